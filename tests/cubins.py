@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from hatch_cubin.bundle import loader_files, sbom
 from hatch_cubin.bundle.manifest import read_manifest
-from hatch_cubin.wheels.reading.bundles import opened
+from hatch_cubin.wheels.reading.bundles import open_wheel
 from hatch_cubin.wheels.reading.survey import BundleFacts, survey
 from tests.helpers import COPY_PTX, bundle, made, sha256, write_tree
 
@@ -105,8 +105,8 @@ def bill_for(files: Mapping[str, bytes], package: str = "demo") -> bytes:
 
 
 def facts_of(tmp_path: Path, files: Mapping[str, bytes]) -> BundleFacts:
-    with opened(str(write_tree(tmp_path / "_cubins", files))) as found:
-        return survey(found.bundles[0])
+    with open_wheel(str(write_tree(tmp_path / "_cubins", files))) as opened:
+        return survey(opened.bundles[0])
 
 
 def compiled(text: str, *options: str, headers: Mapping[str, str] = MappingProxyType({})) -> bytes | None:

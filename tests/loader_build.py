@@ -1,7 +1,8 @@
 """Mark the loader's files as belonging together: `hatch run loader`, after each change of one of them.
 
 The line `__build__ = …` is the same in all of them. It is a digest of all, without these lines.
-`_debugging.py` has the digests of the files that only some bundles have.
+`_debugging.py` has the digests of the files that only some bundles have. `bundle/loader_stub.txt` has what
+the stubs of all bundles say of them.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
-from hatch_cubin.bundle import loader_files
+from hatch_cubin.bundle import loader_files, stub
+
+from . import stub_build
 
 _BUILD = re.compile(rb'^__build__ = "[0-9a-f]*"', re.MULTILINE)
 _DIGEST = re.compile(rb'^    "(_\w+)": "[0-9a-f]*",$', re.MULTILINE)
@@ -35,9 +39,14 @@ def main() -> None:
     """Write the files that differ."""
     files = loader_files.all_files()
     for name, data in stamped(files).items():
-        if data != files[name]:
-            (loader_files.FOLDER / name).write_bytes(data)
-            print(f"wrote {name}")  # noqa: T201
+        _write_new(loader_files.FOLDER / name, data)
+    _write_new(Path(stub.__file__).parent / stub.FILE, stub_build.stub_parts().encode())
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    if not path.is_file() or path.read_bytes() != data:
+        path.write_bytes(data)
+        print(f"wrote {path.name}")  # noqa: T201
 
 
 if __name__ == "__main__":

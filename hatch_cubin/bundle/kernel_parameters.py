@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .. import loader
 from ..cache.entries import Compiled
-from ..cubin.ptx import ptx_parameters
-from ..cubin.symbol_types import parameter_types
 from ..planning.unit_plan import Unit
-from ..project.declared_kernels import ParameterTypes
 
-Declared: TypeAlias = Callable[[], Mapping[str, ParameterTypes]]  # what a module's texts say, by symbol
+if TYPE_CHECKING:
+    from ..project.declared_kernels import ParameterTypes
+
+Declared: TypeAlias = "Callable[[], Mapping[str, ParameterTypes]]"  # what a module's texts say, by symbol
 Parameter: TypeAlias = "list[int | str]"  # offset, size and, where it is known, type
 
 _POINTER = frozenset({8})
@@ -46,6 +45,8 @@ def described(unit: Unit, compiled: Compiled, declared: Declared) -> str:
     kernels = json.loads(compiled.described)
     places: Mapping[str, Any] = {symbol: found for symbol, (_uses, found) in kernels.items()}
     if unit.arch.is_ptx:
+        from ..cubin.ptx import ptx_parameters  # lazy: an earlier build knows most results
+
         places = ptx_parameters(compiled.data.decode())
     takes = {
         kernel: typed(places[symbol], _types(symbol, declared))
@@ -72,6 +73,8 @@ def of_units(
 
 
 def _types(symbol: str, declared: Declared) -> ParameterTypes | None:
+    from ..cubin.symbol_types import parameter_types  # lazy: an earlier build knows most results
+
     return parameter_types(symbol) if symbol.startswith("_Z") else declared().get(symbol)
 
 
@@ -98,4 +101,5 @@ def told(module: Mapping[str, Any]) -> set[str]:
 
 def signature(kernel: str, parameters: Iterable[Sequence[Any]]) -> str:
     """Return `saxpy(float, const float *)`; a parameter without a type is told by its size."""
-    return f"{kernel}({', '.join(str(loader.Parameter(*each)) for each in parameters)})"
+    shown = (each[2] if len(each) > 2 else f"{each[1]} bytes" for each in parameters)  # as the loader does
+    return f"{kernel}({', '.join(map(str, shown))})"

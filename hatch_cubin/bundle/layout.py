@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import __version__, loader
+from .. import __version__
 from ..cache.entries import Compiled, Content
 from ..common import file_access, read_limits, temporary_folders
 from ..common.arch_names import Arch
@@ -32,7 +32,7 @@ from .stub import MOST_SIGNATURES, stub
 if TYPE_CHECKING:
     from .packs import Packed
 
-RAW, PACKED, SPLIT = 1, 2, loader.FORMAT  # a loader that knows no packs still reads what has none
+RAW, PACKED, SPLIT = 1, 2, loader_files.FORMAT  # a loader that knows no packs still reads what has none
 Place = Mapping[str, str | int]  # of a result: its file, or its block and offset
 
 GENERATOR = {"name": "hatch-cubin", "version": __version__}

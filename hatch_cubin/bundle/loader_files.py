@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .. import loader
-
-FOLDER = Path(loader.__file__).parent
+FOLDER = Path(__file__).parent.parent / "loader"  # not imported: builds need its bytes alone
+FORMAT = 3  # of a bundle, the highest that this loader reads
 CORE = "__init__.py"
 # Only in bundles that need them:
 PACKED, SPLIT, EDITABLE, LARGE = "_packs.py", "_split.py", "_editable.py", "_large.py"

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from .. import loader
 from ..common import read_limits
 from ..common.digest import file_digest, pieces_digest
 from . import loader_files
@@ -156,8 +155,8 @@ def write_keys(modules: Mapping[str, bytes]) -> list[bytes]:
 def read_manifest(data: bytes) -> Manifest:
     """Return what a manifest says; ValueError where it is none, or one that a newer hatch-cubin made."""
     fields = _object(data)
-    if (number := _typed(fields, "format", int)) > loader.FORMAT:
-        raise ValueError(f"has format {number}, this hatch-cubin reads up to {loader.FORMAT}")
+    if (number := _typed(fields, "format", int)) > loader_files.FORMAT:
+        raise ValueError(f"has format {number}, this hatch-cubin reads up to {loader_files.FORMAT}")
     generator, toolchain = _typed(fields, "generator", dict), _typed(fields, "toolchain", dict)
     return Manifest(
         number,

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..common import read_limits, user_folders
 from ..errors import BundleError, Location, Problem, ToolchainError
-from ..wheels.reading.bundles import opened
-from ..wheels.reading.code_listing import Listing, listings
+from ..wheels.reading.bundles import open_wheel
+from ..wheels.reading.code_listing import Listing, code_listings
 from ..wheels.reading.cuobjdump import find_tool
 from .rendering import plain
 from .verb_base import Answer
@@ -34,14 +34,14 @@ def list_code(wheels: Iterable[str], kernel: str, kind: str, arch: str | None) -
     for what in wheels:
         result: dict[str, Any] = {"named": what, "path": what, "listings": []}
         try:
-            with opened(what) as found:
-                result["path"] = found.path
-                for bundle in found.bundles:
-                    listed = listings(bundle, kernel, kind, arch, program)
+            with open_wheel(what) as opened:
+                result["path"] = opened.path
+                for bundle in opened.bundles:
+                    listed = code_listings(bundle, kernel, kind, arch, program)
                     result["listings"] += listed
                     lines += (line for each in listed for line in ("", *_lines(bundle.where, each)))
                 if not result["listings"]:
-                    raise BundleError(Problem(f"has no kernel {kernel!r}", Location(found.path), _WHICH))
+                    raise BundleError(Problem(f"has no kernel {kernel!r}", Location(opened.path), _WHICH))
         except BundleError as exc:
             problems += exc.problems
         results.append(result)

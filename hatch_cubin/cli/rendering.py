@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..errors import Problem, in_order
-from ..wheels.reading.report import Part, Table
+from ..wheels.reading.report import ReportSection, ReportTable
 from .verb_base import table
 
 _MOST = 200_000  # characters: a comment may have 65 536, a job's summary 1 MiB
@@ -14,7 +14,7 @@ _MEANS_SOMETHING = re.compile(r"([\\`*_\[\]|~#@])")
 _HTML = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
 
 
-def as_lines(parts: Iterable[Part]) -> list[str]:
+def as_lines(parts: Iterable[ReportSection]) -> list[str]:
     """Return parts as lines with aligned columns; an empty line stands between two parts."""
     lines: list[str] = []
     for part in parts:
@@ -27,7 +27,7 @@ def as_lines(parts: Iterable[Part]) -> list[str]:
     return lines
 
 
-def as_markdown(parts: Iterable[Part]) -> list[str]:
+def as_markdown(parts: Iterable[ReportSection]) -> list[str]:
     """Return parts as lines of Markdown, in which nothing that others named is more than text."""
     lines = [line for part in parts for line in _markdown(part)]
     size = 0
@@ -38,12 +38,12 @@ def as_markdown(parts: Iterable[Part]) -> list[str]:
     return lines
 
 
-def problem_parts(problems: Sequence[Problem], warnings: Sequence[Problem]) -> Iterator[Part]:
+def problem_parts(problems: Sequence[Problem], warnings: Sequence[Problem]) -> Iterator[ReportSection]:
     """Yield what is wrong, for those who see nothing else of it."""
     for title, told in (("what is wrong", problems), ("warnings", warnings)):
         if told:
             rows = [[str(each.where or ""), *_said(each)] for each in in_order(told)]
-            yield Part(title, (), Table(["where", "what"], rows, names=[0]))
+            yield ReportSection(title, (), ReportTable(["where", "what"], rows, names=[0]))
 
 
 def _said(problem: Problem) -> list[str]:
@@ -51,7 +51,7 @@ def _said(problem: Problem) -> list[str]:
     return ["; ".join((problem.what, *(detail.strip() for detail in problem.details), *hint))]
 
 
-def _markdown(part: Part) -> Iterator[str]:
+def _markdown(part: ReportSection) -> Iterator[str]:
     yield from (f"### {_escaped(part.title)}", "")
     for line in part.lines:
         yield from (_escaped(line), "")
@@ -64,7 +64,7 @@ def _markdown(part: Part) -> Iterator[str]:
         yield ""
 
 
-def _cells(shown: Table, row: Sequence[str]) -> list[str]:
+def _cells(shown: ReportTable, row: Sequence[str]) -> list[str]:
     return [
         _code(cell) if number in shown.names and cell else _escaped(cell) for number, cell in enumerate(row)
     ]

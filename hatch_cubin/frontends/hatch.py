@@ -16,15 +16,13 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 from hatchling.plugin import hookimpl
 
-from ..building import pipeline
-from ..bundle import layout, sbom
 from ..common import temporary_folders
 from ..common.console import Console
 from ..config import table_location
 from ..config.config import Config, parse_config
 from ..config.known_names import MISNAMED_HOOKS
 from ..errors import PREFIX, ConfigError, Problem, reported
-from ..lockfile import locked_build
+from ..lockfile import required_wheels
 from ..project.project import Project, cache_entries, cache_folders
 from ..project.source import BUNDLE_FOLDER
 from . import max_size
@@ -44,7 +42,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
         if self.target_name != "wheel":
             return []
         with reported(self.app.display_error, _NOTHING):
-            return locked_build.wanted(self._read_config(), self.root, self._project)
+            return required_wheels.wanted(self._read_config(), self.root, self._project)
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build the bundle and hand it to the wheel, or put what it is built from into the sdist."""
@@ -63,6 +61,9 @@ class CubinBuildHook(BuildHookInterface[Any]):
                 max_size.keep(self._built, artifact_path)
 
     def _wheel(self, project: Project, version: str, build_data: dict[str, Any]) -> None:
+        from ..building import pipeline  # lazy: not for the question which wheels a build needs
+        from ..bundle import layout, sbom
+
         if version == "editable":
             pipeline.build_in_place(project, layout.OF_HATCH)
             self._warn_of_leaks(project, project.bundle_folder, *cache_folders(project))
@@ -87,6 +88,8 @@ class CubinBuildHook(BuildHookInterface[Any]):
         _declare_tag(build_data, sys.platform, last=build_data["build_hooks"][-1] == self.PLUGIN_NAME)
 
     def _sdist(self, project: Project, build_data: dict[str, Any]) -> None:
+        from ..building import pipeline
+
         self._keep_out(project.bundle_folder, *cache_entries(project))
         files = pipeline.sdist_files(project)
         build_data["force_include"] |= {str(path): place for place, path in files.items()}

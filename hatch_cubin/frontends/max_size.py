@@ -10,6 +10,6 @@ from ..config.config import Config
 def keep(config: Config, wheel: str) -> None:
     """Remove a finished wheel that is too large, and raise BundleError that says what would help."""
     if config.max_size is not None and os.path.getsize(wheel) > config.max_size:
-        from ..wheels.checking.size_advice import refuse
+        from ..wheels.checking.size_advice import remove_large_wheel
 
-        refuse(wheel, config.max_size, config.place.of("max-size"))
+        remove_large_wheel(wheel, config.max_size, config.place.of("max-size"))

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ..cache.entries import Content
 from ..common import temporary_folders
 from ..errors import BundleError, Location, Problem
-from ..wheels.reading.bundles import refuse_long_list
+from ..wheels.reading.bundles import refuse_large_directory
 
 _RECORD = re.compile(r"([^/]+\.dist-info)/RECORD")
 _SIGNED = ("RECORD.jws", "RECORD.p7s")
@@ -45,7 +45,7 @@ class Wheel(NamedTuple):
 def opened(path: Path) -> Iterator[Wheel]:
     """Open a wheel; BundleError where it must not be changed."""
     try:
-        refuse_long_list(path)
+        refuse_large_directory(path)
         archive = zipfile.ZipFile(path)
     except zipfile.BadZipFile as exc:
         raise BundleError(Problem("is no zip archive, which a wheel is", Location(path.name))) from exc

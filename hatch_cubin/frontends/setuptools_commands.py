@@ -25,7 +25,7 @@ from ..config import table_location
 from ..config.config import Config, parse_config
 from ..config.known_names import WRAPPER
 from ..errors import PREFIX, ConfigError, reported
-from ..lockfile import locked_build
+from ..lockfile import required_wheels
 from ..project.project import Project, cache_entries
 from ..project.source import BUNDLE_FOLDER
 from . import max_size
@@ -39,7 +39,7 @@ def join(distribution: Distribution) -> None:
     with reported(_print, _NOTHING):
         if not _is_asked(_root(distribution)):
             return
-    if not locked_build.concerns(_root(distribution)):
+    if not required_wheels.concerns(_root(distribution)):
         _ask_for_requirements(distribution)
     # `cmdclass` would be the place, but one in the project's configuration replaces it later.
     extended = functools.partial(_extended, distribution.get_command_class)
@@ -73,7 +73,7 @@ def _ask_for_requirements(distribution: Distribution) -> None:
         return
     with reported(_print, _NOTHING):
         root = _root(distribution)
-        requirements = locked_build.wanted(_read_config(root), root, lambda: _project(distribution))
+        requirements = required_wheels.wanted(_read_config(root), root, lambda: _project(distribution))
     if requirements:
         distribution.fetch_build_eggs(requirements)
 
@@ -168,7 +168,7 @@ class _EggInfo(egg_info):
     def finalize_options(self) -> None:
         """Ask for what a wheel needs only now, if the packages matter, which were not known before."""
         super().finalize_options()
-        if locked_build.concerns(_root(self.distribution)):
+        if required_wheels.concerns(_root(self.distribution)):
             _ask_for_requirements(self.distribution)
 
     def find_sources(self) -> None:

@@ -16,7 +16,7 @@ from ..common import streams, temporary_folders
 from ..config import table_location
 from ..config.config import Config, parse_config
 from ..errors import ConfigError, Problem, reported
-from ..lockfile import locked_build
+from ..lockfile import required_wheels
 from ..project.project import Project, cache_entries
 from ..project.source import BUNDLE_FOLDER
 from . import editable_finder, max_size, repack, source_archive, wrapped_backend
@@ -63,7 +63,7 @@ class _Hooks:
 
     def _wanted(self) -> list[str]:
         with reported(_print, _NOTHING):
-            return locked_build.wanted(self._config, Path.cwd(), _open)
+            return required_wheels.wanted(self._config, Path.cwd(), _open)
 
     def build_wheel(
         self, wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None

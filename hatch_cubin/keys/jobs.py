@@ -8,14 +8,13 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..cache.entries import Cache, Compiled
 from ..cache.records import Known, Request
 from ..common import arch_names
 from ..common.digest import digest
 from ..config import table_location
-from ..config.ptxas_options import names_kernels
 from ..errors import Location, Problem, SourceError
 from ..headers.includes import Closure, Resolver
 from ..headers.recalled_closures import Start
@@ -23,9 +22,7 @@ from ..headers.resolve import Root
 from ..headers.search_path import among, by_chance, is_shared, package_roots, project_roots, toolkit_roots
 from ..planning import linked_modules, unit_plan
 from ..planning.unit_plan import Module, Unit
-from ..project.declared_kernels import ParameterTypes
 from ..project.project import Project, ProjectSources
-from ..project.required_kernels import required_kernels
 from ..project.scan import Include, can_hide_includes, include_values, line_of_include
 from ..project.source import without_comments
 from ..toolkit.toolkit import Keys, Toolkit
@@ -33,17 +30,16 @@ from . import shared_names
 from .included_sources import drop_parts
 from .ingredients import INGREDIENTS, Making, inputs_of, keys_of
 from .materials import distinct, own_files, own_linked
-from .parameter_types import declared, declared_together
 from .recall import Recall
 
 if TYPE_CHECKING:
+    from ..project.declared_kernels import ParameterTypes
     from ..toolkit.linker import Input
 
 Found = tuple[Module, Closure, tuple[Root, ...]]  # a module, its headers, and where they were looked for
 
-Declared = Callable[
-    [], Mapping[str, ParameterTypes]
-]  # the types that the kernels of a module take, by symbol
+# What the kernels of a module take, by symbol.
+Declared: TypeAlias = "Callable[[], Mapping[str, ParameterTypes]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +80,9 @@ def request_of(unit: Unit) -> Request:
 
 def _declared(module: Module) -> Collection[str]:
     """Return the symbols of kernels that every result of a module has."""
+    from ..config.ptxas_options import names_kernels  # lazy: an earlier build knows most results
+    from ..project.required_kernels import required_kernels
+
     if module.link is not None or module.pre_includes or names_kernels(module.ptxas_options):
         return ()
     return required_kernels(module.source, dict(module.macros))
@@ -106,14 +105,15 @@ def make_jobs(
     readable, problems = _readable(every_module(project, sources, toolkit), finder)
     modules, notes = drop_parts(readable, project.tree, finder.named)
     finder.check_packages()
-    problems += _empty(dict.fromkeys(each.source.path for each in modules if _is_empty(each)), project)
-    modules = [module for module in modules if not _is_empty(module)]
+    if not problems:  # what cannot be read may include an empty source, which is a header then
+        problems += _empty(dict.fromkeys(each.source.path for each in modules if _is_empty(each)), project)
+        modules = [module for module in modules if not _is_empty(module)]
     problems += shared_names.problems([each for each in modules if not each.part_of], project.config)
     if problems and refused is None:
         raise SourceError(*problems)
     if refused is not None:
         refused += problems
-    plan = unit_plan.plan_units(modules, toolkit.toolchain())
+    plan = unit_plan.plan_units(modules, toolkit.toolchain(), project.config.replaced.get("archs"))
     for note in (*notes, *plan.notes):
         project.inform(note)
     by_module = itertools.groupby(plan.units, key=lambda unit: unit.module)
@@ -327,6 +327,8 @@ class _HeaderFinder:
     def declared(self, module: Module) -> Mapping[str, ParameterTypes]:
         """Return the types that the kernels of a module take, as far as its texts prove them."""
         if module not in self._declared:
+            from .parameter_types import declared, declared_together  # lazy: only of new results
+
             if module.link:
                 self._declared[module] = declared_together(module, self.declared)
             else:

@@ -19,6 +19,7 @@ from ..common.digest import file_digest
 from ..errors import ConfigError, Location, Problem
 
 NAME = "cubin.lock"
+SWITCH = "HATCH_CUBIN_LOCKED"  # what the lock says is an error where it is not so
 HINT = "'hatch-cubin lock' writes it anew"
 
 _FORMAT = 1

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..cache.entries import Cache, Compiled
-from ..common import temporary_folders
-from ..common.environment import is_on
-from ..config.config import Config
-from ..errors import HatchCubinError, Location, LockError, Problem, SignatureError, ToolchainError
+from ..errors import Location, LockError, Problem, SignatureError, ToolchainError
 from ..keys.jobs import Job
 from ..planning.unit_plan import Unit
-from ..project.project import Project, ProjectSources, has_ptx_modules, read_sources
+from ..project.project import Project, ProjectSources
 from ..remote import build_store
 from ..toolkit import requirements
 from . import lock_comparison, lock_format
@@ -24,8 +19,6 @@ from .lock_format import Lock
 
 if TYPE_CHECKING:
     from ..remote.shared_store import SharedStore
-
-SWITCH = "HATCH_CUBIN_LOCKED"
 
 _WHY_MISSING = (
     "a build installs no compiler if the cache has all units when it asks what to install",
@@ -59,8 +52,8 @@ def heard(
     """
     found = lock_format.read(project.root)
     if found is None:
-        if project.is_switched_on(SWITCH):
-            what = "there is no cubin.lock, and HATCH_CUBIN_LOCKED is set"
+        if project.is_switched_on(lock_format.SWITCH):
+            what = f"there is no cubin.lock, and {project.as_written(lock_format.SWITCH)} is set"
             raise LockError(Problem(what, hint="'hatch-cubin lock' writes one"))
         return None
     plan = lock_comparison.plan(found, project, sources)
@@ -76,8 +69,8 @@ def heard(
 
 def refuse(project: Project, changes: Sequence[str], hint: str = lock_format.HINT) -> None:
     """Raise LockError where the lock is stale, and the build must not go on without it."""
-    if changes and project.is_switched_on(SWITCH):
-        what = "is stale, and HATCH_CUBIN_LOCKED is set"
+    if changes and project.is_switched_on(lock_format.SWITCH):
+        what = f"is stale, and {project.as_written(lock_format.SWITCH)} is set"
         raise LockError(Problem(what, Location(lock_format.NAME), hint, (*changes,)))
 
 
@@ -104,7 +97,7 @@ def explained(project: Project, word: Word | None) -> Iterator[None]:
 
 def prove(project: Project, found: Lock, done: Sequence[tuple[Job, str]]) -> None:
     """Raise LockError if units have other digests than their lock, and the build must not go on with them."""
-    if project.is_switched_on(SWITCH) and (others := lock_comparison.others(found, done)):
+    if project.is_switched_on(lock_format.SWITCH) and (others := lock_comparison.others(found, done)):
         what = f"{len(others)} of {len(done)} units were compiled to other bytes than the lock has"
         raise LockError(Problem(what, Location(lock_format.NAME), lock_format.HINT, (*others,)))
 
@@ -121,39 +114,6 @@ def tell(project: Project, changes: Sequence[str]) -> None:
     """Say that the lock is stale, and why, where the build goes on without it."""
     more = f", and {len(changes) - 1} more" * (len(changes) > 1)
     project.inform(f"{lock_format.NAME} is stale ({changes[0]}{more}): {lock_format.HINT}")
-
-
-def wanted(config: Config, root: str | Path, project: Callable[[], Project]) -> list[str]:
-    """Return what the build front end has to install for a wheel."""
-    if not requirements.build_requirements(config, os.environ):
-        return []
-    ptx = _has_ptx(project)
-    now = requirements.build_requirements(config, os.environ, assembles=ptx)
-    if not concerns(root):
-        return now
-    there = replace(project(), warn=_keep_quiet)
-    with temporary_folders.make() as hold:
-        word = heard(there, read_sources(there), hold, build_store.SHORT_PATIENCE_S)
-    if word is None or not lock_comparison.answers(word.lock, there):
-        return now
-    if word.found is not None:
-        return [
-            *requirements.store_requirements(there.config),
-            *requirements.of_signatures(config, os.environ),
-        ]
-    return requirements.build_requirements(config, os.environ, word.lock.wheels, assembles=ptx)
-
-
-def _has_ptx(project: Callable[[], Project]) -> bool:
-    """Say whether the project has PTX sources for ptxas; the build reports what is wrong with the project."""
-    with contextlib.suppress(HatchCubinError):
-        return has_ptx_modules(project())
-    return False
-
-
-def concerns(root: str | Path) -> bool:
-    """Say whether the project at *root* has a lock, or should have one."""
-    return is_on(os.environ, SWITCH) or os.path.exists(os.path.join(root, lock_format.NAME))
 
 
 def _results(
@@ -189,7 +149,3 @@ def _results(
 
 def _found_in(cache: Cache, jobs: Iterable[Job]) -> dict[Unit, Compiled]:
     return {job.unit: hit for job in jobs if (hit := job.found_in(cache)) is not None}
-
-
-def _keep_quiet(_warning: str) -> None:
-    """Say nothing: the build that follows will."""

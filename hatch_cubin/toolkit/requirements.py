@@ -11,7 +11,6 @@ from dataclasses import replace
 from ..common.environment import SIGNING_KEY, is_on
 from ..config import nvidia_wheels
 from ..config.config import Config
-from . import assembler
 from .installed_wheels import CORE, name_of, unmet, version_of
 from .libraries import system_major
 
@@ -111,7 +110,10 @@ def versions(config: Config, major: int, others: Iterable[str], *, assembles: bo
     if config.toolkit != "system":
         parts = {"cuda-toolkit", *_PARTS[13 if major >= 13 else 12]}
         parts |= {_LINKER[13 if major >= 13 else 12]} if config.module else set()
-        parts |= {assembler.wheel_name(major)} if assembles else set()
+        if assembles:
+            from .assembler import wheel_name  # lazy: only with PTX sources
+
+            parts.add(wheel_name(major))
     names = {"cuda-core", *parts, *map(name_of, config.packages), *others}
     return {name: version for name in sorted(names) if (version := version_of(name)) is not None}
 

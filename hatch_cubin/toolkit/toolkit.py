@@ -14,7 +14,6 @@ from ..common.arch_names import Arch
 from ..common.capabilities import FAMILIES_SINCE
 from ..errors import Problem, ToolchainError
 from ..planning.unit_plan import Module, Toolchain, Unit
-from . import assembler
 from .installed_wheels import CORE, compiler, same_release, unmet, version_of
 from .libraries import absent_from_home, candidates, system_major, with_builtins
 
@@ -147,12 +146,16 @@ class Toolkit:
     @cached_property
     def assembler(self) -> str:
         """The path of ptxas; ToolchainError if that of this toolkit is not installed."""
+        from . import assembler  # lazy: only with PTX sources
+
         return assembler.find(self._wanted, self.major, self.ptxas, self._assembler_hint)
 
     @property
     def _assembler_hint(self) -> str:
         if self._wanted == "system":
             return "install the toolkit's compiler (nvcc) into CUDA_HOME"
+        from . import assembler
+
         line = f"pip install {assembler.wheel(self.major, self.ptxas)}"
         return line if self._wanted is None else f"build with isolation, which installs it, or {line}"
 
@@ -320,6 +323,8 @@ def core_key(unit: Unit, extra: str | None = None) -> bytes:
 
 def flags(unit: Unit, toolkit: Toolkit) -> list[str]:
     """Return the flags with which ptxas assembles a unit."""
+    from . import assembler
+
     return assembler.flags(unit.module.options, assembled_for(unit, toolkit))
 
 

@@ -16,10 +16,10 @@ from hatch_cubin.errors import BundleError
 from hatch_cubin.wheels.checking import size_advice
 from hatch_cubin.wheels.checking.check import check
 from hatch_cubin.wheels.checking.verify import bundle_problems
-from hatch_cubin.wheels.comparing.comparison import Side, compare_sides
-from hatch_cubin.wheels.comparing.diff_report import diff_parts
-from hatch_cubin.wheels.reading.bundles import Bundle, Found
-from hatch_cubin.wheels.reading.page import page
+from hatch_cubin.wheels.comparing.comparison import ComparedWheel, compare_wheels
+from hatch_cubin.wheels.comparing.diff_report import diff_sections
+from hatch_cubin.wheels.reading.bundles import Bundle, OpenedWheel
+from hatch_cubin.wheels.reading.page import html_page
 from hatch_cubin.wheels.reading.survey import survey
 from tests.cubins import cubin
 from tests.figures import Figures
@@ -43,20 +43,23 @@ def judge(files: Mapping[str, bytes]) -> int:
     """Look at a bundle in every way; return how many problems it has."""
     found = in_memory(files)
     with contextlib.suppress(BundleError):
-        page("demo", [survey(found)], {})
+        html_page("demo", [survey(found)], {})
     return len([*bundle_problems(found, in_wheel=True)])
 
 
 def judge_for_a_release(files: Mapping[str, bytes]) -> None:
     """Check a bundle, compare it, and see what would make it smaller."""
     found = in_memory(files)
-    check(Found("demo", (found,)))
-    [*size_advice._of_bundle(found, 1000)]
+    check(OpenedWheel("demo", (found,)))
+    [*size_advice._bundle_remedies(found, 1000)]
     with contextlib.suppress(BundleError):
         facts, sound = survey(found), survey(in_memory(FILES))
-        sides = [Side("a", "a", None, {"demo": facts}), Side("b", "b", None, {"demo": sound})]
+        sides = [
+            ComparedWheel("a", "a", None, {"demo": facts}),
+            ComparedWheel("b", "b", None, {"demo": sound}),
+        ]
         for before, after in (sides, sides[::-1]):
-            [*diff_parts(before, after, compare_sides(before, after))]
+            [*diff_sections(before, after, compare_wheels(before, after))]
 
 
 def test_what_was_built_has_no_problem() -> None:

@@ -57,7 +57,7 @@ def test_what_the_whole_runs_on_a_gpu_its_variant_has(driver: int, shipped: list
     made = variants.variants(manifest_of(shipped))
     numbers = {parse_arch(arch).number for entries in shipped for arch, *_others in entries if arch[0] == "s"}
     for cc, kernel in itertools.product(GPUS, ("one", "two")):
-        units = made.get(variants.label(variants.given(cc, numbers)), frozenset())
+        units = made.get(variants.label_of(variants.installed_capability(cc, numbers)), frozenset())
         for number, entries in enumerate(shipped):
             having = [(arch, needed) for arch, needed, its in entries if kernel in its]
             chosen = loader.select(cc, driver, having)

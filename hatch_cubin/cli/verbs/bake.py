@@ -75,14 +75,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Bring the cache up to date."""
-    asked = {
-        "HATCH_CUBIN_JOBS": args.jobs,
-        "HATCH_CUBIN_EXECUTOR": args.executor,
-        "HATCH_CUBIN_REQUIRE_HITS": "1" if args.require_hits else None,
-    }
     if args.weights and not args.shard:
         raise ConfigError(Problem("--weights changes nothing without --shard"))
-    project = open_project(args, **{name: value for name, value in asked.items() if value})
+    project = open_project(args)
     check_build(project)
     if args.recheck:
         project = _rechecked(project, args.recheck)
@@ -103,12 +98,12 @@ def run(args: argparse.Namespace) -> Answer:
 
 def _summary(found: Mapping[str, Any], problems: Sequence[Problem]) -> list[str]:
     """Return what a job of CI tells of it: how many units were compiled, and which took longest."""
-    from ...wheels.reading.report import Part, Table
+    from ...wheels.reading.report import ReportSection, ReportTable
     from ..rendering import as_markdown, problem_parts
 
     units, counts = found["units"], ("hits", "compiled", "failed", "missing")
     row = [str(len(units)), *(str(found[name]) for name in counts)]
-    parts = [Part("units", (), Table(["all", *counts], [row], numbers=range(5)))]
+    parts = [ReportSection("units", (), ReportTable(["all", *counts], [row], numbers=range(5)))]
     slowest = sorted(units, key=lambda unit: -unit["seconds"])[:_SLOWEST]
     rows = [
         [unit["module"], unit["arch"], f"{unit['seconds']:.1f}", size(unit["bytes"])]
@@ -117,7 +112,9 @@ def _summary(found: Mapping[str, Any], problems: Sequence[Problem]) -> list[str]
     ]
     if rows:
         head = ["module", "arch", "seconds", "size"]
-        parts.append(Part("what took longest", (), Table(head, rows, numbers=[2, 3], names=[0, 1])))
+        parts.append(
+            ReportSection("what took longest", (), ReportTable(head, rows, numbers=[2, 3], names=[0, 1]))
+        )
     return as_markdown([*parts, *problem_parts(problems, ())])
 
 

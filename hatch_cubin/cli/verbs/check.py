@@ -20,10 +20,10 @@ from ...config.config import parse_config
 from ...config.value_checks import guess
 from ...errors import ConfigError, HatchCubinError, Problem
 from ...project.source import glob_regex
-from ...wheels.checking.check import Verdict, check, names_of, parts
-from ...wheels.reading.bundles import named, opened
-from ...wheels.reading.cuobjdump import second_reader
-from ...wheels.reading.report import Part
+from ...wheels.checking.check import CheckResult, check, check_sections, exceptable_names
+from ...wheels.reading.bundles import expand_patterns, open_wheel
+from ...wheels.reading.cuobjdump import fallback_reader
+from ...wheels.reading.report import ReportSection
 from ..rendering import as_lines, as_markdown, problem_parts
 from ..verb_base import Answer, capability, folder_argument, output_arguments, size_of, wheels_argument
 
@@ -64,18 +64,18 @@ def run(args: argparse.Namespace) -> Answer:
     table, wrong = _table(args.project) if args.table else (None, ())
     budget = args.max_size or (None if wrong else _budget(args.project))
     results: list[dict[str, Any]] = []
-    shown = [] if table is None else [Part(f"{table}: the table is right")]
+    shown = [] if table is None else [ReportSection(f"{table}: the table is right")]
     problems = [*wrong]
     warnings: list[Problem] = []
-    verdicts: list[Verdict] = []
-    for what in named(args.wheels):
+    verdicts: list[CheckResult] = []
+    for what in expand_patterns(args.wheels):
         path, verdict = _checked(what, args, budget)
         verdicts.append(verdict)
         results.append(_facts(what, path, verdict))
-        shown += parts(path, verdict)
+        shown += check_sections(path, verdict)
         problems += verdict.problems
         warnings += verdict.warnings
-    known = names_of(checked for verdict in verdicts for checked in verdict.bundles)
+    known = exceptable_names(checked for verdict in verdicts for checked in verdict.bundles)
     unmatched = [glob for glob in args.spared if known and not any(map(glob_regex(glob).fullmatch, known))]
     warnings += (_matches_nothing(glob, known) for glob in unmatched)
     facts = {
@@ -93,16 +93,16 @@ def _matches_nothing(glob: str, known: Iterable[str]) -> Problem:
     return Problem(f"--except {glob!r} matches no kernel and no module", hint=guess(glob, sorted(known)))
 
 
-def _checked(what: str, args: argparse.Namespace, budget: int | None) -> tuple[str, Verdict]:
+def _checked(what: str, args: argparse.Namespace, budget: int | None) -> tuple[str, CheckResult]:
     """Check one wheel; what keeps it from being looked into is a problem of its own."""
     try:
-        with opened(what, companions=True) as found:
-            return found.path, check(found, args.gpu, budget, second_reader(os.environ), args.spared)
+        with open_wheel(what, companions=True) as opened:
+            return opened.path, check(opened, args.gpu, budget, fallback_reader(os.environ), args.spared)
     except HatchCubinError as exc:
-        return what, Verdict(None, {}, (), exc.problems, ())
+        return what, CheckResult(None, {}, (), exc.problems, ())
 
 
-def _facts(what: str, path: str, verdict: Verdict) -> dict[str, Any]:
+def _facts(what: str, path: str, verdict: CheckResult) -> dict[str, Any]:
     return {
         "named": what,
         "path": path,

@@ -16,13 +16,13 @@ from pathlib import Path
 from ...common.sizes import count
 from ...config import value_checks
 from ...errors import BundleError, HatchCubinError, Location, Problem
-from ...wheels.comparing.comparison import Side, compare_sides, side_of
-from ...wheels.comparing.diff import KINDS, BundleDiff, Limit, too_much
-from ...wheels.comparing.diff_report import change, diff_parts
-from ...wheels.reading.bundles import Bundle, named, opened
-from ...wheels.reading.cuobjdump import second_reader
-from ...wheels.reading.page import page
-from ...wheels.reading.survey import survey, unreadable
+from ...wheels.comparing.comparison import ComparedWheel, compare_wheels, compared_wheel
+from ...wheels.comparing.diff import FAIL_ON_KINDS, BundleDiff, FailLimit, exceeding
+from ...wheels.comparing.diff_report import diff_sections, percent_change
+from ...wheels.reading.bundles import Bundle, expand_patterns, open_wheel
+from ...wheels.reading.cuobjdump import fallback_reader
+from ...wheels.reading.page import html_page
+from ...wheels.reading.survey import survey, unreadable_units
 from ..rendering import as_lines, as_markdown, problem_parts
 from ..verb_base import (
     Answer,
@@ -58,7 +58,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         type=_limits,
         default=(),
-        help=f"end with 1 for more of these: {','.join(KINDS)}, as in 'lost,spills,size=5%%'",
+        help=f"end with 1 for more of these: {','.join(FAIL_ON_KINDS)}, as in 'lost,spills,size=5%%'",
     )
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a page for a browser")
     project_arguments(parser)
@@ -68,15 +68,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Answer:
     """Compare both."""
     before, after = both = _sides(args)
-    diffs = compare_sides(before, after)
-    problems = [each for side in both for facts in side.bundles.values() for each in unreadable(facts)]
+    diffs = compare_wheels(before, after)
+    problems = [each for side in both for facts in side.bundles.values() for each in unreadable_units(facts)]
     problems += _too_much(args.fail_on, before, after, diffs)
-    parts = [*diff_parts(before, after, diffs)]
+    parts = [*diff_sections(before, after, diffs)]
     if args.html is not None:
         title = " and ".join(os.path.basename(side.title) for side in both)
         bundles = [facts for side in both for facts in side.bundles.values()]
         try:
-            write_page(args.html, page(title, bundles, {}, parts))
+            write_page(args.html, html_page(title, bundles, {}, parts))
         except BundleError as exc:  # what is known already must not be lost
             problems += exc.problems
     sizes = {"before": before.bytes, "after": after.bytes}
@@ -85,9 +85,9 @@ def run(args: argparse.Namespace) -> Answer:
     return Answer(facts, summary if args.markdown else as_lines(parts), problems, (), summary)
 
 
-def _sides(args: argparse.Namespace) -> tuple[Side, Side]:
+def _sides(args: argparse.Namespace) -> tuple[ComparedWheel, ComparedWheel]:
     """Return what is compared; all that keeps either from being looked into is told."""
-    sides: list[Side] = []
+    sides: list[ComparedWheel] = []
     problems: list[Problem] = []
     for what in (args.before, args.after):
         try:
@@ -100,16 +100,18 @@ def _sides(args: argparse.Namespace) -> tuple[Side, Side]:
     return before, after
 
 
-def _side(what: str) -> Side:
+def _side(what: str) -> ComparedWheel:
     """Return a wheel, a folder or a package; a pattern that no shell has expanded has to mean one."""
-    if len(meant := named([what])) > 1:
+    if len(meant := expand_patterns([what])) > 1:
         problem = f"stands for {len(meant)} files, and 'diff' compares two: {', '.join(meant)}"
         raise BundleError(Problem(problem, Location(what)))
-    with opened(meant[0]) as found:
-        return side_of(found.path, [survey(bundle, second_reader(os.environ)) for bundle in found.bundles])
+    with open_wheel(meant[0]) as opened:
+        return compared_wheel(
+            opened.path, [survey(bundle, fallback_reader(os.environ)) for bundle in opened.bundles]
+        )
 
 
-def _of_project(args: argparse.Namespace) -> Side:
+def _of_project(args: argparse.Namespace) -> ComparedWheel:
     """Build the project here, as its wheel would have it."""
     project = open_project(args)
     check_build(project)
@@ -118,11 +120,13 @@ def _of_project(args: argparse.Namespace) -> Side:
     files = pipeline.build(project, require=require_compiler)
     bundle = Bundle(project.bundle_folder, dict.fromkeys(files), files.__getitem__)
     title = f"what the project in {args.project} builds"
-    return Side(args.project, title, None, {project.package: survey(bundle, second_reader(os.environ))})
+    return ComparedWheel(
+        args.project, title, None, {project.package: survey(bundle, fallback_reader(os.environ))}
+    )
 
 
 def _too_much(
-    limits: Sequence[Limit], before: Side, after: Side, diffs: Sequence[BundleDiff]
+    limits: Sequence[FailLimit], before: ComparedWheel, after: ComparedWheel, diffs: Sequence[BundleDiff]
 ) -> Iterator[Problem]:
     """Yield a problem for each limit that is passed, with what passes it."""
     where = Location(after.path)
@@ -130,16 +134,16 @@ def _too_much(
         if limit.what == "size":
             was, now = _weights(before, after, diffs)
             if limit.is_passed(was, now):
-                what = f"has grown from {size(was)} to {size(now)}, {change(was, now)}"
+                what = f"has grown from {size(was)} to {size(now)}, {percent_change(was, now)}"
                 yield Problem(f"{what} (--fail-on {limit.text})", where)
-        elif passed := [title for diff in diffs for title in too_much(diff, limit)]:
+        elif passed := [title for diff in diffs for title in exceeding(diff, limit)]:
             more = len(passed) - _SHOWN
             shown = (*passed[:_SHOWN], *([f"and {more} more"] if more > 0 else []))
             what = f"{count(len(passed), 'kernel')} {_WORSE[limit.what]} (--fail-on {limit.text})"
             yield Problem(what, where, details=shown)
 
 
-def _weights(before: Side, after: Side, diffs: Sequence[BundleDiff]) -> tuple[int, int]:
+def _weights(before: ComparedWheel, after: ComparedWheel, diffs: Sequence[BundleDiff]) -> tuple[int, int]:
     """Return the sizes of two wheels; where one is no wheel, those of what is in the bundles."""
     if before.bytes is not None and after.bytes is not None:
         return before.bytes, after.bytes
@@ -147,27 +151,27 @@ def _weights(before: Side, after: Side, diffs: Sequence[BundleDiff]) -> tuple[in
     return sum(each["before"] or 0 for each in sizes), sum(each["after"] or 0 for each in sizes)
 
 
-def _limits(text: str) -> list[Limit]:
+def _limits(text: str) -> list[FailLimit]:
     try:
         return [_limit(each.strip()) for each in text.split(",")]
     except ValueError as exc:
         raise argparse.ArgumentTypeError(str(exc)) from None
 
 
-def _limit(text: str) -> Limit:
+def _limit(text: str) -> FailLimit:
     """Return what `spills`, `registers=8` or `size=5%` means; ValueError where it means nothing."""
     what, _, amount = text.partition("=")
-    if what not in KINDS:
-        meant = value_checks.guess(what, KINDS)
-        raise ValueError(f"{what!r} is none of {', '.join(KINDS)}" + (f": {meant}" if meant else ""))
+    if what not in FAIL_ON_KINDS:
+        meant = value_checks.guess(what, FAIL_ON_KINDS)
+        raise ValueError(f"{what!r} is none of {', '.join(FAIL_ON_KINDS)}" + (f": {meant}" if meant else ""))
     if not amount:
-        return Limit(what, text)
+        return FailLimit(what, text)
     if what in ("lost", "signatures"):
         raise ValueError(f"{what!r} takes no limit: one kernel is too many")
     if amount.endswith("%"):
-        return Limit(what, text, _number(text, amount[:-1]), percent=True)
+        return FailLimit(what, text, _number(text, amount[:-1]), percent=True)
     counted = what in ("spills", "registers")
-    return Limit(what, text, _number(text, amount) if counted else value_checks.size(amount))
+    return FailLimit(what, text, _number(text, amount) if counted else value_checks.size(amount))
 
 
 def _number(text: str, amount: str) -> float:

@@ -18,21 +18,21 @@ from typing import Any
 from ...common import read_limits, user_folders
 from ...common.sizes import count, size
 from ...errors import BundleError, Location, Problem
-from ...wheels.comparing.comparison import compare_sides, side_of
-from ...wheels.comparing.diff_report import diff_parts
-from ...wheels.reading.bundles import named, opened
-from ...wheels.reading.cuobjdump import second_reader
-from ...wheels.reading.page import page
-from ...wheels.reading.report import Part
+from ...wheels.comparing.comparison import compare_wheels, compared_wheel
+from ...wheels.comparing.diff_report import diff_sections
+from ...wheels.reading.bundles import expand_patterns, open_wheel
+from ...wheels.reading.cuobjdump import fallback_reader
+from ...wheels.reading.page import html_page
+from ...wheels.reading.report import ReportSection
 from ...wheels.reading.survey import (
     BundleFacts,
+    FallbackReader,
     KernelFacts,
-    SecondReader,
     UnitFacts,
-    made_with,
+    bundle_summary,
     survey,
     unit_name,
-    unreadable,
+    unreadable_units,
 )
 from ..rendering import plain
 from ..verb_base import Answer, json_argument, table, wheels_argument, write_page
@@ -70,47 +70,49 @@ def run(args: argparse.Namespace) -> Answer:
             args.refuse("--html and --report show no code")
         from ..listing import list_code
 
-        return list_code(named(args.wheels), kernel, "ptx" if args.ptx else "cubin", args.arch)
+        return list_code(expand_patterns(args.wheels), kernel, "ptx" if args.ptx else "cubin", args.arch)
     if args.arch:
         args.refuse("--arch needs --ptx or --sass")
-    second = second_reader(os.environ)
+    second = fallback_reader(os.environ)
     problems: list[Problem] = []
-    results = [_result(what, second, problems) for what in named(args.wheels)]
+    results = [_result(what, second, problems) for what in expand_patterns(args.wheels)]
     bundles = [bundle for result in results for bundle in result["bundles"]]
     try:
         times = {} if args.report is None else _read_times(args.report, bundles)
         if args.html is not None:
             title = _title([result["path"] for result in results])
-            write_page(args.html, page(title, bundles, times, _difference(results)))
+            write_page(args.html, html_page(title, bundles, times, _difference(results)))
     except BundleError as exc:  # what is known already must not be lost
         problems += exc.problems
     lines = [line for bundle in bundles for line in (*_lines(bundle), "")][:-1]
     return Answer(
-        {"results": results}, lines, [*problems, *(each for bundle in bundles for each in unreadable(bundle))]
+        {"results": results},
+        lines,
+        [*problems, *(each for bundle in bundles for each in unreadable_units(bundle))],
     )
 
 
-def _result(what: str, second: SecondReader | None, problems: list[Problem]) -> dict[str, Any]:
+def _result(what: str, second: FallbackReader | None, problems: list[Problem]) -> dict[str, Any]:
     """Return the facts about one wheel; what keeps it from being looked into is a problem."""
     try:
-        with opened(what) as found:
+        with open_wheel(what) as opened:
             return {
                 "named": what,
-                "path": found.path,
-                "bundles": [survey(bundle, second) for bundle in found.bundles],
+                "path": opened.path,
+                "bundles": [survey(bundle, second) for bundle in opened.bundles],
             }
     except BundleError as exc:
         problems += exc.problems
         return {"named": what, "path": what, "bundles": []}
 
 
-def _difference(results: Sequence[dict[str, Any]]) -> list[Part]:
+def _difference(results: Sequence[dict[str, Any]]) -> list[ReportSection]:
     """Return how two wheels differ; nothing where there are more or fewer."""
-    sides = [side_of(each["path"], each["bundles"]) for each in results if each["bundles"]]
+    sides = [compared_wheel(each["path"], each["bundles"]) for each in results if each["bundles"]]
     if not len(sides) == len(results) == 2:
         return []
     before, after = sides
-    return [*diff_parts(before, after, compare_sides(before, after))]
+    return [*diff_sections(before, after, compare_wheels(before, after))]
 
 
 def _title(paths: Sequence[str]) -> str:
@@ -145,7 +147,7 @@ def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str
 
 def _lines(facts: BundleFacts) -> Iterator[str]:
     yield plain(facts["where"])
-    yield from (plain(f"  {line}") for line in made_with(facts))
+    yield from (plain(f"  {line}") for line in bundle_summary(facts))
     if not facts["units"]:
         return
     yield ""

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ...common import file_lock, read_limits, user_folders
 from ...errors import BundleError, Location, Problem
-from ...wheels.reading.bundles import opened
+from ...wheels.reading.bundles import open_wheel
 from ..verb_base import Answer, json_argument, size
 
 _PATIENCE_S = 10.0  # with another split into the same folder
@@ -60,8 +60,8 @@ def _as_companions(path: Path, into: Path) -> list[str]:
     from ...frontends import repack
     from ...wheels.splitting.split import split
 
-    with opened(str(path)) as found:
-        parts = split(found)
+    with open_wheel(str(path)) as opened:
+        parts = split(opened)
     with repack.opened(path) as wheel:
         date = wheel.members[0].date_time
         added = {name: [data] for name, data in parts.written.items()}
@@ -73,11 +73,11 @@ def _as_companions(path: Path, into: Path) -> list[str]:
 def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
     """Write the wheel as it is and its variants, and what describes these: the names of all."""
     from ...frontends import repack
-    from ...wheels.splitting.cut_variants import cut
-    from ...wheels.splitting.variants import described
+    from ...wheels.splitting.cut_variants import cut_into_variants
+    from ...wheels.splitting.variants import describe_variants
 
-    with opened(str(path)) as found:
-        parts = cut(found)
+    with open_wheel(str(path)) as opened:
+        parts = cut_into_variants(opened)
     _refuse_others(into, path, parts.labels)
     index = into / parts.described_in
     _with_those_of_others(index, parts.labels)  # what is no such file is refused before anything is written
@@ -92,16 +92,16 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
     with file_lock.wait_for_lock(into, _PATIENCE_S):  # others may add their labels just now
         labels = _with_those_of_others(index, parts.labels)
         with repack.placed(into, index.name) as place:
-            place.write_bytes(described(labels))
+            place.write_bytes(describe_variants(labels))
     return names, parts.described_in
 
 
 def _refuse_others(into: Path, path: Path, labels: list[str]) -> None:
     """Raise an error that names the variants of other builds that are there: installers would take them."""
-    from ...wheels.checking.wheel_tags import NAME
+    from ...wheels.checking.wheel_tags import WHEEL_NAME
 
-    own, mine = NAME.fullmatch(path.name), {f"{path.stem}-{label}.whl" for label in labels}
-    there = [(each, NAME.fullmatch(each.name)) for each in sorted(into.glob("*.whl"))]
+    own, mine = WHEEL_NAME.fullmatch(path.name), {f"{path.stem}-{label}.whl" for label in labels}
+    there = [(each, WHEEL_NAME.fullmatch(each.name)) for each in sorted(into.glob("*.whl"))]
     what, hint = "is a variant of another build of this wheel", "remove it, or split --into another folder"
     others = [
         Problem(what, Location(str(each)), hint)
@@ -114,11 +114,11 @@ def _refuse_others(into: Path, path: Path, labels: list[str]) -> None:
 
 def _with_those_of_others(index: Path, labels: list[str]) -> list[str]:
     """Return the labels with those of other wheels of the same version, as of those for other systems."""
-    from ...wheels.splitting.variants import labels_in
+    from ...wheels.splitting.variants import read_labels
 
     try:
         with user_folders.kept(index, read_limits.INDEX) as file:
-            there = labels_in(file.read())
+            there = read_labels(file.read())
     except FileNotFoundError:
         there = []
     except OSError as exc:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ...wheels.reading.bundles import Found, opened, package_at
+from ...wheels.reading.bundles import OpenedWheel, open_wheel, package_at
 from ..verb_base import Answer, json_argument, size
 
 
@@ -26,21 +26,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Read the bundles, and write them."""
-    from ...wheels.reading.unpacking import unpacked, write
+    from ...wheels.reading.unpacking import unpacked_files, write_bundle
 
-    with opened(args.wheel) as found:
-        bundles = [(bundle.place, unpacked(bundle)) for bundle in found.bundles]
-        folders = _folders(args.into, found)
+    with open_wheel(args.wheel) as opened:
+        bundles = [(bundle.place, unpacked_files(bundle)) for bundle in opened.bundles]
+        folders = _folders(args.into, opened)
     facts, lines = [], []
     for folder, (place, files) in zip(folders, bundles, strict=True):
-        write(files, folder)
+        write_bundle(files, folder)
         listed = [{"file": name, "bytes": len(files[name])} for name in sorted(files)]
         facts.append({"place": place, "folder": str(folder), "files": listed})
         lines.append(f"{place}: {len(files)} files, {size(sum(map(len, files.values())))}, are in {folder}")
     return Answer({"bundles": facts}, lines)
 
 
-def _folders(into: Path, found: Found) -> list[Path]:
-    if len(found.bundles) == 1:
+def _folders(into: Path, opened: OpenedWheel) -> list[Path]:
+    if len(opened.bundles) == 1:
         return [into]
-    return [into / package_at(bundle.place).strip(".") for bundle in found.bundles]
+    return [into / package_at(bundle.place).strip(".") for bundle in opened.bundles]

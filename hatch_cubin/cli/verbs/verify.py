@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...common.digest import file_digest
 from ...common.sizes import count
 from ...errors import BundleError, HatchCubinError, Location, Problem
-from ...wheels.checking.editable_check import NOTES
-from ...wheels.checking.integrity import proof_problems
-from ...wheels.checking.sbom_check import bill_of
-from ...wheels.checking.verify import is_of_this_version
-from ...wheels.reading.bundles import Bundle, Found, bundles_of, named, opened
-from ...wheels.reading.companions import belongs_to, bound, is_of, missing
+from ...wheels.checking.editable_check import EDITABLE_FILE
+from ...wheels.checking.integrity import integrity_problems
+from ...wheels.checking.sbom_check import sbom_of
+from ...wheels.checking.verify import is_built_by_this_version
+from ...wheels.reading.bundles import Bundle, OpenedWheel, bundles_of_package, expand_patterns, open_wheel
+from ...wheels.reading.companions import fits_manifest, main_project_of, missing_companions, read_description
 from ...wheels.reading.survey import manifest_of, unit_name
 from ..verb_base import (
     Answer,
@@ -45,13 +45,13 @@ from ..verb_base import (
 if TYPE_CHECKING:
     from ...bundle.manifest import Manifest
     from ...project.project import Project
-    from ...wheels.checking.rebuild import Comparison, Rebuilt, Verdict
+    from ...wheels.checking.rebuild import RebuildComparison, Rebuilt, UnitVerdict
 
 T = TypeVar("T")
 
 _UNCHANGED = frozenset(("same", "not looked at"))
 _OF_ITS_BUILD = "verify it with the sources and the toolkit that it was built with"
-_FINDINGS: Mapping[Verdict, tuple[str, str | None]] = {
+_FINDINGS: Mapping[UnitVerdict, tuple[str, str | None]] = {
     "differs": (
         "not what its inputs compile to",
         "a poisoned cache does this, or a changed wheel: empty the cache, and build again",
@@ -76,7 +76,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Answer:
     """Check everything, and return all that is wrong."""
     again = _Again(args) if args.rebuild else None
-    checked = [_checked(what, again) for what in named(args.wheels)]
+    checked = [_checked(what, again) for what in expand_patterns(args.wheels)]
     if again is not None:
         checked = [again.with_whole(each) for each in checked]
     facts = {"ok": not any(each.problems for each in checked), "results": [each.facts for each in checked]}
@@ -90,16 +90,16 @@ def _checked(what: str, again: _Again | None) -> Answer:
     lines: list[str] = []
     problems: list[Problem] = []
     try:
-        with opened(what, companions=True) as found:
-            facts |= {"path": found.path, "bundles": [bundle.place for bundle in found.bundles]}
-            problems += proof_problems(found)
-            lines += [] if problems else [*_agreed(found)]
-            if again is not None and found.companion is not None:
-                again.note_part(found, bound(found) if not problems else None)
+        with open_wheel(what, companions=True) as opened:
+            facts |= {"path": opened.path, "bundles": [bundle.place for bundle in opened.bundles]}
+            problems += integrity_problems(opened)
+            lines += [] if problems else [*_agreed(opened)]
+            if again is not None and opened.companion is not None:
+                again.note_part(opened, read_description(opened) if not problems else None)
             elif again is not None:
-                again.note_named(found)
-                bundle, comparison = _compare(again, found)
-                others = [each for each in found.bundles if each is not bundle]
+                again.note_named(opened)
+                bundle, comparison = _compare(again, opened)
+                others = [each for each in opened.bundles if each is not bundle]
                 facts["rebuild"] = {**_facts(comparison), "others": [each.place for each in others]}
                 lines += _summary(bundle, comparison)
                 problems += _findings(bundle, comparison, again.install_command())
@@ -109,21 +109,21 @@ def _checked(what: str, again: _Again | None) -> Answer:
     return Answer({**facts, "ok": not problems}, lines, problems)
 
 
-def _agreed(found: Found) -> Iterator[str]:
-    yield from map(_agrees, found.bundles)
-    if found.companion is not None:
-        yield f"{found.path}: its files are those that it describes; it belongs to {belongs_to(found)}"
+def _agreed(opened: OpenedWheel) -> Iterator[str]:
+    yield from map(_agrees, opened.bundles)
+    if opened.companion is not None:
+        yield f"{opened.path}: its files are those that it describes; it belongs to {main_project_of(opened)}"
 
 
 def _agrees(bundle: Bundle) -> str:
     manifest = manifest_of(bundle)
     loader = f"the loader is that of {' '.join(manifest.generator)}"
     empty = "; there are no kernels in it: built with HATCH_CUBIN_SKIP" if manifest.skipped else ""
-    unknown = "" if is_of_this_version(manifest) else ", the stub was not compared"
+    unknown = "" if is_built_by_this_version(manifest) else ", the stub was not compared"
     label = f"; it is the wheel variant {manifest.wheel_variant['label']}" if manifest.wheel_variant else ""
-    absent = missing(bundle, manifest)
+    absent = missing_companions(bundle, manifest)
     part = f"; not looked at, for they are not here: {', '.join(absent)}" if absent else ""
-    agree = f"all {len(bundle.packed)} files agree with its manifest"
+    agree = f"all {len(bundle.packed_sizes)} files agree with its manifest"
     return f"{bundle.where}: {agree}; {loader}{unknown}{empty}{label}{part}"
 
 
@@ -140,11 +140,11 @@ class _Again:
         self._wholes: dict[str, Manifest] = {}  # of what was compared, by the digest of the manifest
         self._parts: dict[str, tuple[str, Mapping[str, Any]]] = {}  # companions by path, and what they say
 
-    def project(self, found: Found) -> Project:
+    def project(self, opened: OpenedWheel) -> Project:
         """Return the project, with the package that the bundle was built for."""
         from ...frontends import open_project as door
 
-        told = (manifest_of(bundle).folder for bundle in found.bundles)
+        told = (manifest_of(bundle).folder for bundle in opened.bundles)
         return door.aimed_at_one_of(self._opened(), filter(None, told))
 
     def install_command(self) -> str | None:
@@ -160,9 +160,9 @@ class _Again:
         form = project.bundle_folder, project.config.pack
         return self._rebuilt.setdefault(form, _once(lambda: rebuild(project)))()
 
-    def note_named(self, found: Found) -> None:
+    def note_named(self, opened: OpenedWheel) -> None:
         """Remember what was named: where it cannot be compared, that alone is told, and not of its parts."""
-        for bundle in found.bundles:
+        for bundle in opened.bundles:
             with contextlib.suppress(BundleError):  # which its proof tells
                 self._named.add(file_digest(bundle.read("manifest.json")))
 
@@ -170,10 +170,10 @@ class _Again:
         """Remember a bundle that was compared: its manifest has the digests of its companions' files."""
         self._wholes[file_digest(bundle.read("manifest.json"))] = manifest_of(bundle)
 
-    def note_part(self, found: Found, said: Mapping[str, Any] | None) -> None:
+    def note_part(self, opened: OpenedWheel, said: Mapping[str, Any] | None) -> None:
         """Remember a companion, which is sound if it *said* something."""
         if said is not None:
-            self._parts[found.path] = (found.companion or "", said)
+            self._parts[opened.path] = (opened.companion or "", said)
 
     def with_whole(self, checked: Answer) -> Answer:
         """Return an answer, with what is wrong with a companion by the bundle that it belongs to."""
@@ -185,7 +185,7 @@ class _Again:
         if whole is None:
             what = f"was not compared: it is a part of {said['project']} {said['version']}"
             problem = Problem(what, path, "name the wheel that it was split from, as split wrote it, with it")
-        elif not is_of(package, said, whole):
+        elif not fits_manifest(package, said, whole):
             problem = Problem("has other files than its manifest leaves to it", path, "split the wheel again")
         else:
             return checked
@@ -217,40 +217,40 @@ def _once(make: Callable[[], T]) -> Callable[[], T]:
     return get
 
 
-def _compare(again: _Again, found: Found) -> tuple[Bundle, Comparison]:
+def _compare(again: _Again, opened: OpenedWheel) -> tuple[Bundle, RebuildComparison]:
     from ...wheels.checking.rebuild import compare_bundle
 
-    project = again.project(found)
-    bundle = _bundle_of(project, found)
-    if NOTES in bundle.packed:  # an editable install's, which is never packed
+    project = again.project(opened)
+    bundle = _bundle_of(project, opened)
+    if EDITABLE_FILE in bundle.packed_sizes:  # an editable install's, which is never packed
         project = replace(project, config=replace(project.config, pack=False))
-    bill = bill_of(found, bundle)
+    bill = sbom_of(opened, bundle)
     again.note_whole(bundle)
     return bundle, compare_bundle(bundle, bill and bill.data, lambda: again.rebuilt(project))
 
 
-def _bundle_of(project: Project, found: Found) -> Bundle:
+def _bundle_of(project: Project, opened: OpenedWheel) -> Bundle:
     """Return the bundle that the project builds: others beside it may say of themselves what they like."""
-    own = _own(project, found)
+    own = _own(project, opened)
     if len(own) == 1:
         return own[0]
     if own:
         places = ", ".join(bundle.place for bundle in own)
         what = f"has several bundles that this project ({project.bundle_folder}) may have built: {places}"
-        raise BundleError(Problem(what, Location(found.path), "verify one of them"))
-    places = ", ".join(bundle.place for bundle in found.bundles)
+        raise BundleError(Problem(what, Location(opened.path), "verify one of them"))
+    places = ", ".join(bundle.place for bundle in opened.bundles)
     what = f"has no bundle that this project builds ({project.bundle_folder}), only {places}"
-    raise BundleError(Problem(what, Location(found.path), "--project DIR names the project"))
+    raise BundleError(Problem(what, Location(opened.path), "--project DIR names the project"))
 
 
-def _own(project: Project, found: Found) -> list[Bundle]:
-    if found.wheel is not None:  # what is imported is decided by the place, whatever a manifest says
-        return bundles_of(found, project.package)
+def _own(project: Project, opened: OpenedWheel) -> list[Bundle]:
+    if opened.archive is not None:  # what is imported is decided by the place, whatever a manifest says
+        return bundles_of_package(opened, project.package)
     folders = (project.bundle_folder, None)  # one without kernels has none
-    return [bundle for bundle in found.bundles if manifest_of(bundle).folder in folders]
+    return [bundle for bundle in opened.bundles if manifest_of(bundle).folder in folders]
 
 
-def _facts(comparison: Comparison) -> dict[str, Any]:
+def _facts(comparison: RebuildComparison) -> dict[str, Any]:
     return {
         "toolchain": [
             {"name": name, "shipped": shipped, "here": here} for name, shipped, here in comparison.toolchain
@@ -263,7 +263,7 @@ def _facts(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _summary(bundle: Bundle, comparison: Comparison) -> Iterator[str]:
+def _summary(bundle: Bundle, comparison: RebuildComparison) -> Iterator[str]:
     counts = Counter(comparison.verdicts.values())
     units = count(len(comparison.verdicts), "unit")
     yield f"{bundle.where}: {units} compiled again: {_same(counts['same'])}"
@@ -288,7 +288,7 @@ def _same(number: int) -> str:
     return f"{number} {'is' if number == 1 else 'are'} the same to the byte"
 
 
-def _findings(bundle: Bundle, comparison: Comparison, install: str | None) -> Iterator[Problem]:
+def _findings(bundle: Bundle, comparison: RebuildComparison, install: str | None) -> Iterator[Problem]:
     """Yield a problem for each kind of difference, with the units or the files that have it.
 
     The project's lock knows how to *install* the toolkit of its builds.
@@ -306,7 +306,7 @@ def _findings(bundle: Bundle, comparison: Comparison, install: str | None) -> It
         yield Problem(what, where, _where(comparison), (*files, *_toolchain(comparison)))
 
 
-def _where(comparison: Comparison) -> str:
+def _where(comparison: RebuildComparison) -> str:
     """Say where a wheel can be verified; git alone knows a commit, and an sdist has none."""
     before = {name: shipped for name, shipped, _here in comparison.toolchain}
     if not before or not before.keys() <= {"commit", "dirty"}:
@@ -316,7 +316,7 @@ def _where(comparison: Comparison) -> str:
     return "verify it in a checkout of the commit that it was built from"
 
 
-def _toolchain(comparison: Comparison) -> Iterator[str]:
+def _toolchain(comparison: RebuildComparison) -> Iterator[str]:
     if comparison.toolchain:
         yield "this proves nothing, for these differ:"
         for name, shipped, here in comparison.toolchain:

@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator
 
 from ...errors import BundleError, Problem
-from ..reading.bundles import Bundle, Found
-from ..reading.compiled_code import results
+from ..reading.bundles import Bundle, OpenedWheel
+from ..reading.compiled_code import read_results
 from ..reading.survey import manifest_of
-from .sbom_check import bill_of
-from .verify import OF_EVERY
+from .sbom_check import sbom_of
+from .verify import FILES_OF_EVERY_BUNDLE
 
 _SHOWN = 3
 _FOLDERS = (
@@ -28,16 +28,16 @@ _WINDOWS = rb"(?<!\w)[A-Za-z]:\\\\?[\w.+@~ -]{3,}(?:\\\\?[\w.+@~ -]{2,})+"
 _PATH = re.compile(rb"%b|%b" % (_UNIX, _WINDOWS))
 
 
-def path_problems(found: Found) -> Iterator[Problem]:
+def path_problems(opened: OpenedWheel) -> Iterator[Problem]:
     """Yield each file of a bundle, and each bill of materials, that has absolute paths in it."""
-    for bundle in found.bundles:
-        for name, data in _ours(bundle):
+    for bundle in opened.bundles:
+        for name, data in _written_files(bundle):
             if paths := absolute_paths(data):
-                yield Problem(_what(paths), bundle.at(name), _hint(name))
+                yield Problem(_sentence(paths), bundle.at(name), _hint(name))
         with contextlib.suppress(BundleError):  # which its proof tells
-            bill = bill_of(found, bundle)
+            bill = sbom_of(opened, bundle)
             if bill is not None and (paths := absolute_paths(bill.data)):
-                yield Problem(_what(paths), found.at(bill.path))
+                yield Problem(_sentence(paths), opened.at(bill.path))
 
 
 def absolute_paths(data: bytes) -> list[str]:
@@ -46,21 +46,21 @@ def absolute_paths(data: bytes) -> list[str]:
     return [*dict.fromkeys(found)]
 
 
-def _ours(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
+def _written_files(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
     """Yield the files that hatch-cubin wrote, and the results that are packed in them."""
-    for name in OF_EVERY:
+    for name in FILES_OF_EVERY_BUNDLE:
         if name.endswith((".json", ".pyi")):
             with contextlib.suppress(BundleError):  # which its proof tells
                 yield name, bundle.read(name)
     with contextlib.suppress(BundleError):
         seen: set[tuple[str, int | None]] = set()
-        for _module, entry, data in results(bundle, manifest_of(bundle)):
+        for _module, entry, data in read_results(bundle, manifest_of(bundle)):
             if isinstance(data, bytes) and (entry.file, entry.offset) not in seen:
                 seen.add((entry.file, entry.offset))
                 yield entry.file, data
 
 
-def _what(paths: list[str]) -> str:
+def _sentence(paths: list[str]) -> str:
     shown = ", ".join(paths[:_SHOWN]) + ", …" * (len(paths) > _SHOWN)
     return f"has the path of a folder in it: {shown}"
 

@@ -12,7 +12,7 @@ from ...bundle.layout import OF_HATCH, OF_WRAPPER, describe_editable, of_setupto
 from ...bundle.manifest import NOT_OURS, canonical
 from ...project.project import Project
 
-NOTES = "editable.json"
+EDITABLE_FILE = "editable.json"
 
 _FIELDS = {"files", "needs", "rebuild", "root"}
 # Where an install has links to the bundle, the project is found by its path.
@@ -23,36 +23,36 @@ _BUILDS = {
 }
 
 
-def prove_notes(data: bytes, folder: str | None) -> dict[str, Any]:
+def check_editable_file(data: bytes, folder: str | None) -> dict[str, Any]:
     """Return notes; ValueError where they are none, or would run more than a build of their project."""
     with contextlib.suppress(*NOT_OURS):
         notes: dict[str, Any] = json.loads(data)
-        root, build = notes["root"], _BUILDS[_runs(notes)]
-        found = os.path.isabs(root) if build is _LINKED else root == _root_from(folder)
+        root, build = notes["root"], _BUILDS[_commands_of(notes)]
+        found = os.path.isabs(root) if build is _LINKED else root == _project_root_from(folder)
         shaped = {*notes} == _FIELDS and all(len(stamp) == 4 for stamp in notes["files"].values())
         if found and shaped and data == f"{canonical(notes)}\n".encode():
             return notes
     raise ValueError("is not what hatch-cubin writes: it was edited or damaged")
 
 
-def notes_again(project: Project, data: bytes, sources: list[str]) -> bytes:
+def rebuilt_editable_file(project: Project, data: bytes, sources: list[str]) -> bytes:
     """Return what a build of *project* from *sources* notes: *data* itself, if its times alone differ."""
     try:
-        notes = prove_notes(data, project.bundle_folder)
+        notes = check_editable_file(data, project.bundle_folder)
     except ValueError:
         return b""
-    build = _BUILDS[_runs(notes)]
+    build = _BUILDS[_commands_of(notes)]
     found_at = project.root.as_posix() if build is _LINKED else None
     files = describe_editable(project.tree, project.bundle_folder, sources, build, found_at)
-    again = json.loads(files[NOTES])
+    again = json.loads(files[EDITABLE_FILE])
     for name, stamp in again["files"].items():
         stamp[1:3] = notes["files"].get(name, stamp)[1:3]
     return f"{canonical(again)}\n".encode()
 
 
-def _runs(notes: dict[str, Any]) -> tuple[str, ...]:
+def _commands_of(notes: dict[str, Any]) -> tuple[str, ...]:
     return (*notes["rebuild"], *notes["needs"])
 
 
-def _root_from(folder: str | None) -> str | None:
+def _project_root_from(folder: str | None) -> str | None:
     return None if folder is None else Path(os.path.relpath(".", folder)).as_posix()

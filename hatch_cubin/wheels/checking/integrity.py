@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...errors import Problem
-from ..reading.bundles import Found
+from ..reading.bundles import OpenedWheel
 from ..reading.companions import companion_problems
 from .record_check import record_problems
-from .sbom_check import bill_problems
+from .sbom_check import sbom_problems
 from .variant_check import variant_problems
 from .verify import bundle_problems
 
 
-def proof_problems(found: Found) -> Iterator[Problem]:
+def integrity_problems(opened: OpenedWheel) -> Iterator[Problem]:
     """Yield everything that does not hold together."""
-    if found.wheel is not None:
-        yield from record_problems(found.wheel)
-    for bundle in found.bundles:
-        yield from bundle_problems(bundle, in_wheel=found.wheel is not None)
-    yield from variant_problems(found)
-    if found.companion is not None and found.wheel is not None:
-        yield from companion_problems(found)
+    if opened.archive is not None:
+        yield from record_problems(opened.archive)
+    for bundle in opened.bundles:
+        yield from bundle_problems(bundle, in_wheel=opened.archive is not None)
+    yield from variant_problems(opened)
+    if opened.companion is not None and opened.archive is not None:
+        yield from companion_problems(opened)
     else:
-        yield from bill_problems(found)
+        yield from sbom_problems(opened)

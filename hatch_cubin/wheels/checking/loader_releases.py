@@ -15,14 +15,14 @@ from ...common.digest import file_digest
 RELEASED: Mapping[str, Mapping[str, str]] = {}  # version → file → sha256
 
 
-def own_code() -> dict[str, str]:
+def own_digests() -> dict[str, str]:
     """Return the digest of each file that runs, as this version writes it."""
     return {name: file_digest(data) for name, data in loader_files.all_files().items()}
 
 
-def code_of(version: str) -> Mapping[str, str] | None:
+def digests_of_version(version: str) -> Mapping[str, str] | None:
     """Return the same of any version that is known here."""
-    return own_code() if version == __version__ else RELEASED.get(version)
+    return own_digests() if version == __version__ else RELEASED.get(version)
 
 
 def is_newer(version: str) -> bool:

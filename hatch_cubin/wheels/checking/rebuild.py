@@ -21,20 +21,20 @@ from ...common.digest import file_digest
 from ...common.natural_order import by_number
 from ...errors import BundleError, Location, Problem
 from ...project.project import Project
-from ..reading.bundles import Bundle
-from ..reading.companions import NotHereError, companions_of
-from ..reading.compiled_code import results
+from ..reading.bundles import Bundle, FileElsewhereError
+from ..reading.companions import companions_of
+from ..reading.compiled_code import read_results
 from ..reading.survey import manifest_of
-from .editable_check import NOTES, notes_again
+from .editable_check import EDITABLE_FILE, rebuilt_editable_file
 from .sbom_check import provenance
-from .verify import OF_EVERY
+from .verify import FILES_OF_EVERY_BUNDLE
 
-Unit = tuple[str, str]  # module and arch
-Verdict = Literal[
+ModuleAndArch = tuple[str, str]  # module and arch
+UnitVerdict = Literal[
     "same", "differs", "other inputs", "only in the bundle", "only in the rebuild", "not looked at"
 ]
 
-_OF_THE_FIRST_BUILD = (
+_IGNORED_VARIABLES = (
     "HATCH_CUBIN_LOCKED",
     "HATCH_CUBIN_REPORT",
     "HATCH_CUBIN_REQUIRE_HITS",
@@ -52,17 +52,17 @@ class Rebuilt:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RebuildComparison:
     """The verdict on each unit, and every part of the toolchain that differs: its name, shipped, here."""
 
-    verdicts: Mapping[Unit, Verdict]
+    verdicts: Mapping[ModuleAndArch, UnitVerdict]
     files: Mapping[str, bool]  # the others, and whether they are the same
     toolchain: tuple[tuple[str, str, str], ...]
 
 
 def rebuild(project: Project) -> Rebuilt:
     """Build a project with an empty cache, and on this machine alone."""
-    environ = {name: value for name, value in project.environ.items() if name not in _OF_THE_FIRST_BUILD}
+    environ = {name: value for name, value in project.environ.items() if name not in _IGNORED_VARIABLES}
     with temporary_folders.make() as folder:
         alone = replace(project.config, remote_cache=None, executor=None)
         config = replace(alone, cache_dir=str(folder), cache_size=None)
@@ -70,26 +70,28 @@ def rebuild(project: Project) -> Rebuilt:
         return Rebuilt(again, pipeline.build(again, noted=False))
 
 
-def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebuilt]) -> Comparison:
+def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebuilt]) -> RebuildComparison:
     """Compare a bundle and its *bill* of materials with what its project gives *again*."""
     shipped = {name: bundle.read(name) for name in ("manifest.json", "keys.json")}
-    for name in {*bundle.packed} - {*shipped}:
+    for name in {*bundle.packed_sizes} - {*shipped}:
         with contextlib.suppress(BundleError):  # what is damaged is told by `verify`, and differs here
             shipped[name] = bundle.read(name)
     if bill is not None:
         shipped[sbom.NAME] = bill
-    elsewhere = _join(bundle, shipped)
+    elsewhere = _add_companions(bundle, shipped)
     rebuilt = again()
     built, project = {**rebuilt.files}, rebuilt.project
     try:
-        if NOTES in shipped:
-            built[NOTES] = notes_again(project, shipped[NOTES], pipeline.needed_files(project))
+        if EDITABLE_FILE in shipped:
+            built[EDITABLE_FILE] = rebuilt_editable_file(
+                project, shipped[EDITABLE_FILE], pipeline.needed_files(project)
+            )
         return compare(shipped, built, elsewhere)
     except ValueError as exc:
         raise BundleError(Problem(f"its indexes cannot be read: {exc}", Location(bundle.where))) from exc
 
 
-def _join(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:
+def _add_companions(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:
     """Add what companions have, as if the bundle had never been split; return what is not here."""
     manifest = manifest_of(bundle)
     if manifest.companions is None and manifest.wheel_variant is None:
@@ -101,7 +103,7 @@ def _join(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:
             if package is not None:
                 try:
                     shipped[file] = companions.read(package, file)
-                except NotHereError:
+                except FileElsewhereError:
                     elsewhere.add(file)
                 except BundleError:  # as above
                     continue
@@ -111,7 +113,7 @@ def _join(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:
 
 def compare(
     shipped: Mapping[str, bytes], rebuilt: Mapping[str, bytes], elsewhere: Collection[str] = ()
-) -> Comparison:
+) -> RebuildComparison:
     """Compare two bundles: units by their keys, bytes and names, and what lies beside them by its bytes.
 
     Nothing is said of units in files that are *elsewhere*.
@@ -119,8 +121,8 @@ def compare(
     ours, theirs = (read_manifest(files["manifest.json"]) for files in (shipped, rebuilt))
     our_keys, their_keys = (_keys(files["keys.json"]) for files in (shipped, rebuilt))
     unseen = {(one.name, each.arch) for one in ours.modules for each in one.entries if each.file in elsewhere}
-    our_results, their_results = _results(ours, shipped), _results(theirs, rebuilt)
-    verdicts: dict[Unit, Verdict] = {}
+    our_results, their_results = _compile_results(ours, shipped), _compile_results(theirs, rebuilt)
+    verdicts: dict[ModuleAndArch, UnitVerdict] = {}
     for unit in sorted({*our_results, *their_results}, key=lambda unit: (by_number(unit[0]), unit[1])):
         if unit not in their_results:
             verdicts[unit] = "only in the bundle"
@@ -134,21 +136,23 @@ def compare(
             verdicts[unit] = "differs" if our_keys.get(unit) == their_keys.get(unit) else "other inputs"
     blocks = sorted({*(ours.blocks or ()), *(theirs.blocks or ())} - {*elsewhere})
     names = (
-        *dict.fromkeys((*OF_EVERY, *ours.loader_files)),
-        *(name for name in (sbom.NAME, NOTES) if name in shipped),
+        *dict.fromkeys((*FILES_OF_EVERY_BUNDLE, *ours.loader_files)),
+        *(name for name in (sbom.NAME, EDITABLE_FILE) if name in shipped),
         *blocks,
     )
     files = {name: name in rebuilt and shipped.get(name) == rebuilt[name] for name in names}
-    return Comparison(
-        verdicts, files, _other_toolchain(_made_with(ours, shipped), _made_with(theirs, rebuilt))
+    return RebuildComparison(
+        verdicts, files, _toolchain_differences(_toolchain_of(ours, shipped), _toolchain_of(theirs, rebuilt))
     )
 
 
-def _keys(data: bytes) -> dict[Unit, str]:
+def _keys(data: bytes) -> dict[ModuleAndArch, str]:
     return {(name, arch): key for name, archs in read_keys(data).items() for arch, key in archs.items()}
 
 
-def _results(manifest: Manifest, files: Mapping[str, bytes]) -> dict[Unit, tuple[object, ...]]:
+def _compile_results(
+    manifest: Manifest, files: Mapping[str, bytes]
+) -> dict[ModuleAndArch, tuple[object, ...]]:
     """Return what each compile gave: the digest of its bytes, and the names of its kernels."""
     bundle = Bundle("", dict.fromkeys(files), files.__getitem__)
     return {
@@ -156,11 +160,11 @@ def _results(manifest: Manifest, files: Mapping[str, bytes]) -> dict[Unit, tuple
             file_digest(data) if isinstance(data, bytes) else None,
             dict(entry.kernels),
         )
-        for module, entry, data in results(bundle, manifest)
+        for module, entry, data in read_results(bundle, manifest)
     }
 
 
-def _made_with(manifest: Manifest, files: Mapping[str, bytes]) -> dict[str, str | None]:
+def _toolchain_of(manifest: Manifest, files: Mapping[str, bytes]) -> dict[str, str | None]:
     commit = provenance(files[sbom.NAME]) if sbom.NAME in files else {}
     return {
         **manifest.toolchain,
@@ -170,7 +174,7 @@ def _made_with(manifest: Manifest, files: Mapping[str, bytes]) -> dict[str, str 
     }
 
 
-def _other_toolchain(
+def _toolchain_differences(
     before: Mapping[str, str | None], after: Mapping[str, str | None]
 ) -> tuple[tuple[str, str, str], ...]:
     pairs = {name: (before.get(name) or "none", after.get(name) or "none") for name in {*before, *after}}

@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from ...errors import BundleError, Location, Problem
 from ...project.source import BUNDLE_FOLDER
-from ..reading.bundles import installed_as, member_at, pieces_of, read_member
+from ..reading.bundles import installed_path, member_location, read_in_pieces, read_member
 
-At = Callable[[str], Location]  # where a file of the wheel is
+LocationOf = Callable[[str], Location]  # where a file of the wheel is
 
 _RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
-_UNSIGNED = ("", ".jws", ".p7s")  # RECORD itself and its signatures have no digest in it
+_WITHOUT_DIGEST = ("", ".jws", ".p7s")  # RECORD itself and its signatures have no digest in it
 _DATA = re.compile(r"[^/]+\.data/", re.IGNORECASE)
 _UNSAFE = re.compile(r"/|[A-Za-z]:|(?:.*/)?\.\.(?:/|$)|.*[\\\0]", re.DOTALL)
 
@@ -26,8 +26,8 @@ _UNSAFE = re.compile(r"/|[A-Za-z]:|(?:.*/)?\.\.(?:/|$)|.*[\\\0]", re.DOTALL)
 def record_problems(archive: zipfile.ZipFile) -> Iterator[Problem]:
     """Yield all that is wrong with a wheel's files, their names and their entries in RECORD."""
     names = [member.orig_filename for member in archive.infolist() if not member.is_dir()]
-    at = functools.partial(member_at, archive)
-    yield from _of_names(names, at)
+    at = functools.partial(member_location, archive)
+    yield from _name_problems(names, at)
     records = [name for name in names if _RECORD.fullmatch(name)]
     if len(records) != 1:
         what = f"a wheel has one .dist-info/RECORD, here are {len(records)}"
@@ -43,26 +43,30 @@ def record_problems(archive: zipfile.ZipFile) -> Iterator[Problem]:
     except csv.Error as exc:
         yield Problem(f"is no table: {exc}", at(records[0]))
     else:
-        yield from _compare(archive, names, records[0], rows)
+        yield from _record_differences(archive, names, records[0], rows)
 
 
-def _of_names(names: Sequence[str], at: At) -> Iterator[Problem]:
+def _name_problems(names: Sequence[str], at: LocationOf) -> Iterator[Problem]:
     """Yield what would be installed elsewhere than it seems, or over another file."""
-    places = Counter(map(installed_as, names))
+    places = Counter(map(installed_path, names))
     for name, count in sorted(places.items()):
         if count > 1:
             yield Problem(f"is in the wheel {count} times", at(name))
-    yield from _of_case(places, at)
+    yield from _case_problems(places, at)
     for name in sorted({*names}):
         if _UNSAFE.match(name):
             yield Problem("would be installed outside the environment", at(ascii(name)[1:-1]))
-        if BUNDLE_FOLDER in {_plain(part) for part in name.split("/") if part != BUNDLE_FOLDER}:
+        if BUNDLE_FOLDER in {_folded_part(part) for part in name.split("/") if part != BUNDLE_FOLDER}:
             yield Problem(f"is in {BUNDLE_FOLDER} too, where case and a last dot do not count", at(name))
-        if _DATA.match(name) and installed_as(name) == name and BUNDLE_FOLDER in map(_plain, name.split("/")):
+        if (
+            _DATA.match(name)
+            and installed_path(name) == name
+            and BUNDLE_FOLDER in map(_folded_part, name.split("/"))
+        ):
             yield Problem("may be installed over a bundle: it is in the wheel's data", at(name))
 
 
-def _of_case(places: Collection[str], at: At) -> Iterator[Problem]:
+def _case_problems(places: Collection[str], at: LocationOf) -> Iterator[Problem]:
     """Yield what lies over a file of a bundle where case does not count."""
     alike: dict[str, list[str]] = {}
     for name in sorted(places):
@@ -73,20 +77,20 @@ def _of_case(places: Collection[str], at: At) -> Iterator[Problem]:
             yield Problem(f"is {first} too, where case does not count", at(name))
 
 
-def _plain(part: str) -> str:
+def _folded_part(part: str) -> str:
     """Return what file systems take part of a path for."""
     return part.casefold().rstrip(". ")
 
 
-def _compare(
+def _record_differences(
     archive: zipfile.ZipFile, names: Sequence[str], record: str, rows: Sequence[Sequence[str]]
 ) -> Iterator[Problem]:
-    at = functools.partial(member_at, archive)
+    at = functools.partial(member_location, archive)
     recorded = {row[0]: row[1:] for row in rows}
     for name, lines in sorted(Counter(row[0] for row in rows).items()):
         if lines > 1:
             yield Problem(f"is in RECORD {lines} times", at(name))
-    exempt = {record + ending for ending in _UNSIGNED}
+    exempt = {record + ending for ending in _WITHOUT_DIGEST}
     for name in sorted({*names} - {*recorded} - exempt):
         yield Problem("is not in RECORD", at(name))
     for name, said in recorded.items():
@@ -94,7 +98,7 @@ def _compare(
             yield Problem("is in RECORD and not in the wheel", at(name))
         elif name not in exempt:
             try:
-                wrong = _difference(pieces_of(archive, name), said)
+                wrong = _wrong_entry(read_in_pieces(archive, name), said)
             except BundleError as exc:
                 yield from exc.problems
             else:
@@ -102,7 +106,7 @@ def _compare(
                     yield Problem(wrong, at(name))
 
 
-def _difference(pieces: Iterable[bytes], said: Sequence[str]) -> str | None:
+def _wrong_entry(pieces: Iterable[bytes], said: Sequence[str]) -> str | None:
     """Say how a file differs from its line in RECORD."""
     algorithm, _, expected = said[0].partition("=") if said else ("", "", "")
     if algorithm not in ("sha256", "sha384", "sha512"):

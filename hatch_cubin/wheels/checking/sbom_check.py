@@ -15,51 +15,51 @@ from ...bundle import sbom
 from ...bundle.manifest import NOT_OURS, Manifest
 from ...errors import BundleError, Location, Problem
 from ...project.source import BUNDLE_FOLDER
-from ..reading.bundles import Bundle, Found, bundles_of, package_at, read_member, stands_for
+from ..reading.bundles import Bundle, OpenedWheel, bundles_of_package, may_be_package, package_at, read_member
 from ..reading.survey import manifest_of
 
-_BESIDE = re.compile(rf"[^/]+\.dist-info/sboms/(?:.+/)?{re.escape(sbom.NAME)}")
+_METADATA_SBOM = re.compile(rf"[^/]+\.dist-info/sboms/(?:.+/)?{re.escape(sbom.NAME)}")
 _EDITED = "is not what hatch-cubin writes: it was edited or damaged"
 
 
-class Bill(NamedTuple):
+class SbomFile(NamedTuple):
     """Where a bill is, and its text."""
 
     path: str
     data: bytes
 
 
-def bill_of(found: Found, bundle: Bundle) -> Bill | None:
+def sbom_of(opened: OpenedWheel, bundle: Bundle) -> SbomFile | None:
     """Return a bundle's bill, which lies in it or in the wheel's metadata; BundleError if damaged."""
-    if sbom.NAME in bundle.packed:
-        return Bill(f"{bundle.place}/{sbom.NAME}", bundle.read(sbom.NAME))
-    for path in _beside(found):
-        assert found.wheel is not None
-        data = read_member(found.wheel, path)
-        if len(found.bundles) == 1 or bundle in bundles_of(found, _package(data)):
-            return Bill(path, data)
+    if sbom.NAME in bundle.packed_sizes:
+        return SbomFile(f"{bundle.place}/{sbom.NAME}", bundle.read(sbom.NAME))
+    for path in _sboms_in_metadata(opened):
+        assert opened.archive is not None
+        data = read_member(opened.archive, path)
+        if len(opened.bundles) == 1 or bundle in bundles_of_package(opened, _package_named_in(data)):
+            return SbomFile(path, data)
     return None
 
 
-def bill_problems(found: Found) -> Iterator[Problem]:
+def sbom_problems(opened: OpenedWheel) -> Iterator[Problem]:
     """Yield all that is wrong with the bills of what was found: a wheel has one, a folder may."""
-    paths, without = _beside(found), []
-    for bundle in found.bundles:
+    paths, without = _sboms_in_metadata(opened), []
+    for bundle in opened.bundles:
         try:
-            manifest, bill = manifest_of(bundle), bill_of(found, bundle)
+            manifest, bill = manifest_of(bundle), sbom_of(opened, bundle)
         except BundleError:  # which is told with the other files of the bundle, or of the wheel
             paths = []
             continue
         if bill is None:
             without.append((bundle, manifest))
             continue
-        place = None if found.wheel is None else bundle.place
-        yield from (Problem(what, found.at(bill.path)) for what in _wrong(bill.data, manifest, place))
+        place = None if opened.archive is None else bundle.place
+        yield from (Problem(what, opened.at(bill.path)) for what in _differences(bill.data, manifest, place))
         paths = [path for path in paths if path != bill.path]
     for path in paths:
-        yield Problem("is the bill of materials of no bundle in the wheel", found.at(path))
+        yield Problem("is the bill of materials of no bundle in the wheel", opened.at(path))
     # A bundle that came with another package into this one may have lost its own.
-    if found.wheel is not None and len(without) == len(found.bundles):
+    if opened.archive is not None and len(without) == len(opened.bundles):
         for bundle, manifest in without:
             if manifest.modules or not manifest.skipped:
                 yield Problem(f"has no bill of materials, {sbom.NAME}", Location(bundle.where))
@@ -68,17 +68,17 @@ def bill_problems(found: Found) -> Iterator[Problem]:
 def provenance(data: bytes) -> dict[str, str]:
     """Return what a bill says of the commit that its sources are of."""
     try:
-        return _facts(json.loads(data)["metadata"]["component"])
+        return _properties_of(json.loads(data)["metadata"]["component"])
     except NOT_OURS:
         return {}
 
 
-def _beside(found: Found) -> list[str]:
-    names = [] if found.wheel is None else found.wheel.namelist()
-    return sorted({name for name in names if _BESIDE.fullmatch(name)})
+def _sboms_in_metadata(opened: OpenedWheel) -> list[str]:
+    names = [] if opened.archive is None else opened.archive.namelist()
+    return sorted({name for name in names if _METADATA_SBOM.fullmatch(name)})
 
 
-def _package(data: bytes) -> str:
+def _package_named_in(data: bytes) -> str:
     try:
         name: str = json.loads(data)["metadata"]["component"]["name"]
         return name.removesuffix(f".{BUNDLE_FOLDER}")
@@ -86,12 +86,14 @@ def _package(data: bytes) -> str:
         return "?"  # which no package is called
 
 
-def _wrong(data: bytes, manifest: Manifest, place: str | None) -> Iterator[str]:
+def _differences(data: bytes, manifest: Manifest, place: str | None) -> Iterator[str]:
     """Yield how a bill differs from one that this manifest allows."""
     try:
         fields = json.loads(data)
         parts = fields["components"]
-        written = sbom.write_bill(_bundle_again(fields["metadata"]["component"]), map(_part_again, parts))
+        written = sbom.write_bill(
+            _rewrite_bundle_part(fields["metadata"]["component"]), map(_rewrite_part, parts)
+        )
         tools = [part["bom-ref"] for part in parts if part["type"] == "application"]
         files = {part["name"] for part in parts if part["type"] == "file"}
     except NOT_OURS:
@@ -100,8 +102,9 @@ def _wrong(data: bytes, manifest: Manifest, place: str | None) -> Iterator[str]:
     if data != written:
         yield _EDITED
         return
-    if place is not None and not stands_for(place, _package(data)):
-        yield f"is the bill of materials of {_package(data)}, the bundle is that of {package_at(place)}"
+    if place is not None and not may_be_package(place, _package_named_in(data)):
+        named = _package_named_in(data)
+        yield f"is the bill of materials of {named}, the bundle is that of {package_at(place)}"
     expected = [part["bom-ref"] for part in _tools(manifest)]
     if tools != sorted(expected):
         yield f"names {', '.join(tools) or 'no tools'}; the manifest names {', '.join(sorted(expected))}"
@@ -109,16 +112,16 @@ def _wrong(data: bytes, manifest: Manifest, place: str | None) -> Iterator[str]:
         yield f"does not name {source}, which the manifest names"
 
 
-def _bundle_again(part: Mapping[str, Any]) -> sbom.Component:
+def _rewrite_bundle_part(part: Mapping[str, Any]) -> sbom.Component:
     """Return what hatch-cubin writes of a bundle by this name, with this commit."""
-    return sbom.bundle_part(part["name"].removesuffix(f".{BUNDLE_FOLDER}"), _facts(part))
+    return sbom.bundle_part(part["name"].removesuffix(f".{BUNDLE_FOLDER}"), _properties_of(part))
 
 
-def _facts(part: Mapping[str, Any]) -> dict[str, str]:
+def _properties_of(part: Mapping[str, Any]) -> dict[str, str]:
     return {each["name"].removeprefix("hatch-cubin:"): each["value"] for each in part.get("properties", ())}
 
 
-def _part_again(part: Mapping[str, Any]) -> sbom.Component:
+def _rewrite_part(part: Mapping[str, Any]) -> sbom.Component:
     """Return what hatch-cubin writes of a part by this name, with this version or digest."""
     if part["type"] == "file":
         return sbom.file_part(part["name"], part["hashes"][0]["content"])

@@ -16,17 +16,24 @@ from ...common.natural_order import by_number
 from ...common.sizes import decimal
 from ...cubin.elf import read_kernel_code
 from ...errors import BundleError, Location, Problem
-from ..reading.bundles import Bundle, Found, opened
-from ..reading.compiled_code import taken_by
-from ..reading.coverage import GpuCover, by_gpu, capability, coverage, promised, units_of
+from ..reading.bundles import Bundle, OpenedWheel, open_wheel
+from ..reading.compiled_code import packed_size
+from ..reading.coverage import (
+    GpuCover,
+    capability,
+    count_by_gpu,
+    coverage,
+    promised_capabilities,
+    units_in_manifest,
+)
 from ..reading.survey import arch_order, manifest_of
 
 _LARGEST = 5
-_TRIED = 16 << 20  # bytes of a large bundle that are packed to see what that saves
-_LEAST = 0.01  # of the wheel: what saves less is no remedy
+_MAX_TRIED_BYTES = 16 << 20  # bytes of a large bundle that are packed to see what that saves
+_MIN_SHARE = 0.01  # of the wheel: what saves less is no remedy
 
 
-_Place = tuple[str, "int | None"]  # a file, and where in an unpacked block
+_FilePosition = tuple[str, "int | None"]  # a file, and where in an unpacked block
 
 
 class Remedy(NamedTuple):
@@ -36,86 +43,90 @@ class Remedy(NamedTuple):
     saves: int
 
 
-def largest(found: Found) -> dict[str, int]:
+def largest_files(opened: OpenedWheel) -> dict[str, int]:
     """Return the files that take most of a wheel, as they are packed in it."""
-    assert found.wheel is not None
-    sizes = {member.filename: member.compress_size for member in found.wheel.infolist()}
+    assert opened.archive is not None
+    sizes = {member.filename: member.compress_size for member in opened.archive.infolist()}
     names = sorted(sizes, key=lambda name: (-sizes[name], name))
     return {name: sizes[name] for name in names[:_LARGEST]}
 
 
-def remedies(found: Found) -> list[Remedy]:
+def remedies(opened: OpenedWheel) -> list[Remedy]:
     """Return what would make a wheel smaller, what saves most first. What cannot be read is passed over."""
-    total = os.path.getsize(found.path)
-    measured = [each for bundle in found.bundles for each in _of_bundle(bundle, total)]
-    worth = [each for each in measured if each.saves >= total * _LEAST]
+    total = os.path.getsize(opened.path)
+    measured = [each for bundle in opened.bundles for each in _bundle_remedies(bundle, total)]
+    worth = [each for each in measured if each.saves >= total * _MIN_SHARE]
     return sorted(worth, key=lambda each: (-each.saves, each.what))
 
 
-def budget_problem(found: Found, budget: int) -> Problem | None:
+def size_problem(opened: OpenedWheel, max_size: int) -> Problem | None:
     """Return what is wrong with a wheel that is larger than its *budget*."""
-    total = os.path.getsize(found.path)
-    return None if total <= budget else Problem(_too_large(total, budget), Location(found.path), *_why(found))
+    total = os.path.getsize(opened.path)
+    return (
+        None
+        if total <= max_size
+        else Problem(_too_large(total, max_size), Location(opened.path), *_details(opened))
+    )
 
 
-def refuse(path: str, budget: int, where: Location) -> NoReturn:
+def remove_large_wheel(path: str, max_size: int, where: Location) -> NoReturn:
     """Remove a wheel that is larger than the *budget* set *where*; BundleError says what would help."""
-    what = f"{os.path.basename(path)} {_too_large(os.path.getsize(path), budget)}"
+    what = f"{os.path.basename(path)} {_too_large(os.path.getsize(path), max_size)}"
     try:
-        with opened(path) as found:
-            problem = Problem(what, where, *_why(found))
+        with open_wheel(path) as opened:
+            problem = Problem(what, where, *_details(opened))
     except BundleError:  # there are no kernels in it
         problem = Problem(what, where)
     os.unlink(path)
     raise BundleError(problem)
 
 
-def _too_large(total: int, budget: int) -> str:
-    return f"is {decimal(total)}, more than max-size allows: {decimal(budget)}"
+def _too_large(total: int, max_size: int) -> str:
+    return f"is {decimal(total)}, more than max-size allows: {decimal(max_size)}"
 
 
-def _why(found: Found) -> tuple[None, tuple[str, ...]]:
+def _details(opened: OpenedWheel) -> tuple[None, tuple[str, ...]]:
     """Return what a problem says of a wheel that is too large: no hint, but what takes most of it."""
-    parts = [f"{name} {decimal(packed)}" for name, packed in largest(found).items()]
-    savings = (f"{each.what} would save {decimal(each.saves)}" for each in remedies(found))
+    parts = [f"{name} {decimal(packed)}" for name, packed in largest_files(opened).items()]
+    savings = (f"{each.what} would save {decimal(each.saves)}" for each in remedies(opened))
     return None, (f"the largest: {', '.join(parts)}", *savings)
 
 
-def _of_bundle(bundle: Bundle, total: int) -> Iterator[Remedy]:
+def _bundle_remedies(bundle: Bundle, total: int) -> Iterator[Remedy]:
     try:
         manifest = manifest_of(bundle).here
     except BundleError:
         return
-    yield from _without_an_arch(bundle, manifest)
+    yield from _leaving_out_an_arch(bundle, manifest)
     if manifest.wheel_variant is None:  # or it is split already
-        yield from _split(bundle, manifest, total)
+        yield from _splitting(bundle, manifest, total)
     if manifest.blocks is None:  # what is packed has the code of headers once already
-        yield from _packed(bundle, manifest)
-        yield from _instantiated(bundle, manifest)
+        yield from _packing(bundle, manifest)
+        yield from _instantiating(bundle, manifest)
 
 
-def _without_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
+def _leaving_out_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
     """Yield what each arch weighs alone: a result that another arch has too would stay."""
-    archs: dict[str, dict[_Place, int]] = {}
+    archs: dict[str, dict[_FilePosition, int]] = {}
     for module in manifest.modules:
         for entry in module.entries:
-            taken = taken_by(bundle, manifest, entry) or 0
+            taken = packed_size(bundle, manifest, entry) or 0
             archs.setdefault(entry.arch, {})[entry.file, entry.offset] = taken
     for arch in sorted(archs, key=arch_order):
         others = {place for other, places in archs.items() if other != arch for place in places}
         saves = sum(taken for place, taken in archs[arch].items() if place not in others)
-        yield Remedy(f"leaving out {arch} ({_then(manifest, arch)})", saves)
+        yield Remedy(f"leaving out {arch} ({_consequence(manifest, arch)})", saves)
 
 
-def _split(bundle: Bundle, manifest: Manifest, total: int) -> Iterator[Remedy]:
+def _splitting(bundle: Bundle, manifest: Manifest, total: int) -> Iterator[Remedy]:
     """Yield what `split` would save of the largest wheel: code goes into one an arch, the rest stays."""
-    archs: dict[str, dict[_Place, int]] = {}
+    archs: dict[str, dict[_FilePosition, int]] = {}
     for entry in (entry for module in manifest.modules for entry in module.entries if not entry.is_ptx):
-        taken = taken_by(bundle, manifest, entry) or 0
+        taken = packed_size(bundle, manifest, entry) or 0
         archs.setdefault(entry.arch, {})[entry.file, entry.offset] = taken
     sizes = [sum(places.values()) for places in archs.values()]
     if len(sizes) > 1:
-        moved: dict[_Place, int] = {}
+        moved: dict[_FilePosition, int] = {}
         for places in archs.values():
             moved |= places
         most = max(total - sum(moved.values()), *sizes)
@@ -123,16 +134,16 @@ def _split(bundle: Bundle, manifest: Manifest, total: int) -> Iterator[Remedy]:
         yield Remedy(what, total - most)
 
 
-def _then(manifest: Manifest, arch: str) -> str:
+def _consequence(manifest: Manifest, arch: str) -> str:
     """Say what the GPUs would run without an arch."""
-    units = units_of(manifest)
-    numbers = promised(units)
+    units = units_in_manifest(manifest)
+    numbers = promised_capabilities(units)
     newer = 10 * (max(numbers, default=0) // 10 + 1)  # than any that an arch names: what these run is PTX
     numbers = [*numbers, newer]
-    before = by_gpu(coverage(units, numbers))
-    left = by_gpu(coverage((unit for unit in units if unit.arch != arch), numbers))
+    before = count_by_gpu(coverage(units, numbers))
+    left = count_by_gpu(coverage((unit for unit in units if unit.arch != arch), numbers))
     after = {each["gpu"]: each for each in left}
-    less = [each["gpu"] for each in before if _all(after.get(each["gpu"])) < _all(each)]
+    less = [each["gpu"] for each in before if _runnable(after.get(each["gpu"])) < _runnable(each)]
     if less:
         names = ("newer GPUs" if gpu == capability(newer) else gpu for gpu in less)
         return f"then nothing runs all kernels on {', '.join(names)}"
@@ -140,11 +151,11 @@ def _then(manifest: Manifest, arch: str) -> str:
     return f"then drivers translate PTX for {', '.join(more)}" if more else "every GPU still runs all kernels"
 
 
-def _all(count: GpuCover | None) -> int:
+def _runnable(count: GpuCover | None) -> int:
     return 0 if count is None else count["cubin"] + count["ptx"]
 
 
-def _packed(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
+def _packing(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
     """Yield what `pack` would save: blocks are packed as a build does, of a large bundle some of them."""
     entries = [(module, entry) for module in manifest.modules for entry in module.entries]
     files = {entry.sha256: entry.file for _module, entry in entries}
@@ -152,7 +163,7 @@ def _packed(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
         Piece(module.base, module.name, entry.arch, entry.sha256, entry.size) for module, entry in entries
     )
     total = sum(block.size for block in blocks)
-    tried = blocks[:: 1 + total // _TRIED]
+    tried = blocks[:: 1 + total // _MAX_TRIED_BYTES]
     try:
         packed = sum(
             len(pack(b"".join(bundle.read(files[piece.sha256]) for piece in block.pieces))) for block in tried
@@ -160,10 +171,10 @@ def _packed(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
     except (ImportError, BundleError):  # some Pythons lack lzma, and cannot pack; some wheels are damaged
         return
     forecast = round(packed * total / max(sum(block.size for block in tried), 1))
-    yield Remedy("pack = true", sum(bundle.packed.get(file) or 0 for file in manifest.files) - forecast)
+    yield Remedy("pack = true", sum(bundle.packed_sizes.get(file) or 0 for file in manifest.files) - forecast)
 
 
-def _instantiated(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
+def _instantiating(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
     """Yield what sources would save that have variants, if they had instantiations of a template instead.
 
     Then one module has the code of all of them, and once what the headers bring along.
@@ -174,29 +185,29 @@ def _instantiated(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
             groups.setdefault((module.source, module.base), []).append(module)
     for (source, _base), modules in sorted(groups.items(), key=lambda item: by_number(item[0][0])):
         what = f"instantiations in place of the {len(modules)} variants of {source}"
-        yield Remedy(what, _saved_by_one(bundle, modules))
+        yield Remedy(what, _saved_by_merging(bundle, modules))
 
 
-def _saved_by_one(bundle: Bundle, modules: Sequence[Module]) -> int:
+def _saved_by_merging(bundle: Bundle, modules: Sequence[Module]) -> int:
     """Return what is saved where one module takes the place of several; of large ones, some archs tell."""
     archs: dict[str, dict[str, int]] = {}
     for entry in (entry for module in modules for entry in module.entries if not entry.is_ptx):
         archs.setdefault(entry.arch, {})[entry.file] = entry.size
-    saves, told, left = 0, 0, _TRIED
+    saves, examined, left = 0, 0, _MAX_TRIED_BYTES
     for files in archs.values():
         if left > 0 and len(files) > 1:
-            saves += _saved(bundle, files)
-            told += _taken(bundle, files)
+            saves += _saved_for_arch(bundle, files)
+            examined += _packed_bytes(bundle, files)
             left -= sum(files.values())
-    everything = sum(_taken(bundle, files) for files in archs.values() if len(files) > 1)
-    return saves * everything // max(told, 1)
+    everything = sum(_packed_bytes(bundle, files) for files in archs.values() if len(files) > 1)
+    return saves * everything // max(examined, 1)
 
 
-def _taken(bundle: Bundle, files: Iterable[str]) -> int:
-    return sum(bundle.packed.get(name) or 0 for name in files)
+def _packed_bytes(bundle: Bundle, files: Iterable[str]) -> int:
+    return sum(bundle.packed_sizes.get(name) or 0 for name in files)
 
 
-def _saved(bundle: Bundle, files: Mapping[str, int]) -> int:
+def _saved_for_arch(bundle: Bundle, files: Mapping[str, int]) -> int:
     """Return what the files of variants for one arch would save as one."""
     first = max(files, key=lambda name: (files[name], name))
     try:
@@ -204,4 +215,4 @@ def _saved(bundle: Bundle, files: Mapping[str, int]) -> int:
         together = len(zlib.compress(b"".join([bundle.read(first), *more])))
     except (BundleError, ValueError):  # what it is, its proof tells
         return 0
-    return _taken(bundle, files) - together
+    return _packed_bytes(bundle, files) - together

@@ -9,41 +9,43 @@ from collections.abc import Iterator, Sequence
 
 from ...errors import BundleError, Location, Problem
 from ...project.source import BUNDLE_FOLDER, glob_regex
-from ..reading.bundles import DAMAGE, Found, installed_as, member_at
+from ..reading.bundles import DAMAGE_ERRORS, OpenedWheel, installed_path, member_location
 
-_OF_CUDA = (190).to_bytes(2, "little")  # e_machine
+_EM_CUDA = (190).to_bytes(2, "little")  # e_machine
 _FATBIN_MAGIC = b"\x50\xed\x55\xba"
-_NAMED = re.compile(r".*\.(?:cubin|fatbin)", re.IGNORECASE | re.DOTALL)
+_CODE_NAMES = re.compile(r".*\.(?:cubin|fatbin)", re.IGNORECASE | re.DOTALL)
 
 
-def stray_problems(found: Found, spared: Sequence[str] = ()) -> Iterator[Problem]:
+def stray_problems(opened: OpenedWheel, excepted: Sequence[str] = ()) -> Iterator[Problem]:
     """Yield code for GPUs that is in no bundle, unless its path is *spared*, and misplaced bundles."""
-    if found.wheel is None:
+    if opened.archive is None:
         return
-    rules = [glob_regex(glob) for glob in spared]
-    for info in found.wheel.infolist():
+    rules = [glob_regex(glob) for glob in excepted]
+    for info in opened.archive.infolist():
         name = info.filename
-        inside = {BUNDLE_FOLDER, found.companion} & {*name.split("/")[:-1]}
+        inside = {BUNDLE_FOLDER, opened.companion} & {*name.split("/")[:-1]}
         if inside or info.is_dir() or any(rule.fullmatch(name) for rule in rules):
             continue
-        if _NAMED.fullmatch(name) or _is_code(found.wheel, name):
+        if _CODE_NAMES.fullmatch(name) or _is_code(opened.archive, name):
             hint = f"nothing proves it: take it out of the wheel, or name it with --except '{name}'"
-            yield Problem("is code for GPUs that belongs to no bundle", member_at(found.wheel, name), hint)
-    yield from _misplaced(found)
+            yield Problem(
+                "is code for GPUs that belongs to no bundle", member_location(opened.archive, name), hint
+            )
+    yield from _misplaced_bundles(opened)
 
 
 def _is_code(wheel: zipfile.ZipFile, name: str) -> bool:
     """Say whether a file begins as a cubin or a fatbin does."""
     head = b""
-    with contextlib.suppress(*DAMAGE), wheel.open(name) as file:  # its proof tells what is damaged
+    with contextlib.suppress(*DAMAGE_ERRORS), wheel.open(name) as file:  # its proof tells what is damaged
         head = file.read(20)
-    return head.startswith(_FATBIN_MAGIC) or (head.startswith(b"\x7fELF") and head[18:] == _OF_CUDA)
+    return head.startswith(_FATBIN_MAGIC) or (head.startswith(b"\x7fELF") and head[18:] == _EM_CUDA)
 
 
-def _misplaced(found: Found) -> Iterator[Problem]:
+def _misplaced_bundles(opened: OpenedWheel) -> Iterator[Problem]:
     first: dict[bytes, str] = {}
-    for bundle in found.bundles:
-        if installed_as(bundle.place) == BUNDLE_FOLDER:
+    for bundle in opened.bundles:
+        if installed_path(bundle.place) == BUNDLE_FOLDER:
             what = f"is in no package: it would be installed as the module {BUNDLE_FOLDER}"
             yield Problem(what, Location(bundle.where))
         with contextlib.suppress(BundleError):  # its proof tells what is missing or damaged

@@ -6,26 +6,26 @@ import re
 from collections.abc import Iterator
 
 from ...errors import BundleError, Location, Problem
-from ..reading.bundles import Bundle, Found, read_member
+from ..reading.bundles import Bundle, OpenedWheel, read_member
 from ..reading.survey import manifest_of
-from ..splitting.variants import NAME, described, files_of, variants
+from ..splitting.variants import VARIANT_JSON, describe_variants, files_with, variants
 
-PLACE = re.compile(rf"[^/]+\.dist-info/{re.escape(NAME)}")
+VARIANT_FILE = re.compile(rf"[^/]+\.dist-info/{re.escape(VARIANT_JSON)}")
 
 
-def variant_problems(found: Found) -> Iterator[Problem]:
+def variant_problems(opened: OpenedWheel) -> Iterator[Problem]:
     """Yield what is wrong with the variant of a wheel; nothing of a wheel that is none."""
-    for bundle in found.bundles:
+    for bundle in opened.bundles:
         try:
             known = manifest_of(bundle).wheel_variant
         except BundleError:  # which its proof tells
             continue
         if known is not None:
-            yield from _of_units(bundle, known["label"])
-            yield from _of_description(found, bundle, known["label"])
+            yield from _unit_problems(bundle, known["label"])
+            yield from _description_problems(opened, bundle, known["label"])
 
 
-def _of_units(bundle: Bundle, label: str) -> Iterator[Problem]:
+def _unit_problems(bundle: Bundle, label: str) -> Iterator[Problem]:
     manifest = manifest_of(bundle)
     units = variants(manifest).get(label)
     if units is None:
@@ -34,21 +34,21 @@ def _of_units(bundle: Bundle, label: str) -> Iterator[Problem]:
             bundle.at("manifest.json"),
         )
         return
-    own = files_of(manifest, units)
+    own = files_with(manifest, units)
     absent = {entry.file for module in manifest.modules for entry in module.entries if entry.absent}
     if absent != manifest.files - own:
         what = f"does not leave to the wheel variant {label!r} what its GPUs run"
         yield Problem(what, bundle.at("manifest.json"), "split the wheel again")
-    for name in sorted(absent & {*bundle.packed}):
+    for name in sorted(absent & {*bundle.packed_sizes}):
         yield Problem(f"is no file of the wheel variant {label!r}", bundle.at(name))
 
 
-def _of_description(found: Found, bundle: Bundle, label: str) -> Iterator[Problem]:
-    if found.wheel is None:
+def _description_problems(opened: OpenedWheel, bundle: Bundle, label: str) -> Iterator[Problem]:
+    if opened.archive is None:
         return
-    places = [name for name in found.wheel.namelist() if PLACE.fullmatch(name)]
+    places = [name for name in opened.archive.namelist() if VARIANT_FILE.fullmatch(name)]
     if not places:
-        yield Problem(f"is a wheel variant, and has no {NAME}", Location(bundle.where))
+        yield Problem(f"is a wheel variant, and has no {VARIANT_JSON}", Location(bundle.where))
     for place in places:
-        if read_member(found.wheel, place) != described([label]):
-            yield Problem(f"does not describe the wheel variant {label!r}", found.at(place))
+        if read_member(opened.archive, place) != describe_variants([label]):
+            yield Problem(f"does not describe the wheel variant {label!r}", opened.at(place))

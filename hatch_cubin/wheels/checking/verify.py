@@ -22,15 +22,15 @@ from ...cubin.symbol_types import parameter_types
 from ...cubin.target import differing_arch, oldest_toolkit
 from ...errors import BundleError, Problem
 from ...project.source import ptx_entries
-from ..reading.bundles import Bundle
-from ..reading.compiled_code import NotHereError, results
+from ..reading.bundles import Bundle, FileElsewhereError
+from ..reading.compiled_code import read_results
 from ..reading.survey import manifest_of
 from . import loader_releases
-from .editable_check import NOTES, prove_notes
+from .editable_check import EDITABLE_FILE, check_editable_file
 
-OF_EVERY = (*loader_files.OF_EVERY, "__init__.pyi", "manifest.json", "keys.json")
-_OF_EDITABLE = (loader_files.EDITABLE, NOTES)
-_NAME = "hatch-cubin"
+FILES_OF_EVERY_BUNDLE = (*loader_files.OF_EVERY, "__init__.pyi", "manifest.json", "keys.json")
+_EDITABLE_FILES = (loader_files.EDITABLE, EDITABLE_FILE)
+_GENERATOR = "hatch-cubin"
 
 
 def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
@@ -41,48 +41,54 @@ def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
         yield from exc.problems
         return
     entries = manifest.files | {*(manifest.blocks or ())}
-    known = {*OF_EVERY, *manifest.loader_files, sbom.NAME, *entries, *(() if in_wheel else _OF_EDITABLE)}
-    for name in sorted({*bundle.packed} - known):
+    known = {
+        *FILES_OF_EVERY_BUNDLE,
+        *manifest.loader_files,
+        sbom.NAME,
+        *entries,
+        *(() if in_wheel else _EDITABLE_FILES),
+    }
+    for name in sorted({*bundle.packed_sizes} - known):
         yield _problem(bundle, name, "is not in the manifest: it is no part of the bundle")
-    for name, kind in bundle.strange.items():
+    for name, kind in bundle.not_files.items():
         # What every bundle has is told where it is read.
-        if name not in {*OF_EVERY, *entries} and (name in known or kind != "is a folder"):
+        if name not in {*FILES_OF_EVERY_BUNDLE, *entries} and (name in known or kind != "is a folder"):
             yield _problem(bundle, name, f"{kind}, and no part of a bundle")
-    yield from _of_indexes(bundle, manifest)
-    yield from _of_code(bundle, manifest)
-    ours = is_of_this_version(manifest)
+    yield from _index_problems(bundle, manifest)
+    yield from _loader_problems(bundle, manifest)
+    ours = is_built_by_this_version(manifest)
     if ours:
-        yield from _of_stub(bundle, manifest)
-    if NOTES in bundle.packed and not in_wheel:
-        yield from _of_notes(bundle, manifest)
-    yield from _of_form(bundle, manifest)
-    yield from _of_results(bundle, manifest)
+        yield from _stub_problems(bundle, manifest)
+    if EDITABLE_FILE in bundle.packed_sizes and not in_wheel:
+        yield from _editable_problems(bundle, manifest)
+    yield from _form_problems(bundle, manifest)
+    yield from _result_problems(bundle, manifest)
 
 
-def _of_results(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
+def _result_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     told: set[str] = set()
-    for _module, entry, data in results(bundle, manifest):
+    for _module, entry, data in read_results(bundle, manifest):
         if any(char in entry.file for char in "/\\:\0"):
             yield _problem(bundle, "manifest.json", f"it names a file outside the bundle: {entry.file!r}")
-        elif isinstance(data, NotHereError):
+        elif isinstance(data, FileElsewhereError):
             continue
         elif isinstance(data, bytes):
-            yield from _of_result(bundle, manifest, entry, data)
+            yield from _unit_problems(bundle, manifest, entry, data)
         elif manifest.blocks is None or entry.file not in told:  # once of a block
             told.add(entry.file)
             yield from data.problems
 
 
-def is_of_this_version(manifest: Manifest) -> bool:
+def is_built_by_this_version(manifest: Manifest) -> bool:
     """Say whether this very version made a bundle, so that its stub and its numbers have to be ours."""
-    return manifest.generator == (_NAME, __version__)
+    return manifest.generator == (_GENERATOR, __version__)
 
 
 def _problem(bundle: Bundle, name: str, what: str) -> Problem:
     return Problem(what, bundle.at(name))
 
 
-def _of_indexes(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
+def _index_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     try:
         prove_manifest(bundle.read("manifest.json"))
     except ValueError as exc:
@@ -101,29 +107,29 @@ def _of_indexes(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
             yield _problem(bundle, "keys.json", f"{where} {name} for {arch}")
 
 
-def _of_code(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
+def _loader_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     """Yield what would run and is not, byte for byte, that of the version which the manifest names."""
     name, version = manifest.generator
-    known = loader_releases.code_of(version) if name == _NAME else None
+    known = loader_releases.digests_of_version(version) if name == _GENERATOR else None
     if known is None:
-        yield _stranger(bundle, name, version)
+        yield _unknown_loader(bundle, name, version)
         return
     for file, digest in known.items():
-        if file in bundle.packed or file in manifest.loader_files:
-            yield from _unless_written(bundle, file, version, digest)
+        if file in bundle.packed_sizes or file in manifest.loader_files:
+            yield from _file_problems(bundle, file, version, digest)
 
 
-def _stranger(bundle: Bundle, name: str, version: str) -> Problem:
+def _unknown_loader(bundle: Bundle, name: str, version: str) -> Problem:
     where = bundle.at("manifest.json")
-    if name != _NAME:
-        return Problem(f"says that {name} made it, not {_NAME}", where)
+    if name != _GENERATOR:
+        return Problem(f"says that {name} made it, not {_GENERATOR}", where)
     if loader_releases.is_newer(version):
         return Problem(f"made by a newer hatch-cubin, {version}", where, "upgrade hatch-cubin to verify it")
     what = f"says that hatch-cubin {version} made it, a release that hatch-cubin {__version__} does not know"
     return Problem(what, where, "verify it with that version, if there is one")
 
 
-def _of_stub(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
+def _stub_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     kernels = {kernel for module in manifest.modules for entry in module.entries for kernel in entry.kernels}
     modules = {name for module in manifest.modules for name in (module.name, module.base)}
     signatures = {
@@ -133,10 +139,10 @@ def _of_stub(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
         for kernel, parameters in entry.parameters.items()
     }
     expected = file_digest(stub(kernels, modules, signatures))
-    yield from _unless_written(bundle, "__init__.pyi", __version__, expected)
+    yield from _file_problems(bundle, "__init__.pyi", __version__, expected)
 
 
-def _unless_written(bundle: Bundle, name: str, version: str, digest: str) -> Iterator[Problem]:
+def _file_problems(bundle: Bundle, name: str, version: str, digest: str) -> Iterator[Problem]:
     try:
         if file_digest(bundle.read(name)) != digest:
             yield _problem(bundle, name, f"is not what hatch-cubin {version} writes")
@@ -144,16 +150,16 @@ def _unless_written(bundle: Bundle, name: str, version: str, digest: str) -> Ite
         yield from exc.problems
 
 
-def _of_notes(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
+def _editable_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     try:
-        prove_notes(bundle.read(NOTES), manifest.folder)
+        check_editable_file(bundle.read(EDITABLE_FILE), manifest.folder)
     except BundleError as exc:
         yield from exc.problems
     except ValueError as exc:
-        yield _problem(bundle, NOTES, str(exc))
+        yield _problem(bundle, EDITABLE_FILE, str(exc))
 
 
-def _of_form(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
+def _form_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     """Yield what of a packed bundle no packing leaves so: bytes that belong to no entry above all."""
     packed = {entry.offset is not None for module in manifest.modules for entry in module.entries}
     form = layout.RAW if manifest.blocks is None else layout.PACKED
@@ -172,16 +178,16 @@ def _of_form(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
             yield _problem(bundle, "manifest.json", f"its entries cannot share {name}, which is too large")
 
 
-def _of_result(bundle: Bundle, manifest: Manifest, entry: Entry, data: bytes) -> Iterator[Problem]:
+def _unit_problems(bundle: Bundle, manifest: Manifest, entry: Entry, data: bytes) -> Iterator[Problem]:
     if len(data) != entry.size:
         yield _problem(bundle, entry.file, f"has {len(data)} bytes, the manifest says {entry.size}")
     elif (digest := file_digest(data)) != entry.sha256:
         yield _problem(bundle, entry.file, f"its sha256 is {digest}, the manifest says {entry.sha256}")
     else:
-        ours = is_of_this_version(manifest)
+        ours = is_built_by_this_version(manifest)
         try:
             wrong = (
-                _wrong_text(data, entry, ours=ours) if entry.is_ptx else _wrong_code(data, entry, ours=ours)
+                _wrong_ptx(data, entry, ours=ours) if entry.is_ptx else _wrong_cubin(data, entry, ours=ours)
             )
             wrong = wrong or (_wrong_label(data, entry, manifest) if ours else None)
         except ValueError as exc:
@@ -190,7 +196,7 @@ def _of_result(bundle: Bundle, manifest: Manifest, entry: Entry, data: bytes) ->
             yield _problem(bundle, entry.file, wrong)
 
 
-def _wrong_text(data: bytes, entry: Entry, *, ours: bool) -> str | None:
+def _wrong_ptx(data: bytes, entry: Entry, *, ours: bool) -> str | None:
     if data.startswith(b"\x7fELF"):
         return "is a cubin, the manifest says that it is PTX"
     if (real := differing_arch(data, entry.arch)) is not None:
@@ -198,7 +204,7 @@ def _wrong_text(data: bytes, entry: Entry, *, ours: bool) -> str | None:
     return _wrong_kernels(ptx_entries(data.decode("utf-8", "replace")), entry.kernels, ours=ours)
 
 
-def _wrong_code(data: bytes, entry: Entry, *, ours: bool) -> str | None:
+def _wrong_cubin(data: bytes, entry: Entry, *, ours: bool) -> str | None:
     """Say what is wrong with a cubin whose bytes have the digest that the manifest says."""
     cubin = read_cubin(data)
     if not cubin.loadable:
@@ -217,7 +223,9 @@ def _wrong_label(data: bytes, entry: Entry, manifest: Manifest) -> str | None:
         return f"is no {entry.kind} for {entry.arch}, as the manifest says"
     major = re.match(r"[0-9]{1,4}(?=\.)", str(manifest.toolchain.get("nvrtc")))
     told = {name: [(*each[:2],) for each in listed] for name, listed in entry.parameters.items()}
-    if _places(data, entry) != told or any(_typed(entry, name) != entry.parameters[name] for name in told):
+    if _parameter_places(data, entry) != told or any(
+        _typed_parameters(entry, name) != entry.parameters[name] for name in told
+    ):
         return "does not take what the manifest says of its kernels"
     needed = min_driver(arch, data, int(major[0]) if major else 0)
     if not arch.is_ptx and (oldest := oldest_toolkit(data) * 1000) > needed:
@@ -227,7 +235,7 @@ def _wrong_label(data: bytes, entry: Entry, manifest: Manifest) -> str | None:
     return None
 
 
-def _places(data: bytes, entry: Entry) -> dict[str, list[tuple[int, int]]]:
+def _parameter_places(data: bytes, entry: Entry) -> dict[str, list[tuple[int, int]]]:
     """Return where the parameters of a file's kernels are and how large, as far as the file says it."""
     found: Mapping[str, Sequence[tuple[int, int]] | None]
     if entry.is_ptx:
@@ -248,7 +256,7 @@ def _wrong_kernels(found: tuple[str, ...], listed: Mapping[str, str], *, ours: b
     return None
 
 
-def _typed(entry: Entry, kernel: str) -> list[Parameter]:
+def _typed_parameters(entry: Entry, kernel: str) -> list[Parameter]:
     """Return a kernel's parameters with the types that its symbol tells, or else those that fit its file."""
     listed, symbol = entry.parameters[kernel], entry.kernels[kernel]
     said = tuple((*each, None)[2] for each in listed)

@@ -12,70 +12,70 @@ from pathlib import PurePath
 
 from ...bundle.manifest import NOT_OURS
 from ...errors import BundleError, Location, Problem
-from ..reading.bundles import Found, member_at, read_member
+from ..reading.bundles import OpenedWheel, member_location, read_member
 from ..reading.survey import manifest_of
-from .variant_check import PLACE
+from .variant_check import VARIANT_FILE
 
-NAME = re.compile(r"([^-]+-[^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)(?:-([0-9a-z_.]{1,16}))?\.whl")
+WHEEL_NAME = re.compile(r"([^-]+-[^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)(?:-([0-9a-z_.]{1,16}))?\.whl")
 MISNAMED = "is not named as a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
-_WHEEL = re.compile(r"[^/]+\.dist-info/WHEEL")
-_OF_INSTALLERS = re.compile(r"([^/]+\.(?:dist-info|data))/", re.IGNORECASE)
+_WHEEL_FILE = re.compile(r"[^/]+\.dist-info/WHEEL")
+_METADATA_FOLDER = re.compile(r"([^/]+\.(?:dist-info|data))/", re.IGNORECASE)
 _PURELIB = re.compile(r"^Root-Is-Purelib: *(.*?) *\r?$", re.MULTILINE)
-_NAMED = {
+_METADATA_FIELDS = {
     name: re.compile(rf"^{name}: *(.*?) *\r?$", re.MULTILINE | re.IGNORECASE) for name in ("Name", "Version")
 }
 _TAG = re.compile(r"^Tag: *(\S+) *\r?$", re.MULTILINE)
 _LINUX = re.compile(r"(?:^|\.)linux_\w+$")
-_OF_WINDOWS = "llp64"  # where `long` is 32 bits
+_WINDOWS_DATA_MODEL = "llp64"  # where `long` is 32 bits
 
 
-def tag_problems(found: Found) -> Iterator[Problem]:
+def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:
     """Yield what is wrong with a wheel's tags."""
-    if found.wheel is None:
+    if opened.archive is None:
         return
-    name = PurePath(found.path).name
-    match = NAME.fullmatch(name)
+    name = PurePath(opened.path).name
+    match = WHEEL_NAME.fullmatch(name)
     if match is None:
-        yield Problem(MISNAMED, Location(found.path))
+        yield Problem(MISNAMED, Location(opened.path))
         return
     release, *parts, label = match.groups()
     tags = {"-".join(each) for each in itertools.product(*(part.split(".") for part in parts))}
-    yield from _of_metadata(found.wheel, release, tags)
-    yield from _of_label(found, found.wheel, label)
+    yield from _metadata_problems(opened.archive, release, tags)
+    yield from _label_problems(opened, opened.archive, label)
     platforms = parts[2].split(".")
-    for bundle in found.bundles:
+    for bundle in opened.bundles:
         try:
             model = manifest_of(bundle).data_model
         except BundleError:  # which its proof tells
             continue
         for platform in platforms:
-            if platform.startswith("win") != (model == _OF_WINDOWS):
+            if platform.startswith("win") != (model == _WINDOWS_DATA_MODEL):
                 what = f"its kernels have C's types as in {model}, which {platform} does not promise"
                 hint = "a wheel that was built on Windows is for win_amd64, any other is not"
-                yield Problem(what, Location(found.path), hint)
+                yield Problem(what, Location(opened.path), hint)
 
 
-def tag_warnings(found: Found) -> Iterator[Problem]:
+def tag_warnings(opened: OpenedWheel) -> Iterator[Problem]:
     """Yield what indexes will not take."""
-    name = PurePath(found.path).name
-    if found.wheel is not None and (match := NAME.fullmatch(name)) and _LINUX.search(match[4]):
+    name = PurePath(opened.path).name
+    if opened.archive is not None and (match := WHEEL_NAME.fullmatch(name)) and _LINUX.search(match[4]):
         what = "PyPI takes no linux_… tags: auditwheel makes manylinux_… of them"
-        yield Problem(what, Location(found.path))
+        yield Problem(what, Location(opened.path))
 
 
-def _of_label(found: Found, wheel: zipfile.ZipFile, label: str | None) -> Iterator[Problem]:
+def _label_problems(opened: OpenedWheel, wheel: zipfile.ZipFile, label: str | None) -> Iterator[Problem]:
     """Yield how the label in a wheel's name differs from the one in its metadata."""
-    place = next(filter(PLACE.fullmatch, wheel.namelist()), None)
+    place = next(filter(VARIANT_FILE.fullmatch, wheel.namelist()), None)
     said = None
     with contextlib.suppress(BundleError, *NOT_OURS):  # which its proof tells
         said = None if place is None else next(iter(json.loads(read_member(wheel, place))["variants"]))
     if said != label:
         what = f"is the wheel variant {said or 'of no label'}; its name says {label or 'none'}"
-        yield Problem(what, Location(found.path), "installers refuse such a wheel")
+        yield Problem(what, Location(opened.path), "installers refuse such a wheel")
 
 
-def _of_metadata(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> Iterator[Problem]:
-    places = [each for each in wheel.namelist() if _WHEEL.fullmatch(each)]
+def _metadata_problems(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> Iterator[Problem]:
+    places = [each for each in wheel.namelist() if _WHEEL_FILE.fullmatch(each)]
     if len(places) != 1:
         yield Problem(
             f"a wheel has one .dist-info/WHEEL, here are {len(places)}", Location(str(wheel.filename))
@@ -87,43 +87,43 @@ def _of_metadata(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> Iterat
         yield Problem(what, Location(str(wheel.filename)), "installers refuse such a wheel")
     else:
         with contextlib.suppress(BundleError):  # which its proof tells
-            yield from _of_release(wheel, f"{folder}/METADATA", release)
-    yield from _of_other_folders(wheel, folder)
+            yield from _release_problems(wheel, f"{folder}/METADATA", release)
+    yield from _other_folder_problems(wheel, folder)
     with contextlib.suppress(BundleError):  # which its proof tells
         text = read_member(wheel, places[0]).decode("utf-8", "replace")
         said = {*_TAG.findall(text)}
         if said != tags:
             told = ", ".join(sorted(said)) or "no tag"
             what = f"says {told}; the wheel's name says {', '.join(sorted(tags))}"
-            yield Problem(what, member_at(wheel, places[0]))
+            yield Problem(what, member_location(wheel, places[0]))
         for value in _PURELIB.findall(text):
             if value.lower() not in ("true", "false"):
                 yield Problem(
-                    f"says Root-Is-Purelib: {value}, not true or false", member_at(wheel, places[0])
+                    f"says Root-Is-Purelib: {value}, not true or false", member_location(wheel, places[0])
                 )
 
 
-def _of_other_folders(wheel: zipfile.ZipFile, folder: str) -> Iterator[Problem]:
+def _other_folder_problems(wheel: zipfile.ZipFile, folder: str) -> Iterator[Problem]:
     """Yield the folders that installers would take for those of another project."""
     release = folder.removesuffix(".dist-info")
     known = {folder, f"{release}.data"}
-    found = {match[1] for name in wheel.namelist() if (match := _OF_INSTALLERS.match(name))}
+    found = {match[1] for name in wheel.namelist() if (match := _METADATA_FOLDER.match(name))}
     for each in sorted(found - known):
         what = f"is not of {release}: a wheel has one .dist-info folder, and may have its .data folder"
-        yield Problem(what, member_at(wheel, each))
+        yield Problem(what, member_location(wheel, each))
 
 
-def _of_release(wheel: zipfile.ZipFile, place: str, release: str) -> Iterator[Problem]:
+def _release_problems(wheel: zipfile.ZipFile, place: str, release: str) -> Iterator[Problem]:
     """Yield how the name and the version in METADATA differ from those of the wheel's file."""
     if place not in wheel.namelist():
-        yield Problem("is missing", member_at(wheel, place), "installers refuse such a wheel")
+        yield Problem("is missing", member_location(wheel, place), "installers refuse such a wheel")
         return
     head = re.split(r"\r?\n\r?\n", read_member(wheel, place).decode("utf-8", "replace"))[0]
-    for (field, pattern), said in zip(_NAMED.items(), release.split("-"), strict=True):
+    for (field, pattern), said in zip(_METADATA_FIELDS.items(), release.split("-"), strict=True):
         found = pattern.findall(head)
         if [*map(_folded, found)] != [_folded(said)]:
             what = f"says {field}: {', '.join(found) or 'nothing'}; the wheel's name says {said}"
-            yield Problem(what, member_at(wheel, place), "installers refuse such a wheel")
+            yield Problem(what, member_location(wheel, place), "installers refuse such a wheel")
 
 
 def _folded(name: str) -> str:

@@ -11,7 +11,7 @@ from ..reading.survey import BundleFacts
 from .diff import BundleDiff, compare
 
 
-class Side(NamedTuple):
+class ComparedWheel(NamedTuple):
     """One of the two: its path, what it is called, its size if it is a wheel, and its bundles."""
 
     path: str
@@ -20,18 +20,18 @@ class Side(NamedTuple):
     bundles: Mapping[str, BundleFacts]  # by package
 
 
-def side_of(path: str, bundles: Iterable[BundleFacts]) -> Side:
+def compared_wheel(path: str, bundles: Iterable[BundleFacts]) -> ComparedWheel:
     """Return a wheel, a folder or a package as what is compared."""
     size = os.path.getsize(path) if os.path.isfile(path) else None
-    return Side(path, path, size, {package_at(facts["place"]): facts for facts in bundles})
+    return ComparedWheel(path, path, size, {package_at(facts["place"]): facts for facts in bundles})
 
 
-def compare_sides(before: Side, after: Side) -> list[BundleDiff]:
+def compare_wheels(before: ComparedWheel, after: ComparedWheel) -> list[BundleDiff]:
     """Return how each bundle differs from the one before it."""
-    return [compare(*pair) for pair in pairs(before.bundles, after.bundles)]
+    return [compare(*pair) for pair in pair_bundles(before.bundles, after.bundles)]
 
 
-def pairs(
+def pair_bundles(
     before: Mapping[str, BundleFacts], after: Mapping[str, BundleFacts]
 ) -> list[tuple[BundleFacts | None, BundleFacts | None]]:
     """Return which bundles are to be compared: those of one package, or the only ones."""

@@ -9,11 +9,11 @@ from ...common.natural_order import by_number
 from ..reading.report import kernel_title
 from ..reading.survey import BundleFacts, KernelFacts, TotalFacts, UnitFacts, arch_order, kernels_by_arch
 
-Measure = Literal["spills", "registers", "stack", "shared"]
-MEASURES: tuple[Measure, ...] = ("spills", "registers", "stack", "shared")  # what costs most first
-KINDS = ("lost", "signatures", *MEASURES, "size")  # what --fail-on takes
+Resource = Literal["spills", "registers", "stack", "shared"]
+RESOURCES: tuple[Resource, ...] = ("spills", "registers", "stack", "shared")  # what costs most first
+FAIL_ON_KINDS = ("lost", "signatures", *RESOURCES, "size")  # what --fail-on takes
 
-_Kernel = tuple[str, str]  # its module and its name
+_KernelName = tuple[str, str]  # its module and its name
 
 
 class Sizes(TypedDict):
@@ -23,7 +23,7 @@ class Sizes(TypedDict):
     after: int | None
 
 
-class KernelMoved(TypedDict):
+class MovedKernel(TypedDict):
     """A kernel that came or went, for these archs; *whole* if it was or is there for no other."""
 
     module: str
@@ -41,10 +41,10 @@ class SignatureChange(TypedDict):
     after: str
 
 
-class Change(TypedDict):
+class ResourceChange(TypedDict):
     """Another number of something that a kernel uses for an arch."""
 
-    what: Measure
+    what: Resource
     module: str
     kernel: str
     arch: str
@@ -63,7 +63,7 @@ class LimitChange(TypedDict):
     after: str | None
 
 
-class OtherBytes(TypedDict):
+class ChangedBytes(TypedDict):
     """A unit whose bytes are others, and the parts of it that are, as far as they are known."""
 
     module: str
@@ -71,7 +71,7 @@ class OtherBytes(TypedDict):
     parts: list[str]
 
 
-class UnitSizes(TypedDict):
+class ResizedUnit(TypedDict):
     """A unit whose file has another size."""
 
     module: str
@@ -80,7 +80,7 @@ class UnitSizes(TypedDict):
     after: int
 
 
-class ToolFacts(TypedDict):
+class ChangedTool(TypedDict):
     """A tool, or what else all kernels depend on, that is another one."""
 
     name: str
@@ -96,19 +96,19 @@ class BundleDiff(TypedDict):
     kernels: int
     bytes: Sizes
     packed: Sizes
-    toolchain: list[ToolFacts]
-    lost: list[KernelMoved]
-    gained: list[KernelMoved]
+    toolchain: list[ChangedTool]
+    lost: list[MovedKernel]
+    gained: list[MovedKernel]
     signatures: list[SignatureChange]
-    changes: list[Change]
+    changes: list[ResourceChange]
     limits: list[LimitChange]
     compared: int
-    other: list[OtherBytes]
+    other: list[ChangedBytes]
     archs: dict[str, Sizes]
-    units: list[UnitSizes]
+    units: list[ResizedUnit]
 
 
-class Limit(NamedTuple):
+class FailLimit(NamedTuple):
     """How much more of something is too much."""
 
     what: str
@@ -131,16 +131,16 @@ def compare(before: BundleFacts | None, after: BundleFacts | None) -> BundleDiff
         "kernels": after["totals"]["kernels"] if after else 0,
         "bytes": {"before": one and one["bytes"], "after": other and other["bytes"]},
         "packed": {"before": one and one["packed"], "after": other and other["packed"]},
-        "toolchain": [] if before is None or after is None else [*_tools(before, after)],
-        "lost": _moved(old, new),
-        "gained": _moved(new, old),
-        "signatures": _signatures(old, new),
-        "changes": _changes(old, new),
-        "limits": _limits(old, new),
-        "compared": len(_pairs(before, after)),
-        "other": _other(_pairs(before, after)),
-        "archs": _archs(before["archs"] if before else {}, after["archs"] if after else {}),
-        "units": _units(before, after),
+        "toolchain": [] if before is None or after is None else [*_changed_tools(before, after)],
+        "lost": _moved_kernels(old, new),
+        "gained": _moved_kernels(new, old),
+        "signatures": _signature_changes(old, new),
+        "changes": _resource_changes(old, new),
+        "limits": _limit_changes(old, new),
+        "compared": len(_common_units(before, after)),
+        "other": _changed_bytes(_common_units(before, after)),
+        "archs": _arch_sizes(before["archs"] if before else {}, after["archs"] if after else {}),
+        "units": _resized_units(before, after),
     }
 
 
@@ -148,16 +148,16 @@ def _totals(facts: BundleFacts | None) -> TotalFacts | None:
     return None if facts is None else facts["totals"]
 
 
-def _moved(
-    here: Mapping[tuple[_Kernel, str], KernelFacts], there: Mapping[tuple[_Kernel, str], KernelFacts]
-) -> list[KernelMoved]:
+def _moved_kernels(
+    here: Mapping[tuple[_KernelName, str], KernelFacts], there: Mapping[tuple[_KernelName, str], KernelFacts]
+) -> list[MovedKernel]:
     """Return the kernels, and their archs, that are here and not there."""
     known = {kernel for kernel, _arch in there}
-    gone: dict[_Kernel, list[str]] = {}
+    gone: dict[_KernelName, list[str]] = {}
     for kernel, arch in here:
         if (kernel, arch) not in there:
             gone.setdefault(kernel, []).append(arch)
-    moved: list[KernelMoved] = [
+    moved: list[MovedKernel] = [
         {
             "module": kernel[0],
             "kernel": kernel[1],
@@ -171,14 +171,14 @@ def _moved(
     )
 
 
-def _signatures(
-    old: Mapping[tuple[_Kernel, str], KernelFacts], new: Mapping[tuple[_Kernel, str], KernelFacts]
+def _signature_changes(
+    old: Mapping[tuple[_KernelName, str], KernelFacts], new: Mapping[tuple[_KernelName, str], KernelFacts]
 ) -> list[SignatureChange]:
     """Return the kernels that take other arguments."""
-    found: dict[_Kernel, SignatureChange] = {}
+    found: dict[_KernelName, SignatureChange] = {}
     for (kernel, arch), now in new.items():
         was = old.get((kernel, arch))
-        if was is not None and _takes_others(was, now):
+        if was is not None and _takes_other_arguments(was, now):
             found[kernel] = {
                 "module": kernel[0],
                 "kernel": kernel[1],
@@ -188,7 +188,7 @@ def _signatures(
     return [*found.values()]
 
 
-def _takes_others(was: KernelFacts, now: KernelFacts) -> bool:
+def _takes_other_arguments(was: KernelFacts, now: KernelFacts) -> bool:
     """Say whether a kernel takes other arguments, as far as both bundles tell: of some the size alone."""
     if was["signature"] == was["name"] or now["signature"] == now["name"]:  # nothing is known
         return False
@@ -199,14 +199,14 @@ def _takes_others(was: KernelFacts, now: KernelFacts) -> bool:
     )
 
 
-def _changes(
-    old: Mapping[tuple[_Kernel, str], KernelFacts], new: Mapping[tuple[_Kernel, str], KernelFacts]
-) -> list[Change]:
+def _resource_changes(
+    old: Mapping[tuple[_KernelName, str], KernelFacts], new: Mapping[tuple[_KernelName, str], KernelFacts]
+) -> list[ResourceChange]:
     """Return what changed in kernels that both have: what costs most first, and the most of it first."""
-    changes: list[Change] = []
+    changes: list[ResourceChange] = []
     for (kernel, arch), now in new.items():
         was = old.get((kernel, arch))
-        for what in MEASURES if was is not None else ():
+        for what in RESOURCES if was is not None else ():
             before, after = was[what] if was else None, now[what]
             if before is not None and after is not None and before != after:
                 changes.append(
@@ -222,15 +222,15 @@ def _changes(
     return sorted(changes, key=_worst_first)
 
 
-def _limits(
-    old: Mapping[tuple[_Kernel, str], KernelFacts], new: Mapping[tuple[_Kernel, str], KernelFacts]
+def _limit_changes(
+    old: Mapping[tuple[_KernelName, str], KernelFacts], new: Mapping[tuple[_KernelName, str], KernelFacts]
 ) -> list[LimitChange]:
     """Return what is another limit or requirement of a launch, in kernels that both have."""
     found: list[LimitChange] = []
     for (kernel, arch), now in new.items():
         was = old.get((kernel, arch))
         for what in dict.fromkeys((*was["limits"], *now["limits"])) if was is not None else ():
-            before, after = (_limit(each["limits"].get(what)) for each in (was or now, now))
+            before, after = (_limit_text(each["limits"].get(what)) for each in (was or now, now))
             if before != after:
                 found.append(
                     {
@@ -245,7 +245,7 @@ def _limits(
     return sorted(found, key=lambda each: (by_number(each["module"]), by_number(each["kernel"])))
 
 
-def _limit(value: Sequence[int] | None) -> str | None:
+def _limit_text(value: Sequence[int] | None) -> str | None:
     """Return `128` for 128 x 1 x 1, `16x8` for 16 x 8 x 1."""
     if value is None:
         return None
@@ -255,15 +255,15 @@ def _limit(value: Sequence[int] | None) -> str | None:
     return "x".join(map(str, shown))
 
 
-def _pairs(before: BundleFacts | None, after: BundleFacts | None) -> list[tuple[UnitFacts, UnitFacts]]:
+def _common_units(before: BundleFacts | None, after: BundleFacts | None) -> list[tuple[UnitFacts, UnitFacts]]:
     """Return the units that both have, as they were and as they are."""
     old = {(unit["module"], unit["arch"]): unit for unit in (before["units"] if before else ())}
     units = after["units"] if after else ()
     return [(was, unit) for unit in units if (was := old.get((unit["module"], unit["arch"]))) is not None]
 
 
-def _other(pairs: Sequence[tuple[UnitFacts, UnitFacts]]) -> list[OtherBytes]:
-    found: list[OtherBytes] = []
+def _changed_bytes(pairs: Sequence[tuple[UnitFacts, UnitFacts]]) -> list[ChangedBytes]:
+    found: list[ChangedBytes] = []
     for was, unit in pairs:
         one, other = was["digests"], unit["digests"]
         if one and other and one["all"] != other["all"]:
@@ -272,13 +272,13 @@ def _other(pairs: Sequence[tuple[UnitFacts, UnitFacts]]) -> list[OtherBytes]:
     return found
 
 
-def _worst_first(change: Change) -> tuple[object, ...]:
+def _worst_first(change: ResourceChange) -> tuple[object, ...]:
     more = change["after"] - change["before"]
     names = by_number(change["module"]), by_number(change["kernel"]), arch_order(change["arch"])
-    return (more < 0, MEASURES.index(change["what"]), -abs(more), *names)
+    return (more < 0, RESOURCES.index(change["what"]), -abs(more), *names)
 
 
-def _archs(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, Sizes]:
+def _arch_sizes(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, Sizes]:
     names = sorted({*before, *after}, key=arch_order)
     return {
         name: {"before": before.get(name), "after": after.get(name)}
@@ -287,17 +287,17 @@ def _archs(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, Siz
     }
 
 
-def _units(before: BundleFacts | None, after: BundleFacts | None) -> list[UnitSizes]:
+def _resized_units(before: BundleFacts | None, after: BundleFacts | None) -> list[ResizedUnit]:
     """Return the units that both have with another size, the largest difference first."""
-    sizes: list[UnitSizes] = [
+    sizes: list[ResizedUnit] = [
         {"module": unit["module"], "arch": unit["arch"], "before": was["bytes"], "after": unit["bytes"]}
-        for was, unit in _pairs(before, after)
+        for was, unit in _common_units(before, after)
         if was["bytes"] != unit["bytes"]
     ]
     return sorted(sizes, key=lambda each: -abs(each["after"] - each["before"]))
 
 
-def _tools(before: BundleFacts, after: BundleFacts) -> Iterator[ToolFacts]:
+def _changed_tools(before: BundleFacts, after: BundleFacts) -> Iterator[ChangedTool]:
     one = {**before["toolchain"], "generator": before["generator"], "data model": before["data_model"]}
     other = {**after["toolchain"], "generator": after["generator"], "data model": after["data_model"]}
     for name in sorted({*one, *other}):
@@ -305,7 +305,7 @@ def _tools(before: BundleFacts, after: BundleFacts) -> Iterator[ToolFacts]:
             yield {"name": name, "before": one.get(name), "after": other.get(name)}
 
 
-def too_much(diff: BundleDiff, limit: Limit) -> list[str]:
+def exceeding(diff: BundleDiff, limit: FailLimit) -> list[str]:
     """Return what of a bundle passes a limit, but one of the size."""
     if limit.what == "lost":
         return [moved_title(each) for each in diff["lost"]]
@@ -318,12 +318,12 @@ def too_much(diff: BundleDiff, limit: Limit) -> list[str]:
     ]
 
 
-def moved_title(moved: KernelMoved) -> str:
+def moved_title(moved: MovedKernel) -> str:
     """Return a kernel that came or went as one line."""
     return f"{kernel_title(moved['module'], moved['kernel'])} for {', '.join(moved['archs'])}"
 
 
-def change_title(change: Change) -> str:
+def change_title(change: ResourceChange) -> str:
     """Return a change as one line."""
     name = kernel_title(change["module"], change["kernel"])
     return f"{name} for {change['arch']}: {change['what']} {change['before']} -> {change['after']}"

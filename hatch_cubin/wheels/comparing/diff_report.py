@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...common.sizes import count, size
-from ..reading.report import Part, Table, kernel_title
-from .comparison import Side
-from .diff import BundleDiff, Change, KernelMoved, LimitChange, Sizes, is_empty
+from ..reading.report import ReportSection, ReportTable, kernel_title
+from .comparison import ComparedWheel
+from .diff import BundleDiff, LimitChange, MovedKernel, ResourceChange, Sizes, is_empty
 
-_ROWS = 25
-_UNITS = 10
-_NAMES = 3
-_LIMITS = {
+_MAX_ROWS = 25
+_MAX_UNITS = 10
+_MAX_NAMES = 3
+_LIMIT_TITLES = {
     "max_threads": "maximum threads",
     "required_threads": "required threads",
     "max_registers": "maximum registers",
@@ -21,7 +21,9 @@ _LIMITS = {
 }
 
 
-def diff_parts(before: Side, after: Side, diffs: Sequence[BundleDiff]) -> Iterator[Part]:
+def diff_sections(
+    before: ComparedWheel, after: ComparedWheel, diffs: Sequence[BundleDiff]
+) -> Iterator[ReportSection]:
     """Yield the parts of the answer about two wheels, or what stands for one."""
     if before.bytes is None or after.bytes is None:
         lines = [f"unpacked: {_sizes(diff['bytes'])}" for diff in diffs]
@@ -29,59 +31,61 @@ def diff_parts(before: Side, after: Side, diffs: Sequence[BundleDiff]) -> Iterat
         lines = [f"size: {_sizes({'before': before.bytes, 'after': after.bytes})}"]
     if is_empty(diffs):
         lines.append("the kernels are the same: every unit has the bytes that it had, and none came or went")
-    yield Part(f"{before.title} -> {after.title}", lines)
+    yield ReportSection(f"{before.title} -> {after.title}", lines)
     for diff in diffs:
-        yield from _bundle_parts(diff, several=len(diffs) > 1)
+        yield from _bundle_sections(diff, several=len(diffs) > 1)
 
 
-def _bundle_parts(diff: BundleDiff, *, several: bool) -> Iterator[Part]:
+def _bundle_sections(diff: BundleDiff, *, several: bool) -> Iterator[ReportSection]:
     if several:
-        yield Part(f"{diff['before'] or 'nothing'} -> {diff['after'] or 'nothing'}")
-    yield from _moved("lost", diff["lost"])
+        yield ReportSection(f"{diff['before'] or 'nothing'} -> {diff['after'] or 'nothing'}")
+    yield from _moved_section("lost", diff["lost"])
     if diff["signatures"]:
         rows = [[each["before"], each["after"]] for each in diff["signatures"]]
         title = f"kernels that take other arguments: {len(rows)}"
-        shown = Table(["before", "after"], rows[:_ROWS], names=[0, 1])
-        yield Part(title, _and_more(len(rows) - _ROWS), shown)
+        shown = ReportTable(["before", "after"], rows[:_MAX_ROWS], names=[0, 1])
+        yield ReportSection(title, _and_more(len(rows) - _MAX_ROWS), shown)
     more = [each for each in diff["changes"] if each["after"] > each["before"]]
-    yield from _changed("more", more)
-    yield from _limited(diff["limits"])
-    yield from _other(diff)
-    yield from _grown(diff)
+    yield from _resource_section("more", more)
+    yield from _limit_section(diff["limits"])
+    yield from _bytes_section(diff)
+    yield from _size_sections(diff)
     if diff["toolchain"]:
         rows = [
             [each["name"], each["before"] or "none", each["after"] or "none"] for each in diff["toolchain"]
         ]
-        yield Part("built with others", (), Table(["what", "before", "after"], rows))
-    yield from _changed("less", [each for each in diff["changes"] if each["after"] < each["before"]])
-    yield from _moved("gained", diff["gained"])
+        yield ReportSection("built with others", (), ReportTable(["what", "before", "after"], rows))
+    yield from _resource_section("less", [each for each in diff["changes"] if each["after"] < each["before"]])
+    yield from _moved_section("gained", diff["gained"])
 
 
-def _moved(what: str, moved: Sequence[KernelMoved]) -> Iterator[Part]:
+def _moved_section(what: str, moved: Sequence[MovedKernel]) -> Iterator[ReportSection]:
     if not moved:
         return
     rows = [[kernel_title(each["module"], each["kernel"]), _archs(each)] for each in moved]
-    if len(rows) > _ROWS:  # whole archs came or went
+    if len(rows) > _MAX_ROWS:  # whole archs came or went
         alike: dict[str, list[str]] = {}
         for name, archs in rows:
             alike.setdefault(archs, []).append(name)
-        rows = [[_some(names), archs] for archs, names in alike.items()][:_ROWS]
-    yield Part(f"kernels {what}: {len(moved)}", (), Table(["kernel", "for"], rows, names=[0]))
+        rows = [[_kernel_count(names), archs] for archs, names in alike.items()][:_MAX_ROWS]
+    yield ReportSection(f"kernels {what}: {len(moved)}", (), ReportTable(["kernel", "for"], rows, names=[0]))
 
 
-def _some(names: Sequence[str]) -> str:
+def _kernel_count(names: Sequence[str]) -> str:
     """Return how many kernels those are, and the first of them; one alone must not go under."""
     if len(names) == 1:
         return names[0]
-    return f"{count(len(names), 'kernel')}: {', '.join(names[:_NAMES])}{', …' * (len(names) > _NAMES)}"
+    return (
+        f"{count(len(names), 'kernel')}: {', '.join(names[:_MAX_NAMES])}{', …' * (len(names) > _MAX_NAMES)}"
+    )
 
 
-def _archs(moved: KernelMoved) -> str:
+def _archs(moved: MovedKernel) -> str:
     archs = ", ".join(moved["archs"])
     return f"{archs}, which is all" if moved["whole"] else archs
 
 
-def _changed(what: str, changes: Sequence[Change]) -> Iterator[Part]:
+def _resource_section(what: str, changes: Sequence[ResourceChange]) -> Iterator[ReportSection]:
     if not changes:
         return
     kernels = {(each["module"], each["kernel"]) for each in changes}
@@ -93,17 +97,17 @@ def _changed(what: str, changes: Sequence[Change]) -> Iterator[Part]:
             str(each["before"]),
             str(each["after"]),
         ]
-        for each in changes[:_ROWS]
+        for each in changes[:_MAX_ROWS]
     ]
     head = ["kernel", "arch", "what", "before", "after"]
-    yield Part(
+    yield ReportSection(
         f"kernels that use {what}: {len(kernels)}",
         _and_more(len(changes) - len(rows)),
-        Table(head, rows, numbers=[3, 4], names=[0, 1]),
+        ReportTable(head, rows, numbers=[3, 4], names=[0, 1]),
     )
 
 
-def _limited(changes: Sequence[LimitChange]) -> Iterator[Part]:
+def _limit_section(changes: Sequence[LimitChange]) -> Iterator[ReportSection]:
     if not changes:
         return
     kernels = {(each["module"], each["kernel"]) for each in changes}
@@ -111,68 +115,70 @@ def _limited(changes: Sequence[LimitChange]) -> Iterator[Part]:
         [
             kernel_title(each["module"], each["kernel"]),
             each["arch"],
-            _LIMITS.get(each["what"], each["what"]),
+            _LIMIT_TITLES.get(each["what"], each["what"]),
             each["before"] or "any",
             each["after"] or "any",
         ]
-        for each in changes[:_ROWS]
+        for each in changes[:_MAX_ROWS]
     ]
     head = ["kernel", "arch", "what", "before", "after"]
     title = f"kernels with other limits of a launch: {len(kernels)}"
-    yield Part(title, _and_more(len(changes) - len(rows)), Table(head, rows, numbers=[3, 4], names=[0, 1]))
+    yield ReportSection(
+        title, _and_more(len(changes) - len(rows)), ReportTable(head, rows, numbers=[3, 4], names=[0, 1])
+    )
 
 
-def _part(name: str) -> str:
+def _part_title(name: str) -> str:
     return "notes, symbols or debug information" if name == "rest" else name
 
 
-def _other(diff: BundleDiff) -> Iterator[Part]:
+def _bytes_section(diff: BundleDiff) -> Iterator[ReportSection]:
     if not diff["other"]:
         return
     rows = [
-        [each["module"], each["arch"], ", ".join(map(_part, each["parts"])) or "unknown"]
-        for each in diff["other"][:_UNITS]
+        [each["module"], each["arch"], ", ".join(map(_part_title, each["parts"])) or "unknown"]
+        for each in diff["other"][:_MAX_UNITS]
     ]
     title = f"units with other bytes: {len(diff['other'])} of {diff['compared']}"
-    shown = Table(["module", "arch", "what is another"], rows, names=[0, 1])
-    yield Part(title, _and_more(len(diff["other"]) - len(rows)), shown)
+    shown = ReportTable(["module", "arch", "what is another"], rows, names=[0, 1])
+    yield ReportSection(title, _and_more(len(diff["other"]) - len(rows)), shown)
 
 
-def _grown(diff: BundleDiff) -> Iterator[Part]:
+def _size_sections(diff: BundleDiff) -> Iterator[ReportSection]:
     if not diff["archs"]:
         return
-    rows = [[arch, *_row(sizes)] for arch, sizes in diff["archs"].items()]
-    rows.append(["all files", *_row(diff["bytes"])])
+    rows = [[arch, *_size_cells(sizes)] for arch, sizes in diff["archs"].items()]
+    rows.append(["all files", *_size_cells(diff["bytes"])])
     head = ["arch", "before", "after", "change"]
-    yield Part("size by arch, unpacked", (), Table(head, rows, numbers=[1, 2, 3], names=[0]))
-    units = diff["units"][:_UNITS]
+    yield ReportSection("size by arch, unpacked", (), ReportTable(head, rows, numbers=[1, 2, 3], names=[0]))
+    units = diff["units"][:_MAX_UNITS]
     if units:
         rows = [
-            [each["module"], each["arch"], *_row({"before": each["before"], "after": each["after"]})]
+            [each["module"], each["arch"], *_size_cells({"before": each["before"], "after": each["after"]})]
             for each in units
         ]
         head = ["module", "arch", "before", "after", "change"]
         more = _and_more(len(diff["units"]) - len(units))
         title = f"files of another size: {len(diff['units'])}"
-        yield Part(title, more, Table(head, rows, numbers=[2, 3, 4], names=[0, 1]))
+        yield ReportSection(title, more, ReportTable(head, rows, numbers=[2, 3, 4], names=[0, 1]))
 
 
 def _and_more(number: int) -> list[str]:
     return [f"and {number} more: --json has all"] if number > 0 else []
 
 
-def _row(sizes: Sizes) -> list[str]:
+def _size_cells(sizes: Sizes) -> list[str]:
     before, after = sizes["before"], sizes["after"]
     shown = ["-" if each is None else size(each) for each in (before, after)]
-    return [*shown, change(before or 0, after or 0)]
+    return [*shown, percent_change(before or 0, after or 0)]
 
 
 def _sizes(sizes: Sizes) -> str:
     before, after = sizes["before"] or 0, sizes["after"] or 0
-    return f"{size(before)} -> {size(after)}, {change(before, after)}"
+    return f"{size(before)} -> {size(after)}, {percent_change(before, after)}"
 
 
-def change(before: int, after: int) -> str:
+def percent_change(before: int, after: int) -> str:
     """Return how much more or less that is, in percent."""
     if before == after:
         return "the same"

@@ -21,14 +21,20 @@ from ...common.sizes import size
 from ...errors import BundleError, Location, Problem
 from ...project.source import BUNDLE_FOLDER
 
-BOUND = "companion.json"  # what says of a companion which bundle it belongs to
-_METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})  # others are unpacked without a limit
-_PIECE = 1 << 20
-_TAIL = 22 + (1 << 16)  # bytes at the end of an archive among which its last record begins
+COMPANION_FILE = "companion.json"  # what says of a companion which bundle it belongs to
+_WHEEL_COMPRESSIONS = frozenset(
+    {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+)  # others are unpacked without a limit
+_PIECE_BYTES = 1 << 20
+_TAIL_BYTES = 22 + (1 << 16)  # bytes at the end of an archive among which its last record begins
 _HOW_TO_BUILD = "'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"
 _NO_KERNELS_YET = "an sdist has sources: they are compiled when a wheel is built from it"
-_IN_SITE = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
-DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+_SITE_PACKAGES_DATA = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
+DAMAGE_ERRORS = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+
+
+class FileElsewhereError(BundleError):
+    """A file is in a companion or in a wheel variant that is not here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +45,10 @@ class Bundle:
     """
 
     place: str
-    packed: Mapping[str, int | None]
+    packed_sizes: Mapping[str, int | None]
     _read: Callable[[str], bytes]
     wheel: str | None = None
-    strange: Mapping[str, str] = field(default_factory=dict)
+    not_files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def where(self) -> str:
@@ -55,36 +61,36 @@ class Bundle:
 
     def read(self, name: str) -> bytes:
         """Return a file's bytes; BundleError where it is missing or damaged."""
-        if name not in self.packed:
-            raise BundleError(Problem(self.strange.get(name, "is missing"), self.at(name)))
+        if name not in self.packed_sizes:
+            raise BundleError(Problem(self.not_files.get(name, "is missing"), self.at(name)))
         return self._read(name)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class OpenedWheel:
     """What was looked into, and the bundles in it."""
 
     path: str
     bundles: tuple[Bundle, ...]
-    wheel: zipfile.ZipFile | None = None
+    archive: zipfile.ZipFile | None = None
     companion: str | None = None  # where there is no bundle, but files of one that was split
 
     def at(self, name: str) -> Location:
         """Return where one of its files is."""
-        return Location(name) if self.wheel is None else member_at(self.wheel, name)
+        return Location(name) if self.archive is None else member_location(self.archive, name)
 
 
-def named(words: Iterable[str]) -> list[str]:
+def expand_patterns(words: Iterable[str]) -> list[str]:
     """Return what is meant by words: a pattern that no shell has expanded stands for what it matches."""
-    return [each for word in words for each in _matches(word) or [word]]
+    return [each for word in words for each in _matching_paths(word) or [word]]
 
 
-def _matches(word: str) -> list[str]:
+def _matching_paths(word: str) -> list[str]:
     return [] if os.path.exists(word) or not glob.has_magic(word) else sorted(glob.glob(word))
 
 
 @contextlib.contextmanager
-def opened(what: str, *, companions: bool = False) -> Iterator[Found]:
+def open_wheel(what: str, *, companions: bool = False) -> Iterator[OpenedWheel]:
     """Open a wheel, a folder, or an installed package by its import name. The package is not imported.
 
     The wheel of a companion alone has no bundle: only who asks for *companions* is given one.
@@ -92,29 +98,29 @@ def opened(what: str, *, companions: bool = False) -> Iterator[Found]:
     if os.path.exists(what) and not (os.path.isdir(what) or os.path.isfile(what)):
         raise BundleError(Problem("is neither a file nor a folder", Location(what)))  # a pipe would wait
     if os.path.isdir(what):
-        yield _some(Found(what, tuple(_in_folder(Path(what)))), _wheels_near(what))
+        yield _require_bundle(OpenedWheel(what, tuple(_bundles_in_folder(Path(what)))), _hint_at_wheels(what))
     elif os.path.exists(what):
-        with archive_at(what) as archive:
-            found = Found(what, tuple(_in_archive(archive)), archive, _companion_in(archive))
-            yield found if companions and found.companion is not None else _some(found)
+        with open_archive(what) as archive:
+            opened = OpenedWheel(what, tuple(_bundles_in_archive(archive)), archive, _find_companion(archive))
+            yield opened if companions and opened.companion is not None else _require_bundle(opened)
     else:
         folders = _package_folders(what)
-        bundles = tuple(bundle for folder in folders for bundle in _in_folder(Path(folder)))
-        yield _some(Found(folders[0], bundles or tuple(_in_tree_of(what, folders))))
+        bundles = tuple(bundle for folder in folders for bundle in _bundles_in_folder(Path(folder)))
+        yield _require_bundle(OpenedWheel(folders[0], bundles or tuple(_bundles_of_editable(what, folders))))
 
 
 def package_at(place: str) -> str:
     """Return the import package whose bundle stands at *place* in a wheel."""
-    return installed_as(place).removesuffix(f"/{BUNDLE_FOLDER}").replace("/", ".")
+    return installed_path(place).removesuffix(f"/{BUNDLE_FOLDER}").replace("/", ".")
 
 
-def installed_as(name: str) -> str:
+def installed_path(name: str) -> str:
     """Return where a wheel's file goes: one in its data for site-packages lies over that of the same name."""
-    found = _IN_SITE.match(name)
+    found = _SITE_PACKAGES_DATA.match(name)
     return name[found.end() :] if found else name
 
 
-def stands_for(place: str, package: str) -> bool:
+def may_be_package(place: str, package: str) -> bool:
     """Say whether a bundle at *place* in a wheel may be that of *package*, which may lack its namespaces.
 
     A folder without `__init__.py` above a package may be a namespace or not: only its backend knows.
@@ -122,19 +128,19 @@ def stands_for(place: str, package: str) -> bool:
     return f".{package_at(place)}".endswith(f".{package}")
 
 
-def bundles_of(found: Found, package: str) -> list[Bundle]:
+def bundles_of_package(opened: OpenedWheel, package: str) -> list[Bundle]:
     """Return the bundles of a wheel that may be that of *package*: the one at its very name before others."""
-    exact = [bundle for bundle in found.bundles if package_at(bundle.place) == package]
-    return exact or [bundle for bundle in found.bundles if stands_for(bundle.place, package)]
+    exact = [bundle for bundle in opened.bundles if package_at(bundle.place) == package]
+    return exact or [bundle for bundle in opened.bundles if may_be_package(bundle.place, package)]
 
 
 @contextlib.contextmanager
-def archive_at(path: str) -> Iterator[zipfile.ZipFile]:
+def open_archive(path: str) -> Iterator[zipfile.ZipFile]:
     """Open a wheel; BundleError where that is no archive."""
     try:
-        refuse_long_list(path)
+        refuse_large_directory(path)
         archive = zipfile.ZipFile(path)
-    except (*DAMAGE, ValueError) as exc:
+    except (*DAMAGE_ERRORS, ValueError) as exc:
         why = getattr(exc, "strerror", None) or exc
         hint = _NO_KERNELS_YET if path.endswith(".tar.gz") else None
         problem = Problem(f"cannot be read as a wheel, which is a zip archive: {why}", Location(path), hint)
@@ -143,11 +149,11 @@ def archive_at(path: str) -> Iterator[zipfile.ZipFile]:
         yield archive
 
 
-def refuse_long_list(path: str | Path) -> None:
+def refuse_large_directory(path: str | Path) -> None:
     """Raise ValueError for an archive whose list of members would fill the memory."""
     with open(path, "rb") as file:
-        file.seek(max(0, os.path.getsize(path) - _TAIL))
-        tail = file.read(_TAIL)
+        file.seek(max(0, os.path.getsize(path) - _TAIL_BYTES))
+        tail = file.read(_TAIL_BYTES)
     at = tail.rfind(b"PK\x05\x06")
     said = int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 0
     if (at64 := tail.rfind(b"PK\x06\x06", 0, max(at, 0))) >= 0:
@@ -157,19 +163,19 @@ def refuse_long_list(path: str | Path) -> None:
         raise ValueError(f"its list of files has {size(said)}, and no more than {most} are read")
 
 
-def member_at(archive: zipfile.ZipFile, name: str) -> Location:
+def member_location(archive: zipfile.ZipFile, name: str) -> Location:
     """Return where a file of an archive is, as Python's own imports from archives write it."""
     return Location(f"{archive.filename}/{name}")
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     """Return a file of an archive; BundleError where it is damaged, or made to fill the memory."""
-    info, where = archive.getinfo(name), member_at(archive, name)
+    info, where = archive.getinfo(name), member_location(archive, name)
     refuse_bomb(info.compress_size, info.file_size, where)
     if info.file_size > (most := read_limits.most(name)):
         what = f"is not unpacked: it has {size(info.file_size)}, and no more than {size(most)} are read"
         raise BundleError(Problem(what, where))
-    data = b"".join(pieces_of(archive, name))
+    data = b"".join(read_in_pieces(archive, name))
     if name.endswith(".json") and read_limits.is_crowded(data):
         raise BundleError(
             Problem(f"is not read: it has more than {read_limits.PARTS} arrays and objects", where)
@@ -177,20 +183,20 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     return data
 
 
-def pieces_of(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
+def read_in_pieces(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
     """Yield a file of an archive piece by piece; BundleError where it is damaged, or a bomb.
 
     To read all of it at once would unpack what is there, and not what the archive says of it.
     """
-    info, where = archive.getinfo(name), member_at(archive, name)
+    info, where = archive.getinfo(name), member_location(archive, name)
     refuse_bomb(info.compress_size, info.file_size, where)
-    if info.compress_type not in _METHODS:
+    if info.compress_type not in _WHEEL_COMPRESSIONS:
         raise BundleError(Problem("is packed by a method that wheels do not have", where))
     try:
         with archive.open(info) as file:
-            while piece := file.read(_PIECE):
+            while piece := file.read(_PIECE_BYTES):
                 yield piece
-    except DAMAGE as exc:
+    except DAMAGE_ERRORS as exc:
         raise BundleError(Problem(f"cannot be unpacked: {exc}", where)) from exc
 
 
@@ -201,35 +207,39 @@ def refuse_bomb(packed: int, unpacked: int, where: Location) -> None:
         raise BundleError(Problem(what, where))
 
 
-def _some(found: Found, hint: str | None = None) -> Found:
-    if not found.bundles and found.companion is not None:
-        what = f"is a companion of {_whole_of(found)}"
+def _require_bundle(opened: OpenedWheel, hint: str | None = None) -> OpenedWheel:
+    if not opened.bundles and opened.companion is not None:
+        what = f"is a companion of {_main_wheel_of(opened)}"
         hint = "name that wheel: its companions are read with it"
-        raise BundleError(Problem(what, Location(found.path), hint))
-    if not found.bundles:
+        raise BundleError(Problem(what, Location(opened.path), hint))
+    if not opened.bundles:
         raise BundleError(
-            Problem(f"has no bundle: there is no {BUNDLE_FOLDER}/ in it", Location(found.path), hint)
+            Problem(f"has no bundle: there is no {BUNDLE_FOLDER}/ in it", Location(opened.path), hint)
         )
-    return found
+    return opened
 
 
-def _whole_of(found: Found) -> str:
+def _main_wheel_of(opened: OpenedWheel) -> str:
     """Return which project and version a companion says that it belongs to."""
-    assert found.wheel is not None
+    assert opened.archive is not None
     try:
-        said = json.loads(read_member(found.wheel, f"{found.companion}/{BOUND}"))
+        said = json.loads(read_member(opened.archive, f"{opened.companion}/{COMPANION_FILE}"))
         return f"{said['project']} {said['version']}"
     except (TypeError, ValueError, LookupError, RecursionError):
         return "another wheel"
 
 
-def _companion_in(archive: zipfile.ZipFile) -> str | None:
+def _find_companion(archive: zipfile.ZipFile) -> str | None:
     """Return the package of a wheel that is a companion."""
-    packages = (name.removesuffix(f"/{BOUND}") for name in archive.namelist() if name.endswith(f"/{BOUND}"))
+    packages = (
+        name.removesuffix(f"/{COMPANION_FILE}")
+        for name in archive.namelist()
+        if name.endswith(f"/{COMPANION_FILE}")
+    )
     return next((package for package in packages if package.isidentifier()), None)
 
 
-def _in_archive(archive: zipfile.ZipFile) -> Iterator[Bundle]:
+def _bundles_in_archive(archive: zipfile.ZipFile) -> Iterator[Bundle]:
     bundles: dict[str, dict[str, int | None]] = {}
     for member in archive.infolist():
         parts = member.filename.split("/")  # as they are written: what looks alike may be another file
@@ -244,7 +254,7 @@ def _member_reader(archive: zipfile.ZipFile, place: str) -> Callable[[str], byte
     return lambda name: read_member(archive, f"{place}/{name}")
 
 
-def _in_folder(root: Path) -> Iterator[Bundle]:
+def _bundles_in_folder(root: Path) -> Iterator[Bundle]:
     if root.name == BUNDLE_FOLDER or os.path.isfile(root / "manifest.json"):
         yield _folder_bundle(root)
         return
@@ -268,7 +278,7 @@ def _folder_bundle(folder: Path) -> Bundle:
         if "__pycache__" not in path.parts
     }
     names = [name for name, mode in found.items() if stat.S_ISREG(mode)]
-    strange = {name: file_access.kind(mode) for name, mode in found.items() if not stat.S_ISREG(mode)}
+    not_files = {name: file_access.kind(mode) for name, mode in found.items() if not stat.S_ISREG(mode)}
 
     def read(name: str) -> bytes:
         try:
@@ -278,10 +288,10 @@ def _folder_bundle(folder: Path) -> Bundle:
                 Problem(f"cannot be read: {exc.strerror}", Location(str(folder / name)))
             ) from exc
 
-    return Bundle(folder.as_posix(), dict.fromkeys(names), read, strange=strange)
+    return Bundle(folder.as_posix(), dict.fromkeys(names), read, not_files=not_files)
 
 
-def _wheels_near(folder: str) -> str | None:
+def _hint_at_wheels(folder: str) -> str | None:
     wheels = sorted(Path(folder).glob("dist/*.whl")) or sorted(Path(folder).glob("*.whl"))
     if len(wheels) > 1:
         return f"there are {len(wheels)} wheels: {wheels[0].with_name('*.whl').as_posix()}"
@@ -297,21 +307,21 @@ def _package_folders(name: str) -> Sequence[str]:
         spec = _find_spec(full, path) if part.isidentifier() else None
         path = None if spec is None else list(spec.submodule_search_locations or ())
         if not path:
-            raise BundleError(_absent(name))
+            raise BundleError(_not_found(name))
     return path or []
 
 
-def _in_tree_of(package: str, folders: Sequence[str]) -> Iterator[Bundle]:
+def _bundles_of_editable(package: str, folders: Sequence[str]) -> Iterator[Bundle]:
     """Yield the bundle of an editable install whose own folders have none: it is in the tree alone."""
     spec = _find_spec(f"{package}.{BUNDLE_FOLDER}", folders)
     for folder in (spec and spec.submodule_search_locations) or ():
-        yield from _in_folder(Path(folder))
+        yield from _bundles_in_folder(Path(folder))
 
 
-def _absent(name: str) -> Problem:
+def _not_found(name: str) -> Problem:
     """Return what is wrong with a name that stands for nothing: a package's, or the path of a wheel."""
     if name.endswith(".whl") or "/" in name or os.sep in name or glob.has_magic(name):
-        near = _wheels_near(os.path.dirname(name) or os.curdir)
+        near = _hint_at_wheels(os.path.dirname(name) or os.curdir)
         return Problem("there is no such file or folder", Location(name), near or _HOW_TO_BUILD)
     what = "is neither a file, nor a folder, nor a package that this Python has installed"
     return Problem(what, Location(name), f"this Python is {sys.executable}")

@@ -13,15 +13,15 @@ from ...cubin.elf import symbol_number
 from ...errors import BundleError, Problem
 from ...loader import normal_name
 from .bundles import Bundle
-from .compiled_code import results
+from .compiled_code import read_results
 from .survey import arch_order, manifest_of
 
-_MARK = re.compile(r'\s*//## File "([^"]*)", line ([0-9]{1,9})')
+_LINE_MARK = re.compile(r'\s*//## File "([^"]*)", line ([0-9]{1,9})')
 _LOC = re.compile(r"\s*\.loc\s+([0-9]{1,9})\s+([0-9]{1,9})\b")
 _FILE = re.compile(r'^\s*\.file\s+([0-9]{1,9})\s+"([^"\n]*)"', re.MULTILINE)
 _FOLDER = re.compile(r"^/(?:proc/self/fd/[0-9]{1,9}/)?")  # that stands for the project while it is compiled
-_NOTHING = re.compile(r"/\*[0-9a-f]+\*/\s*NOP\s*;|\.\w+:")
-_PATIENCE_S = 60
+_PADDING = re.compile(r"/\*[0-9a-f]+\*/\s*NOP\s*;|\.\w+:")
+_TIMEOUT_S = 60
 
 
 class LineFacts(TypedDict):
@@ -42,7 +42,9 @@ class Listing(TypedDict):
     lines: list[LineFacts]
 
 
-def listings(bundle: Bundle, kernel: str, kind: str, arch: str | None, program: str | None) -> list[Listing]:
+def code_listings(
+    bundle: Bundle, kernel: str, kind: str, arch: str | None, program: str | None
+) -> list[Listing]:
     """Return the code of a kernel, for one arch or for all; nothing where the bundle has no such kernel.
 
     BundleError says what there is of it instead. *program* is nvdisasm, which machine code needs.
@@ -54,16 +56,20 @@ def listings(bundle: Bundle, kernel: str, kind: str, arch: str | None, program: 
     asked = ((module, entry.arch) for module, entry in having if entry.kind == kind)
     wanted = {(module, each) for module, each in asked if arch in (None, each)}
     if having and not wanted:
-        raise BundleError(_absent(bundle, name, kind, arch, [entry for _module, entry in having]))
+        raise BundleError(_no_such_code(bundle, name, kind, arch, [entry for _module, entry in having]))
     found: list[Listing] = []
-    for module, entry, data in results(bundle, manifest):
+    for module, entry, data in read_results(bundle, manifest):
         if (module.name, entry.arch) not in wanted:
             continue
         if isinstance(data, BundleError):
             raise data
         symbol = entry.kernels[name]
         try:
-            lines = of_ptx(data.decode(), symbol) if entry.is_ptx else of_cubin(data, symbol, program or "")
+            lines = (
+                ptx_lines(data.decode(), symbol)
+                if entry.is_ptx
+                else machine_code_lines(data, symbol, program or "")
+            )
         except ValueError as exc:
             raise BundleError(Problem(str(exc), bundle.at(entry.file))) from exc
         found.append(
@@ -78,7 +84,7 @@ def listings(bundle: Bundle, kernel: str, kind: str, arch: str | None, program: 
     return sorted(found, key=lambda each: (each["module"], arch_order(each["arch"])))
 
 
-def _absent(bundle: Bundle, name: str, kind: str, arch: str | None, having: Sequence[Entry]) -> Problem:
+def _no_such_code(bundle: Bundle, name: str, kind: str, arch: str | None, having: Sequence[Entry]) -> Problem:
     """Say that a kernel has no such code, and what it has."""
     hint = f"it has {', '.join(sorted({entry.arch for entry in having}, key=arch_order))}"
     what = "PTX" if kind == "ptx" else "machine code"
@@ -87,34 +93,34 @@ def _absent(bundle: Bundle, name: str, kind: str, arch: str | None, having: Sequ
     )
 
 
-def of_cubin(data: bytes, symbol: str, program: str) -> list[LineFacts]:
+def machine_code_lines(data: bytes, symbol: str, program: str) -> list[LineFacts]:
     """Return the machine code of a kernel; ValueError where nvdisasm cannot read it."""
     with temporary_folders.make() as folder:
         path = folder / "code.cubin"
         path.write_bytes(data)
         command = [program, "-c", "-g", "-fun", str(symbol_number(data, symbol)), str(path)]
         try:
-            done = subprocess.run(command, capture_output=True, check=True, timeout=_PATIENCE_S)  # noqa: S603
+            done = subprocess.run(command, capture_output=True, check=True, timeout=_TIMEOUT_S)  # noqa: S603
         except (OSError, subprocess.SubprocessError) as exc:
             raise ValueError(f"cannot be read by {program}: {exc}") from exc
     text = done.stdout.decode("utf-8", "replace")
     _, _, code = text.partition(f"\n.text.{symbol}:\n")
-    lines = list(_marked(code.partition("\n//-----")[0].splitlines()))
-    while lines and _NOTHING.fullmatch(lines[-1]["text"]):
+    lines = list(_with_source_lines(code.partition("\n//-----")[0].splitlines()))
+    while lines and _PADDING.fullmatch(lines[-1]["text"]):
         lines.pop()  # what fills the last line of the GPU's cache
     return lines
 
 
-def _marked(lines: Iterable[str]) -> Iterator[LineFacts]:
+def _with_source_lines(lines: Iterable[str]) -> Iterator[LineFacts]:
     file, number = None, None
     for line in lines:
-        if mark := _MARK.match(line):
-            file, number = _of_project(mark[1]), int(mark[2])
+        if mark := _LINE_MARK.match(line):
+            file, number = _path_in_project(mark[1]), int(mark[2])
         elif line.strip():
             yield {"text": line.strip(), "file": file, "line": number}
 
 
-def of_ptx(text: str, symbol: str) -> list[LineFacts]:
+def ptx_lines(text: str, symbol: str) -> list[LineFacts]:
     """Return the PTX of a kernel; ValueError where the text has none of that name."""
     start = re.search(rf"^[^\S\n]*(?:\.\w+\s+)*\.entry\s+{re.escape(symbol)}(?![\w$%.])", text, re.MULTILINE)
     if start is None:
@@ -125,7 +131,7 @@ def of_ptx(text: str, symbol: str) -> list[LineFacts]:
         end = start.end() + brace.end()
         if not depth:
             break
-    files = {number: _of_project(path) for number, path in _FILE.findall(text)}
+    files = {number: _path_in_project(path) for number, path in _FILE.findall(text)}
     found: list[LineFacts] = []
     file, number = None, None
     for line in text[start.start() : end].splitlines():
@@ -136,6 +142,6 @@ def of_ptx(text: str, symbol: str) -> list[LineFacts]:
     return found
 
 
-def _of_project(path: str) -> str:
+def _path_in_project(path: str) -> str:
     """Return a path as it is in the project: compilers see another one, the same on each machine."""
     return _FOLDER.sub("", path)

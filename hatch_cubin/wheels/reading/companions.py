@@ -20,25 +20,29 @@ from ...bundle.manifest import NOT_OURS, Manifest
 from ...common import file_access, read_limits
 from ...common.digest import file_digest
 from ...errors import BundleError, Location, Problem
-from .bundles import BOUND, Bundle, Found, archive_at, member_at, read_member
+from .bundles import (
+    COMPANION_FILE,
+    Bundle,
+    FileElsewhereError,
+    OpenedWheel,
+    member_location,
+    open_archive,
+    read_member,
+)
 
 _EDITED = "is not what hatch-cubin writes: it was edited or damaged"
 _METADATA = re.compile(r"[^/]+-([^-/]+)\.dist-info/METADATA")
 
 
-class NotHereError(BundleError):
-    """A companion is neither beside its bundle nor installed with it."""
+_ReadFile = Callable[[str], bytes]
 
 
-_Get = Callable[[str], bytes]
-
-
-class _Place(NamedTuple):
+class _CompanionLocation(NamedTuple):
     """Where a companion may be: its wheel or folder, the folder of its files, and what reads these."""
 
     where: Path
     folder: Path
-    get: _Get
+    get: _ReadFile
 
 
 class Companions:
@@ -46,7 +50,7 @@ class Companions:
 
     def __init__(self, bundle: Bundle, manifest: Manifest, opened: contextlib.ExitStack) -> None:
         self._bundle, self._manifest, self._opened = bundle, manifest, opened
-        self._chosen: dict[str, _Get | Problem | None] = {}
+        self._chosen: dict[str, _ReadFile | Problem | None] = {}
 
     def read(self, package: str, name: str) -> bytes:
         """Return a file of a companion; NotHereError where that is not here."""
@@ -62,7 +66,7 @@ class Companions:
         if get is None:
             hint = f"put its wheel beside this one, or install '{known['install']}'"
             what = f"is in {known['project']}, which is not here"
-            raise NotHereError(Problem(what, self._bundle.at(name), hint))
+            raise FileElsewhereError(Problem(what, self._bundle.at(name), hint))
         return get(name)
 
     def missing(self) -> list[str]:
@@ -70,19 +74,19 @@ class Companions:
         absent = []
         for package, known in (self._manifest.companions or {}).items():
             try:
-                self.read(package, BOUND)
-            except NotHereError:
+                self.read(package, COMPANION_FILE)
+            except FileElsewhereError:
                 absent.append(known["project"])
             except BundleError:  # which is told where its files are read
                 continue
         return absent
 
-    def _choose(self, package: str) -> _Get | Problem | None:
+    def _choose(self, package: str) -> _ReadFile | Problem | None:
         """Return what reads the files of a companion; why nothing does, or None, where it is not here."""
         damaged, of_others = list[Problem](), list[Problem]()
         for place in self._places(package):
             try:
-                if _index_of(place) == self._index:
+                if _described_manifest(place) == self._index:
                     return place.get
                 # As where the parts of a project's wheels for several systems lie in one folder.
                 where = Location(place.where.as_posix())
@@ -95,19 +99,19 @@ class Companions:
     def _index(self) -> str:
         return file_digest(self._bundle.read("manifest.json"))
 
-    def _places(self, package: str) -> Iterator[_Place]:
+    def _places(self, package: str) -> Iterator[_CompanionLocation]:
         if self._bundle.wheel is None:
             for parent in Path(self._bundle.place).absolute().parents:
                 folder = parent / package
-                if os.path.isfile(folder / BOUND):
-                    yield _Place(folder, folder, functools.partial(_from_folder, folder))
+                if os.path.isfile(folder / COMPANION_FILE):
+                    yield _CompanionLocation(folder, folder, functools.partial(_from_folder, folder))
             return
         for path in sorted(self._wheels_of(package)):
             archive = functools.cache(functools.partial(self._archive, path))
-            yield _Place(path, path / package, functools.partial(_from_wheel, archive, package))
+            yield _CompanionLocation(path, path / package, functools.partial(_from_wheel, archive, package))
 
     def _archive(self, path: Path) -> zipfile.ZipFile:
-        return self._opened.enter_context(archive_at(str(path)))
+        return self._opened.enter_context(open_archive(str(path)))
 
     def _wheels_of(self, package: str) -> Iterable[Path]:
         if self._version is None:
@@ -118,7 +122,7 @@ class Companions:
     @functools.cached_property
     def _version(self) -> str | None:
         """The version of the bundle's wheel, which may be renamed."""
-        with archive_at(self._bundle.wheel or "") as archive:
+        with open_archive(self._bundle.wheel or "") as archive:
             metadata = filter(None, map(_METADATA.fullmatch, archive.namelist()))
             return next((found[1] for found in metadata), None)
 
@@ -130,47 +134,47 @@ def companions_of(bundle: Bundle, manifest: Manifest) -> Iterator[Companions]:
         yield Companions(bundle, manifest, opened)
 
 
-def missing(bundle: Bundle, manifest: Manifest) -> list[str]:
+def missing_companions(bundle: Bundle, manifest: Manifest) -> list[str]:
     """Return the projects of a bundle's companions that are not here."""
     with companions_of(bundle, manifest) as companions:
         return companions.missing()
 
 
-def companion_problems(found: Found) -> Iterator[Problem]:
+def companion_problems(opened: OpenedWheel) -> Iterator[Problem]:
     """Yield how the files of a companion's wheel differ from what it says of them."""
-    assert found.wheel is not None
-    package = found.companion
+    assert opened.archive is not None
+    package = opened.companion
     try:
-        said: Any = json.loads(read_member(found.wheel, f"{package}/{BOUND}"))
+        said: Any = json.loads(read_member(opened.archive, f"{package}/{COMPANION_FILE}"))
         files = {name: (known["sha256"], known["size"]) for name, known in said["files"].items()}
         _ = said["index"], said["project"], said["version"]
     except NOT_OURS:
-        yield Problem(_EDITED, found.at(f"{package}/{BOUND}"))
+        yield Problem(_EDITED, opened.at(f"{package}/{COMPANION_FILE}"))
         return
-    there = {name.partition("/")[2] for name in found.wheel.namelist() if name.startswith(f"{package}/")}
-    for name in sorted(there ^ {*files, BOUND, "__init__.py"}):
+    there = {name.partition("/")[2] for name in opened.archive.namelist() if name.startswith(f"{package}/")}
+    for name in sorted(there ^ {*files, COMPANION_FILE, "__init__.py"}):
         where = "is missing" if name in files else "is not one of the companion's files"
-        yield Problem(where, found.at(f"{package}/{name}"))
+        yield Problem(where, opened.at(f"{package}/{name}"))
     for name in sorted(there & {*files}):
-        data = read_member(found.wheel, f"{package}/{name}")
+        data = read_member(opened.archive, f"{package}/{name}")
         if (file_digest(data), len(data)) != files[name]:
-            yield Problem(f"is not the file that {BOUND} describes", found.at(f"{package}/{name}"))
+            yield Problem(f"is not the file that {COMPANION_FILE} describes", opened.at(f"{package}/{name}"))
 
 
-def belongs_to(found: Found) -> str:
+def main_project_of(opened: OpenedWheel) -> str:
     """Return which project and version a sound companion belongs to."""
-    said = bound(found)
+    said = read_description(opened)
     return f"{said['project']} {said['version']}"
 
 
-def bound(found: Found) -> dict[str, Any]:
+def read_description(opened: OpenedWheel) -> dict[str, Any]:
     """Return what a sound companion says of itself."""
-    assert found.wheel is not None
-    said: dict[str, Any] = json.loads(read_member(found.wheel, f"{found.companion}/{BOUND}"))
+    assert opened.archive is not None
+    said: dict[str, Any] = json.loads(read_member(opened.archive, f"{opened.companion}/{COMPANION_FILE}"))
     return said
 
 
-def is_of(package: str, said: Mapping[str, Any], manifest: Manifest) -> bool:
+def fits_manifest(package: str, said: Mapping[str, Any], manifest: Manifest) -> bool:
     """Say whether a companion has the very files that the manifest of its bundle leaves to it."""
     blocks = manifest.blocks or {}
     entries = (entry for module in manifest.modules for entry in module.entries)
@@ -197,12 +201,12 @@ def _from_wheel(archive: Callable[[], zipfile.ZipFile], package: str, name: str)
     try:
         return read_member(archive(), member)
     except KeyError:
-        raise BundleError(Problem("is missing", member_at(archive(), member))) from None
+        raise BundleError(Problem("is missing", member_location(archive(), member))) from None
 
 
-def _index_of(place: _Place) -> str:
-    data = place.get(BOUND)
+def _described_manifest(place: _CompanionLocation) -> str:
+    data = place.get(COMPANION_FILE)
     try:
         return str(json.loads(data)["index"])
     except NOT_OURS as exc:
-        raise BundleError(Problem(_EDITED, Location((place.folder / BOUND).as_posix()))) from exc
+        raise BundleError(Problem(_EDITED, Location((place.folder / COMPANION_FILE).as_posix()))) from exc

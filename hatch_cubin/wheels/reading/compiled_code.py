@@ -9,29 +9,27 @@ from typing import TypeAlias
 from ...bundle.manifest import Entry, Manifest, Module
 from ...bundle.packs import unpack
 from ...errors import BundleError, Problem
-from .bundles import Bundle, refuse_bomb
-from .companions import Companions, NotHereError, companions_of
+from .bundles import Bundle, FileElsewhereError, refuse_bomb
+from .companions import Companions, companions_of
 
-__all__ = ["NotHereError", "results", "taken", "taken_by"]
-
-Read: TypeAlias = "tuple[Module, Entry, bytes | BundleError]"
+ReadResult: TypeAlias = "tuple[Module, Entry, bytes | BundleError]"
 
 
-def results(bundle: Bundle, manifest: Manifest) -> Iterator[Read]:
+def read_results(bundle: Bundle, manifest: Manifest) -> Iterator[ReadResult]:
     """Yield each entry with its bytes, or with the error that says why they cannot be read.
 
     Those of a packed bundle come in the order in which they lie: each block is unpacked once.
     """
     with companions_of(bundle, manifest) as companions:
-        yield from _results(bundle, manifest, companions)
+        yield from _read_all(bundle, manifest, companions)
 
 
-def _results(bundle: Bundle, manifest: Manifest, companions: Companions) -> Iterator[Read]:
+def _read_all(bundle: Bundle, manifest: Manifest, companions: Companions) -> Iterator[ReadResult]:
     entries = [(module, entry) for module in manifest.modules for entry in module.entries]
     if manifest.blocks is None:
         for module, entry in entries:
             try:
-                yield module, entry, _file(bundle, manifest, companions, entry)
+                yield module, entry, _read_file(bundle, manifest, companions, entry)
             except BundleError as exc:
                 yield module, entry, exc
         return
@@ -40,23 +38,23 @@ def _results(bundle: Bundle, manifest: Manifest, companions: Companions) -> Iter
         pairs = [*group]
         first = pairs[0][1]
         try:
-            data: bytes | BundleError = _block(bundle, manifest, companions, first)
+            data: bytes | BundleError = _read_block(bundle, manifest, companions, first)
         except BundleError as exc:
             data = exc
-        yield from ((module, entry, _part(bundle, entry, data)) for module, entry in pairs)
+        yield from ((module, entry, _slice_of_block(bundle, entry, data)) for module, entry in pairs)
 
 
-def _file(bundle: Bundle, manifest: Manifest, companions: Companions, entry: Entry) -> bytes:
+def _read_file(bundle: Bundle, manifest: Manifest, companions: Companions, entry: Entry) -> bytes:
     """Return the file that an entry is in, of the bundle or of a companion of it."""
     if entry.absent:
         label = (manifest.wheel_variant or {}).get("label")
-        raise NotHereError(Problem(f"is not in the wheel variant {label!r}", bundle.at(entry.file)))
+        raise FileElsewhereError(Problem(f"is not in the wheel variant {label!r}", bundle.at(entry.file)))
     if entry.companion is None:
         return bundle.read(entry.file)
     return companions.read(entry.companion, entry.file)
 
 
-def _block(bundle: Bundle, manifest: Manifest, companions: Companions, entry: Entry) -> bytes:
+def _read_block(bundle: Bundle, manifest: Manifest, companions: Companions, entry: Entry) -> bytes:
     """Return an unpacked block; BundleError where it is not what the manifest says."""
     name, blocks = entry.file, manifest.blocks or {}
     if name not in blocks:
@@ -64,7 +62,7 @@ def _block(bundle: Bundle, manifest: Manifest, companions: Companions, entry: En
             Problem(f"it does not describe {name!r}, which it names", bundle.at("manifest.json"))
         )
     said = blocks[name]
-    data = _file(bundle, manifest, companions, entry)
+    data = _read_file(bundle, manifest, companions, entry)
     refuse_bomb(len(data), said.size, bundle.at(name))
     try:
         return unpack(data, said.sha256, said.size)
@@ -72,23 +70,23 @@ def _block(bundle: Bundle, manifest: Manifest, companions: Companions, entry: En
         raise BundleError(Problem(str(exc), bundle.at(name))) from exc
 
 
-def taken_by(bundle: Bundle, manifest: Manifest, entry: Entry) -> int | None:
+def packed_size(bundle: Bundle, manifest: Manifest, entry: Entry) -> int | None:
     """Return what a result takes in its archive; of a block, its part by size."""
-    of_file = taken(bundle, manifest, entry.file)
+    of_file = packed_size_of_file(bundle, manifest, entry.file)
     if of_file is None or manifest.blocks is None:
         return of_file
     block = manifest.blocks.get(entry.file)
     return None if block is None else round(of_file * entry.size / max(block.size, 1))
 
 
-def taken(bundle: Bundle, manifest: Manifest, file: str) -> int | None:
+def packed_size_of_file(bundle: Bundle, manifest: Manifest, file: str) -> int | None:
     """Return what a file takes in its archive; that of a block is known in a folder too."""
-    of_file = bundle.packed.get(file)
+    of_file = bundle.packed_sizes.get(file)
     block = (manifest.blocks or {}).get(file)
     return block.packed if of_file is None and block is not None else of_file
 
 
-def _part(bundle: Bundle, entry: Entry, data: bytes | BundleError) -> bytes | BundleError:
+def _slice_of_block(bundle: Bundle, entry: Entry, data: bytes | BundleError) -> bytes | BundleError:
     if isinstance(data, BundleError) or entry.offset is None:
         return data
     if not 0 <= entry.offset <= len(data) - entry.size:

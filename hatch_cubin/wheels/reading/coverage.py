@@ -9,17 +9,19 @@ from ... import loader
 from ...bundle.manifest import Manifest
 from ...common.arch_names import number_of, parse_arch
 from ...common.sizes import cuda
-from .report import Part, Table, kernel_title
+from .report import ReportSection, ReportTable, kernel_title
 from .survey import BundleFacts
 
-_ROWS = 40
+_MAX_ROWS = 40
 _NOTHING = "nothing"
 
 
-Shape = tuple[tuple[str | None, int | None], ...]  # for each GPU the arch, and the driver that it needs
+ChoicePerGpu = tuple[
+    tuple[str | None, int | None], ...
+]  # for each GPU the arch, and the driver that it needs
 
 
-class Shipped(NamedTuple):
+class ShippedUnit(NamedTuple):
     """A unit: its module, its arch, the driver that it needs, and its kernels."""
 
     module: str
@@ -28,7 +30,7 @@ class Shipped(NamedTuple):
     kernels: tuple[str, ...]
 
 
-class Served(TypedDict):
+class ServedGpu(TypedDict):
     """What a GPU loads of a kernel; nothing where arch is None."""
 
     gpu: str
@@ -44,7 +46,7 @@ class KernelCover(TypedDict):
     module: str
     kernel: str
     archs: list[str]
-    served: list[Served]
+    served: list[ServedGpu]
 
 
 class GpuCover(TypedDict):
@@ -57,26 +59,26 @@ class GpuCover(TypedDict):
     min_driver: int | None
 
 
-class Left(TypedDict):
+class AffectedKernels(TypedDict):
     """Kernels that have the same lack on the same GPUs."""
 
     gpus: list[str]
     kernels: list[KernelCover]
 
 
-def units_of(manifest: Manifest) -> list[Shipped]:
+def units_in_manifest(manifest: Manifest) -> list[ShippedUnit]:
     """Return the units that a manifest lists."""
     return [
-        Shipped(module.name, entry.arch, entry.min_driver, tuple(entry.kernels))
+        ShippedUnit(module.name, entry.arch, entry.min_driver, tuple(entry.kernels))
         for module in manifest.modules
         for entry in module.entries
     ]
 
 
-def units_in(facts: BundleFacts) -> list[Shipped]:
+def units_in_files(facts: BundleFacts) -> list[ShippedUnit]:
     """Return the units with the kernels that their files have, or should have in a companion elsewhere."""
     return [
-        Shipped(
+        ShippedUnit(
             unit["module"],
             unit["arch"],
             unit["min_driver"],
@@ -86,13 +88,13 @@ def units_in(facts: BundleFacts) -> list[Shipped]:
     ]
 
 
-def promised(units: Iterable[Shipped]) -> list[int]:
+def promised_capabilities(units: Iterable[ShippedUnit]) -> list[int]:
     """Return each capability that an arch names."""
     archs = {unit.arch for unit in units}
     return sorted({number for arch in archs if (number := number_of(arch)) is not None})
 
 
-def coverage(units: Iterable[Shipped], capabilities: Iterable[int]) -> list[KernelCover]:
+def coverage(units: Iterable[ShippedUnit], capabilities: Iterable[int]) -> list[KernelCover]:
     """Return, for every kernel, what each of the GPUs would load with a driver that is new enough."""
     wanted = [*capabilities]
     having: dict[tuple[str, str], list[tuple[str, int]]] = {}
@@ -100,17 +102,17 @@ def coverage(units: Iterable[Shipped], capabilities: Iterable[int]) -> list[Kern
         if number_of(unit.arch) is not None:
             for kernel in unit.kernels:
                 having.setdefault((unit.module, kernel), []).append((unit.arch, unit.min_driver))
-    known: dict[tuple[tuple[str, int], ...], list[Served]] = {}  # most kernels are built for the same
+    known: dict[tuple[tuple[str, int], ...], list[ServedGpu]] = {}  # most kernels are built for the same
     covers: list[KernelCover] = []
     for (module, kernel), shipped in having.items():
         if (shape := tuple(shipped)) not in known:
-            known[shape] = [_served(cc, shape) for cc in wanted]
+            known[shape] = [_choice_for_gpu(cc, shape) for cc in wanted]
         archs = [arch for arch, _driver in shipped]
         covers.append({"module": module, "kernel": kernel, "archs": archs, "served": known[shape]})
     return covers
 
 
-def by_gpu(covers: Iterable[KernelCover]) -> list[GpuCover]:
+def count_by_gpu(covers: Iterable[KernelCover]) -> list[GpuCover]:
     """Return the same, counted for each GPU."""
     counts: dict[str, GpuCover] = {}
     for served in (each for cover in covers for each in cover["served"]):
@@ -125,18 +127,18 @@ def by_gpu(covers: Iterable[KernelCover]) -> list[GpuCover]:
     return [*counts.values()]
 
 
-def not_served(covers: Iterable[KernelCover]) -> list[Left]:
+def unserved_kernels(covers: Iterable[KernelCover]) -> list[AffectedKernels]:
     """Return the kernels that some GPU has nothing of, together where it is the same GPUs."""
-    return _together(
+    return _group_by_gpus(
         (cover, [each["gpu"] for each in cover["served"] if not each["arch"]]) for cover in covers
     )
 
 
-def left_to_ptx(covers: Sequence[KernelCover]) -> list[Left]:
+def ptx_only_kernels(covers: Sequence[KernelCover]) -> list[AffectedKernels]:
     """Return the kernels that a GPU translates where it runs others as they are."""
-    counts = by_gpu(covers)
+    counts = count_by_gpu(covers)
     usual = {count["gpu"] for count in counts if count["cubin"]}
-    return _together(
+    return _group_by_gpus(
         (cover, [each["gpu"] for each in cover["served"] if each["kind"] == "ptx" and each["gpu"] in usual])
         for cover in covers
     )
@@ -147,7 +149,7 @@ def capability(number: int) -> str:
     return f"{number // 10}.{number % 10}"
 
 
-def _served(cc: int, shipped: Sequence[tuple[str, int]]) -> Served:
+def _choice_for_gpu(cc: int, shipped: Sequence[tuple[str, int]]) -> ServedGpu:
     chosen = loader.select(cc, None, shipped)
     if chosen is None:
         return {"gpu": capability(cc), "arch": None, "kind": None, "rule": None, "min_driver": None}
@@ -162,7 +164,7 @@ def _served(cc: int, shipped: Sequence[tuple[str, int]]) -> Served:
     }
 
 
-def _together(found: Iterable[tuple[KernelCover, list[str]]]) -> list[Left]:
+def _group_by_gpus(found: Iterable[tuple[KernelCover, list[str]]]) -> list[AffectedKernels]:
     alike: dict[tuple[str, ...], list[KernelCover]] = {}
     for cover, gpus in found:
         if gpus:
@@ -170,9 +172,9 @@ def _together(found: Iterable[tuple[KernelCover, list[str]]]) -> list[Left]:
     return [{"gpus": [*gpus], "kernels": covers} for gpus, covers in alike.items()]
 
 
-def coverage_part(title: str, covers: Sequence[KernelCover]) -> Part:
+def coverage_section(title: str, covers: Sequence[KernelCover]) -> ReportSection:
     """Return a table of what each GPU runs, with a row for all kernels for which that is the same."""
-    groups: dict[Shape, list[KernelCover]] = {}
+    groups: dict[ChoicePerGpu, list[KernelCover]] = {}
     for cover in covers:
         shape = tuple((each["arch"], each["min_driver"]) for each in cover["served"])
         groups.setdefault(shape, []).append(cover)
@@ -180,12 +182,12 @@ def coverage_part(title: str, covers: Sequence[KernelCover]) -> Part:
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     rows = [
         [_group_title(alike, len(covers)), *(_cell(arch, needs) for arch, needs in shape)]
-        for shape, alike in ordered[:_ROWS]
+        for shape, alike in ordered[:_MAX_ROWS]
     ]
     more = len(groups) - len(rows)
     lines = [f"and {more} more kinds of kernels: --json has all"] if more > 0 else []
-    table = Table(["kernels", *gpus], rows, names=range(1, len(gpus) + 1), marked=[_NOTHING])
-    return Part(title, lines, table)
+    table = ReportTable(["kernels", *gpus], rows, names=range(1, len(gpus) + 1), marked=[_NOTHING])
+    return ReportSection(title, lines, table)
 
 
 def _group_title(covers: Sequence[KernelCover], total: int) -> str:

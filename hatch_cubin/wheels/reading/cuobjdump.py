@@ -31,7 +31,7 @@ def find_tool(name: str, environ: Mapping[str, str]) -> str | None:
     return shutil.which(name, path=os.pathsep.join(places))
 
 
-def second_reader(environ: Mapping[str, str]) -> Callable[[bytes], dict[str, dict[str, int]]] | None:
+def fallback_reader(environ: Mapping[str, str]) -> Callable[[bytes], dict[str, dict[str, int]]] | None:
     """Return what reads cubins that our own reader cannot read; None where there is no such program."""
     program = find_cuobjdump(environ)
     return None if program is None else lambda data: read_usage(program, data)

@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from .report import Part, Table
+from .report import ReportSection, ReportTable
 
 _BREAKS = re.compile(r"([,\[]|::|&lt;)")
 
 
-def in_html(part: Part) -> str:
+def section_html(part: ReportSection) -> str:
     """Return a part of an answer as it stands on a page."""
     lines = "".join(f"<p>{escaped(line)}</p>" for line in part.lines)
     table = "" if part.table is None else scrolling(_table(part.table), escaped(part.title))
@@ -19,17 +19,17 @@ def in_html(part: Part) -> str:
     return f"<h3>{title}</h3>{lines}{table}"
 
 
-def _table(table: Table) -> str:
+def _table(table: ReportTable) -> str:
     head = "".join(_cell("th", table, number, each) for number, each in enumerate(table.head))
     rows = "".join(f"<tr>{_row(table, row)}</tr>" for row in table.rows)
     return f'<table class="part"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
 
 
-def _row(table: Table, row: Sequence[str]) -> str:
+def _row(table: ReportTable, row: Sequence[str]) -> str:
     return "".join(_cell("td", table, number, each) for number, each in enumerate(row))
 
 
-def _cell(kind: str, table: Table, number: int, text: str) -> str:
+def _cell(kind: str, table: ReportTable, number: int, text: str) -> str:
     classes = ["number"] * (number in table.numbers)
     if kind == "td":
         classes += ["arch" if number else "name"] * (number in table.names) + ["warn"] * (

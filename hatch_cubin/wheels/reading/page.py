@@ -9,29 +9,32 @@ from pathlib import Path
 
 from ... import __version__
 from ...common.sizes import size
-from .coverage import coverage, coverage_part, promised, units_in
-from .markup import breakable, escaped, in_html, scrolling
-from .report import Part
-from .survey import BundleFacts, KernelFacts, UnitFacts, made_with
+from .coverage import coverage, coverage_section, promised_capabilities, units_in_files
+from .markup import breakable, escaped, scrolling, section_html
+from .report import ReportSection
+from .survey import BundleFacts, KernelFacts, UnitFacts, bundle_summary
 
-Seconds = Mapping[tuple[str, str], float]  # by module and arch: what a build took
+CompileTimes = Mapping[tuple[str, str], float]  # by module and arch: what a build took
 
-_PARTS = Path(__file__).with_name("html")
+_HTML_FILES = Path(__file__).with_name("html")
 _COLOURS = 8
-_SHOWN = 20  # modules in a chart that is not unfolded
-_MOST_IN_MATRIX = 400
+_MAX_UNFOLDED = 20  # modules in a chart that is not unfolded
+_MAX_MATRIX_ROWS = 400
 _UNKNOWN = "&ndash;"
 _PACKED = "in parentheses, packed in the wheel"
-_USES = {"registers": "registers", "shared": "shared memory", "stack": "stack", "spills": "spills"}
+_RESOURCES = {"registers": "registers", "shared": "shared memory", "stack": "stack", "spills": "spills"}
 
 
-def page(
-    title: str, bundles: Sequence[BundleFacts], seconds: Seconds, difference: Sequence[Part] = ()
+def html_page(
+    title: str,
+    bundles: Sequence[BundleFacts],
+    seconds: CompileTimes,
+    difference: Sequence[ReportSection] = (),
 ) -> str:
     """Return the page. It loads nothing from anywhere, and runs no script but its own."""
-    style, script = (_PARTS.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
+    style, script = (_HTML_FILES.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
-    compared = f"<section>\n{''.join(map(in_html, difference))}\n</section>\n" if difference else ""
+    compared = f"<section>\n{''.join(map(section_html, difference))}\n</section>\n" if difference else ""
     sections = compared + "\n".join(_section(bundle, seconds) for bundle in bundles)
     return f"""\
 <!doctype html>
@@ -60,7 +63,7 @@ driver: what it uses is known on the GPU only.</p>
 """
 
 
-def _section(facts: BundleFacts, seconds: Seconds) -> str:
+def _section(facts: BundleFacts, seconds: CompileTimes) -> str:
     colours = _colours(facts["archs"])
     parts = [f"<h2>{escaped(facts['where'])}</h2>", _made_with(facts), _tiles(facts, seconds)]
     if facts["units"]:
@@ -76,10 +79,10 @@ def _section(facts: BundleFacts, seconds: Seconds) -> str:
 
 
 def _made_with(facts: BundleFacts) -> str:
-    return "".join(f'<p class="soft">{escaped(line)}</p>' for line in made_with(facts))
+    return "".join(f'<p class="soft">{escaped(line)}</p>' for line in bundle_summary(facts))
 
 
-def _tiles(facts: BundleFacts, seconds: Seconds) -> str:
+def _tiles(facts: BundleFacts, seconds: CompileTimes) -> str:
     totals = facts["totals"]
     tiles = {
         "size": size(totals["bytes"]),
@@ -115,7 +118,12 @@ def _arch_chart(facts: BundleFacts, colours: Mapping[str, str]) -> str:
     archs, packed = facts["archs"], facts["packed"]["archs"]
     longest = max(archs.values())
     rows = [
-        _chart_row(arch, [(arch, count, colours.get(arch, "ptx"))], longest, _both(count, packed.get(arch)))
+        _chart_row(
+            arch,
+            [(arch, count, colours.get(arch, "ptx"))],
+            longest,
+            _size_and_packed(count, packed.get(arch)),
+        )
         for arch, count in archs.items()
     ]
     return _chart("Size by arch", rows, _PACKED if any(packed.values()) else "")
@@ -129,12 +137,15 @@ def _module_chart(facts: BundleFacts, colours: Mapping[str, str]) -> str:
     longest = max(sum(count for _arch, count, _colour in part) for part in parts.values())
     ordered = sorted(facts["modules"].items(), key=lambda item: (-item[1], item[0]))
     packed = facts["packed"]["modules"]
-    rows = [_chart_row(name, parts[name], longest, _both(total, packed.get(name))) for name, total in ordered]
+    rows = [
+        _chart_row(name, parts[name], longest, _size_and_packed(total, packed.get(name)))
+        for name, total in ordered
+    ]
     in_wheel = f"; {_PACKED}" if any(packed.values()) else ""
     return _chart("Size by module", rows, f"each bar is split by arch, in the same colours{in_wheel}")
 
 
-def _both(count: int, packed: int | None) -> str:
+def _size_and_packed(count: int, packed: int | None) -> str:
     whole, part = (None if each is None else size(each).replace(" ", "&nbsp;") for each in (count, packed))
     return f"{whole}" if part is None else f"{whole} ({part})"
 
@@ -148,7 +159,7 @@ def _content_chart(facts: BundleFacts) -> str:
     return _chart("What the units are made of", rows, "unpacked") if rows else ""
 
 
-def _time_chart(facts: BundleFacts, seconds: Seconds) -> str:
+def _time_chart(facts: BundleFacts, seconds: CompileTimes) -> str:
     times: dict[str, float] = {}
     for unit in facts["units"]:
         if (took := seconds.get((unit["module"], unit["arch"]))) is not None:
@@ -163,8 +174,8 @@ def _time_chart(facts: BundleFacts, seconds: Seconds) -> str:
 
 def _chart(title: str, rows: Sequence[str], note: str = "") -> str:
     caption = f"<caption>{note}</caption>" if note else ""
-    shown = f'<table class="chart">{caption}<tbody>{"".join(rows[:_SHOWN])}</tbody></table>'
-    if rest := rows[_SHOWN:]:
+    shown = f'<table class="chart">{caption}<tbody>{"".join(rows[:_MAX_UNFOLDED])}</tbody></table>'
+    if rest := rows[_MAX_UNFOLDED:]:
         shown += (
             f"<details><summary>{len(rest)} more</summary>"
             f'<table class="chart"><tbody>{"".join(rest)}</tbody></table></details>'
@@ -188,13 +199,13 @@ def _chart_row(name: str, parts: Sequence[tuple[str, float, str]], longest: floa
 
 
 def _coverage(facts: BundleFacts) -> str:
-    units = units_in(facts)
-    return in_html(coverage_part("What each GPU runs", coverage(units, promised(units))))
+    units = units_in_files(facts)
+    return section_html(coverage_section("What each GPU runs", coverage(units, promised_capabilities(units))))
 
 
 def _matrix(facts: BundleFacts) -> str:
     archs, modules = list(facts["archs"]), list(facts["modules"])
-    if len(modules) > _MOST_IN_MATRIX:
+    if len(modules) > _MAX_MATRIX_ROWS:
         return ""
     sizes = {(unit["module"], unit["arch"]): unit["bytes"] for unit in facts["units"]}
     largest = max(sizes.values()) or 1
@@ -215,8 +226,8 @@ def _matrix_cell(count: int | None, largest: int) -> str:
     return _cell(size(count), f" h{1 + min(4, 5 * count // largest)}")
 
 
-def _unit_table(units: Sequence[UnitFacts], seconds: Seconds) -> str:
-    names = ["module", "arch", "kernel", "size", *(["compiled"] if seconds else []), *_USES.values()]
+def _unit_table(units: Sequence[UnitFacts], seconds: CompileTimes) -> str:
+    names = ["module", "arch", "kernel", "size", *(["compiled"] if seconds else []), *_RESOURCES.values()]
     kinds = 3 * [""] + (len(names) - 3) * [' class="number"']
     head = "".join(
         f'<th scope="col"{kind}><button type="button">{name}</button></th>'
@@ -229,7 +240,7 @@ def _unit_table(units: Sequence[UnitFacts], seconds: Seconds) -> str:
     return f"<section><h3>Kernels</h3>{find}{scrolling(table, 'What each kernel uses')}</section>"
 
 
-def _unit_rows(unit: UnitFacts, seconds: Seconds) -> Iterator[str]:
+def _unit_rows(unit: UnitFacts, seconds: CompileTimes) -> Iterator[str]:
     took = seconds.get((unit["module"], unit["arch"]))
     start = f'<td class="name">{breakable(unit["module"])}</td><td class="arch">{escaped(unit["arch"])}</td>'
     for number, kernel in enumerate([] if unit["problem"] else unit["kernels"]):
@@ -241,7 +252,7 @@ def _unit_rows(unit: UnitFacts, seconds: Seconds) -> Iterator[str]:
     if unit["problem"] or not unit["kernels"]:
         what = unit["problem"] or "there is no kernel in it"
         numbers = _number(unit["bytes"], size(unit["bytes"])) + _number(None, None) * (
-            len(_USES) + bool(seconds)
+            len(_RESOURCES) + bool(seconds)
         )
         yield f'<tr>{start}<td class="warn">{escaped(what)}</td>{numbers}</tr>'
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 
-class Table(NamedTuple):
+class ReportTable(NamedTuple):
     """A table: the names of its columns, its rows, and which columns have numbers or names of code."""
 
     head: Sequence[str]
@@ -16,12 +16,12 @@ class Table(NamedTuple):
     marked: Collection[str] = ()  # cells that are bad news
 
 
-class Part(NamedTuple):
+class ReportSection(NamedTuple):
     """A part of an answer: what it is about, lines of text, and a table."""
 
     title: str
     lines: Sequence[str] = ()
-    table: Table | None = None
+    table: ReportTable | None = None
 
 
 def kernel_title(module: str, kernel: str) -> str:

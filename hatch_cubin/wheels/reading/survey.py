@@ -18,15 +18,15 @@ from ...cubin.ptx import ptx_limits
 from ...cubin.symbol_origins import bytes_by_part, digests_by_part
 from ...errors import BundleError, Location, Problem
 from ...project.source import ptx_entries
-from .bundles import Bundle
-from .compiled_code import NotHereError, results, taken, taken_by
+from .bundles import Bundle, FileElsewhereError
+from .compiled_code import packed_size, packed_size_of_file, read_results
 
-Usage = Mapping[str, Mapping[str, int]]  # by symbol
-SecondReader = Callable[[bytes], Usage]  # for cubins that our own reader cannot read
+KernelUsage = Mapping[str, Mapping[str, int]]  # by symbol
+FallbackReader = Callable[[bytes], KernelUsage]  # for cubins that our own reader cannot read
 
-_LARGEST = 5
-_TOOLS = {"nvrtc": "NVRTC", "nvjitlink": "nvJitLink", "cuda_core": "cuda-core"}
-_KINDS = {"cubin": "every cubin", "ptx": "all PTX"}
+_LARGEST_SHOWN = 5
+_TOOL_TITLES = {"nvrtc": "NVRTC", "nvjitlink": "nvJitLink", "cuda_core": "cuda-core"}
+_KIND_TITLES = {"cubin": "every cubin", "ptx": "all PTX"}
 
 
 class ParameterFacts(TypedDict):
@@ -114,34 +114,34 @@ class BundleFacts(TypedDict):
     units: list[UnitFacts]
 
 
-class _Result(TypedDict):
+class _ResultFacts(TypedDict):
     bytes: int
     packed: int | None
-    usage: Usage
+    usage: KernelUsage
     problem: str | None
     content: Mapping[str, int]
     digests: Mapping[str, str]
     limits: Mapping[str, Mapping[str, Sequence[int]]]  # by symbol
 
 
-_Place: TypeAlias = "tuple[str, int | None]"
+_FilePosition: TypeAlias = "tuple[str, int | None]"
 
 
-def survey(bundle: Bundle, second: SecondReader | None = None) -> BundleFacts:
+def survey(bundle: Bundle, fallback: FallbackReader | None = None) -> BundleFacts:
     """Return all facts about *bundle*; BundleError where its manifest cannot be read."""
     manifest = manifest_of(bundle).here
-    found: dict[_Place, _Result] = {}
-    for _module, entry, data in results(bundle, manifest):
+    found: dict[_FilePosition, _ResultFacts] = {}
+    for _module, entry, data in read_results(bundle, manifest):
         if (entry.file, entry.offset) not in found:
-            packed = taken_by(bundle, manifest, entry)
-            found[entry.file, entry.offset] = _looked(data, entry, packed, second)
+            packed = packed_size(bundle, manifest, entry)
+            found[entry.file, entry.offset] = _examine(data, entry, packed, fallback)
     units = [
         _unit(module, entry, found[entry.file, entry.offset])
         for module in sorted(manifest.modules, key=lambda module: by_number(module.name))
         for entry in sorted(module.entries, key=lambda entry: arch_order(entry.arch))
     ]
     by_arch = sorted(units, key=lambda unit: arch_order(unit["arch"]))
-    shared = _shared(units)
+    shared = _shared_results(units)
     return {
         "place": bundle.place,
         "where": bundle.where,
@@ -151,22 +151,28 @@ def survey(bundle: Bundle, second: SecondReader | None = None) -> BundleFacts:
         "data_model": manifest.data_model,
         "skipped": manifest.skipped,
         "wheel_variant": manifest.wheel_variant["label"] if manifest.wheel_variant else None,
-        "min_driver": _drivers(units),
+        "min_driver": _min_drivers(units),
         "totals": {
             "modules": len(manifest.modules),
             "units": len(units),
             "kernels": len({kernel for kernel, _arch in kernels_by_arch(units)}),
             "files": len(manifest.files),
             "bytes": sum(each["bytes"] for each in found.values()),
-            "packed": _sum(taken(bundle, manifest, name) for name in manifest.files),
+            "packed": _sum_if_known(packed_size_of_file(bundle, manifest, name) for name in manifest.files),
             "shared": sum(each["bytes"] * (len(each["units"]) - 1) for each in shared),
         },
-        "archs": {name: _bytes(own) for name, own in _by("arch", by_arch)},
-        "modules": {name: _bytes(own) for name, own in _by("module", units)},
+        "archs": {name: _total_bytes(own) for name, own in _group_by("arch", by_arch)},
+        "modules": {name: _total_bytes(own) for name, own in _group_by("module", units)},
         "content": _content(found.values()),
         "packed": {
-            "archs": {name: _sum(unit["packed"] for unit in own) for name, own in _by("arch", by_arch)},
-            "modules": {name: _sum(unit["packed"] for unit in own) for name, own in _by("module", units)},
+            "archs": {
+                name: _sum_if_known(unit["packed"] for unit in own)
+                for name, own in _group_by("arch", by_arch)
+            },
+            "modules": {
+                name: _sum_if_known(unit["packed"] for unit in own)
+                for name, own in _group_by("module", units)
+            },
         },
         "largest": _largest(units),
         "shared": shared,
@@ -186,12 +192,14 @@ def kernels_by_arch(units: Iterable[UnitFacts]) -> dict[tuple[tuple[str, str], s
     }
 
 
-def made_with(facts: BundleFacts) -> list[str]:
+def bundle_summary(facts: BundleFacts) -> list[str]:
     """Return lines about a bundle as a whole: which tools made it, and which driver it needs."""
-    tools = [f"{_TOOLS.get(name, name)} {version}" for name, version in facts["toolchain"].items() if version]
+    tools = [
+        f"{_TOOL_TITLES.get(name, name)} {version}" for name, version in facts["toolchain"].items() if version
+    ]
     lines = [", ".join([f"built by {facts['generator']}", *tools, facts["data_model"]])]
     lines += [
-        f"{_KINDS.get(kind, kind)} loads from driver {cuda(driver)} on"
+        f"{_KIND_TITLES.get(kind, kind)} loads from driver {cuda(driver)} on"
         for kind, driver in facts["min_driver"].items()
     ]
     if facts["wheel_variant"]:
@@ -201,7 +209,7 @@ def made_with(facts: BundleFacts) -> list[str]:
     return lines
 
 
-def unreadable(facts: BundleFacts) -> Iterator[Problem]:
+def unreadable_units(facts: BundleFacts) -> Iterator[Problem]:
     """Yield what could not be read of a bundle."""
     for unit in facts["units"]:
         if unit["problem"]:
@@ -222,10 +230,10 @@ def unit_name(module: str, arch: str) -> str:
     return f"{module} for {arch}"
 
 
-def _looked(
-    data: bytes | BundleError, entry: Entry, packed: int | None, second: SecondReader | None
-) -> _Result:
-    found: _Result = {
+def _examine(
+    data: bytes | BundleError, entry: Entry, packed: int | None, fallback: FallbackReader | None
+) -> _ResultFacts:
+    found: _ResultFacts = {
         "bytes": 0,
         "packed": packed,
         "usage": {},
@@ -236,12 +244,14 @@ def _looked(
     }
     if isinstance(data, BundleError):
         problem = data.problems[0].what
-        if isinstance(data, NotHereError):  # whose kernels the loader knows, and finds once it is installed
+        if isinstance(
+            data, FileElsewhereError
+        ):  # whose kernels the loader knows, and finds once it is installed
             return {**found, "usage": {symbol: {} for symbol in entry.kernels.values()}, "problem": problem}
         return {**found, "problem": problem}
     whole = {"all": file_digest(data)}
     try:
-        usage = _ptx_usage(data) if entry.is_ptx else _usage(data, second)
+        usage = _ptx_usage(data) if entry.is_ptx else _cubin_usage(data, fallback)
         content = {"PTX": len(data)} if entry.is_ptx else bytes_by_part(data)
         parts = {"text": whole["all"]} if entry.is_ptx else digests_by_part(data)
     except ValueError as exc:
@@ -265,7 +275,7 @@ def _limits(data: bytes, entry: Entry) -> Mapping[str, Mapping[str, Sequence[int
         return {}
 
 
-def _content(found: Iterable[_Result]) -> dict[str, int]:
+def _content(found: Iterable[_ResultFacts]) -> dict[str, int]:
     """Return the bytes of what all results are made of, the most first."""
     sums: dict[str, int] = {}
     for result in found:
@@ -274,23 +284,23 @@ def _content(found: Iterable[_Result]) -> dict[str, int]:
     return {name: sums[name] for name in sorted(sums, key=lambda name: (-sums[name], name))}
 
 
-def _usage(data: bytes, second: SecondReader | None) -> Usage:
+def _cubin_usage(data: bytes, fallback: FallbackReader | None) -> KernelUsage:
     kernels = read_cubin(data).kernels
     try:
         return read_resources(data)
     except ValueError:
-        usage: Usage = {}
-    if second is not None:
+        usage: KernelUsage = {}
+    if fallback is not None:
         with contextlib.suppress(ValueError):
-            usage = second(data)
+            usage = fallback(data)
     return {symbol: usage.get(symbol, {}) for symbol in kernels}
 
 
-def _ptx_usage(data: bytes) -> Usage:
+def _ptx_usage(data: bytes) -> KernelUsage:
     return {symbol: {} for symbol in ptx_entries(data.decode("utf-8", "replace"))}
 
 
-def _unit(module: Module, entry: Entry, found: _Result) -> UnitFacts:
+def _unit(module: Module, entry: Entry, found: _ResultFacts) -> UnitFacts:
     names = {symbol: name for name, symbol in entry.kernels.items()}
     kernels = [
         _kernel(
@@ -350,34 +360,34 @@ def arch_order(arch: str) -> tuple[bool, int, str]:
     return arch.startswith("compute_"), int(digits[:9] or 0), arch
 
 
-def _by(
+def _group_by(
     what: Literal["arch", "module"], units: Iterable[UnitFacts]
 ) -> Iterator[tuple[str, Collection[UnitFacts]]]:
     """Yield each module or arch with a unit for each of its results; one that several share is of each."""
-    own: dict[str, dict[_Place, UnitFacts]] = {}
+    own: dict[str, dict[_FilePosition, UnitFacts]] = {}
     for unit in units:
-        own.setdefault(unit[what], {})[_place(unit)] = unit
+        own.setdefault(unit[what], {})[_position(unit)] = unit
     yield from ((name, found.values()) for name, found in own.items())
 
 
-def _bytes(units: Iterable[UnitFacts]) -> int:
+def _total_bytes(units: Iterable[UnitFacts]) -> int:
     return sum(unit["bytes"] for unit in units)
 
 
-def _place(unit: UnitFacts) -> _Place:
+def _position(unit: UnitFacts) -> _FilePosition:
     return unit["file"], unit["offset"]
 
 
 def _largest(units: Sequence[UnitFacts]) -> dict[str, int]:
     """Return the sizes of the largest results, by their files or, where they have none, their units."""
     sizes: dict[str, int] = {}
-    for place, unit in {_place(unit): unit for unit in reversed(units)}.items():
+    for place, unit in {_position(unit): unit for unit in reversed(units)}.items():
         sizes[place[0] if place[1] is None else unit_name(unit["module"], unit["arch"])] = unit["bytes"]
     names = sorted(sizes, key=lambda name: (-sizes[name], name))
-    return {name: sizes[name] for name in names[:_LARGEST]}
+    return {name: sizes[name] for name in names[:_LARGEST_SHOWN]}
 
 
-def _drivers(units: Iterable[UnitFacts]) -> dict[str, int]:
+def _min_drivers(units: Iterable[UnitFacts]) -> dict[str, int]:
     """Return the driver from which all files of a kind can be loaded, by kind."""
     drivers: dict[str, int] = {}
     for unit in units:
@@ -385,9 +395,9 @@ def _drivers(units: Iterable[UnitFacts]) -> dict[str, int]:
     return dict(sorted(drivers.items()))
 
 
-def _shared(units: Iterable[UnitFacts]) -> list[SharedFacts]:
+def _shared_results(units: Iterable[UnitFacts]) -> list[SharedFacts]:
     by_place = sorted(units, key=lambda unit: (unit["file"], unit["offset"] or 0))
-    groups = [[*group] for _place, group in groupby(by_place, key=_place)]
+    groups = [[*group] for _position, group in groupby(by_place, key=_position)]
     return [
         {
             "file": group[0]["file"],
@@ -399,7 +409,7 @@ def _shared(units: Iterable[UnitFacts]) -> list[SharedFacts]:
     ]
 
 
-def _sum(sizes: Iterable[int | None]) -> int | None:
+def _sum_if_known(sizes: Iterable[int | None]) -> int | None:
     total = 0
     for size in sizes:
         if size is None:

@@ -11,39 +11,41 @@ from ...bundle.unpacked_form import raw
 from ...common.digest import file_digest
 from ...errors import BundleError, Location, Problem
 from .bundles import Bundle
-from .compiled_code import results
+from .compiled_code import read_results
 from .survey import manifest_of
 
-_BESIDE = (loader_files.CORE, "__init__.pyi", "keys.json")
-_NOT_OF_RAW = (loader_files.PACKED, loader_files.SPLIT, loader_files.EDITABLE)
+_UNCHANGED_FILES = (loader_files.CORE, "__init__.pyi", "keys.json")
+_NOT_IN_PLAIN_BUNDLES = (loader_files.PACKED, loader_files.SPLIT, loader_files.EDITABLE)
 
 
-def unpacked(bundle: Bundle) -> dict[str, bytes]:
+def unpacked_files(bundle: Bundle) -> dict[str, bytes]:
     """Return the files of a bundle, with one for each result; BundleError names all that is damaged."""
     manifest = manifest_of(bundle)
     if manifest.wheel_variant is not None:
         what = f"is the wheel variant {manifest.wheel_variant['label']}, which has a part of the files"
         raise BundleError(Problem(what, Location(bundle.where), "unpack the wheel that it was split from"))
-    is_raw = manifest.blocks is None and manifest.companions is None
+    is_plain = manifest.blocks is None and manifest.companions is None
     problems: list[Problem] = []
     codes: dict[tuple[str, str], bytes] = {}
-    of_loader = {name for name in bundle.packed if name.endswith(".py") and name not in _NOT_OF_RAW}
-    files = {name: bundle.read(name) for name in sorted({*_BESIDE, *of_loader})}
-    for module, entry, data in results(bundle, manifest):
+    of_loader = {
+        name for name in bundle.packed_sizes if name.endswith(".py") and name not in _NOT_IN_PLAIN_BUNDLES
+    }
+    files = {name: bundle.read(name) for name in sorted({*_UNCHANGED_FILES, *of_loader})}
+    for module, entry, data in read_results(bundle, manifest):
         if not isinstance(data, bytes):
             problems += data.problems
         elif file_digest(data) != entry.sha256 or any(char in entry.file for char in "/\\:\0"):
             problems.append(Problem(f"{module.name} for {entry.arch} is damaged", bundle.at(entry.file)))
         else:
             codes[module.name, entry.arch] = data
-            files |= {entry.file: data} if is_raw else {}
+            files |= {entry.file: data} if is_plain else {}
     if problems:
         raise BundleError(*dict.fromkeys(problems))
     data = bundle.read("manifest.json")
-    return {**files, **({"manifest.json": data} if is_raw else raw(data, manifest, codes))}
+    return {**files, **({"manifest.json": data} if is_plain else raw(data, manifest, codes))}
 
 
-def write(files: Mapping[str, bytes], folder: Path) -> None:
+def write_bundle(files: Mapping[str, bytes], folder: Path) -> None:
     """Write a bundle into a folder that is new or empty, or has a bundle, which it replaces."""
     try:
         there = os.listdir(folder)

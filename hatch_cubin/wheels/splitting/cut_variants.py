@@ -11,17 +11,16 @@ from typing import Any, NamedTuple
 
 from ...bundle import loader_files
 from ...errors import BundleError, Location, Problem
-from ..checking.variant_check import PLACE
-from ..checking.wheel_tags import MISNAMED, NAME, tag_problems
-from ..reading.bundles import Found
+from ..checking.variant_check import VARIANT_FILE
+from ..checking.wheel_tags import MISNAMED, WHEEL_NAME, tag_problems
+from ..reading.bundles import OpenedWheel
 from ..reading.coverage import capability
-from .split import Whole, index, whole_of
-from .variant_index import name_of
-from .variants import NAME as METADATA
-from .variants import NULL, described, files_of, stranded, variants
+from .split import SplittableWheel, check_splittable, manifest_of_part
+from .variant_index import variants_file_name
+from .variants import NULL_LABEL, VARIANT_JSON, describe_variants, files_with, stranded_gpus, variants
 
 
-class Variant(NamedTuple):
+class VariantWheel(NamedTuple):
     """What becomes of the wheel as one variant: its label, what is written anew in it, and what goes."""
 
     label: str
@@ -29,10 +28,10 @@ class Variant(NamedTuple):
     gone: frozenset[str]
 
 
-class Variants(NamedTuple):
+class VariantWheels(NamedTuple):
     """All variants of a wheel, and the name of the file that describes them."""
 
-    parts: Sequence[Variant]
+    parts: Sequence[VariantWheel]
     described_in: str
 
     @property
@@ -40,46 +39,49 @@ class Variants(NamedTuple):
         return [part.label for part in self.parts]
 
 
-def cut(found: Found) -> Variants:
+def cut_into_variants(opened: OpenedWheel) -> VariantWheels:
     """Return how a wheel is cut; BundleError says why it cannot be."""
-    whole = whole_of(found)
-    if place := next(filter(PLACE.fullmatch, whole.archive.namelist()), None):
-        raise BundleError(Problem("is a wheel variant already", found.at(place)))
-    named = NAME.fullmatch(PurePath(found.path).name)
+    whole = check_splittable(opened)
+    if place := next(filter(VARIANT_FILE.fullmatch, whole.archive.namelist()), None):
+        raise BundleError(Problem("is a wheel variant already", opened.at(place)))
+    named = WHEEL_NAME.fullmatch(PurePath(opened.path).name)
     if named is None:
-        raise BundleError(Problem(MISNAMED, Location(found.path), "its variants are named like it"))
-    if problems := [*tag_problems(found)]:
+        raise BundleError(Problem(MISNAMED, Location(opened.path), "its variants are named like it"))
+    if problems := [*tag_problems(opened)]:
         raise BundleError(*problems)
     units = variants(whole.manifest)
-    if not units.keys() - {NULL}:
+    if not units.keys() - {NULL_LABEL}:
         what = "has no machine code that a variant could have"
         raise BundleError(Problem(what, Location(whole.bundle.where)))
-    problems = [_stranding(whole, *each) for each in stranded(whole.manifest)]
+    problems = [_stranded_problem(whole, *each) for each in stranded_gpus(whole.manifest)]
     if problems:
         raise BundleError(*problems)
     everything = whole.manifest.files
     parts = [
-        _variant(whole, label, everything - files_of(whole.manifest, own)) for label, own in units.items()
+        _variant_wheel(whole, label, everything - files_with(whole.manifest, own))
+        for label, own in units.items()
     ]
-    return Variants(parts, name_of(named[1]))
+    return VariantWheels(parts, variants_file_name(named[1]))
 
 
-def _variant(whole: Whole, label: str, absent: set[str]) -> Variant:
+def _variant_wheel(whole: SplittableWheel, label: str, absent: set[str]) -> VariantWheel:
     known = {"install": f"{whole.home.project}=={whole.home.version}", "label": label}
-    data = index(whole.bundle, {"wheel_variant": known}, lambda entry: _marked(entry, absent))
+    data = manifest_of_part(
+        whole.bundle, {"wheel_variant": known}, lambda entry: _with_absence(entry, absent)
+    )
     written = {
         f"{whole.bundle.place}/manifest.json": data,
         f"{whole.bundle.place}/{loader_files.SPLIT}": loader_files.read(loader_files.SPLIT),
-        f"{whole.metadata}/{METADATA}": described([label]),
+        f"{whole.metadata}/{VARIANT_JSON}": describe_variants([label]),
     }
-    return Variant(label, written, frozenset(f"{whole.bundle.place}/{file}" for file in absent))
+    return VariantWheel(label, written, frozenset(f"{whole.bundle.place}/{file}" for file in absent))
 
 
-def _marked(entry: Mapping[str, Any], absent: set[str]) -> dict[str, Any]:
+def _with_absence(entry: Mapping[str, Any], absent: set[str]) -> dict[str, Any]:
     return {**entry, **({"absent": True} if entry.get("block", entry.get("file")) in absent else {})}
 
 
-def _stranding(whole: Whole, label: str, cc: int) -> Problem:
+def _stranded_problem(whole: SplittableWheel, label: str, cc: int) -> Problem:
     what = f"the wheel variant {label} would be installed on {capability(cc)}, where nothing of it runs"
     hint = f'add "sm_{cc}" to archs, or PTX: "compute_{label.removeprefix("sm")}"'
     return Problem(what, Location(whole.bundle.where), hint)

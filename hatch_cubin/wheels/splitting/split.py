@@ -19,16 +19,16 @@ from ...bundle.manifest import Manifest, canonical, parts_of, prove_manifest
 from ...common.digest import file_digest
 from ...errors import BundleError, Location, Problem
 from ..checking.record_check import record_problems
-from ..checking.sbom_check import bill_of, bill_problems
-from ..reading.bundles import BOUND, Bundle, Found, read_member
+from ..checking.sbom_check import sbom_of, sbom_problems
+from ..reading.bundles import COMPANION_FILE, Bundle, OpenedWheel, read_member
 from ..reading.survey import arch_order, manifest_of
 
 _METADATA = re.compile(r"([^/]+\.dist-info)/METADATA")
-_KEPT = ("Requires-Python", "License", "License-Expression", "Author", "Author-email")
-_ALL = "all"
+_COPIED_FIELDS = ("Requires-Python", "License", "License-Expression", "Author", "Author-email")
+_EXTRA_FOR_ALL = "all"
 
 
-class Companion(NamedTuple):
+class CompanionWheel(NamedTuple):
     """A package with the files of an arch: its wheel's name, and what is in that."""
 
     name: str
@@ -36,15 +36,15 @@ class Companion(NamedTuple):
     files: Mapping[str, bytes]
 
 
-class Split(NamedTuple):
+class SplitWheel(NamedTuple):
     """What becomes of a wheel: what is written anew in it, what goes, and its companions."""
 
     written: Mapping[str, bytes]
     gone: frozenset[str]
-    companions: Sequence[Companion]
+    companions: Sequence[CompanionWheel]
 
 
-class Home(NamedTuple):
+class MainWheel(NamedTuple):
     """What a part is made for: the project, its version, the wheel's tag, the text of its metadata."""
 
     project: str
@@ -54,19 +54,19 @@ class Home(NamedTuple):
     text: str
 
     def package(self, arch: str) -> str:
-        return f"{stem(self.project)}_cubins_{_extra(arch)}"
+        return f"{file_stem(self.project)}_cubins_{_extra_name(arch)}"
 
     def companion(self, arch: str) -> str:
         return self.package(arch).replace("_", "-")
 
 
-class Whole(NamedTuple):
+class SplittableWheel(NamedTuple):
     """A wheel that can be split: its only bundle, what that says, and what its parts are made for."""
 
     archive: zipfile.ZipFile
     bundle: Bundle
     manifest: Manifest
-    home: Home
+    home: MainWheel
 
     @property
     def metadata(self) -> str:
@@ -74,14 +74,14 @@ class Whole(NamedTuple):
         return self.home.place.partition("/")[0]
 
 
-def whole_of(found: Found) -> Whole:
+def check_splittable(opened: OpenedWheel) -> SplittableWheel:
     """Return the wheel that is to be split; BundleError says why it cannot be."""
-    wheel = found.wheel
-    if wheel is None or len(found.bundles) != 1:
-        what = "is no wheel" if wheel is None else f"has {len(found.bundles)} bundles"
-        raise BundleError(Problem(f"{what}: a wheel with one bundle can be split", Location(found.path)))
-    (bundle,) = found.bundles
-    manifest, home = manifest_of(bundle), _home(found, wheel)
+    wheel = opened.archive
+    if wheel is None or len(opened.bundles) != 1:
+        what = "is no wheel" if wheel is None else f"has {len(opened.bundles)} bundles"
+        raise BundleError(Problem(f"{what}: a wheel with one bundle can be split", Location(opened.path)))
+    (bundle,) = opened.bundles
+    manifest, home = manifest_of(bundle), _read_metadata(opened, wheel)
     if manifest.companions is not None or manifest.wheel_variant is not None:
         raise BundleError(Problem("is split already", bundle.at("manifest.json")))
     if bundle.read(loader_files.CORE) != loader_files.read(
@@ -90,24 +90,26 @@ def whole_of(found: Found) -> Whole:
         hint = f"split it with the hatch-cubin that built it: {' '.join(manifest.generator)}"
         what = f"has the loader of another version than hatch-cubin {__version__}"
         raise BundleError(Problem(what, bundle.at(loader_files.CORE), hint))
-    bill = bill_of(found, bundle)
-    if problems := [*record_problems(wheel), *(bill_problems(found) if bill else ())]:
+    bill = sbom_of(opened, bundle)
+    if problems := [*record_problems(wheel), *(sbom_problems(opened) if bill else ())]:
         raise BundleError(*problems)
-    return Whole(wheel, bundle, manifest, home)
+    return SplittableWheel(wheel, bundle, manifest, home)
 
 
-def split(found: Found) -> Split:
+def split(opened: OpenedWheel) -> SplitWheel:
     """Return how a wheel is cut into companions; BundleError says why it cannot be."""
-    _archive, bundle, manifest, home = whole_of(found)
+    _archive, bundle, manifest, home = check_splittable(opened)
     files = _files_by_arch(manifest)
     if not files:
         raise BundleError(Problem("has no machine code that a companion could have", Location(bundle.where)))
-    homes = {file: home.package(arch) for arch, own in files.items() for file in own}
-    known = {home.package(arch): _known(home, arch) for arch in files}
-    data = index(bundle, {"companions": known}, lambda entry: _moved(entry, homes))
-    bill = bill_of(found, bundle)
+    packages = {file: home.package(arch) for arch, own in files.items() for file in own}
+    known = {home.package(arch): _companion_entry(home, arch) for arch in files}
+    data = manifest_of_part(bundle, {"companions": known}, lambda entry: _with_companion(entry, packages))
+    bill = sbom_of(opened, bundle)
     made = [
-        _companion(home, arch, {file: bundle.read(file) for file in files[arch]}, data, bill and bill.data)
+        _companion_wheel(
+            home, arch, {file: bundle.read(file) for file in files[arch]}, data, bill and bill.data
+        )
         for arch in files
     ]
     written = {
@@ -115,15 +117,15 @@ def split(found: Found) -> Split:
         f"{bundle.place}/{loader_files.SPLIT}": loader_files.read(loader_files.SPLIT),
         home.place: _with_extras(home, [*files]),
     }
-    return Split(written, frozenset(f"{bundle.place}/{file}" for file in homes), made)
+    return SplitWheel(written, frozenset(f"{bundle.place}/{file}" for file in packages), made)
 
 
-def stem(project: str) -> str:
+def file_stem(project: str) -> str:
     """Return a project's name as files have it."""
     return re.sub(r"[-_.]+", "_", project).lower()
 
 
-def index(
+def manifest_of_part(
     bundle: Bundle, said: Mapping[str, Any], changed: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> bytes:
     """Return the manifest of a part: that of the whole, with what is *said* of it, and other entries."""
@@ -136,7 +138,7 @@ def index(
     return parts.write({**parts.header, "format": SPLIT, **said}, lambda _module, entry: changed(entry))
 
 
-def _extra(arch: str) -> str:
+def _extra_name(arch: str) -> str:
     return arch.replace("_", "")
 
 
@@ -153,31 +155,34 @@ def _files_by_arch(manifest: Manifest) -> dict[str, list[str]]:
     return {arch: files[arch] for arch in sorted(files, key=arch_order)}
 
 
-def _moved(entry: Mapping[str, Any], homes: Mapping[str, str]) -> dict[str, Any]:
-    package = homes.get(entry.get("block", entry.get("file")))
+def _with_companion(entry: Mapping[str, Any], packages: Mapping[str, str]) -> dict[str, Any]:
+    package = packages.get(entry.get("block", entry.get("file")))
     return {**entry, **({"companion": package} if package else {})}
 
 
-def _known(home: Home, arch: str) -> dict[str, str]:
-    install = f"{home.project}[{_extra(arch)}]=={home.version}"
+def _companion_entry(home: MainWheel, arch: str) -> dict[str, str]:
+    install = f"{home.project}[{_extra_name(arch)}]=={home.version}"
     return {"install": install, "project": home.companion(arch)}
 
 
-def _companion(
-    home: Home, arch: str, data: Mapping[str, bytes], index: bytes, bill: bytes | None
-) -> Companion:
+def _companion_wheel(
+    home: MainWheel, arch: str, data: Mapping[str, bytes], main_manifest: bytes, bill: bytes | None
+) -> CompanionWheel:
     package = home.package(arch)
     metadata = f"{package}-{home.version}.dist-info"
     bound = {
         "files": {file: {"sha256": file_digest(each), "size": len(each)} for file, each in data.items()},
-        "index": file_digest(index),
+        "index": file_digest(main_manifest),
         "project": home.project,
         "version": home.version,
     }
     text = f'"""CUDA kernels of {home.project} for {arch}, which its loader reads from here."""\n'
-    inside = {f"{package}/__init__.py": text.encode(), f"{package}/{BOUND}": f"{canonical(bound)}\n".encode()}
+    inside = {
+        f"{package}/__init__.py": text.encode(),
+        f"{package}/{COMPANION_FILE}": f"{canonical(bound)}\n".encode(),
+    }
     inside |= {f"{package}/{file}": each for file, each in data.items()}
-    inside[f"{metadata}/METADATA"] = _metadata_of(home, arch)
+    inside[f"{metadata}/METADATA"] = _companion_metadata(home, arch)
     tag = (
         f"Wheel-Version: 1.0\nGenerator: hatch-cubin {__version__}\nRoot-Is-Purelib: true\nTag: {home.tag}\n"
     )
@@ -186,42 +191,42 @@ def _companion(
         said = json.loads(bill)
         part = {**said["metadata"]["component"], "name": package}
         inside[f"{metadata}/sboms/{sbom.NAME}"] = sbom.write_bill(part, said["components"])
-    return Companion(f"{package}-{home.version}-{home.tag}.whl", metadata, inside)
+    return CompanionWheel(f"{package}-{home.version}-{home.tag}.whl", metadata, inside)
 
 
-def _home(found: Found, wheel: zipfile.ZipFile) -> Home:
+def _read_metadata(opened: OpenedWheel, wheel: zipfile.ZipFile) -> MainWheel:
     places = [name for name in wheel.namelist() if _METADATA.fullmatch(name)]
     if len(places) != 1:
-        raise BundleError(Problem(f"a wheel has one METADATA, here are {len(places)}", Location(found.path)))
+        raise BundleError(Problem(f"a wheel has one METADATA, here are {len(places)}", Location(opened.path)))
     try:
         text = read_member(wheel, places[0]).decode()
     except UnicodeDecodeError as exc:
-        raise BundleError(Problem("is not UTF-8", found.at(places[0]))) from exc
+        raise BundleError(Problem("is not UTF-8", opened.at(places[0]))) from exc
     known = email.parser.HeaderParser().parsestr(text)
     if lacking := [field for field in ("Metadata-Version", "Name", "Version") if field not in known]:
-        raise BundleError(Problem(f"lacks {' and '.join(lacking)}", found.at(places[0])))
-    system = "win_amd64" if found.path.endswith("win_amd64.whl") else "any"  # whose `long` is shorter
-    return Home(known["Name"], known["Version"], f"py3-none-{system}", places[0], text)
+        raise BundleError(Problem(f"lacks {' and '.join(lacking)}", opened.at(places[0])))
+    system = "win_amd64" if opened.path.endswith("win_amd64.whl") else "any"  # whose `long` is shorter
+    return MainWheel(known["Name"], known["Version"], f"py3-none-{system}", places[0], text)
 
 
-def _metadata_of(home: Home, arch: str) -> bytes:
+def _companion_metadata(home: MainWheel, arch: str) -> bytes:
     known = email.parser.HeaderParser().parsestr(home.text)
     lines = [
         f"Metadata-Version: {known['Metadata-Version']}",
         f"Name: {home.companion(arch)}",
         f"Version: {home.version}",
         f"Summary: CUDA kernels of {home.project} for {arch}",
-        *(f"{field}: {known[field]}" for field in _KEPT if field in known),
+        *(f"{field}: {known[field]}" for field in _COPIED_FIELDS if field in known),
         f"Requires-Dist: {home.project}=={home.version}",
     ]
     return ("\n".join(lines) + "\n").encode()
 
 
-def _with_extras(home: Home, archs: Sequence[str]) -> bytes:
+def _with_extras(home: MainWheel, archs: Sequence[str]) -> bytes:
     """Return the metadata of the main wheel, with an extra for each companion, and one for all."""
     head, blank, body = home.text.partition("\n\n")
     known = email.parser.HeaderParser().parsestr(home.text).get_all("Provides-Extra", [])
-    extras = {_extra(arch): [arch] for arch in archs} | {_ALL: [*archs]}
+    extras = {_extra_name(arch): [arch] for arch in archs} | {_EXTRA_FOR_ALL: [*archs]}
     lines = [f"Provides-Extra: {extra}" for extra in extras if extra not in known]
     lines += [
         f"Requires-Dist: {home.companion(arch)}=={home.version} ; extra == '{extra}'"

@@ -9,20 +9,20 @@ from pathlib import Path, PurePath
 from ...bundle.manifest import NOT_OURS
 from ...common import file_access, read_limits
 from ...errors import Location, Problem
-from ..checking.wheel_tags import NAME
-from ..reading.bundles import Found
-from .split import stem
+from ..checking.wheel_tags import WHEEL_NAME
+from ..reading.bundles import OpenedWheel
+from .split import file_stem
 
 
-def name_of(release: str) -> str:
+def variants_file_name(release: str) -> str:
     """Return what the file is called, by the part of a wheel's name that variants have in common."""
     project, _, version = release.partition("-")
-    return f"{stem(project)}-{version}-variants.json"
+    return f"{file_stem(project)}-{version}-variants.json"
 
 
-def index_problems(found: Found) -> Iterator[Problem]:
+def index_problems(opened: OpenedWheel) -> Iterator[Problem]:
     """Yield why installers would not take a variant for its GPUs; nothing of a wheel that is none."""
-    place = _beside(found)
+    place = _variants_file(opened)
     if place is None:
         return
     index, label = place
@@ -38,18 +38,20 @@ def index_problems(found: Found) -> Iterator[Problem]:
     else:
         if label not in labels:
             what = f"is not in {index.name}: installers take another for the GPUs of {label}"
-            yield Problem(what, Location(found.path), "split all wheels of a version into one folder")
+            yield Problem(what, Location(opened.path), "split all wheels of a version into one folder")
 
 
-def index_warnings(found: Found) -> Iterator[Problem]:
+def index_warnings(opened: OpenedWheel) -> Iterator[Problem]:
     """Yield what has to be published with a variant, and is not beside it."""
-    place = _beside(found)
+    place = _variants_file(opened)
     if place is not None and not place[0].exists():
         what = f"there is no {place[0].name} beside it, without which no installer takes a variant"
-        yield Problem(what, Location(found.path))
+        yield Problem(what, Location(opened.path))
 
 
-def _beside(found: Found) -> tuple[Path, str] | None:
+def _variants_file(opened: OpenedWheel) -> tuple[Path, str] | None:
     """Return where the file has to be, and the label in the wheel's name; None of a wheel that has none."""
-    match = found.wheel and NAME.fullmatch(PurePath(found.path).name)
-    return (Path(found.path).with_name(name_of(match[1])), match[5]) if match and match[5] else None
+    match = opened.archive and WHEEL_NAME.fullmatch(PurePath(opened.path).name)
+    return (
+        (Path(opened.path).with_name(variants_file_name(match[1])), match[5]) if match and match[5] else None
+    )

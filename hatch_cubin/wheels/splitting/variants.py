@@ -16,11 +16,11 @@ from ...bundle.manifest import NOT_OURS, Manifest, Module, canonical
 from ...common.arch_names import number_of
 from ...common.capabilities import NAMED
 
-Unit = tuple[str, str]  # module and arch
-Shipped = tuple[tuple[str, int], ...]  # archs, and the driver that each needs
+ModuleAndArch = tuple[str, str]  # module and arch
+ShippedArchs = tuple[tuple[str, int], ...]  # archs, and the driver that each needs
 
-NAME = "variant.json"  # in the metadata of a variant
-NULL = "null"  # the variant that any machine may have, for those that no other is for
+VARIANT_JSON = "variant.json"  # in the metadata of a variant
+NULL_LABEL = "null"  # the variant that any machine may have, for those that no other is for
 _LABEL = re.compile("null|sm[0-9]{2,4}")
 _SCHEMA = "https://variants-schema.wheelnext.dev/peps/850/v0.2.0.json"
 _NAMESPACE, _FEATURE = "nvidia", "sm_arch"
@@ -35,76 +35,76 @@ _COMMON = {
 }
 
 
-def variants(manifest: Manifest) -> dict[str, frozenset[Unit]]:
+def variants(manifest: Manifest) -> dict[str, frozenset[ModuleAndArch]]:
     """Return the units of each variant by its label: one for each capability that machine code is for."""
-    numbers = _numbers(manifest)
-    most = max((number for number, _is_ptx in _archs(manifest)), default=0)
+    numbers = _capabilities_of_code(manifest)
+    most = max((number for number, _is_ptx in _arch_numbers(manifest)), default=0)
     top = most // 10 * 10 + 20  # what is chosen is the same from there on
-    gpus: dict[str, list[int]] = {NULL: [], **{label(number): [] for number in numbers}}
+    gpus: dict[str, list[int]] = {NULL_LABEL: [], **{label_of(number): [] for number in numbers}}
     for cc in range(top):
-        gpus[label(given(cc, numbers))].append(cc)
-    known: dict[tuple[str, Shipped], set[str]] = {}  # most modules are built for the same
-    found: dict[str, set[Unit]] = {name: set() for name in gpus}
+        gpus[label_of(installed_capability(cc, numbers))].append(cc)
+    known: dict[tuple[str, ShippedArchs], set[str]] = {}  # most modules are built for the same
+    found: dict[str, set[ModuleAndArch]] = {name: set() for name in gpus}
     for module in manifest.modules:
-        for name, shipped in itertools.product(gpus, _shapes(module)):
+        for name, shipped in itertools.product(gpus, _choices(module)):
             if (name, shipped) not in known:
                 known[name, shipped] = {arch for cc in gpus[name] for arch in _chosen(cc, shipped)}
             found[name] |= {(module.name, arch) for arch in known[name, shipped]}
     # Without a null variant, machines that no other is for get the wheel as it was: better than nothing.
-    return {name: frozenset(units) for name, units in found.items() if units or name != NULL}
+    return {name: frozenset(units) for name, units in found.items() if units or name != NULL_LABEL}
 
 
-def meant_for(manifest: Manifest, capabilities: Iterable[int]) -> list[int]:
+def capabilities_of(manifest: Manifest, capabilities: Iterable[int]) -> list[int]:
     """Return the capabilities for which a wheel is installed: of one that is no variant, all."""
     if manifest.wheel_variant is None:
         return [*capabilities]
-    numbers, name = _numbers(manifest), manifest.wheel_variant["label"]
-    return [cc for cc in capabilities if label(given(cc, numbers)) == name]
+    numbers, name = _capabilities_of_code(manifest), manifest.wheel_variant["label"]
+    return [cc for cc in capabilities if label_of(installed_capability(cc, numbers)) == name]
 
 
-def stranded(manifest: Manifest) -> Iterator[tuple[str, int]]:
+def stranded_gpus(manifest: Manifest) -> Iterator[tuple[str, int]]:
     """Yield each variant that is installed for a GPU on which nothing of it runs, with that capability.
 
     A GPU that would not run plain code for the variant's own capability either, as Tegra parts do not, is no
     reason: most wheels have nothing for it.
     """
-    numbers = _numbers(manifest)
-    shapes = {shipped for module in manifest.modules for shipped in _shapes(module)}
+    numbers = _capabilities_of_code(manifest)
+    shapes = {shipped for module in manifest.modules for shipped in _choices(module)}
     for cc in NAMED:
-        number = given(cc, numbers)
+        number = installed_capability(cc, numbers)
         if number is None or loader.select(cc, None, [(f"sm_{number}", 0)]) is None:
             continue
         if not any(loader.select(cc, None, shipped) for shipped in shapes):
-            yield label(number), cc
+            yield label_of(number), cc
 
 
-def given(cc: int, numbers: Collection[int]) -> int | None:
+def installed_capability(cc: int, numbers: Collection[int]) -> int | None:
     """Return whose variant uv installs on a capability: of its major, the highest that is not above it."""
     return max((number for number in numbers if number // 10 == cc // 10 and number <= cc), default=None)
 
 
-def label(number: int | None) -> str:
+def label_of(number: int | None) -> str:
     """Return what the variant for a capability is called."""
-    return NULL if number is None else f"sm{number}"
+    return NULL_LABEL if number is None else f"sm{number}"
 
 
-def described(labels: Iterable[str]) -> bytes:
+def describe_variants(labels: Iterable[str]) -> bytes:
     """Return what says which GPUs the variants are for: of one in its metadata, of all beside the wheels."""
     return f"{canonical({**_COMMON, 'variants': {name: _properties(name) for name in labels}})}\n".encode()
 
 
-def labels_in(data: bytes) -> list[str]:
+def read_labels(data: bytes) -> list[str]:
     """Return the labels that were described so; ValueError where others wrote that."""
     try:
         labels = [*json.loads(data)["variants"]]
-        if described(labels) != data or not all(map(_LABEL.fullmatch, labels)):
+        if describe_variants(labels) != data or not all(map(_LABEL.fullmatch, labels)):
             raise ValueError
     except NOT_OURS as exc:
         raise ValueError("is not what hatch-cubin writes") from exc
     return labels
 
 
-def files_of(manifest: Manifest, units: Collection[Unit]) -> set[str]:
+def files_with(manifest: Manifest, units: Collection[ModuleAndArch]) -> set[str]:
     """Return the files that these units are in."""
     return {
         entry.file
@@ -115,21 +115,21 @@ def files_of(manifest: Manifest, units: Collection[Unit]) -> set[str]:
 
 
 def _properties(name: str) -> Mapping[str, Any]:
-    return {} if name == NULL else {_NAMESPACE: {_FEATURE: [f"{name.removeprefix('sm')}_real"]}}
+    return {} if name == NULL_LABEL else {_NAMESPACE: {_FEATURE: [f"{name.removeprefix('sm')}_real"]}}
 
 
-def _numbers(manifest: Manifest) -> list[int]:
+def _capabilities_of_code(manifest: Manifest) -> list[int]:
     """Return the capabilities that there is machine code for, which have a variant each."""
-    return sorted({number for number, is_ptx in _archs(manifest) if not is_ptx})
+    return sorted({number for number, is_ptx in _arch_numbers(manifest) if not is_ptx})
 
 
-def _archs(manifest: Manifest) -> set[tuple[int, bool]]:
+def _arch_numbers(manifest: Manifest) -> set[tuple[int, bool]]:
     """Return the numbers of all archs, and whether they are PTX's."""
     entries = (entry for module in manifest.modules for entry in module.entries)
     return {(number, entry.is_ptx) for entry in entries if (number := number_of(entry.arch)) is not None}
 
 
-def _shapes(module: Module) -> set[Shipped]:
+def _choices(module: Module) -> set[ShippedArchs]:
     """Return what the loader may choose from: all entries, or those that have a kernel."""
     entries = [entry for entry in module.entries if number_of(entry.arch) is not None]
     kernels = {kernel for entry in entries for kernel in entry.kernels}
@@ -137,7 +137,7 @@ def _shapes(module: Module) -> set[Shipped]:
     return {tuple((entry.arch, entry.min_driver) for entry in own) for own in asked}
 
 
-def _chosen(cc: int, shipped: Shipped) -> set[str]:
+def _chosen(cc: int, shipped: ShippedArchs) -> set[str]:
     """Return what the loader would choose on a capability, with one driver or another."""
     chosen = (loader.select(cc, driver, shipped) for driver in {driver for _arch, driver in shipped})
     return {found[0] for found in chosen if found is not None}

@@ -26,7 +26,7 @@ from hatch_cubin.errors import BundleError, ToolchainError
 from hatch_cubin.lockfile import lock_format
 from hatch_cubin.project.project import Project
 from hatch_cubin.wheels.reading.bundles import Bundle
-from hatch_cubin.wheels.reading.compiled_code import results
+from hatch_cubin.wheels.reading.compiled_code import read_results
 from tests.helpers import SAXPY, load_bundle, make_project, write_tree
 
 pytestmark = pytest.mark.nvrtc
@@ -45,7 +45,7 @@ def project_of(root: Path, table: str = f"pack = true\n{TABLE}", **environ: str)
 
 def codes(files: dict[str, bytes]) -> dict[tuple[str, str], object]:
     bundle = Bundle("", dict.fromkeys(files), files.__getitem__)
-    read = results(bundle, read_manifest(files["manifest.json"]))
+    read = read_results(bundle, read_manifest(files["manifest.json"]))
     return {(module.name, entry.arch): data for module, entry, data in read}
 
 
@@ -175,7 +175,7 @@ def test_a_packed_bundle_is_verified_by_a_rebuild(tmp_path: Path, capsys: pytest
     assert main(["verify", str(tmp_path / "demo"), "--rebuild", "--project", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "6 units compiled again: 6 are the same to the byte\n" in out
-    assert "14 other files made again: 14 are the same to the byte\n" in out
+    assert "11 other files made again: 11 are the same to the byte\n" in out
     write_tree(project.root, {"demo/other.cu": FILES["other.cu"].replace("a * x", "a / x")})
     with pytest.raises(SystemExit):
         main(["verify", str(tmp_path / "demo"), "--rebuild", "--project", str(tmp_path)])

@@ -29,6 +29,10 @@ def test_the_files_have_the_marks_that_belong_to_them() -> None:
     assert loader_build.stamped(files) == files, "`hatch run loader` writes them"
 
 
+def test_the_format_that_builds_write_is_the_highest_that_the_loader_reads() -> None:
+    assert loader_files.FORMAT == loader.FORMAT
+
+
 def test_the_list_has_every_file_of_the_room() -> None:
     there = {path.name for path in loader_files.FOLDER.glob("*.py")}
     assert there == {*loader_files.ALL, "finder.py"}  # which editable installs have beside their package

@@ -12,6 +12,7 @@ import pytest
 
 from hatch_cubin import loader
 from hatch_cubin.bundle import stub as stub_module
+from tests import stub_build
 from tests.helpers import bundle, load_bundle, made, run, write_tree
 
 FILES = bundle(
@@ -173,6 +174,11 @@ def test_the_stub_says_what_the_loader_has(tmp_path: Path) -> None:
     assert (
         f"{loader.__all__}" == f"{ast.literal_eval(stub.partition('__all__ = ')[2].partition(']')[0] + ']')}"
     )
+
+
+def test_the_part_that_all_stubs_have_is_made_of_the_loaders_source() -> None:
+    there = (Path(stub_module.__file__).parent / stub_module.FILE).read_text("utf-8")
+    assert there == stub_build.stub_parts(), "`hatch run loader` writes it"
 
 
 def test_the_order_of_names_does_not_matter() -> None:

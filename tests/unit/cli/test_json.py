@@ -275,7 +275,7 @@ def test_check_prints_the_fields_that_are_documented(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(check, "PYPI", 1)
+    monkeypatch.setattr(check, "PYPI_MAX_BYTES", 1)
     files = bundle(
         made("a", "sm_80", data=code("a", spills=1, stack=8)),
         made("copy", "sm_90", {"copy": "copy"}, data=code("copy")),

@@ -5,11 +5,15 @@ from __future__ import annotations
 from hatch_cubin.cli import rendering
 from hatch_cubin.cli.rendering import as_lines, as_markdown, problem_parts
 from hatch_cubin.errors import Location, Problem
-from hatch_cubin.wheels.reading.report import Part, Table
+from hatch_cubin.wheels.reading.report import ReportSection, ReportTable
 
 PARTS = [
-    Part("first", ["a line"]),
-    Part("second", (), Table(["kernel", "size"], [["a", "10 B"], ["long", "2 B"]], numbers=[1], names=[0])),
+    ReportSection("first", ["a line"]),
+    ReportSection(
+        "second",
+        (),
+        ReportTable(["kernel", "size"], [["a", "10 B"], ["long", "2 B"]], numbers=[1], names=[0]),
+    ),
 ]
 
 
@@ -45,7 +49,7 @@ EVIL = "<img src=x> @all `a`|b\n# [x](y) *z* ~q\\ \x1b[2J"
 
 
 def test_what_others_named_is_no_markdown_and_steers_no_terminal() -> None:
-    parts = [Part(EVIL, [EVIL], Table(["x", "y"], [[EVIL, ""]], names=[0, 1]))]
+    parts = [ReportSection(EVIL, [EVIL], ReportTable(["x", "y"], [[EVIL, ""]], names=[0, 1]))]
     escaped = r"&lt;img src=x&gt; \@all \`a\`\|b\\n\# \[x\](y) \*z\* \~q\\ \\x1b\[2J"
     assert as_markdown(parts) == [
         f"### {escaped}",
@@ -63,7 +67,7 @@ def test_what_others_named_is_no_markdown_and_steers_no_terminal() -> None:
 
 def test_no_more_than_github_takes() -> None:
     lines = [f"line {number}" for number in range(100_000)]
-    shown = as_markdown([Part("many", lines)])
+    shown = as_markdown([ReportSection("many", lines)])
     assert sum(len(line) + 1 for line in shown) < 201_000
     assert shown[-1] == f"… and {len(lines) * 2 + 2 - len(shown) + 2} more lines"
     assert rendering._MOST < 1 << 20

@@ -248,7 +248,7 @@ def test_an_archive_with_a_list_that_fills_the_memory_is_not_opened(
         more = struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, 6, 6, count, end - count)
         wheel.write_bytes(data[:end] + more + struct.pack("<4sIQI", b"PK\6\7", 0, end, 1) + data[end:])
     assert len(wheel_files(wheel)) >= len(FILES)
-    with bundles.archive_at(str(wheel)) as archive:
+    with bundles.open_archive(str(wheel)) as archive:
         assert archive.namelist()
     monkeypatch.setattr(read_limits, "DIRECTORY", 100)
     assert "and no more than 100 B are read" in refusal(capsys, "inspect", str(wheel))
@@ -256,7 +256,7 @@ def test_an_archive_with_a_list_that_fills_the_memory_is_not_opened(
 
 def test_what_has_no_list_is_no_archive(tmp_path: Path) -> None:
     path = write_tree(tmp_path, {"x.whl": b"x" * 100_000}) / "x.whl"
-    with pytest.raises(HatchCubinError, match="cannot be read as a wheel"), bundles.archive_at(str(path)):
+    with pytest.raises(HatchCubinError, match="cannot be read as a wheel"), bundles.open_archive(str(path)):
         pass
 
 

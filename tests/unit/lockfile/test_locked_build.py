@@ -16,7 +16,7 @@ from hatch_cubin.cache import signing
 from hatch_cubin.cache.signing import Signer
 from hatch_cubin.common import ed25519_keys
 from hatch_cubin.errors import ConfigError, LockError, Problem
-from hatch_cubin.lockfile import lock_format, locked_build
+from hatch_cubin.lockfile import lock_format, locked_build, required_wheels
 from hatch_cubin.project.project import Project, read_sources
 from hatch_cubin.toolkit.requirements import SIGNATURES, build_requirements
 from tests.helpers import COPY_PTX, SAXPY, make_project, read_config
@@ -37,7 +37,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def wanted(project: Project) -> list[str]:
-    return locked_build.wanted(project.config, project.root, lambda: project)
+    return required_wheels.wanted(project.config, project.root, lambda: project)
 
 
 def none() -> Project:
@@ -70,14 +70,14 @@ def test_what_is_wrong_with_a_project_is_left_to_the_build(tmp_path: Path) -> No
         raise ConfigError(Problem("no package"))
 
     config = read_config('toolkit = "13"')
-    assert locked_build.wanted(config, tmp_path, broken) == build_requirements(config, {})
+    assert required_wheels.wanted(config, tmp_path, broken) == build_requirements(config, {})
 
 
 def test_where_nothing_is_asked_for_a_lock_does_not_change_that(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HATCH_CUBIN_SKIP", "1")
-    assert locked_build.wanted(project.config, project.root, none) == []
+    assert required_wheels.wanted(project.config, project.root, none) == []
 
 
 def test_where_all_is_cached_no_wheel_is_asked_for(project: Project) -> None:

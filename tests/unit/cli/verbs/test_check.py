@@ -299,7 +299,7 @@ def test_what_pypi_does_not_take_is_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheel = wheel_of(tmp_path, KERNELS)
-    monkeypatch.setattr(checking, "PYPI", 1000)
+    monkeypatch.setattr(checking, "PYPI_MAX_BYTES", 1000)
     answer = check(capsys, wheel)
     assert answer.code == 0
     size = f"{wheel.stat().st_size / 1000:.1f} KB"

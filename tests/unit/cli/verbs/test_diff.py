@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.cli.main import main
-from hatch_cubin.wheels.comparing.diff import KINDS
+from hatch_cubin.wheels.comparing.diff import FAIL_ON_KINDS
 from tests.helpers import SAXPY, bundle, pyproject, write_tree
 from tests.library import Kernel, code, units, wheel_of, whole_wheel
 from tests.unit.wheels.reading.test_page import Page
@@ -161,8 +161,8 @@ def test_of_many_only_some_are_named(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("limits", "why"),
     [
-        ("spill", f"'spill' is none of {', '.join(KINDS)}: did you mean 'spills'?"),
-        ("x", f"'x' is none of {', '.join(KINDS)}"),
+        ("spill", f"'spill' is none of {', '.join(FAIL_ON_KINDS)}: did you mean 'spills'?"),
+        ("x", f"'x' is none of {', '.join(FAIL_ON_KINDS)}"),
         ("lost=3", "'lost' takes no limit: one kernel is too many"),
         ("spills=few", "'spills=few' has no number behind the '=', as in 'registers=8' or 'size=5%'"),
         ("size=%", "'size=%' has no number behind the '=', as in 'registers=8' or 'size=5%'"),

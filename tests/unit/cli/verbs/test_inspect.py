@@ -18,7 +18,7 @@ from hatch_cubin import __version__
 from hatch_cubin.building import pipeline
 from hatch_cubin.cli.main import main
 from hatch_cubin.cubin.symbol_origins import digests_by_part
-from hatch_cubin.wheels.reading.bundles import opened
+from hatch_cubin.wheels.reading.bundles import open_wheel
 from tests.cubins import FUNC, KERNEL, PTX, cubin, elf, facts_of, inside, make_wheel
 from tests.helpers import SAXPY, bundle, made, make_project, sha256, write_tree
 from tests.strange import a_pipe
@@ -45,8 +45,8 @@ def test_the_facts_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         made("copy", "compute_80", {"copy": "copy"}, data=PTX),
     )
     wheel = make_wheel(tmp_path / "w.whl", inside("demo/_cubins", files))
-    with opened(str(wheel)) as found:
-        packed = found.bundles[0].packed
+    with open_wheel(str(wheel)) as opened:
+        packed = opened.bundles[0].packed_sizes
     uses = {"registers": 40, "shared": 0, "stack": 0, "spills": 0}
     kernel = {"name": "f", "symbol": "_Z1fv", **uses, "signature": "f()", "parameters": [], "limits": {}}
     unit: dict[str, Any] = {

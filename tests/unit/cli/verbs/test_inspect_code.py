@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.cli.main import main
-from hatch_cubin.wheels.reading.code_listing import of_ptx
+from hatch_cubin.wheels.reading.code_listing import ptx_lines
 from tests.cubins import cubin
 from tests.helpers import bundle, made, pyproject, write_tree
 
@@ -111,8 +111,8 @@ def test_the_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_text_without_the_kernel_or_its_end() -> None:
     with pytest.raises(ValueError, match="has no kernel cop"):
-        of_ptx(PTX, "cop")
-    assert [each["text"] for each in of_ptx(".entry k()\n{\n  ret;\n", "k")] == [".entry k()", "{"]
+        ptx_lines(PTX, "cop")
+    assert [each["text"] for each in ptx_lines(".entry k()\n{\n  ret;\n", "k")] == [".entry k()", "{"]
 
 
 @pytest.mark.parametrize("file", ["../secret.cu", "secret.txt", "absent.cu", "folder.cu"])

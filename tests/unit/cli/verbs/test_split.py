@@ -15,7 +15,7 @@ from hatch_cubin.bundle import sbom
 from hatch_cubin.bundle.unpacked_form import joined
 from hatch_cubin.cli.main import main
 from hatch_cubin.errors import BundleError
-from hatch_cubin.wheels.reading.bundles import opened
+from hatch_cubin.wheels.reading.bundles import open_wheel
 from hatch_cubin.wheels.splitting.split import split
 from tests.cubins import DATE, inside, make_wheel
 from tests.cubins import FILES as OTHERS
@@ -227,8 +227,8 @@ def test_a_wheel_without_a_bill_is_split_without_one(tmp_path: Path) -> None:
         left = {name: archive.read(name) for name in archive.namelist() if "sboms" not in name}
     record = left[f"{INFO}/RECORD"].splitlines(keepends=True)
     left[f"{INFO}/RECORD"] = b"".join(line for line in record if b"sboms" not in line)
-    with opened(str(make_wheel(tmp_path / "w-win_amd64.whl", left))) as found:
-        cut = split(found)
+    with open_wheel(str(make_wheel(tmp_path / "w-win_amd64.whl", left))) as opened:
+        cut = split(opened)
     assert not [name for each in cut.companions for name in each.files if "sboms" in name]
     assert [each.name for each in cut.companions] == [
         name.replace("any", "win_amd64") for name in (SM80, SM90)
@@ -391,7 +391,7 @@ def test_who_wants_a_bundle_is_told_whose_companion_it_is(
 @pytest.mark.parametrize("said", [b"", b"[]", b"{}"])
 def test_a_companion_that_does_not_say_whose_it_is(tmp_path: Path, said: bytes) -> None:
     part = make_wheel(tmp_path / SM90, {"the_demo_cubins_sm90/companion.json": said})
-    with pytest.raises(BundleError, match="is a companion of another wheel"), opened(str(part)):
+    with pytest.raises(BundleError, match="is a companion of another wheel"), open_wheel(str(part)):
         pass
 
 

@@ -13,7 +13,7 @@ import pytest
 from hatch_cubin.bundle.unpacked_form import joined
 from hatch_cubin.cli.main import main
 from hatch_cubin.common import file_lock
-from hatch_cubin.wheels.splitting.variants import described
+from hatch_cubin.wheels.splitting.variants import describe_variants
 from tests.cubins import inside, make_wheel
 from tests.helpers import bundle, made, run, wheel_files
 from tests.splits import INDEX, PACKED, PARTS, PLAIN, VARIANTS, finished_wheel, install, split_wheel
@@ -80,8 +80,8 @@ def test_the_index_says_what_is_absent_and_is_otherwise_that_of_the_whole(tmp_pa
 
 def test_a_variant_describes_itself_and_the_file_beside_the_wheels_all_of_them(tmp_path: Path) -> None:
     parts = as_variants(tmp_path)
-    assert wheel_files(parts / SM90)[f"{INFO}/variant.json"] == described(["sm90"])
-    assert (parts / INDEX).read_bytes() == described(["null", "sm80", "sm90"])
+    assert wheel_files(parts / SM90)[f"{INFO}/variant.json"] == describe_variants(["sm90"])
+    assert (parts / INDEX).read_bytes() == describe_variants(["null", "sm80", "sm90"])
 
 
 def test_two_splits_give_the_same_bytes_into_an_old_folder_too(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_wheels_of_a_version_are_described_together(tmp_path: Path) -> None:
     files, tag = bundle(made("a", "sm_75"), folder="demo/_cubins"), "py3-none-manylinux_2_28_aarch64"
     other = finished_wheel(tmp_path / "other", files, tag=tag)
     assert main(["split", str(other), "--by", "arch", "--as", "variants", "--into", str(parts)]) == 0
-    assert (parts / INDEX).read_bytes() == described(["null", "sm75", "sm80", "sm90"])
+    assert (parts / INDEX).read_bytes() == describe_variants(["null", "sm75", "sm80", "sm90"])
     assert (parts / f"The.Demo-1.0-{tag}-sm75.whl").exists()
 
 
@@ -115,18 +115,18 @@ def test_splits_into_one_folder_at_once_lose_no_label(tmp_path: Path) -> None:
     with ThreadPoolExecutor(len(wheels)) as threads:
         for done in [threads.submit(run, *COMMAND, *words, wheel, cwd=tmp_path) for wheel in wheels]:
             done.result()
-    assert (parts / INDEX).read_bytes() == described([arch.replace("_", "") for arch in archs])
+    assert (parts / INDEX).read_bytes() == describe_variants([arch.replace("_", "") for arch in archs])
 
 
 def test_what_another_split_wrote_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = file_lock.wait_for_lock
 
     def wait(folder: Path, seconds: float) -> file_lock.Lock:
-        (folder / INDEX).write_bytes(described(["sm75"]))
+        (folder / INDEX).write_bytes(describe_variants(["sm75"]))
         return real(folder, seconds)
 
     monkeypatch.setattr(file_lock, "wait_for_lock", wait)
-    assert (as_variants(tmp_path) / INDEX).read_bytes() == described(["null", "sm75", "sm80", "sm90"])
+    assert (as_variants(tmp_path) / INDEX).read_bytes() == describe_variants(["null", "sm75", "sm80", "sm90"])
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def _says_an_unknown_label(files: Files) -> None:
 
 
 def _describes_another(files: Files) -> None:
-    files[f"{INFO}/variant.json"] = described(["sm80"])
+    files[f"{INFO}/variant.json"] = describe_variants(["sm80"])
 
 
 def _describes_nothing(files: Files) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from hatch_cubin.bundle import sbom
 from hatch_cubin.wheels.checking.absolute_paths import absolute_paths, path_problems
-from hatch_cubin.wheels.reading.bundles import opened
+from hatch_cubin.wheels.reading.bundles import open_wheel
 from tests.cubins import PTX, cubin, inside, make_wheel
 from tests.helpers import bundle, made, packed_bundle, write_tree
 from tests.library import INFO, whole_wheel
@@ -18,8 +18,8 @@ SOME = [f"/home/me/{number}.cuh" for number in range(3)]
 
 
 def problems(place: Path) -> list[str]:
-    with opened(str(place)) as found:
-        return [str(problem).replace(f"{place}", "W") for problem in path_problems(found)]
+    with open_wheel(str(place)) as opened:
+        return [str(problem).replace(f"{place}", "W") for problem in path_problems(opened)]
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from hatch_cubin.bundle import layout
 from hatch_cubin.bundle.manifest import canonical
 from hatch_cubin.errors import BundleError, Problem
 from hatch_cubin.project.source_roots import ProjectTree
-from hatch_cubin.wheels.checking.editable_check import NOTES, prove_notes
+from hatch_cubin.wheels.checking.editable_check import EDITABLE_FILE, check_editable_file
 from hatch_cubin.wheels.checking.verify import bundle_problems
-from hatch_cubin.wheels.reading.bundles import Bundle, opened
+from hatch_cubin.wheels.reading.bundles import Bundle, open_wheel
 from tests.cubins import cubin
 from tests.helpers import bundle, made, write_tree
 
@@ -25,7 +25,9 @@ EDITED = "is not what hatch-cubin writes: it was edited or damaged"
 
 def noted(tmp_path: Path, build: layout.Rebuild = layout.OF_HATCH, found_at: str | None = None) -> bytes:
     write_tree(tmp_path, {"src/demo/k.cu": "// k"})
-    return layout.describe_editable(ProjectTree(tmp_path), FOLDER, ["src/demo/k.cu"], build, found_at)[NOTES]
+    return layout.describe_editable(ProjectTree(tmp_path), FOLDER, ["src/demo/k.cu"], build, found_at)[
+        EDITABLE_FILE
+    ]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,7 @@ def noted(tmp_path: Path, build: layout.Rebuild = layout.OF_HATCH, found_at: str
 )
 def test_what_a_build_notes_is_right(tmp_path: Path, build: layout.Rebuild, found_at: str | None) -> None:
     data = noted(tmp_path, build, found_at)
-    assert prove_notes(data, FOLDER) == json.loads(data)
+    assert check_editable_file(data, FOLDER) == json.loads(data)
 
 
 def put(**fields: Any) -> Callable[[Any], object]:
@@ -70,23 +72,23 @@ def test_what_would_run_anything_else_is_told(tmp_path: Path, change: Callable[[
     notes = json.loads(noted(tmp_path))
     change(notes)
     with pytest.raises(ValueError, match=EDITED):
-        prove_notes(f"{canonical(notes)}\n".encode(), FOLDER)
+        check_editable_file(f"{canonical(notes)}\n".encode(), FOLDER)
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"\xff", b"[" * 100_000])
 def test_what_are_no_notes_are_told(data: bytes) -> None:
     with pytest.raises(ValueError, match=EDITED):
-        prove_notes(data, FOLDER)
+        check_editable_file(data, FOLDER)
 
 
 def test_a_place_that_is_not_the_projects_is_told(tmp_path: Path) -> None:
     for folder in ("src/deeper/demo/_cubins", None):
         with pytest.raises(ValueError, match=EDITED):
-            prove_notes(noted(tmp_path), folder)
+            check_editable_file(noted(tmp_path), folder)
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("_editable.py", "is not what hatch-cubin"), (NOTES, EDITED)], ids=str
+    ("name", "expected"), [("_editable.py", "is not what hatch-cubin"), (EDITABLE_FILE, EDITED)], ids=str
 )
 def test_verify_compares_the_notes_and_what_reads_them(tmp_path: Path, name: str, expected: str) -> None:
     code = {
@@ -99,8 +101,8 @@ def test_verify_compares_the_notes_and_what_reads_them(tmp_path: Path, name: str
         (tmp_path / FOLDER / each).write_bytes(data)
 
     def said() -> list[str]:
-        with opened(str(tmp_path / "src")) as found:
-            return [problem.what for problem in bundle_problems(found.bundles[0], in_wheel=False)]
+        with open_wheel(str(tmp_path / "src")) as opened:
+            return [problem.what for problem in bundle_problems(opened.bundles[0], in_wheel=False)]
 
     assert said() == []
     (tmp_path / FOLDER / name).write_bytes(notes[name] + b" ")
@@ -109,10 +111,10 @@ def test_verify_compares_the_notes_and_what_reads_them(tmp_path: Path, name: str
 
 
 def test_notes_that_cannot_be_read_are_told() -> None:
-    files = {**bundle(), NOTES: b""}
+    files = {**bundle(), EDITABLE_FILE: b""}
 
     def read(name: str) -> bytes:
-        if name == NOTES:
+        if name == EDITABLE_FILE:
             raise BundleError(Problem("cannot be read"))
         return files[name]
 

@@ -19,14 +19,14 @@ def test_every_release_of_the_changelog_is_known() -> None:
 
 def test_a_release_is_known_by_all_that_runs_of_it() -> None:
     for files in loader_releases.RELEASED.values():
-        assert files.keys() == loader_releases.own_code().keys()
+        assert files.keys() == loader_releases.own_digests().keys()
         assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in files.values())
 
 
 def test_what_runs_is_only_changed_under_a_new_version() -> None:
     """Once a version is released, its loader is the one that was; the next change takes the next number."""
-    released = loader_releases.RELEASED.get(__version__, loader_releases.own_code())
-    assert released == loader_releases.own_code(), "`hatch version patch,dev` comes before this change"
+    released = loader_releases.RELEASED.get(__version__, loader_releases.own_digests())
+    assert released == loader_releases.own_digests(), "`hatch version patch,dev` comes before this change"
 
 
 def test_this_version_is_known_by_the_bytes_that_it_writes() -> None:
@@ -37,5 +37,5 @@ def test_this_version_is_known_by_the_bytes_that_it_writes() -> None:
         **layout.describe_editable(ProjectTree(REPOSITORY), "demo/_cubins", [], layout.OF_HATCH),
     }
     code = {name: sha256(data) for name, data in files.items() if name.endswith(".py")}
-    assert loader_releases.code_of(__version__) == code == loader_releases.own_code()
-    assert loader_releases.code_of("0.0.0") is None
+    assert loader_releases.digests_of_version(__version__) == code == loader_releases.own_digests()
+    assert loader_releases.digests_of_version("0.0.0") is None

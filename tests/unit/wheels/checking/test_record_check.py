@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.wheels.checking.record_check import record_problems
-from hatch_cubin.wheels.reading.bundles import opened
+from hatch_cubin.wheels.reading.bundles import open_wheel
 from tests.cubins import in_wheel, make_wheel
 from tests.unit.cli.verbs.test_verify import recorded
 
@@ -18,9 +18,9 @@ OVER = "may be installed over a bundle: it is in the wheel's data"
 
 def problems(tmp_path: Path, *names: str) -> list[str]:
     wheel = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", recorded(dict.fromkeys((KEYS, *names), b"")))
-    with opened(str(wheel)) as found:
-        assert found.wheel is not None
-        return [in_wheel(wheel, str(problem)) for problem in record_problems(found.wheel)]
+    with open_wheel(str(wheel)) as opened:
+        assert opened.archive is not None
+        return [in_wheel(wheel, str(problem)) for problem in record_problems(opened.archive)]
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 
 from hatch_cubin import __version__
 from hatch_cubin.bundle import sbom
-from hatch_cubin.wheels.checking.sbom_check import bill_problems
-from hatch_cubin.wheels.reading.bundles import opened
+from hatch_cubin.wheels.checking.sbom_check import sbom_problems
+from hatch_cubin.wheels.reading.bundles import open_wheel
 from tests.cubins import bill_for, in_wheel, inside, make_wheel
 from tests.helpers import bundle, made, sha256, write_tree
 
@@ -25,8 +25,8 @@ EDITED = "is not what hatch-cubin writes: it was edited or damaged"
 
 
 def problems(what: Path) -> list[str]:
-    with opened(str(what)) as found:
-        return [in_wheel(what, str(problem)) for problem in bill_problems(found)]
+    with open_wheel(str(what)) as opened:
+        return [in_wheel(what, str(problem)) for problem in sbom_problems(opened)]
 
 
 def of_wheel(tmp_path: Path, files: Mapping[str, bytes]) -> list[str]:

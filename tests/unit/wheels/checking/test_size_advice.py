@@ -15,8 +15,8 @@ from hatch_cubin.cli.main import main
 from hatch_cubin.cubin.elf import read_kernel_code
 from hatch_cubin.errors import BundleError, Location
 from hatch_cubin.wheels.checking import size_advice
-from hatch_cubin.wheels.checking.size_advice import budget_problem, largest, refuse, remedies
-from hatch_cubin.wheels.reading.bundles import opened
+from hatch_cubin.wheels.checking.size_advice import largest_files, remedies, remove_large_wheel, size_problem
+from hatch_cubin.wheels.reading.bundles import open_wheel
 from tests.cubins import PTX, make_wheel
 from tests.helpers import bundle, made, packed_bundle, wheel_files
 from tests.library import Kernel, code, units, wheel_of, whole_wheel
@@ -26,8 +26,8 @@ ARCHS = ("sm_80", "sm_90")
 
 
 def packed(wheel: Path) -> dict[str, int]:
-    with opened(str(wheel)) as found:
-        return {name: size or 0 for name, size in found.bundles[0].packed.items()}
+    with open_wheel(str(wheel)) as opened:
+        return {name: size or 0 for name, size in opened.bundles[0].packed_sizes.items()}
 
 
 def savings(wheel: Path) -> dict[str, int]:
@@ -36,8 +36,8 @@ def savings(wheel: Path) -> dict[str, int]:
 
 
 def everything(wheel: Path) -> dict[str, int]:
-    with opened(str(wheel)) as found:
-        return {each.what: each.saves for each in remedies(found)}
+    with open_wheel(str(wheel)) as opened:
+        return {each.what: each.saves for each in remedies(opened)}
 
 
 KERNELS = {
@@ -50,8 +50,8 @@ KERNELS = {
 
 def test_the_largest_files_are_those_that_take_most_of_the_archive(tmp_path: Path) -> None:
     wheel = whole_wheel(tmp_path, bundle(*units({("a", "sm_80"): code("a", size=2 * LARGE)})))
-    with opened(str(wheel)) as found:
-        sizes = largest(found)
+    with open_wheel(str(wheel)) as opened:
+        sizes = largest_files(opened)
     assert [*sizes][:2] == ["demo/_cubins/a.sm_80.cubin", "demo/_cubins/__init__.py"]
     assert sizes["demo/_cubins/a.sm_80.cubin"] == packed(wheel)["a.sm_80.cubin"]
     assert len(sizes) == 5
@@ -133,18 +133,18 @@ def test_a_manifest_that_cannot_be_read_has_no_remedy(tmp_path: Path) -> None:
 
 def test_a_wheel_within_its_budget_is_no_problem(tmp_path: Path) -> None:
     wheel = wheel_of(tmp_path, KERNELS)
-    with opened(str(wheel)) as found:
-        assert budget_problem(found, wheel.stat().st_size) is None
-        assert budget_problem(found, wheel.stat().st_size - 1) is not None
+    with open_wheel(str(wheel)) as opened:
+        assert size_problem(opened, wheel.stat().st_size) is None
+        assert size_problem(opened, wheel.stat().st_size - 1) is not None
 
 
 def test_what_is_too_large_is_removed_and_told_at_the_line_of_the_table(tmp_path: Path) -> None:
     wheel = whole_wheel(tmp_path, bundle(*units({("a", "sm_80"): code("a", size=2 * LARGE)})))
     total, size = wheel.stat().st_size, packed(wheel)["a.sm_80.cubin"]
-    with opened(str(wheel)) as found:
-        shown = ", ".join(f"{name} {_kilo(count)}" for name, count in largest(found).items())
+    with open_wheel(str(wheel)) as opened:
+        shown = ", ".join(f"{name} {_kilo(count)}" for name, count in largest_files(opened).items())
     with pytest.raises(BundleError) as caught:
-        refuse(str(wheel), 10_000, Location("pyproject.toml", 12))
+        remove_large_wheel(str(wheel), 10_000, Location("pyproject.toml", 12))
     assert str(caught.value) == (
         f"pyproject.toml:12: {wheel.name} is {_kilo(total)}, more than max-size allows: 10.0 KB\n"
         f"  the largest: {shown}\n"
@@ -161,7 +161,7 @@ def test_a_wheel_without_kernels_is_only_told_as_what_it_is(tmp_path: Path) -> N
     wheel = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", {"demo/data": b"x" * 100})
     assert [*wheel_files(wheel)] == ["demo/data"]
     with pytest.raises(BundleError, match=r"^pyproject.toml: demo-1.0-py3-none-any.whl is \d+ B, more than"):
-        refuse(str(wheel), 1, Location("pyproject.toml"))
+        remove_large_wheel(str(wheel), 1, Location("pyproject.toml"))
     assert not wheel.exists()
 
 
@@ -187,7 +187,7 @@ def test_packing_saves_what_a_packed_build_would(tmp_path: Path) -> None:
 def test_of_a_large_bundle_some_blocks_are_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = wheel_of(tmp_path, same_headers("abc"))
     all_of_it = savings(wheel)["pack = true"]
-    monkeypatch.setattr(size_advice, "_TRIED", 1 << 14)  # half of it
+    monkeypatch.setattr(size_advice, "_MAX_TRIED_BYTES", 1 << 14)  # half of it
     assert abs(savings(wheel)["pack = true"] - all_of_it) < all_of_it // 20
 
 
@@ -222,7 +222,7 @@ def test_of_large_variants_some_archs_tell_for_all(tmp_path: Path, monkeypatch: 
     wheel = whole_wheel(tmp_path, bundle(*built))
     (what,) = (each for each in savings(wheel) if each.startswith("instantiations"))
     all_of_it = savings(wheel)[what]
-    monkeypatch.setattr(size_advice, "_TRIED", 1)
+    monkeypatch.setattr(size_advice, "_MAX_TRIED_BYTES", 1)
     assert abs(savings(wheel)[what] - all_of_it) < all_of_it // 20
 
 

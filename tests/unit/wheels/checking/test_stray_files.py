@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.wheels.checking.stray_files import stray_problems
-from hatch_cubin.wheels.reading.bundles import opened
+from hatch_cubin.wheels.reading.bundles import open_wheel
 from tests.cubins import cubin, inside, make_wheel
 from tests.helpers import bundle, made, wheel_files, write_tree
 from tests.library import whole_wheel
@@ -19,8 +19,8 @@ FATBIN = bytes.fromhex("50ed55ba") + bytes(60)
 def problems(tmp_path: Path, more: dict[str, bytes], *spared: str) -> list[str]:
     wheel = whole_wheel(tmp_path, FILES)
     make_wheel(wheel, wheel_files(wheel) | more)
-    with opened(str(wheel)) as found:
-        return [f"{each.where}".removeprefix(f"{wheel}/") for each in stray_problems(found, spared)]
+    with open_wheel(str(wheel)) as opened:
+        return [f"{each.where}".removeprefix(f"{wheel}/") for each in stray_problems(opened, spared)]
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_what_cannot_be_unpacked_is_told_by_what_proves_it(tmp_path: Path) -> No
     at = data.rindex(b"PK\x03\x04")
     data[at + 31 : at + 33] = b"\xff\xff"  # which no packed file begins with
     wheel.write_bytes(data)
-    with opened(str(wheel)) as found:
-        assert [*stray_problems(found)] == []
+    with open_wheel(str(wheel)) as opened:
+        assert [*stray_problems(opened)] == []
 
 
 def test_bundles_in_a_wrong_place(tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def test_bundles_in_a_wrong_place(tmp_path: Path) -> None:
             **inside("x/_cubins", {"keys.json": b""}),
         },
     )
-    with opened(str(wheel)) as found:
-        assert [(str(each.where), each.what) for each in stray_problems(found)] == [
+    with open_wheel(str(wheel)) as opened:
+        assert [(str(each.where), each.what) for each in stray_problems(opened)] == [
             (f"{wheel}/_cubins", "is in no package: it would be installed as the module _cubins"),
             (f"{wheel}/demo/_cubins", "has the same manifest as _cubins: one of them is a copy"),
         ]
@@ -85,5 +85,5 @@ def test_bundles_in_a_wrong_place(tmp_path: Path) -> None:
 
 def test_a_folder_has_what_it_has(tmp_path: Path) -> None:
     write_tree(tmp_path, {**inside("demo/_cubins", FILES), "demo/k.cubin": b""})
-    with opened(str(tmp_path)) as found:
-        assert [*stray_problems(found)] == []
+    with open_wheel(str(tmp_path)) as opened:
+        assert [*stray_problems(opened)] == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.wheels.checking.wheel_tags import tag_problems, tag_warnings
-from hatch_cubin.wheels.reading.bundles import opened
+from hatch_cubin.wheels.reading.bundles import open_wheel
 from tests.cubins import cubin, inside, make_wheel
 from tests.helpers import bundle, made, wheel_files, write_tree
 from tests.library import INFO, METADATA, whole_wheel
@@ -18,13 +18,13 @@ def files(data_model: str = "lp64") -> dict[str, bytes]:
 
 
 def problems(place: Path) -> list[str]:
-    with opened(str(place)) as found:
-        return [str(problem).replace(f"{place}", "W") for problem in tag_problems(found)]
+    with open_wheel(str(place)) as opened:
+        return [str(problem).replace(f"{place}", "W") for problem in tag_problems(opened)]
 
 
 def warnings(place: Path) -> list[str]:
-    with opened(str(place)) as found:
-        return [problem.what for problem in tag_warnings(found)]
+    with open_wheel(str(place)) as opened:
+        return [problem.what for problem in tag_warnings(opened)]
 
 
 @pytest.mark.parametrize("tag", ["py3-none-any", "cp312-cp312-manylinux_2_28_x86_64"])

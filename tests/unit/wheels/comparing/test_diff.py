@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from hatch_cubin.building import pipeline
-from hatch_cubin.wheels.comparing.comparison import Side, pairs
-from hatch_cubin.wheels.comparing.diff import BundleDiff, Limit, compare, too_much
-from hatch_cubin.wheels.comparing.diff_report import diff_parts
-from hatch_cubin.wheels.reading.report import Part
+from hatch_cubin.wheels.comparing.comparison import ComparedWheel, pair_bundles
+from hatch_cubin.wheels.comparing.diff import BundleDiff, FailLimit, compare, exceeding
+from hatch_cubin.wheels.comparing.diff_report import diff_sections
+from hatch_cubin.wheels.reading.report import ReportSection
 from hatch_cubin.wheels.reading.survey import BundleFacts, KernelFacts
 from tests.cubins import FUNC, KERNEL, elf, facts_of
 from tests.helpers import bundle, made, make_project
@@ -32,8 +32,14 @@ def diff(tmp_path: Path, after: Mapping[Kernel, bytes], before: Mapping[Kernel, 
     return compare(facts(tmp_path, before), facts(tmp_path, after))
 
 
-def shown(diffs: list[BundleDiff], *, wheel: tuple[int | None, int | None] = (1000, 1120)) -> list[Part]:
-    return [*diff_parts(Side("a.whl", "A", wheel[0], {}), Side("b.whl", "B", wheel[1], {}), diffs)]
+def shown(
+    diffs: list[BundleDiff], *, wheel: tuple[int | None, int | None] = (1000, 1120)
+) -> list[ReportSection]:
+    return [
+        *diff_sections(
+            ComparedWheel("a.whl", "A", wheel[0], {}), ComparedWheel("b.whl", "B", wheel[1], {}), diffs
+        )
+    ]
 
 
 def test_what_is_the_same_differs_in_nothing(tmp_path: Path) -> None:
@@ -57,7 +63,7 @@ def test_what_is_the_same_differs_in_nothing(tmp_path: Path) -> None:
         "units": [],
     }
     said = "the kernels are the same: every unit has the bytes that it had, and none came or went"
-    assert shown([found]) == [Part("A -> B", ["size: 1000 B -> 1.1 KiB, +12.0 %", said])]
+    assert shown([found]) == [ReportSection("A -> B", ["size: 1000 B -> 1.1 KiB, +12.0 %", said])]
 
 
 def test_kernels_come_and_go_for_some_archs_or_for_all(tmp_path: Path) -> None:
@@ -134,8 +140,8 @@ def test_another_compiler_is_told(tmp_path: Path) -> None:
 
 def test_a_bundle_that_came_or_went_has_nothing_to_be_compared_with(tmp_path: Path) -> None:
     one, other = facts(tmp_path, BASE), facts(tmp_path, {("a", "sm_80"): code("a")})
-    assert pairs({"p": one}, {"q": other}) == [(one, other)]
-    assert pairs({"p": one, "q": one}, {"q": other}) == [(one, None), (one, other)]
+    assert pair_bundles({"p": one}, {"q": other}) == [(one, other)]
+    assert pair_bundles({"p": one, "q": one}, {"q": other}) == [(one, None), (one, other)]
     gone, came = compare(one, None), compare(None, one)
     assert [each["kernel"] for each in gone["lost"]] == ["a", "b", "c"]
     assert [each["kernel"] for each in came["gained"]] == ["a", "b", "c"]
@@ -183,22 +189,22 @@ def test_people_see_no_more_than_they_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limit", "passed"),
     [
-        (Limit("lost", "lost"), ["b for sm_80, sm_90"]),
+        (FailLimit("lost", "lost"), ["b for sm_80, sm_90"]),
         (
-            Limit("registers", "registers"),
+            FailLimit("registers", "registers"),
             ["a for sm_80: registers 32 -> 48", "c for sm_90: registers 32 -> 36"],
         ),
-        (Limit("registers", "registers=4", 4), ["a for sm_80: registers 32 -> 48"]),
-        (Limit("registers", "registers=50%", 50, percent=True), []),
-        (Limit("registers", "registers=49%", 49, percent=True), ["a for sm_80: registers 32 -> 48"]),
-        (Limit("spills", "spills"), []),
+        (FailLimit("registers", "registers=4", 4), ["a for sm_80: registers 32 -> 48"]),
+        (FailLimit("registers", "registers=50%", 50, percent=True), []),
+        (FailLimit("registers", "registers=49%", 49, percent=True), ["a for sm_80: registers 32 -> 48"]),
+        (FailLimit("spills", "spills"), []),
     ],
-    ids=lambda value: value.text if isinstance(value, Limit) else "",
+    ids=lambda value: value.text if isinstance(value, FailLimit) else "",
 )
-def test_what_passes_a_limit(tmp_path: Path, limit: Limit, passed: list[str]) -> None:
+def test_what_passes_a_limit(tmp_path: Path, limit: FailLimit, passed: list[str]) -> None:
     after = {key: data for key, data in BASE.items() if key[0] != "b"}
     after |= {("a", "sm_80"): code("a", registers=48), ("c", "sm_90"): code("c", registers=36)}
-    assert too_much(diff(tmp_path, after), limit) == passed
+    assert exceeding(diff(tmp_path, after), limit) == passed
 
 
 def test_a_file_that_cannot_be_read_has_no_kernels_to_compare(tmp_path: Path) -> None:
@@ -242,7 +248,7 @@ def test_a_kernel_that_takes_other_arguments(
     one, two = (taking(facts(tmp_path, BASE), known) for known in (before, after))
     found = compare(one, two)
     assert [each["kernel"] for each in found["signatures"]] == (["a", "b", "c"] if other else [])
-    passed = too_much(found, Limit("signatures", "signatures"))
+    passed = exceeding(found, FailLimit("signatures", "signatures"))
     titles = [part.title for part in shown([found])]
     assert ("kernels that take other arguments: 3" in titles) == bool(passed) == other
     if before == [(4, "float")] and after == [(4, "int")]:

@@ -15,19 +15,19 @@ import pytest
 from hatch_cubin.common import read_limits
 from hatch_cubin.errors import BundleError
 from hatch_cubin.loader import finder
-from hatch_cubin.wheels.reading.bundles import named, opened, read_member
+from hatch_cubin.wheels.reading.bundles import expand_patterns, open_wheel, read_member
 from tests import strange
 from tests.cubins import FILES, inside, make_wheel
 from tests.helpers import write_tree
 
 
 def contents(what: Path | str) -> dict[str, dict[str, bytes]]:
-    with opened(str(what)) as found:
-        return {each.place: {name: each.read(name) for name in each.packed} for each in found.bundles}
+    with open_wheel(str(what)) as opened:
+        return {each.place: {name: each.read(name) for name in each.packed_sizes} for each in opened.bundles}
 
 
 def refusal(what: Path | str) -> str:
-    with pytest.raises(BundleError) as caught, opened(str(what)):
+    with pytest.raises(BundleError) as caught, open_wheel(str(what)):
         pass
     return str(caught.value)
 
@@ -49,8 +49,8 @@ def test_what_looks_like_a_bundles_folder_in_a_wheel_is_another(tmp_path: Path, 
 
 def test_a_wheel_says_how_much_room_each_file_takes(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "w.whl", {"a/_cubins/zeros": bytes(10_000)})
-    with opened(str(wheel)) as found:
-        packed = found.bundles[0].packed["zeros"]
+    with open_wheel(str(wheel)) as opened:
+        packed = opened.bundles[0].packed_sizes["zeros"]
     assert packed is not None
     assert 0 < packed < 100
 
@@ -147,7 +147,7 @@ def test_a_path_that_leads_nowhere_points_to_what_is_near(
 def test_a_pattern_that_no_shell_expanded_stands_for_what_it_matches(tmp_path: Path) -> None:
     write_tree(tmp_path, {"b.whl": "", "a.whl": "", "[c].whl": ""})
     root = str(tmp_path)
-    assert named([f"{root}/?.whl", f"{root}/[c].whl", f"{root}/x*.whl", "json"]) == [
+    assert expand_patterns([f"{root}/?.whl", f"{root}/[c].whl", f"{root}/x*.whl", "json"]) == [
         *(f"{root}/a.whl", f"{root}/b.whl", f"{root}/[c].whl", f"{root}/x*.whl", "json")
     ]
 
@@ -191,8 +191,8 @@ def test_a_damaged_file_of_a_wheel_leaves_the_others_readable(tmp_path: Path) ->
     data = bytearray(wheel.read_bytes())
     data[data.index(b"first") + 6] ^= 0xFF
     wheel.write_bytes(data)
-    with opened(str(wheel)) as found:
-        (only,) = found.bundles
+    with open_wheel(str(wheel)) as opened:
+        (only,) = opened.bundles
         assert only.read("second") == b"2" * 100
         with pytest.raises(BundleError, match=r"/w\.whl/a/_cubins/first: cannot be unpacked: "):
             only.read("first")
@@ -200,16 +200,16 @@ def test_a_damaged_file_of_a_wheel_leaves_the_others_readable(tmp_path: Path) ->
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     place = write_tree(tmp_path / "_cubins", FILES)
-    with opened(str(place)) as found, pytest.raises(BundleError, match=r"/_cubins/x: is missing$"):
-        found.bundles[0].read("x")
+    with open_wheel(str(place)) as opened, pytest.raises(BundleError, match=r"/_cubins/x: is missing$"):
+        opened.bundles[0].read("x")
 
 
 def test_a_file_that_vanishes_is_named(tmp_path: Path) -> None:
     place = write_tree(tmp_path / "_cubins", FILES)
-    with opened(str(place)) as found:
+    with open_wheel(str(place)) as opened:
         (place / "keys.json").unlink()
         with pytest.raises(BundleError, match=r"/_cubins/keys.json: cannot be read: No such file"):
-            found.bundles[0].read("keys.json")
+            opened.bundles[0].read("keys.json")
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
@@ -233,8 +233,8 @@ def test_what_stands_in_a_files_place_is_named_and_not_opened(
     tmp_path: Path, put: Callable[[Path], None], kind: str
 ) -> None:
     put(write_tree(tmp_path / "_cubins", FILES) / "x")
-    with opened(str(tmp_path)) as found, pytest.raises(BundleError, match=rf"/_cubins/x: is {kind}$"):
-        found.bundles[0].read("x")
+    with open_wheel(str(tmp_path)) as opened, pytest.raises(BundleError, match=rf"/_cubins/x: is {kind}$"):
+        opened.bundles[0].read("x")
 
 
 def test_json_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 from hatch_cubin.cli.main import main
 from hatch_cubin.common import file_access
 from hatch_cubin.wheels.reading import bundles, companions
-from hatch_cubin.wheels.reading.bundles import Bundle, opened
-from hatch_cubin.wheels.reading.compiled_code import NotHereError, results
+from hatch_cubin.wheels.reading.bundles import Bundle, FileElsewhereError, open_wheel
+from hatch_cubin.wheels.reading.compiled_code import read_results
 from hatch_cubin.wheels.reading.survey import manifest_of
 from tests.cubins import make_wheel
 from tests.helpers import wheel_files
@@ -24,9 +24,9 @@ MAIN, SM80, SM90 = PARTS
 
 def types(path: Path) -> set[type]:
     """Return of which types the results of a wheel are."""
-    with opened(str(path)) as found:
-        (bundle,) = found.bundles
-        return {type(data) for _module, _entry, data in results(bundle, manifest_of(bundle))}
+    with open_wheel(str(path)) as opened:
+        (bundle,) = opened.bundles
+        return {type(data) for _module, _entry, data in read_results(bundle, manifest_of(bundle))}
 
 
 UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -83,7 +83,7 @@ def test_a_wheel_that_was_renamed_has_its_companions_all_the_same(
     without = {
         name: data for name, data in wheel_files(parts / "main.whl").items() if "dist-info" not in name
     }
-    assert types(make_wheel(parts / "bare.whl", without)) == {bytes, NotHereError}
+    assert types(make_wheel(parts / "bare.whl", without)) == {bytes, FileElsewhereError}
 
 
 def test_each_companion_is_opened_once_however_many_files_it_has(
@@ -91,7 +91,7 @@ def test_each_companion_is_opened_once_however_many_files_it_has(
 ) -> None:
     parts = split_wheel(tmp_path)
     counts: dict[str, int] = {}
-    open_archive, read = bundles.archive_at, Bundle.read
+    open_archive, read = bundles.open_archive, Bundle.read
 
     def opens(path: str) -> AbstractContextManager[zipfile.ZipFile]:
         counts[Path(path).name] = counts.get(Path(path).name, 0) + 1
@@ -101,11 +101,11 @@ def test_each_companion_is_opened_once_however_many_files_it_has(
         counts[name] = counts.get(name, 0) + 1
         return read(bundle, name)
 
-    with opened(str(parts / MAIN)) as found:
-        (bundle,) = found.bundles
+    with open_wheel(str(parts / MAIN)) as opened:
+        (bundle,) = opened.bundles
         manifest = manifest_of(bundle)
-        monkeypatch.setattr(companions, "archive_at", opens)
+        monkeypatch.setattr(companions, "open_archive", opens)
         monkeypatch.setattr(Bundle, "read", reads)
-        assert all(isinstance(data, bytes) for _module, _entry, data in results(bundle, manifest))
+        assert all(isinstance(data, bytes) for _module, _entry, data in read_results(bundle, manifest))
     own = {"b.compute_80.ptx": 1, "c.sm_80.cubin": 2}
     assert counts == {MAIN: 1, SM80: 1, SM90: 1, "manifest.json": 1, **own}

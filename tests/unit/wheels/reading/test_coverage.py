@@ -6,20 +6,20 @@ import pytest
 
 from hatch_cubin.bundle.manifest import read_manifest
 from hatch_cubin.wheels.reading.coverage import (
-    Shipped,
-    by_gpu,
+    ShippedUnit,
+    count_by_gpu,
     coverage,
-    coverage_part,
-    left_to_ptx,
-    not_served,
-    promised,
-    units_of,
+    coverage_section,
+    promised_capabilities,
+    ptx_only_kernels,
+    units_in_manifest,
+    unserved_kernels,
 )
 from tests.helpers import bundle, made
 
 
-def unit(module: str, arch: str, *kernels: str, driver: int = 13000) -> Shipped:
-    return Shipped(module, arch, driver, kernels or (module,))
+def unit(module: str, arch: str, *kernels: str, driver: int = 13000) -> ShippedUnit:
+    return ShippedUnit(module, arch, driver, kernels or (module,))
 
 
 UNITS = [
@@ -32,7 +32,12 @@ UNITS = [
 
 
 def test_promised_is_what_the_archs_name() -> None:
-    assert promised([*UNITS, unit("a", "sm_100f"), unit("a", "all"), unit("a", "9.0")]) == [80, 90, 100, 120]
+    assert promised_capabilities([*UNITS, unit("a", "sm_100f"), unit("a", "all"), unit("a", "9.0")]) == [
+        80,
+        90,
+        100,
+        120,
+    ]
 
 
 def test_each_kernel_has_what_the_loader_would_choose() -> None:
@@ -64,40 +69,40 @@ def test_each_kernel_has_what_the_loader_would_choose() -> None:
 
 
 def test_gpus_are_counted() -> None:
-    assert by_gpu(coverage(UNITS, [80, 90])) == [
+    assert count_by_gpu(coverage(UNITS, [80, 90])) == [
         {"gpu": "8.0", "cubin": 1, "ptx": 1, "none": 1, "min_driver": 13000},
         {"gpu": "9.0", "cubin": 3, "ptx": 0, "none": 0, "min_driver": 13000},
     ]
-    assert by_gpu(coverage([unit("a", "sm_90")], [80])) == [
+    assert count_by_gpu(coverage([unit("a", "sm_90")], [80])) == [
         {"gpu": "8.0", "cubin": 0, "ptx": 0, "none": 1, "min_driver": None}
     ]
 
 
 def test_what_lacks_the_same_is_told_together() -> None:
     covers = coverage([*UNITS, unit("d", "sm_90")], [80, 90])
-    assert [(left["gpus"], [each["kernel"] for each in left["kernels"]]) for left in not_served(covers)] == [
-        (["8.0"], ["b", "d"])
-    ]
+    assert [
+        (left["gpus"], [each["kernel"] for each in left["kernels"]]) for left in unserved_kernels(covers)
+    ] == [(["8.0"], ["b", "d"])]
 
 
 def test_ptx_is_a_lack_where_other_kernels_have_code() -> None:
     covers = coverage(UNITS, [80, 90, 120])
-    assert [(left["gpus"], [each["kernel"] for each in left["kernels"]]) for left in left_to_ptx(covers)] == [
-        (["8.0"], ["c"])
-    ]
+    assert [
+        (left["gpus"], [each["kernel"] for each in left["kernels"]]) for left in ptx_only_kernels(covers)
+    ] == [(["8.0"], ["c"])]
 
 
 def test_the_units_of_a_manifest() -> None:
     manifest = read_manifest(bundle(made("a", "sm_80"), made("a", "sm_90"))["manifest.json"])
-    assert units_of(manifest) == [unit("a", "sm_80"), unit("a", "sm_90")]
+    assert units_in_manifest(manifest) == [unit("a", "sm_80"), unit("a", "sm_90")]
 
 
 def test_an_arch_that_is_none_serves_nobody() -> None:
     assert coverage([unit("a", "sm_80 "), unit("b", "")], [80]) == []
 
 
-def rows(units: list[Shipped], *capabilities: int) -> list[list[str]]:
-    table = coverage_part("", coverage(units, capabilities)).table
+def rows(units: list[ShippedUnit], *capabilities: int) -> list[list[str]]:
+    table = coverage_section("", coverage(units, capabilities)).table
     assert table is not None
     return [[*row] for row in (table.head, *table.rows)]
 
@@ -116,6 +121,6 @@ def test_people_see_a_row_for_all_that_is_alike() -> None:
 @pytest.mark.parametrize(("kinds", "said"), [(40, []), (42, ["and 2 more kinds of kernels: --json has all"])])
 def test_people_see_so_many_rows(kinds: int, said: list[str]) -> None:
     units = [unit(f"k{number}", "sm_80", driver=12000 + number) for number in range(kinds)]
-    part = coverage_part("", coverage(units, [80]))
+    part = coverage_section("", coverage(units, [80]))
     assert part.table is not None
     assert (len(part.table.rows), part.lines) == (40, said)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.building import pipeline
-from hatch_cubin.wheels.reading.bundles import opened
+from hatch_cubin.wheels.reading.bundles import open_wheel
 from hatch_cubin.wheels.reading.cuobjdump import find_cuobjdump, read_usage
 from hatch_cubin.wheels.reading.survey import survey
 from tests.capabilities import cuobjdump
@@ -36,8 +36,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_nvidias_reader_agrees_on_every_kernel_of_a_real_bundle(real: Path) -> None:
     program = cuobjdump()
     assert program is not None
-    with opened(str(real)) as found:
-        units = survey(found.bundles[0])["units"]
+    with open_wheel(str(real)) as opened:
+        units = survey(opened.bundles[0])["units"]
     cubins = [unit for unit in units if unit["kind"] == "cubin"]
     assert len(cubins) == 10
     for unit in cubins:
@@ -49,8 +49,8 @@ def test_nvidias_reader_agrees_on_every_kernel_of_a_real_bundle(real: Path) -> N
 
 @pytest.mark.nvrtc
 def test_templates_are_named_as_they_were_spelled_and_spills_are_seen(real: Path) -> None:
-    with opened(str(real)) as found:
-        units = {(unit["module"], unit["arch"]): unit for unit in survey(found.bundles[0])["units"]}
+    with open_wheel(str(real)) as opened:
+        units = {(unit["module"], unit["arch"]): unit for unit in survey(opened.bundles[0])["units"]}
     assert [kernel["name"] for kernel in units["scale", "sm_80"]["kernels"]] == [
         *("scale<double, 2>", "scale<float, 4>")
     ]

@@ -13,8 +13,8 @@ from hatch_cubin.bundle.manifest import module_line, write_manifest
 from hatch_cubin.cli.main import main
 from hatch_cubin.errors import BundleError
 from hatch_cubin.wheels.checking.verify import bundle_problems
-from hatch_cubin.wheels.reading.bundles import opened
-from hatch_cubin.wheels.reading.unpacking import unpacked, write
+from hatch_cubin.wheels.reading.bundles import open_wheel
+from hatch_cubin.wheels.reading.unpacking import unpacked_files, write_bundle
 from tests.cubins import PTX, cubin, facts_of, inside, make_wheel
 from tests.helpers import bundle, made, pack, packed_bundle, sha256, write_tree
 
@@ -47,8 +47,8 @@ def changed(header: Mapping[str, Any] | None = None, **of_entries: Mapping[str, 
 
 def problems(root: Path, files: Mapping[str, bytes]) -> list[str]:
     place = write_tree(root / "_cubins", files)
-    with opened(str(place)) as found:
-        told = bundle_problems(found.bundles[0], in_wheel=True)
+    with open_wheel(str(place)) as opened:
+        told = bundle_problems(opened.bundles[0], in_wheel=True)
         return [str(each).replace(f"{place.as_posix()}/", "") for each in told]
 
 
@@ -222,7 +222,7 @@ def test_several_bundles_get_a_folder_each(tmp_path: Path) -> None:
 def test_nothing_of_others_is_removed(tmp_path: Path) -> None:
     place = write_tree(tmp_path / "mine", {"thesis.txt": "…"})
     with pytest.raises(BundleError, match="is not empty, and has no bundle that could be replaced"):
-        write(RAW, place)
+        write_bundle(RAW, place)
     assert read_tree(place) == {"thesis.txt": "…".encode()}
 
 
@@ -236,6 +236,6 @@ def test_nothing_of_others_is_removed(tmp_path: Path) -> None:
 )
 def test_what_is_damaged_is_not_unpacked(tmp_path: Path, files: Mapping[str, bytes], said: str) -> None:
     place = write_tree(tmp_path / "_cubins", files)
-    with opened(str(place)) as found, pytest.raises(BundleError) as caught:
-        unpacked(found.bundles[0])
+    with open_wheel(str(place)) as opened, pytest.raises(BundleError) as caught:
+        unpacked_files(opened.bundles[0])
     assert [said in str(each) for each in caught.value.problems] == [True]

@@ -8,8 +8,8 @@ import html.parser
 import re
 from pathlib import Path
 
-from hatch_cubin.wheels.reading.page import page
-from hatch_cubin.wheels.reading.report import Part, Table
+from hatch_cubin.wheels.reading.page import html_page
+from hatch_cubin.wheels.reading.report import ReportSection, ReportTable
 from tests.cubins import PTX, cubin, facts_of
 from tests.helpers import bundle, made
 
@@ -55,7 +55,7 @@ def test_the_page_has_a_row_for_each_kernel_of_each_unit(tmp_path: Path) -> None
     files = bundle(
         made("a", "sm_80", data=cubin("a")), made("copy", "compute_80", {"copy": "copy"}, data=PTX)
     )
-    shown = Page(page("w.whl", [facts_of(tmp_path, files)], {("a", "sm_80"): 1.25}))
+    shown = Page(html_page("w.whl", [facts_of(tmp_path, files)], {("a", "sm_80"): 1.25}))
     code = f"{len(cubin('a'))} B"
     assert shown.units == [
         ["a", "sm_80", "a", code, "1.25 s", "40", "0", "0", "0"],
@@ -64,15 +64,15 @@ def test_the_page_has_a_row_for_each_kernel_of_each_unit(tmp_path: Path) -> None
 
 
 def test_the_page_shows_what_the_units_are_made_of(tmp_path: Path) -> None:
-    text = page("w.whl", [facts_of(tmp_path / "a", bundle(made("k", data=cubin("k"))))], {})
+    text = html_page("w.whl", [facts_of(tmp_path / "a", bundle(made("k", data=cubin("k"))))], {})
     assert "What the units are made of" in text
     assert "symbol tables of the rest" in text
-    unreadable = page("w.whl", [facts_of(tmp_path / "b", bundle(made("k", data=b"x")))], {})
+    unreadable = html_page("w.whl", [facts_of(tmp_path / "b", bundle(made("k", data=b"x")))], {})
     assert "What the units are made of" not in unreadable
 
 
 def test_the_page_needs_nothing_from_anywhere_and_runs_its_own_script_alone(tmp_path: Path) -> None:
-    text = page("w.whl", [facts_of(tmp_path, bundle(made("k", data=cubin("k"))))], {})
+    text = html_page("w.whl", [facts_of(tmp_path, bundle(made("k", data=cubin("k"))))], {})
     shown = Page(text)
     assert not [each for each in shown.elements if {"src", "href", "style", "onclick"} & each[1].keys()]
     assert not re.search(r"https?:|url\(|@import", text)
@@ -90,7 +90,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
         made("m", "sm_80", {evil: "k"}, data=cubin("k"), variant={evil: evil}),
         made("n", "sm_80", {evil: "k"}, data=cubin("k"), variant={evil: evil}),
     )
-    shown = Page(page(evil, [facts_of(tmp_path, files)], {}))
+    shown = Page(html_page(evil, [facts_of(tmp_path, files)], {}))
     assert not {"img", "a", "iframe"} & {tag for tag, _attributes in shown.elements}
     assert [tag for tag, _attributes in shown.elements].count("script") == 1
     assert [row[2] for row in shown.units] == [evil, evil]
@@ -99,7 +99,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 def test_a_large_bundle_folds_its_charts_and_leaves_the_matrix_out(tmp_path: Path) -> None:
     names = [f"k{number:03}" for number in range(401)]
     files = bundle(*(made(name, "sm_80", data=cubin(name)) for name in names))
-    text = page("w.whl", [facts_of(tmp_path, files)], {})
+    text = html_page("w.whl", [facts_of(tmp_path, files)], {})
     assert len(Page(text).units) == 401
     assert "<summary>381 more</summary>" in text
     assert "Modules &times; archs" not in text
@@ -112,7 +112,7 @@ def test_the_page_says_what_each_gpu_runs_and_what_each_arch_takes_in_the_wheel(
         made("copy", "compute_80", {"copy": "copy"}, data=PTX),
     )
     facts = facts_of(tmp_path, files)
-    text = page("w.whl", [facts], {})
+    text = html_page("w.whl", [facts], {})
     assert "packed in the wheel" not in text
     title, row = "<h3>What each GPU runs</h3>", text.partition("<h3>What each GPU runs</h3>")[2]
     assert text.count(title) == 1
@@ -123,16 +123,16 @@ def test_the_page_says_what_each_gpu_runs_and_what_each_arch_takes_in_the_wheel(
     ]
     assert row.count('class="arch warn">nothing<') == 1
     facts["packed"]["archs"] = {"sm_80": 100, "sm_90": 200, "compute_80": 300}
-    text = page("w.whl", [facts], {})
+    text = html_page("w.whl", [facts], {})
     assert [f"({count}&nbsp;B)" in text for count in (100, 200, 300)] == [True] * 3
     assert "<caption>in parentheses, packed in the wheel</caption>" in text
 
 
 def test_a_difference_stands_first_and_hostile_names_in_it_stay_text(tmp_path: Path) -> None:
     evil = '<script>alert(1)</script>"'
-    table = Table(["kernel", "for"], [[evil, evil]], numbers=[1], names=[0], marked=[evil])
+    table = ReportTable(["kernel", "for"], [[evil, evil]], numbers=[1], names=[0], marked=[evil])
     facts = facts_of(tmp_path, bundle(made("k", data=cubin("k"))))
-    text = page("w.whl", [facts], {}, [Part(evil, [evil], table)])
+    text = html_page("w.whl", [facts], {}, [ReportSection(evil, [evil], table)])
     shown = Page(text)
     assert [tag for tag, _attributes in shown.elements].count("script") == 1
     assert text.index("&lt;script&gt;") < text.index("<h2>")

@@ -7,7 +7,14 @@ import json
 import pytest
 
 from hatch_cubin.bundle.manifest import Manifest, read_manifest
-from hatch_cubin.wheels.splitting.variants import described, given, label, labels_in, stranded, variants
+from hatch_cubin.wheels.splitting.variants import (
+    describe_variants,
+    installed_capability,
+    label_of,
+    read_labels,
+    stranded_gpus,
+    variants,
+)
 from tests.helpers import bundle, made
 
 # What uv 0.13.9 installed on each capability, where there was a variant for each of these numbers.
@@ -48,7 +55,7 @@ def archs_of(*archs: str) -> dict[str, str]:
 
 
 def test_a_gpu_is_given_the_variant_that_uv_was_seen_to_take() -> None:
-    taken = {gpu: label(given(int(gpu.replace(".", "")), OFFERED)) for gpu in SEEN}
+    taken = {gpu: label_of(installed_capability(int(gpu.replace(".", "")), OFFERED)) for gpu in SEEN}
     assert taken == SEEN
 
 
@@ -127,16 +134,16 @@ def test_archs_that_do_not_exist_make_no_variant() -> None:
     ],
 )
 def test_a_variant_that_strands_a_gpu(archs: list[str], expected: list[tuple[str, int]]) -> None:
-    assert [*stranded(manifest_for(*archs))] == expected
+    assert [*stranded_gpus(manifest_for(*archs))] == expected
 
 
 def test_what_lacks_one_kernel_of_several_on_a_gpu_strands_none() -> None:
     manifest = read_manifest(bundle(made("fast", "sm_100a"), made("plain", "sm_100"))["manifest.json"])
-    assert [*stranded(manifest)] == []
+    assert [*stranded_gpus(manifest)] == []
 
 
 def test_what_describes_variants_is_what_uv_reads() -> None:
-    assert json.loads(described(["null", "sm90", "sm100"])) == {
+    assert json.loads(describe_variants(["null", "sm90", "sm100"])) == {
         "$schema": "https://variants-schema.wheelnext.dev/peps/850/v0.2.0.json",
         "default-priorities": {"namespace": ["nvidia"]},
         "providers": {
@@ -151,12 +158,13 @@ def test_what_describes_variants_is_what_uv_reads() -> None:
             "sm100": {"nvidia": {"sm_arch": ["100_real"]}},
         },
     }
-    assert sorted(labels_in(described(["null", "sm90"]))) == ["null", "sm90"]
+    assert sorted(read_labels(describe_variants(["null", "sm90"]))) == ["null", "sm90"]
 
 
 @pytest.mark.parametrize(
-    "data", [described(["SM 80"]), b"", b"[]", b'{"variants":{"null":{}}}', b"\xff", b'{"variants":5}']
+    "data",
+    [describe_variants(["SM 80"]), b"", b"[]", b'{"variants":{"null":{}}}', b"\xff", b'{"variants":5}'],
 )
 def test_what_others_describe_is_not_read(data: bytes) -> None:
     with pytest.raises(ValueError, match="is not what hatch-cubin writes"):
-        labels_in(data)
+        read_labels(data)

@@ -1,0 +1,58 @@
+"""Which wheels a build front end has to install: if the lock answers for every unit, no compiler."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from ..common import temporary_folders
+from ..common.environment import is_on
+from ..config.config import Config
+from ..errors import HatchCubinError
+from ..project.project import Project, has_ptx_modules, read_sources
+from ..toolkit import requirements
+from . import lock_format
+
+
+def wanted(config: Config, root: str | Path, project: Callable[[], Project]) -> list[str]:
+    """Return what the build front end has to install for a wheel."""
+    if not requirements.build_requirements(config, os.environ):
+        return []
+    ptx = _has_ptx(project)
+    now = requirements.build_requirements(config, os.environ, assembles=ptx)
+    if not concerns(root):
+        return now
+    from ..remote.build_store import SHORT_PATIENCE_S  # lazy: few projects have a lock
+    from .lock_comparison import answers
+    from .locked_build import heard
+
+    there = replace(project(), warn=_keep_quiet)
+    with temporary_folders.make() as hold:
+        word = heard(there, read_sources(there), hold, SHORT_PATIENCE_S)
+    if word is None or not answers(word.lock, there):
+        return now
+    if word.found is not None:
+        return [
+            *requirements.store_requirements(there.config),
+            *requirements.of_signatures(config, os.environ),
+        ]
+    return requirements.build_requirements(config, os.environ, word.lock.wheels, assembles=ptx)
+
+
+def _has_ptx(project: Callable[[], Project]) -> bool:
+    """Say whether the project has PTX sources for ptxas; the build reports what is wrong with the project."""
+    with contextlib.suppress(HatchCubinError):
+        return has_ptx_modules(project())
+    return False
+
+
+def concerns(root: str | Path) -> bool:
+    """Say whether the project at *root* has a lock, or should have one."""
+    return is_on(os.environ, lock_format.SWITCH) or os.path.exists(os.path.join(root, lock_format.NAME))
+
+
+def _keep_quiet(_warning: str) -> None:
+    """Say nothing: the build that follows will."""
