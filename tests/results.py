@@ -1,4 +1,4 @@
-"""Results of units as builds store them, made without a compiler."""
+"""Results of units as builds store them, but made without a compiler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hatch_cubin.remote.packs import PackedResult
 
 
 def item(name: str, size: int = 100) -> PackedResult:
-    """Return the result of a unit: PTX of so many bytes, with a kernel `k`."""
+    """Return the result of a unit: PTX of *size* bytes, with a kernel `k`."""
     key = hashlib.sha256(name.encode()).digest()
     data = f"// {name}: k\n".encode().ljust(size, b".")
     record = Record(key.hex(), hashlib.sha256(data).hexdigest(), len(data), {"k": "k"}, (), {})
@@ -21,9 +21,9 @@ def item(name: str, size: int = 100) -> PackedResult:
 
 
 def folder_with(folder: Path, items: Iterable[PackedResult]) -> Cache:
-    """Return a cache that has these results."""
+    """Return a cache with these results in its folder."""
     for each in items:
-        exchange.accept(folder, *each)
+        exchange.import_result(folder, *each)
     return Cache(folder, None, no_warning)
 
 

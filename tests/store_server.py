@@ -1,4 +1,4 @@
-"""A small HTTP server that keeps what is put there, as nginx with DAV does, and fails as it is told."""
+"""A small HTTP server that stores files, as nginx with DAV does, and that can be made to fail."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import NamedTuple
 
 
 class LoggedRequest(NamedTuple):
-    """A request, as it came."""
+    """A request to the server."""
 
     method: str
     path: str
     headers: Mapping[str, str]
 
 
-Fault = Callable[["Handler"], bool]  # answers a request in some wrong way, or says False
+Fault = Callable[["Handler"], bool]  # answers a request wrongly, or returns False for a right answer
 
 
 class StoreServer(ThreadingHTTPServer):
-    """What is stored, what was asked, and how to go wrong."""
+    """The stored files, the log of requests, and the fault that the next requests get."""
 
     daemon_threads = True
     block_on_close = False
@@ -34,23 +34,23 @@ class StoreServer(ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.log: list[LoggedRequest] = []
         self.fault: Fault = lambda _handler: False
-        self.over = threading.Event()  # for what hangs
+        self.over = threading.Event()  # ends handlers that hang
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
     def take_log(self) -> list[str]:
-        """Return what was asked since the last time, in order."""
+        """Return the requests since the last call, in order."""
         log, self.log = self.log, []
         return [f"{each.method} {each.path.split('/')[1]}" for each in log]
 
     def handle_error(self, _request: object, _client: object) -> None:
-        """Say nothing of clients that have gone."""
+        """Print nothing about clients that hang up."""
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection to a store_server."""
+    """One connection to the server."""
 
     protocol_version = "HTTP/1.1"
     server: StoreServer
@@ -62,10 +62,10 @@ class Handler(BaseHTTPRequestHandler):
         if not self.server.fault(self):
             self.usual()
 
-    do_PUT = do_HEAD = do_GET  # noqa: N815 - so it is called
+    do_PUT = do_HEAD = do_GET  # noqa: N815 - a name of http.server
 
     def usual(self) -> None:
-        """Do what a sound server does."""
+        """Answer as a working server does."""
         if self.command == "PUT":
             there = self.path in self.server.files
             self.server.files[self.path] = self.body
@@ -84,7 +84,7 @@ class Handler(BaseHTTPRequestHandler):
         return True
 
     def hang_up(self, *, rudely: bool = False) -> bool:
-        """End the connection; rudely, without a word."""
+        """End the connection; *rudely* with a reset."""
         self.close_connection = True
         if rudely:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -95,19 +95,19 @@ class Handler(BaseHTTPRequestHandler):
         return True
 
     def log_message(self, *_args: object) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
-# Ways to go wrong
+# Faults
 
 
 def answer(status: int, body: bytes = b"", **headers: str) -> Fault:
-    """Answer everything alike."""
+    """Give every request the same answer."""
     return lambda handler: handler.answer(status, body, **headers)
 
 
 def endless(handler: Handler) -> bool:
-    """Send a body that has no end."""
+    """Send a body without an end."""
     handler.send_response(200)
     handler.end_headers()
     while not handler.server.over.is_set():
@@ -122,7 +122,7 @@ def reset(handler: Handler) -> bool:
 
 @contextmanager
 def store_server() -> Iterator[StoreServer]:
-    """Return a store_server that is there for as long as it is used."""
+    """Run a server within the `with` block."""
     with StoreServer() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()

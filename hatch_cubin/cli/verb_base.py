@@ -36,6 +36,15 @@ __all__ = [
 ]
 
 
+_VARIABLES = {  # that options of the command line set for one run
+    "--archs": "HATCH_CUBIN_ARCHS",
+    "--executor": "HATCH_CUBIN_EXECUTOR",
+    "--jobs": "HATCH_CUBIN_JOBS",
+    "--locked": "HATCH_CUBIN_LOCKED",
+    "--require-hits": "HATCH_CUBIN_REQUIRE_HITS",
+}
+
+
 class Answer(NamedTuple):
     """What a verb has to say: facts for programs, lines for people, problems for both."""
 
@@ -96,16 +105,19 @@ def locked_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--locked", action="store_true", help="a stale cubin.lock is an error")
 
 
-def open_project(args: argparse.Namespace, **environ: str) -> Project:
-    """Return the project that the arguments name; they and *environ* override the environment."""
+def open_project(args: argparse.Namespace) -> Project:
+    """Return the project that the arguments name; they override the environment."""
+    from ..common.environment import WithOptions
     from ..frontends import open_project as door
 
-    if archs := getattr(args, "archs", None):
-        environ["HATCH_CUBIN_ARCHS"] = archs
-    if getattr(args, "locked", False):
-        environ["HATCH_CUBIN_LOCKED"] = "1"
-    environ = {**os.environ, **environ}
-    return door.open_project(args.project, environ, sys.stderr, verbose=args.verbose)
+    asked = {option: getattr(args, option[2:].replace("-", "_"), None) for option in _VARIABLES}
+    options = {
+        _VARIABLES[option]: (option, "1" if value is True else value)
+        for option, value in asked.items()
+        if value
+    }
+    with_options = WithOptions(os.environ, options)
+    return door.open_project(args.project, with_options, sys.stderr, verbose=args.verbose)
 
 
 def check_build(project: Project) -> None:

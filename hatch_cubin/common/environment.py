@@ -33,6 +33,21 @@ def is_on(environ: Mapping[str, str], switch: str) -> bool:
     return _STATES.get(environ.get(switch, "").lower(), False)
 
 
+class WithOptions(dict[str, str]):
+    """An environment in which options of the command line have set variables."""
+
+    def __init__(self, environ: Mapping[str, str], options: Mapping[str, tuple[str, str]]) -> None:
+        """*options* has, for each variable, the option that sets it, and its value."""
+        super().__init__(environ)
+        self.update((variable, value) for variable, (_option, value) in options.items())
+        self.options = {variable: option for variable, (option, _value) in options.items()}
+
+
+def as_written(environ: Mapping[str, str], variable: str) -> str:
+    """Return what the user wrote to set a variable: its own name, or an option of the command line."""
+    return environ.options.get(variable, variable) if isinstance(environ, WithOptions) else variable
+
+
 def unknown_variables(environ: Mapping[str, str], readers: Iterable[str]) -> list[str]:
     """Return a message for each variable with a name like ours that nothing reads.
 

@@ -28,6 +28,7 @@ class Results:
     workers: dict[Unit, str] = field(default_factory=dict)  # the addresses of other machines that compiled
     failed: list[tuple[Unit, list[Diagnostic]]] = field(default_factory=list)
     missing: list[Unit] = field(default_factory=list)
+    hits_required_by: str = "HATCH_CUBIN_REQUIRE_HITS"  # or an option, as the user wrote it
     tried: list[Unit] = field(default_factory=list)  # what compiles and nobody asked for, to be offered
     fetched: set[Unit] = field(default_factory=set)  # what of those done came from the store behind the cache
     remote: Mapping[str, Any] | None = None  # what was exchanged with that
@@ -47,16 +48,18 @@ def require(results: Results, toolkit: Toolkit, refused: Sequence[Problem] = ())
         archs: dict[Module, list[str]] = {}
         for unit in results.missing:
             archs.setdefault(unit.module, []).append(str(unit.arch))
-        raise MissError(*refused, *(_unwanted(module, ", ".join(each)) for module, each in archs.items()))
+        by = results.hits_required_by
+        missing = (_unwanted(module, ", ".join(each), by) for module, each in archs.items())
+        raise MissError(*refused, *missing)
     if results.failed:
         raise CompileError(*refused, *_problems(results, toolkit))
     if refused:
         raise SourceError(*refused)
 
 
-def _unwanted(module: Module, archs: str) -> Problem:
+def _unwanted(module: Module, archs: str, switch: str) -> Problem:
     path = module.source.path
-    what = f"{module.name} for {archs} is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set"
+    what = f"{module.name} for {archs} is not in the cache, and {switch} is set"
     return Problem(what, module.location, f"'hatch-cubin explain {shlex.quote(path)}' says what differs")
 
 

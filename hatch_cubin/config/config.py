@@ -94,7 +94,8 @@ class Config:
     timeout_s: float = 1800.0
     executor: str | None = None  # no table has it: whoever changes a project sends no code to other machines
     recheck: float = 0.0  # which part of what others compile is compiled here too
-    replaced: frozenset[str] = field(default=frozenset(), compare=False)  # fields set by a variable
+    # The fields that a variable or an option of the command line sets, with the name of that.
+    replaced: Mapping[str, str] = field(default_factory=dict, compare=False)
     place: Place = field(repr=False, compare=False)
 
     @property

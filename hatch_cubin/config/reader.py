@@ -6,7 +6,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..common.environment import REMOTE, REQUIRE_SIGNED, is_on, read_environment, unknown_variables
+from ..common.environment import (
+    REMOTE,
+    REQUIRE_SIGNED,
+    as_written,
+    is_on,
+    read_environment,
+    unknown_variables,
+)
 from ..errors import ConfigError, Problem
 from . import nvrtc_options, value_checks
 from .known_names import WRAPPER, key_meant
@@ -39,7 +46,8 @@ def read_table(table: Mapping[str, Any], place: Place, environ: Mapping[str, str
     reader.problems += (Problem(_short_line(what)) for what in wrong)  # a variable has no line
     if reader.problems:
         raise ConfigError(*reader.problems)
-    return {**values, "replaced": frozenset(replaced), "place": place}
+    names = {name: as_written(environ, variable) for variable, (name, _read) in _VARIABLES.items()}
+    return {**values, "replaced": {name: names[name] for name in replaced}, "place": place}
 
 
 def variables_unread(environ: Mapping[str, str]) -> list[str]:

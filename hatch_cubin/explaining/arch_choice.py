@@ -16,8 +16,6 @@ from ..project.source import Source, glob_regex
 ExpandArchs = Callable[[Sequence[str]], Iterable[Target]]
 ArchEntries = Sequence[tuple[str, int | None]]  # each arch, and the driver that it needs; None: not known yet
 
-ARCHS_VARIABLE = "HATCH_CUBIN_ARCHS"
-
 
 class ArchRequest(NamedTuple):
     """One spec of the `archs` that a source is built for, and the archs that it gives."""
@@ -48,22 +46,17 @@ class GpuChoice(NamedTuple):
 
 
 def arch_requests(
-    config: Config, module: Module, toolchain: Toolchain, expand: ExpandArchs, *, replaced: bool
+    config: Config, module: Module, toolchain: Toolchain, expand: ExpandArchs
 ) -> list[ArchRequest]:
-    """Return each spec that asks for archs of a module.
-
-    *replaced*: an environment variable replaces the table's `archs`.
-    """
-    specs, places, own = _requested_specs(config, module, replaced=replaced)
+    """Return each spec that asks for archs of a module."""
+    specs, places, own = _requested_specs(config, module)
     return [
         ArchRequest(spec, where, own, *_given_and_left_out(expand([spec]), module, toolchain))
         for spec, where in zip(specs, places, strict=True)
     ]
 
 
-def _requested_specs(
-    config: Config, module: Module, *, replaced: bool
-) -> tuple[Sequence[str], Sequence[str], bool]:
+def _requested_specs(config: Config, module: Module) -> tuple[Sequence[str], Sequence[str], bool]:
     """Return the specs that a module is built for, the place of each, and whether the module has its own."""
     linked, path = module.part_of or module.base, module.source.path
     for index, table in enumerate(config.module if module.part_of or module.link else ()):
@@ -73,8 +66,8 @@ def _requested_specs(
         if rule.archs and glob_regex(rule.path).fullmatch(path):
             return rule.archs, _spec_places(config, len(rule.archs), "source", index), True
     count = len(config.archs)
-    if replaced:
-        return config.archs, [ARCHS_VARIABLE] * count, False
+    if (setter := config.replaced.get("archs")) is not None:
+        return config.archs, [setter] * count, False
     return (
         config.archs,
         _spec_places(config, count) if config.place.has("archs") else ["the default"] * count,

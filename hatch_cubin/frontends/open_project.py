@@ -75,7 +75,7 @@ def require_compiler(project: Project) -> None:
     elif missing == [requirements.SIGNATURES]:
         place, needs = project.config.place.of("trusted-keys"), "signing"
     elif missing == [requirements.CLUSTERS]:  # which no table asks for
-        place, needs = None, "HATCH_CUBIN_EXECUTOR"
+        place, needs = None, project.as_written("HATCH_CUBIN_EXECUTOR")
     what = f"{needs} needs what is not installed here: {', '.join(map(installed_wheels.shown, missing))}"
     here = ", ".join(installed_wheels.compiler()) or "no part of a compiler"
     # The command names all wheels: one that is installed may be there in another version.

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..cache.entries import Cache, Compiled
-from ..cache.records import Known, Request
+from ..cache.records import RecalledResult, Request
 from ..common import arch_names
 from ..common.digest import digest
 from ..config import table_location
@@ -52,7 +52,7 @@ class Job:
     closure: Closure
     toolkit: Toolkit
     asked: str  # a digest of all that the results of the module depend on
-    known: Known | None  # from an earlier build that asked the same
+    known: RecalledResult | None  # from an earlier build that asked the same
     linked: tuple[Input, ...] = ()  # what a linked unit is made of, in order
     declared: Declared = dict
 
@@ -105,14 +105,15 @@ def make_jobs(
     readable, problems = _readable(every_module(project, sources, toolkit), finder)
     modules, notes = drop_parts(readable, project.tree, finder.named)
     finder.check_packages()
-    problems += _empty(dict.fromkeys(each.source.path for each in modules if _is_empty(each)), project)
-    modules = [module for module in modules if not _is_empty(module)]
+    if not problems:  # what cannot be read may include an empty source, which is a header then
+        problems += _empty(dict.fromkeys(each.source.path for each in modules if _is_empty(each)), project)
+        modules = [module for module in modules if not _is_empty(module)]
     problems += shared_names.problems([each for each in modules if not each.part_of], project.config)
     if problems and refused is None:
         raise SourceError(*problems)
     if refused is not None:
         refused += problems
-    plan = unit_plan.plan_units(modules, toolkit.toolchain())
+    plan = unit_plan.plan_units(modules, toolkit.toolchain(), project.config.replaced.get("archs"))
     for note in (*notes, *plan.notes):
         project.inform(note)
     by_module = itertools.groupby(plan.units, key=lambda unit: unit.module)

@@ -920,4 +920,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "62bde7425018d607"  # the same in all files of one version
+__build__ = "7235befdd37ea1cf"  # the same in all files of one version

@@ -150,4 +150,4 @@ def _held_against_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "62bde7425018d607"
+__build__ = "7235befdd37ea1cf"

@@ -77,4 +77,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "62bde7425018d607"
+__build__ = "7235befdd37ea1cf"

@@ -53,7 +53,7 @@ def heard(
     found = lock_format.read(project.root)
     if found is None:
         if project.is_switched_on(lock_format.SWITCH):
-            what = "there is no cubin.lock, and HATCH_CUBIN_LOCKED is set"
+            what = f"there is no cubin.lock, and {project.as_written(lock_format.SWITCH)} is set"
             raise LockError(Problem(what, hint="'hatch-cubin lock' writes one"))
         return None
     plan = lock_comparison.plan(found, project, sources)
@@ -70,7 +70,7 @@ def heard(
 def refuse(project: Project, changes: Sequence[str], hint: str = lock_format.HINT) -> None:
     """Raise LockError where the lock is stale, and the build must not go on without it."""
     if changes and project.is_switched_on(lock_format.SWITCH):
-        what = "is stale, and HATCH_CUBIN_LOCKED is set"
+        what = f"is stale, and {project.as_written(lock_format.SWITCH)} is set"
         raise LockError(Problem(what, Location(lock_format.NAME), hint, (*changes,)))
 
 
@@ -128,9 +128,9 @@ def _results(
         (hold := hold / "locked").mkdir()  # a build that goes on without the lock has links of the same names
     signing, remote = None, None
     if project.uses_signatures:
-        from ..cache.signing import Signing, trust_of  # which few builds need
+        from ..cache.signing import Signing, signature_policy_of  # which few builds need
 
-        signing = Signing(trust=trust_of(project))
+        signing = Signing(policy=signature_policy_of(project))
     cache = Cache(project.cache_folder, None, warn, hold, signing)
     found: dict[Unit, Compiled] = {}
     try:

@@ -311,8 +311,11 @@ def combinations(
         yield variant, tuple(name for name, value in chosen if value is None)
 
 
-def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:
-    """Return one unit per module and arch; ConfigError names every arch that cannot be built."""
+def plan_units(modules: Iterable[Module], toolchain: Toolchain, archs_from: str | None = None) -> Plan:
+    """Return one unit per module and arch; ConfigError names every arch that cannot be built.
+
+    *archs_from* is the variable or the option that replaces the archs of the table.
+    """
     chosen: dict[Module, dict[Arch, None]] = {module: {} for module in modules}
     notes: list[str] = []
     problems: list[Problem] = []
@@ -323,7 +326,10 @@ def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:
                 own.append(served(module, target, toolchain, notes))
             except HatchCubinError as exc:
                 asked = module.written.get(str(target.arch))
-                problems += [each._replace(where=each.where or asked) for each in exc.problems]
+                if asked is None and archs_from is not None:
+                    problems += [_from(archs_from, target, each) for each in exc.problems]
+                else:
+                    problems += [each._replace(where=each.where or asked) for each in exc.problems]
         archs.update((arch, None) for arch in own if arch is not None)
         if own and not archs:
             problems.append(_unserved(module, toolchain))
@@ -333,6 +339,13 @@ def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:
         raise ConfigError(*problems)
     units = (Unit(module, arch) for module, archs in chosen.items() for arch in archs)
     return Plan(tuple(units), tuple(dict.fromkeys(notes)))
+
+
+def _from(setter: str, target: Target, problem: Problem) -> Problem:
+    """Return a problem with an arch that no table names, with what names it."""
+    if problem.where is None:
+        return problem._replace(what=f"{setter}: {problem.what}")
+    return problem._replace(details=(*problem.details, f"{setter} asks for {target.arch}"))
 
 
 def served(module: Module, target: Target, toolchain: Toolchain, notes: list[str]) -> Arch | None:

@@ -1,1 +1,1 @@
-"""Stores that many machines share, behind the local cache folder."""
+"""Stores of results that many machines share, behind the local cache folder."""

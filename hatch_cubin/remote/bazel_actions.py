@@ -1,7 +1,7 @@
-"""Write and read an `ActionResult` of Bazel's remote execution API, as far as results need one. Pure.
+"""Encode and decode an `ActionResult` of Bazel's remote execution API, with the fields that we use. Pure.
 
-It is a message of protocol buffers. What is not ours is skipped when it is read: a server may add to it.
-Nothing in it is believed: whoever reads it proves what it leads to.
+The message is encoded with protocol buffers. Other fields are skipped, as a server may add some. Nothing in a
+message is trusted: its readers check the results that it names.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import NamedTuple
 _FILES, _STDOUT, _STDERR = 2, 5, 7  # the fields' numbers in an ActionResult
 _PATH, _DIGEST = 1, 2  # in an OutputFile
 _HASH, _SIZE = 1, 2  # in a Digest
-_NUMBER, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5  # how a field is written
+_NUMBER, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5  # wire types: varint, 64 bits, length and bytes, 32 bits
 _SKIPPED = {_EIGHT: 8, _FOUR: 4}
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
-class File(NamedTuple):
-    """A file that an action has made."""
+class OutputFile(NamedTuple):
+    """An output file of an action."""
 
     path: str
     sha256: str
@@ -27,54 +27,54 @@ class File(NamedTuple):
 
 
 class Action(NamedTuple):
-    """What an action has made: its files, and what stands in the action itself."""
+    """The outcome of an action: its files, and the bytes in the message itself."""
 
-    files: tuple[File, ...]
-    stdout: bytes = b""  # as its standard output
-    stderr: bytes = b""  # as its standard error
+    files: tuple[OutputFile, ...]
+    stdout: bytes = b""  # a record, or an index
+    stderr: bytes = b""  # the signature of an index
 
 
 def encode(action: Action) -> bytes:
-    """Return the message, in the one form that all implementations write."""
+    """Return the message, with the same bytes that other implementations write."""
     files = b"".join(_field(_FILES, _file(each)) for each in action.files)
-    return files + _text(_STDOUT, action.stdout) + _text(_STDERR, action.stderr)
+    return files + _bytes_field(_STDOUT, action.stdout) + _bytes_field(_STDERR, action.stderr)
 
 
 def decode(data: bytes) -> Action:
-    """Return the action that *data* is; ValueError where it is none."""
-    files = list[File]()
+    """Return the action that *data* encodes; ValueError if it is not an action."""
+    files = list[OutputFile]()
     texts = {_STDOUT: b"", _STDERR: b""}
     for number, value in _fields(data):
         if number == _FILES:
-            files.append(_read_file(_inside(value)))
+            files.append(_read_file(_as_bytes(value)))
         elif number in texts:
-            texts[number] = _inside(value)
+            texts[number] = _as_bytes(value)
     return Action(tuple(files), texts[_STDOUT], texts[_STDERR])
 
 
-def _file(file: File) -> bytes:
+def _file(file: OutputFile) -> bytes:
     size = b"" if file.size == 0 else _varint(_SIZE << 3 | _NUMBER) + _varint(file.size)
     digest = _field(_HASH, file.sha256.encode()) + size
     return _field(_PATH, file.path.encode()) + _field(_DIGEST, digest)
 
 
-def _read_file(data: bytes) -> File:
+def _read_file(data: bytes) -> OutputFile:
     fields = dict(_fields(data))
-    digest = dict(_fields(_inside(fields.get(_DIGEST, b""))))
-    sha256, size = _inside(digest.get(_HASH, b"")).decode(), digest.get(_SIZE, 0)
+    digest = dict(_fields(_as_bytes(fields.get(_DIGEST, b""))))
+    sha256, size = _as_bytes(digest.get(_HASH, b"")).decode(), digest.get(_SIZE, 0)
     if not _SHA256.fullmatch(sha256) or not isinstance(size, int):
         raise ValueError("a file without a digest")
-    return File(_inside(fields.get(_PATH, b"")).decode(), sha256, size)
+    return OutputFile(_as_bytes(fields.get(_PATH, b"")).decode(), sha256, size)
 
 
-def _inside(value: bytes | int) -> bytes:
+def _as_bytes(value: bytes | int) -> bytes:
     if isinstance(value, int):
-        raise ValueError("a number where a text should be")
+        raise ValueError("a number in place of bytes")
     return value
 
 
-def _text(number: int, data: bytes) -> bytes:
-    return _field(number, data) if data else b""  # what is empty is left out
+def _bytes_field(number: int, data: bytes) -> bytes:
+    return _field(number, data) if data else b""  # empty fields are left out
 
 
 def _field(number: int, data: bytes) -> bytes:
@@ -90,7 +90,7 @@ def _varint(number: int) -> bytes:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Yield the number and value of each field that is a text or a number."""
+    """Yield the number and the value of each field that holds bytes or a varint."""
     at = 0
     while at < len(data):
         tag, at = _read_varint(data, at)

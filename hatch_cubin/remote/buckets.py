@@ -1,4 +1,4 @@
-"""A store in a bucket of S3, Google Cloud Storage or Azure, laid out as one that speaks HTTP."""
+"""A store in a bucket of S3, Google Cloud Storage or Azure, with the same layout as an HTTP store."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from .location import StoreTarget
 from .store import StoreError, TrafficCounter, too_large_error
 
-_READ_TIMEOUT = timedelta(seconds=5)  # with a connection, and with each read; a build's own ends before
+_READ_TIMEOUT = timedelta(seconds=5)  # to connect, and of each read; the patience of a build ends earlier
 _TOTAL_TIMEOUT = timedelta(minutes=10)
-_CHUNK_SIZE = 1 << 13  # however slow it is, each shall be seen to come
+_CHUNK_SIZE = 1 << 13  # small, so that a slow download shows progress
 _NOT_INSTALLED = "obstore is not installed: pip install 'hatch-cubin[remote]'"
 
-# Variables that say who asks. Without any of them, a cloud's library would ask the cloud that the machine may
-# be in, at an address where elsewhere nobody answers.
+# Variables with credentials. Without them a library would ask the metadata server of the machine's cloud, and
+# wait for an answer that never comes on a machine outside of that cloud.
 _CREDENTIALS: Mapping[str, tuple[str, ...]] = {
     "s3": (
         "AWS_ACCESS_KEY_ID",
@@ -95,21 +95,21 @@ class BucketStore:
         return self._put(name, data, "create" if tag is None else {"e_tag": tag})
 
     def close_idle(self) -> None:
-        """Nothing is kept here."""
+        """Do nothing: obstore manages its connections."""
 
     def close(self) -> None:
-        """Nor is there anything to end."""
+        """Do nothing: obstore manages its connections."""
 
     def _open(self, patience: timedelta) -> Any:
         own = {"client_options": {**self._settings["client_options"], "read_timeout": patience}}
         try:
             return self._from_url(self.url, **{**self._settings, **own})
-        except Exception:  # noqa: BLE001 - each cloud's has errors of its own
-            raise StoreError("the variables of the environment that are for it are not right") from None
+        except Exception:  # noqa: BLE001 - each cloud has its own errors
+            raise StoreError("the environment variables with its settings are not valid") from None
 
     @cached_property
     def _upload_store(self) -> Any:
-        """The same bucket, for what is put there: it answers only when it has all of it."""
+        """The same bucket with a longer time-out: it answers an upload only when that is complete."""
         return self._open(_TOTAL_TIMEOUT)
 
     def _put(self, name: str, data: bytes, mode: object) -> bool:
@@ -121,7 +121,7 @@ class BucketStore:
         except (errors.AlreadyExistsError, errors.PreconditionError):
             return False
         except FileNotFoundError:
-            raise StoreError("there is no such bucket") from None
+            raise StoreError("the bucket does not exist") from None
         except errors.BaseError as exc:
             raise self._store_error(exc) from None
         finally:
@@ -132,7 +132,7 @@ class BucketStore:
     def _store_error(self, exc: Exception) -> StoreError:
         errors = self._obstore.exceptions
         if isinstance(exc, (errors.PermissionDeniedError, errors.UnauthenticatedError)):
-            return StoreError("it refuses whoever asks")
+            return StoreError("it denies access")
         return StoreError("it fails, or cannot be reached")
 
 

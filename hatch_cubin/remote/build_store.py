@@ -1,4 +1,4 @@
-"""The store that a build has behind its cache folder. A build without one imports nothing of it."""
+"""The store of a build. A build without a store imports no other module of this room."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from ..toolkit.toolkit import Toolkit
 if TYPE_CHECKING:
     from .shared_store import SharedStore
 
-SHORT_PATIENCE_S = 1.0  # where the same build will ask again
+SHORT_PATIENCE_S = 1.0  # for a first question, when the same build will ask again later
 
 
 def open_store(
     project: Project, cache: Cache, jobs: Sequence[Job], toolkit: Toolkit, patience_s: float | None = None
 ) -> SharedStore | None:
-    """Return the store of a build of *jobs*; None where it has none."""
+    """Return the store of a build of *jobs*; None if it has none.
+
+    *patience_s*: how long the build waits for the store in all.
+    """
     if project.config.remote_cache is None:
         return None
     from .opening import open_shared_store
@@ -28,5 +31,5 @@ def open_store(
 
 
 def fetch(remote: SharedStore, jobs: Iterable[Job]) -> None:
-    """Store in the cache what the store has of the results of *jobs*."""
+    """Copy the results of *jobs* that the store has into the cache folder."""
     remote.fetch({job.keys.key: job.request for job in jobs})

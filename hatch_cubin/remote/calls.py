@@ -1,7 +1,10 @@
-"""Ask a store many things at once, and go on without it where it stalls or fails.
+"""Send many requests to a store at once, and give the store up if it stalls or fails.
 
-Requests are made in threads that nobody has to wait for: a name server, a handshake or a header that comes
-byte by byte can hold a request for longer than any timeout of its socket.
+Each request runs in a thread that the build can leave behind: a name server, a handshake or a header that
+comes byte by byte can hold a request for longer than any timeout of its socket.
+
+How long a build waits for a store is limited in total, by its patience. Waiting costs patience. Answers and
+received bytes give some back, so a large but steady download is waited for, and a trickle is not.
 """
 
 from __future__ import annotations
@@ -15,36 +18,34 @@ from typing import Generic, TypeVar
 
 from .store import Store, StoreError
 
-_FAULTS = 3  # after so many a store is asked for nothing more
-PATIENCE_S = 3.5  # of waiting in all, beyond what the answers and bytes that came are worth
-_POLL_S = 0.25  # how often that is counted; no more than it counts where the machine itself was busy
-_MIN_BYTES_PER_S = 1 << 19  # bytes a second: a slower line costs patience
-_CREDIT_PER_ANSWER_S = (
-    0.01  # an answer is worth as much: many are under way at once, and stores may be far away
-)
-_ASSUMED_SENT_PER_POLL = 1 << 17  # bytes in a slice, of what goes where nobody can see it
+_MAX_FAULTS = 3  # after that many the store is given up
+PATIENCE_S = 3.5
+_POLL_S = 0.25  # a single wait costs no more than this, even if this machine was too busy to notice its end
+_MIN_BYTES_PER_S = 1 << 19  # a slower line costs patience
+_CREDIT_PER_ANSWER_S = 0.01  # many requests run at once, and the store may be far away
+_ASSUMED_SENT_PER_POLL = 1 << 17  # bytes of uploads whose progress is unknown
 
 _K = TypeVar("_K")
 _R = TypeVar("_R")
 
 
 class StoreCalls:
-    """The requests of one build to one store. What goes wrong is told once, and never raised."""
+    """The requests of one build to one store. Only the first fault is reported, and none is raised."""
 
     def __init__(self, store: Store, warn: Callable[[str], object], patience_s: float = PATIENCE_S) -> None:
         self.store = store
-        self.first_fault: str | None = None  # the first that there was
+        self.first_fault: str | None = None
         self.warn = warn
         self._faults = 0
         self._patience_s = self._patience_left_s = patience_s
-        self._counted = 0  # bytes that were taken into account
+        self._counted = 0  # bytes that already gave patience back
 
     @property
     def _gave_up(self) -> bool:
-        return self._faults >= _FAULTS or self._patience_left_s <= 0
+        return self._faults >= _MAX_FAULTS or self._patience_left_s <= 0
 
     def run_all(self, tasks: Iterable[tuple[_K, Callable[[], _R]]], at_once: int) -> Iterator[tuple[_K, _R]]:
-        """Do *tasks*, so many at once, and yield what came of those that did not fail, as it comes."""
+        """Run *tasks*, up to *at_once* in parallel; yield the results of those that succeed, as they end."""
         pool = _RequestPool(tasks, at_once)
         try:
             while (answer := self._next(pool)) is not None:
@@ -57,17 +58,17 @@ class StoreCalls:
             pool.stop()
 
     def run_one(self, task: Callable[[], _R]) -> _R | None:
-        """Do one task; None where it failed."""
+        """Return the result of one task; None if it failed."""
         return next((result for _key, result in self.run_all([(None, task)], 1)), None)
 
     def pause(self, seconds: float) -> None:
-        """Wait because of others who use the store, at the cost of patience."""
+        """Wait for other writers of the store, which costs patience."""
         if not self._gave_up:
             time.sleep(min(seconds, self._patience_left_s))
             self._spend_patience(seconds)
 
     def count_fault(self, why: str) -> None:
-        """Count a fault of the store."""
+        """Count a fault of the store, and report it if it is the first."""
         self._faults += 1
         if self._gave_up:
             self.store.close()
@@ -76,35 +77,35 @@ class StoreCalls:
             self.warn(why)
 
     def _next(self, pool: _RequestPool[_K, _R]) -> tuple[_K, _R | StoreError] | None:
-        """Return what is done next; None where nothing is left, or the store is not asked any more."""
+        """Return the next result; None if no tasks are left or the store was given up."""
         if self._gave_up:
             return None
         pool.start_tasks()
         while pool.busy and self._patience_left_s > 0:
-            begun = time.monotonic()
+            started = time.monotonic()
             try:
                 answer = pool.next_answer(_POLL_S)
             except Empty:
                 self._spend_patience(
-                    0.0 if self.store.traffic.assume_sent(_ASSUMED_SENT_PER_POLL) else _POLL_S, heard=False
+                    0.0 if self.store.traffic.assume_sent(_ASSUMED_SENT_PER_POLL) else _POLL_S, answered=False
                 )
             else:
-                self._spend_patience(min(time.monotonic() - begun, _POLL_S) - _CREDIT_PER_ANSWER_S)
+                self._spend_patience(min(time.monotonic() - started, _POLL_S) - _CREDIT_PER_ANSWER_S)
                 return answer
         return None
 
-    def _spend_patience(self, seconds: float, *, heard: bool = True) -> None:
-        """Take off the time of a wait, less what came meanwhile is worth: what is left over is not kept."""
+    def _spend_patience(self, seconds: float, *, answered: bool = True) -> None:
+        """Subtract the time of a wait, and add credit for received bytes, up to the start value."""
         moved, self._counted = self.store.traffic.bytes - self._counted, self.store.traffic.bytes
         self._patience_left_s = min(
             self._patience_s, self._patience_left_s - seconds + moved / _MIN_BYTES_PER_S
         )
         if self._patience_left_s <= 0:
-            self.count_fault("it is too slow" if heard or moved else "it does not answer")
+            self.count_fault("it is too slow" if answered or moved else "it does not answer")
 
 
 class _RequestPool(Generic[_K, _R]):
-    """Threads that do tasks, and do not outlive the process. They take no more than are asked for."""
+    """Daemon threads that run tasks. A task starts only when the result of an earlier one is read."""
 
     def __init__(self, tasks: Iterable[tuple[_K, Callable[[], _R]]], at_once: int) -> None:
         self.busy = 0
@@ -114,7 +115,7 @@ class _RequestPool(Generic[_K, _R]):
         self._threads = 0
 
     def start_tasks(self) -> None:
-        """Begin as many tasks as there may be at once."""
+        """Start tasks until as many run as may run at once."""
         for task in itertools.islice(self._tasks, self._at_once - self.busy):
             self.busy += 1
             self._todo.put(task)
@@ -123,13 +124,13 @@ class _RequestPool(Generic[_K, _R]):
                 threading.Thread(target=self._work, daemon=True).start()
 
     def next_answer(self, patience_s: float) -> tuple[_K, _R | StoreError]:
-        """Return what came of a task; Empty where nothing did in that time."""
+        """Return the result of a task; raise Empty if none ends in that time."""
         answer = self._done.get(timeout=patience_s)
         self.busy -= 1
         return answer
 
     def stop(self) -> None:
-        """Let the threads end, each when it is done with what it does."""
+        """Let each thread end after its current task."""
         for _ in range(self._threads):
             self._todo.put(None)
 
@@ -140,5 +141,5 @@ class _RequestPool(Generic[_K, _R]):
                 self._done.put((key, do()))
             except StoreError as exc:
                 self._done.put((key, exc))
-            except Exception as exc:  # noqa: BLE001 - whatever it is, it is no reason for a build to fail
-                self._done.put((key, StoreError(f"asking it ended with {type(exc).__name__}")))
+            except Exception as exc:  # noqa: BLE001 - no error of a store may fail the build
+                self._done.put((key, StoreError(f"a request ended with {type(exc).__name__}")))

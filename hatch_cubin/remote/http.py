@@ -1,4 +1,4 @@
-"""A store that speaks HTTP, laid out as Bazel's remote cache: blobs under /cas/, actions under /ac/."""
+"""A store on an HTTP server, with the layout of Bazel's remote cache: blobs in /cas/, actions in /ac/."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..config import store_urls
 from .location import StoreTarget, basic_authorization
 from .store import StoreError, TrafficCounter, status_error, too_large_error
 
-_TIMEOUT_S = 5.0  # with one read or write; a build's own patience with a store ends before
+_TIMEOUT_S = 5.0  # of a single read or write; the patience of a build ends earlier
 _CHUNK_SIZE = 1 << 14
-_MAX_UNSENT = 1 << 17  # bytes that may wait in the system: what it has taken counts as sent
+_MAX_UNSENT = 1 << 17  # bytes that the system may buffer, as buffered bytes already count as sent
 _ABSENT_STATUSES = frozenset({404, 410})
 _HEADERS = {"User-Agent": "hatch-cubin", "Accept-Encoding": "identity"}
 
 
 class HttpStore:
-    """A store at an http or https URL. Any number of threads may use it; connections are kept."""
+    """A store at an http or https URL. Any number of threads may use it; connections are reused."""
 
     def __init__(self, target: StoreTarget) -> None:
         self.url = target.url.shown
@@ -35,7 +35,7 @@ class HttpStore:
             self._headers["Authorization"] = target.authorization
         self._path = target.url.path
         self._proxy = _proxy_for(target)
-        if self._proxy is not None and target.url.scheme == "http":  # which is asked for the whole URL
+        if self._proxy is not None and target.url.scheme == "http":  # a proxy wants the whole URL
             self._path = target.url.shown
             self._headers |= self._proxy.headers
 
@@ -43,7 +43,7 @@ class HttpStore:
         return self._request("GET", name, max_size, {})
 
     def read(self, name: str, max_size: int) -> tuple[bytes | None, str | None]:
-        # By an ETag, servers were seen to call a changed file unchanged: it is never asked about.
+        # Without a tag: some servers answered that a changed file with an ETag was unchanged.
         return self._request("GET", name, max_size, {"Cache-Control": "no-cache"}), None
 
     def has(self, name: str) -> bool:
@@ -53,9 +53,9 @@ class HttpStore:
         self._request("PUT", name, 0, {"Content-Type": "application/octet-stream"}, data)
 
     def replace(self, name: str, data: bytes, tag: str | None) -> bool:
-        del tag  # many servers ignore the headers that would compare it
+        del tag  # many servers ignore the headers that compare it
         self.put(name, data)
-        return False
+        return False  # another write may have been lost
 
     def close_idle(self) -> None:
         while self._idle:
@@ -75,11 +75,9 @@ class HttpStore:
             raise StoreError(_reason(exc)) from None
         reusable = False
         try:
-            if (
-                method == "HEAD" and response.status not in _ABSENT_STATUSES
-            ):  # some servers know no such question
+            if method == "HEAD" and response.status not in _ABSENT_STATUSES:
                 reusable = self._drain(response)
-                return b""
+                return b""  # also for errors: some servers do not support HEAD
             if 200 <= response.status < 300 and method == "GET":
                 data = self._read_body(response, max_size)
                 reusable = not response.will_close
@@ -102,7 +100,10 @@ class HttpStore:
     def _response(
         self, method: str, name: str, headers: dict[str, str], body: bytes | None
     ) -> tuple[HTTPConnection, HTTPResponse]:
-        """Return the beginning of an answer. A connection that was kept may have been closed meanwhile."""
+        """Return a connection and the response on it, of which only the headers were read.
+
+        If the server has closed a connection since its last use, the request is sent again on another one.
+        """
         while True:
             connection, new = self._connection()
             try:
@@ -141,22 +142,22 @@ class HttpStore:
         return connection
 
     def _read_body(self, response: HTTPResponse, max_size: int) -> bytes:
-        """Return what an answer holds: no more is read than it may have, and it has to be whole."""
+        """Return a complete body; StoreError if it is cut off, or larger than *max_size*."""
         promised = response.length
         if promised is not None and promised > max_size:
             raise too_large_error(max_size)
-        body = BytesIO()  # pieces in a list would take their memory twice once they are joined
+        body = BytesIO()  # to join a list of pieces would need twice the memory
         while piece := response.read(_CHUNK_SIZE):
             self.traffic.count_bytes(len(piece))
             body.write(piece)
             if body.tell() > max_size:
                 raise too_large_error(max_size)
         if promised is not None and body.tell() != promised:
-            raise StoreError("it broke off")
+            raise StoreError(_BROKE_OFF)
         return body.getvalue()
 
     def _drain(self, response: HTTPResponse) -> bool:
-        """Read what nobody needs, and say whether the connection can be kept: not for more than a little."""
+        """Skip a small body, so that the connection can be reused; return False if it cannot."""
         if response.length is None or response.length > _CHUNK_SIZE or response.will_close:
             return False
         promised = response.length
@@ -164,7 +165,7 @@ class HttpStore:
 
 
 class _Proxy:
-    """What stands between this machine and a store, as the environment says."""
+    """A proxy, as a variable of the environment names it."""
 
     def __init__(self, text: str) -> None:
         parts = urlsplit(text if "://" in text else f"http://{text}")
@@ -180,48 +181,49 @@ def _proxy_for(target: StoreTarget) -> _Proxy | None:
     url = target.url
     text = getproxies().get(url.scheme)
     host = url.host if url.port is None else f"{url.host}:{url.port}"
-    if not text or store_urls.is_here(url) or proxy_bypass(host):  # whoever it is would hear the password
+    if not text or store_urls.is_here(url) or proxy_bypass(host):  # a password must not leave this machine
         return None
     try:
         return _Proxy(text)
     except ValueError:
-        raise StoreError(f"the variable {url.scheme.upper()}_PROXY names no proxy") from None
+        raise StoreError(f"the variable {url.scheme.upper()}_PROXY is not the URL of a proxy") from None
 
 
 def _limit_send_buffer(connection: HTTPConnection) -> None:
-    """Let little wait in the system for its turn, where it can be told to: a slow line takes long."""
+    """Limit the system's buffer, if possible: megabytes on a slow line would be seconds without progress."""
     with contextlib.suppress(AttributeError, OSError):
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT)
 
 
 class _CountedBody:
-    """What is sent, piece by piece, so that what is on its way can be counted."""
+    """The body of an upload, read in chunks, so that its progress can be counted."""
 
     def __init__(self, data: bytes, traffic: TrafficCounter) -> None:
         self._data, self._traffic = data, traffic
         self._at = self._sent = 0
 
     def read(self, _size: int = -1) -> bytes:
-        self._traffic.count_bytes(self._at - self._sent)  # the piece before, which is gone by now
+        self._traffic.count_bytes(self._at - self._sent)  # the previous chunk was sent by now
         self._sent = self._at
         self._at = min(self._at + _CHUNK_SIZE, len(self._data))
         return self._data[self._sent : self._at]
 
 
 def _reason(exc: Exception) -> str:
-    """Say what went wrong: in words of our own, for those of a library may have what is secret."""
+    """Return what went wrong in our own words, as a library's message may contain secrets."""
     for kind, why in _REASONS:
         if isinstance(exc, kind):
             return why
     return "it cannot be reached" if isinstance(exc, OSError) else "it does not speak HTTP"
 
 
+_BROKE_OFF = "the connection broke off"
 _REASONS: list[tuple[type[Exception], str]] = [
     (TimeoutError, "it does not answer"),
-    (socket.gaierror, "nobody knows its name"),
-    (ssl.SSLCertVerificationError, "nothing that is trusted here accepts_record for its certificate"),
+    (socket.gaierror, "its host name cannot be resolved"),
+    (ssl.SSLCertVerificationError, "its TLS certificate is not trusted on this machine"),
     (ssl.SSLError, "it does not speak TLS"),
-    (ConnectionRefusedError, "nobody listens there"),
-    (ConnectionError, "it broke off"),
-    (IncompleteRead, "it broke off"),
+    (ConnectionRefusedError, "no server listens there"),
+    (ConnectionError, _BROKE_OFF),
+    (IncompleteRead, _BROKE_OFF),
 ]

@@ -1,7 +1,7 @@
-"""Which store a build has, and what may be sent to it. Pure.
+"""Which store a build uses, and with which credentials. Pure.
 
-A change to a project can change its table. So what is secret in the environment goes to a store that the
-environment names itself, and to no other.
+The project's table is changed by everybody who changes the project. So credentials of the environment are
+sent only to a store that the environment itself names.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ..config.store_urls import Url
 
 
 class StoreTarget(NamedTuple):
-    """A store: where it is, and how a request to it says who asks."""
+    """A store's URL, and the credentials for it."""
 
     url: Url
-    authorization: str | None  # the header's value
-    is_from_environment: bool  # named by the environment, whose credentials are for it
+    authorization: str | None  # the value of the header
+    is_from_environment: bool  # only then may credentials of the environment be sent
 
 
 def store_target(config: Config, environ: Mapping[str, str]) -> StoreTarget | None:
-    """Return the store that a build shall use; None where it has none."""
+    """Return the store that a build uses; None if it uses none."""
     if config.remote_cache is None:
         return None
     if "remote_cache" not in config.replaced:
@@ -43,5 +43,5 @@ def _authorization(url: Url, token: str | None) -> str | None:
 
 
 def basic_authorization(user: str, password: str) -> str:
-    """Return how a request says a user's name and password."""
+    """Return the value of an Authorization header with a user and password."""
     return f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"

@@ -1,4 +1,4 @@
-"""Open the store that a project's builds have behind their cache folder."""
+"""Open the store that a project's builds share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .store import Store, StoreError
 def open_shared_store(
     project: Project, cache: Cache, compiler: str, units: int, patience_s: float | None = None
 ) -> SharedStore | None:
-    """Return the store of a project; None where it has none, or one that cannot be opened: a warning."""
+    """Return the store of a project; None if it has none, or, with a warning, if it cannot be opened."""
     target = store_target(project.config, project.environ)
     if target is None:
         return None
@@ -26,7 +26,7 @@ def open_shared_store(
 
     try:
         calls = StoreCalls(_store(target, project.environ), warn, patience_s or PATIENCE_S)
-        return SharedStore(calls, cache, name=(project.package, compiler), units=units, trust=cache.signing)
+        return SharedStore(calls, cache, name=(project.package, compiler), units=units, policy=cache.signing)
     except StoreError as exc:
         warn(str(exc))
         return None

@@ -1,7 +1,8 @@
-"""Packs of results, and the index that finds them: how they are cut, written down, united and folded. Pure.
+"""Packs of results and their index: how packs are made, found and replaced. Pure.
 
-A pack is results one after another, each its record and then its bytes. The index of a project has, for each
-key, where its result lies. All that changes is the index: packs are named by their digests.
+A pack holds results one after another, each as its record and its bytes. The index of a project says for each
+key which pack has the result, and where in the pack. Only the index is ever overwritten: a pack is named by
+its digest, so it never changes.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from typing import Any, NamedTuple
 
 from ..common.digest import file_digest
 
-MAX_PACK_SIZE = 1 << 23  # bytes of a pack, unless one result alone has more
+MAX_PACK_SIZE = 1 << 23  # bytes; only a pack of a single result may be larger
 MAX_INDEX_SIZE = 1 << 26
 _FORMAT = 1
 _SMALL_PACK_SIZE = MAX_PACK_SIZE // 8
-_MAX_SMALL_PACKS = 8  # small packs that are left as they are
+_MAX_SMALL_PACKS = 8  # with more, all small packs are rewritten
 _SHA256 = re.compile("[0-9a-f]{64}")
-_KEPT_WRITES = 64  # writes for which a key is kept that none of them uses
+_KEPT_WRITES = 64  # a key that no build needed in so many writes of the index is dropped
 
 
 class PackedResult(NamedTuple):
-    """A result on its way."""
+    """A result as it is exchanged with a store."""
 
     key: bytes
     record: bytes
@@ -34,26 +35,26 @@ class PackedResult(NamedTuple):
 
 
 class PackSlot(NamedTuple):
-    """Where a result lies."""
+    """Where a result is: its pack, and its place in the pack."""
 
     pack: str
     offset: int
-    record: int  # bytes
-    data: int
-    used: int  # by the write of that number, the last that did
+    record: int  # bytes of the record
+    data: int  # bytes of the result itself, which follow
+    used: int  # the number of the last write of the index by a build that needed the result
 
     @property
     def size(self) -> int:
         return self.record + self.data
 
     def read_from(self, key: bytes, pack: bytes) -> PackedResult:
-        """Return the result that lies there."""
+        """Return the result, given the bytes of its *pack*."""
         middle = self.offset + self.record
         return PackedResult(key, pack[self.offset : middle], pack[middle : middle + self.data])
 
 
 class Pack(NamedTuple):
-    """Bytes that are stored as one, and where the results lie in them."""
+    """The bytes of a pack, and where its results are."""
 
     data: bytes
     sha256: str
@@ -63,19 +64,19 @@ class Pack(NamedTuple):
 
 @dataclass(frozen=True)
 class PackIndex:
-    """Where the results of a project lie."""
+    """The packs of a project, and where the result of each key is."""
 
     packs: Mapping[str, int] = field(default_factory=dict)  # sizes by digest
     slots: Mapping[bytes, PackSlot] = field(default_factory=dict)
-    writes: int = 0  # that it is the outcome of
+    writes: int = 0  # how many times the index was written
 
     def without(self, packs: AbstractSet[str], keys: AbstractSet[bytes]) -> PackIndex:
-        """Return the index without what is lost or wrong."""
+        """Return the index without these *packs* and *keys*."""
         slots = {key: slot for key, slot in self.slots.items() if slot.pack not in packs and key not in keys}
         return PackIndex(self.packs, slots, self.writes)
 
     def drop_unused(self, used: AbstractSet[bytes]) -> PackIndex:
-        """Return what the next write starts from: without the keys that nobody used for long."""
+        """Return the index for the next write: *used* keys are marked, long unused ones are dropped."""
         now = self.writes + 1
         slots = {
             key: slot._replace(used=now) if key in used else slot
@@ -85,20 +86,20 @@ class PackIndex:
         return PackIndex(self.packs, slots, now)
 
     def packs_to_rewrite(self) -> set[str]:
-        """Return the packs to be written again: those that are less than half of use, and many small ones."""
-        live = _used_bytes(self.slots)
-        small = {pack for pack, count in live.items() if count < _SMALL_PACK_SIZE}
-        faded = {pack for pack, count in live.items() if 2 * count < self.packs[pack]}
-        return faded | (small if len(small) > _MAX_SMALL_PACKS else set())
+        """Return the packs that are less than half used, and the small ones if they are many."""
+        used = _used_bytes(self.slots)
+        small = {pack for pack, count in used.items() if count < _SMALL_PACK_SIZE}
+        half_empty = {pack for pack, count in used.items() if 2 * count < self.packs[pack]}
+        return half_empty | (small if len(small) > _MAX_SMALL_PACKS else set())
 
     def with_packs(self, packs: Iterable[Pack]) -> PackIndex:
-        """Return the index with what lies in new packs, and without packs of which nothing is left."""
+        """Return the index with the results of new *packs*, and without packs that no key uses any more."""
         sizes, slots = dict(self.packs), dict(self.slots)
         for pack in packs:
             sizes[pack.sha256] = pack.size
             slots |= {key: slot._replace(used=self.writes) for key, slot in pack.slots.items()}
-        there = {slot.pack for slot in slots.values()}
-        return PackIndex({pack: size for pack, size in sizes.items() if pack in there}, slots, self.writes)
+        named = {slot.pack for slot in slots.values()}
+        return PackIndex({pack: size for pack, size in sizes.items() if pack in named}, slots, self.writes)
 
     def encode(self) -> bytes:
         numbers = {pack: number for number, pack in enumerate(self.packs)}
@@ -108,11 +109,11 @@ class PackIndex:
 
 
 def decode(data: bytes) -> PackIndex:
-    """Return the index that *data* encodes; ValueError where it is none, or is of a later version."""
+    """Return the index that *data* encodes; ValueError if it is not an index of this version."""
     try:
         values = json.loads(data)
         if values["format"] != _FORMAT:
-            raise ValueError("of another version")
+            raise ValueError("not of this version")
         packs = {_digest(sha256): _count(size) for sha256, size in values["packs"]}
         named = [*packs.items()]
         slots = {bytes.fromhex(key): _slot(named, *numbers) for key, numbers in values["units"].items()}
@@ -124,11 +125,11 @@ def decode(data: bytes) -> PackIndex:
 
 
 def _used_bytes(slots: Mapping[bytes, PackSlot]) -> Counter[str]:
-    """Return how many bytes of each pack are results."""
-    live = Counter[str]()
+    """Return how many bytes of each pack are in use."""
+    used = Counter[str]()
     for slot in slots.values():
-        live[slot.pack] += slot.size
-    return live
+        used[slot.pack] += slot.size
+    return used
 
 
 def _digest(value: Any) -> str:
@@ -151,8 +152,8 @@ def _count(value: Any) -> int:
     return value
 
 
-def cut(items: Iterable[PackedResult]) -> Iterator[Pack]:
-    """Yield packs of *items*, in their order; none is too large, but for one result that alone is."""
+def make_packs(items: Iterable[PackedResult]) -> Iterator[Pack]:
+    """Yield packs of *items*, in order, each up to the largest size; a larger result is in a pack alone."""
     held, size = list[PackedResult](), 0
     for item in items:
         count = len(item.record) + len(item.data)

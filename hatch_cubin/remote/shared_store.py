@@ -1,7 +1,7 @@
-"""The store that a build has behind its local folder: fetch what is missing there, and push what was made.
+"""A store that many machines share: fetch the results that the cache folder is missing, and push new ones.
 
-What is fetched is proven as what is read of the folder is, and stored there as a build's own. So all else
-goes on as if the folder had had it. What is damaged, or made by nobody who is trusted, is not there.
+Fetched results are checked like those in the cache folder and stored there, so the rest of the build only
+reads the folder. A result that is damaged, or that no trusted key has signed, counts as missing.
 """
 
 from __future__ import annotations
@@ -15,34 +15,33 @@ from ..cache import exchange, records
 from ..cache.entries import Cache
 from ..common.digest import file_digest
 from . import bazel_actions, packs
-from .bazel_actions import Action, File
+from .bazel_actions import Action, OutputFile
 from .calls import StoreCalls
 from .packs import Pack, PackedResult, PackIndex
 from .trust import AcceptAll, StorePolicy
 
-MAX_SINGLE_UNITS = 50  # units; what more have goes in packs
+MAX_SINGLE_UNITS = 50  # projects with more units store their results in packs
 
 _THREADS = 16
-_SAMPLE_SIZE = (
-    2 * _THREADS
-)  # of what an index lacks: whether parts of the project have stored it by themselves
-_PACKS_AT_ONCE = 4  # for they are held in memory
-_TRIES = 5  # to write an index that others write too
-_RETRY_PAUSE_S = 0.2  # at first; then they go further apart
-_MAX_ACTION_SIZE = 1 << 22  # bytes, some times what the largest record has
-_MAX_BLOB_SIZE = 1 << 27  # a store that sends more could fill the memory
+_SAMPLE_SIZE = 2 * _THREADS  # units that are asked for first, before all that are in no pack
+_PACKS_AT_ONCE = 4  # each is held in memory
+_TRIES = 5  # to write the index while other builds write it
+_RETRY_PAUSE_S = 0.2  # doubled with each try
+_MAX_ACTION_SIZE = 1 << 22  # several times the largest record
+_MAX_BLOB_SIZE = 1 << 27  # so that a store cannot fill the memory
 
-_UNIT, _INDEX = "unit", "index"  # what an action can be of
-_CANNOT_SIGN = "it is given nothing, for its index has to be signed: set HATCH_CUBIN_SIGNING_KEY"
+_UNIT, _INDEX = "unit", "index"  # kinds of actions
+_CANNOT_SIGN = "nothing was pushed, as its index must be signed: set HATCH_CUBIN_SIGNING_KEY"
 
-Wanted = Mapping[bytes, records.Request]  # by key: what each unit needs of its result
+RequestsByKey = Mapping[bytes, records.Request]
 
 
 class SharedStore:
-    """A store, for the builds of one project with one toolchain, whose index it keeps under their *name*.
+    """A store, as one build uses it.
 
-    *units* is how many the project has: of few, each has an action of its own, and of many the index says
-    where they lie.
+    *name* identifies the project and its compiler: builds with one name share an index. *units* is the number
+    of units: in a small project each has an action of its own, in a large one the index says which pack has
+    its result.
     """
 
     def __init__(
@@ -52,23 +51,23 @@ class SharedStore:
         *,
         name: Sequence[str],
         units: int,
-        trust: StorePolicy | None = None,
+        policy: StorePolicy | None = None,
     ) -> None:
         self.fetched: set[bytes] = set()
         self.pushed: set[bytes] = set()
         self._store, self._calls, self._cache = calls.store, calls, cache
-        self._trust = trust or AcceptAll()
+        self._policy = policy or AcceptAll()
         self._index_name = _action_name(_INDEX, "\0".join(name).encode())
-        self._few = units <= MAX_SINGLE_UNITS
-        self._unsigned: set[bytes] = set()  # keys of what is here, and would count for nobody there
-        self._absent: set[bytes] = set()  # keys of which the store has nothing that is right
-        self._lost: set[str] = set()  # packs, likewise
-        self._read: set[str] = set()  # packs that are there
+        self._is_small = units <= MAX_SINGLE_UNITS
+        self._unsigned: set[bytes] = set()  # keys of local results that no trusted key has signed
+        self._absent: set[bytes] = set()  # keys whose results in the store are missing or wrong
+        self._lost: set[str] = set()  # packs that are missing or wrong
+        self._read: set[str] = set()  # packs that were read and are right
         self._damaged = False
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What was exchanged, and what went wrong first, for JSON."""
+        """The numbers of the exchange and the first fault, for JSON."""
         traffic = self._store.traffic
         return {
             "url": self._store.url,
@@ -79,106 +78,110 @@ class SharedStore:
             "fault": self._calls.first_fault,
         }
 
-    def fetch(self, wanted: Wanted) -> None:
-        """Store locally what the store has of it."""
-        if self._few:
-            self._take(wanted, self._units(wanted))
+    def fetch(self, wanted: RequestsByKey) -> None:
+        """Copy the results of the *wanted* keys that the store has into the cache folder."""
+        if self._is_small:
+            self._store_checked(wanted, self._unit_results(wanted))
             self._absent |= wanted.keys() - self.fetched
         if left := [key for key in wanted if key not in self.fetched]:
-            self._take(wanted, self._packed(left))
-        if not self._few and (left := [key for key in left if key not in self.fetched]):
-            self._take(wanted, self._single(sorted(left)))
+            self._store_checked(wanted, self._packed_results(left))
+        if not self._is_small and (left := [key for key in left if key not in self.fetched]):
+            self._store_checked(wanted, self._single_results(sorted(left)))
         if self._damaged:
-            self._calls.count_fault("it sends something else than what was stored")
+            self._calls.count_fault("it sends other bytes than were stored")
         self._store.close_idle()
 
     def push(self, keys: Sequence[bytes]) -> None:
-        """Give the store what it lacks of what the local folder has."""
-        if self._few:
+        """Copy the results of *keys* from the cache folder into the store, unless it has them."""
+        if self._is_small:
             own = (key for key in keys if key not in self.fetched)
             tasks = ((key, partial(self._push_unit, key)) for key in own)
             self.pushed |= {key for key, new in self._calls.run_all(tasks, _THREADS) if new}
         else:
             self._push_packs(keys)
         if self._unsigned:
-            self._calls.warn(f"it is not given results that no trusted key has signed: {len(self._unsigned)}")
+            unsigned = len(self._unsigned)
+            self._calls.warn(f"results that no trusted key has signed were not pushed: {unsigned}")
         self._store.close_idle()
 
-    def _take(self, wanted: Wanted, items: Iterable[PackedResult]) -> None:
-        """Store what is proven."""
-        with self._cache.intake() as accept:
+    def _store_checked(self, wanted: RequestsByKey, items: Iterable[PackedResult]) -> None:
+        """Store those of the results that pass all checks."""
+        with self._cache.open_importer() as accept:
             for item in items:
-                if not self._trust.accepts_record(item.record):
+                if not self._policy.accepts_record(item.record):
                     self._absent.add(item.key)
-                elif exchange.proven(*item, wanted[item.key]) is None:
+                elif exchange.checked_record(*item, wanted[item.key]) is None:
                     self._damaged = True
                     self._absent.add(item.key)
                 elif accept(*item):
                     self.fetched.add(item.key)
 
-    # Few units: an action for each
+    # Small projects: an action for each unit
 
-    def _units(self, keys: Iterable[bytes]) -> Iterator[PackedResult]:
-        tasks = ((key, partial(self._unit, key)) for key in keys)
+    def _unit_results(self, keys: Iterable[bytes]) -> Iterator[PackedResult]:
+        tasks = ((key, partial(self._unit_result, key)) for key in keys)
         return (item for _key, item in self._calls.run_all(tasks, _THREADS) if item is not None)
 
-    def _single(self, keys: Sequence[bytes]) -> Iterator[PackedResult]:
-        """Yield what jobs with few of the units have stored, if a sample says that there is any of it."""
-        yield from (found := [*self._units(keys[:_SAMPLE_SIZE])])
-        if found:
-            yield from self._units(keys[_SAMPLE_SIZE:])
+    def _single_results(self, keys: Sequence[bytes]) -> Iterator[PackedResult]:
+        """Yield results that jobs with few units have stored as a small project does.
 
-    def _unit(self, key: bytes) -> PackedResult | None:
-        if (text := self._record(key)) is None or (record := records.decode(text)) is None:
+        Only if the store has some of a sample is it wanted_packs for all.
+        """
+        yield from (found := [*self._unit_results(keys[:_SAMPLE_SIZE])])
+        if found:
+            yield from self._unit_results(keys[_SAMPLE_SIZE:])
+
+    def _unit_result(self, key: bytes) -> PackedResult | None:
+        if (text := self._unit_record(key)) is None or (record := records.decode(text)) is None:
             return None
-        data = self._blob(record.sha256, record.size)
+        data = self._read_blob(record.sha256, record.size)
         return None if data is None else PackedResult(key, text, data)
 
-    def _record(self, key: bytes) -> bytes | None:
-        """Return the record of a unit; None where the store has none, or one that is not right."""
-        action = self._decoded(self._store.get(_action_name(_UNIT, key), _MAX_ACTION_SIZE))
+    def _unit_record(self, key: bytes) -> bytes | None:
+        """Return the record of a unit; None if the store has none, or a wrong one."""
+        action = self._decode_action(self._store.get(_action_name(_UNIT, key), _MAX_ACTION_SIZE))
         if action is None:
             return None
         record = records.decode(action.stdout)
         if record is None or record.key != key.hex():
             self._damaged = True
             return None
-        return action.stdout if self._trust.accepts_record(action.stdout) else None
+        return action.stdout if self._policy.accepts_record(action.stdout) else None
 
     def _push_unit(self, key: bytes) -> bool:
-        if key not in self._absent and self._is_whole(key):
+        if key not in self._absent and self._has_unit(key):
             return False
-        item = self._stored(key)
+        item = self._local_result(key)
         if item is None:
             return False
-        file = File(key.hex(), file_digest(item.data), len(item.data))
+        file = OutputFile(key.hex(), file_digest(item.data), len(item.data))
         action = bazel_actions.encode(Action((file,), item.record))
-        if len(action) > _MAX_ACTION_SIZE:  # nobody would read it
+        if len(action) > _MAX_ACTION_SIZE:  # a reader would refuse it
             return False
         self._store.put(_blob_name(file.sha256), item.data)
-        self._store.put(_action_name(_UNIT, key), action)  # never before what it leads to
+        self._store.put(_action_name(_UNIT, key), action)  # after its blob: a reader who finds it finds both
         return True
 
-    def _is_whole(self, key: bytes) -> bool:
-        """Say whether the store has a unit's action, and what that leads to: it may have lost either."""
-        text = self._record(key)
+    def _has_unit(self, key: bytes) -> bool:
+        """Return whether the store has both the action and the blob of a unit: it may have lost either."""
+        text = self._unit_record(key)
         record = None if text is None else records.decode(text)
         return record is not None and self._store.has(_blob_name(record.sha256))
 
-    # Many units: packs, and an index of them
+    # Large projects: packs, and an index of them
 
-    def _packed(self, keys: Iterable[bytes]) -> Iterator[PackedResult]:
+    def _packed_results(self, keys: Iterable[bytes]) -> Iterator[PackedResult]:
         index, *_others = self._calls.run_one(self._read_index) or (PackIndex(),)
-        asked: dict[str, list[bytes]] = {}
+        wanted_packs: dict[str, list[bytes]] = {}
         for key in keys:
             if key in index.slots:
-                asked.setdefault(index.slots[key].pack, []).append(key)
-        for pack, data in self._contents(index, asked):
-            yield from (index.slots[key].read_from(key, data) for key in asked[pack])
+                wanted_packs.setdefault(index.slots[key].pack, []).append(key)
+        for pack, data in self._read_packs(index, wanted_packs):
+            yield from (index.slots[key].read_from(key, data) for key in wanted_packs[pack])
 
-    def _contents(self, index: PackIndex, asked: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """Yield the packs that are there, and remember which are not."""
-        tasks = ((pack, partial(self._blob, pack, index.packs[pack])) for pack in asked)
+    def _read_packs(self, index: PackIndex, wanted_packs: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield the packs that the store has, and remember which are missing."""
+        tasks = ((pack, partial(self._read_blob, pack, index.packs[pack])) for pack in wanted_packs)
         for pack, data in self._calls.run_all(tasks, _PACKS_AT_ONCE):
             if data is None:
                 self._lost.add(pack)
@@ -186,96 +189,99 @@ class SharedStore:
                 self._read.add(pack)
                 yield pack, data
 
-    def _miss(self, asked: Iterable[str]) -> None:
-        """Find out which packs are there no more."""
-        tasks = ((pack, partial(self._store.has, _blob_name(pack))) for pack in asked)
+    def _find_lost_packs(self, wanted_packs: Iterable[str]) -> None:
+        """Ask which of these packs the store has lost."""
+        tasks = ((pack, partial(self._store.has, _blob_name(pack))) for pack in wanted_packs)
         self._lost |= {pack for pack, there in self._calls.run_all(tasks, _THREADS) if not there}
 
     def _push_packs(self, keys: Sequence[bytes]) -> None:
         own, sent = {*keys}, list[Pack]()
-        for turn in range(_TRIES):
+        for attempt in range(_TRIES):
             if (found := self._calls.run_one(self._read_index)) is None:
                 break
-            index, tag, sealed = found
-            if turn == 0:
-                self._miss({slot.pack for key, slot in index.slots.items() if key in own} - self._read)
+            index, tag, is_signed = found
+            if attempt == 0:
+                self._find_lost_packs(
+                    {slot.pack for key, slot in index.slots.items() if key in own} - self._read
+                )
             index = index.without(self._lost, self._absent)
             if not own - index.slots.keys():
                 break
-            if not self._may_write(sealed=sealed):
+            if not self._may_write(is_signed=is_signed):
                 self._calls.warn(_CANNOT_SIGN)
                 break
             index = index.drop_unused(own)
             there = index.slots.keys() | {key for pack in sent for key in pack.slots}
-            sent += self._send(index, [key for key in keys if key not in there])
+            sent += self._push_new_packs(index, [key for key in keys if key not in there])
             if not sent or self._calls.run_one(partial(self._write_index, index.with_packs(sent), tag)):
                 break
-            if (
-                turn < _TRIES - 1
-            ):  # whoever else writes just now shall read at another time what this one wrote
-                self._calls.pause(random.uniform(0, _RETRY_PAUSE_S * 2**turn))  # noqa: S311 - it need not be a secret
+            if attempt < _TRIES - 1:  # at random, so that two builds do not meet again
+                self._calls.pause(random.uniform(0, _RETRY_PAUSE_S * 2**attempt))  # noqa: S311 - not a secret
         self.pushed |= own & {key for pack in sent for key in pack.slots}
 
-    def _send(self, index: PackIndex, keys: Iterable[bytes]) -> list[Pack]:
-        """Store packs of these results and of those in folded packs; return the packs without their bytes."""
-        cut = packs.cut(self._items(index, keys))
-        tasks = ((pack._replace(data=b""), partial(self._send_pack, pack)) for pack in cut)
+    def _push_new_packs(self, index: PackIndex, keys: Iterable[bytes]) -> list[Pack]:
+        """Push the results of *keys* and of packs to rewrite, in new packs; return these without bytes."""
+        cut = packs.make_packs(self._results_to_push(index, keys))
+        tasks = ((pack._replace(data=b""), partial(self._put_pack, pack)) for pack in cut)
         sent = [pack for pack, _done in self._calls.run_all(tasks, _PACKS_AT_ONCE)]
         self._lost -= {pack.sha256 for pack in sent}
         self._absent -= {key for pack in sent for key in pack.slots}
         return sent
 
-    def _items(self, index: PackIndex, keys: Iterable[bytes]) -> Iterator[PackedResult]:
-        yield from (item for key in keys if (item := self._stored(key)) is not None)
-        for pack, data in self._contents(index, index.packs_to_rewrite()):
+    def _results_to_push(self, index: PackIndex, keys: Iterable[bytes]) -> Iterator[PackedResult]:
+        yield from (item for key in keys if (item := self._local_result(key)) is not None)
+        for pack, data in self._read_packs(index, index.packs_to_rewrite()):
             yield from (slot.read_from(key, data) for key, slot in index.slots.items() if slot.pack == pack)
 
-    def _send_pack(self, pack: Pack) -> None:
+    def _put_pack(self, pack: Pack) -> None:
         self._store.put(_blob_name(pack.sha256), pack.data)
 
     def _read_index(self) -> tuple[PackIndex, str | None, bool]:
-        """Return the index, its tag, and whether it is sealed, whoever has done that."""
+        """Return the index, its tag, and whether it is signed, by any key.
+
+        An index that is damaged or not accepted counts as empty.
+        """
         data, tag = self._store.read(self._index_name, packs.MAX_INDEX_SIZE)
-        action = self._decoded(data)
-        sealed = action is not None and action.stderr != b""
-        if action is None or not self._trust.accepts_index(action.stdout, action.stderr):
-            return PackIndex(), tag, sealed
+        action = self._decode_action(data)
+        is_signed = action is not None and action.stderr != b""
+        if action is None or not self._policy.accepts_index(action.stdout, action.stderr):
+            return PackIndex(), tag, is_signed
         try:
-            return packs.decode(action.stdout), tag, sealed
+            return packs.decode(action.stdout), tag, is_signed
         except ValueError:
             self._damaged = True
-            return PackIndex(), tag, sealed
+            return PackIndex(), tag, is_signed
 
-    def _may_write(self, *, sealed: bool) -> bool:
-        """Say whether an index of this build is one for all who read the one that was *sealed*, or not."""
-        seal = self._trust.sign_index(b"")
-        return (not sealed or seal != b"") and self._trust.accepts_index(b"", seal)
+    def _may_write(self, *, is_signed: bool) -> bool:
+        """Return whether all readers of the present index will accept one that this build writes."""
+        signature = self._policy.sign_index(b"")
+        return (not is_signed or signature != b"") and self._policy.accepts_index(b"", signature)
 
     def _write_index(self, index: PackIndex, tag: str | None) -> bool:
         text = index.encode()
-        files = tuple(File(f"{pack}.pack", pack, size) for pack, size in index.packs.items())
-        action = Action(files, text, self._trust.sign_index(text))
+        files = tuple(OutputFile(f"{pack}.pack", pack, size) for pack, size in index.packs.items())
+        action = Action(files, text, self._policy.sign_index(text))
         return self._store.replace(self._index_name, bazel_actions.encode(action), tag)
 
-    # Both
+    # Both kinds of projects
 
-    def _stored(self, key: bytes) -> PackedResult | None:
-        found = self._cache.attempt(partial(exchange.stored, self._cache.folder, key), None)
+    def _local_result(self, key: bytes) -> PackedResult | None:
+        found = self._cache.attempt(partial(exchange.read_entry, self._cache.folder, key), None)
         if found is None or sum(map(len, found)) > _MAX_BLOB_SIZE:
             return None
-        if not self._trust.accepts_record(found[0]):
+        if not self._policy.accepts_record(found[0]):
             self._unsigned.add(key)
             return None
         return PackedResult(key, *found)
 
-    def _decoded(self, data: bytes | None) -> Action | None:
+    def _decode_action(self, data: bytes | None) -> Action | None:
         try:
             return None if data is None else bazel_actions.decode(data)
         except ValueError:
             self._damaged = True
             return None
 
-    def _blob(self, sha256: str, size: int) -> bytes | None:
+    def _read_blob(self, sha256: str, size: int) -> bytes | None:
         data = self._store.get(_blob_name(sha256), min(size, _MAX_BLOB_SIZE))
         if data is None or file_digest(data) == sha256:
             return data

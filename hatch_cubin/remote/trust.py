@@ -1,4 +1,4 @@
-"""Whom a build believes: that a record, or an index, is what some build wrote that is trusted."""
+"""Which records and indexes from a store a build accepts."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Protocol
 
 
 class StorePolicy(Protocol):
-    """Seals the indexes that go to a store, and judges what comes from one."""
+    """Signs the index that goes to a store, and decides which records and indexes from it are accepted."""
 
     def accepts_record(self, data: bytes) -> bool:
-        """Say whether somebody who is trusted has signed this file of a record."""
+        """Return whether a trusted key has signed the file of a record."""
 
     def sign_index(self, index: bytes) -> bytes:
-        """Return what goes to the store beside an index."""
+        """Return the signature that is stored with an index; empty if nothing is signed."""
 
-    def accepts_index(self, index: bytes, seal: bytes) -> bool:
-        """Say whether somebody who is trusted has sealed exactly that."""
+    def accepts_index(self, index: bytes, signature: bytes) -> bool:
+        """Return whether a trusted key has signed exactly this index."""
 
 
 class AcceptAll:
-    """Whoever can write to the store is trusted."""
+    """Accepts everything: all who can write to the store are trusted."""
 
     def accepts_record(self, _data: bytes) -> bool:
         return True
@@ -27,5 +27,5 @@ class AcceptAll:
     def sign_index(self, _index: bytes) -> bytes:
         return b""
 
-    def accepts_index(self, _index: bytes, _seal: bytes) -> bool:
+    def accepts_index(self, _index: bytes, _signature: bytes) -> bool:
         return True

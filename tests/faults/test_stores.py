@@ -1,4 +1,4 @@
-"""A fault of a shared store costs a build one warning and little time: no wrong byte, and not the build."""
+"""Whatever a shared store does wrong, a build gets one warning and the right wheel, and loses little time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ pytestmark = pytest.mark.counted
 
 ITEMS = [item(f"unit {number}", 1000) for number in range(20)]
 KEYS = [each.key for each in ITEMS]
-MODES = pytest.mark.parametrize("units", [MAX_SINGLE_UNITS, MAX_SINGLE_UNITS + 1], ids=["few", "many"])
+SMALL_AND_LARGE_PROJECT = pytest.mark.parametrize(
+    "units", [MAX_SINGLE_UNITS, MAX_SINGLE_UNITS + 1], ids=["few", "many"]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +55,7 @@ def wrong_length(handler: Handler) -> bool:
 
 
 def another(handler: Handler) -> bool:
-    """Send what was asked for at another name."""
+    """Send the file of another name."""
     files = handler.server.files
     return handler.answer(200, next((files[name] for name in files if name != handler.path), b""))
 
@@ -63,14 +65,14 @@ def hang(handler: Handler) -> bool:
 
 
 def drip(handler: Handler) -> bool:
-    """Send a header that has no end, a byte at a time."""
+    """Send an endless header, a byte at a time."""
     while not handler.server.over.wait(0.005):
         handler.wfile.write(b"X")
     return True
 
 
 def trickle(handler: Handler) -> bool:
-    """Send what is right, slowly: in each slice of a build's patience there is some of it."""
+    """Send the right file so slowly that each poll of the build sees a few bytes."""
     body = handler.server.files.get(handler.path, bytes(1 << 16))
     handler.answer(200, b"", Content_Length=str(len(body)))
     return trickled(handler, body)
@@ -139,17 +141,17 @@ FAULTS: Mapping[str, Fault] = {
 SILENT = {"404 with a body"}
 
 
-def machine(
+def store_of_machine(
     server: StoreServer, folder: Path, units: int, said: list[str], patience_s: float = 60
 ) -> SharedStore:
-    """Return the store of a build on a machine of its own, which already has what is in *folder*."""
+    """Open the store for a build whose cache folder is *folder*."""
     store = HttpStore(StoreTarget(store_urls.parse(server.url), None, is_from_environment=True))
     cache = Cache(folder, None, said.append)
     return SharedStore(StoreCalls(store, said.append, patience_s), cache, name=("demo", "13.0"), units=units)
 
 
-def right(folder: Path) -> int:
-    """Return how many results are in a folder; each one is right."""
+def count_right_results(folder: Path) -> int:
+    """Check that all results in a cache folder are right, and return how many there are."""
     cache = Cache(folder, None, lambda _text: None)
     found = {each: cache.get(each.key) for each in ITEMS}
     assert all(hit is None or hit.data == each.data for each, hit in found.items())
@@ -157,20 +159,20 @@ def right(folder: Path) -> int:
     return sum(hit is not None for hit in found.values())
 
 
-@MODES
+@SMALL_AND_LARGE_PROJECT
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kinds", [("ac", "cas"), ("cas",)], ids=["always", "for blobs"])
-def test_a_build_goes_on_whatever_the_store_does(
+def test_a_build_goes_on_whatever_a_store_answers(
     tmp_path: Path, server: StoreServer, fault: str, units: int, kinds: tuple[str, ...]
 ) -> None:
     folder_with(tmp_path / "first", ITEMS)
-    machine(server, tmp_path / "first", units, []).push(KEYS)
+    store_of_machine(server, tmp_path / "first", units, []).push(KEYS)
     server.log.clear()
     server.fault = lambda handler: handler.path.split("/")[1] in kinds and FAULTS[fault](handler)
     said = list[str]()
-    one = machine(server, tmp_path / "second", units, said, patience_s=0.2)
+    one = store_of_machine(server, tmp_path / "second", units, said, patience_s=0.2)
     one.fetch(dict.fromkeys(KEYS, Request()))
-    assert right(tmp_path / "second") == 0
+    assert count_right_results(tmp_path / "second") == 0
     folder_with(tmp_path / "second", ITEMS)
     one.push(KEYS)
     assert len(said) <= 1
@@ -178,45 +180,45 @@ def test_a_build_goes_on_whatever_the_store_does(
     assert not any("secret" in text or "passwd" in text for text in said)
     server.fault = lambda _handler: False
     later = list[str]()
-    again = machine(server, tmp_path / "third", units, later)
+    again = store_of_machine(server, tmp_path / "third", units, later)
     again.fetch(dict.fromkeys(KEYS, Request()))
-    got = right(tmp_path / "third")
+    got = count_right_results(tmp_path / "third")
     assert got == len(again.fetched)
     folder_with(tmp_path / "third", ITEMS)
     again.push(KEYS)
-    last = machine(server, tmp_path / "fourth", units, later)
+    last = store_of_machine(server, tmp_path / "fourth", units, later)
     last.fetch(dict.fromkeys(KEYS, Request()))
-    assert right(tmp_path / "fourth") == len(ITEMS)
+    assert count_right_results(tmp_path / "fourth") == len(ITEMS)
     assert later == []
 
 
-@MODES
-def test_a_store_that_loses_half_gives_the_other_half(
+@SMALL_AND_LARGE_PROJECT
+def test_a_store_that_lost_half_its_blobs_serves_the_other_half(
     tmp_path: Path, server: StoreServer, units: int
 ) -> None:
     said = list[str]()
     for start in range(0, len(ITEMS), 5):  # packs of five
         folder_with(tmp_path / "first", ITEMS[start : start + 5])
-        machine(server, tmp_path / "first", units, said).push(KEYS[: start + 5])
+        store_of_machine(server, tmp_path / "first", units, said).push(KEYS[: start + 5])
     lost = sorted(name for name in server.files if name.startswith("/cas/"))[::2]
     for name in lost:
         del server.files[name]
-    one = machine(server, tmp_path / "second", units, said)
+    one = store_of_machine(server, tmp_path / "second", units, said)
     one.fetch(dict.fromkeys(KEYS, Request()))
-    assert right(tmp_path / "second") == len(one.fetched) == len(ITEMS) // 2
+    assert count_right_results(tmp_path / "second") == len(one.fetched) == len(ITEMS) // 2
     folder_with(tmp_path / "second", ITEMS)
     one.push(KEYS)
-    machine(server, tmp_path / "third", units, said).fetch(dict.fromkeys(KEYS, Request()))
-    assert right(tmp_path / "third") == len(ITEMS)
+    store_of_machine(server, tmp_path / "third", units, said).fetch(dict.fromkeys(KEYS, Request()))
+    assert count_right_results(tmp_path / "third") == len(ITEMS)
     assert said == []
 
 
-@MODES
-def test_no_flipped_bit_is_taken(
+@SMALL_AND_LARGE_PROJECT
+def test_a_blob_with_a_flipped_bit_is_not_used(
     tmp_path: Path, server: StoreServer, units: int, chance: random.Random, figures: Any
 ) -> None:
     folder_with(tmp_path / "first", ITEMS)
-    machine(server, tmp_path / "first", units, []).push(KEYS)
+    store_of_machine(server, tmp_path / "first", units, []).push(KEYS)
     whole = dict(server.files)
     for number in range(figures.pick(20, 2000)):
         server.files |= whole
@@ -225,19 +227,19 @@ def test_no_flipped_bit_is_taken(
         data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
         server.files[name] = bytes(data)
         folder = tmp_path / f"flip {number}"
-        machine(server, folder, units, []).fetch(dict.fromkeys(KEYS, Request()))
-        assert right(folder) <= len(ITEMS)
+        store_of_machine(server, folder, units, []).fetch(dict.fromkeys(KEYS, Request()))
+        assert count_right_results(folder) <= len(ITEMS)
 
 
-@MODES
-def test_many_writers_at_once_store_nothing_wrong(tmp_path: Path, server: StoreServer, units: int) -> None:
+@SMALL_AND_LARGE_PROJECT
+def test_many_writers_at_once_leave_right_results(tmp_path: Path, server: StoreServer, units: int) -> None:
     said = list[str]()
     start = threading.Barrier(8, timeout=60)
 
     def write(number: int) -> None:
         own = ITEMS[number * 2 : number * 2 + 8]
         folder_with(tmp_path / f"{number}", own)
-        one = machine(server, tmp_path / f"{number}", units, said)
+        one = store_of_machine(server, tmp_path / f"{number}", units, said)
         start.wait()
         one.push([each.key for each in own])
 
@@ -246,9 +248,9 @@ def test_many_writers_at_once_store_nothing_wrong(tmp_path: Path, server: StoreS
         thread.start()
     for thread in threads:
         thread.join()
-    one = machine(server, tmp_path / "reader", units, said)
+    one = store_of_machine(server, tmp_path / "reader", units, said)
     one.fetch(dict.fromkeys(KEYS, Request()))
-    assert right(tmp_path / "reader") == len(one.fetched) > 0
+    assert count_right_results(tmp_path / "reader") == len(one.fetched) > 0
     assert said == []
 
 
@@ -259,7 +261,7 @@ def test_many_writers_at_once_store_nothing_wrong(tmp_path: Path, server: StoreS
 def build(
     tmp_path: Path, server: StoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., dict[str, Any]]:
-    """Build a project with a cache of its own behind which the server is; return what came of it."""
+    """Return a function that builds with a new cache folder and the server, and returns the report."""
     pytest.importorskip("cuda.core")
     monkeypatch.setattr(user_folders, "own_folder", lambda: tmp_path / "own")
     machines = iter(range(100))
@@ -281,7 +283,7 @@ def build(
 
 
 @pytest.mark.nvrtc
-def test_what_one_build_compiles_the_next_machine_fetches(
+def test_the_next_machine_fetches_what_a_build_compiled(
     server: StoreServer, build: Callable[..., Any]
 ) -> None:
     first = build()
@@ -296,7 +298,7 @@ def test_what_one_build_compiles_the_next_machine_fetches(
 
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("fault", ["500", "hang", "another's"])
-def test_a_wheel_is_the_same_whatever_the_store_does(
+def test_a_faulty_store_does_not_change_the_wheel(
     server: StoreServer, build: Callable[..., Any], fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hatch_cubin.remote.opening.PATIENCE_S", 0.2)
@@ -309,7 +311,7 @@ def test_a_wheel_is_the_same_whatever_the_store_does(
 
 
 @pytest.mark.nvrtc
-def test_a_rebuild_that_verifies_asks_no_store(
+def test_verify_rebuild_does_not_use_the_store(
     tmp_path: Path, server: StoreServer, build: Callable[..., Any]
 ) -> None:
     from hatch_cubin.wheels.checking.rebuild import rebuild

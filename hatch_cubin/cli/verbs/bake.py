@@ -75,14 +75,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Bring the cache up to date."""
-    asked = {
-        "HATCH_CUBIN_JOBS": args.jobs,
-        "HATCH_CUBIN_EXECUTOR": args.executor,
-        "HATCH_CUBIN_REQUIRE_HITS": "1" if args.require_hits else None,
-    }
     if args.weights and not args.shard:
         raise ConfigError(Problem("--weights changes nothing without --shard"))
-    project = open_project(args, **{name: value for name, value in asked.items() if value})
+    project = open_project(args)
     check_build(project)
     if args.recheck:
         project = _rechecked(project, args.recheck)

@@ -68,7 +68,6 @@ def run(args: argparse.Namespace) -> Answer:
         module,
         toolchain,
         lambda specs: expand(specs, plan.toolkit),
-        replaced=bool(project.environ.get(arch_choice.ARCHS_VARIABLE)),
     )
     with pipeline.open_cache(project) as cache:
         units = miss_reasons.look_up_units(jobs, cache)

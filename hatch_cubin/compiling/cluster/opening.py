@@ -79,7 +79,7 @@ def results(work: Work, where: str) -> Generator[Result]:
 def _crew(work: Work, name: str, upcoming: Callable[[], Task | None]) -> Crew:
     project = work.project
     if not work.paths.descriptors:
-        what = "HATCH_CUBIN_EXECUTOR: only Linux can have others compile"
+        what = f"{project.as_written('HATCH_CUBIN_EXECUTOR')}: only Linux can have others compile"
         raise ToolchainError(Problem(what, hint="elsewhere, paths would differ from machine to machine"))
     jobs = [job for job in work.jobs if travels(job)]
     parcel = pack(jobs, work.paths, folders_of(jobs))
@@ -87,7 +87,15 @@ def _crew(work: Work, name: str, upcoming: Callable[[], Task | None]) -> Crew:
     asked = Asked(identity.of(work.toolkit), wanted)
     slots = project.config.jobs or cores.count()
     terms = Terms(parcel.listing.digest, project.config.timeout_s, len(work.jobs), project.warn, work.misfit)
-    return Crew(upcoming, _fleet(name, asked, parcel, slots), terms)
+    return Crew(upcoming, _fleet_of(project, name, asked, parcel, slots), terms)
+
+
+def _fleet_of(project: Project, name: str, asked: Asked, parcel: Parcel, slots: int) -> Fleet:
+    try:
+        return _fleet(name, asked, parcel, slots)
+    except ConfigError as exc:  # about what the user wrote
+        said = project.as_written("HATCH_CUBIN_EXECUTOR")
+        raise ConfigError(*(each._replace(what=f"{said}: {each.what}") for each in exc.problems)) from exc
 
 
 def _fleet(name: str, asked: Asked, parcel: Parcel, slots: int) -> Fleet:
@@ -112,11 +120,11 @@ def _of_scheme(scheme: str) -> Callable[..., Any]:
     if len(offers) == 1:
         return _loaded(offers.popitem()[1].load, scheme)
     if offers:  # whichever is taken gets the project
-        what = f"HATCH_CUBIN_EXECUTOR: several installed packages know {scheme}://"
+        what = f"several installed packages know {scheme}://"
         hint = f"uninstall all but one: {', '.join(sorted(offers))}"
         raise ConfigError(Problem(what, hint=hint))
     names = ", ".join(sorted({"dask", "tls", *(each.name for each in known)}))
-    what = f"HATCH_CUBIN_EXECUTOR: no installed package knows {scheme}://"
+    what = f"no installed package knows {scheme}://"
     raise ConfigError(Problem(what, hint=f"there are: {names}, and module:function"))
 
 
@@ -129,9 +137,9 @@ def _loaded(load: Callable[[], Any], name: str) -> Callable[..., Any]:
     try:
         found: Callable[..., Any] = load()
     except (Exception, SystemExit) as exc:  # whatever the user's code raises
-        what = f"HATCH_CUBIN_EXECUTOR: {name} cannot be imported: {said(exc)}"
+        what = f"{name} cannot be imported: {said(exc)}"
         address = re.search(r":[0-9]+$", name)  # as people know the scheduler of a cluster
-        hint = f"for a Dask scheduler, HATCH_CUBIN_EXECUTOR=dask://{name}" if address else None
+        hint = f"for a Dask scheduler, write dask://{name}" if address else None
         raise ConfigError(Problem(what, hint=hint)) from exc
     return found
 
@@ -140,10 +148,10 @@ def _called(function: Callable[..., Any], name: str, *arguments: str) -> Executo
     try:
         made = function(*arguments)
     except (Exception, SystemExit) as exc:  # whatever the user's code raises
-        raise ConfigError(Problem(f"HATCH_CUBIN_EXECUTOR: {name} raised {said(exc)}")) from exc
+        raise ConfigError(Problem(f"{name} raised {said(exc)}")) from exc
     if not isinstance(made, Executor):
         kind = type(made).__name__
-        what = f"HATCH_CUBIN_EXECUTOR: {name} must return a concurrent.futures.Executor, not {kind}"
+        what = f"{name} must return a concurrent.futures.Executor, not {kind}"
         raise ConfigError(Problem(what))
     return made
 

@@ -145,7 +145,7 @@ LACKS_IT = "is shipped as well, and demo/k.cu has no such kernel for it"
         pytest.param(
             (7, 5),
             None,
-            'archs = ["sm_75"] in the build configuration would serve it, '
+            '"sm_75" added to archs in the build configuration would serve it, '
             "if demo/k.cu has such a kernel for it, as it has not for sm_80, compute_100",
             id="an arch that is not shipped",
         ),
@@ -174,7 +174,7 @@ def test_a_kernel_of_a_module_without_files_is_told_so(tmp_path: Path) -> None:
     cubins = load_bundle(tmp_path, {"manifest.json": data})
     with pytest.raises(cubins.CubinNotFoundError) as caught:
         cubins.find("no", cc=(9, 0))
-    assert ': shipped nothing; archs = ["sm_90"] in the build configuration would serve it' in str(
+    assert ': shipped nothing; "sm_90" added to archs in the build configuration would serve it' in str(
         caught.value
     )
 
@@ -186,17 +186,17 @@ def test_nothing_that_fits_says_what_would(tmp_path: Path, driver: int | None, h
         cubins.find("k", cc=(8, 0), driver=driver)
     assert (
         f"nothing shipped for 'k' runs on compute capability 8.0{having}: shipped sm_90 (driver 13.0); "
-        'archs = ["sm_80"] in the build configuration would serve it'
+        '"sm_80" added to archs in the build configuration would serve it'
     ) in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("cc", "fix"),
     [
-        ((7, 5), 'archs = ["sm_75"] in'),
-        ((7, 2), 'archs = ["sm_72"] and toolkit = "12.9" in'),
-        ((5, 0), 'archs = ["sm_50"] and toolkit = "12.9" in'),
-        ((3, 7), 'archs = ["sm_37"] in'),
+        ((7, 5), '"sm_75" added to archs in'),
+        ((7, 2), '"sm_72" added to archs, and toolkit = "12.9", in'),
+        ((5, 0), '"sm_50" added to archs, and toolkit = "12.9", in'),
+        ((3, 7), '"sm_37" added to archs in'),
     ],
 )
 def test_what_the_newest_toolkit_cannot_target_is_said_with_one_that_can(

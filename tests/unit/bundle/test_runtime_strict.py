@@ -40,7 +40,7 @@ def test_what_would_be_translated_is_not_found_and_nothing_is_loaded(
         CALLS[call](cubins)
     assert str(caught.value).partition(" (bundle of ")[0] == (
         f"{cubins.__name__}: 'k' for compute capability 9.0 is PTX (compute_80), and strict loading lets the "
-        'driver translate none; archs = ["sm_90"] in the build configuration would serve it'
+        'driver translate none; "sm_90" added to archs in the build configuration would serve it'
     )
     assert len(core.ObjectCode.made) == loaded
     CALLS[call](cubins)
@@ -59,7 +59,7 @@ PTX_AND_MORE = {
         [made("k", "sm_90"), made("k", "compute_80")],
         12040,
     ),
-    'archs = ["sm_90"] in the build configuration would serve it': ([made("k", "compute_80")], 13000),
+    '"sm_90" added to archs in the build configuration would serve it': ([made("k", "compute_80")], 13000),
     "sm_90 is shipped as well, and demo/m.cu has no such kernel for it": (
         [made("m", "sm_90", {"other": "o"}), made("m", "compute_80", {"k": "k", "other": "o"})],
         13000,

@@ -317,7 +317,8 @@ def test_the_arguments_stand_before_the_environment(
     args = argparse.Namespace(project=tmp_path, verbose=False, archs=None)
     assert open_project(args).config.archs == ("sm_90",)
     args.archs = "sm_100,compute_100"
-    project = open_project(args, HATCH_CUBIN_JOBS="3")
+    args.jobs = "3"
+    project = open_project(args)
     assert (project.config.archs, project.config.jobs) == (("sm_100", "compute_100"), 3)
     project.inform("this")
     project.warn("that")

@@ -344,6 +344,31 @@ def test_an_arch_that_a_variable_asked_for_is_shown_nowhere_in_the_table() -> No
     assert [problem.where for problem in caught.value.problems] == [None]
 
 
+def test_an_arch_that_a_variable_asked_for_is_told_with_the_variable() -> None:
+    config = read_config("archs = ['sm_90']", {"HATCH_CUBIN_ARCHS": "sm_70"})
+    assert config.replaced == {"archs": "HATCH_CUBIN_ARCHS"}
+    found = plan_modules(config, [*cu("a.cu"), ptx("sm_90")], expanded(config))
+    with pytest.raises(ConfigError) as caught:
+        plan_units(found, TOOLCHAIN, config.replaced["archs"])
+    assert [(str(each.where), each.what, each.details) for each in caught.value.problems] == [
+        ("None", "HATCH_CUBIN_ARCHS: NVRTC 13.5.37 cannot target sm_70", ()),
+        (
+            "demo/k.ptx:2",
+            "cannot be assembled for sm_70",
+            ("because of: .target sm_90", "HATCH_CUBIN_ARCHS asks for sm_70"),
+        ),
+    ]
+
+
+def test_an_arch_of_a_sources_own_is_shown_in_its_table_whatever_a_variable_says() -> None:
+    table = f"{RULE}\npath = 'demo/*'\narchs = ['sm_70']"
+    config = read_config(table, {"HATCH_CUBIN_ARCHS": "sm_90"})
+    with pytest.raises(ConfigError) as caught:
+        plan_units(plan_modules(config, cu("demo/a.cu"), expanded(config)), TOOLCHAIN, "HATCH_CUBIN_ARCHS")
+    (problem,) = caught.value.problems
+    assert (problem.what.startswith("HATCH"), problem.where is None) == (False, False)
+
+
 def test_every_arch_that_cannot_be_built_is_refused_at_once() -> None:
     found = refused("archs = ['sm_70', 'sm_60', 'sm_80']", ptx("sm_90"), *cu("demo/red.cu"))
     assert [problem.what for problem in found] == [
@@ -423,8 +448,8 @@ def test_ptx_that_no_arch_of_a_group_can_take_is_refused() -> None:
 
 
 def test_ptx_without_a_header_is_refused_where_it_is_planned() -> None:
-    found = refused("archs = ['sm_90']", Source("demo/k.ptx", "hello"))
-    assert found == [Problem("has no .version directive, so it is not a PTX module", Location("demo/k.ptx"))]
+    (problem,) = refused("archs = ['sm_90']", Source("demo/k.ptx", "hello"))
+    assert (problem.code, problem.where) == ("ptx-header-missing", Location("demo/k.ptx"))
 
 
 def test_a_note_that_two_modules_share_is_said_once_per_source() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hatch_cubin.remote.bazel_actions import Action, File, decode, encode
+from hatch_cubin.remote.bazel_actions import Action, OutputFile, decode, encode
 
-ACTION = Action((File("a", "0" * 64, 300), File("b/c", "f" * 64, 0)), b"said", b"seal")
-# What the published classes write for it, and for the same with an exit code, a worker, a file's contents.
+ACTION = Action((OutputFile("a", "0" * 64, 300), OutputFile("b/c", "f" * 64, 0)), b"said", b"seal")
+# The bytes that the published classes write, and those with more fields: an exit code, a worker, contents.
 PUBLISHED = bytes.fromhex(
     f"124a 0a0161 1245 0a40 {'30' * 64} 10ac02"
     f"1249 0a03622f63 1242 0a40 {'66' * 64}"
@@ -20,15 +20,13 @@ WITH_MORE = bytes.fromhex(
 )
 
 
-def test_an_action_is_written_as_everybody_writes_it() -> None:
+def test_an_action_is_encoded_as_by_the_published_classes() -> None:
     assert encode(ACTION) == PUBLISHED
     assert encode(Action(())) == b""
 
 
-def test_what_a_server_adds_is_skipped() -> None:
-    fixed = bytes.fromhex(
-        "65 00000000 69 0000000000000000"
-    )  # four bytes and eight, of fields that nobody has
+def test_fields_that_a_server_adds_are_skipped() -> None:
+    fixed = bytes.fromhex("65 00000000 69 0000000000000000")  # unknown fields of 32 and of 64 bits
     assert decode(PUBLISHED) == decode(WITH_MORE) == decode(PUBLISHED + fixed) == ACTION
 
 
@@ -48,6 +46,6 @@ def test_what_a_server_adds_is_skipped() -> None:
         pytest.param(PUBLISHED.replace(b"\x10\xac\x02", b"\x12\x01\x02"), id="a text for a size"),
     ],
 )
-def test_what_is_no_action_is_refused(data: bytes) -> None:
+def test_bytes_that_are_not_an_action_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         decode(data)

@@ -1,4 +1,4 @@
-"""A store in a bucket, asked for real: of an S3 that runs here."""
+"""A store in a bucket of an S3 server that the tests start."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Open = Callable[..., BucketStore]
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """Return where an S3 is, with an empty bucket."""
-    from moto.server import ThreadedMotoServer  # which takes long
+    """Start an S3 server with an empty bucket; return its URL."""
+    from moto.server import ThreadedMotoServer  # slow to import
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -55,7 +55,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Open:
     return open_store
 
 
-def test_what_was_put_is_there(endpoint: str, opened: Open) -> None:
+def test_stored_bytes_come_back(endpoint: str, opened: Open) -> None:
     store = opened(endpoint)
     assert store.get("cas/a", 3) is None
     store.put("cas/a", b"abc")
@@ -66,16 +66,16 @@ def test_what_was_put_is_there(endpoint: str, opened: Open) -> None:
     store.close_idle()
 
 
-def test_what_is_there_is_told_without_its_bytes(endpoint: str, server: StoreServer, opened: Open) -> None:
+def test_has_asks_without_reading_the_bytes(endpoint: str, server: StoreServer, opened: Open) -> None:
     store = opened(endpoint, "s3://bucket/there")
     assert not store.has("cas/a")
     store.put("cas/a", b"abc")
     assert store.has("cas/a")
     server.fault = answer(403)
-    assert opened(server.url).has("cas/a")  # who knows
+    assert opened(server.url).has("cas/a")  # a HEAD that is refused says nothing
 
 
-def test_what_is_sent_is_on_its_way_until_it_is_there(server: StoreServer, opened: Open) -> None:
+def test_bytes_of_an_upload_count_as_being_sent_until_it_ends(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     seen = list[bool]()
 
@@ -91,14 +91,14 @@ def test_what_is_sent_is_on_its_way_until_it_is_there(server: StoreServer, opene
     assert (all(seen), store.traffic.bytes, store.traffic.assume_sent(1)) == (True, 3, False)
 
 
-def test_nothing_larger_than_it_should_be_is_read(endpoint: str, opened: Open) -> None:
+def test_an_answer_larger_than_expected_is_not_read(endpoint: str, opened: Open) -> None:
     store = opened(endpoint)
     store.put("cas/large", b"x" * 1000)
-    with pytest.raises(StoreError, match="it sends more than the 999 B that there should be"):
+    with pytest.raises(StoreError, match="it sends more than the expected 999 B"):
         store.get("cas/large", 999)
 
 
-def test_what_another_wrote_meanwhile_is_not_overwritten(endpoint: str, opened: Open) -> None:
+def test_replace_does_not_overwrite_a_newer_write(endpoint: str, opened: Open) -> None:
     store = opened(endpoint)
     assert store.read("ac/i", 9) == (None, None)
     assert store.replace("ac/i", b"one", None)
@@ -110,22 +110,22 @@ def test_what_another_wrote_meanwhile_is_not_overwritten(endpoint: str, opened: 
     assert store.get("ac/i", 9) == b"two"
 
 
-def test_a_bucket_that_is_not_there_is_empty_and_takes_nothing(endpoint: str, opened: Open) -> None:
+def test_a_missing_bucket_is_empty_and_cannot_be_written(endpoint: str, opened: Open) -> None:
     store = opened(endpoint, "s3://nowhere/x")
     assert store.get("cas/a", 9) is None
-    with pytest.raises(StoreError, match="there is no such bucket"):
+    with pytest.raises(StoreError, match="the bucket does not exist"):
         store.put("cas/a", b"abc")
 
 
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        (401, "it refuses whoever asks"),
-        (403, "it refuses whoever asks"),
+        (401, "it denies access"),
+        (403, "it denies access"),
         (503, "it fails, or cannot be reached"),
     ],
 )
-def test_a_refusal_is_told_without_its_text(
+def test_a_refusal_is_reported_without_the_servers_text(
     server: StoreServer, opened: Open, status: int, told: str
 ) -> None:
     server.fault = answer(status, b"<Error><Message>hunter2</Message></Error>")
@@ -138,15 +138,13 @@ def test_a_refusal_is_told_without_its_text(
     assert str(caught.value) == told
 
 
-def test_a_body_that_is_cut_off_is_told(server: StoreServer, opened: Open) -> None:
+def test_a_body_that_is_cut_off_is_an_error(server: StoreServer, opened: Open) -> None:
     server.fault = lambda handler: handler.answer(200, b"abc", Content_Length="5") and handler.hang_up()
     with pytest.raises(StoreError, match="it fails, or cannot be reached"):
         opened(server.url).get("cas/a", 9)
 
 
-def test_who_asks_is_told_where_the_environment_names_the_place_and_nowhere_else(
-    server: StoreServer, opened: Open
-) -> None:
+def test_credentials_are_sent_only_to_a_store_from_the_environment(server: StoreServer, opened: Open) -> None:
     opened(server.url).get("cas/a", 9)
     opened(server.url, is_from_environment=False).get("cas/a", 9)
     first, second = server.log
@@ -154,7 +152,7 @@ def test_who_asks_is_told_where_the_environment_names_the_place_and_nowhere_else
     assert "authorization" not in second.headers
 
 
-def test_without_credentials_no_cloud_is_asked_for_any(
+def test_without_credentials_the_clouds_metadata_server_is_not_asked(
     server: StoreServer, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened(server.url)
@@ -168,8 +166,8 @@ def test_without_credentials_no_cloud_is_asked_for_any(
     assert [asked.path for asked in server.log] == ["/bucket/a"]
 
 
-def test_a_store_that_is_elsewhere_is_told_nothing(server: StoreServer, opened: Open) -> None:
-    """obstore follows redirects: what comes so is proven like anything else, and no credentials go along."""
+def test_a_redirect_is_followed_without_credentials(server: StoreServer, opened: Open) -> None:
+    """obstore follows redirects. That is safe: results are checked, and credentials are not sent along."""
     with store_server() as other:
         server.fault = answer(307, Location=f"{other.url}/elsewhere")
         opened(server.url).get("cas/a", 9)

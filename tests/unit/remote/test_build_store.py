@@ -1,4 +1,4 @@
-"""A build without a store is what it was before there were any."""
+"""The store of a build; a build without one imports nothing for it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.helpers import make_project, run
 TOOLKIT = Toolkit(None, facts=Facts("1.2.2", 13, "13.0.88", (90,)))
 
 
-def test_it_has_none(tmp_path: Path) -> None:
+def test_a_project_without_a_store_opens_none(tmp_path: Path) -> None:
     cache = Cache(tmp_path, None, print)
     assert build_store.open_store(make_project(tmp_path, {}), cache, [], TOOLKIT) is None
 
 
-def test_it_imports_nothing_of_it(tmp_path: Path) -> None:
-    """Neither the store nor what only it needs."""
+def test_a_build_without_a_store_imports_none_of_its_modules(tmp_path: Path) -> None:
+    """Neither modules of this room nor libraries that only they need."""
     ours = ("hatch_cubin.remote.shared_store", "hatch_cubin.config.store_urls")
     unneeded = (*ours, "http.client", "ssl", "obstore")
     code = (
@@ -32,7 +32,7 @@ def test_it_imports_nothing_of_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["https://cache.example", "https://ada:hunter2@cache.example"])
-def test_its_store_is_shown_without_what_is_secret(tmp_path: Path, url: str) -> None:
+def test_the_url_is_shown_without_user_and_password(tmp_path: Path, url: str) -> None:
     project = make_project(tmp_path, {}, HATCH_CUBIN_REMOTE=url)
     remote = build_store.open_store(project, Cache(tmp_path, None, print), [], TOOLKIT)
     assert remote is not None

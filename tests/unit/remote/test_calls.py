@@ -1,4 +1,4 @@
-"""Asking a store: at once, no longer than it is worth, and no more when it fails."""
+"""Requests to a store: in parallel, with a limit on waiting in total, and none after three faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hatch_cubin.remote.store import StoreError, TrafficCounter
 
 
 class Store:
-    """A store of which only the traffic counts."""
+    """A store with nothing but a counter of its traffic."""
 
     url = "https://cache.example"
 
@@ -47,7 +47,7 @@ def asked(store: Store, said: list[str]) -> StoreCalls:
 
 @pytest.fixture
 def hang() -> Iterator[Callable[[], None]]:
-    """Return what does not come back before the test is over."""
+    """Return a task that runs until the test is over."""
     over = threading.Event()
     yield lambda: assert_waited(over)
     over.set()
@@ -61,13 +61,13 @@ def fail() -> None:
     raise StoreError("it is full")
 
 
-def test_what_comes_of_each_task_is_told_with_its_name(asked: StoreCalls, said: list[str]) -> None:
+def test_each_result_comes_with_the_key_of_its_task(asked: StoreCalls, said: list[str]) -> None:
     tasks = [(number, lambda number=number: number * number) for number in range(100)]
     assert sorted(asked.run_all(tasks, 16)) == [(number, number * number) for number in range(100)]
     assert (said, asked.first_fault) == ([], None)
 
 
-def test_tasks_are_done_at_once_and_no_more_than_may_be(asked: StoreCalls) -> None:
+def test_tasks_run_in_parallel_up_to_the_limit(asked: StoreCalls) -> None:
     both = threading.Barrier(2, timeout=60)
     begun = list[int]()
 
@@ -79,11 +79,13 @@ def test_tasks_are_done_at_once_and_no_more_than_may_be(asked: StoreCalls) -> No
     asked._patience_left_s = 60
     answers = asked.run_all(tasks(), 2)
     next(answers)
-    assert begun == [0, 1]  # the next begins when somebody wants it
+    assert begun == [0, 1]  # the next one starts when its result is wanted
     assert len([*answers]) == 5
 
 
-def test_three_faults_are_enough_and_the_first_is_told(asked: StoreCalls, said: list[str]) -> None:
+def test_after_three_faults_the_store_is_given_up_and_the_first_is_reported(
+    asked: StoreCalls, said: list[str]
+) -> None:
     begun = list[int]()
 
     def tasks() -> Iterator[tuple[int, Callable[[], None]]]:
@@ -97,28 +99,26 @@ def test_three_faults_are_enough_and_the_first_is_told(asked: StoreCalls, said: 
     assert begun == [0, 1, 2]
 
 
-def test_one_fault_costs_one_task(asked: StoreCalls, said: list[str]) -> None:
+def test_after_one_fault_the_other_tasks_still_run(asked: StoreCalls, said: list[str]) -> None:
     assert [*asked.run_all([(1, fail), (2, lambda: None)], 1)] == [(2, None)]
     assert said == ["it is full"]
 
 
-def test_what_no_store_should_do_is_a_fault_without_its_text(asked: StoreCalls, said: list[str]) -> None:
+def test_an_unexpected_exception_is_a_fault_without_its_text(asked: StoreCalls, said: list[str]) -> None:
     def broken() -> None:
         raise ValueError("Invalid header value 'Bearer secret'")
 
     assert asked.run_one(broken) is None
-    assert said == ["asking it ended with ValueError"]
+    assert said == ["a request ended with ValueError"]
 
 
-def test_a_store_that_hangs_is_left_alone(
-    asked: StoreCalls, said: list[str], hang: Callable[[], None]
-) -> None:
+def test_a_store_that_hangs_is_given_up(asked: StoreCalls, said: list[str], hang: Callable[[], None]) -> None:
     assert [*asked.run_all([(1, hang), (2, hang)], 2)] == []
     assert said == ["it does not answer"]
     assert asked.run_one(lambda: 1) is None
 
 
-def test_a_store_that_sends_next_to_nothing_is_left_alone_too(
+def test_a_store_that_sends_next_to_nothing_is_given_up(
     asked: StoreCalls, said: list[str], store: Store
 ) -> None:
     over = threading.Event()
@@ -132,8 +132,10 @@ def test_a_store_that_sends_next_to_nothing_is_left_alone_too(
     assert said == ["it is too slow"]
 
 
-def test_a_store_that_sends_much_is_waited_for(asked: StoreCalls, said: list[str], store: Store) -> None:
-    asked._patience_s = asked._patience_left_s = 1.0  # no thread of a busy machine waits so long for its turn
+def test_a_store_that_sends_much_may_take_longer(asked: StoreCalls, said: list[str], store: Store) -> None:
+    asked._patience_s = asked._patience_left_s = (
+        1.0  # longer than a thread of a busy machine is kept from running
+    )
     slices = 0
 
     def send() -> str:
@@ -149,7 +151,7 @@ def test_a_store_that_sends_much_is_waited_for(asked: StoreCalls, said: list[str
 
 
 def trickled(bytes_a_second: int, seconds: float = 60) -> tuple[list[str], float]:
-    """Return what is said of a store from which an answer comes so slowly, and how long it is waited for."""
+    """Read an answer at this speed; return the warnings, and for how long the store was waited for."""
     store, said = Store(), list[str]()
     over = threading.Event()
 
@@ -168,22 +170,20 @@ def trickled(bytes_a_second: int, seconds: float = 60) -> tuple[list[str], float
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
-def test_the_patience_with_a_store_that_trickles_is_a_total(share: float) -> None:
-    """However its bytes are spread: in each slice something comes."""
+def test_waits_for_a_trickling_store_add_up(share: float) -> None:
+    """Some bytes come in each poll, so a limit for a single wait would never end it."""
     said, took = trickled(int(share * calls._MIN_BYTES_PER_S), seconds=20)
     assert said == ["it is too slow" if share else "it does not answer"]
-    assert took < 20  # 0.5 to 1 s on a quiet machine; it would send for longer
+    assert took < 20  # 0.5 to 1 s on an idle machine
 
 
-def test_a_line_that_is_slow_and_fast_enough_is_waited_for() -> None:
+def test_a_line_above_the_minimum_rate_may_take_longer() -> None:
     said, took = trickled(2 * calls._MIN_BYTES_PER_S, seconds=1.5)
     assert said == []
-    assert took >= 1.5  # three times what it would wait for a store that sends nothing
+    assert took >= 1.5  # three times the wait for a store that sends nothing
 
 
-def test_many_answers_that_are_each_slow_cost_patience_together(
-    said: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waits_for_many_slow_answers_add_up(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "_CREDIT_PER_ANSWER_S", 0.001)
     asked = StoreCalls(Store(), said.append, patience_s=0.1)  # type: ignore[arg-type]
     tasks = [(number, lambda: time.sleep(0.01)) for number in range(1000)]
@@ -192,7 +192,7 @@ def test_many_answers_that_are_each_slow_cost_patience_together(
     assert asked.run_one(lambda: 1) is None
 
 
-def test_answers_earn_no_more_patience_than_there_was(
+def test_answers_never_raise_patience_above_its_start(
     asked: StoreCalls, said: list[str], store: Store, hang: Callable[[], None]
 ) -> None:
     store.traffic.count_bytes(1 << 40)
@@ -202,18 +202,18 @@ def test_answers_earn_no_more_patience_than_there_was(
     assert said == ["it does not answer"]
 
 
-def test_a_pause_because_of_others_costs_patience(asked: StoreCalls, said: list[str]) -> None:
+def test_a_pause_costs_patience(asked: StoreCalls, said: list[str]) -> None:
     asked.pause(0.05)
     assert asked._patience_left_s == pytest.approx(0.05)
     for _ in range(2):
-        asked.pause(60)  # of which no more is waited than patience is left
+        asked.pause(60)  # cut to the patience that is left
     assert said == ["it is too slow"]
 
 
-def test_what_nobody_can_see_go_is_given_time_by_its_size_and_no_more(
+def test_an_upload_without_progress_may_take_time_by_its_size(
     asked: StoreCalls, said: list[str], store: Store, hang: Callable[[], None]
 ) -> None:
-    slices = 20  # twice what is waited for otherwise
+    slices = 20  # twice as long as the patience of these calls
 
     def send() -> str:
         store.traffic.begin_sending(slices * calls._ASSUMED_SENT_PER_POLL)
@@ -227,7 +227,7 @@ def test_what_nobody_can_see_go_is_given_time_by_its_size_and_no_more(
     assert said == ["it does not answer"]
 
 
-def test_what_has_gone_is_waited_for_no_more() -> None:
+def test_a_finished_upload_gives_no_more_time() -> None:
     traffic = TrafficCounter()
     traffic.begin_sending(10)
     assert traffic.assume_sent(4)
@@ -236,10 +236,10 @@ def test_what_has_gone_is_waited_for_no_more() -> None:
     assert not traffic.assume_sent(1)
 
 
-def test_threads_end_with_their_work(asked: StoreCalls) -> None:
+def test_threads_end_when_no_tasks_are_left(asked: StoreCalls) -> None:
     before = {*threading.enumerate()}
     [*asked.run_all([(number, threading.current_thread) for number in range(50)], 8)]
     for thread in {*threading.enumerate()} - before:
-        assert thread.daemon  # or it would hold the process
+        assert thread.daemon  # otherwise it would keep the process alive
         thread.join(60)
         assert not thread.is_alive()

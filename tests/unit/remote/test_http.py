@@ -1,4 +1,4 @@
-"""A store that speaks HTTP, asked over a real socket."""
+"""A store on an HTTP server, over a real socket."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Open = Callable[..., HttpStore]
 
 @pytest.fixture
 def opened() -> Iterator[Open]:
-    """Open stores, which rest when the test is over."""
+    """Return a function that opens stores; close their connections after the test."""
     stores = list[HttpStore]()
 
     def open_store(url: str, authorization: str | None = None) -> HttpStore:
@@ -44,19 +44,19 @@ def opened() -> Iterator[Open]:
         store.close_idle()
 
 
-def why(store: HttpStore, server: StoreServer, fault: Fault, most: int = 100) -> str:
+def error_of(store: HttpStore, server: StoreServer, fault: Fault, max_size: int = 100) -> str:
     server.fault = fault
     with pytest.raises(StoreError) as caught:
-        store.get("cas/a", most)
+        store.get("cas/a", max_size)
     return str(caught.value)
 
 
-def test_what_was_put_is_there(server: StoreServer, opened: Open) -> None:
+def test_stored_bytes_come_back(server: StoreServer, opened: Open) -> None:
     store = opened(f"{server.url}/of/mine/")
     assert store.get("cas/a", 3) is None
     store.put("cas/a", b"abc")
     assert store.get("cas/a", 3) == b"abc"
-    assert store.replace("ac/i", b"index", None) is False  # nobody can tell whether another did too
+    assert store.replace("ac/i", b"index", None) is False  # another write may have been lost
     assert store.read("ac/i", 5) == (b"index", None)
     assert server.files == {"/of/mine/cas/a": b"abc", "/of/mine/ac/i": b"index"}
     assert (store.url, store.traffic.requests) == (f"{server.url}/of/mine", 5)
@@ -65,7 +65,7 @@ def test_what_was_put_is_there(server: StoreServer, opened: Open) -> None:
     assert store.traffic.bytes == 16 + 40_000
 
 
-def test_what_can_change_is_asked_for_anew_and_by_no_tag(server: StoreServer, opened: Open) -> None:
+def test_an_index_is_read_without_caches_and_without_etags(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     store.read("ac/i", 5)
     (asked,) = server.log
@@ -73,19 +73,19 @@ def test_what_can_change_is_asked_for_anew_and_by_no_tag(server: StoreServer, op
     assert not {name for name in asked.headers if name.startswith("If-")}
 
 
-def test_what_is_there_is_told_without_its_bytes(server: StoreServer, opened: Open) -> None:
+def test_has_asks_without_reading_the_bytes(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     assert not store.has("cas/a")
     store.put("cas/a", b"abc")
     assert store.has("cas/a")
     assert store.traffic.bytes == 3
-    server.fault = answer(405)  # there are servers that know no such question
+    server.fault = answer(405)  # some servers do not support HEAD
     assert store.has("cas/b")
     assert server.take_log() == ["HEAD cas", "PUT cas", "HEAD cas", "HEAD cas"]
 
 
-def test_little_of_what_is_sent_waits_in_the_system(server: StoreServer, opened: Open) -> None:
-    """What that has taken counts as sent. Megabytes of it would be seconds in which nothing is seen."""
+def test_the_system_buffers_little_of_an_upload(server: StoreServer, opened: Open) -> None:
+    """Buffered bytes count as sent: with megabytes in a buffer, a slow upload would show no progress."""
     option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
     if option is None:
         pytest.skip("this system takes as much as it likes")
@@ -95,18 +95,18 @@ def test_little_of_what_is_sent_waits_in_the_system(server: StoreServer, opened:
     assert connection.sock.getsockopt(socket.IPPROTO_TCP, option) == http._MAX_UNSENT
 
 
-def test_who_asks_and_is_not_known_is_told_that(server: StoreServer, opened: Open) -> None:
-    told = "it does not know who asks: the user and password, or the token, are not right (401)"
-    assert why(opened(server.url, "Bearer hunter3"), server, answer(401)) == told
+def test_a_401_despite_credentials_says_that_they_are_not_right(server: StoreServer, opened: Open) -> None:
+    told = "it does not accept the user and password, or the token (401)"
+    assert error_of(opened(server.url, "Bearer hunter3"), server, answer(401)) == told
 
 
-def test_it_is_told_who_asks(server: StoreServer, opened: Open) -> None:
+def test_credentials_are_sent(server: StoreServer, opened: Open) -> None:
     opened(server.url, "Bearer hunter2").get("cas/a", 1)
     opened(server.url).get("cas/a", 1)
     assert [asked.headers.get("Authorization") for asked in server.log] == ["Bearer hunter2", None]
 
 
-def test_a_line_that_is_cut_amid_a_body_is_a_fault(
+def test_a_connection_that_breaks_within_a_body_is_an_error(
     server: StoreServer, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cut(*_asked: object) -> bytes:
@@ -117,11 +117,11 @@ def test_a_line_that_is_cut_amid_a_body_is_a_fault(
     monkeypatch.setattr(HTTPResponse, "read", cut)
     with pytest.raises(StoreError) as caught:
         store.get("cas/a", 3)
-    assert str(caught.value) == "it broke off"
+    assert str(caught.value) == "the connection broke off"
     assert store._idle == []
 
 
-def test_a_connection_is_kept(server: StoreServer, opened: Open) -> None:
+def test_a_connection_is_reused(server: StoreServer, opened: Open) -> None:
     peers = list[int]()
 
     def look(handler: Handler) -> bool:
@@ -138,7 +138,7 @@ def test_a_connection_is_kept(server: StoreServer, opened: Open) -> None:
     assert all(before == after for before, after in pairwise(peers))
 
 
-def test_one_that_was_closed_meanwhile_is_made_anew(server: StoreServer, opened: Open) -> None:
+def test_a_connection_that_the_server_closed_is_opened_again(server: StoreServer, opened: Open) -> None:
     def close(handler: Handler) -> bool:
         handler.usual()
         return handler.hang_up()
@@ -151,7 +151,7 @@ def test_one_that_was_closed_meanwhile_is_made_anew(server: StoreServer, opened:
     assert store.get("cas/a", 3) == b"abc"
 
 
-def test_one_that_is_not_to_be_kept_is_not(server: StoreServer, opened: Open) -> None:
+def test_a_connection_that_must_not_be_reused_is_closed(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     server.fault = lambda handler: handler.answer(200, b"abc", Connection="close")
     assert [store.get("cas/a", 3) for _ in range(2)] == [b"abc"] * 2
@@ -159,16 +159,18 @@ def test_one_that_is_not_to_be_kept_is_not(server: StoreServer, opened: Open) ->
     assert [store.get("cas/a", 3) for _ in range(2)] == [None] * 2
 
 
-def test_a_store_that_was_closed_is_asked_for_nothing(server: StoreServer, opened: Open) -> None:
+def test_a_closed_store_sends_no_requests(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     store.get("cas/a", 3)
     store.close()
-    with pytest.raises(StoreError, match="it broke off"):
+    with pytest.raises(StoreError, match="the connection broke off"):
         store.get("cas/a", 3)
     assert len(server.log) == 1
 
 
-def test_what_is_answered_after_it_was_closed_leaves_no_connection(server: StoreServer, opened: Open) -> None:
+def test_an_answer_that_comes_after_closing_leaves_no_connection_open(
+    server: StoreServer, opened: Open
+) -> None:
     store = opened(server.url)
 
     def close(_handler: Handler) -> bool:
@@ -180,7 +182,7 @@ def test_what_is_answered_after_it_was_closed_leaves_no_connection(server: Store
     assert store._idle == []
 
 
-def test_what_comes_in_chunks_is_read(server: StoreServer, opened: Open) -> None:
+def test_a_chunked_body_is_read(server: StoreServer, opened: Open) -> None:
     def chunks(handler: Handler) -> bool:
         handler.send_response(200)
         handler.send_header("Transfer-Encoding", "chunked")
@@ -191,38 +193,38 @@ def test_what_comes_in_chunks_is_read(server: StoreServer, opened: Open) -> None
     server.fault = chunks
     store = opened(server.url)
     assert store.get("cas/a", 3) == b"abc"
-    with pytest.raises(StoreError, match="it sends more than the 2 B that there should be"):
+    with pytest.raises(StoreError, match="it sends more than the expected 2 B"):
         store.get("cas/a", 2)
 
 
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        (301, "it leads elsewhere (301), and no redirect is followed: name the other place"),
-        (401, "it wants to know who asks: user and password belong in HATCH_CUBIN_REMOTE (401)"),
-        (403, "it refuses whoever asks (403)"),
-        (413, "it takes no file of that size; nginx does with 'client_max_body_size 64m' (413)"),
-        (418, "it refuses (418)"),
+        (301, "it redirects to another URL (301), which is not followed: use that URL"),
+        (401, "it asks for a user and password, which belong in HATCH_CUBIN_REMOTE (401)"),
+        (403, "it denies access (403)"),
+        (413, "it does not accept a file of that size; nginx does with 'client_max_body_size 64m' (413)"),
+        (418, "it refuses the request (418)"),
         (429, "it asks for fewer requests (429)"),
         (500, "it fails (500)"),
         (507, "it is full (507)"),
     ],
 )
-def test_an_answer_is_told_as_what_it_means_and_nothing_of_its_text(
+def test_each_status_is_reported_by_its_meaning_without_the_servers_text(
     server: StoreServer, status: int, told: str, opened: Open
 ) -> None:
     store = opened(server.url)
 
     headers = {"Location": "https://ada:hunter2@evil.example", "Retry_After": "9999"}
-    assert why(store, server, answer(status, b"a secret", **headers)) == told
+    assert error_of(store, server, answer(status, b"a secret", **headers)) == told
     with pytest.raises(StoreError) as caught:
         store.put("cas/a", b"abc")
     assert str(caught.value) == told
     assert len(server.log) == 2
 
 
-def test_an_answer_to_what_was_not_asked_leads_nowhere(server: StoreServer, opened: Open) -> None:
-    assert why(opened(server.url), server, answer(304)) == "it refuses (304)"
+def test_a_304_is_an_error(server: StoreServer, opened: Open) -> None:
+    assert error_of(opened(server.url), server, answer(304)) == "it refuses the request (304)"
 
 
 def promise(size: int, body: bytes) -> Fault:
@@ -238,26 +240,28 @@ def nonsense(handler: Handler) -> bool:
     return handler.hang_up()
 
 
-def test_a_body_that_is_not_as_promised_is_refused(server: StoreServer, opened: Open) -> None:
+def test_a_body_of_another_length_than_announced_is_an_error(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
-    assert why(store, server, promise(5, b"abc")) == "it broke off"
-    too_much = "it sends more than the 100 B that there should be"
-    assert why(store, server, promise(10 << 30, b"abc")) == too_much
-    assert why(store, server, endless) == too_much
+    assert error_of(store, server, promise(5, b"abc")) == "the connection broke off"
+    too_much = "it sends more than the expected 100 B"
+    assert error_of(store, server, promise(10 << 30, b"abc")) == too_much
+    assert error_of(store, server, endless) == too_much
     assert store.traffic.bytes < 1 << 20
 
 
-def test_what_is_no_answer_is_told(server: StoreServer, opened: Open) -> None:
+def test_an_answer_that_is_not_http_is_an_error(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
-    assert why(store, server, reset) == "it broke off"
-    assert why(store, server, nonsense) == "it does not speak HTTP"
-    assert why(opened(server.url.replace("http:", "https:")), server, nonsense) == "it does not speak TLS"
+    assert error_of(store, server, reset) == "the connection broke off"
+    assert error_of(store, server, nonsense) == "it does not speak HTTP"
+    assert (
+        error_of(opened(server.url.replace("http:", "https:")), server, nonsense) == "it does not speak TLS"
+    )
 
 
-def test_a_place_where_nobody_is_is_told(opened: Open) -> None:
+def test_an_address_without_a_server_is_an_error(opened: Open) -> None:
     with store_server() as gone:
         url = gone.url
-    with pytest.raises(StoreError, match="nobody listens there"):
+    with pytest.raises(StoreError, match="no server listens there"):
         opened(url).get("cas/a", 1)
 
 
@@ -265,22 +269,22 @@ def test_a_place_where_nobody_is_is_told(opened: Open) -> None:
     ("exc", "told"),
     [
         (TimeoutError("timed out"), "it does not answer"),
-        (socket.gaierror(-2, "Name or service not known"), "nobody knows its name"),
+        (socket.gaierror(-2, "Name or service not known"), "its host name cannot be resolved"),
         (
             ssl.SSLCertVerificationError(1, "self-signed"),
-            "nothing that is trusted here accepts_record for its certificate",
+            "its TLS certificate is not trusted on this machine",
         ),
-        (BrokenPipeError(32, "Broken pipe"), "it broke off"),
-        (IncompleteRead(b"abc"), "it broke off"),
+        (BrokenPipeError(32, "Broken pipe"), "the connection broke off"),
+        (IncompleteRead(b"abc"), "the connection broke off"),
         (BadStatusLine("hunter2"), "it does not speak HTTP"),
         (OSError(113, "No route to host"), "it cannot be reached"),
     ],
 )
-def test_what_goes_wrong_is_told_in_words_of_our_own(exc: Exception, told: str) -> None:
+def test_exceptions_are_reported_in_our_own_words(exc: Exception, told: str) -> None:
     assert http._reason(exc) == told
 
 
-def test_a_proxy_is_used_as_the_environment_says(
+def test_the_proxy_of_the_environment_is_used(
     server: StoreServer, monkeypatch: pytest.MonkeyPatch, opened: Open
 ) -> None:
     monkeypatch.setenv("http_proxy", server.url.replace("//", "//ada:hunter2@"))
@@ -296,16 +300,16 @@ def test_a_proxy_is_used_as_the_environment_says(
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_what_is_on_this_machine_is_asked_through_no_proxy(
+def test_a_store_on_this_machine_is_asked_without_a_proxy(
     scheme: str, monkeypatch: pytest.MonkeyPatch, opened: Open
 ) -> None:
-    """It may be told a password over http:// because nobody hears it."""
+    """A password may be sent over http:// to this machine only because it does not leave it."""
     monkeypatch.setenv(f"{scheme}_proxy", "http://proxy.example:3128")
     assert opened(f"{scheme}://localhost:8080", "Basic password")._proxy is None
     assert opened(f"{scheme}://cache.example", None)._proxy is not None
 
 
-def test_what_is_secret_goes_through_a_proxy_in_a_tunnel(
+def test_a_proxy_does_not_see_credentials_that_go_over_https(
     monkeypatch: pytest.MonkeyPatch, opened: Open
 ) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
@@ -328,8 +332,10 @@ def test_what_is_secret_goes_through_a_proxy_in_a_tunnel(
     assert b"hunter2" not in heard[0]
 
 
-def test_a_proxy_that_is_none_is_told_without_its_text(monkeypatch: pytest.MonkeyPatch, opened: Open) -> None:
+def test_an_invalid_proxy_variable_is_reported_without_its_value(
+    monkeypatch: pytest.MonkeyPatch, opened: Open
+) -> None:
     monkeypatch.setenv("https_proxy", "http://ada:hunter2@proxy.example:port")
     with pytest.raises(StoreError) as caught:
         opened("https://cache.example")
-    assert str(caught.value) == "the variable HTTPS_PROXY names no proxy"
+    assert str(caught.value) == "the variable HTTPS_PROXY is not the URL of a proxy"

@@ -1,4 +1,4 @@
-"""Which store a build has, and what may be sent there."""
+"""Which store a build uses, and which credentials are sent to it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def target(options: str = "", **environ: str) -> StoreTarget | None:
     return store_target(read_config(options, environ), environ)
 
 
-def test_a_build_has_no_store_unless_it_is_told_so() -> None:
+def test_without_a_setting_there_is_no_store() -> None:
     assert target() is None
     assert target(TABLE, HATCH_CUBIN_REMOTE="off") is None
 
 
-def test_the_table_names_one_to_which_nothing_secret_goes() -> None:
+def test_a_store_from_the_table_gets_no_credentials() -> None:
     found = target(TABLE, **SECRETS)
     assert found == StoreTarget(
         store_urls.Url("https", "cache.example", None, "/cubins"), None, is_from_environment=False
@@ -39,11 +39,11 @@ def test_the_table_names_one_to_which_nothing_secret_goes() -> None:
         ("http://localhost:8080", "Bearer hunter2"),
         ("http://ada:b@127.0.0.1:8080", "Basic YWRhOmI="),
         ("http://[::1]:8080", "Bearer hunter2"),
-        ("http://mine.example", None),  # others can read what goes there
-        ("s3://bucket/x", "Bearer hunter2"),  # which nobody reads
+        ("http://mine.example", None),  # not encrypted
+        ("s3://bucket/x", "Bearer hunter2"),  # a bucket ignores the token
     ],
 )
-def test_the_environment_names_one_over_it_which_is_told_who_asks(
+def test_a_store_from_the_environment_replaces_the_tables_and_gets_credentials(
     url: str, authorization: str | None
 ) -> None:
     found = target(TABLE, HATCH_CUBIN_REMOTE=url, **SECRETS)
@@ -53,7 +53,7 @@ def test_the_environment_names_one_over_it_which_is_told_who_asks(
     assert found.url.user is None
 
 
-def test_without_a_token_nothing_says_who_asks() -> None:
+def test_without_a_token_there_is_no_authorization() -> None:
     found = target(HATCH_CUBIN_REMOTE="https://mine.example")
     assert found is not None
     assert found.authorization is None
@@ -75,7 +75,7 @@ def test_without_a_token_nothing_says_who_asks() -> None:
         ("s3://ada:hunter2@bucket", "must have no user and no password"),
     ],
 )
-def test_a_url_of_the_table_that_cannot_be_is_told_with_its_line_and_no_secret(url: str, why: str) -> None:
+def test_an_invalid_url_in_the_table_is_an_error_without_its_password(url: str, why: str) -> None:
     with pytest.raises(ConfigError) as caught:
         target(f'remote-cache = "{url}"\n')
     (problem,) = caught.value.problems
@@ -97,7 +97,7 @@ def test_a_url_of_the_table_that_cannot_be_is_told_with_its_line_and_no_secret(u
         ("hunter2", "must begin with"),
     ],
 )
-def test_a_url_of_the_environment_that_cannot_be_is_told_without_its_secret(url: str, why: str) -> None:
+def test_an_invalid_url_in_the_environment_is_an_error_without_its_password(url: str, why: str) -> None:
     with pytest.raises(ConfigError) as caught:
         target(HATCH_CUBIN_REMOTE=url)
     (problem,) = caught.value.problems
@@ -105,6 +105,6 @@ def test_a_url_of_the_environment_that_cannot_be_is_told_without_its_secret(url:
     assert "hunter2" not in str(problem)
 
 
-def test_a_url_is_a_string() -> None:
+def test_a_url_must_be_a_string() -> None:
     with pytest.raises(ConfigError, match="remote-cache must be a URL"):
         target("remote-cache = 1\n")

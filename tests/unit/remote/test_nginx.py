@@ -1,4 +1,4 @@
-"""The guide's nginx, asked for real where there is one."""
+"""The nginx configuration of the guide, with a real nginx if there is one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ http {{
 
 
 def location(root: Path) -> str:
-    """Return the part of the guide's nginx that is about the store, with the files of this test."""
+    """Return the `location` of the guide's nginx configuration, with the paths of this test."""
     (found,) = re.findall(r"^    location .*?^    \}\n", GUIDE, re.MULTILINE | re.DOTALL)
     there = {"root /srv;": f"root {root}/srv;", "/etc/nginx/cubins.htpasswd": f"{root}/htpasswd"}
     for place, here in there.items():
@@ -49,7 +49,7 @@ def location(root: Path) -> str:
 def server(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[str, str]]:
-    """Return what a body may have at most, and where nginx is, without a scheme."""
+    """Run nginx; return the largest body that it accepts, and its URL without a scheme."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -77,7 +77,7 @@ def server(
             nginx.terminate()
 
 
-def machine(folder: Path, url: str, said: list[str], units: int) -> SharedStore:
+def store_of_machine(folder: Path, url: str, said: list[str], units: int) -> SharedStore:
     environ = {"HATCH_CUBIN_REMOTE": url}
     place = store_target(read_config("", environ), environ)
     assert place is not None
@@ -86,19 +86,21 @@ def machine(folder: Path, url: str, said: list[str], units: int) -> SharedStore:
 
 
 @pytest.mark.parametrize("units", [MAX_SINGLE_UNITS, MAX_SINGLE_UNITS + 1], ids=["few", "many"])
-def test_who_has_the_password_writes_and_everybody_reads(
+def test_writing_needs_the_password_and_reading_does_not(
     tmp_path: Path, server: tuple[str, str], units: int
 ) -> None:
-    most, place = server
+    max_body_size, address = server
     said = list[str]()
     folder_with(tmp_path / "one", ITEMS)
-    machine(tmp_path / "one", f"http://{place}", said, 1).push(KEYS[:1])
-    assert said == ["it wants to know who asks: user and password belong in HATCH_CUBIN_REMOTE (401)"]
+    store_of_machine(tmp_path / "one", f"http://{address}", said, 1).push(KEYS[:1])
+    assert said == ["it asks for a user and password, which belong in HATCH_CUBIN_REMOTE (401)"]
     said.clear()
-    machine(tmp_path / "one", f"http://ci:hunter2@{place}", said, units).push(KEYS)
-    other = machine(tmp_path / "other", f"http://{place}", said, units)
+    store_of_machine(tmp_path / "one", f"http://ci:hunter2@{address}", said, units).push(KEYS)
+    other = store_of_machine(tmp_path / "other", f"http://{address}", said, units)
     other.fetch(dict.fromkeys(KEYS, Request()))
-    if most == "1m" and units > MAX_SINGLE_UNITS:  # a pack of 2.4 MB
-        assert said == ["it takes no file of that size; nginx does with 'client_max_body_size 64m' (413)"]
+    if max_body_size == "1m" and units > MAX_SINGLE_UNITS:  # a pack of 2.4 MB
+        assert said == [
+            "it does not accept a file of that size; nginx does with 'client_max_body_size 64m' (413)"
+        ]
     else:
         assert (said, other.fetched) == ([], {*KEYS})

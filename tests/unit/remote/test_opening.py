@@ -1,4 +1,4 @@
-"""A build opens the store that its project has."""
+"""Open the store that a project names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def opened(root: Path, url: str | None, said: list[str]) -> SharedStore | None:
 
 
 @pytest.mark.parametrize("url", ["https://cache.example/x", "s3://bucket/x", "gs://bucket/x", "az://box/x"])
-def test_a_store_is_known_by_where_it_is(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scheme_of_the_url_selects_the_kind_of_store(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "ada")
     said = list[str]()
     found = opened(tmp_path, url, said)
@@ -30,11 +32,11 @@ def test_a_store_is_known_by_where_it_is(tmp_path: Path, url: str, monkeypatch: 
     assert found.facts["url"] == url
 
 
-def test_without_one_there_is_none(tmp_path: Path) -> None:
+def test_a_project_without_a_remote_cache_opens_no_store(tmp_path: Path) -> None:
     assert opened(tmp_path, None, []) is None
 
 
-def test_a_bucket_needs_obstore_and_without_it_the_build_has_no_store(
+def test_without_obstore_a_bucket_is_a_warning_and_the_build_has_no_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "obstore", None)
@@ -44,11 +46,11 @@ def test_a_bucket_needs_obstore_and_without_it_the_build_has_no_store(
     assert said == [f"the remote cache at s3://bucket/x cannot be used fully: {why}"]
 
 
-def test_variables_that_make_no_sense_are_told_without_their_text(
+def test_invalid_credentials_of_a_cloud_are_reported_without_their_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", "hunter2")
     said = list[str]()
     assert opened(tmp_path, "gs://bucket/x", said) is None
-    why = "the variables of the environment that are for it are not right"
+    why = "the environment variables with its settings are not valid"
     assert said == [f"the remote cache at gs://bucket/x cannot be used fully: {why}"]

@@ -1,4 +1,4 @@
-"""How results are packed, found again, and packed anew."""
+"""Packs of results: how they are made, found through an index, and rewritten."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from dataclasses import replace
 import pytest
 
 from hatch_cubin.remote import packs
-from hatch_cubin.remote.packs import Pack, PackIndex, cut, decode
+from hatch_cubin.remote.packs import Pack, PackIndex, decode, make_packs
 from tests.results import item
 
 A, B, C = item("a"), item("b", 200), item("c", 300)
 
 
 def one(*items: packs.PackedResult) -> Pack:
-    (pack,) = cut(items)
+    (pack,) = make_packs(items)
     return pack
 
 
 def indexed(*made: Pack) -> PackIndex:
-    """Return the index that one write makes of packs."""
+    """Return an index of these packs after a single write."""
     return PackIndex().drop_unused(set()).with_packs(made)
 
 
-def test_a_pack_is_results_one_after_another() -> None:
+def test_a_pack_holds_records_and_bytes_in_order() -> None:
     pack = one(A, B)
     assert pack.data == A.record + A.data + B.record + B.data
     assert (pack.size, [slot.read_from(key, pack.data) for key, slot in pack.slots.items()]) == (
         len(pack.data),
         [A, B],
     )
-    assert [*cut([])] == []
+    assert [*make_packs([])] == []
 
 
-def test_packs_are_as_large_as_they_may_be_and_one_result_alone_may_be_larger(
+def test_packs_are_filled_up_to_their_maximum_and_only_a_single_result_may_exceed_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     size = len(A.record) + len(A.data)
     monkeypatch.setattr(packs, "MAX_PACK_SIZE", 2 * size)
-    made = [*cut([A, item("d"), item("e"), item("f", 10 * size), item("g")])]
+    made = [*make_packs([A, item("d"), item("e"), item("f", 10 * size), item("g")])]
     assert [len(pack.slots) for pack in made] == [2, 1, 1, 1]
 
 
-def test_an_index_is_what_was_written_down() -> None:
+def test_an_index_is_decoded_as_it_was_encoded() -> None:
     index = indexed(one(A, B), one(C))
     assert decode(index.encode()) == index
     assert json.loads(index.encode())["packs"] == [
@@ -63,7 +63,7 @@ def test_an_index_is_what_was_written_down() -> None:
         ("packs", []),
         ("packs", None),
         ("packs", [["../../elsewhere", 1 << 20]]),
-        ("units", {"00": [0, 0, 100, 100, 1], "01": [0, 0, 100, 100, 1]}),  # one over the other
+        ("units", {"00": [0, 0, 100, 100, 1], "01": [0, 0, 100, 100, 1]}),  # they overlap
         ("units", [1]),
         ("units", {"xyz": [0, 0, 1, 1, 1]}),
         ("units", {"00": [0, 0, 1, 1]}),
@@ -72,25 +72,25 @@ def test_an_index_is_what_was_written_down() -> None:
         ("units", {"00": [0, 0.5, 1, 1, 1]}),
     ],
 )
-def test_what_is_no_index_is_refused(name: str, value: object) -> None:
+def test_a_damaged_index_is_refused(name: str, value: object) -> None:
     values = json.loads(indexed(one(A)).encode()) | {name: value}
     with pytest.raises(ValueError, match=r".+"):
         decode(json.dumps(values).encode())
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"[" * 100_000, b"\xff"])
-def test_what_is_nothing_of_the_kind_is_refused(data: bytes) -> None:
+def test_other_bytes_are_refused_as_an_index(data: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         decode(data)
 
 
-def test_a_pack_of_which_nothing_is_left_is_no_longer_named() -> None:
+def test_an_index_drops_packs_without_results() -> None:
     index = indexed(one(A), one(B, C))
     left = index.without({one(A).sha256}, {B.key}).with_packs([])
     assert ([*left.packs], [*left.slots]) == ([one(B, C).sha256], [C.key])
 
 
-def test_a_key_that_no_build_uses_is_dropped_after_many_writes() -> None:
+def test_an_unused_key_is_dropped_after_64_writes() -> None:
     index = indexed(one(A, B))
     for _ in range(packs._KEPT_WRITES - 1):
         index = index.drop_unused({B.key})
@@ -98,22 +98,22 @@ def test_a_key_that_no_build_uses_is_dropped_after_many_writes() -> None:
     assert index.drop_unused({B.key}).slots.keys() == {B.key}
 
 
-def test_a_pack_less_than_half_of_which_is_used_is_folded() -> None:
+def test_a_pack_that_is_less_than_half_used_is_rewritten() -> None:
     index = indexed(one(A, B, C))
     assert index.packs_to_rewrite() == set()
     assert index.without(set(), {A.key, C.key}).packs_to_rewrite() == {one(A, B, C).sha256}
 
 
-def test_small_packs_are_folded_when_there_are_many() -> None:
+def test_more_than_eight_small_packs_are_rewritten() -> None:
     few = [one(item(f"{number}")) for number in range(packs._MAX_SMALL_PACKS)]
     assert indexed(*few).packs_to_rewrite() == set()
     more = indexed(*few, one(A))
     assert more.packs_to_rewrite() == {*more.packs}
     large = replace(more, packs=dict.fromkeys(more.packs, packs.MAX_PACK_SIZE))
-    assert large.packs_to_rewrite() == {*more.packs}  # for they hold next to nothing
+    assert large.packs_to_rewrite() == {*more.packs}  # less than half of each is used
 
 
-def test_a_result_that_was_packed_again_lies_there_alone() -> None:
+def test_a_result_that_is_packed_again_is_found_in_the_new_pack_only() -> None:
     index = indexed(one(A, B)).drop_unused({A.key}).with_packs([one(A)])
     assert {key: slot.pack for key, slot in index.slots.items()} == {
         A.key: one(A).sha256,

@@ -1,4 +1,4 @@
-"""What a build fetches from the store behind its folder, and what it gives to it."""
+"""Results that builds on several machines exchange through a store."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from hatch_cubin.cache import exchange
 from hatch_cubin.cache.entries import Cache
 from hatch_cubin.cache.records import Record, Request
-from hatch_cubin.cache.signing import INDEX, RECORD, Signer, Signing, Trust
+from hatch_cubin.cache.signing import INDEX, RECORD, SignaturePolicy, Signer, Signing
 from hatch_cubin.common.digest import file_digest
 from hatch_cubin.remote import bazel_actions, packs, shared_store
-from hatch_cubin.remote.bazel_actions import Action, File
+from hatch_cubin.remote.bazel_actions import Action, OutputFile
 from hatch_cubin.remote.calls import StoreCalls
 from hatch_cubin.remote.packs import PackedResult, PackIndex
 from hatch_cubin.remote.shared_store import MAX_SINGLE_UNITS, SharedStore
@@ -24,12 +24,14 @@ from tests.results import folder_with, item
 
 OWNER, STRANGER = Signer(bytes([1]) * 32), Signer(bytes([2]) * 32)
 ITEMS = [item(f"unit {number}", 100 + number) for number in range(4)]
-DAMAGED = "it sends something else than what was stored"
-MODES = pytest.mark.parametrize("units", [MAX_SINGLE_UNITS, MAX_SINGLE_UNITS + 1], ids=["few", "many"])
+DAMAGED = "it sends other bytes than were stored"
+SMALL_AND_LARGE_PROJECT = pytest.mark.parametrize(
+    "units", [MAX_SINGLE_UNITS, MAX_SINGLE_UNITS + 1], ids=["few", "many"]
+)
 
 
 class Memory:
-    """A store in memory, which can compare what it has with what was read."""
+    """A store in memory; one that *compares* replaces an object only if its tag is still the same."""
 
     url = "https://cache.example"
 
@@ -46,14 +48,14 @@ class Memory:
         self.log.append(f"{method} {name.partition('/')[0]}")
         self.before(method, name)
 
-    def get(self, name: str, most: int) -> bytes | None:
+    def get(self, name: str, max_size: int) -> bytes | None:
         self._ask("get", name)
         data = self.files.get(name)
-        assert data is None or len(data) <= most
+        assert data is None or len(data) <= max_size
         return data
 
-    def read(self, name: str, most: int) -> tuple[bytes | None, str | None]:
-        data = self.get(name, most)
+    def read(self, name: str, max_size: int) -> tuple[bytes | None, str | None]:
+        data = self.get(name, max_size)
         return data, None if data is None else file_digest(data)
 
     def has(self, name: str) -> bool:
@@ -80,7 +82,7 @@ class Memory:
         self.close_idle()
 
     def take_log(self) -> list[str]:
-        """Return what was asked since the last time."""
+        """Return the requests since the last call."""
         log, self.log = self.log, []
         return [each for each in log if each != "close idle"]
 
@@ -100,18 +102,18 @@ def said() -> list[str]:
 
 @pytest.fixture
 def opened(tmp_path: Path, said: list[str]) -> Callable[..., SharedStore]:
-    """Open a store for a build on a machine of its own."""
+    """Return a function that opens a store for a build with a new cache folder, which has *items*."""
     machines = iter(range(1000))
 
     def open_shared_store(
         store: Memory,
         items: Iterable[PackedResult] = (),
         units: int = MAX_SINGLE_UNITS,
-        trust: StorePolicy | None = None,
+        policy: StorePolicy | None = None,
     ) -> SharedStore:
         cache = folder_with(tmp_path / str(next(machines)), items)
         return SharedStore(
-            StoreCalls(store, said.append), cache, name=("demo", "13.0.88"), units=units, trust=trust
+            StoreCalls(store, said.append), cache, name=("demo", "13.0.88"), units=units, policy=policy
         )
 
     return open_shared_store
@@ -125,14 +127,16 @@ def keys(items: Iterable[PackedResult]) -> list[bytes]:
 
 
 def fetch(one: SharedStore, items: Sequence[PackedResult] = ITEMS) -> list[PackedResult]:
-    """Fetch *items*, and return those that lie in the folder then."""
+    """Fetch *items*; return those that are in the cache folder then."""
     one.fetch(dict.fromkeys(keys(items), Request()))
-    there = ((each.key, exchange.stored(one._cache.folder, each.key)) for each in items)
+    there = ((each.key, exchange.read_entry(one._cache.folder, each.key)) for each in items)
     return [PackedResult(key, *found) for key, found in there if found is not None]
 
 
-@MODES
-def test_what_one_machine_gives_another_one_has(opened: Open, said: list[str], units: int) -> None:
+@SMALL_AND_LARGE_PROJECT
+def test_results_that_one_machine_pushes_are_fetched_by_another(
+    opened: Open, said: list[str], units: int
+) -> None:
     store = Memory()
     one = opened(store, ITEMS, units)
     one.push(keys(ITEMS))
@@ -150,8 +154,8 @@ def test_what_one_machine_gives_another_one_has(opened: Open, said: list[str], u
     }
 
 
-@MODES
-def test_results_that_the_cache_folder_cannot_take_do_not_count_as_fetched(
+@SMALL_AND_LARGE_PROJECT
+def test_results_that_the_cache_folder_cannot_store_do_not_count_as_fetched(
     opened: Open, tmp_path: Path, said: list[str], units: int
 ) -> None:
     store = Memory()
@@ -170,19 +174,21 @@ def test_results_that_the_cache_folder_cannot_take_do_not_count_as_fetched(
     assert said == [f"the cache at {folder} cannot be used fully: Not a directory"]
 
 
-def test_few_units_have_an_action_each_and_their_bytes_lie_under_their_digests(opened: Open) -> None:
+def test_each_unit_of_a_small_project_has_an_action_and_a_blob(opened: Open) -> None:
     store, (one, *_others) = Memory(), ITEMS
     opened(store, ITEMS).push([one.key])
     digest = file_digest(one.data)
     name = file_digest(b"hatch-cubin/unit/v1\0" + one.key)
-    action = Action((File(one.key.hex(), digest, len(one.data)),), one.record)
+    action = Action((OutputFile(one.key.hex(), digest, len(one.data)),), one.record)
     assert store.files == {f"cas/{digest}": one.data, f"ac/{name}": bazel_actions.encode(action)}
-    assert store.take_log() == ["get ac", "put cas", "put ac"]  # never before what it leads to
+    assert store.take_log() == ["get ac", "put cas", "put ac"]  # the blob before the action that names it
     opened(store, ITEMS).push([one.key])
     assert store.take_log() == ["get ac", "has cas"]
 
 
-def test_what_nobody_would_read_is_not_put_there(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_that_are_too_large_to_read_are_not_pushed(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = Memory()
     with monkeypatch.context() as patch:
         patch.setattr(shared_store, "_MAX_ACTION_SIZE", len(ITEMS[0].record))
@@ -191,47 +197,47 @@ def test_what_nobody_would_read_is_not_put_there(opened: Open, monkeypatch: pyte
     opened(store, ITEMS, MAX_SINGLE_UNITS + 1).push(keys(ITEMS[1:]))
     assert store.files == {}
     opened(store, ITEMS).push(keys(ITEMS))
-    assert len(store.files) == 2  # of the first, which is just as large as may be
+    assert len(store.files) == 2  # of the first result, which has exactly the largest size
 
 
-def test_many_units_lie_in_packs_that_an_index_finds(opened: Open) -> None:
+def test_units_of_a_large_project_are_in_packs_with_an_index(opened: Open) -> None:
     store = Memory()
     opened(store, ITEMS, MAX_SINGLE_UNITS + 1).push(keys(ITEMS))
     assert store.take_log() == ["get ac", "put cas", "replace ac"]
-    (pack,) = packs.cut(ITEMS)
+    (pack,) = packs.make_packs(ITEMS)
     index = bazel_actions.decode(
         store.files[f"ac/{file_digest(b'hatch-cubin/index/v1' + bytes(1) + b'demo' + bytes(1) + b'13.0.88')}"]
     )
-    assert index.files == (File(f"{pack.sha256}.pack", pack.sha256, pack.size),)
+    assert index.files == (OutputFile(f"{pack.sha256}.pack", pack.sha256, pack.size),)
     assert packs.decode(index.stdout) == PackIndex().drop_unused(set()).with_packs([pack])
     assert store.files[f"cas/{pack.sha256}"] == pack.data
     assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1)) == ITEMS
-    assert store.take_log() == ["get ac", "get cas"]  # one request, and one for the pack
+    assert store.take_log() == ["get ac", "get cas"]  # the index and the pack
     opened(store, ITEMS, MAX_SINGLE_UNITS + 1).push(keys(ITEMS))
     assert store.take_log() == ["get ac", "has cas"]
 
 
-def test_a_part_of_a_large_project_finds_what_is_in_packs(opened: Open) -> None:
+def test_a_job_with_few_units_finds_results_in_packs(opened: Open) -> None:
     store = Memory()
     opened(store, ITEMS, MAX_SINGLE_UNITS + 1).push(keys(ITEMS))
     assert fetch(opened(store, units=1), ITEMS[:1]) == ITEMS[:1]
 
 
-def test_a_large_project_finds_what_its_parts_have_stored(opened: Open) -> None:
-    """A job of CI may have few of its units: those of an arch, or of a shard."""
+def test_a_large_project_finds_what_jobs_with_few_units_have_stored(opened: Open) -> None:
+    """A job of CI may have few of the units: those of one arch, or of a shard."""
     many = [item(f"unit {number}") for number in range(2 * MAX_SINGLE_UNITS)]
     store = Memory()
     for part in (many[:MAX_SINGLE_UNITS], many[MAX_SINGLE_UNITS:]):
         opened(store, part).push(keys(part))
     whole = opened(store, units=len(many))
     assert fetch(whole, many) == many
-    whole.push(keys(many))  # together, from now on
+    whole.push(keys(many))  # from now on they are in packs
     store.take_log()
     assert fetch(opened(store, units=len(many)), many) == many
     assert store.take_log() == ["get ac", "get cas"]
 
 
-def test_an_empty_store_costs_what_was_asked(opened: Open, said: list[str]) -> None:
+def test_an_empty_store_costs_few_requests(opened: Open, said: list[str]) -> None:
     store = Memory()
     assert fetch(opened(store, units=MAX_SINGLE_UNITS)) == []
     assert store.take_log() == ["get ac"] * (len(ITEMS) + 1)
@@ -243,8 +249,8 @@ def test_an_empty_store_costs_what_was_asked(opened: Open, said: list[str]) -> N
     assert said == []
 
 
-@MODES
-def test_what_was_fetched_is_not_given_back(opened: Open, units: int) -> None:
+@SMALL_AND_LARGE_PROJECT
+def test_fetched_results_are_not_pushed_back(opened: Open, units: int) -> None:
     store = Memory()
     opened(store, ITEMS[:2], units).push(keys(ITEMS[:2]))
     other = opened(store, ITEMS[2:], units)
@@ -254,8 +260,10 @@ def test_what_was_fetched_is_not_given_back(opened: Open, units: int) -> None:
     assert fetch(opened(store, units=units)) == ITEMS
 
 
-@MODES
-def test_what_the_folder_has_lost_meanwhile_is_not_given(opened: Open, said: list[str], units: int) -> None:
+@SMALL_AND_LARGE_PROJECT
+def test_results_that_the_cache_folder_has_lost_are_not_pushed(
+    opened: Open, said: list[str], units: int
+) -> None:
     store = Memory()
     one = opened(store, ITEMS[:1], units)
     one.push(keys(ITEMS))
@@ -265,12 +273,12 @@ def test_what_the_folder_has_lost_meanwhile_is_not_given(opened: Open, said: lis
     assert (nothing.pushed, said) == (set(), [])
 
 
-# What a store loses or damages
+# Lost and damaged objects
 
 
-@MODES
+@SMALL_AND_LARGE_PROJECT
 @pytest.mark.parametrize("kind", ["ac", "cas"])
-def test_a_store_that_lost_something_has_it_again_after_the_next_build(
+def test_the_next_build_pushes_what_the_store_has_lost(
     opened: Open, said: list[str], units: int, kind: str
 ) -> None:
     store = Memory()
@@ -280,14 +288,14 @@ def test_a_store_that_lost_something_has_it_again_after_the_next_build(
     other = opened(store, units=units)
     got = fetch(other)
     assert len(got) == (3 if units == MAX_SINGLE_UNITS else 0)
-    folder_with(other._cache.folder, ITEMS)  # as if compiled
+    folder_with(other._cache.folder, ITEMS)  # as if this machine had compiled them
     other.push(keys(ITEMS))
     assert (store.names(""), said) == (sorted(whole), [])
     assert fetch(opened(store, units=units)) == ITEMS
 
 
-@MODES
-def test_what_a_store_has_lost_is_given_by_who_has_it_and_need_not_fetch(
+@SMALL_AND_LARGE_PROJECT
+def test_a_machine_that_fetches_nothing_pushes_what_the_store_has_lost(
     opened: Open, said: list[str], units: int
 ) -> None:
     store = Memory()
@@ -300,7 +308,7 @@ def test_what_a_store_has_lost_is_given_by_who_has_it_and_need_not_fetch(
     assert fetch(opened(store, units=units)) == ITEMS
 
 
-def test_a_pack_that_was_read_just_now_is_not_looked_for(opened: Open) -> None:
+def test_the_store_is_not_asked_again_for_a_pack_that_was_just_read(opened: Open) -> None:
     store = Memory()
     opened(store, ITEMS, MAX_SINGLE_UNITS + 1).push(keys(ITEMS))
     store.take_log()
@@ -314,10 +322,10 @@ def flip(data: bytes) -> bytes:
     return data[:-1] + bytes([data[-1] ^ 1])
 
 
-@MODES
+@SMALL_AND_LARGE_PROJECT
 @pytest.mark.parametrize("kind", ["ac", "cas"])
 @pytest.mark.parametrize("damage", [flip, lambda _data: b"", lambda data: data[: len(data) // 2]])
-def test_nothing_damaged_is_taken_and_it_is_mended(
+def test_damaged_results_are_not_used_and_are_replaced(
     opened: Open, said: list[str], units: int, kind: str, damage: Callable[[bytes], bytes]
 ) -> None:
     store = Memory()
@@ -333,16 +341,14 @@ def test_nothing_damaged_is_taken_and_it_is_mended(
     assert said == [DAMAGED]
 
 
-@MODES
-def test_what_no_build_would_store_is_not_taken_whoever_put_it_there(
-    opened: Open, said: list[str], units: int
-) -> None:
+@SMALL_AND_LARGE_PROJECT
+def test_forged_results_are_not_used_and_are_replaced(opened: Open, said: list[str], units: int) -> None:
     store, (one, two, *_others) = Memory(), ITEMS
     stranger = Record(one.key.hex(), file_digest(one.data), len(one.data), {"no": "no"}, (), {}).encode()
     swapped = [PackedResult(one.key, stranger, one.data), PackedResult(two.key, one.record, one.data)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            SharedStore, "_stored", lambda _self, key: next(each for each in swapped if each.key == key)
+            SharedStore, "_local_result", lambda _self, key: next(each for each in swapped if each.key == key)
         )
         opened(store, (), units).push(keys(swapped))
     other = opened(store, units=units)
@@ -353,17 +359,17 @@ def test_what_no_build_would_store_is_not_taken_whoever_put_it_there(
     assert fetch(opened(store, units=units)) == ITEMS
 
 
-def test_an_action_that_leads_to_something_else_is_not_followed(opened: Open, said: list[str]) -> None:
-    """Its files are for the store's own use: the record alone says which bytes are meant."""
+def test_the_record_and_not_the_actions_file_list_names_the_blob(opened: Open, said: list[str]) -> None:
+    """The file list is for the store's own checks; only the record says which blob has the result."""
     store, one = Memory(), ITEMS[0]
     opened(store, ITEMS).push([one.key])
     (name,) = store.names("ac")
-    store.files[name] = bazel_actions.encode(Action((File("x", "0" * 64, 1 << 40),), one.record))
+    store.files[name] = bazel_actions.encode(Action((OutputFile("x", "0" * 64, 1 << 40),), one.record))
     assert fetch(opened(store), [one]) == [one]
     assert said == []
 
 
-def test_an_index_of_something_else_is_none(opened: Open, said: list[str]) -> None:
+def test_an_action_without_an_index_is_damage(opened: Open, said: list[str]) -> None:
     store = Memory()
     opened(store, ITEMS, MAX_SINGLE_UNITS + 1).push(keys(ITEMS))
     (name,) = store.names("ac")
@@ -372,8 +378,8 @@ def test_an_index_of_something_else_is_none(opened: Open, said: list[str]) -> No
     assert said == [DAMAGED]
 
 
-@MODES
-def test_a_store_that_fails_is_left_alone(opened: Open, said: list[str], units: int) -> None:
+@SMALL_AND_LARGE_PROJECT
+def test_a_store_that_fails_is_given_up(opened: Open, said: list[str], units: int) -> None:
     def fail(_method: str, _name: str) -> None:
         raise StoreError("it fails (500)")
 
@@ -394,7 +400,7 @@ def test_a_store_that_fails_is_left_alone(opened: Open, said: list[str], units: 
 
 
 @pytest.mark.parametrize("compares", [True, False])
-def test_two_writers_at_once_lose_nothing_if_they_meet_at_the_index(
+def test_two_writers_at_once_lose_nothing_if_the_store_compares_tags(
     opened: Open, said: list[str], *, compares: bool
 ) -> None:
     store = Memory(compares=compares)
@@ -407,11 +413,13 @@ def test_two_writers_at_once_lose_nothing_if_they_meet_at_the_index(
     store.before = meanwhile
     opened(store, ITEMS[:2], MAX_SINGLE_UNITS + 1).push(keys(ITEMS[:2]))
     got = fetch(opened(store, units=MAX_SINGLE_UNITS + 1))
-    assert got == (ITEMS if compares else ITEMS[:2])  # without, the last one wins, and the others are misses
+    assert got == (
+        ITEMS if compares else ITEMS[:2]
+    )  # otherwise the last write wins, and other results are misses
     assert said == []
 
 
-def test_a_writer_that_others_overwrite_tries_again(opened: Open, said: list[str]) -> None:
+def test_a_writer_whose_index_was_overwritten_tries_again(opened: Open, said: list[str]) -> None:
     store = Memory(compares=False)
     overwritten = iter([True, False])
 
@@ -427,7 +435,7 @@ def test_a_writer_that_others_overwrite_tries_again(opened: Open, said: list[str
     assert said == []
 
 
-def test_a_writer_that_never_gets_its_turn_gives_up(opened: Open, said: list[str]) -> None:
+def test_a_writer_gives_up_after_five_tries(opened: Open, said: list[str]) -> None:
     store = Memory()
     turns = iter(range(100))
 
@@ -444,10 +452,10 @@ def test_a_writer_that_never_gets_its_turn_gives_up(opened: Open, said: list[str
     assert said == []
 
 
-# Packs that grow old
+# Rewriting packs
 
 
-def test_a_build_that_adds_little_adds_a_small_pack(opened: Open) -> None:
+def test_a_build_with_one_new_result_adds_a_pack_of_one(opened: Open) -> None:
     store = Memory()
     opened(store, ITEMS[:3], MAX_SINGLE_UNITS + 1).push(keys(ITEMS[:3]))
     before = store.names("cas")
@@ -456,7 +464,7 @@ def test_a_build_that_adds_little_adds_a_small_pack(opened: Open) -> None:
     assert [store.files[name] for name in new] == [ITEMS[3].record + ITEMS[3].data]
 
 
-def test_many_small_packs_are_folded_into_one(opened: Open, said: list[str]) -> None:
+def test_many_small_packs_are_merged_into_one(opened: Open, said: list[str]) -> None:
     store = Memory()
     items = [item(f"{number}") for number in range(packs._MAX_SMALL_PACKS + 2)]
     for count in range(1, len(items) + 1):
@@ -467,7 +475,9 @@ def test_many_small_packs_are_folded_into_one(opened: Open, said: list[str]) -> 
     assert said == []
 
 
-def test_a_pack_that_is_lost_while_it_is_folded_costs_its_units(opened: Open, said: list[str]) -> None:
+def test_a_pack_that_is_missing_when_packs_are_merged_loses_only_its_own_results(
+    opened: Open, said: list[str]
+) -> None:
     store = Memory()
     items = [item(f"{number}") for number in range(packs._MAX_SMALL_PACKS + 2)]
     for count in range(1, len(items)):
@@ -479,15 +489,15 @@ def test_a_pack_that_is_lost_while_it_is_folded_costs_its_units(opened: Open, sa
     assert said == []
 
 
-# Whom one trusts
+# Signatures
 
 
-class Wax:
-    """Seals with a mark."""
+class FakeSigning:
+    """A policy whose signature is a mark with a digest, and that refuses the records of strangers."""
 
     def __init__(self, mark: bytes) -> None:
         self._mark = mark
-        self.strangers: set[bytes] = set()  # what such have made
+        self.strangers: set[bytes] = set()  # records that it refuses
 
     def accepts_record(self, record: bytes) -> bool:
         return record not in self.strangers
@@ -499,83 +509,87 @@ class Wax:
         return seal == self.sign_index(index)
 
 
-def test_an_index_that_nobody_who_is_trusted_has_sealed_is_not_there(opened: Open, said: list[str]) -> None:
+def test_an_index_without_a_trusted_signature_is_ignored(opened: Open, said: list[str]) -> None:
     store = Memory()
-    opened(store, ITEMS, MAX_SINGLE_UNITS + 1, Wax(b"ours")).push(keys(ITEMS))
-    assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1, trust=Wax(b"ours"))) == ITEMS
-    assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1)) == ITEMS  # who trusts everybody
-    other = opened(store, units=MAX_SINGLE_UNITS + 1, trust=Wax(b"others"))
+    opened(store, ITEMS, MAX_SINGLE_UNITS + 1, FakeSigning(b"ours")).push(keys(ITEMS))
+    assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1, policy=FakeSigning(b"ours"))) == ITEMS
+    assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1)) == ITEMS  # a build without trusted keys
+    other = opened(store, units=MAX_SINGLE_UNITS + 1, policy=FakeSigning(b"others"))
     assert fetch(other) == []
     folder_with(other._cache.folder, ITEMS)
     other.push(keys(ITEMS))
-    assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1, trust=Wax(b"others"))) == ITEMS
+    assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1, policy=FakeSigning(b"others"))) == ITEMS
     assert said == []
 
 
-def test_an_index_that_was_sealed_is_not_replaced_by_who_cannot_seal(opened: Open, said: list[str]) -> None:
-    """For those who take only what is sealed, everything would be gone."""
-    store, trust = Memory(), Trust([OWNER.key], required=False)
-    ours, checking = Signing(OWNER, trust), Signing(trust=trust)
+def test_a_signed_index_is_not_replaced_by_a_build_that_cannot_sign(opened: Open, said: list[str]) -> None:
+    """For builds that accept only a signed index, all results would be lost."""
+    store, trust = Memory(), SignaturePolicy([OWNER.key], required=False)
+    ours, checking = Signing(OWNER, trust), Signing(policy=trust)
     right = [each._replace(record=signed(each.record)) for each in ITEMS]
-    no_seal = "it is given nothing, for its index has to be signed: set HATCH_CUBIN_SIGNING_KEY"
+    cannot_sign = "nothing was pushed, as its index must be signed: set HATCH_CUBIN_SIGNING_KEY"
     opened(store, right, MAX_SINGLE_UNITS + 1, checking).push(keys(right))
-    assert (store.files, said) == ({}, [no_seal])
+    assert (store.files, said) == ({}, [cannot_sign])
     opened(store, right[:2], MAX_SINGLE_UNITS + 1, ours).push(keys(right))
     before = dict(store.files)
     for trust_of_another in (None, Signing(), checking):
         opened(store, right, MAX_SINGLE_UNITS + 1, trust_of_another).push(keys(right))
-    assert (store.files, said) == (before, [no_seal] * 4)
+    assert (store.files, said) == (before, [cannot_sign] * 4)
     opened(store, right[:2], MAX_SINGLE_UNITS + 1, checking).push(keys(right[:2]))
-    assert said == [no_seal] * 4  # there is nothing to be given
+    assert said == [cannot_sign] * 4  # the store has all of these results
     opened(store, right, MAX_SINGLE_UNITS + 1, ours).push(keys(right))
-    assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1, trust=checking)) == right
+    assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1, policy=checking)) == right
 
 
-@MODES
-def test_what_a_stranger_has_made_is_not_taken_and_made_anew(
+@SMALL_AND_LARGE_PROJECT
+def test_results_without_a_trusted_signature_are_ignored_and_replaced(
     opened: Open, said: list[str], units: int
 ) -> None:
-    store, wax = Memory(), Wax(b"ours")
-    opened(store, ITEMS, units, wax).push(keys(ITEMS))
-    wax.strangers = {ITEMS[0].record}
-    other = opened(store, units=units, trust=wax)
+    store, signing = Memory(), FakeSigning(b"ours")
+    opened(store, ITEMS, units, signing).push(keys(ITEMS))
+    signing.strangers = {ITEMS[0].record}
+    other = opened(store, units=units, policy=signing)
     assert fetch(other) == ITEMS[1:]
     assert said == []
     folder_with(other._cache.folder, ITEMS)
-    other.push(keys(ITEMS))  # what nobody would take is not given either
+    other.push(keys(ITEMS))  # a result that no reader would accept is not pushed
     assert other.pushed == set()
-    assert said == ["it is not given results that no trusted key has signed: 1"]
+    assert said == ["results that no trusted key has signed were not pushed: 1"]
     anew = ITEMS[0]._replace(record=signed(ITEMS[0].record))
     folder_with(other._cache.folder, [anew])
     other.push(keys(ITEMS))
     assert other.pushed == {anew.key}
-    assert fetch(opened(store, units=units, trust=wax)) == [anew, *ITEMS[1:]]
+    assert fetch(opened(store, units=units, policy=signing)) == [anew, *ITEMS[1:]]
 
 
 def signed(record: bytes) -> bytes:
     return record + OWNER.sign(RECORD, record)
 
 
-@MODES
-def test_of_a_store_who_trusts_keys_takes_only_what_one_of_them_has_signed(
+@SMALL_AND_LARGE_PROJECT
+def test_with_trusted_keys_only_results_signed_by_one_of_them_are_used(
     opened: Open, said: list[str], units: int
 ) -> None:
-    trusting = Signing(OWNER, Trust([OWNER.key], required=False))
+    trusting = Signing(OWNER, SignaturePolicy([OWNER.key], required=False))
     others = [
-        [*ITEMS[:3], ITEMS[3]._replace(record=signed(ITEMS[3].record))],  # but one is signed by nobody
+        [*ITEMS[:3], ITEMS[3]._replace(record=signed(ITEMS[3].record))],  # three are not signed
         [each._replace(record=each.record + STRANGER.sign(RECORD, each.record)) for each in ITEMS],
         [each._replace(record=each.record + OWNER.sign(INDEX, each.record)) for each in ITEMS],
-        [each._replace(record=signed(ITEMS[0].record)) for each in ITEMS[1:]],  # of another unit
+        [
+            each._replace(record=signed(ITEMS[0].record)) for each in ITEMS[1:]
+        ],  # signed records of another unit
     ]
     for items, taken in zip(others, ([ITEMS[3].key], [], [], []), strict=True):
         store = Memory()
-        opened(store, items, units, Signing(OWNER)).push(keys(items))  # trusts everybody, and seals
-        assert keys(fetch(opened(store, units=units, trust=trusting))) == taken
+        opened(store, items, units, Signing(OWNER)).push(
+            keys(items)
+        )  # signs the index, and accepts all records
+        assert keys(fetch(opened(store, units=units, policy=trusting))) == taken
     store = Memory()
     right = [each._replace(record=signed(each.record)) for each in ITEMS]
     opened(store, right, units, trusting).push(keys(right))
-    assert fetch(opened(store, units=units, trust=Signing(trust=trusting.trust))) == right
-    assert fetch(opened(store, units=units)) == right  # who trusts everybody
+    assert fetch(opened(store, units=units, policy=Signing(policy=trusting.policy))) == right
+    assert fetch(opened(store, units=units)) == right  # a build without trusted keys
     if units > MAX_SINGLE_UNITS:
-        stranger = Signing(STRANGER, Trust([STRANGER.key], required=False))
-        assert fetch(opened(store, units=units, trust=stranger)) == []
+        stranger = Signing(STRANGER, SignaturePolicy([STRANGER.key], required=False))
+        assert fetch(opened(store, units=units, policy=stranger)) == []

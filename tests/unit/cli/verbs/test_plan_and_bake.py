@@ -102,12 +102,32 @@ def test_a_part_that_does_not_exist_is_an_error(root: Path, capsys: pytest.Captu
     )
 
 
+@pytest.mark.parametrize("verb", ["plan", "bake"])
+def test_an_arch_of_an_option_is_told_under_the_name_of_the_option(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_ARCHS", "sm_90")
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main([verb, "--project", str(root), "--archs", "sm_35"])
+    assert capsys.readouterr().err.startswith("hatch-cubin: error: --archs: NVRTC ")
+
+
+def test_an_executor_of_an_option_is_told_under_the_name_of_the_option(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(["bake", "--project", str(root), "--executor", "no_such_module:function"])
+    assert "hatch-cubin: error: --executor: no_such_module:function cannot be imported: " in (
+        capsys.readouterr().err
+    )
+
+
 def test_only_hits_can_be_required(facts: Any, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     facts("bake", "--only", "saxpy")
     with pytest.raises(SystemExit) as ended:
         main(["bake", "--project", str(root), "--require-hits", "--jobs", "1"])
     assert ended.value.code == 1
-    reason = "is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set"
+    reason = "is not in the cache, and --require-hits is set"
     assert capsys.readouterr().err.splitlines() == [
         f"hatch-cubin: error: demo/scale.cu: scale for sm_80, sm_90 {reason}",
         "  hint: 'hatch-cubin explain demo/scale.cu' says what differs",
@@ -127,7 +147,7 @@ def test_what_the_projects_own_build_would_end_with_is_told(
         "hatch-cubin: error: pyproject.toml:2: [build-system] does not require hatch-cubin: a build would not"
         ' have it\n  hint: requires = ["hatchling", "hatch-cubin"]\n'
         "hatch-cubin: error: pyproject.toml:9: which package receives the kernels? The wheel's packages are:"
-        " 'demo', 'more'\n  hint: package = \"…\"\n"
+        " 'demo', 'more' [package-not-chosen]\n  hint: package = \"…\"\n"
         "hatch-cubin: 2 errors\n"
     )
 
