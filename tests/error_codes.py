@@ -52,21 +52,29 @@ def _calls(tree: ast.Module) -> Iterator[tuple[str, str]]:
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef):
             continue
-        texts = {
-            target.id: node.value
-            for node in ast.walk(function)
-            if isinstance(node, ast.Assign)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
+        texts = sorted(_assigned(function), key=lambda text: text[0])
         for node in ast.walk(function):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "problem":
-                code, text = node.args[:2]
+                code, message = node.args[:2]
                 assert isinstance(code, ast.Constant), (
                     f"the code is written where it is raised: {ast.unparse(node)}"
                 )
-                value = texts.get(text.id, text) if isinstance(text, ast.Name) else text
-                yield str(code.value), _message(value)
+                if isinstance(message, ast.Name):
+                    known = (text for line, name, text in texts if name == message.id and line < node.lineno)
+                    message = [message, *known][-1]
+                yield str(code.value), _message(message)
+
+
+def _assigned(function: ast.FunctionDef) -> Iterator[tuple[int, str, ast.expr]]:
+    """Yield each assignment to a name in a function: its line, the name and the value."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign):
+            targets, values = node.targets, [node.value]
+            if isinstance(targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
+                targets, values = targets[0].elts, node.value.elts
+            for target, value in zip(targets, values, strict=False):
+                if isinstance(target, ast.Name):
+                    yield node.lineno, target.id, value
 
 
 def _message(node: ast.expr) -> str:

@@ -23,7 +23,7 @@ def item(name: str, size: int = 100) -> PackedResult:
 def folder_with(folder: Path, items: Iterable[PackedResult]) -> Cache:
     """Return a cache with these results in its folder."""
     for each in items:
-        exchange.accept(folder, *each)
+        exchange.import_result(folder, *each)
     return Cache(folder, None, no_warning)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..bundle import kernel_parameters, layout, sbom
 from ..cache import history
 from ..cache.entries import Cache, Compiled, Content
-from ..cache.records import Known, describe
+from ..cache.records import RecalledResult, describe
 from ..common import user_folders
 from ..compiling.obtain import complete, look_up
 from ..compiling.plan_warnings import NEARER, outside_headers, unread_macros
@@ -285,10 +285,10 @@ def _found(plan: Plan, results: Results, cache: Cache) -> dict[str, Units]:
     return found
 
 
-def _known(job: Job, compiled: Compiled, record: str) -> Known:
+def _known(job: Job, compiled: Compiled, record: str) -> RecalledResult:
     described = kernel_parameters.described(job.unit, compiled, job.declared)
     description = describe(compiled.kernels, compiled.warnings, described)
-    return Known(compiled.sha256, compiled.size, record, description)
+    return RecalledResult(compiled.sha256, compiled.size, record, description)
 
 
 def open_cache(project: Project, hold: Path | None = None) -> Cache:

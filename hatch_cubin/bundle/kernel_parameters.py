@@ -41,8 +41,8 @@ def described(unit: Unit, compiled: Compiled, declared: Declared) -> str:
     A result that an earlier build knew comes with it: no file and no source need be read again.
     """
     if compiled.recalled:
-        return compiled.described
-    kernels = json.loads(compiled.described)
+        return compiled.kernel_uses_json
+    kernels = json.loads(compiled.kernel_uses_json)
     places: Mapping[str, Any] = {symbol: found for symbol, (_uses, found) in kernels.items()}
     if unit.arch.is_ptx:
         from ..cubin.ptx import ptx_parameters  # lazy: an earlier build knows most results

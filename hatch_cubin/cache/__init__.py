@@ -1,1 +1,1 @@
-"""The cache: its entries, what proves and signs them, and the care of its folder."""
+"""The cache: its entries, their verification and signatures, and the upkeep of its folder."""

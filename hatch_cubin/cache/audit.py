@@ -11,15 +11,15 @@ from typing import NamedTuple, TypeVar
 
 from ..common import file_access, read_limits
 from ..common.file_lock import wait_for_lock
-from .housekeeping import PATIENCE_S, RECORD_HEAD, is_record, opened
-from .records import MOST, Record, Request, decode, kernels_of, place, record_key
+from .housekeeping import LOCK_WAIT_S, RECORD_HEAD, is_record, open_unnoticed
+from .records import MAX_RECORD_SIZE, Record, Request, decode, entry_path, read_kernel_uses, record_key
 
 _R = TypeVar("_R")
 
-_FOLDER = re.compile("tmp|entries(/[0-9a-f]{2})?")
-_STORED = re.compile("entries/[0-9a-f]{2}/[0-9a-f]{62}")
-_OTHER = re.compile("tmp/entry-[a-z0-9_]{8}|SCHEMA_VERSION")  # which an earlier cuda.core wrote
-_FOREIGN = {
+_FOLDER_NAME = re.compile("tmp|entries(/[0-9a-f]{2})?")
+_STORED_NAME = re.compile("entries/[0-9a-f]{2}/[0-9a-f]{62}")
+_TOLERATED = re.compile("tmp/entry-[a-z0-9_]{8}|SCHEMA_VERSION")  # which an earlier cuda.core wrote
+_FOREIGN_KINDS = {
     stat.S_IFREG: "is a file that no build writes",
     stat.S_IFDIR: "is a folder that no build makes",
 }
@@ -41,100 +41,104 @@ class Audit(NamedTuple):
     found: list[Finding]
 
 
-Take = Callable[[Record, bytes, bytes], object]  # a record, as it is written, and the entry that it proves
+OnProven = Callable[
+    [Record, bytes, bytes], object
+]  # a record, as it is written, and the entry that it proves
 
 
-def audit(folder: Path, take: Take = lambda *_proven: None) -> Audit:
-    """Read everything in *folder*, and *take* what is proven.
+def audit(folder: Path, on_proven: OnProven = lambda *_proven: None) -> Audit:
+    """Read everything in *folder*, and *on_proven* what is proven.
 
     What a build was writing just then is nothing wrong.
     """
-    first = _Look(folder, take).audit()
+    first = _FolderAudit(folder, on_proven).audit()
     if not first.found:
         return first
-    with wait_for_lock(folder / "tmp", PATIENCE_S):  # until those who write have written
-        again = _Look(folder, lambda *_proven: None).audit()
+    with wait_for_lock(folder / "tmp", LOCK_WAIT_S):  # until those who write have written
+        again = _FolderAudit(folder, lambda *_proven: None).audit()
     return again._replace(found=[each for each in again.found if each in first.found])
 
 
-class _Look:
+class _FolderAudit:
     """One look at everything in a folder."""
 
-    def __init__(self, folder: Path, take: Take) -> None:
+    def __init__(self, folder: Path, on_proven: OnProven) -> None:
         self._folder = folder
-        self._take = take
+        self._on_proven = on_proven
         self._found: list[Finding] = []
         self._sizes: dict[str, int] = {}  # of what is stored, by path
 
     def audit(self) -> Audit:
-        """Pair each entry with its record, and say what is wrong with either."""
+        """CacheEntry each entry with its record, and say what is wrong with either."""
         self._sizes.update(self._walk(str(self._folder)))
         entries, records = self._sort()
         whole = [path for pair in self._pairs(entries, records) for path in pair]
         for path in sorted(entries):
-            self._note("orphaned", path, "has no record")
+            self._report("orphaned", path, "has no record")
         return Audit(len(whole) // 2, sum(map(self._sizes.__getitem__, whole)), sorted(self._found))
 
-    def _note(self, kind: str, path: str, what: str) -> None:
+    def _report(self, kind: str, path: str, what: str) -> None:
         name = os.path.relpath(path, self._folder).replace(os.sep, "/")
         self._found.append(Finding(kind, name, what))
 
     def _walk(self, folder: str, below: str = "") -> Iterator[tuple[str, int]]:
         """Yield the files that stand where the store has its own, with their sizes; none is opened."""
-        for name in self._tried(folder, os.listdir) or ():
+        for name in self._try_to_read(folder, os.listdir) or ():
             path, known = f"{folder}{os.sep}{name}", f"{below}{name}"
-            status = self._tried(path, file_access.looked_at)
+            status = self._try_to_read(path, file_access.looked_at)
             mode = 0 if status is None else status.st_mode
-            if stat.S_ISDIR(mode) and _FOLDER.fullmatch(known):
+            if stat.S_ISDIR(mode) and _FOLDER_NAME.fullmatch(known):
                 yield from self._walk(path, f"{known}/")
-            elif status is not None and stat.S_ISREG(mode) and _STORED.fullmatch(known):
+            elif status is not None and stat.S_ISREG(mode) and _STORED_NAME.fullmatch(known):
                 yield path, status.st_size
-            elif mode and not (stat.S_ISREG(mode) and _OTHER.fullmatch(known)):
-                self._note("foreign", path, _FOREIGN.get(stat.S_IFMT(mode), file_access.kind(mode)))
+            elif mode and not (stat.S_ISREG(mode) and _TOLERATED.fullmatch(known)):
+                self._report("foreign", path, _FOREIGN_KINDS.get(stat.S_IFMT(mode), file_access.kind(mode)))
 
     def _sort(self) -> tuple[set[str], dict[str, tuple[Record, bytes]]]:
         """Tell entries from records, by what they begin with."""
         entries, records = set[str](), dict[str, tuple[Record, bytes]]()
         for path in self._sizes:
-            data = self._tried(path, _record_bytes)
+            data = self._try_to_read(path, _record_bytes)
             if data == b"":
                 entries.add(path)
             elif data is not None and (record := decode(data)) is not None:
                 records[path] = (record, data)
             elif data is not None:
-                self._note("damaged", path, "is a record that is damaged, or of another version")
+                self._report("damaged", path, "is a record that is damaged, or of another version")
         return entries, records
 
     def _pairs(
         self, entries: set[str], records: dict[str, tuple[Record, bytes]]
     ) -> Iterator[tuple[str, str]]:
-        """Yield each entry with the record that proves it, and take it out of *entries*."""
+        """Yield each entry with the record that proves it, and on_proven it out of *entries*."""
         for path, (record, written) in records.items():
             key = bytes.fromhex(record.key)
-            entry = place(self._folder, key)
-            if path != place(self._folder, record_key(key)):
-                self._note("damaged", path, "is the record of another entry")
+            entry = entry_path(self._folder, key)
+            if path != entry_path(self._folder, record_key(key)):
+                self._report("damaged", path, "is the record of another entry")
             elif entry not in self._sizes:
-                self._note("orphaned", path, "is a record whose entry is gone")
+                self._report("orphaned", path, "is a record whose entry is gone")
             elif entry in entries:
                 entries.remove(entry)
-                data = self._tried(entry, _bytes) if self._sizes[entry] == record.size else b""
+                data = self._try_to_read(entry, _bytes) if self._sizes[entry] == record.size else b""
                 if data is not None and not record.is_of(data):
-                    self._note("damaged", entry, "is not what its record says")
-                elif data is not None and (why := record.refusal(_request(record), kernels_of(data), data)):
-                    self._note("damaged", path, f"does not fit its entry, which {why}")
+                    self._report("damaged", entry, "is not what its record says")
+                elif data is not None and (
+                    why := record.mismatch(_request(record), read_kernel_uses(data), data)
+                ):
+                    self._report("damaged", path, f"does not fit its entry, which {why}")
                 elif data is not None:
-                    self._take(record, written, data)
+                    self._on_proven(record, written, data)
                     yield entry, path
 
-    def _tried(self, path: str, read: Callable[[str], _R]) -> _R | None:
+    def _try_to_read(self, path: str, read: Callable[[str], _R]) -> _R | None:
         """Return what can be read at *path*; None where nothing is, or where it cannot be."""
         try:
             return read(path)
         except FileNotFoundError:  # by now
             return None
         except OSError as exc:
-            self._note("damaged", path, f"cannot be read: {exc.strerror}")
+            self._report("damaged", path, f"cannot be read: {exc.strerror}")
             return None
 
 
@@ -145,12 +149,12 @@ def _request(record: Record) -> Request:
 
 
 def _bytes(path: str) -> bytes:
-    with opened(path) as file:
+    with open_unnoticed(path) as file:
         return file.read(file_access.refuse_larger(file.fileno(), read_limits.CODE))
 
 
 def _record_bytes(path: str) -> bytes:
     """Return what is in a file that begins as a record does; nothing of any other."""
-    with opened(path) as file:
+    with open_unnoticed(path) as file:
         head = file.read(RECORD_HEAD)
-        return head + file.read(MOST) if is_record(head) else b""
+        return head + file.read(MAX_RECORD_SIZE) if is_record(head) else b""

@@ -28,25 +28,25 @@ from ..common.file_lock import Lock, try_lock
 from ..project import disk
 from . import exchange, housekeeping
 from .records import (
-    NOWHERE,
-    File,
-    Known,
-    NoFileError,
+    MISSING_ERRNOS,
+    NotAFileError,
+    RecalledResult,
     Record,
     Request,
-    kernels_of,
-    look,
-    place,
-    read,
+    StoredFile,
+    entry_path,
+    mark_used,
+    read_file,
+    read_kernel_uses,
     read_record,
     record_key,
-    use,
+    stat_file,
 )
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing's own needs Python 3.11
 
-    from .signing import Doubt, Signing
+    from .signing import Distrust, Signing
 
 _ANYTHING = Request()
 _TRIES = 3  # to write where another process clears the folder
@@ -79,12 +79,12 @@ class Compiled:
         return file_digest(self.data)
 
     @cached_property
-    def described(self) -> str:
+    def kernel_uses_json(self) -> str:
         """What `kernels_of` returns, in JSON; of what is recalled, what the earlier build made of it."""
-        return json.dumps(kernels_of(self.data))
+        return json.dumps(read_kernel_uses(self.data))
 
 
-class Pair(NamedTuple):
+class CacheEntry(NamedTuple):
     """What stands in the cache for a result: its bytes, and the record that proves them."""
 
     key: bytes
@@ -92,12 +92,12 @@ class Pair(NamedTuple):
     record: bytes
 
 
-class _Held(Compiled):
+class _LinkedResult(Compiled):
     """A result whose bytes stay in a file, and the rest in their *proof*, so that no copies are kept."""
 
-    def __init__(self, file: str, proof: Record | Known, described: str) -> None:
+    def __init__(self, file: str, proof: Record | RecalledResult, described: str) -> None:
         self._file, self._proof, self._described = file, proof, described
-        self.recalled = isinstance(proof, Known)
+        self.recalled = isinstance(proof, RecalledResult)
 
     @property
     def data(self) -> bytes:
@@ -124,8 +124,8 @@ class _Held(Compiled):
         return self._proof.sha256
 
     @property
-    def described(self) -> str:
-        return self._proof.described if isinstance(self._proof, Known) else self._described
+    def kernel_uses_json(self) -> str:
+        return self._proof.kernel_uses_json if isinstance(self._proof, RecalledResult) else self._described
 
 
 class Cache:
@@ -139,26 +139,28 @@ class Cache:
     def __init__(
         self,
         folder: Path,
-        cap: int | None,
+        max_size: int | None,
         warn: Callable[[str], object],
-        hold: Path | None = None,
+        link_folder: Path | None = None,
         signing: Signing | None = None,
     ) -> None:
         self.folder = folder
-        self.doubts: dict[bytes, Doubt] = {}  # by the keys of what is there, and does not count
+        self.distrusted: dict[bytes, Distrust] = {}  # by the keys of what is there, and does not count
         self.signing = signing
-        self._uncounted: set[bytes] = set()  # of what this build has stored: the next one compiles it again
-        self._hold = hold
-        self._held = 0
+        self._distrusted_keys: set[bytes] = (
+            set()
+        )  # of what this build has stored: the next one compiles it again
+        self._link_folder = link_folder
+        self._links = 0
         self.damaged = 0
-        self._cap = cap
+        self._max_size = max_size
         self._warn = warn
         self._warned = False
         self._warning = threading.Lock()
-        self._claims: dict[bytes, str] = {}
+        self._claimed: dict[bytes, str] = {}
         self._locks: dict[str, Lock] = {}
         self._refused: set[bytes] = set()
-        self._store: Any = None
+        self._file_cache: Any = None
 
     def __enter__(self) -> Self:
         return self
@@ -169,19 +171,21 @@ class Cache:
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for key in [*self._claims]:
+        for key in [*self._claimed]:
             self.release(key)
-        self.attempt(lambda: housekeeping.trim(self.folder, size=self._cap), None)
+        self.attempt(lambda: housekeeping.trim(self.folder, size=self._max_size), None)
 
-    def get(self, key: bytes, known: Known | None = None, request: Request = _ANYTHING) -> Compiled | None:
+    def get(
+        self, key: bytes, known: RecalledResult | None = None, request: Request = _ANYTHING
+    ) -> Compiled | None:
         """Return what *known* proves, or what a record proves and is as requested; None on a miss."""
         return self.attempt(lambda: self._get(key, known, request), None)
 
     def put(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> None:
         """Store one result."""
-        self.keep(self.pair(key, compiled, inputs))
+        self.store(self.make_entry(key, compiled, inputs))
 
-    def pair(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> Pair:
+    def make_entry(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> CacheEntry:
         """Return what is to be stored of one result, signed if this build signs."""
         record = Record(
             key.hex(),
@@ -193,16 +197,16 @@ class Cache:
         )
         encoded = record.encode()
         signed = encoded if self.signing is None else self.signing.signed(encoded)
-        if self.signing is not None and self.signing.doubt(signed) is not None:
-            self._uncounted.add(key)
-        return Pair(key, compiled.data, signed)
+        if self.signing is not None and self.signing.distrust(signed) is not None:
+            self._distrusted_keys.add(key)
+        return CacheEntry(key, compiled.data, signed)
 
-    def keep(self, pair: Pair) -> None:
+    def store(self, entry: CacheEntry) -> None:
         """Store it, the entry and then its record."""
-        self.attempt(lambda: self._put(*pair), None)
-        self.kept(pair.key)
+        self.attempt(lambda: self._store(*entry), None)
+        self.mark_stored(entry.key)
 
-    def kept(self, key: bytes) -> None:
+    def mark_stored(self, key: bytes) -> None:
         """Count what is stored under a key, perhaps by another process, as good."""
         self._refused.discard(key)
 
@@ -212,7 +216,7 @@ class Cache:
         def remove() -> None:
             for each in (record_key(key), key):
                 with contextlib.suppress(FileNotFoundError):
-                    os.unlink(place(self.folder, each))
+                    os.unlink(entry_path(self.folder, each))
 
         self.attempt(remove, None)
 
@@ -221,39 +225,43 @@ class Cache:
         try:
             return action()
         except (OSError, ValueError) as exc:
-            self._fault(exc)
+            self._report_fault(exc)
             return otherwise
 
     @contextlib.contextmanager
-    def intake(self) -> Iterator[Callable[[bytes, bytes, bytes], bool]]:
+    def open_importer(self) -> Iterator[Callable[[bytes, bytes, bytes], bool]]:
         """Yield a function that stores a result of another machine: its key, its proven record, its bytes.
 
         It returns whether it could.
         """
-        with contextlib.closing(exchange.Intake(self.folder)) as intake:
+        with contextlib.closing(exchange.ResultImporter(self.folder)) as importer:
 
             def accept(key: bytes, record: bytes, data: bytes) -> bool:
                 self._refused.discard(key)
-                return self.attempt(lambda: intake.store(key, record, data), otherwise=False)
+                return self.attempt(lambda: importer.store(key, record, data), otherwise=False)
 
             yield accept
 
-    def accept(self, key: bytes, record: bytes, data: bytes) -> None:
+    def import_result(self, key: bytes, record: bytes, data: bytes) -> None:
         """Store one result of another machine."""
-        with self.intake() as accept:
+        with self.open_importer() as accept:
             accept(key, record, data)
 
     def inputs(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the inputs of every entry that has its record, by its key."""
 
-        def read() -> dict[str, Mapping[str, Any]]:
+        def read_inputs() -> dict[str, Mapping[str, Any]]:
             return {record.key: record.inputs for record in housekeeping.records(self.folder)}
 
-        return self.attempt(read, {})
+        return self.attempt(read_inputs, {})
 
     def record_stamp(self, key: bytes) -> str:
         """Return a text that changes when the record of *key* is written; empty where that will not count."""
-        return "" if key in self._uncounted else disk.size_and_time(place(self.folder, record_key(key)))
+        return (
+            ""
+            if key in self._distrusted_keys
+            else disk.size_and_time(entry_path(self.folder, record_key(key)))
+        )
 
     def claim(self, key: bytes) -> bool:
         """Say whether this build may compile a missing unit: not while another build is compiling it.
@@ -262,7 +270,7 @@ class Cache:
         """
         if self._warned:  # others would wait for what cannot be stored
             return True
-        folder = os.path.dirname(place(self.folder, key))
+        folder = os.path.dirname(entry_path(self.folder, key))
         if folder not in self._locks:
             lock = try_lock(folder)
             if lock is not None and not lock.real:  # mostly it is there
@@ -272,32 +280,32 @@ class Cache:
             if lock is None:
                 return False
             self._locks[folder] = lock
-        self._claims[key] = folder
+        self._claimed[key] = folder
         return True
 
     def release(self, key: bytes) -> None:
         """Let other builds have a key that was claimed."""
-        folder = self._claims.pop(key, None)
-        if folder is not None and folder not in self._claims.values():
+        folder = self._claimed.pop(key, None)
+        if folder is not None and folder not in self._claimed.values():
             self._locks.pop(folder).close()
 
-    def _get(self, key: bytes, known: Known | None, request: Request) -> Compiled | None:
-        path = place(self.folder, key)
+    def _get(self, key: bytes, known: RecalledResult | None, request: Request) -> Compiled | None:
+        path = entry_path(self.folder, key)
         try:
-            held = self._linked(path)
-            entry = held or look(path)
-            record = look(place(self.folder, record_key(key))) if entry else None
+            link = self._link_entry(path)
+            entry = link or stat_file(path)
+            record = stat_file(entry_path(self.folder, record_key(key))) if entry else None
             if entry is None or record is None:  # trimmed, or being written
                 return None
             new = known is None or known.record != disk.size_and_time_from_status(record.status)
-            proof = self._record_of(key, record) if new else known
-            found = None if proof is None else _found(entry, proof, held, request)
+            proof = self._read_record(key, record) if new else known
+            found = None if proof is None else _checked_result(entry, proof, link, request)
         except FileNotFoundError:  # trimmed since it was looked at
             return None
-        except NoFileError:
+        except NotAFileError:
             self.damaged += 1
             return None
-        if key in self.doubts:
+        if key in self.distrusted:
             return None
         # The same compile never gives other bytes; a record that is damaged says nothing of the entry.
         if known is not None and (found.sha256 != known.sha256 if found else not new):
@@ -305,46 +313,46 @@ class Cache:
         if found is None or key in self._refused:
             self.damaged += 1
             return None
-        use(entry, record)
+        mark_used(entry, record)
         return found
 
-    def _record_of(self, key: bytes, file: File) -> Record | None:
+    def _read_record(self, key: bytes, file: StoredFile) -> Record | None:
         """Return the record of *key* that is in a file; None where none is, or one that does not count."""
         data, record = read_record(file)
         if record is None or record.key != key.hex():
             return None
-        self.doubts.pop(key, None)
-        if self.signing is not None and (doubt := self.signing.doubt(data)) is not None:
-            self.doubts[key] = doubt
+        self.distrusted.pop(key, None)
+        if self.signing is not None and (doubt := self.signing.distrust(data)) is not None:
+            self.distrusted[key] = doubt
             return None
         return record
 
-    def _linked(self, path: str) -> File | None:
+    def _link_entry(self, path: str) -> StoredFile | None:
         """Return a link to an entry in the folder that holds them, where there can be one."""
-        if self._hold is None:
+        if self._link_folder is None:
             return None
-        link = f"{self._hold}{os.sep}{self._held}.held"
+        link = f"{self._link_folder}{os.sep}{self._links}.link"
         try:
             os.link(path, link, follow_symlinks=False)  # as it is seen below, from Python 3.14 on too
         except OSError as exc:
             # On another disk, of another user, more than the system allows; a folder has no links at all.
-            if exc.errno not in NOWHERE and not os.path.isdir(path):
-                self._hold = None
+            if exc.errno not in MISSING_ERRNOS and not os.path.isdir(path):
+                self._link_folder = None
             return None
-        self._held += 1
+        self._links += 1
         status = os.lstat(link)
         mode = status.st_mode
         if not stat.S_ISREG(mode) or mode & 0o111:  # a wheel would show that it can be executed
             os.unlink(link)
             return None
-        return File(link, status)
+        return StoredFile(link, status)
 
-    def _put(self, key: bytes, data: bytes, record: bytes) -> None:
+    def _store(self, key: bytes, data: bytes, record: bytes) -> None:
         for _ in range(_TRIES - 1):
             try:
                 return self._write(key, data, record)
             except (FileExistsError, NotADirectoryError, IsADirectoryError):
-                self._make_way(key)
+                self._clear_paths(key)
             except FileNotFoundError:
                 continue
         return self._write(key, data, record)
@@ -355,18 +363,18 @@ class Cache:
         cuda.core waits until the disk has the entry. Nobody waits for the record: one that is torn proves
         nothing, and the entry is a miss.
         """
-        if self._store is None:  # not made before, for that fails where nothing can be written
+        if self._file_cache is None:  # not made before, for that fails where nothing can be written
             from cuda.core.utils import FileStreamProgramCache
 
-            self._store = FileStreamProgramCache(self.folder)
-        with exchange.writing(self.folder):
-            self._store[key] = data
-            exchange.write(self.folder, record_key(key), record)
-        exchange.use_both(self.folder, key)
+            self._file_cache = FileStreamProgramCache(self.folder)
+        with exchange.lock_temporary_files(self.folder):
+            self._file_cache[key] = data
+            exchange.write_file(self.folder, record_key(key), record)
+        exchange.mark_entry_used(self.folder, key)
 
-    def _make_way(self, key: bytes) -> None:
+    def _clear_paths(self, key: bytes) -> None:
         """Remove pipes and such that stand in a folder's place, and folders that stand in a file's."""
-        paths = [place(self.folder, each) for each in (key, record_key(key))]
+        paths = [entry_path(self.folder, each) for each in (key, record_key(key))]
         for part in ("tmp", "entries"):
             user_folders.make_way(f"{self.folder}{os.sep}{part}")
         for path in paths:
@@ -374,7 +382,7 @@ class Cache:
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path)
 
-    def _fault(self, exc: Exception) -> None:
+    def _report_fault(self, exc: Exception) -> None:
         reason = getattr(exc, "strerror", None) or exc
         for path in (self.folder, *self.folder.parents):
             if os.path.isfile(path):
@@ -389,19 +397,21 @@ class Cache:
                 self._warn(fault)
 
 
-def _found(entry: File, proof: Record | Known, held: File | None, request: Request) -> Compiled | None:
+def _checked_result(
+    entry: StoredFile, proof: Record | RecalledResult, link: StoredFile | None, request: Request
+) -> Compiled | None:
     """Return what *proof* proves, and describes: that is not found out once more."""
-    if entry.status.st_size != proof.size or not proof.is_of(data := read(entry)):
+    if entry.status.st_size != proof.size or not proof.is_of(data := read_file(entry)):
         return None
     described = ""
     if isinstance(proof, Record):
-        described = json.dumps(kernels := kernels_of(data))
-        if proof.refusal(request, kernels, data):
+        described = json.dumps(kernels := read_kernel_uses(data))
+        if proof.mismatch(request, kernels, data):
             return None
-    if held is not None:
-        return _Held(held.path, proof, described)
+    if link is not None:
+        return _LinkedResult(link.path, proof, described)
     found = Compiled(data, proof.kernels, tuple(proof.warnings))
-    vars(found).update(sha256=proof.sha256, size=proof.size, described=described)
-    if isinstance(proof, Known):
-        vars(found).update(described=proof.described, recalled=True)
+    vars(found).update(sha256=proof.sha256, size=proof.size, kernel_uses_json=described)
+    if isinstance(proof, RecalledResult):
+        vars(found).update(kernel_uses_json=proof.kernel_uses_json, recalled=True)
     return found

@@ -13,20 +13,31 @@ import time
 from pathlib import Path
 
 from ..common.file_lock import Lock, try_lock
-from .records import STEP_NS, Record, Request, decode, kernels_of, look, place, read, record_key, use
+from .records import (
+    USE_STEP_NS,
+    Record,
+    Request,
+    decode,
+    entry_path,
+    mark_used,
+    read_file,
+    read_kernel_uses,
+    record_key,
+    stat_file,
+)
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
-def proven(key: bytes, record: bytes, data: bytes, request: Request) -> Record | None:
+def checked_record(key: bytes, record: bytes, data: bytes, request: Request) -> Record | None:
     """Return the record if it proves *data* to be what builds store under *key*, and what is requested."""
     found = decode(record)
     if found is None or found.key != key.hex() or not found.is_of(data):
         return None
-    return None if found.refusal(request, kernels_of(data), data) else found
+    return None if found.mismatch(request, read_kernel_uses(data), data) else found
 
 
-class Intake:
+class ResultImporter:
     """Stores results that were proven, thousands of them at a low cost.
 
     It writes no file to the disk before it goes on: an entry that a power cut damages is a miss.
@@ -41,23 +52,23 @@ class Intake:
     def store(self, key: bytes, record: bytes, data: bytes) -> bool:
         """Store one result, the entry and then its record, and count both as used. Return that it is done."""
         if self._lock is None:
-            self._begin()
+            self._lock_temporary_files()
         now = time.time_ns()
-        self._write(place(self._folder, key), data, now)
-        self._write(place(self._folder, record_key(key)), record, now - STEP_NS)
+        self._write(entry_path(self._folder, key), data, now)
+        self._write(entry_path(self._folder, record_key(key)), record, now - USE_STEP_NS)
         return True
 
-    def _begin(self) -> None:
+    def _lock_temporary_files(self) -> None:
         self.close()
         (self._folder / "tmp").mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = writing(self._folder)
+        self._lock = lock_temporary_files(self._folder)
 
     def _write(self, path: str, data: bytes, used: int) -> None:
         temporary = f"{self._temporary}{next(self._count)}"
         try:
             descriptor = os.open(temporary, _NEW, 0o600)
         except FileNotFoundError:  # another process has cleared the folder
-            self._begin()
+            self._lock_temporary_files()
             descriptor = os.open(temporary, _NEW, 0o600)
         try:
             with open(descriptor, "wb", buffering=0) as file:
@@ -81,20 +92,20 @@ class Intake:
             self._lock = None
 
 
-def accept(folder: Path, key: bytes, record: bytes, data: bytes) -> None:
+def import_result(folder: Path, key: bytes, record: bytes, data: bytes) -> None:
     """Store one result that was proven."""
-    with contextlib.closing(Intake(folder)) as intake:
-        intake.store(key, record, data)
+    with contextlib.closing(ResultImporter(folder)) as importer:
+        importer.store(key, record, data)
 
 
-def writing(folder: Path) -> Lock:
+def lock_temporary_files(folder: Path) -> Lock:
     """Return what says that temporary files are in use. All who write share it, and nobody waits for it."""
     return try_lock(folder / "tmp", shared=True) or Lock(None)
 
 
-def write(folder: Path, key: bytes, data: bytes) -> None:
+def write_file(folder: Path, key: bytes, data: bytes) -> None:
     """Write a file where cuda.core would."""
-    path = place(folder, key)
+    path = entry_path(folder, key)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix="entry-", dir=folder / "tmp")
     try:
@@ -107,18 +118,18 @@ def write(folder: Path, key: bytes, data: bytes) -> None:
         raise
 
 
-def use_both(folder: Path, key: bytes) -> None:
+def mark_entry_used(folder: Path, key: bytes) -> None:
     """Count an entry and its record as used, where both are."""
-    entry, record = (look(place(folder, each)) for each in (key, record_key(key)))
+    entry, record = (stat_file(entry_path(folder, each)) for each in (key, record_key(key)))
     if entry is not None and record is not None:
-        use(entry, record)
+        mark_used(entry, record)
 
 
-def stored(folder: Path, key: bytes) -> tuple[bytes, bytes] | None:
+def read_entry(folder: Path, key: bytes) -> tuple[bytes, bytes] | None:
     """Return the record and the bytes under *key*, as the folder has them; None where nothing is proven."""
-    entry, record = (look(place(folder, each)) for each in (key, record_key(key)))
+    entry, record = (stat_file(entry_path(folder, each)) for each in (key, record_key(key)))
     if entry is None or record is None:
         return None
-    data, proof = read(entry), read(record)
+    data, proof = read_file(entry), read_file(record)
     found = decode(proof)
     return (proof, data) if found is not None and found.key == key.hex() and found.is_of(data) else None

@@ -18,10 +18,10 @@ from ..common import user_folders
 from ..common.digest import file_digest
 
 _FORMAT = 1
-_BUILDS = 10  # that are remembered of each cache
-_CACHES = 50  # that are remembered at all
-_OF_BUILD = {"time": str, "project": str, "hits": int, "misses": int, "fetched": int, "seconds": float}
-_SINCE = {"fetched": 0, "seconds": 0.0}  # which older notes lack
+_MAX_BUILDS = 10  # that are remembered of each cache
+_MAX_CACHES = 50  # that are remembered at all
+_FIELDS = {"time": str, "project": str, "hits": int, "misses": int, "fetched": int, "seconds": float}
+_DEFAULTS = {"fetched": 0, "seconds": 0.0}  # which older notes lack
 
 
 class Tier(TypedDict):
@@ -32,7 +32,7 @@ class Tier(TypedDict):
     saved_s: float  # of compiling, if these units were like those that were compiled
 
 
-class _Notes(NamedTuple):
+class _CacheNotes(NamedTuple):
     """What is noted of one cache."""
 
     builds: list[dict[str, Any]]
@@ -50,10 +50,10 @@ def note(cache: Path, project: Path, counts: Mapping[str, float], keys: Iterable
         path = _path(cache)
         known = {
             "format": _FORMAT,
-            "builds": [latest, *builds(cache)][:_BUILDS],
+            "builds": [latest, *builds(cache)][:_MAX_BUILDS],
             "keys": sorted(key.hex() for key in keys),
         }
-        user_folders.keep(path, json.dumps(known).encode(), _CACHES)
+        user_folders.keep(path, json.dumps(known).encode(), _MAX_CACHES)
 
 
 def builds(cache: Path) -> list[dict[str, Any]]:
@@ -76,15 +76,15 @@ def keys(cache: Path) -> set[bytes] | None:
     return None if (found := _read(cache)) is None else found.keys
 
 
-def _read(cache: Path) -> _Notes | None:
+def _read(cache: Path) -> _CacheNotes | None:
     try:
         with user_folders.kept(_path(cache)) as file:
             found = json.load(file)
         if found["format"] != _FORMAT:
             return None
-        return _Notes(
+        return _CacheNotes(
             [
-                {name: kind({**_SINCE, **build}[name]) for name, kind in _OF_BUILD.items()}
+                {name: kind({**_DEFAULTS, **build}[name]) for name, kind in _FIELDS.items()}
                 for build in found["builds"]
             ],
             {bytes.fromhex(key) for key in found["keys"]},

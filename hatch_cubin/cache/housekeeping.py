@@ -15,12 +15,21 @@ from typing import BinaryIO, NamedTuple
 
 from ..common import user_folders
 from ..common.file_lock import Lock, try_lock, wait_for_lock
-from .records import MOST, NOWHERE, NoFileError, Record, decode, look, place, record_key
+from .records import (
+    MAX_RECORD_SIZE,
+    MISSING_ERRNOS,
+    NotAFileError,
+    Record,
+    decode,
+    entry_path,
+    record_key,
+    stat_file,
+)
 
 _NAME = re.compile("[0-9a-f]{64}")  # the folder's two digits, then the file's
 _TEMPORARY = re.compile("entry-[a-z0-9_]{8}")
-_OLD_S = 3600  # no write takes that long
-PATIENCE_S = 10.0  # with another process that trims the same folder
+_ABANDONED_AFTER_S = 3600  # no write takes that long
+LOCK_WAIT_S = 10.0  # with another process that trims the same folder
 _RECORD = re.compile(rb"[0-9a-f]{64}\n\{")
 RECORD_HEAD = 66  # bytes, by which it is known
 
@@ -42,7 +51,7 @@ class Removed(NamedTuple):
     bytes: int
 
 
-class _Item(NamedTuple):
+class _StoredEntry(NamedTuple):
     """An entry with its record, or one of the two that lacks the other."""
 
     files: Mapping[str, int]  # sizes by path
@@ -55,12 +64,12 @@ class _Item(NamedTuple):
 
     def was_used(self) -> bool:
         """Say whether a build has read or written it since it was looked at."""
-        return any(_used(status) > self.used for path in self.files if (status := _status(path)))
+        return any(_last_use(status) > self.used for path in self.files if (status := _status(path)))
 
 
 def stats(folder: Path) -> Stats:
     """Say what is in *folder*."""
-    items, temporaries = _items(folder), list(_temporaries(folder))
+    items, temporaries = _stored_entries(folder), list(_temporary_files(folder))
     return Stats(
         entries=sum(item.key is not None for item in items),
         unproven=sum(item.key is None for item in items),
@@ -76,7 +85,7 @@ def records(folder: Path) -> Iterator[Record]:
 
 def clear(folder: Path) -> Removed:
     """Remove all that the store made."""
-    return _remove(folder, _items(folder))
+    return _remove(folder, _stored_entries(folder))
 
 
 def trim(
@@ -91,16 +100,16 @@ def trim(
     What was used longest ago goes first; the keys to *keep* stay. An entry that alone is larger than *size*
     takes no room from the others: the last such entry that was used stays beside them.
     """
-    with wait_for_lock(folder / "entries", PATIENCE_S):  # two at a time would each keep what the other drops
+    with wait_for_lock(folder / "entries", LOCK_WAIT_S):  # two at a time would each keep what the other drops
         fits = size is None or sum(status.st_size for status in _files(folder).values()) <= size
         if fits and unused_for is None:  # records need not be read
             return _remove(folder, [])
-        return _remove(folder, _superfluous(_items(folder), size, unused_for, keep))
+        return _remove(folder, _entries_to_remove(_stored_entries(folder), size, unused_for, keep))
 
 
-def _superfluous(
-    items: Collection[_Item], size: int | None, unused_for: float | None, keep: Collection[bytes]
-) -> Iterator[_Item]:
+def _entries_to_remove(
+    items: Collection[_StoredEntry], size: int | None, unused_for: float | None, keep: Collection[bytes]
+) -> Iterator[_StoredEntry]:
     now = time.time()
     room = float("inf") if size is None else size - sum(item.size for item in items if item.key in keep)
     large = full = False
@@ -120,7 +129,7 @@ def _superfluous(
             room -= item.size
 
 
-def _remove(folder: Path, items: Iterable[_Item]) -> Removed:
+def _remove(folder: Path, items: Iterable[_StoredEntry]) -> Removed:
     entries = freed = temporaries = 0
     for item in items:
         if not item.was_used():
@@ -128,8 +137,8 @@ def _remove(folder: Path, items: Iterable[_Item]) -> Removed:
             entries += 1
     # All who write share this lock. Where it can be had alone, no temporary file is in use.
     with try_lock(folder / "tmp") or Lock(None) as lock, contextlib.suppress(PermissionError):
-        for path, status in _temporaries(folder):
-            if (lock.real or time.time() - status.st_mtime > _OLD_S) and _unlink(path):
+        for path, status in _temporary_files(folder):
+            if (lock.real or time.time() - status.st_mtime > _ABANDONED_AFTER_S) and _unlink(path):
                 temporaries += 1
                 freed += status.st_size
     return Removed(entries, temporaries, freed)
@@ -143,22 +152,22 @@ def _unlink(path: str) -> bool:
     return True
 
 
-def _items(folder: Path) -> list[_Item]:
-    """Pair each entry with its record; what has no partner is an item of its own."""
+def _stored_entries(folder: Path) -> list[_StoredEntry]:
+    """CacheEntry each entry with its record; what has no partner is an item of its own."""
     files = _files(folder)
     pairs = {}
     for path in files:
         record = _read_record(path)
-        if record is None or place(folder, record_key(key := bytes.fromhex(record.key))) != path:
+        if record is None or entry_path(folder, record_key(key := bytes.fromhex(record.key))) != path:
             continue
-        entry = place(folder, key)
+        entry = entry_path(folder, key)
         if entry in files and files[entry].st_size == record.size:
             pairs[entry, path] = key
     alone = files.keys() - {path for pair in pairs for path in pair}
     return [
-        _Item(
+        _StoredEntry(
             {path: files[path].st_size for path in paths},
-            max(_used(files[path]) for path in paths),
+            max(_last_use(files[path]) for path in paths),
             key,
         )
         for paths, key in [*pairs.items(), *(((path,), None) for path in alone)]
@@ -167,9 +176,9 @@ def _items(folder: Path) -> list[_Item]:
 
 def _read_record(path: str) -> Record | None:
     try:
-        with opened(path) as file:
+        with open_unnoticed(path) as file:
             head = file.read(RECORD_HEAD)
-            return decode(head + file.read(MOST)) if is_record(head) else None
+            return decode(head + file.read(MAX_RECORD_SIZE)) if is_record(head) else None
     except OSError:  # gone by now, or not ours to read
         return None
 
@@ -179,12 +188,12 @@ def is_record(head: bytes) -> bool:
     return _RECORD.fullmatch(head) is not None
 
 
-def opened(path: str) -> BinaryIO:
+def open_unnoticed(path: str) -> BinaryIO:
     """Open what is known to be a file so that it does not count as used, where the system can do that."""
-    return open(path, "rb", opener=_unseen)
+    return open(path, "rb", opener=_without_access_time)
 
 
-def _unseen(path: str, flags: int) -> int:
+def _without_access_time(path: str, flags: int) -> int:
     try:
         return os.open(path, flags | getattr(os, "O_NOATIME", 0) | user_folders.AT_ONCE)
     except PermissionError:  # only the owner of a file may read it unseen
@@ -194,7 +203,7 @@ def _unseen(path: str, flags: int) -> int:
 def _files(folder: Path) -> dict[str, os.stat_result]:
     """Return every file that the store keeps something in."""
     found = {}
-    for parent, _folders, names in os.walk(folder / "entries", onerror=_unless_gone):
+    for parent, _folders, names in os.walk(folder / "entries", onerror=_raise_unless_missing):
         for name in names:
             if _NAME.fullmatch(os.path.basename(parent) + name):
                 path = os.path.join(parent, name)
@@ -203,13 +212,13 @@ def _files(folder: Path) -> dict[str, os.stat_result]:
     return found
 
 
-def _unless_gone(exc: OSError) -> None:
+def _raise_unless_missing(exc: OSError) -> None:
     """Raise what is told of a folder that is there: nothing that cannot be read is empty."""
-    if exc.errno not in NOWHERE:
+    if exc.errno not in MISSING_ERRNOS:
         raise exc
 
 
-def _temporaries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+def _temporary_files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     try:
         names = os.listdir(folder / "tmp")
     except OSError:  # none, or another user's
@@ -220,14 +229,14 @@ def _temporaries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
             yield path, status
 
 
-def _used(status: os.stat_result) -> float:
+def _last_use(status: os.stat_result) -> float:
     return max(status.st_atime, status.st_mtime)
 
 
 def _status(path: str) -> os.stat_result | None:
     """Return the status of a file; None where there is no file, or something else stands."""
     try:
-        file = look(path)
-    except NoFileError:
+        file = stat_file(path)
+    except NotAFileError:
         return None
     return None if file is None else file.status

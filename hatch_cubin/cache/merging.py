@@ -11,10 +11,10 @@ from ..common import file_access
 from . import exchange
 from .audit import Finding, audit
 from .entries import Cache
-from .records import Record, split
+from .records import Record, split_signature
 
 
-class Merged(NamedTuple):
+class MergeResult(NamedTuple):
     """What became of the entries of a folder."""
 
     entries: int  # that were copied
@@ -23,7 +23,7 @@ class Merged(NamedTuple):
     found: list[Finding]  # what is wrong in the folder, and was not copied
 
 
-def merge(cache: Cache, folder: Path) -> Merged:
+def merge(cache: Cache, folder: Path) -> MergeResult:
     """Copy to *cache* what it has not of *folder*, which stays as it is; to what it has, a signature only."""
     sizes: list[int] = []
     there = 0
@@ -31,23 +31,23 @@ def merge(cache: Cache, folder: Path) -> Merged:
     def take(record: Record, written: bytes, data: bytes) -> None:
         nonlocal there
         key = bytes.fromhex(record.key)
-        if cache.get(key) is not None and not _signs(cache, key, written):
+        if cache.get(key) is not None and not _adds_only_a_signature(cache, key, written):
             there += 1
         else:
-            cache.accept(key, written, data)
+            cache.import_result(key, written, data)
             sizes.append(len(written) + len(data))
 
     found = audit(folder, take).found
-    return Merged(len(sizes), there, sum(sizes), found)
+    return MergeResult(len(sizes), there, sum(sizes), found)
 
 
-def _signs(cache: Cache, key: bytes, written: bytes) -> bool:
+def _adds_only_a_signature(cache: Cache, key: bytes, written: bytes) -> bool:
     """Say whether a record is what the cache has of *key* but for a signature, which that lacks."""
-    ours = cache.attempt(partial(exchange.stored, cache.folder, key), None)
-    return ours is not None and ours[0] == split(written)[0] != written
+    ours = cache.attempt(partial(exchange.read_entry, cache.folder, key), None)
+    return ours is not None and ours[0] == split_signature(written)[0] != written
 
 
-def obstacle(cache: Path, folder: Path) -> str | None:
+def why_not_mergeable(cache: Path, folder: Path) -> str | None:
     """Say why *folder* cannot be merged into *cache*; None where it can."""
     try:
         mode = file_access.looked_at(folder).st_mode

@@ -24,13 +24,13 @@ _OBJECT = "object"  # the input of a unit that is to be linked: how
 BLOCK = "block"  # the only input of a block of a packed bundle: the digests of the results in it
 _OTHER_NAMES = "has other kernels than were requested"
 _FORMAT = 2  # since 2 the kernels that a source instantiates itself have readable names
-MOST = 1 << 23  # bytes of a record, twelve times what the largest has
+MAX_RECORD_SIZE = 1 << 23  # bytes of a record, twelve times what the largest has
 _SIZES = range(read_limits.CODE + 1)
 _HEX = re.compile("(?:[0-9a-f]{2})+")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | user_folders.AT_ONCE
-NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
-STEP_NS = 1000  # two times so far apart differ in seconds too, as a float has them
+MISSING_ERRNOS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+USE_STEP_NS = 1000  # two times so far apart differ in seconds too, as a float has them
 
 
 class Request(NamedTuple):
@@ -40,7 +40,7 @@ class Request(NamedTuple):
     names: Collection[str] | None = None  # which the compiler was told to instantiate
     declared: Callable[[], Collection[str]] = tuple  # symbols of kernels that every compile of the source has
 
-    def refusal(
+    def mismatch(
         self, kernels: Mapping[str, str], symbols: Collection[str], data: bytes, *, is_object: bool = False
     ) -> str | None:
         """Say how *data*, with these *kernels*, is not what was requested; None if it is.
@@ -97,12 +97,12 @@ class Record(NamedTuple):
         """Say whether *data* is what was stored, to the byte."""
         return (self.size, self.sha256) == (len(data), file_digest(data))
 
-    def refusal(self, request: Request, symbols: Collection[str], data: bytes) -> str | None:
+    def mismatch(self, request: Request, symbols: Collection[str], data: bytes) -> str | None:
         """Say how *data*, with these *symbols* of kernels, is not what was requested and is recorded here."""
-        return request.refusal(self.kernels, symbols, data, is_object=self.is_object)
+        return request.mismatch(self.kernels, symbols, data, is_object=self.is_object)
 
 
-class Known(NamedTuple):
+class RecalledResult(NamedTuple):
     """What an earlier build knew of a unit's result: what proves it, and its description."""
 
     sha256: str
@@ -119,7 +119,7 @@ class Known(NamedTuple):
         return _described(self.description)[1]
 
     @property
-    def described(self) -> str:
+    def kernel_uses_json(self) -> str:
         """What is told of the kernels, in JSON."""
         return _described(self.description)[2]
 
@@ -138,7 +138,7 @@ def _described(description: str) -> tuple[Mapping[str, str], Sequence[str], str]
     return tuple(json.loads(description))
 
 
-def split(data: bytes) -> tuple[bytes, bytes]:
+def split_signature(data: bytes) -> tuple[bytes, bytes]:
     """Return what is signed of a record's file, and the line behind it that holds the signature, if any."""
     end = data.find(b"\n", data.find(b"\n") + 1) + 1
     return data[:end], data[end:]
@@ -146,7 +146,7 @@ def split(data: bytes) -> tuple[bytes, bytes]:
 
 def decode(data: bytes) -> Record | None:
     """Return the record that *data* encodes; None where a bit is wrong, or it says what no build would."""
-    data, line = split(data)
+    data, line = split_signature(data)
     if line and not _is_signature(line):
         return None
     head, _, text = data.partition(b"\n")
@@ -213,7 +213,7 @@ _FIELDS: Mapping[str, Callable[[object], bool]] = {
 }
 
 
-def kernels_of(data: bytes) -> dict[str, KernelUse]:
+def read_kernel_uses(data: bytes) -> dict[str, KernelUse]:
     """Return what is known of each kernel of a cubin; nothing where that cannot be read, as of PTX."""
     from ..cubin.elf import read_kernels  # nor of this
 
@@ -228,37 +228,37 @@ def record_key(key: bytes) -> bytes:
     return key + b".record"
 
 
-def place(folder: Path, key: bytes) -> str:
+def entry_path(folder: Path, key: bytes) -> str:
     """Return the path under which a `FileStreamProgramCache` in *folder* stores a *key*."""
     digest = file_digest(key)
     return f"{folder}{os.sep}entries{os.sep}{digest[:2]}{os.sep}{digest[2:]}"
 
 
-class NoFileError(OSError):
+class NotAFileError(OSError):
     """Something that is not a file stands in the place of one: to open a pipe would wait for ever."""
 
 
-class File(NamedTuple):
+class StoredFile(NamedTuple):
     """A file of the store, as it was looked at."""
 
     path: str
     status: os.stat_result
 
 
-def look(path: str) -> File | None:
-    """Return a file that can be read; None where there is none, NoFileError where something else is."""
+def stat_file(path: str) -> StoredFile | None:
+    """Return a file that can be read; None where there is none, NotAFileError where something else is."""
     try:
         status = os.stat(path)
     except OSError as exc:
-        if exc.errno in NOWHERE:
+        if exc.errno in MISSING_ERRNOS:
             return None
         raise
     if not stat.S_ISREG(status.st_mode):
-        raise NoFileError(errno.EINVAL, "is not a file", path)
-    return File(path, status)
+        raise NotAFileError(errno.EINVAL, "is not a file", path)
+    return StoredFile(path, status)
 
 
-def read(file: File) -> bytes:
+def read_file(file: StoredFile) -> bytes:
     """Return what is in a file, and no more than one byte beyond what was there when it was looked at."""
     size = file.status.st_size
     descriptor = os.open(file.path, _READ)
@@ -271,15 +271,15 @@ def read(file: File) -> bytes:
     return data
 
 
-def read_record(file: File) -> tuple[bytes, Record | None]:
+def read_record(file: StoredFile) -> tuple[bytes, Record | None]:
     """Return what is in a file, and the record that it is; None where no build would have written that."""
-    data = read(file) if file.status.st_size <= MOST else b""
+    data = read_file(file) if file.status.st_size <= MAX_RECORD_SIZE else b""
     return data, decode(data)
 
 
-def use(entry: File, record: File) -> None:
+def mark_used(entry: StoredFile, record: StoredFile) -> None:
     """Count both as used, so that whoever trims by that takes both: the record just before what it proves."""
     now = time.time_ns()
     with contextlib.suppress(OSError):  # in a folder that cannot be written nothing is trimmed either
         os.utime(entry.path, ns=(now, entry.status.st_mtime_ns))
-        os.utime(record.path, ns=(now - STEP_NS, record.status.st_mtime_ns))
+        os.utime(record.path, ns=(now - USE_STEP_NS, record.status.st_mtime_ns))

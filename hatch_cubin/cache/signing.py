@@ -17,24 +17,24 @@ from ..common.ed25519_keys import Signature
 from ..common.environment import REQUIRE_SIGNED, SIGNING_KEY
 from ..errors import Problem, SignatureError
 from ..project.project import Project
-from .records import split
+from .records import split_signature
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 RECORD, INDEX = "record", "index"  # what can be signed: the signature of one is none of the other
 
-_LONGEST = 1000  # bytes of a file with a key: some ten times what it has
+_MAX_KEY_FILE_SIZE = 1000  # bytes of a file with a key: some ten times what it has
 
 
-class Doubt(NamedTuple):
+class Distrust(NamedTuple):
     """Why a record does not count, though nothing of it is damaged, and the key that it is signed with."""
 
     reason: Literal["unsigned", "untrusted", "forged"]
     key: str | None = None
 
 
-class Trust:
+class SignaturePolicy:
     """The keys whose signatures count.
 
     What others made, in a shared store, has to be signed with one of them. In the cache's folder that is so
@@ -46,16 +46,16 @@ class Trust:
         self.keys = frozenset(keys)
         self._required = required
 
-    def doubt(self, data: bytes) -> Doubt | None:
+    def distrust(self, data: bytes) -> Distrust | None:
         """Return why the file of a record in the cache's own folder does not count; None where it does."""
-        record, line = split(data)
+        record, line = split_signature(data)
         signature = Signature.decode(line)
         if signature is None:
-            return Doubt("unsigned") if self._required else None
+            return Distrust("unsigned") if self._required else None
         if signature.key not in self.keys:
-            return Doubt("untrusted", signature.key)
+            return Distrust("untrusted", signature.key)
         if self._required and not self.accepts(RECORD, record, line):
-            return Doubt("forged", signature.key)
+            return Distrust("forged", signature.key)
         return None
 
     def accepts(self, kind: str, data: bytes, line: bytes) -> bool:
@@ -93,21 +93,21 @@ class Signing(NamedTuple):
     """What signs the results of a build, and whose signatures count for it."""
 
     signer: Signer | None = None
-    trust: Trust | None = None
+    policy: SignaturePolicy | None = None
 
     def signed(self, record: bytes) -> bytes:
         """Return a record as it is stored."""
         return record if self.signer is None else record + self.signer.sign(RECORD, record)
 
-    def doubt(self, data: bytes) -> Doubt | None:
+    def distrust(self, data: bytes) -> Distrust | None:
         """Return why the file of a record does not count; None where it does."""
-        return None if self.trust is None else self.trust.doubt(data)
+        return None if self.policy is None else self.policy.distrust(data)
 
     # What comes from a store that others write counts only if it is signed, whatever this job asks for.
 
     def accepts_record(self, data: bytes) -> bool:
         """Say whether the file of a record that comes from a store counts."""
-        return self.trust is None or self.trust.accepts(RECORD, *split(data))
+        return self.policy is None or self.policy.accepts(RECORD, *split_signature(data))
 
     def sign_index(self, index: bytes) -> bytes:
         """Return what goes to a store beside its index."""
@@ -115,20 +115,20 @@ class Signing(NamedTuple):
 
     def accepts_index(self, index: bytes, seal: bytes) -> bool:
         """Say whether an index that comes from a store, with its seal, counts."""
-        return self.trust is None or self.trust.accepts(INDEX, index, seal)
+        return self.policy is None or self.policy.accepts(INDEX, index, seal)
 
 
 def signing_of(project: Project) -> Signing:
     """Return what signs and checks in a build; SignatureError where nothing can, and something should."""
     if project.config.trusted_keys and importlib.util.find_spec("cryptography") is None:
         raise _missing("it is not installed here")  # nor imported: most builds have nothing new to check
-    return Signing(signer_of(project), trust_of(project))
+    return Signing(signer_of(project), signature_policy_of(project))
 
 
-def trust_of(project: Project) -> Trust | None:
+def signature_policy_of(project: Project) -> SignaturePolicy | None:
     """Return whose signatures count for a project; None where its table names no keys."""
     keys = project.config.trusted_keys
-    return Trust(keys, required=project.is_switched_on(REQUIRE_SIGNED)) if keys else None
+    return SignaturePolicy(keys, required=project.is_switched_on(REQUIRE_SIGNED)) if keys else None
 
 
 def signer_of(project: Project) -> Signer | None:
@@ -173,7 +173,7 @@ def _read(path: str, project: Project) -> str:
             import shlex
 
             project.warn(f"{SIGNING_KEY}: {path} is open to others: chmod 600 {shlex.quote(path)}")
-        return file.read(_LONGEST).decode("ascii", "replace")
+        return file.read(_MAX_KEY_FILE_SIZE).decode("ascii", "replace")
 
 
 @cache

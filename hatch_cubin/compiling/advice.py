@@ -9,6 +9,7 @@ from .diagnostics import NO_KERNEL, Diagnostic
 from .hints import (
     compiler_limits,
     conditions,
+    device_rules,
     extern_c,
     headers,
     host_code,
@@ -31,6 +32,8 @@ _LONGEST_WAY = 5  # of what is shown: the project's own lines are at its end
 _CAUSES = (
     not_source.spoiled,
     other_languages.foreign,
+    device_rules.characters,
+    device_rules.unfinished,
     included_twice.headers,
     tile_kernels.unsupported,
     macros.in_built_in_header,
@@ -60,6 +63,7 @@ _CAUSES = (
     undefined_names.not_given,
     macros.stands,
     undefined_names.misspelled,
+    device_rules.broken,
 )
 
 

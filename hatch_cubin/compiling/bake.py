@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..cache.entries import Cache, Compiled, Pair
+from ..cache.entries import Cache, CacheEntry, Compiled
 from ..errors import Location, Problem, ToolchainError
 from ..keys.edited_headers import Edits, header_stamps
 from ..keys.jobs import Job, files_of
@@ -282,8 +282,8 @@ class Bake:
                 self._said.add(warning)
                 self._project.warn(warning)
 
-        def pairs() -> list[Pair]:
-            return [self._cache.pair(job.keys.key, compiled, job.inputs) for job, compiled in kept]
+        def pairs() -> list[CacheEntry]:
+            return [self._cache.make_entry(job.keys.key, compiled, job.inputs) for job, compiled in kept]
 
         # Stored at once, so that an interrupted build goes on from here.
         self._storing.start(answer.id, pairs)

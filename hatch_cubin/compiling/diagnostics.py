@@ -32,10 +32,21 @@ _ON_LINE = re.compile(r" on line ([0-9]{1,9})$")  # what ptxas cannot read at al
 _OTHER = re.compile(r"^(?P<place>\S.*?):? *\berror(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$", re.IGNORECASE)
 _REDEFINED = re.compile(r'incompatible redefinition of macro "(\w+)"')
 _OF_ITS_OWN = re.compile(r"extern declaration of the entity (\w+) is treated as a static definition")
-_OVER_SM = re.compile(r"Value of threads per SM for entry \S+ is out of range")
-_ABOUT_SM = (
-    "threads per block times blocks per SM, as __launch_bounds__ has them, are more than an SM has: "
-    "2048, but 1536 on sm_86 to sm_89, sm_110 and sm_12x, and 1024 on sm_75"
+_OF_ASSEMBLER = (
+    (
+        re.compile(r"Value of threads per SM for entry \S+ is out of range"),
+        (
+            "threads per block times blocks per SM, as __launch_bounds__ has them, are more than an SM has: "
+            "2048, but 1536 on sm_86 to sm_89, sm_110 and sm_12x, and 1024 on sm_75"
+        ),
+    ),
+    (
+        re.compile(r"Stack size for entry function '.*' cannot be statically determined"),
+        (
+            "of recursion, or of calls through pointers: the driver gives each thread 1024 bytes unless "
+            "cuCtxSetLimit with CU_LIMIT_STACK_SIZE asks for more"
+        ),
+    ),
 )
 _NOISE = re.compile(
     r"\d+ (?:catastrophic )?errors? detected in |compilation terminated|ERROR NVJITLINK|ptx assembly aborted"
@@ -100,7 +111,7 @@ def _diagnostic(line: str, source: str) -> Diagnostic | None:
     if (match := _BARE.match(line)) and not _NOISE.search(line):
         kind = "warning" if match["kind"].lower() == "warning" else "error"
         if (named := _ON_LINE.search(match["text"])) is None:
-            about = _ABOUT_SM if _OVER_SM.match(match["text"]) else None
+            about = next((hint for pattern, hint in _OF_ASSEMBLER if pattern.match(match["text"])), None)
             return Diagnostic(kind, Location(source), match["text"], hint=about)
         return _of_ptx(kind, source, int(named[1]), match["text"])
     match = _OTHER.match(line)

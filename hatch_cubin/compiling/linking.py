@@ -225,7 +225,7 @@ class Links:
         code = result.ptx if unit.arch.is_ptx else result.output
         named = kernel_names.kernels_by_name(kernels, self._instantiated(job))
         symbols = () if unit.arch.is_ptx else kernels
-        if (wrong := request_of(unit).refusal(named, symbols, code)) is not None:
+        if (wrong := request_of(unit).mismatch(named, symbols, code)) is not None:
             return [self._error(job, f"the linker's result {wrong}")]
         return Compiled(code, named)
 

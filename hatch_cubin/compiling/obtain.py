@@ -38,8 +38,8 @@ def complete(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolk
     repeat_warnings(project, results.done.values())
     if cache.damaged:
         project.warn(f"damaged cache entries, built again: {cache.damaged}")
-    if cache.doubts:
-        project.warn(f"units in the cache that no trusted key has signed: {len(cache.doubts)}")
+    if cache.distrusted:
+        project.warn(f"units in the cache that no trusted key has signed: {len(cache.distrusted)}")
     if misses and project.is_switched_on("HATCH_CUBIN_REQUIRE_HITS"):
         results.missing = [job.unit for job in misses]
         results.hits_required_by = project.as_written("HATCH_CUBIN_REQUIRE_HITS")

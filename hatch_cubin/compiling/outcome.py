@@ -49,7 +49,7 @@ def misfit(unit: Unit, result: executor.Result) -> str | None:
             objects.kind_of(result.output)
         made = _compiled(unit, result)
         symbols = () if unit.arch.is_ptx or is_object else made.kernels.values()
-        wrong = request_of(unit).refusal(made.kernels, [*symbols], made.data, is_object=is_object)
+        wrong = request_of(unit).mismatch(made.kernels, [*symbols], made.data, is_object=is_object)
     except ValueError as exc:
         wrong = str(exc)
     return f"the compiler's result {wrong}" if wrong else None

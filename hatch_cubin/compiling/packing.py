@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..bundle.packs import Block, Packed, Piece, assembled, cut, holds
 from ..cache.entries import Cache, Compiled, Content
-from ..cache.records import BLOCK, Known, describe
+from ..cache.records import BLOCK, RecalledResult, describe
 from ..common.digest import digest
 from ..common.sizes import count, size
 from ..errors import BundleError, Problem, ToolchainError
@@ -61,7 +61,7 @@ def recalled(packed: Packed, cache: Cache) -> dict[str, Units]:
     """Return what the next build need not prove again of blocks."""
     return {
         _asked(key): {
-            _XZ: (Keys(key, None), Known(block.sha256, block.size, cache.record_stamp(key), _PLAIN))
+            _XZ: (Keys(key, None), RecalledResult(block.sha256, block.size, cache.record_stamp(key), _PLAIN))
         }
         for key, block in packed.results.items()
         if not block.recalled
@@ -82,9 +82,9 @@ def _is_right(block: Block, hit: Compiled | None) -> bool:
     return hit is not None and (hit.recalled or holds(block, _bytes(hit.content)))
 
 
-def _known(packed: Compiled, record: str) -> Known:
+def _known(packed: Compiled, record: str) -> RecalledResult:
     """Return what proves that a block is this one."""
-    return Known(packed.sha256, packed.size, record, _PLAIN)
+    return RecalledResult(packed.sha256, packed.size, record, _PLAIN)
 
 
 def _piece(unit: Unit, compiled: Compiled) -> Piece:

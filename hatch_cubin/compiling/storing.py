@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from ..cache.entries import Cache, Pair
+from ..cache.entries import Cache, CacheEntry
 from .processes import Process, Watch
 from .storing_process import THREADS
 
@@ -24,7 +24,7 @@ _MAIN = (
     "import sys; sys.path[:] = sys.argv[2:]; from hatch_cubin.compiling.storing_process import main; main()"
 )
 
-Make = Callable[[], Sequence[Pair]]
+Make = Callable[[], Sequence[CacheEntry]]
 
 
 class Storing:
@@ -118,7 +118,7 @@ class _Threads:
 
     def _store(self, make: Make) -> None:
         for pair in make():
-            self._cache.keep(pair)
+            self._cache.store(pair)
 
 
 class _Elsewhere:
@@ -127,7 +127,7 @@ class _Elsewhere:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self._watch = Watch()
-        self._sent: dict[int, Sequence[Pair]] = {}
+        self._sent: dict[int, Sequence[CacheEntry]] = {}
         self._bytes = 0
         paths = [os.path.abspath(path) for path in sys.path]
         folder = os.path.abspath(cache.folder)
@@ -163,7 +163,7 @@ class _Elsewhere:
     def _stored(self, id: int, fault: str | None) -> int:  # noqa: A002 - as it is sent
         for pair in self._sent.pop(id):
             self._bytes -= len(pair.data)
-            self._cache.kept(pair.key)
+            self._cache.mark_stored(pair.key)
         if fault is not None:
             self._cache.warn(fault)
         return id

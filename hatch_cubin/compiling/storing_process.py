@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..cache.entries import Cache, Pair
+from ..cache.entries import Cache, CacheEntry
 from ..toolkit.worker import receive, send
 
 THREADS = 16  # as many as a disk can serve together; each is started when it is needed
@@ -35,7 +35,7 @@ def serve(requests: BinaryIO, answers: BinaryIO, folder: Path) -> None:
     def store(request: dict[str, Any]) -> None:
         try:
             for pair in request["pairs"]:
-                cache.keep(Pair(*pair))
+                cache.store(CacheEntry(*pair))
         except Exception:  # noqa: BLE001 - the build tries that itself, and tells what is wrong
             say({"id": None, "fault": None})
         else:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..cache.entries import Cache, Compiled
-from ..cache.records import Known, Request
+from ..cache.records import RecalledResult, Request
 from ..common import arch_names
 from ..common.digest import digest
 from ..config import table_location
@@ -52,7 +52,7 @@ class Job:
     closure: Closure
     toolkit: Toolkit
     asked: str  # a digest of all that the results of the module depend on
-    known: Known | None  # from an earlier build that asked the same
+    known: RecalledResult | None  # from an earlier build that asked the same
     linked: tuple[Input, ...] = ()  # what a linked unit is made of, in order
     declared: Declared = dict
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..cache.records import Known
+from ..cache.records import RecalledResult
 from ..common import file_access, read_limits
 from ..common.digest import digest, file_digest
 from ..config.value_checks import guess
@@ -154,7 +154,7 @@ class Found(NamedTuple):
     unit: Unit
     keys: Keys
     asked: str
-    known: Known | None
+    known: RecalledResult | None
     linked: tuple[Input, ...]
 
 

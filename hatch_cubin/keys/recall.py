@@ -16,7 +16,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..cache.records import Known
+from ..cache.records import RecalledResult
 from ..common import user_folders
 from ..common.digest import digest, file_digest
 from ..common.environment import REQUIRE_SIGNED
@@ -36,7 +36,7 @@ _FILES = 20  # that are kept, those used last
 
 _NONE = Evidence("", "", [])  # where nothing that is installed matters
 
-Units = Mapping[str, tuple[Keys, Known]]  # of a module, by arch
+Units = Mapping[str, tuple[Keys, RecalledResult]]  # of a module, by arch
 
 
 class Recall:
@@ -151,7 +151,7 @@ def _line(units: Units) -> str:
 
 def _units(line: str) -> Units:
     return {
-        arch: (Keys.of(*keys), Known(sha256, size, record, description))
+        arch: (Keys.of(*keys), RecalledResult(sha256, size, record, description))
         for description, group in json.loads(line)
         for arch, (keys, (sha256, size, record)) in group.items()
     }

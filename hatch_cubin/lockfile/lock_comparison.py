@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from .. import __version__
-from ..cache.records import Known
+from ..cache.records import RecalledResult
 from ..common.digest import digest
 from ..errors import HatchCubinError
 from ..headers import absent_includes
@@ -219,9 +219,9 @@ def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -
             yield Job(unit, Keys.of(key, program_key), (), closure, toolkit, asked, known, (), declared)
 
 
-def expected(sha256: str | None) -> Known | None:
+def expected(sha256: str | None) -> RecalledResult | None:
     """Return what the lock knows of a result: nothing else is taken for it, whatever its record says."""
-    return None if sha256 is None else Known(sha256, 0, "", "")
+    return None if sha256 is None else RecalledResult(sha256, 0, "", "")
 
 
 def enforced(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:

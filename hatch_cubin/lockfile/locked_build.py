@@ -128,9 +128,9 @@ def _results(
         (hold := hold / "locked").mkdir()  # a build that goes on without the lock has links of the same names
     signing, remote = None, None
     if project.uses_signatures:
-        from ..cache.signing import Signing, trust_of  # which few builds need
+        from ..cache.signing import Signing, signature_policy_of  # which few builds need
 
-        signing = Signing(trust=trust_of(project))
+        signing = Signing(policy=signature_policy_of(project))
     cache = Cache(project.cache_folder, None, warn, hold, signing)
     found: dict[Unit, Compiled] = {}
     try:

@@ -9,10 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..common import file_access, read_limits
-from ..errors import Location, Problem, SourceError
+from ..errors import Location, SourceError, problem
 from .source_roots import ProjectTree
-
-NOT_REGULAR = "is not a regular file"
 
 TIMESTAMP_STEP_NS = (
     2 * 10**9
@@ -62,7 +60,7 @@ def _status(path: str | Path, tree: ProjectTree) -> os.stat_result | None:
             return None
         raise unreadable_error(exc, path, tree) from exc
     if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-        raise SourceError(Problem(NOT_REGULAR, Location(tree.name_of(path))))
+        raise not_regular_error(tree.name_of(path))
     return status
 
 
@@ -89,16 +87,22 @@ def size_and_time_from_status(status: os.stat_result) -> str:
     return f"{status.st_size} {status.st_mtime_ns}"
 
 
+def not_regular_error(name: str) -> SourceError:
+    """Return the error for a pipe, a device or the like, which a compiler might read without end."""
+    return SourceError(problem("not-a-regular-file", "is not a regular file", Location(name)))
+
+
 def unreadable_error(exc: OSError, path: str | Path, tree: ProjectTree) -> SourceError:
     """Return the error for a file that cannot be read."""
-    return SourceError(Problem(f"cannot be read: {exc.strerror}", Location(tree.name_of(path))))
+    text = f"cannot be read: {exc.strerror}"
+    return SourceError(problem("file-not-readable", text, Location(tree.name_of(path))))
 
 
 def outside_link_error(tree: ProjectTree, path: str) -> SourceError:
     """Return the error for a file of the project that is a link to a place outside of where its name says."""
-    home = tree.source_root_of(path)
+    home, where = tree.source_root_of(path), Location(path)
     if home is not None:
-        what, hint = f"is a link to a place outside of the source root {home.name!r}", None
-    else:
-        what, hint = "is a link to a place outside the project", "'source-roots' can name folders above it"
-    return SourceError(Problem(what, Location(path), hint))
+        text = f"is a link to a place outside of the source root {home.name!r}"
+        return SourceError(problem("link-leads-outside", text, where))
+    text, hint = "is a link to a place outside the project", "'source-roots' can name folders above it"
+    return SourceError(problem("link-leads-outside", text, where, hint))

@@ -18,7 +18,7 @@ from ..config import toml_lines
 from ..config.config import DEFAULT_SOURCES, Config
 from ..config.reader import variables_unread
 from ..config.value_checks import guess
-from ..errors import ConfigError, Problem, SourceError
+from ..errors import ConfigError, Location, Problem, SourceError, problem
 from .source import BUNDLE_FOLDER, ProjectFiles, Source, is_glob, is_ptx, may_have_kernel, read_source, walk
 from .source_roots import ProjectTree, find_tree
 
@@ -65,16 +65,18 @@ class Project:
         if wanted is None:
             if not self.packages:
                 what = "the wheel has no package that could receive the kernels"
-                raise ConfigError(Problem(what, place.of(), _how_to_have_a_package(self.root)))
+                raise ConfigError(
+                    problem("no-package-for-kernels", what, place.of(), _how_to_have_a_package(self.root))
+                )
             if len(self.packages) != 1:
                 what = f"which package receives the kernels? The wheel's packages are: {known}"
-                raise ConfigError(Problem(what, place.of(), 'package = "…"'))
+                raise ConfigError(problem("package-not-chosen", what, place.of(), 'package = "…"'))
             return next(iter(self.packages))
         folder = self._folder(wanted)
         if folder is None or not os.path.isdir(self.root / folder):
             what = f"package {wanted!r} is not in the wheel, its packages are: {known}"
             hint = toml_lines.setting("package", *self.packages) if len(self.packages) == 1 else None
-            raise ConfigError(Problem(what, place.of("package"), hint))
+            raise ConfigError(problem("package-not-in-wheel", what, place.of("package"), hint))
         return wanted
 
     def _folder(self, package: str) -> str | None:
@@ -174,20 +176,12 @@ def read_sources(project: Project) -> ProjectSources:
     members = tuple(tuple(dict.fromkeys(itertools.chain(*each.values()))) for each in named)
     paths = sorted({*paths, *itertools.chain(*members)})
     problems = [
-        Problem(
-            f"sources: {pattern!r} matches no file",
-            config.place.of("sources", index),
-            _why_none_matches(project, pattern),
-        )
+        _no_match(project, pattern, config.place.of("sources", index))
         for index, pattern in enumerate(config.sources)
         if pattern in unmatched and pattern not in DEFAULT_SOURCES
     ]
     problems += [
-        Problem(
-            f"sources: {pattern!r} matches no file",
-            config.place.of("module", number, "sources", index),
-            _why_none_matches(project, pattern),
-        )
+        _no_match(project, pattern, config.place.of("module", number, "sources", index))
         for number, rule in enumerate(config.module)
         for index, pattern in enumerate(rule.sources)
         if not named[number][pattern]
@@ -213,7 +207,7 @@ def _no_sources(project: Project, files: ProjectFiles) -> Problem:
     if excluded:
         what = f"'exclude' leaves no source: {', '.join(excluded)}"
         hint = "a project without kernels needs no table of hatch-cubin's"
-        return Problem(what, config.place.of("exclude"), hint)
+        return problem("all-sources-excluded", what, config.place.of("exclude"), hint)
     where = ", ".join(f"{folder}/" for folder in project.packages.values()) or "the project"
     what = f"there are no .cu or .ptx sources in {where}"
     found = _sources_elsewhere(project)
@@ -222,7 +216,13 @@ def _no_sources(project: Project, files: ProjectFiles) -> Problem:
         if found is None
         else toml_lines.setting("sources", found)
     )
-    return Problem(what, config.place.of(), hint)
+    return problem("no-sources-found", what, config.place.of(), hint)
+
+
+def _no_match(project: Project, pattern: str, where: Location) -> Problem:
+    """Return the problem of a pattern of 'sources' that matches no file."""
+    hint = _why_none_matches(project, pattern)
+    return problem("pattern-matches-nothing", f"sources: {pattern!r} matches no file", where, hint)
 
 
 def _why_none_matches(project: Project, pattern: str) -> str | None:
@@ -293,8 +293,11 @@ def _include_folder_problems(project: Project) -> list[Problem]:
                 continue  # no kernel needs anything of it
             if not os.path.isdir(tree.disk_path(folder)):
                 what = f"include-dirs: {folder!r} is not a folder of the project"
-                problems.append(Problem(what, where, _folder_meant(project, folder)))
+                problems.append(
+                    problem("include-folder-not-found", what, where, _folder_meant(project, folder))
+                )
             elif not tree.is_inside(folder):
                 what = f"include-dirs: {folder!r} is a link to a place outside the project"
-                problems.append(Problem(what, where, "put a copy of its headers into the project"))
+                hint = "put a copy of its headers into the project"
+                problems.append(problem("link-leads-outside", what, where, hint))
     return problems

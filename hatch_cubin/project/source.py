@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..common import file_access, read_limits
 from ..common.arch_names import parse_arch
 from ..common.digest import file_digest
-from ..errors import Location, Problem, SourceError
+from ..errors import Location, SourceError, problem
 from . import disk
 from .source_roots import ProjectTree
 
@@ -72,20 +72,23 @@ def is_ptx(path: str) -> bool:
     return path.lower().endswith(".ptx")
 
 
-_MACHINE_CODE = (
-    "is a cubin or other machine code, and sources are text: 'link' of a [[…module]] table takes it, "
-    "and 'exclude' leaves it out"
-)
+def decode_source(data: bytes, where: Location) -> tuple[str, str]:
+    """Decode a source as UTF-8, or as Latin-1 if it is not UTF-8; return the text and its encoding.
 
-
-def decode_source(data: bytes) -> tuple[str, str]:
-    """Decode a source as UTF-8, or as Latin-1 if it is not UTF-8; return the text and its encoding."""
+    SourceError, at *where*, if it is not a text that a compiler reads.
+    """
     if data.startswith(_WIDE_BOMS):
-        raise ValueError("is UTF-16 or UTF-32: save it as UTF-8")
+        what = "is UTF-16 or UTF-32: save it as UTF-8"
+        raise SourceError(problem("unsupported-encoding", what, where))
     if data.startswith((b"\x7fELF", b"\x50\xed\x55\xba")):
-        raise ValueError(_MACHINE_CODE)
+        what = (
+            "is a cubin or other machine code, and sources are text: 'link' of a [[…module]] table takes it, "
+            "and 'exclude' leaves it out"
+        )
+        raise SourceError(problem("machine-code-as-source", what, where))
     if b"\0" in data:
-        raise ValueError("holds a NUL byte, where the compiler would stop reading in silence")
+        what = "holds a NUL byte, where the compiler would stop reading in silence"
+        raise SourceError(problem("nul-byte-in-source", what, where))
     try:
         text, encoding = data.decode("utf-8-sig"), "utf-8"
     except UnicodeDecodeError:
@@ -220,9 +223,8 @@ def read_source(tree: ProjectTree, path: str) -> Source:
     """Read one source; SourceError where it is not text that a compiler takes."""
     here = Location(path)
     if not path.isprintable() or '"' in path or "\\" in path:
-        raise SourceError(
-            Problem(f"{path!r} has characters that a compiler cannot be given", hint="rename the file")
-        )
+        what = f"{path!r} has characters that a compiler cannot be given"
+        raise SourceError(problem("unusable-file-name", what, hint="rename the file"))
     full = tree.disk_path(path)
     try:
         status = os.lstat(full)  # no folder is a link out of the project: `walk` follows none
@@ -232,17 +234,15 @@ def read_source(tree: ProjectTree, path: str) -> Source:
                 raise disk.outside_link_error(tree, path)
             status = os.stat(full)
         if not stat.S_ISREG(status.st_mode):
-            raise SourceError(Problem(disk.NOT_REGULAR, here))
+            raise disk.not_regular_error(path)
         with open(full, "rb", buffering=0) as file:
             file_access.refuse_larger(file.fileno(), read_limits.SOURCE)
             data = file.read()
-        text, encoding = decode_source(data)
+        text, encoding = decode_source(data, here)
         return Source(path, text, file_digest(data), encoding)
-    except ValueError as exc:
-        raise SourceError(Problem(str(exc), here)) from exc
     except (OSError, RuntimeError) as exc:  # RuntimeError: a loop of links, before Python 3.13
-        reason = getattr(exc, "strerror", None) or exc
-        raise SourceError(Problem(f"cannot be read: {reason}", here)) from exc
+        what = f"cannot be read: {getattr(exc, 'strerror', None) or exc}"
+        raise SourceError(problem("file-not-readable", what, here)) from exc
 
 
 # Each way to begin is a plain character: so the search skips what is none of them, four times as fast.
@@ -286,12 +286,13 @@ def read_ptx_header(source: Source) -> PtxHeader:
         missing = ".version" if not version else ".target"
         what = f"has no {missing} directive, so it is not a PTX module"
         hint = LFS_HINT if is_lfs_pointer(source.text) else None
-        raise SourceError(Problem(what, Location(source.path), hint))
+        raise SourceError(problem("ptx-header-missing", what, Location(source.path), hint))
     line = text.count("\n", 0, target.start(1)) + 1
     try:
         parse_arch(target[2])
     except ValueError as exc:
-        raise SourceError(Problem(str(exc), Location(source.path, line))) from None
+        what = f".target: {exc}"
+        raise SourceError(problem("unknown-arch", what, Location(source.path, line))) from None
     return PtxHeader(version, target[2], line, target[1].strip())
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ..config.toml_positions import Place
 from ..config.value_checks import guess
-from ..errors import ConfigError, Problem, SourceError
+from ..errors import ConfigError, Problem, SourceError, problem
 
 _KEY = "source-roots"
 _MARK_OF_SDISTS = "PKG-INFO"
@@ -108,7 +108,7 @@ def find_tree(root: Path, declared: Iterable[tuple[str, str]], place: Place) -> 
     for one, other in itertools.permutations(found, 2):
         if one.folder.is_relative_to(other.folder) and (one.folder != other.folder or one.name > other.name):
             what = f"{_KEY}: {one.name!r} is {other.name!r}, or lies in it: one of the two is enough"
-            problems.append(Problem(what, place.of(_KEY, one.name)))
+            problems.append(problem("source-roots-overlap", what, place.of(_KEY, one.name)))
     if problems:
         raise ConfigError(*problems)
     return ProjectTree(root, tuple(found))
@@ -121,22 +121,25 @@ def _located(root: Path, name: str, way: str, *, is_sdist: bool) -> SourceRoot:
     project, folder = Path(os.path.realpath(root)), Path(os.path.realpath(root / way))
     if os.path.lexists(root / name):
         what = f"there is {name!r} in the project too: which of them is meant?"
-        raise SourceError(Problem(what, hint="give one of them another name"))
+        raise SourceError(problem("source-root-name-taken", what, hint="give one of them another name"))
     if not is_sdist and (name == _IN_SDISTS or os.path.lexists(root / _IN_SDISTS)):
         what = f"{_IN_SDISTS!r} is where an sdist has source roots: nothing else can have that name"
-        raise SourceError(Problem(what, hint="give it another name"))
+        raise SourceError(problem("source-root-name-taken", what, hint="give it another name"))
     if is_sdist:
         if not folder.is_relative_to(project):
-            raise SourceError(Problem(f"{way!r} is a link to a place outside of the sdist"))
+            what = f"{way!r} is a link to a place outside of the sdist"
+            raise SourceError(problem("link-leads-outside", what))
         return SourceRoot(name, folder, way, is_partial=True)
     if not folder.is_dir():
         what = f"there is no folder {way!r} above {project}, and that is no sdist, which would have it inside"
         beside = [path.name for path in folder.parent.glob("*") if path.is_dir()]
         meant = guess(folder.name, beside)
         in_full = meant and meant.replace("'", f"'{os.path.dirname(way)}/", 1)
-        raise SourceError(Problem(what, hint=in_full or _COPIED_AWAY))
+        raise SourceError(problem("source-root-not-found", what, hint=in_full or _COPIED_AWAY))
     if folder.is_relative_to(project):
-        raise SourceError(Problem(f"{way!r} lies in the project, which needs no root for it"))
+        what = f"{way!r} lies in the project, which needs no root for it"
+        raise SourceError(problem("source-root-in-project", what))
     if project.is_relative_to(folder):
-        raise SourceError(Problem(f"{way!r} has the project itself in it"))
+        what = f"{way!r} has the project itself in it"
+        raise SourceError(problem("source-root-contains-project", what))
     return SourceRoot(name, folder, way)

@@ -18,7 +18,7 @@ _SKIPPED = {_EIGHT: 8, _FOUR: 4}
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
-class File(NamedTuple):
+class OutputFile(NamedTuple):
     """An output file of an action."""
 
     path: str
@@ -29,7 +29,7 @@ class File(NamedTuple):
 class Action(NamedTuple):
     """The outcome of an action: its files, and the bytes in the message itself."""
 
-    files: tuple[File, ...]
+    files: tuple[OutputFile, ...]
     stdout: bytes = b""  # a record, or an index
     stderr: bytes = b""  # the signature of an index
 
@@ -42,7 +42,7 @@ def encode(action: Action) -> bytes:
 
 def decode(data: bytes) -> Action:
     """Return the action that *data* encodes; ValueError if it is not an action."""
-    files = list[File]()
+    files = list[OutputFile]()
     texts = {_STDOUT: b"", _STDERR: b""}
     for number, value in _fields(data):
         if number == _FILES:
@@ -52,19 +52,19 @@ def decode(data: bytes) -> Action:
     return Action(tuple(files), texts[_STDOUT], texts[_STDERR])
 
 
-def _file(file: File) -> bytes:
+def _file(file: OutputFile) -> bytes:
     size = b"" if file.size == 0 else _varint(_SIZE << 3 | _NUMBER) + _varint(file.size)
     digest = _field(_HASH, file.sha256.encode()) + size
     return _field(_PATH, file.path.encode()) + _field(_DIGEST, digest)
 
 
-def _read_file(data: bytes) -> File:
+def _read_file(data: bytes) -> OutputFile:
     fields = dict(_fields(data))
     digest = dict(_fields(_as_bytes(fields.get(_DIGEST, b""))))
     sha256, size = _as_bytes(digest.get(_HASH, b"")).decode(), digest.get(_SIZE, 0)
     if not _SHA256.fullmatch(sha256) or not isinstance(size, int):
         raise ValueError("a file without a digest")
-    return File(_as_bytes(fields.get(_PATH, b"")).decode(), sha256, size)
+    return OutputFile(_as_bytes(fields.get(_PATH, b"")).decode(), sha256, size)
 
 
 def _as_bytes(value: bytes | int) -> bytes:

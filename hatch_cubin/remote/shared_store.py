@@ -15,7 +15,7 @@ from ..cache import exchange, records
 from ..cache.entries import Cache
 from ..common.digest import file_digest
 from . import bazel_actions, packs
-from .bazel_actions import Action, File
+from .bazel_actions import Action, OutputFile
 from .calls import StoreCalls
 from .packs import Pack, PackedResult, PackIndex
 from .trust import AcceptAll, StorePolicy
@@ -106,11 +106,11 @@ class SharedStore:
 
     def _store_checked(self, wanted: RequestsByKey, items: Iterable[PackedResult]) -> None:
         """Store those of the results that pass all checks."""
-        with self._cache.intake() as accept:
+        with self._cache.open_importer() as accept:
             for item in items:
                 if not self._policy.accepts_record(item.record):
                     self._absent.add(item.key)
-                elif exchange.proven(*item, wanted[item.key]) is None:
+                elif exchange.checked_record(*item, wanted[item.key]) is None:
                     self._damaged = True
                     self._absent.add(item.key)
                 elif accept(*item):
@@ -154,7 +154,7 @@ class SharedStore:
         item = self._local_result(key)
         if item is None:
             return False
-        file = File(key.hex(), file_digest(item.data), len(item.data))
+        file = OutputFile(key.hex(), file_digest(item.data), len(item.data))
         action = bazel_actions.encode(Action((file,), item.record))
         if len(action) > _MAX_ACTION_SIZE:  # a reader would refuse it
             return False
@@ -259,14 +259,14 @@ class SharedStore:
 
     def _write_index(self, index: PackIndex, tag: str | None) -> bool:
         text = index.encode()
-        files = tuple(File(f"{pack}.pack", pack, size) for pack, size in index.packs.items())
+        files = tuple(OutputFile(f"{pack}.pack", pack, size) for pack, size in index.packs.items())
         action = Action(files, text, self._policy.sign_index(text))
         return self._store.replace(self._index_name, bazel_actions.encode(action), tag)
 
     # Both kinds of projects
 
     def _local_result(self, key: bytes) -> PackedResult | None:
-        found = self._cache.attempt(partial(exchange.stored, self._cache.folder, key), None)
+        found = self._cache.attempt(partial(exchange.read_entry, self._cache.folder, key), None)
         if found is None or sum(map(len, found)) > _MAX_BLOB_SIZE:
             return None
         if not self._policy.accepts_record(found[0]):

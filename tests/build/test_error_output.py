@@ -97,7 +97,7 @@ def test_several_packages_are_a_question_to_the_user(tmp_path: Path) -> None:
     assert _fails(demo(tmp_path, ONE_ARCH, files, more)) == [
         (
             "hatch-cubin: error: pyproject.toml:9: which package receives the kernels? "
-            "The wheel's packages are: 'one', 'two'"
+            "The wheel's packages are: 'one', 'two' [package-not-chosen]"
         ),
         '  hint: package = "…"',
         "hatch-cubin: 1 error, nothing was built",
@@ -108,7 +108,7 @@ def test_a_package_that_is_not_in_the_wheel_is_an_error(tmp_path: Path) -> None:
     assert _fails(demo(tmp_path, 'package = "other"')) == [
         (
             "hatch-cubin: error: pyproject.toml:10: package 'other' is not in the wheel, "
-            "its packages are: 'demo'"
+            "its packages are: 'demo' [package-not-in-wheel]"
         ),
         '  hint: package = "demo"',
         "hatch-cubin: 1 error, nothing was built",
@@ -118,7 +118,10 @@ def test_a_package_that_is_not_in_the_wheel_is_an_error(tmp_path: Path) -> None:
 def test_a_wheel_without_packages_is_an_error(tmp_path: Path) -> None:
     more = "[tool.hatch.build.targets.wheel]\nbypass-selection = true\n"
     assert _fails(demo(tmp_path, ONE_ARCH, {}, more)) == [
-        "hatch-cubin: error: pyproject.toml:9: the wheel has no package that could receive the kernels",
+        (
+            "hatch-cubin: error: pyproject.toml:9: the wheel has no package that could receive the kernels "
+            "[no-package-for-kernels]"
+        ),
         "  hint: a package is a folder with a file __init__.py, which the build backend puts into the wheel",
         "hatch-cubin: 1 error, nothing was built",
     ]
@@ -127,7 +130,7 @@ def test_a_wheel_without_packages_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["wheel", "sdist"])
 def test_no_sources_is_an_error(tmp_path: Path, target: str) -> None:
     assert _fails(demo(tmp_path, files=EMPTY), target) == [
-        "hatch-cubin: error: pyproject.toml:9: there are no .cu or .ptx sources in demo/",
+        "hatch-cubin: error: pyproject.toml:9: there are no .cu or .ptx sources in demo/ [no-sources-found]",
         "  hint: write one there, or name the folder that has them",
         "hatch-cubin: 1 error, nothing was built",
     ]

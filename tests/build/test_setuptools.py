@@ -446,7 +446,7 @@ def test_several_packages_are_a_question_to_the_user(tmp_path: Path) -> None:
     assert fails(root, "build_wheel", "dist")[:2] == [
         (
             "hatch-cubin: error: pyproject.toml:9: which package receives the kernels? "
-            "The wheel's packages are: 'one', 'two'"
+            "The wheel's packages are: 'one', 'two' [package-not-chosen]"
         ),
         '  hint: package = "…"',
     ]

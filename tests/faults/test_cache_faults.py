@@ -123,7 +123,7 @@ def test_a_store_that_fails_in_the_middle_costs_one_warning(
     for path in entries(folder)[:4]:
         path.unlink()
     if broken == "reading":
-        monkeypatch.setattr(entries_module, "read", fail)
+        monkeypatch.setattr(entries_module, "read_file", fail)
     else:
         monkeypatch.setattr(FileStreamProgramCache, "__setitem__", fail)
     misses, said = use(folder)

@@ -22,7 +22,7 @@ from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import layout
 from hatch_cubin.cache.audit import audit
 from hatch_cubin.cache.entries import Cache, Compiled
-from hatch_cubin.cache.records import place, record_key
+from hatch_cubin.cache.records import entry_path, record_key
 from hatch_cubin.cache.signing import Signer, Signing
 from tests.faults.harness.builds import UNITS, Builds
 from tests.faults.harness.damage import flip, swap, truncate, zero
@@ -132,7 +132,7 @@ def test_a_record_that_proves_itself_and_says_nonsense_is_healed(tmp_path: Path,
     builds = Builds(tmp_path / "project", tmp_path / "cache")
     right = builds.build()
     for key in builds.keys:
-        path = Path(place(tmp_path / "cache", record_key(key)))
+        path = Path(entry_path(tmp_path / "cache", record_key(key)))
         text = json.dumps({**json.loads(path.read_bytes()[65:]), **lie})
         path.write_text(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n")
     again, then = builds.build(), builds.build()

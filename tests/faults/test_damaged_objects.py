@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.building import pipeline
-from hatch_cubin.cache.records import place
+from hatch_cubin.cache.records import entry_path
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.project.project import Project
 from tests.faults.harness.damage import flip, truncate, zero
@@ -27,7 +27,7 @@ def test_an_object_that_is_damaged_in_the_cache_is_compiled_again(tmp_path: Path
     project = make_project(tmp_path, {"a.cu": USER, "b.cu": ADD}, WHOLE.replace("rdc", "lto"))
     right, chance = pipeline.build(project), random.Random(20)  # noqa: S311 - repeatable
     jobs = pipeline.make_plan(project).jobs
-    places = {job.unit: Path(place(project.cache_folder, job.keys.key)) for job in jobs}
+    places = {job.unit: Path(entry_path(project.cache_folder, job.keys.key)) for job in jobs}
     (link,) = (path for unit, path in places.items() if unit.module.link)
     for _ in range(figures.pick(3, 60)):
         chance.choice([flip, truncate, zero])([path for path in places.values() if path != link], chance)

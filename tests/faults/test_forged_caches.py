@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.cache.records import place, record_key, split
+from hatch_cubin.cache.records import entry_path, record_key, split_signature
 from hatch_cubin.cache.signing import INDEX, RECORD, Signer
 from hatch_cubin.common import ed25519_keys, user_folders
 from hatch_cubin.common.ed25519_keys import Signature
@@ -72,7 +72,7 @@ class Unit:
 
     def __init__(self, cache: Path, key: bytes) -> None:
         self.key = key
-        self.entry, self.record = (Path(place(cache, each)) for each in (key, record_key(key)))
+        self.entry, self.record = (Path(entry_path(cache, each)) for each in (key, record_key(key)))
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -81,11 +81,11 @@ class Unit:
 
     @property
     def plain(self) -> bytes:
-        return split(self.record.read_bytes())[0]
+        return split_signature(self.record.read_bytes())[0]
 
     @property
     def line(self) -> bytes:
-        return split(self.record.read_bytes())[1]
+        return split_signature(self.record.read_bytes())[1]
 
     def poison(self) -> bytes:
         """Exchange the code for other code, and return a record that proves it."""

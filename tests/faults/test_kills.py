@@ -21,7 +21,7 @@ import pytest
 
 from hatch_cubin.cache import housekeeping
 from hatch_cubin.cache.entries import Cache
-from hatch_cubin.cache.records import decode, place, record_key
+from hatch_cubin.cache.records import decode, entry_path, record_key
 from tests.figures import Figures
 from tests.helpers import SAXPY, pyproject, run, wheel_files, write_tree
 
@@ -60,9 +60,9 @@ def torn(folder: Path) -> int:
     wrong = 0
     for key in crowd.keys(crowd.LARGE):
         with contextlib.suppress(FileNotFoundError):
-            wrong += Path(place(folder, key)).read_bytes() != crowd.result_of(key, 100_000).data
+            wrong += Path(entry_path(folder, key)).read_bytes() != crowd.result_of(key, 100_000).data
         with contextlib.suppress(FileNotFoundError):
-            wrong += decode(Path(place(folder, record_key(key))).read_bytes()) is None
+            wrong += decode(Path(entry_path(folder, record_key(key))).read_bytes()) is None
     return wrong
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.cache.records import place, record_key
+from hatch_cubin.cache.records import entry_path, record_key
 from hatch_cubin.cli.main import main
 from hatch_cubin.common import user_folders
 from tests.faults.harness.builds import Builds, Outcome
@@ -56,7 +56,7 @@ def builds(tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch) -> Builds
 def where(name: str, builds: Builds, own: Path) -> Path:
     """Return the path that is meant; what a build has put there is gone."""
     cache = builds.project.cache_folder
-    entry, record = (Path(place(cache, key)) for key in (builds.keys[0], record_key(builds.keys[0])))
+    entry, record = (Path(entry_path(cache, key)) for key in (builds.keys[0], record_key(builds.keys[0])))
     path = {
         "tmp": cache / "tmp",
         "entries": cache / "entries",
@@ -81,7 +81,7 @@ def test_a_build_goes_on_and_heals_what_it_can(
     builds: Builds, own: Path, name: str, put: Callable[[Path], None]
 ) -> None:
     right = builds.build()
-    os.unlink(place(builds.project.cache_folder, builds.keys[1]))  # so that there is something to store
+    os.unlink(entry_path(builds.project.cache_folder, builds.keys[1]))  # so that there is something to store
     put(where(name, builds, own))
     first, then = builds.build(), builds.build()
     assert (first.made, first.error, len(first.warnings) <= 1) == (right.made, None, True)

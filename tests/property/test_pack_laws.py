@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatch_cubin.remote import bazel_actions, packs
-from hatch_cubin.remote.bazel_actions import Action, File
+from hatch_cubin.remote.bazel_actions import Action, OutputFile
 from hatch_cubin.remote.packs import Pack, PackedResult, PackIndex
 
 pytestmark = pytest.mark.counted
@@ -20,7 +20,7 @@ ITEMS = st.builds(
 )
 UNIQUE = st.lists(ITEMS, max_size=12, unique_by=lambda item: item.key)
 FILES = st.builds(
-    File,
+    OutputFile,
     st.text(st.characters(codec="utf-8"), min_size=1),
     st.text("0123456789abcdef", min_size=64, max_size=64),
     st.integers(0, 2**62),

@@ -7,8 +7,14 @@ import re
 from tests import error_codes
 from tests.helpers import REPOSITORY
 
-# Rooms in which every problem has a code.
-CODED = ("common", "cubin", "explaining", "program_cache", "remote")
+CODED = (  # rooms in which every problem has a code
+    "common",
+    "cubin",
+    "explaining",
+    "program_cache",
+    "project",
+    "remote",
+)
 
 
 def test_a_code_is_a_few_words_in_lower_case() -> None:

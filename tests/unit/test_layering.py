@@ -208,6 +208,7 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/similar_names",
         "hints/other_sources": "definitions hints/failed_compile hints/kernel_declarations",
         "hints/included_twice": "diagnostics hints/failed_compile",
+        "hints/device_rules": "diagnostics hints/failed_compile",
         "hints/inline_ptx": "diagnostics hints/failed_compile hints/similar_names",
         "hints/conditions": "hints/failed_compile hints/host_code hints/kernel_declarations "
         "hints/other_sources",
@@ -220,7 +221,8 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/similar_names",
         "hints/instantiations": "diagnostics hints/failed_compile hints/kernel_declarations "
         "hints/similar_names hints/undefined_names",
-        "advice": "diagnostics hints/compiler_limits hints/conditions hints/extern_c hints/failed_compile "
+        "advice": "diagnostics hints/compiler_limits hints/conditions hints/device_rules hints/extern_c "
+        "hints/failed_compile "
         "hints/headers hints/host_code hints/included_twice hints/inline_ptx hints/instantiations "
         "hints/macros hints/not_source "
         "hints/other_languages hints/removed_features hints/tile_kernels hints/undefined_functions "

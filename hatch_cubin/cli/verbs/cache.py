@@ -37,7 +37,7 @@ from ..verb_base import (
 )
 
 if TYPE_CHECKING:
-    from ...cache.merging import Merged
+    from ...cache.merging import MergeResult
 
 _HINTS = {
     "damaged": "the next build that needs it makes it again",
@@ -130,7 +130,7 @@ def _merge(args: argparse.Namespace) -> Answer:
     from ...cache.entries import Cache
 
     folder, others = _folder(args), [Path(each) for each in args.folders]
-    obstacles = {str(other): merging.obstacle(folder, other) for other in others}
+    obstacles = {str(other): merging.why_not_mergeable(folder, other) for other in others}
     if problems := [Problem(what, Location(name), _MERGED) for name, what in obstacles.items() if what]:
         raise CheckError(*problems)
     with Cache(folder, None, _refuse) as cache:
@@ -145,7 +145,7 @@ def _merge(args: argparse.Namespace) -> Answer:
     return Answer(facts, [str(folder), *(line for item in merged.items() for line in _merged(*item))])
 
 
-def _merged(name: str, merged: Merged) -> Iterator[str]:
+def _merged(name: str, merged: MergeResult) -> Iterator[str]:
     yield f"{_entries(merged.entries)} from {name}, {size(merged.bytes)}; {merged.there} already there"
     if merged.found:
         yield f"{len(merged.found)} of its files left out:"

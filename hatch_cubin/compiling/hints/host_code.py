@@ -157,7 +157,14 @@ def unannotated(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
         only = f"NVRTC compiles device code only: {APART}"
         return only if _OF_HOSTS.search(text) else f"{only}; {as_device}"
 
-    return _as_one([each for each in found if _UNANNOTATED.search(each.text)], found, about)
+    like_it = [each for each in found if _UNANNOTATED.search(each.text) and not _is_marked(each)]
+    return _as_one(like_it, found, about)
+
+
+def _is_marked(error: Diagnostic) -> bool:
+    """Return whether a function says where it runs, but an error before it hides that from the compiler."""
+    code, mark = (*error.context[:2], "", "")[:2]
+    return error.is_own and re.search(r"\b__(?:global|device)__(?!\w)", code[: mark.find("^")]) is not None
 
 
 def variables(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
@@ -169,8 +176,10 @@ def variables(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
                 continue
             marks = _MARK.findall(line)
             meant = next(filter(None, (did_you_mean(mark, _MARKS) for mark in marks)), None)
-            told = replace(each, hint=meant) if meant else _variable(each, setting)
-            return told, [other for other in found if other is not each]
+            if meant is not None:  # what else is wrong with its line follows from it
+                others = [other for other in found if other.where != each.where]
+                return replace(each, hint=meant).followed_by(len(found) - len(others) - 1), others
+            return _variable(each, setting), [other for other in found if other is not each]
     return None
 
 

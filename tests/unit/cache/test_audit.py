@@ -13,7 +13,7 @@ import pytest
 from hatch_cubin.cache import housekeeping
 from hatch_cubin.cache.audit import Audit, Finding, audit
 from hatch_cubin.cache.entries import Cache, Compiled
-from hatch_cubin.cache.records import Record, place, record_key
+from hatch_cubin.cache.records import Record, entry_path, record_key
 from hatch_cubin.cache.signing import Signer, Signing
 from hatch_cubin.common.file_lock import Lock
 from tests.helpers import sha256, write_tree
@@ -37,11 +37,11 @@ def folder(tmp_path: Path) -> Path:
 
 def entry(name: str) -> str:
     """Return an entry's path in the folder."""
-    return Path(place(Path(), KEYS[name])).as_posix()
+    return Path(entry_path(Path(), KEYS[name])).as_posix()
 
 
 def record(name: str) -> str:
-    return Path(place(Path(), record_key(KEYS[name]))).as_posix()
+    return Path(entry_path(Path(), record_key(KEYS[name]))).as_posix()
 
 
 def lie(folder: Path, **fields: object) -> None:
@@ -222,9 +222,9 @@ def refuse(monkeypatch: pytest.MonkeyPatch, refused: Path, error: OSError, after
     def opened(path: str) -> BinaryIO:
         if path == str(refused) and next(times) >= after:
             raise error
-        return housekeeping.opened(path)
+        return housekeeping.open_unnoticed(path)
 
-    monkeypatch.setattr("hatch_cubin.cache.audit.opened", opened)
+    monkeypatch.setattr("hatch_cubin.cache.audit.open_unnoticed", opened)
 
 
 @pytest.mark.parametrize("name", [entry("a"), record("a")])

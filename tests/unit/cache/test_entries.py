@@ -15,8 +15,17 @@ import pytest
 
 from hatch_cubin.cache import entries, housekeeping
 from hatch_cubin.cache.entries import Cache, Compiled
-from hatch_cubin.cache.records import File, Known, Record, decode, describe, place, read, record_key
-from hatch_cubin.cache.signing import RECORD, Doubt, Signer, Signing, Trust
+from hatch_cubin.cache.records import (
+    RecalledResult,
+    Record,
+    StoredFile,
+    decode,
+    describe,
+    entry_path,
+    read_file,
+    record_key,
+)
+from hatch_cubin.cache.signing import RECORD, Distrust, SignaturePolicy, Signer, Signing
 from hatch_cubin.project import disk
 from tests.cubins import FUNC, KERNEL, OBJECT, REGISTERS, SECTION, elf
 from tests.helpers import sha256, write_tree
@@ -153,15 +162,15 @@ def test_a_signature_stands_below_its_record_and_changes_nothing_else(tmp_path: 
 
 
 def test_what_no_trusted_key_has_signed_is_a_miss_and_no_damage(tmp_path: Path) -> None:
-    trust = Trust([SIGNER.key], required=True)
-    with Cache(tmp_path, None, pytest.fail, signing=Signing(trust=trust)) as cache:
+    trust = SignaturePolicy([SIGNER.key], required=True)
+    with Cache(tmp_path, None, pytest.fail, signing=Signing(policy=trust)) as cache:
         cache.put(KEY, RESULT, INPUTS)
         assert cache.record_stamp(KEY) == ""
-        assert (cache.get(KEY), cache.damaged, cache.doubts) == (None, 0, {KEY: Doubt("unsigned")})
+        assert (cache.get(KEY), cache.damaged, cache.distrusted) == (None, 0, {KEY: Distrust("unsigned")})
         with Cache(tmp_path, None, pytest.fail, signing=Signing(SIGNER, trust)) as other:
             other.put(KEY, RESULT, INPUTS)
             assert other.record_stamp(KEY) != ""
-        assert (cache.get(KEY), cache.damaged, cache.doubts) == (RESULT, 0, {})
+        assert (cache.get(KEY), cache.damaged, cache.distrusted) == (RESULT, 0, {})
 
 
 def test_cuda_core_reads_the_entry_as_its_own(tmp_path: Path) -> None:
@@ -250,7 +259,7 @@ def test_a_record_that_does_not_fit_is_a_miss(tmp_path: Path, record: bytes) -> 
 def test_a_record_names_the_kernels_that_its_cubin_has(tmp_path: Path, named: dict[str, str]) -> None:
     """What is named beside kernels is a variable that the table instantiates: it is in the bytes as well."""
     cubin = Compiled(elf(("k", FUNC, KERNEL, SECTION), ("n", OBJECT, 0, SECTION), more=[REGISTERS]), named)
-    assert list(json.loads(cubin.described)) == ["k"]
+    assert list(json.loads(cubin.kernel_uses_json)) == ["k"]
     with open_cache(tmp_path) as cache:
         cache.put(KEY, cubin, {})
         right = "k" in named and "m" not in named
@@ -298,7 +307,7 @@ def test_what_stands_in_an_entrys_place_and_is_no_file_is_a_miss_and_is_healed(
     (tmp_path / "hold").mkdir()
     with Cache(tmp_path / "cache", None, pytest.fail, tmp_path / "hold" if held else None) as cache:
         cache.put(KEY, RESULT, INPUTS)
-        path = Path(place(tmp_path / "cache", BOTH[half]))
+        path = Path(entry_path(tmp_path / "cache", BOTH[half]))
         path.unlink()
         put(path)
         assert (cache.get(KEY), cache.damaged) == (None, 1)
@@ -313,7 +322,7 @@ def test_what_stands_in_an_entrys_place_and_is_no_file_is_a_miss_and_is_healed(
 def test_a_link_in_an_entrys_place_that_leads_nowhere_is_a_plain_miss(tmp_path: Path, half: str) -> None:
     with open_cache(tmp_path) as cache:
         cache.put(KEY, RESULT, INPUTS)
-        path = Path(place(tmp_path, BOTH[half]))
+        path = Path(entry_path(tmp_path, BOTH[half]))
         path.unlink()
         a_link_to_itself(path)
         assert (cache.get(KEY), cache.damaged) == (None, 0)
@@ -324,8 +333,8 @@ def test_a_link_in_an_entrys_place_that_leads_nowhere_is_a_plain_miss(tmp_path: 
 FOLDERS = {
     "tmp": Path("tmp"),
     "entries": Path("entries"),
-    "the entry's": Path(place(Path(), KEY)).parent,
-    "the record's": Path(place(Path(), record_key(KEY))).parent,
+    "the entry's": Path(entry_path(Path(), KEY)).parent,
+    "the record's": Path(entry_path(Path(), record_key(KEY))).parent,
 }
 
 
@@ -370,7 +379,7 @@ def test_what_is_not_ours_in_a_folders_place_stays_and_costs_one_warning(
 def test_what_is_trimmed_as_soon_as_it_is_stored_is_no_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entries, "look", lambda _path: None)
+    monkeypatch.setattr(entries, "stat_file", lambda _path: None)
     with Cache(tmp_path, None, pytest.fail) as cache:
         cache.put(KEY, RESULT, INPUTS)
 
@@ -391,11 +400,11 @@ def test_what_cannot_be_looked_at_is_a_fault_of_the_folder(
 def test_what_is_trimmed_since_it_was_looked_at_is_a_plain_miss(
     stored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read_too_late(file: File) -> bytes:
+    def read_too_late(file: StoredFile) -> bytes:
         os.unlink(file.path)
-        return read(file)
+        return read_file(file)
 
-    monkeypatch.setattr(entries, "read", read_too_late)
+    monkeypatch.setattr(entries, "read_file", read_too_late)
     with Cache(stored, None, pytest.fail) as cache:
         assert (cache.get(KEY), cache.damaged) == (None, 0)
 
@@ -405,12 +414,12 @@ def test_what_is_trimmed_since_it_was_looked_at_is_a_plain_miss(
 def test_a_pipe_that_takes_an_entrys_place_since_it_was_looked_at_is_not_waited_for(
     stored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read_too_late(file: File) -> bytes:
+    def read_too_late(file: StoredFile) -> bytes:
         os.unlink(file.path)
         os.mkfifo(file.path)
-        return read(file)
+        return read_file(file)
 
-    monkeypatch.setattr(entries, "read", read_too_late)
+    monkeypatch.setattr(entries, "read_file", read_too_late)
     with Cache(stored, None, pytest.fail) as cache:
         assert (cache.get(KEY), cache.damaged) == (None, 1)
 
@@ -418,17 +427,17 @@ def test_a_pipe_that_takes_an_entrys_place_since_it_was_looked_at_is_not_waited_
 # --- what counts as use -------------------------------------------------------------------------
 
 
-def known_of(folder: Path, key: bytes) -> Known:
+def known_of(folder: Path, key: bytes) -> RecalledResult:
     """Return what a build would recall of an entry."""
     (record,) = (each for each in housekeeping.records(folder) if each.key == key.hex())
-    stamp = disk.size_and_time(place(folder, record_key(key)))
-    return Known(record.sha256, record.size, stamp, describe(record.kernels, record.warnings, "{}"))
+    stamp = disk.size_and_time(entry_path(folder, record_key(key)))
+    return RecalledResult(record.sha256, record.size, stamp, describe(record.kernels, record.warnings, "{}"))
 
 
 def used(folder: Path, name: str) -> tuple[int, int]:
     """Return when an entry and its record were used."""
     entry, record = (
-        os.stat(place(folder, key)) for key in (name.encode() * 32, record_key(name.encode() * 32))
+        os.stat(entry_path(folder, key)) for key in (name.encode() * 32, record_key(name.encode() * 32))
     )
     return entry.st_atime_ns, record.st_atime_ns
 
@@ -463,7 +472,8 @@ def halves(folder: Path, names: str) -> dict[str, int]:
     """Count what is left of each entry and its record."""
     return {
         name: sum(
-            os.path.exists(place(folder, key)) for key in (name.encode() * 32, record_key(name.encode() * 32))
+            os.path.exists(entry_path(folder, key))
+            for key in (name.encode() * 32, record_key(name.encode() * 32))
         )
         for name in names
     }

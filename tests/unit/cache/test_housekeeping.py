@@ -11,7 +11,7 @@ import pytest
 
 from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.cache.housekeeping import Removed, Stats, clear, records, stats, trim
-from hatch_cubin.cache.records import Record, place, record_key
+from hatch_cubin.cache.records import Record, entry_path, record_key
 from hatch_cubin.cache.signing import Signer, Signing
 from hatch_cubin.common.file_lock import try_lock
 from tests.helpers import run, write_tree
@@ -39,11 +39,11 @@ def fill(folder: Path, signing: Signing | None = None, /, **sizes: int) -> int:
 
 
 def entry_of(folder: Path, name: str) -> Path:
-    return Path(place(folder, key(name)))
+    return Path(entry_path(folder, key(name)))
 
 
 def record_of(folder: Path, name: str) -> Path:
-    return Path(place(folder, record_key(key(name))))
+    return Path(entry_path(folder, record_key(key(name))))
 
 
 def files(folder: Path) -> list[Path]:
@@ -59,7 +59,7 @@ def test_entries_stand_where_cuda_core_has_them(tmp_path: Path) -> None:
 
     store = FileStreamProgramCache(tmp_path)
     for each in (key("a"), record_key(key("a"))):
-        assert place(tmp_path, each) == str(store._path_for_key(each))
+        assert entry_path(tmp_path, each) == str(store._path_for_key(each))
 
 
 def test_a_folder_is_known_by_its_records(tmp_path: Path) -> None:

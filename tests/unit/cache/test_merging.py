@@ -11,8 +11,8 @@ import pytest
 from hatch_cubin.cache import housekeeping
 from hatch_cubin.cache.audit import Finding
 from hatch_cubin.cache.entries import Cache, Compiled
-from hatch_cubin.cache.merging import Merged, merge, obstacle
-from hatch_cubin.cache.records import place, record_key
+from hatch_cubin.cache.merging import MergeResult, merge, why_not_mergeable
+from hatch_cubin.cache.records import entry_path, record_key
 from hatch_cubin.cache.signing import RECORD, Signer
 from tests.faults.harness import damage
 from tests.helpers import write_tree
@@ -29,7 +29,7 @@ def write(folder: Path, **entries: bytes) -> Path:
     return folder
 
 
-def merged(into: Path, other: Path) -> Merged:
+def merged(into: Path, other: Path) -> MergeResult:
     with Cache(into, None, pytest.fail) as cache:
         return merge(cache, other)
 
@@ -42,13 +42,13 @@ def found(folder: Path) -> dict[str, bytes]:
 
 
 def files(folder: Path, name: str) -> list[bytes]:
-    return [Path(place(folder, key)).read_bytes() for key in (KEYS[name], record_key(KEYS[name]))]
+    return [Path(entry_path(folder, key)).read_bytes() for key in (KEYS[name], record_key(KEYS[name]))]
 
 
 def test_an_entry_is_copied_with_its_record_to_the_byte(tmp_path: Path) -> None:
     one, other = write(tmp_path / "one", a=b"code"), write(tmp_path / "other", b=b"more code")
     size = housekeeping.stats(other).bytes
-    assert merged(one, other) == Merged(1, 0, size, [])
+    assert merged(one, other) == MergeResult(1, 0, size, [])
     assert files(one, "b") == files(other, "b")
     assert found(one) == {"a": b"code", "b": b"more code"}
 
@@ -61,12 +61,12 @@ def test_a_folder_that_does_not_exist_is_made(tmp_path: Path) -> None:
 
 def test_what_is_there_and_proven_stays(tmp_path: Path) -> None:
     one, other = write(tmp_path / "one", a=b"mine"), write(tmp_path / "other", a=b"theirs")
-    assert merged(one, other) == Merged(0, 1, 0, [])
+    assert merged(one, other) == MergeResult(0, 1, 0, [])
     assert found(one) == {"a": b"mine"}
 
 
 def sign(folder: Path, name: str, signer: Signer) -> None:
-    record = Path(place(folder, record_key(KEYS[name])))
+    record = Path(entry_path(folder, record_key(KEYS[name])))
     record.write_bytes(record.read_bytes() + signer.sign(RECORD, record.read_bytes()))
 
 
@@ -84,7 +84,7 @@ def test_a_signature_is_added_to_what_has_none_and_is_else_the_same(tmp_path: Pa
 
 def test_what_is_there_and_damaged_is_made_whole(tmp_path: Path) -> None:
     one, other = write(tmp_path / "one", a=b"code"), write(tmp_path / "other", a=b"code")
-    Path(place(one, KEYS["a"])).write_bytes(b"oops")
+    Path(entry_path(one, KEYS["a"])).write_bytes(b"oops")
     assert merged(one, other).entries == 1
     assert found(one) == {"a": b"code"}
 
@@ -101,18 +101,18 @@ def test_the_other_folder_stays_as_it_is(tmp_path: Path) -> None:
 
 def test_what_is_not_proven_is_left_out_and_told(tmp_path: Path) -> None:
     other = write(tmp_path / "other", a=b"code", b=b"more code", c=b"most")
-    Path(place(other, KEYS["a"])).write_bytes(b"CODE")
-    Path(place(other, record_key(KEYS["b"]))).unlink()
+    Path(entry_path(other, KEYS["a"])).write_bytes(b"CODE")
+    Path(entry_path(other, record_key(KEYS["b"]))).unlink()
     write_tree(other, {"notes": ""})
     told = merged(tmp_path / "one", other)
     assert (told.entries, told.found) == (
         1,
         [
             Finding(
-                "damaged", os.path.relpath(place(other, KEYS["a"]), other), "is not what its record says"
+                "damaged", os.path.relpath(entry_path(other, KEYS["a"]), other), "is not what its record says"
             ),
             Finding("foreign", "notes", "is a file that no build writes"),
-            Finding("orphaned", os.path.relpath(place(other, KEYS["b"]), other), "has no record"),
+            Finding("orphaned", os.path.relpath(entry_path(other, KEYS["b"]), other), "has no record"),
         ],
     )
     assert found(tmp_path / "one") == {"c": b"most"}
@@ -138,10 +138,13 @@ def test_a_folder_is_not_merged_into_itself(
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "cache", a=b"code")
     (tmp_path / "link").symlink_to("cache")
-    assert obstacle(tmp_path / "cache", Path(name)) == "is the cache itself, into which others are merged"
+    assert (
+        why_not_mergeable(tmp_path / "cache", Path(name))
+        == "is the cache itself, into which others are merged"
+    )
 
 
 def test_an_empty_cache_can_be_merged(tmp_path: Path) -> None:
     (tmp_path / "other/entries").mkdir(parents=True)
-    assert obstacle(tmp_path / "cache", tmp_path / "other") is None
-    assert merged(tmp_path / "cache", tmp_path / "other") == Merged(0, 0, 0, [])
+    assert why_not_mergeable(tmp_path / "cache", tmp_path / "other") is None
+    assert merged(tmp_path / "cache", tmp_path / "other") == MergeResult(0, 0, 0, [])

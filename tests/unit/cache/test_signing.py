@@ -11,8 +11,17 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.cache.records import decode, split
-from hatch_cubin.cache.signing import INDEX, RECORD, Doubt, Signer, Signing, Trust, new_key, signing_of
+from hatch_cubin.cache.records import decode, split_signature
+from hatch_cubin.cache.signing import (
+    INDEX,
+    RECORD,
+    Distrust,
+    SignaturePolicy,
+    Signer,
+    Signing,
+    new_key,
+    signing_of,
+)
 from hatch_cubin.common import ed25519_keys
 from hatch_cubin.common.ed25519_keys import Signature
 from hatch_cubin.errors import SignatureError
@@ -30,7 +39,7 @@ DATA = b"a record\n{}\n"
 
 
 def test_a_signature_is_that_of_its_key_and_its_data_and_its_kind() -> None:
-    trust = Trust([OWN.key], required=True)
+    trust = SignaturePolicy([OWN.key], required=True)
     line = OWN.sign(RECORD, DATA)
     assert trust.accepts(RECORD, DATA, line)
     assert not trust.accepts(INDEX, DATA, line)
@@ -39,7 +48,7 @@ def test_a_signature_is_that_of_its_key_and_its_data_and_its_kind() -> None:
     assert not trust.accepts(RECORD, DATA, b"")
     assert not trust.accepts(RECORD, DATA, b"\xff\n")
     assert not trust.accepts(RECORD, DATA, line + line)
-    assert not Trust([], required=False).accepts(RECORD, DATA, line)
+    assert not SignaturePolicy([], required=False).accepts(RECORD, DATA, line)
 
 
 def test_what_is_signed_is_a_kind_and_the_exact_bytes() -> None:
@@ -52,18 +61,18 @@ def test_what_is_signed_is_a_kind_and_the_exact_bytes() -> None:
     public.verify(signature.value, b"hatch-cubin/record/v1\0" + DATA)
 
 
-DOUBTS: dict[str, tuple[bytes, Doubt | None, Doubt | None]] = {
+DOUBTS: dict[str, tuple[bytes, Distrust | None, Distrust | None]] = {
     "signed with a key that counts": (DATA + OWN.sign(RECORD, DATA), None, None),
-    "not signed": (DATA, None, Doubt("unsigned")),
+    "not signed": (DATA, None, Distrust("unsigned")),
     "signed with another key": (
         DATA + OTHER.sign(RECORD, DATA),
-        Doubt("untrusted", OTHER.key),
-        Doubt("untrusted", OTHER.key),
+        Distrust("untrusted", OTHER.key),
+        Distrust("untrusted", OTHER.key),
     ),
     "under the signature of something else": (
         DATA + OWN.sign(INDEX, DATA),
         None,  # one's own folder, which nobody else writes
-        Doubt("forged", OWN.key),
+        Distrust("forged", OWN.key),
     ),
 }
 
@@ -71,13 +80,13 @@ DOUBTS: dict[str, tuple[bytes, Doubt | None, Doubt | None]] = {
 @pytest.mark.parametrize("record", DOUBTS)
 def test_what_counts_depends_on_whose_the_folder_is(record: str) -> None:
     data, of_ones_own, of_others = DOUBTS[record]
-    assert Trust([OWN.key], required=False).doubt(data) == of_ones_own
-    assert Trust([OWN.key], required=True).doubt(data) == of_others
+    assert SignaturePolicy([OWN.key], required=False).distrust(data) == of_ones_own
+    assert SignaturePolicy([OWN.key], required=True).distrust(data) == of_others
 
 
 def test_what_comes_from_a_store_is_signed_or_counts_for_nothing() -> None:
     """Also where one's own folder need not be."""
-    signing = Signing(OWN, Trust([OWN.key], required=False))
+    signing = Signing(OWN, SignaturePolicy([OWN.key], required=False))
     assert signing.accepts_record(signing.signed(DATA))
     assert signing.accepts_index(b"index", signing.sign_index(b"index"))
     for line in (b"", OTHER.sign(RECORD, DATA), OWN.sign(INDEX, DATA)):
@@ -99,9 +108,9 @@ def test_who_trusts_no_keys_trusts_whoever_can_write_to_a_store() -> None:
 
 def test_a_file_is_what_is_signed_and_the_line_below_it() -> None:
     line = OWN.sign(RECORD, DATA)
-    assert split(DATA) == (DATA, b"")
-    assert split(DATA + line) == (DATA, line)
-    assert split(b"one line\n") == (b"", b"one line\n")
+    assert split_signature(DATA) == (DATA, b"")
+    assert split_signature(DATA + line) == (DATA, line)
+    assert split_signature(b"one line\n") == (b"", b"one line\n")
     assert decode(b"one line\n") is None
 
 
@@ -257,8 +266,8 @@ def test_cryptography_that_does_not_work_is_an_error_with_its_words(
 UNSEEN = Signer(bytes([9]) * 32)  # a key that no other test has made ready
 
 
-def _unseen() -> Trust:
-    return Trust([UNSEEN.key], required=True)
+def _unseen() -> SignaturePolicy:
+    return SignaturePolicy([UNSEEN.key], required=True)
 
 
 def _line() -> bytes:

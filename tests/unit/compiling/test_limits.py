@@ -143,3 +143,17 @@ def test_more_blocks_than_an_sm_has_threads_for_are_explained(tmp_path: Path) ->
 
 def test_what_is_no_cubin_has_no_limits() -> None:
     assert limits.beyond(b"LTO-IR", {}, dict, "demo/k.cu") == []
+
+
+@pytest.mark.nvrtc
+def test_a_stack_of_unknown_size_is_explained(tmp_path: Path) -> None:
+    text = (
+        "__device__ int f(int n) { return n < 2 ? 1 : f(n - 1) + f(n - 2); }\n"
+        'extern "C" __global__ void k(int *x) { *x = f(*x); }\n'
+    )
+    (said,) = warnings(tmp_path, {"k.cu": text})
+    assert said == (
+        "demo/k.cu: Stack size for entry function 'k' cannot be statically determined\n"
+        "  hint: of recursion, or of calls through pointers: the driver gives each thread 1024 bytes unless "
+        "cuCtxSetLimit with CU_LIMIT_STACK_SIZE asks for more"
+    )

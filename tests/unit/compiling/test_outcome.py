@@ -12,7 +12,7 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.cache.entries import Compiled
-from hatch_cubin.cache.records import decode, place, record_key
+from hatch_cubin.cache.records import decode, entry_path, record_key
 from hatch_cubin.common import user_folders
 from hatch_cubin.common.arch_names import parse_arch
 from hatch_cubin.compiling.executor import Result
@@ -159,12 +159,12 @@ def swapped(cache: Path) -> None:
     """Exchange the results of two units of a cache, and write records that prove the exchanged ones."""
     records = [record for path in cache.glob("entries/*/*") if (record := decode(path.read_bytes()))]
     one, other = sorted(records, key=lambda record: str(record.inputs["arch"]))
-    data = {each.key: Path(place(cache, bytes.fromhex(each.key))).read_bytes() for each in (one, other)}
+    data = {each.key: Path(entry_path(cache, bytes.fromhex(each.key))).read_bytes() for each in (one, other)}
     for mine, theirs in ((one, other), (other, one)):
         key = bytes.fromhex(mine.key)
-        Path(place(cache, key)).write_bytes(data[theirs.key])
+        Path(entry_path(cache, key)).write_bytes(data[theirs.key])
         forged = mine._replace(sha256=theirs.sha256, size=theirs.size, kernels=theirs.kernels)
-        Path(place(cache, record_key(key))).write_bytes(forged.encode())
+        Path(entry_path(cache, record_key(key))).write_bytes(forged.encode())
 
 
 @pytest.mark.nvrtc

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.cache.entries import Cache, Compiled, Pair
+from hatch_cubin.cache.entries import Cache, CacheEntry, Compiled
 from hatch_cubin.compiling import processes, storing, storing_process
 from hatch_cubin.compiling.storing import MANY, Storing
 from hatch_cubin.toolkit.worker import framed, receive
@@ -57,9 +57,9 @@ def cache(tmp_path: Path) -> Cache:
     return Cache(tmp_path / "cubins", None, pytest.fail)
 
 
-def made(cache: Cache, number: int) -> Callable[[], Sequence[Pair]]:
+def made(cache: Cache, number: int) -> Callable[[], Sequence[CacheEntry]]:
     key, result = RESULTS[number]
-    return lambda: [cache.pair(key, result, {"source": key.hex()})]
+    return lambda: [cache.make_entry(key, result, {"source": key.hex()})]
 
 
 def store(cache: Cache, count: int, start: Callable[[Storing], object] = ignore) -> list[int]:
@@ -97,12 +97,12 @@ def test_each_is_told_once_it_is_stored_and_in_order(cache: Cache) -> None:
     first, kept = threading.Event(), list[str]()
     results = Storing(cache, told.append, FEW)
 
-    def slow() -> list[Pair]:
+    def slow() -> list[CacheEntry]:
         first.wait(60)
         kept.append("slow")
         return []
 
-    def fast() -> list[Pair]:
+    def fast() -> list[CacheEntry]:
         kept.append("fast")
         return []
 
@@ -119,7 +119,7 @@ def test_each_is_told_once_it_is_stored_and_in_order(cache: Cache) -> None:
 def test_several_wait_for_the_disk_together(cache: Cache) -> None:
     together = threading.Barrier(storing_process.THREADS, timeout=60)
 
-    def wait() -> list[Pair]:
+    def wait() -> list[CacheEntry]:
         together.wait()
         return []
 
@@ -174,7 +174,7 @@ def test_a_fault_of_the_folder_is_one_warning(tmp_path: Path, count: int) -> Non
 
 @pytest.mark.parametrize("count", [FEW, MANY])
 def test_what_goes_wrong_is_not_lost(cache: Cache, count: int) -> None:
-    def fail() -> list[Pair]:
+    def fail() -> list[CacheEntry]:
         raise ZeroDivisionError
 
     with (
@@ -190,7 +190,7 @@ def test_what_goes_wrong_in_another_process_goes_wrong_here(cache: Cache) -> Non
         pytest.raises(TypeError),
         contextlib.closing(Storing(cache, ignore, MANY)) as results,
     ):
-        results.start(1, lambda: [Pair(nothing_can_be_stored_under_it, b"", b"")])
+        results.start(1, lambda: [CacheEntry(nothing_can_be_stored_under_it, b"", b"")])
 
 
 @pytest.mark.parametrize("when", ["before the first", "after the first"])

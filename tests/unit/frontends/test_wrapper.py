@@ -264,7 +264,12 @@ SIGNED = "the wheel is signed (RECORD.jws): with kernels in it, the signature wo
         ("", ("other/__init__.py",), f"{WHERE}'other'", 'package-dir = "…"'),
         ("ns.x", ("demo/__init__.py", "ns/x/__init__.py"), f"{WHERE}'demo', 'ns.x'", 'package-dir = "…"'),
         ("", ("demo.py",), f"{WHERE}none", "kernels need a package: a folder with __init__.py"),
-        ("", (*IN_WHEEL, "tools/__init__.py"), f"{WHICH}'demo', 'tools'", 'package = "…"'),
+        (
+            "",
+            (*IN_WHEEL, "tools/__init__.py"),
+            f"{WHICH}'demo', 'tools' [package-not-chosen]",
+            'package = "…"',
+        ),
         (
             "",
             (*IN_WHEEL, "demo-1.0.dist-info/RECORD.jws"),

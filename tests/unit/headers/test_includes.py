@@ -18,7 +18,7 @@ from hatch_cubin.project import disk
 from hatch_cubin.project.scan import UNKNOWN_PASTED, Include, Scan, scan
 from hatch_cubin.project.source_roots import ProjectTree
 from hatch_cubin.toolkit import worker
-from tests.helpers import sha256, write_tree
+from tests.helpers import found, sha256, write_tree
 
 QUOTED = (Include("x.h", "quote"),)
 ANGLED = (Include("x.h", "angle"),)
@@ -335,10 +335,12 @@ def test_a_header_that_cannot_be_read_is_an_error_that_names_it(
     monkeypatch.setattr(disk, "open", refuse, raising=False)
     with pytest.raises(SourceError) as caught:
         closure(tmp_path, '#include "a.h"')
-    assert str(caught.value) == "pkg/a.h: cannot be read: Permission denied\n  included from pkg/k.cu:1"
+    assert found(caught.value) == [("file-not-readable", "pkg/a.h")]
+    assert caught.value.problems[0].details == ("included from pkg/k.cu:1",)
     with pytest.raises(SourceError) as caught:
         closure(tmp_path, "", pre=["pkg/a.h"])
-    assert str(caught.value) == "pkg/a.h: cannot be read: Permission denied"
+    assert found(caught.value) == [("file-not-readable", "pkg/a.h")]
+    assert caught.value.problems[0].details == ()
 
 
 def test_a_header_that_is_a_pipe_is_an_error_with_the_line_that_asks_for_it(tmp_path: Path) -> None:
@@ -346,7 +348,8 @@ def test_a_header_that_is_a_pipe_is_an_error_with_the_line_that_asks_for_it(tmp_
     os.mkfifo(tmp_path / "inc/pipe")
     with pytest.raises(SourceError) as caught:
         closure(tmp_path, "#include <a.h>", "inc")
-    assert str(caught.value) == "inc/pipe: is not a regular file\n  included from inc/a.h:2"
+    assert found(caught.value) == [("not-a-regular-file", "inc/pipe")]
+    assert caught.value.problems[0].details == ("included from inc/a.h:2",)
 
 
 COMPUTED = {

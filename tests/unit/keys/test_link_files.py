@@ -268,7 +268,7 @@ def test_a_header_that_cannot_be_read_takes_its_link_along_and_no_other(tmp_path
     os.mkfifo(tmp_path / "demo/pipe.h")
     plan = pipeline.make_plan(project, in_part=True)
     assert [job.unit.module.name for job in plan.jobs if job.linked] == ["n"]
-    assert [each.what for each in plan.refused] == ["is not a regular file"]
+    assert [each.code for each in plan.refused] == ["not-a-regular-file"]
 
 
 def test_ptx_alone_is_not_linked_as_lto_ir(tmp_path: Path) -> None:

@@ -448,8 +448,8 @@ def test_ptx_that_no_arch_of_a_group_can_take_is_refused() -> None:
 
 
 def test_ptx_without_a_header_is_refused_where_it_is_planned() -> None:
-    found = refused("archs = ['sm_90']", Source("demo/k.ptx", "hello"))
-    assert found == [Problem("has no .version directive, so it is not a PTX module", Location("demo/k.ptx"))]
+    (problem,) = refused("archs = ['sm_90']", Source("demo/k.ptx", "hello"))
+    assert (problem.code, problem.where) == ("ptx-header-missing", Location("demo/k.ptx"))
 
 
 def test_a_note_that_two_modules_share_is_said_once_per_source() -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from hatch_cubin.errors import ConfigError, Location, Problem, SourceError
+from hatch_cubin.errors import ConfigError, Location, SourceError, problem
 from hatch_cubin.keys.jobs import reachable_files
 from hatch_cubin.project import source
 from hatch_cubin.project.project import Project, read_sources
 from hatch_cubin.project.source_roots import ProjectTree
-from tests.helpers import SAXPY, TABLE, pyproject, read_config, write_tree
+from tests.helpers import SAXPY, TABLE, found, pyproject, read_config, write_tree
 
 HEADER = pyproject("").count("\n")  # the line of the table's header
 TABLE_PLACE = Location("pyproject.toml", HEADER)
@@ -71,17 +71,15 @@ def test_without_a_package_it_is_said_how_to_have_one(tmp_path: Path, files: lis
     write_tree(tmp_path, dict.fromkeys(files, ""))
     with pytest.raises(ConfigError) as caught:
         _ = project(tmp_path, "", {}).package
-    (problem,) = caught.value.problems
-    assert problem.where == TABLE_PLACE
-    assert problem.hint is not None
-    assert hint in problem.hint
+    assert found(caught.value) == [("no-package-for-kernels", str(TABLE_PLACE))]
+    assert hint in str(caught.value.problems[0].hint)
 
 
 def test_of_several_packages_one_must_be_named(tree: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         _ = project(tree, "", {"a": "a", "b": "b"}).package
     what = "which package receives the kernels? The wheel's packages are: 'a', 'b'"
-    assert caught.value.problems == (Problem(what, TABLE_PLACE, 'package = "…"'),)
+    assert caught.value.problems == (problem("package-not-chosen", what, TABLE_PLACE, 'package = "…"'),)
 
 
 def test_a_glob_that_looks_inside_the_packages_alone_is_said_to_be_one(tmp_path: Path) -> None:
@@ -145,7 +143,8 @@ def test_a_package_that_is_not_in_the_wheel_is_refused(tree: Path, package: str)
     with pytest.raises(ConfigError) as caught:
         _ = project(tree, f"package = '{package}'").package
     what = f"package {package!r} is not in the wheel, its packages are: 'demo'"
-    assert caught.value.problems == (Problem(what, FIRST_PLACE, 'package = "demo"'),)
+    refusal = problem("package-not-in-wheel", what, FIRST_PLACE, 'package = "demo"')
+    assert caught.value.problems == (refusal,)
 
 
 # --- folders and switches -------------------------------------------------------------------------
@@ -165,8 +164,8 @@ def test_a_cache_folder_is_relative_to_the_project_or_to_home(
 ) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.setenv("USERPROFILE", "/home/me")
-    found = project(Path("/p"), HATCH_CUBIN_CACHE_DIR=written)
-    assert found.cache_folder == Path(folder)
+    made = project(Path("/p"), HATCH_CUBIN_CACHE_DIR=written)
+    assert made.cache_folder == Path(folder)
 
 
 def test_without_one_the_cache_is_the_users() -> None:
@@ -199,8 +198,8 @@ def test_a_project_takes_the_environment_of_its_process_and_says_nothing(
 
 def test_the_sources_are_read_in_the_order_of_their_paths(tmp_path: Path) -> None:
     write_tree(tmp_path, {"src/demo/z.cu": "z", "src/demo/a/k.ptx": "k", "src/demo/m.cu": "m"})
-    found = [(source.path, source.text) for source in read_sources(project(tmp_path))]
-    assert found == [("src/demo/a/k.ptx", "k"), ("src/demo/m.cu", "m"), ("src/demo/z.cu", "z")]
+    read = [(source.path, source.text) for source in read_sources(project(tmp_path))]
+    assert read == [("src/demo/a/k.ptx", "k"), ("src/demo/m.cu", "m"), ("src/demo/z.cu", "z")]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +214,7 @@ def test_without_any_source_it_is_said_where_they_were_looked_for(
         read_sources(project(tmp_path, "", packages))
     what = f"there are no .cu or .ptx sources in {where}"
     hint = "write one there, or name the folder that has them"
-    assert caught.value.problems == (Problem(what, TABLE_PLACE, hint),)
+    assert caught.value.problems == (problem("no-sources-found", what, TABLE_PLACE, hint),)
 
 
 @pytest.mark.parametrize(
@@ -250,18 +249,17 @@ def test_where_every_source_is_excluded_those_are_named(tmp_path: Path) -> None:
     write_tree(tmp_path, {"src/demo/k.cu": SAXPY, "src/demo/a/m.ptx": "", "other/k.cu": SAXPY})
     with pytest.raises(SourceError) as caught:
         read_sources(project(tmp_path, 'exclude = ["src/demo/**"]'))
-    (problem,) = caught.value.problems
-    assert problem.what == "'exclude' leaves no source: src/demo/a/m.ptx, src/demo/k.cu"
-    assert problem.where == FIRST_PLACE
+    what = "'exclude' leaves no source: src/demo/a/m.ptx, src/demo/k.cu"
+    hint = "a project without kernels needs no table of hatch-cubin's"
+    assert caught.value.problems == (problem("all-sources-excluded", what, FIRST_PLACE, hint),)
 
 
 def test_a_folder_in_the_place_of_a_glob_is_told(tmp_path: Path) -> None:
     write_tree(tmp_path, {"kernels/a.cu": ""})
     with pytest.raises(SourceError) as caught:
         read_sources(project(tmp_path, 'sources = ["kernels/"]'))
-    assert [(each.what, each.hint) for each in caught.value.problems] == [
-        ("sources: 'kernels' matches no file", 'it is a folder: "kernels/**/*.cu" is what is in it')
-    ]
+    what, hint = "sources: 'kernels' matches no file", 'it is a folder: "kernels/**/*.cu" is what is in it'
+    assert caught.value.problems == (problem("pattern-matches-nothing", what, FIRST_PLACE, hint),)
 
 
 def test_a_path_that_is_nearly_one_of_the_project_is_guessed(tmp_path: Path) -> None:
@@ -270,10 +268,10 @@ def test_a_path_that_is_nearly_one_of_the_project_is_guessed(tmp_path: Path) -> 
     options = f'sources = ["kernels/redcue.cu"]\ninclude-dirs = ["header"]\n{module}'
     with pytest.raises(SourceError) as caught:
         read_sources(project(tmp_path, options))
-    assert [(each.what, each.hint) for each in caught.value.problems] == [
-        ("sources: 'kernels/redcue.cu' matches no file", "did you mean 'kernels/reduce.cu'?"),
-        ("sources: 'kernels/reduces.cu' matches no file", "did you mean 'kernels/reduce.cu'?"),
-        ("include-dirs: 'header' is not a folder of the project", "did you mean 'headers'?"),
+    assert [(each.code, each.hint) for each in caught.value.problems] == [
+        ("pattern-matches-nothing", "did you mean 'kernels/reduce.cu'?"),
+        ("pattern-matches-nothing", "did you mean 'kernels/reduce.cu'?"),
+        ("include-folder-not-found", "did you mean 'headers'?"),
     ]
 
 
@@ -295,20 +293,20 @@ def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> Non
         """
     with pytest.raises(SourceError) as caught:
         read_sources(project(tmp_path, options))
-    nul = "holds a NUL byte, where the compiler would stop reading in silence"
-    assert caught.value.problems == (
-        Problem("sources: 'kernels/*.cu' matches no file", Location("pyproject.toml", HEADER + 3)),
-        Problem(
-            "include-dirs: 'include' is not a folder of the project", Location("pyproject.toml", HEADER + 6)
-        ),
-        Problem(
-            "include-dirs: 'src/demo/a.cu' is not a folder of the project",
-            Location("pyproject.toml", HEADER + 10),
-            'it is a file: "src/demo" is its folder',
-        ),
-        Problem(nul, Location("src/demo/a.cu")),
-        Problem("cannot be read: No such file or directory", Location("src/demo/c.cu")),
-    )
+    assert found(caught.value) == [
+        ("pattern-matches-nothing", f"pyproject.toml:{HEADER + 3}"),
+        ("include-folder-not-found", f"pyproject.toml:{HEADER + 6}"),
+        ("include-folder-not-found", f"pyproject.toml:{HEADER + 10}"),
+        ("nul-byte-in-source", "src/demo/a.cu"),
+        ("file-not-readable", "src/demo/c.cu"),
+    ]
+    assert [each.what for each in caught.value.problems[1:3]] == [
+        f"include-dirs: {folder!r} is not a folder of the project" for folder in ("include", "src/demo/a.cu")
+    ]
+    assert [each.hint for each in caught.value.problems[1:3]] == [
+        None,
+        'it is a file: "src/demo" is its folder',
+    ]
 
 
 def test_each_folder_is_walked_once_whoever_names_its_sources(
@@ -358,6 +356,7 @@ def test_include_folders_that_lead_out_of_the_project_are_refused(tmp_path: Path
     with pytest.raises(SourceError) as caught:
         read_sources(project(root, 'include-dirs = ["here", "out", "up"]'))
     what = "include-dirs: {!r} is a link to a place outside the project"
-    assert [(problem.what, problem.hint) for problem in caught.value.problems] == [
-        (what.format(name), "put a copy of its headers into the project") for name in ("out", "up")
-    ]
+    hint = "put a copy of its headers into the project"
+    assert caught.value.problems == tuple(
+        problem("link-leads-outside", what.format(name), FIRST_PLACE, hint) for name in ("out", "up")
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.errors import ConfigError, SourceError
+from hatch_cubin.errors import ConfigError, Location, SourceError, problem
 from hatch_cubin.project.project import Project
 from hatch_cubin.project.source import ProjectFiles, read_source, walk
 from hatch_cubin.project.source_roots import ProjectTree, SourceRoot
@@ -23,18 +23,18 @@ def mono(tmp_path: Path) -> Path:
     )
 
 
-def found(root: Path, options: str = CSRC) -> ProjectTree:
+def tree_of(root: Path, options: str = CSRC) -> ProjectTree:
     return Project(root=root, packages={"demo": "demo"}, config=read_config(options)).tree
 
 
 def refused(root: Path, options: str = CSRC) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        found(root, options)
+        tree_of(root, options)
     return str(caught.value).replace(str(root), "ROOT").splitlines()
 
 
 def test_files_of_a_source_root_are_called_as_if_it_lay_in_the_project(mono: Path) -> None:
-    tree = found(mono / "pkg")
+    tree = tree_of(mono / "pkg")
     assert tree == ProjectTree(mono / "pkg", (SourceRoot("csrc", mono / "csrc", "../csrc"),))
     paths = ["csrc/deep/b.h", "demo/own.cu", "csrc", "csrcs/c.h"]
     places = [tree.disk_path(path) for path in paths]
@@ -55,17 +55,17 @@ def test_files_of_a_source_root_are_called_as_if_it_lay_in_the_project(mono: Pat
 def test_an_sdist_has_the_root_inside_whatever_lies_above(mono: Path) -> None:
     write_tree(mono / "pkg", {"PKG-INFO": "", "source-roots/csrc/a.cu": ""})
     inside = SourceRoot("csrc", mono / "pkg/source-roots/csrc", "source-roots/csrc", is_partial=True)
-    assert found(mono / "pkg") == ProjectTree(mono / "pkg", (inside,))
+    assert tree_of(mono / "pkg") == ProjectTree(mono / "pkg", (inside,))
 
 
 def test_an_sdist_need_not_have_what_no_kernel_needs(mono: Path) -> None:
     write_tree(mono / "pkg", {"PKG-INFO": ""})
-    assert not found(mono / "pkg").disk_path("csrc").exists()
+    assert not tree_of(mono / "pkg").disk_path("csrc").exists()
 
 
 def test_a_root_that_is_a_link_is_followed(mono: Path) -> None:
     (mono / "shared").symlink_to("csrc")
-    tree = found(mono / "pkg", 'source-roots = { csrc = "../shared" }')
+    tree = tree_of(mono / "pkg", 'source-roots = { csrc = "../shared" }')
     assert (tree.disk_path("csrc/a.cu"), tree.is_inside("csrc/a.cu")) == (mono / "csrc/a.cu", True)
 
 
@@ -140,7 +140,7 @@ def test_an_sdist_has_no_link_out_of_it_for_a_root(mono: Path) -> None:
 
 
 def test_patterns_match_the_names_that_files_have_in_the_project(mono: Path) -> None:
-    tree, packages = found(mono / "pkg"), {"demo": "demo"}
+    tree, packages = tree_of(mono / "pkg"), {"demo": "demo"}
     assert ProjectFiles(tree, packages).find(["**/*.cu", "csrc/**/*.cu"], []) == (
         ["csrc/a.cu", "demo/own.cu"],
         [],
@@ -152,9 +152,10 @@ def test_patterns_match_the_names_that_files_have_in_the_project(mono: Path) -> 
 def test_a_link_may_not_leave_its_source_root(mono: Path) -> None:
     (mono / "csrc/out.cu").symlink_to("../pkg/demo/own.cu")
     (mono / "csrc/in.cu").symlink_to("a.cu")
-    tree = found(mono / "pkg")
+    tree = tree_of(mono / "pkg")
     assert read_source(tree, "csrc/in.cu").text == ""
     with pytest.raises(SourceError) as caught:
         read_source(tree, "csrc/out.cu")
-    assert str(caught.value) == "csrc/out.cu: is a link to a place outside of the source root 'csrc'"
+    what = "is a link to a place outside of the source root 'csrc'"
+    assert caught.value.problems == (problem("link-leads-outside", what, Location("csrc/out.cu")),)
     assert (tree.real_name("csrc/out.cu"), tree.real_name("csrc/in.cu")) == ("demo/own.cu", "csrc/a.cu")

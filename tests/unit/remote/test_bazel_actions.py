@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hatch_cubin.remote.bazel_actions import Action, File, decode, encode
+from hatch_cubin.remote.bazel_actions import Action, OutputFile, decode, encode
 
-ACTION = Action((File("a", "0" * 64, 300), File("b/c", "f" * 64, 0)), b"said", b"seal")
+ACTION = Action((OutputFile("a", "0" * 64, 300), OutputFile("b/c", "f" * 64, 0)), b"said", b"seal")
 # The bytes that the published classes write, and those with more fields: an exit code, a worker, contents.
 PUBLISHED = bytes.fromhex(
     f"124a 0a0161 1245 0a40 {'30' * 64} 10ac02"

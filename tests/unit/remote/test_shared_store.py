@@ -11,10 +11,10 @@ import pytest
 from hatch_cubin.cache import exchange
 from hatch_cubin.cache.entries import Cache
 from hatch_cubin.cache.records import Record, Request
-from hatch_cubin.cache.signing import INDEX, RECORD, Signer, Signing, Trust
+from hatch_cubin.cache.signing import INDEX, RECORD, SignaturePolicy, Signer, Signing
 from hatch_cubin.common.digest import file_digest
 from hatch_cubin.remote import bazel_actions, packs, shared_store
-from hatch_cubin.remote.bazel_actions import Action, File
+from hatch_cubin.remote.bazel_actions import Action, OutputFile
 from hatch_cubin.remote.calls import StoreCalls
 from hatch_cubin.remote.packs import PackedResult, PackIndex
 from hatch_cubin.remote.shared_store import MAX_SINGLE_UNITS, SharedStore
@@ -129,7 +129,7 @@ def keys(items: Iterable[PackedResult]) -> list[bytes]:
 def fetch(one: SharedStore, items: Sequence[PackedResult] = ITEMS) -> list[PackedResult]:
     """Fetch *items*; return those that are in the cache folder then."""
     one.fetch(dict.fromkeys(keys(items), Request()))
-    there = ((each.key, exchange.stored(one._cache.folder, each.key)) for each in items)
+    there = ((each.key, exchange.read_entry(one._cache.folder, each.key)) for each in items)
     return [PackedResult(key, *found) for key, found in there if found is not None]
 
 
@@ -179,7 +179,7 @@ def test_each_unit_of_a_small_project_has_an_action_and_a_blob(opened: Open) -> 
     opened(store, ITEMS).push([one.key])
     digest = file_digest(one.data)
     name = file_digest(b"hatch-cubin/unit/v1\0" + one.key)
-    action = Action((File(one.key.hex(), digest, len(one.data)),), one.record)
+    action = Action((OutputFile(one.key.hex(), digest, len(one.data)),), one.record)
     assert store.files == {f"cas/{digest}": one.data, f"ac/{name}": bazel_actions.encode(action)}
     assert store.take_log() == ["get ac", "put cas", "put ac"]  # the blob before the action that names it
     opened(store, ITEMS).push([one.key])
@@ -208,7 +208,7 @@ def test_units_of_a_large_project_are_in_packs_with_an_index(opened: Open) -> No
     index = bazel_actions.decode(
         store.files[f"ac/{file_digest(b'hatch-cubin/index/v1' + bytes(1) + b'demo' + bytes(1) + b'13.0.88')}"]
     )
-    assert index.files == (File(f"{pack.sha256}.pack", pack.sha256, pack.size),)
+    assert index.files == (OutputFile(f"{pack.sha256}.pack", pack.sha256, pack.size),)
     assert packs.decode(index.stdout) == PackIndex().drop_unused(set()).with_packs([pack])
     assert store.files[f"cas/{pack.sha256}"] == pack.data
     assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1)) == ITEMS
@@ -364,7 +364,7 @@ def test_the_record_and_not_the_actions_file_list_names_the_blob(opened: Open, s
     store, one = Memory(), ITEMS[0]
     opened(store, ITEMS).push([one.key])
     (name,) = store.names("ac")
-    store.files[name] = bazel_actions.encode(Action((File("x", "0" * 64, 1 << 40),), one.record))
+    store.files[name] = bazel_actions.encode(Action((OutputFile("x", "0" * 64, 1 << 40),), one.record))
     assert fetch(opened(store), [one]) == [one]
     assert said == []
 
@@ -524,8 +524,8 @@ def test_an_index_without_a_trusted_signature_is_ignored(opened: Open, said: lis
 
 def test_a_signed_index_is_not_replaced_by_a_build_that_cannot_sign(opened: Open, said: list[str]) -> None:
     """For builds that accept only a signed index, all results would be lost."""
-    store, trust = Memory(), Trust([OWNER.key], required=False)
-    ours, checking = Signing(OWNER, trust), Signing(trust=trust)
+    store, trust = Memory(), SignaturePolicy([OWNER.key], required=False)
+    ours, checking = Signing(OWNER, trust), Signing(policy=trust)
     right = [each._replace(record=signed(each.record)) for each in ITEMS]
     cannot_sign = "nothing was pushed, as its index must be signed: set HATCH_CUBIN_SIGNING_KEY"
     opened(store, right, MAX_SINGLE_UNITS + 1, checking).push(keys(right))
@@ -570,7 +570,7 @@ def signed(record: bytes) -> bytes:
 def test_with_trusted_keys_only_results_signed_by_one_of_them_are_used(
     opened: Open, said: list[str], units: int
 ) -> None:
-    trusting = Signing(OWNER, Trust([OWNER.key], required=False))
+    trusting = Signing(OWNER, SignaturePolicy([OWNER.key], required=False))
     others = [
         [*ITEMS[:3], ITEMS[3]._replace(record=signed(ITEMS[3].record))],  # three are not signed
         [each._replace(record=each.record + STRANGER.sign(RECORD, each.record)) for each in ITEMS],
@@ -588,8 +588,8 @@ def test_with_trusted_keys_only_results_signed_by_one_of_them_are_used(
     store = Memory()
     right = [each._replace(record=signed(each.record)) for each in ITEMS]
     opened(store, right, units, trusting).push(keys(right))
-    assert fetch(opened(store, units=units, policy=Signing(trust=trusting.trust))) == right
+    assert fetch(opened(store, units=units, policy=Signing(policy=trusting.policy))) == right
     assert fetch(opened(store, units=units)) == right  # a build without trusted keys
     if units > MAX_SINGLE_UNITS:
-        stranger = Signing(STRANGER, Trust([STRANGER.key], required=False))
+        stranger = Signing(STRANGER, SignaturePolicy([STRANGER.key], required=False))
         assert fetch(opened(store, units=units, policy=stranger)) == []

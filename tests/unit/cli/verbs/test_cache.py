@@ -13,7 +13,7 @@ import pytest
 
 from hatch_cubin.cache import housekeeping
 from hatch_cubin.cache.entries import Cache, Compiled
-from hatch_cubin.cache.records import place
+from hatch_cubin.cache.records import entry_path
 from hatch_cubin.cli.main import main
 from hatch_cubin.common import user_folders
 from tests import strange
@@ -331,7 +331,7 @@ def test_what_the_system_refuses_is_told(
     with monkeypatch.context() as patched:
         patched.setattr(os, "unlink", refuse)
         if arguments == ["stats"]:
-            patched.setattr("hatch_cubin.cache.housekeeping.look", refuse)
+            patched.setattr("hatch_cubin.cache.housekeeping.stat_file", refuse)
         told = refusal(capsys, 1, *arguments)
     assert told == (
         f"hatch-cubin: error: {tmp_path / 'cache' / path}: "
@@ -354,7 +354,7 @@ def test_what_others_have_is_copied_and_what_is_there_stays(tmp_path: Path, proj
     cache = write(tmp_path / "cache", a=b"code of a")
     one = write(tmp_path / "one", a=b"code of a", b=b"code of b")
     other = write(tmp_path / "other", b=b"code of b", c=b"code of c")
-    damaged = Path(place(other, b"c" * 32))
+    damaged = Path(entry_path(other, b"c" * 32))
     damaged.write_bytes(b"something else")
     size = housekeeping.stats(one).bytes // 2  # its two entries are as large as each other
     assert say("merge", str(one), str(other)) == [

@@ -1,0 +1,122 @@
+"""About what C++ for the device does not have, and what is written in its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...errors import Location
+from ...project.source import without_comments
+from ..diagnostics import Diagnostic, Told
+from .failed_compile import Setting
+
+# What the compiler says, with the types of arguments below it, and what to do.
+_RULES = tuple(
+    (re.compile(pattern), hint)
+    for pattern, hint in (
+        (
+            r"device code does not support exception handling",
+            "leave try, catch and throw out: a kernel writes an error into memory, or ends with __trap()",
+        ),
+        (
+            r"dynamic initialization is not supported for an? __\w+__ variable",
+            "give it a constant value, as a constexpr constructor has, or set it in a kernel",
+        ),
+        (
+            r"initializer not allowed for __shared__ variable",
+            "declare it without a value, and let a thread set it before a __syncthreads()",
+        ),
+        (
+            r"A __global__ function or function template cannot be a member",
+            "move it out of the class: kernels can be in a namespace",
+        ),
+        (
+            r"a __global__ function must have a void return type",
+            "write void, and give it a pointer that it writes its result to",
+        ),
+        (
+            r"(?s)overloaded function \"atomic(?:Max|Min)\".*\((?:float|double) \*",
+            "CUDA has it for integers: for other types, write a loop with atomicCAS",
+        ),
+        (
+            r"(?s)overloaded function \"atomicAdd\".*\(long long \*",
+            "CUDA has it for unsigned long long, which gives the same bits: cast the pointer and the value",
+        ),
+        (
+            r"(?s)no operator \"\[\]\".*\[ const uint3 \]",
+            "threadIdx and blockIdx have three parts: write threadIdx.x",
+        ),
+    )
+)
+_LATER = re.compile(r"\b(?:is|are) a C\+\+(20|23) feature")
+_OF_C = re.compile(r'may not have extern "C" linkage|linkage specification is not allowed')
+_NO_TOKEN = re.compile(r"unrecognized token|expected a file name")
+_UNFINISHED = re.compile(r'expected a ";"|linkage specification is not allowed|"template" is not allowed')
+_TYPE = re.compile(r"\b(struct|class|union|enum)\b[^;{}()]*\Z")
+_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
+
+
+def broken(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Report the first error about something that device code does not have."""
+    for each in found:
+        if each.is_own and each.hint is None and (hint := _about(each, setting)) is not None:
+            others = [other for other in found if other is not each]
+            return replace(each, hint=hint), others
+    return None
+
+
+def _about(error: Diagnostic, setting: Setting) -> str | None:
+    said = "\n".join((error.text, *error.context[:1]))
+    if match := _LATER.search(error.text):
+        return f"C++{match[1]} has it:{setting.pasted('options', {'std': f'c++{match[1]}'})}"
+    if _OF_C.search(error.text) and "template" in "".join(error.context[:1]):
+        return "a template cannot be extern \"C\": leave that out, and name its arguments in 'instantiate'"
+    return next((hint for pattern, hint in _RULES if pattern.search(said)), None)
+
+
+def characters(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Report a character that is not ASCII outside of quotes and comments, with all that follows from it."""
+    for each in found:
+        if each.where is None or not each.is_own or not _NO_TOKEN.search(each.text):
+            continue
+        lines = without_comments(setting.text_of(each.where.path)).splitlines()
+        line = _QUOTED.sub("", "".join(lines[(each.where.line or 1) - 1 :][:1]))
+        strange = next((char for char in line if not char.isascii()), None)
+        if strange is not None:
+            others = [other for other in found if other.where != each.where]
+            hint = f"{_named(strange)} stands here: outside of quotes and comments, code has ASCII alone"
+            return replace(each, hint=hint).followed_by(len(found) - len(others) - 1), others
+    return None
+
+
+def unfinished(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Report a struct or the like without its semicolon, and not the line below, which is refused."""
+    for each in found:
+        if each.is_own and each.where is not None and _UNFINISHED.fullmatch(each.text):
+            text = without_comments(setting.text_of(each.where.path))
+            before = "".join(text.splitlines(keepends=True)[: (each.where.line or 1) - 1]).rstrip()
+            if (kind := _kind_of_last_block(before)) is not None:
+                place = Location(each.where.path, before.count("\n") + 1)
+                others = [other for other in found if other.where != each.where]
+                told = replace(each, hint=f"write ; behind the }} of the {kind} ({place})")
+                return told.followed_by(len(found) - len(others) - 1), others
+    return None
+
+
+def _kind_of_last_block(text: str) -> str | None:
+    """Return the keyword of the type whose braces end a text; None if it ends with something else."""
+    depth = 0
+    for at in range(len(text) - 1, -1, -1) if text.endswith("}") else ():
+        depth += {"}": 1, "{": -1}.get(text[at], 0)
+        if depth == 0:
+            match = _TYPE.search(text[:at])
+            return match[1] if match else None
+    return None
+
+
+def _named(char: str) -> str:
+    import unicodedata  # lazy: few compiles fail so
+
+    shown = f"{char!r} " if char.isprintable() else ""
+    return f"{shown}U+{ord(char):04X} ({unicodedata.name(char, 'without a name').lower()})"
