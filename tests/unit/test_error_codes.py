@@ -14,6 +14,7 @@ CODED = (  # rooms in which every problem has a code
     "program_cache",
     "project",
     "remote",
+    "wheels",
 )
 
 
