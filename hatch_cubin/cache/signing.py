@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from ..common import ed25519_keys, file_access
 from ..common.ed25519_keys import Signature
 from ..common.environment import REQUIRE_SIGNED, SIGNING_KEY
-from ..errors import Problem, SignatureError
+from ..errors import SignatureError, problem
 from ..project.project import Project
 from .records import split_signature
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 RECORD, INDEX = "record", "index"  # what can be signed: the signature of one is none of the other
 
 _MAX_KEY_FILE_SIZE = 1000  # bytes of a file with a key: some ten times what it has
+
+
+_KEY_HINT = "give it a key, or '@' and the path of a file that 'hatch-cubin keygen' has written"
 
 
 class Distrust(NamedTuple):
@@ -153,16 +156,16 @@ def new_key() -> tuple[str, str]:
 def _private(said: str, project: Project) -> bytes:
     """Return the private key that the variable holds or names; SignatureError, which never shows it."""
     path = "" if ed25519_keys.PRIVATE in said else said.removeprefix("@") * said.startswith("@")
-    where = f"what is in {path}" if path else "it"
+    where = f"in {path} " if path else ""
     try:
         text = _read(os.path.expanduser(path), project) if path else said
         return ed25519_keys.read(ed25519_keys.PRIVATE, text.strip())
     except OSError as exc:
-        what = f"{path} cannot be read: {exc.strerror}"
+        what = f"{SIGNING_KEY}: {path} cannot be read: {exc.strerror}"
+        wrong = problem("signing-key-not-readable", what, hint=_KEY_HINT)
     except ValueError as exc:
-        what = f"{where} {exc}"
-    hint = "give it a key, or '@' and the path of a file that 'hatch-cubin keygen' has written"
-    raise SignatureError(Problem(f"{SIGNING_KEY}: {what}", hint=hint))
+        wrong = problem("bad-signing-key", f"{SIGNING_KEY}: the key {where}{exc}", hint=_KEY_HINT)
+    raise SignatureError(wrong)  # outside of the handlers: a traceback must not show what was read
 
 
 def _read(path: str, project: Project) -> str:
@@ -195,4 +198,4 @@ def _key(kind: Literal["private", "public"], raw: bytes) -> Any:
 
 def _missing(why: str) -> SignatureError:
     what = f"signatures cannot be made or checked without 'cryptography': {why}"
-    return SignatureError(Problem(what, hint='pip install "hatch-cubin[remote]"'))
+    return SignatureError(problem("cryptography-unusable", what, hint='pip install "hatch-cubin[remote]"'))
