@@ -1,1 +1,1 @@
-"""The cache: its entries, what proves and signs them, and the care of its folder."""
+"""The cache folder: its entries, their records and signatures, and its upkeep."""

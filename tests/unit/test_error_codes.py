@@ -7,8 +7,8 @@ import re
 from tests import error_codes
 from tests.helpers import REPOSITORY
 
-CODED = (
-    "cache",  # rooms in which every problem has a code
+CODED = (  # rooms in which every problem has a code
+    "cache",
     "common",
     "cubin",
     "explaining",

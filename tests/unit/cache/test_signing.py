@@ -159,14 +159,14 @@ def test_a_file_that_others_can_open_is_told(tmp_path: Path, mode: int) -> None:
     path = written(tmp_path, mode=mode)
     there, warnings = project(f"@{path}")
     signing_of(there)
-    assert warnings == [f"HATCH_CUBIN_SIGNING_KEY: {path} is open to others: chmod 600 '{path}'"]
+    assert warnings == [f"HATCH_CUBIN_SIGNING_KEY: {path} can be read by other users: chmod 600 '{path}'"]
 
 
 def test_a_key_that_signs_for_nobody_is_told() -> None:
     there, warnings = project(PRIVATE, OTHER.key)
     signing_of(there)
     assert warnings == [
-        f"HATCH_CUBIN_SIGNING_KEY is not among trusted-keys, so what it signs does not count: {OWN.key}"
+        f"HATCH_CUBIN_SIGNING_KEY is not among trusted-keys, so its signatures do not count: {OWN.key}"
     ]
     there, warnings = project(PRIVATE, "")
     signing_of(there)
