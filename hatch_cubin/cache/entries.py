@@ -359,8 +359,8 @@ class Cache:
     def _write(self, key: bytes, data: bytes, record: bytes) -> None:
         """Write an entry, then its record, so that a record without an entry is rare.
 
-        cuda.core waits until the entry is on the disk. For the record there is no wait: if it is incomplete after a
-        power cut, the entry is a miss.
+        cuda.core waits until the entry is on the disk. The record does not wait: if a power cut
+        leaves it incomplete, the entry is a miss.
         """
         if self._file_cache is None:  # late, as this fails in a read-only folder
             from cuda.core.utils import FileStreamProgramCache
