@@ -1,1 +1,1 @@
-"""The whole build, its report, and the part of a plan that one job of CI compiles."""
+"""The whole build, its report, and the shards that let several CI jobs compile one plan."""

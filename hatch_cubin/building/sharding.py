@@ -39,7 +39,9 @@ class Shard(NamedTuple):
         number, slash, count = text.partition("/")
         digits = all(part.isascii() and part.isdigit() and len(part) < 6 for part in (number, count))
         if not (slash and digits and 1 <= int(number) <= int(count)):
-            raise ValueError(f"must be one of so many jobs, as in 2/8, not {text!r}")
+            last = int(count) if digits else 0
+            known = f"from 1/{last} to {last}/{last}" if last else "as in 2/8"
+            raise ValueError(f"must be one of so many jobs, {known}, not {text!r}")
         return cls(int(number), int(count))
 
     def __str__(self) -> str:

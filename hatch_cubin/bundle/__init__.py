@@ -1,1 +1,1 @@
-"""What enters a wheel: the bundle's layout and its indexes, and the files that ship as they are."""
+"""The bundle that a wheel contains: its layout, its indexes, and the files that are copied unchanged."""

@@ -1,1 +1,1 @@
-"""The cache folder: its entries, their records and signatures, and its upkeep."""
+"""The cache: its entries, their verification and signatures, and the upkeep of its folder."""

@@ -92,7 +92,7 @@ def _run(arguments: Sequence[str]) -> None:
             parser.error(f"{arguments[0]} stands behind the verb: hatch-cubin {chosen[0]} {arguments[0]} …")
         _answer(parser.parse_args(arguments))
     except _UsageError as wrong:
-        wrong.explain(chosen)
+        wrong.explain(chosen, arguments)
         if "--json" in arguments:
             from ..errors import Problem
 
@@ -193,16 +193,29 @@ class _UsageError(Exception):
         super().__init__(what)
         self._parser, self.what = parser, what
 
-    def explain(self, chosen: Sequence[str]) -> None:
-        """Add how sources and projects are named, if some stand bare behind a verb that takes neither so."""
-        _before, found, bare = self.what.partition("unrecognized arguments: ")
-        if found and chosen and not bare.startswith("-"):
-            only = "--only GLOB chooses sources, " if chosen[0] == "bake" else ""
-            self.what += f"; {only}--project DIR names a project"
+    def explain(self, chosen: Sequence[str], arguments: Sequence[str]) -> None:
+        """Add what the first argument may be meant as that the verb does not know."""
+        _before, found, unknown = self.what.partition("unrecognized arguments: ")
+        if found and chosen:
+            from .usage_hints import hint
+
+            left = [each for each in arguments if each in unknown.split(" ")] or unknown.split(" ")
+            if meant := hint(chosen[0], left, arguments, _options_of_verbs()):
+                self.what += f"; {meant}"
 
     def tell(self) -> NoReturn:
         """Say how it is used, and what is wrong; end."""
         argparse.ArgumentParser.error(self._parser, self.what)
+
+
+def _options_of_verbs() -> dict[str, list[str]]:
+    """Return the options that each verb has."""
+    found = {}
+    for verb in VERBS:
+        own = argparse.ArgumentParser()
+        importlib.import_module(f"{__package__}.verbs.{verb}").arguments(own)
+        found[verb] = [*own._option_string_actions]  # noqa: SLF001 - argparse has no other list
+    return found
 
 
 class _Parser(argparse.ArgumentParser):

@@ -1,1 +1,1 @@
-"""What every room may use: archs and GPUs, digests, files, locks, streams, the console, temporary folders."""
+"""Helpers for every room: archs and GPUs, digests, files, locks, streams, the console, temporary folders."""

@@ -1,1 +1,1 @@
-"""The project's configuration table: where it is, what may be in it, and how it is read."""
+"""The project's configuration table: find it, check its keys and values, and read it."""

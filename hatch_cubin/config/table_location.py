@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import errno
 import os
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -237,6 +238,10 @@ def _read(root: Folder, name: str) -> Mapping[str, Any]:
     try:
         return toml_positions.loads(_text(root, name))
     except (FileNotFoundError, NotADirectoryError):
+        if os.path.isfile(root):
+            what = f"a project is a folder, and {os.path.abspath(root)} is a file"
+            folder = shlex.quote(os.fspath(os.path.dirname(root)) or os.curdir)
+            raise ConfigError(Problem(what, hint=f"name the folder: --project {folder}")) from None
         what = f"there is no {name} in {os.path.abspath(root)}"
         raise ConfigError(Problem(what, hint=_ELSEWHERE_HINT)) from None
     except OSError as exc:

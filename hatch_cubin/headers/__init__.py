@@ -1,1 +1,1 @@
-"""Which headers a source can read: the search path, the includes, and what earlier builds found."""
+"""Find the headers that a source can read: the search path, the includes, results of earlier builds."""

@@ -1,1 +1,1 @@
-"""What makes the result of a unit, and the keys that it is stored under."""
+"""The inputs of each unit, and the keys that its result is stored under."""

@@ -1,1 +1,1 @@
-"""The file cubin.lock: its format, how a project is compared with it, and builds that use it."""
+"""The file cubin.lock: its format, its comparison with a project, and builds that use it."""

@@ -1,1 +1,1 @@
-"""Decide what is compiled and what each result is called. Pure."""
+"""Decide which units to compile, and name their results. Pure: no files, no processes."""

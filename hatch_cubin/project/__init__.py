@@ -1,1 +1,1 @@
-"""The project's files: how they are found and read, and what their text says."""
+"""Find and read the project's files, and analyse their text."""

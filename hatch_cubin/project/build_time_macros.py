@@ -1,6 +1,7 @@
-"""Find the lines whose meaning depends on when they are compiled: `__DATE__` and `__TIME__`. Pure.
+"""Find the lines whose result depends on the time of the compile: uses of `__DATE__` and `__TIME__`. Pure.
 
-Macros can paste such a name together. A line is told where the words that its macros can reach make one up.
+Macros can paste such a name together with `##`. A line is reported if the words that its macros can reach
+can make such a name together.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ class TimeMacroUse(NamedTuple):
     path: str
     line: int
     name: str
-    is_literal: bool  # the line has the name as it is; or else macros make it
+    is_literal: bool  # the name is written on the line; otherwise macros make it
 
 
 class _Macro(NamedTuple):
     name: str
     line: int
-    words: frozenset[str]  # of its value, but for its parameters
+    words: frozenset[str]  # of its value, without its parameters
     pastes: bool
 
 
@@ -52,7 +53,10 @@ class _Text(NamedTuple):
 
 
 def time_macro_uses(texts: Mapping[str, str]) -> Iterator[TimeMacroUse]:
-    """Yield what makes each compile differ in *texts*, which are by their paths and share their macros."""
+    """Yield the lines of *texts* that make each compile differ.
+
+    The texts are given by their paths. A macro that one of them defines can be used in all of them.
+    """
     read = {path: _read(text) for path, text in texts.items()}
     macros = _Macros(macro for each in read.values() for macro in each.macros)
     for path, each in read.items():
@@ -81,19 +85,19 @@ def _read(text: str) -> _Text:
 
 
 def _lines_of(match: re.Match[str]) -> str:
-    """Return the line ends of a comment, a string or a number."""
+    """Return only the line ends of a comment, a string or a number, to keep the line numbers."""
     return "\n" * match[0].count("\n") or " "
 
 
 def _lines_with_times(text: _Text, macros: _Macros) -> Iterator[tuple[int, str, bool]]:
-    """Yield the lines that make a name of a time, the name, and whether they have it as it is."""
+    """Yield the lines that use a time macro, the macro's name, and whether the name is written there."""
     for macro in text.macros:
-        if (name := macros.time_name(macro.words, pastes=macro.pastes, but=macro.name)) is not None:
+        if (name := macros.time_name(macro.words, pastes=macro.pastes, except_for=macro.name)) is not None:
             yield macro.line, name, name in macro.words
     for call in _CALL.finditer(text.code):
         is_known = call[1] in macros
         if inside := (_arguments if is_known else _simple_arguments)(text.code, call.end()):
-            # A macro of others' headers may paste its arguments.
+            # An unknown macro, of a header outside the project, may paste its arguments.
             name = macros.time_name({call[1], *IDENTIFIER.findall(inside)}, pastes=not is_known)
             if name is not None:
                 yield text.code.count("\n", 0, call.start()) + 1, name, False
@@ -102,7 +106,7 @@ def _lines_with_times(text: _Text, macros: _Macros) -> Iterator[tuple[int, str, 
 
 
 def _arguments(code: str, start: int) -> str:
-    """Return what stands between the parentheses that begin at *start*."""
+    """Return the arguments of a call whose parenthesis is at *start*, with both parentheses."""
     depth = 0
     for match in _PARENTHESIS.finditer(code, start, start + _LONGEST_CALL):
         depth += 1 if match[0] == "(" else -1
@@ -113,11 +117,11 @@ def _arguments(code: str, start: int) -> str:
 
 def _simple_arguments(code: str, start: int) -> str:
     match = _SIMPLE_ARGUMENTS.match(code, start)
-    return match[0] if match and "_" in match[0] else ""  # with which each name begins
+    return match[0] if match and "_" in match[0] else ""  # the name of each time macro begins with it
 
 
 class _Macros:
-    """What the words of a text can stand for."""
+    """The macros of all texts, to find which names the words of a line can expand to."""
 
     def __init__(self, macros: Iterable[_Macro]) -> None:
         self._by_name: dict[str, list[_Macro]] = {}  # each may be defined in several ways
@@ -128,10 +132,14 @@ class _Macros:
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
 
-    def time_name(self, words: AbstractSet[str], *, pastes: bool, but: str = "") -> str | None:
-        """Return the name of a time that *words* make; None where one of them, *but* that, makes it alone."""
+    def time_name(self, words: AbstractSet[str], *, pastes: bool, except_for: str = "") -> str | None:
+        """Return the time macro that *words* together expand to.
+
+        None if one of the words, other than *except_for*, expands to it alone: then the definition of
+        this word is reported.
+        """
         parts = words & _NAME_PARTS
-        for word in (word for word in words if word in self._by_name and word != but):
+        for word in (word for word in words if word in self._by_name and word != except_for):
             reached, pasted = self._reach(word)
             if _composed_name(reached, pastes=pasted):
                 return None
@@ -139,7 +147,7 @@ class _Macros:
         return _composed_name(parts, pastes=pastes)
 
     def _reach(self, name: str) -> tuple[AbstractSet[str], bool]:
-        """Return the parts of such names that a macro can stand for, and whether one pastes on the way."""
+        """Return the parts of time macros' names in a macro's expansion, and whether the expansion pastes."""
         if name not in self._reached:
             seen, pending, pastes = {name}, [name], False
             while pending:
@@ -152,14 +160,14 @@ class _Macros:
 
 
 def _composed_name(parts: AbstractSet[str], *, pastes: bool) -> str | None:
-    """Return the name of a time that is one of *parts*, or can be pasted of them."""
+    """Return the time macro whose name is one of *parts*, or can be pasted together from them."""
     return next(
         (name for name in _TIME_MACROS if name in parts or (pastes and _is_made_of(parts, name))), None
     )
 
 
 def _is_made_of(parts: AbstractSet[str], name: str) -> bool:
-    if not any(map(name.startswith, parts)):  # as good as always
+    if not any(map(name.startswith, parts)):  # true of nearly every line
         return False
     starts = {""}
     for start in (name[:end] for end in range(1, len(name) + 1)):

@@ -1,8 +1,8 @@
-"""Read from a source's text which `extern "C"` kernels it defines, and which types these take. Pure.
+"""Read from a source's text which `extern "C"` kernels it defines, and their parameters' types. Pure.
 
-A text can mean something else than it says. So a kernel is told only if nothing can change what its
-definition means or whether the compiler sees it: no macro in the definition, no conditional around it, no
-second mention of the kernel. A type is told if it is made of keywords of C++; the rest has no type.
+Macros and conditionals can change the meaning of a text. So a kernel is reported only if nothing can change
+its definition or hide it from the compiler: no macro in the definition, no conditional around it, no second
+mention of its name. A parameter's type is known only if it consists of keywords of C++.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ ParameterTypes: TypeAlias = (
     "tuple[str | None, ...]"  # of a kernel's parameters; None for one that is not known
 )
 
-# What releases of the compiler, and its options, read in different ways: trigraphs, escapes in names, a blank
+# Releases and options of the compiler differ in how they read these: trigraphs, escapes in names, a blank
 # between a backslash and the end of its line.
 _DISPUTED = re.compile(r"\?\?[=/'()!<>-]|\\[uU]00|\\[ \t\f\v\r]+\n")
 _DIGRAPH = re.compile(r"<[%:]|[%:]>|%:")
-_UNCLEAR = "\0"  # no source has this character
+_UNCLEAR = "\0"  # marks code whose meaning is not clear; a source never contains this character
 _DEFINE = re.compile(r"\bdefine\b(?:\s|/\*.*?\*/)*([^\W\d]\w*)([^\n]*)", re.DOTALL)
 _INCLUDE = re.compile(r"^[^\S\n]*#[^\S\n]*include[^\n]*", re.MULTILINE)
 _DIRECTIVE = re.compile(r"[^\S\n]*#[^\S\n]*(\w*)")
@@ -59,11 +59,11 @@ _KEYWORDS = _TYPE_KEYWORDS.union(_QUALIFIERS)
 
 
 class TextNames(NamedTuple):
-    """What a text brings into those that include it: its words, and the macros that it may define."""
+    """What a text adds to the texts that include it: its words, and the macros that it may define."""
 
     words: Counter[str]
     macros: frozenset[str]
-    is_plain: bool  # no macro of it makes a name of parts, or has a bracket without its partner
+    is_plain: bool  # none of its macros pastes names together, or has an unbalanced bracket
 
 
 @functools.lru_cache(maxsize=256)  # sources share headers
@@ -71,7 +71,7 @@ def names_of(text: str) -> TextNames:
     """Return the names of a source or a header, or of `define X …` for a macro of the command line."""
     joined = _joined(text)
     code = TOKEN.sub(lambda match: " " if match[0][0] == "/" else match[0], joined)
-    defined = {*_DEFINE.findall(joined), *_DEFINE.findall(code)}  # a comment may go on in another line
+    defined = {*_DEFINE.findall(joined), *_DEFINE.findall(code)}  # a comment may continue on the next line
     return TextNames(
         Counter(_WORD.findall(_INCLUDE.sub("", code))),
         frozenset(name for name, _value in defined),
@@ -82,7 +82,7 @@ def names_of(text: str) -> TextNames:
 
 
 def _closes_brackets(value: str) -> bool:
-    """Say whether a macro closes what it opens, and nothing else."""
+    """Return whether the brackets in a macro's value are balanced."""
     code = TOKEN.sub(" ", value)
     return not _DIGRAPH.search(code) and _nesting(code) is not None
 
@@ -90,15 +90,15 @@ def _closes_brackets(value: str) -> bool:
 def declared_types(
     text: str, others: Sequence[TextNames] = (), macros: Iterable[str] = ()
 ) -> dict[str, ParameterTypes]:
-    """Return `{"saxpy": ("float", "const float *")}` for a kernel that takes these.
+    """Return the parameters' types by kernel, such as `{"saxpy": ("float", "const float *")}`.
 
-    *others* are those of all that is compiled with the text. Of headers outside the project, only the names
-    of their *macros* matter.
+    *others*: the names of the other texts that are compiled with this one. *macros*: the names of the macros
+    that headers outside the project define.
     """
     if "__global__" not in text or (code := _unconditional(_code(text))) is None:
         return {}
     own = names_of(text)
-    theirs = {*macros} - _CUDA_MACROS - _IGNORED_WORDS  # which CUDA's own headers define
+    theirs = {*macros} - _CUDA_MACROS - _IGNORED_WORDS  # CUDA's own headers define these
     defined = own.macros.union(theirs, *(each.macros for each in others))
     plain = all(each.is_plain for each in (own, *others))
     found: dict[str, ParameterTypes] = {}
@@ -112,10 +112,11 @@ def declared_types(
 
 
 def declared_names(text: str, macros: Mapping[str, str]) -> list[str]:
-    """Return the names of the kernels that every compile of a text has, with these *macros*.
+    """Return the names of the kernels that every compile of a text with these *macros* contains.
 
-    A text that includes headers or has conditionals says nothing. Neither does a kernel in a namespace: if
-    the namespace has no name, which a macro can hide, the kernel's symbol has another name.
+    The result is empty for a text that includes headers or has conditionals. Kernels in a namespace are left
+    out: in a namespace without a name the symbol of a kernel differs from its name, and a macro can hide
+    that the name is missing.
     """
     own, theirs = names_of(text), [names_of(f"define {name} {value}") for name, value in macros.items()]
     if not all(each.is_plain for each in (own, *theirs)):
@@ -129,9 +130,12 @@ def declared_names(text: str, macros: Mapping[str, str]) -> list[str]:
     ]
 
 
-@functools.lru_cache(maxsize=32)  # the archs and variants of a source are asked about one after another
+@functools.lru_cache(maxsize=32)  # called for each arch and variant of a source, one after another
 def _unconditional_kernels(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the kernels of a text without headers and conditionals, each with its definition's words."""
+    """Return the kernels of a text, each with the words of its definition.
+
+    The result is empty if the text includes headers or has conditionals.
+    """
     if '"C"' not in text:
         return ()
     code = _code(text)
@@ -148,7 +152,7 @@ def _joined(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a text without comments and what strings hold, but for the "C" of a linkage."""
+    """Return a text without comments and without the content of strings, except for the "C" of a linkage."""
     code = TOKEN.sub(_blank, _joined(text))
     return _UNCLEAR if _DISPUTED.search(text) or _DIGRAPH.search(code) else code
 
@@ -160,13 +164,15 @@ def _blank(match: re.Match[str]) -> str:
     if piece == '"C"' or (piece[0] not in "\"'uULR/" and "'" not in piece):
         return piece
     is_whole = len(piece) > 1 and piece[0] == piece[-1] and piece[0] in "\"'"
-    return '""' if is_whole else _UNCLEAR  # a raw string, a number with separators, or without an end
+    # Not clear are raw strings, numbers with separators, and strings without an end.
+    return '""' if is_whole else _UNCLEAR
 
 
 def _unconditional(code: str) -> str | None:
-    """Return the code that no `#if` is around, with a `#` for each directive.
+    """Return the code outside of any `#if`, with a `#` in place of each directive.
 
-    None if a part opens what another part has to close: then the text does not say what is inside of what.
+    None if the brackets of a conditional part are not balanced: then it is not clear which code is inside
+    which brackets.
     """
     if _UNCLEAR in code:
         return None
@@ -192,9 +198,9 @@ def _unconditional(code: str) -> str | None:
 
 
 def _nesting(code: str) -> list[tuple[int, str]] | None:
-    """Return what is open behind each bracket, as a string; None if brackets do not match.
+    """Return the end of each bracket and the brackets that are open behind it; None if they do not match.
 
-    It has `(`, `{`, and a letter for what leaves the linkage of a function alone or makes it that of C.
+    The open brackets are a string of `(`, `{`, "C" for a block of `extern "C"`, and "n" for a namespace.
     """
     opened, found = "", [(0, "")]
     for match in _SCOPE.finditer(code):
@@ -212,9 +218,9 @@ def _nesting(code: str) -> list[tuple[int, str]] | None:
 def _kernels(
     code: str, *, blocks: bool, scopes: frozenset[str] = frozenset((_C, _NAMESPACE))
 ) -> Iterator[re.Match[str]]:
-    """Yield the definitions of `extern "C"` kernels inside of *scopes* alone.
+    """Yield the definitions of `extern "C"` kernels that are inside no other scopes than *scopes*.
 
-    Those in a block of that linkage are among them if *blocks*.
+    With *blocks*, also kernels in a block `extern "C" { … }`.
     """
     if (nesting := _nesting(code)) is None:
         return
@@ -230,7 +236,7 @@ def _kernels(
 
 
 def _parameter_types(listed: str) -> ParameterTypes | None:
-    """Return the types of a list of parameters; None if it cannot be told where each begins."""
+    """Return the types of a list of parameters; None if it is not clear where each parameter begins."""
     parameters: list[list[str]] = [[]]
     depth = 0
     for piece in _TYPE_TOKEN.findall(listed):
@@ -245,7 +251,7 @@ def _parameter_types(listed: str) -> ParameterTypes | None:
 
 
 def _parameter_type(pieces: Sequence[str]) -> str | None:
-    """Return the type of a parameter as symbols have it; None if other words than keywords make it."""
+    """Return the type of a parameter as it is in a symbol; None if it has other words than keywords."""
     pieces = [piece for piece in pieces if piece not in _IGNORED_WORDS]
     is_array = pieces[-1:] == ["]"]
     if is_array:
@@ -254,14 +260,14 @@ def _parameter_type(pieces: Sequence[str]) -> str | None:
             return None
         pieces = pieces[:at]
     if pieces and pieces[-1] not in _KEYWORDS and _WORD.fullmatch(pieces[-1]):
-        pieces = pieces[:-1]  # its name
+        pieces = pieces[:-1]  # without the parameter's name
     at = pieces.index("*") if "*" in pieces else len(pieces)
     words, marks = pieces[:at], [*pieces[at:], *("*" * is_array)]
     base = _base_type([word for word in words if word not in _QUALIFIERS])
     if base is None or not {"*", *_QUALIFIERS}.issuperset(marks) or (base == "void" and not marks):
         return None
     while marks and marks[-1] != "*":
-        marks.pop()  # what qualifies a parameter itself is not part of its type
+        marks.pop()  # qualifiers of the parameter itself are not part of its type
     if not marks:
         return base
     qualified = " ".join([*(each for each in _QUALIFIERS if each in words), base])
@@ -269,7 +275,7 @@ def _parameter_type(pieces: Sequence[str]) -> str | None:
 
 
 def _base_type(words: Sequence[str]) -> str | None:
-    """Return the one name of a type that has several, such as `unsigned int` for `unsigned`."""
+    """Return the full name of a basic type, such as `unsigned int` for `unsigned`; None if it is not one."""
     if not words or not _TYPE_KEYWORDS.issuperset(words):
         return None
     rest = sorted((word for word in words if word not in ("unsigned", "signed", "int")), reverse=True)

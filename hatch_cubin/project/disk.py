@@ -1,4 +1,4 @@
-"""Look for files and read them: one that cannot be read is an error, and never counts as missing."""
+"""Look for files and read them. A file that cannot be read is an error, and never counts as missing."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from ..common import file_access, read_limits
 from ..errors import Location, SourceError, problem
 from .source_roots import ProjectTree
 
-TIMESTAMP_STEP_NS = (
-    2 * 10**9
-)  # the coarsest step of a file's times: one that is written twice in it may keep its times
+# The coarsest step of a file's times. A file that is written twice within one step may keep its times.
+TIMESTAMP_STEP_NS = 2 * 10**9
 
 _MEANS_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
 
 def is_file(path: str | Path, tree: ProjectTree) -> bool:
-    """Say whether there is a file at *path*; SourceError, with its name in the *tree*, where nothing tells.
+    """Return whether there is a file at *path*; False for a folder, as for a compiler.
 
-    To a compiler a folder is no file either. It would read a pipe or a device to an end that may never come.
+    SourceError, with the file's name in the *tree*, if the system refuses to answer, or if it is a pipe or a
+    device: a compiler might wait forever for its end.
     """
     status = _status(path, tree)
     return status is not None and stat.S_ISREG(status.st_mode)
 
 
 def file_state(path: str | Path, tree: ProjectTree) -> str:
-    """Return the state of the file at *path*, nothing where there is none; SourceError as above."""
+    """Return the state of the file at *path*, empty if there is no file; SourceError as of `is_file`."""
     status = _status(path, tree)
     if status is None or not stat.S_ISREG(status.st_mode):
         return ""
@@ -37,15 +37,18 @@ def file_state(path: str | Path, tree: ProjectTree) -> str:
 
 
 def state_from_status(status: os.stat_result) -> str:
-    """Return a text that changes when a file's content does, even if its size and time are set back.
+    """Return a text that changes when a file's content changes, even if its size and time are set back.
 
-    It can change although the content does not: a file's ctime moves with each hard link to it.
+    It can change although the content is the same: each new hard link to a file changes its ctime.
     """
     return f"{size_and_time_from_status(status)} {status.st_ino} {status.st_ctime_ns}"
 
 
 def are_settled(states: Iterable[str], now_ns: int) -> bool:
-    """Say whether files were last changed so long before a time that another change gives another state."""
+    """Return whether the last change of these files is long enough ago that any later change is visible.
+
+    A file that changes twice within one step of its timestamps may have the same state after both changes.
+    """
     newest = max((int(time) for state in states if state for time in state.split()[1::2]), default=0)
     return newest < now_ns - TIMESTAMP_STEP_NS
 
@@ -53,7 +56,7 @@ def are_settled(states: Iterable[str], now_ns: int) -> bool:
 def _status(path: str | Path, tree: ProjectTree) -> os.stat_result | None:
     try:
         status = os.stat(path)
-    except ValueError:  # no path at all
+    except ValueError:  # not a path, such as a text with a NUL character
         return None
     except OSError as exc:
         if exc.errno in _MEANS_ABSENT:
@@ -65,7 +68,7 @@ def _status(path: str | Path, tree: ProjectTree) -> os.stat_result | None:
 
 
 def read_file(path: str | Path, tree: ProjectTree) -> bytes:
-    """Return a file's bytes; SourceError, with its name in the *tree*, where it cannot be read."""
+    """Return a file's bytes; SourceError, with its name in the *tree*, if it cannot be read."""
     try:
         with open(path, "rb", buffering=0) as file:
             file_access.refuse_larger(file.fileno(), read_limits.SOURCE)
@@ -83,7 +86,7 @@ def size_and_time(path: str | Path) -> str:
 
 
 def size_and_time_from_status(status: os.stat_result) -> str:
-    """Return the same of a file that was looked at."""
+    """Return the text that `size_and_time` returns, for a status that is already known."""
     return f"{status.st_size} {status.st_mtime_ns}"
 
 
@@ -99,7 +102,7 @@ def unreadable_error(exc: OSError, path: str | Path, tree: ProjectTree) -> Sourc
 
 
 def outside_link_error(tree: ProjectTree, path: str) -> SourceError:
-    """Return the error for a file of the project that is a link to a place outside of where its name says."""
+    """Return the error for a file that is a link out of the project or out of its source root."""
     home, where = tree.source_root_of(path), Location(path)
     if home is not None:
         text = f"is a link to a place outside of the source root {home.name!r}"

@@ -1,4 +1,4 @@
-"""The project as a front end hands it over: its folder, its packages, its table, its sources."""
+"""The project as a front end passes it to a build: its folder, packages, configuration and sources."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LIKE_SOURCES = frozenset({".cuh", ".h", ".hpp", ".c", ".cc", ".cpp", ".cxx", ".
 
 
 def _silent(_message: str) -> None:
-    """Say nothing."""
+    """Print nothing."""
 
 
 def _no_progress(total: int, cached: int) -> AbstractContextManager[Progress]:
@@ -39,7 +39,7 @@ def _no_progress(total: int, cached: int) -> AbstractContextManager[Progress]:
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """What the pipeline works on, and the functions with which it speaks to the user."""
+    """The input of a build, and the functions that print its messages."""
 
     root: Path
     packages: Mapping[str, str]  # top-level import package → project-relative folder
@@ -54,7 +54,7 @@ class Project:
 
     @cached_property
     def tree(self) -> ProjectTree:
-        """Where its files are; ConfigError where that cannot be said."""
+        """Where its files are on the disk; ConfigError if a source root is wrong."""
         return find_tree(self.root, self.config.source_roots, self.config.place)
 
     @property
@@ -64,7 +64,7 @@ class Project:
         known = ", ".join(map(repr, self.packages)) or "none"
         if wanted is None:
             if not self.packages:
-                what = "the wheel has no package that could receive the kernels"
+                what = "the wheel has no package for the kernels"
                 raise ConfigError(
                     problem("no-package-for-kernels", what, place.of(), _how_to_have_a_package(self.root))
                 )
@@ -80,7 +80,7 @@ class Project:
         return wanted
 
     def _folder(self, package: str) -> str | None:
-        """Return the project-relative folder that a package has or would have; None outside the wheel."""
+        """Return the project-relative folder of a package, even if missing; None if outside the wheel."""
         for top, folder in self.packages.items():
             if package == top or package.startswith(top + "."):
                 return str(PurePosixPath(folder, *package.split(".")[len(top.split(".")) :]))
@@ -88,7 +88,7 @@ class Project:
 
     @property
     def bundle_folder(self) -> str:
-        """Where the bundle stands in the project, for editable installs."""
+        """The project-relative folder of the bundle in an editable install."""
         return str(PurePosixPath(self._folder(self.package) or "", BUNDLE_FOLDER))
 
     @property
@@ -98,16 +98,16 @@ class Project:
 
     @property
     def is_skipped(self) -> bool:
-        """Whether the user wants a bundle without kernels."""
+        """Whether the user asked for a bundle without kernels."""
         return self.is_switched_on("HATCH_CUBIN_SKIP")
 
     @property
     def uses_signatures(self) -> bool:
-        """Whether anything is to be signed, or signatures count for anything."""
+        """Whether the build signs entries or checks their signatures."""
         return bool(self.config.trusted_keys or self.environ.get(SIGNING_KEY))
 
     def warn_of_variables(self) -> None:
-        """Warn of variables that only look like ours: what they should change stays as it is."""
+        """Warn of variables whose names look like hatch-cubin's: they have no effect."""
         for message in variables_unread(self.environ):
             self.warn(message)
 
@@ -116,12 +116,12 @@ class Project:
         return as_written(self.environ, variable)
 
     def is_switched_on(self, switch: str) -> bool:
-        """Say whether a switch of the environment is on."""
+        """Return whether an environment variable that is a switch is on."""
         return is_on(self.environ, switch)
 
 
 def _how_to_have_a_package(root: Path) -> str:
-    """Return what to do in a project without a package: perhaps it has a single module."""
+    """Return a hint for a project without a package, which may have a single Python module."""
     modules = sorted(
         path.relative_to(root).as_posix()
         for folder in (root / "src", root)
@@ -131,11 +131,14 @@ def _how_to_have_a_package(root: Path) -> str:
     if not modules:
         return "a package is a folder with a file __init__.py, which the build backend puts into the wheel"
     package = modules[0].removesuffix(".py")
-    return f"a single module cannot have kernels beside it: make it a package, {package}/__init__.py"
+    return f"kernels need a package, and this is a single module: make it a package, {package}/__init__.py"
 
 
 def cache_folders(project: Project) -> list[str]:
-    """Return the cache's paths in the project, as written and with links followed; none if elsewhere."""
+    """Return the paths of the cache in the project, as written and with links followed.
+
+    The list is empty if the cache is outside the project.
+    """
     root, cache = os.path.abspath(project.root), os.path.abspath(project.cache_folder)
     pairs = {(root, cache), (os.path.realpath(root), os.path.realpath(cache))}
     return sorted(
@@ -144,12 +147,12 @@ def cache_folders(project: Project) -> list[str]:
 
 
 def cache_entries(project: Project) -> list[str]:
-    """Return the folders in the project that are the cache's own: others may lie beside them."""
+    """Return the folders in the project that belong to the cache; other files may be beside them."""
     return [f"{folder}/{part}" for folder in cache_folders(project) for part in ("entries", "tmp")]
 
 
 def has_ptx_modules(project: Project) -> bool:
-    """Say whether the project has PTX sources that are modules of their own, without reading any of them."""
+    """Return whether some PTX source is a module of its own, without reading any file."""
     config, files = project.config, ProjectFiles(project.tree, project.packages)
     linked = {path for rule in config.module for pattern in rule.sources for path in files.matching(pattern)}
     paths, _unmatched = files.find(config.sources, config.exclude)
@@ -158,7 +161,7 @@ def has_ptx_modules(project: Project) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ProjectSources:
-    """The project's sources, by their paths, and which of them each [[module]] table names, in its order."""
+    """The project's sources, sorted by path, and the paths that each [[module]] table names, in its order."""
 
     all: tuple[Source, ...]
     by_module_table: tuple[tuple[str, ...], ...]
@@ -201,18 +204,18 @@ def read_sources(project: Project) -> ProjectSources:
 
 
 def _no_sources(project: Project, files: ProjectFiles) -> Problem:
-    """Return what to say where nothing is left to compile."""
+    """Return the problem of a project without any source to compile."""
     config = project.config
     excluded, _unmatched = files.find(config.sources, ())
     if excluded:
         what = f"'exclude' leaves no source: {', '.join(excluded)}"
-        hint = "a project without kernels needs no table of hatch-cubin's"
+        hint = "a project without kernels does not need a table of hatch-cubin"
         return problem("all-sources-excluded", what, config.place.of("exclude"), hint)
     where = ", ".join(f"{folder}/" for folder in project.packages.values()) or "the project"
     what = f"there are no .cu or .ptx sources in {where}"
     found = _sources_elsewhere(project)
     hint = (
-        "write one there, or name the folder that has them"
+        "write a source there, or name the folder of your sources"
         if found is None
         else toml_lines.setting("sources", found)
     )
@@ -229,25 +232,22 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
     home = project.tree.source_root_of(pattern)
     if home is not None and home.is_partial and not home.folder.is_dir():
         folder = home.path_from_project
-        return f"by its PKG-INFO this is an sdist, and it has no {folder}: it was made without hatch-cubin"
+        return f"PKG-INFO shows that this is an sdist, but it has no {folder}: hatch-cubin did not make it"
     if project.tree.disk_path(pattern).is_dir():
-        return f'it is a folder: "{pattern}/**/*.cu" is what is in it'
+        return f'it is a folder: write "{pattern}/**/*.cu" for the files in it'
     if not is_glob(pattern):
         suffixes = {*_SUFFIXES, PurePosixPath(pattern).suffix}
         paths = (path for path in walk(project.tree, ".") if PurePosixPath(path).suffix.lower() in suffixes)
         return guess(pattern, sorted(paths))
     if pattern.startswith("*"):
         found = _sources_elsewhere(project)
-        return (
-            None
-            if found is None
-            else f"a glob that begins so looks inside the packages: {toml_lines.setting('sources', found)}"
-        )
+        reason = "a glob that begins with a wildcard looks inside the packages"
+        return None if found is None else f"{reason}: {toml_lines.setting('sources', found)}"
     return None
 
 
 def _sources_elsewhere(project: Project) -> list[str] | None:
-    """Return globs for sources outside the packages, or a file with kernels whose name is not a source's."""
+    """Return globs for sources outside the packages, or a file with kernels that has another suffix."""
     packages = tuple(f"{folder}/" for folder in project.packages.values())
     paths = [*map(PurePosixPath, walk(project.tree, "."))]
     found = [
@@ -268,7 +268,7 @@ def _sources_elsewhere(project: Project) -> list[str] | None:
 
 
 def _folder_meant(project: Project, path: str) -> str | None:
-    """Return which folder may be meant by a path that is not one: that of a file, or one with such a name."""
+    """Return a hint for a path that is not a folder: the folder of this file, or one with a similar name."""
     if project.tree.disk_path(path).is_file():
         return f'it is a file: "{PurePosixPath(path).parent}" is its folder'
     folders = {str(parent) for each in walk(project.tree, ".") for parent in PurePosixPath(each).parents}
@@ -276,7 +276,10 @@ def _folder_meant(project: Project, path: str) -> str | None:
 
 
 def _include_folder_problems(project: Project) -> list[Problem]:
-    """Return a problem for each include folder that is absent, which no compiler would say, or leads out."""
+    """Return a problem for each include folder that is missing or is a link out of the project.
+
+    The compiler itself does not report a missing include folder.
+    """
     config, tree = project.config, project.tree
     keys: list[tuple[tuple[str | int, ...], tuple[str, ...]]] = [(("include-dirs",), config.include_dirs)]
     keys += [
@@ -290,7 +293,7 @@ def _include_folder_problems(project: Project) -> list[Problem]:
         for index, folder in enumerate(folders):
             home, where = tree.source_root_of(folder), config.place.of(*key, index)
             if home is not None and home.is_partial and not os.path.lexists(tree.disk_path(folder)):
-                continue  # no kernel needs anything of it
+                continue  # an sdist leaves it out if no kernel needs it
             if not os.path.isdir(tree.disk_path(folder)):
                 what = f"include-dirs: {folder!r} is not a folder of the project"
                 problems.append(

@@ -1,6 +1,6 @@
-"""Read from a source's text which kernels every compile of it has, as far as that needs no compiler. Pure.
+"""Find the kernels that every compile of a source contains, as far as its text alone shows them. Pure.
 
-Only a text that cannot mean anything else says that: a header, a condition or a macro may change every line.
+A header, a condition or a macro may change the meaning of every line, so most texts show none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _FORWARD_DECLARATION = re.compile(r"\.extern\s+\.entry\b")
 
 
 def required_kernels(source: Source, macros: Mapping[str, str]) -> Collection[str]:
-    """Return the symbols of kernels that a source has whatever it is compiled for, with these *macros*."""
+    """Return the symbols of the kernels that a source with these *macros* contains for each arch."""
     if source.is_ptx:
         return () if _FORWARD_DECLARATION.search(source.text) else ptx_entries(source.text)
     return declared_names(source.text, macros)

@@ -1,6 +1,6 @@
 """Scan a source or a header for its includes, and for the macros that an include can use.
 
-Every branch of every conditional is read. No include is looked for here.
+The scan reads every branch of every conditional. It does not look for the included files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from . import disk
 from .source_roots import ProjectTree
 
 _TRIGRAPH_BACKSLASH = "??/"
-_SUFFIX = r"(?:[^\W\d]\w*)?"  # what stands behind a literal belongs to it, an R too
+_SUFFIX = r"(?:[^\W\d]\w*)?"  # the suffix of a literal belongs to it, even if it is an R
 TOKEN = re.compile(
     r"//[^\n]*|/\*.*?(?:\*/|\Z)"  # comments
     rf'|(?<![\w$])(?<!\\(?=[uU]))(?:u8|[uUL])?R"([^()\\\s]{{0,16}})\(.*?(?:\)\1"{_SUFFIX}|\Z)'  # raw strings
@@ -33,12 +33,13 @@ _LATE_DIRECTIVE = re.compile(
 _OPERAND = re.compile(r"""\s*(?:"([^"\n]*)"|<([^>\n]*)>|([^\W\d]\w*)\s*(?:\s|$))""")
 _HAS_INCLUDE = re.compile(r"""__has_(?:include|embed)(_next)?\s*\(\s*("[^"\n]*"|<[^>\n]*>)?""")
 _HAS_INCLUDE_NAME = re.compile(r"\b__has_(?:include|embed)(?:_next)?\b")
-# The operator without its parentheses, or a part of its name: a macro can add the rest.
+# The operator without its parentheses, or a part of its name: a macro can supply the rest.
 _HAS_INCLUDE_PART = re.compile(
     r"(?<!defined)(?<!defined\()(?<!defined )\b__has_(?:include|embed)(?:_next)?\b(?!\s*\()"
     r"|\b__has(?:_(?:i|in|inc|incl|inclu|includ|e|em|emb|embe)?)?\b|\b_?has_(?:include|embed)(?:_next)?\b"
 )
-# A macro that is named so, as libraries do, may hand its parameter on: then whoever calls it asks.
+# A macro with such a name, as in many libraries, may pass its parameter on to __has_include: then each call
+# of the macro asks for a header.
 _WRAPPER = r"\b(?!__has_(?:include|embed)(?:_next)?\b)(?i:\w*has_?include\w*)\b"
 _WRAPPER_NAME = re.compile(_WRAPPER)
 _FORWARDS_PARAMETER = re.compile(r"\(\s*([^\W\d]\w*)\s*\)\s*__has_include\s*\(\s*\1\s*\)\s*")
@@ -47,38 +48,38 @@ _WRAPPER_CALL = re.compile(
 )
 _WRAPPER_PART = re.compile(r"\b\w+_(?i:has_(?:i|in|inc|incl|inclu|includ)?)\b")
 PASTE_OPERATOR = re.compile(r"\s*(?:##|%:%:|\?\?=\?\?=)\s*")
-_OPERAND_OF_MACRO = re.compile(
-    r"""\(\s*("[^"\n]*"|<[^>\n]*>)"""
-)  # in an #if, only __has_include is written so
+# In an #if, only __has_include is written like this.
+_OPERAND_OF_MACRO = re.compile(r"""\(\s*("[^"\n]*"|<[^>\n]*>)""")
 _DEFINE = re.compile(r"\s*([^\W\d]\w*)(\()?(.*)")
-# A parameter, and a path that may have it as a word. There are no numbers in it: words may be part of those.
-_PATH_OPERAND = r"(?:[^\W\d]\w*\b|[/.-](?!\.?\d))+"  # a word in one way only: long ones would take for ever
+# A parameter, and a path that may contain it as a word. The path has no numbers, which could contain words.
+# Each word matches in one way only: otherwise backtracking takes for ever.
+_PATH_OPERAND = r"(?:[^\W\d]\w*\b|[/.-](?!\.?\d))+"
 _TEMPLATE = re.compile(rf"\(\s*([^\W\d]\w*)\s*\)\s*<({_PATH_OPERAND})>\s*")
 PATH_OPERAND = re.compile(_PATH_OPERAND)
 MACRO_CALL = re.compile(r"([^\W\d]\w*)\(\s*([^\W\d][\w/.-]*)\s*\)\s*")
 IDENTIFIER = re.compile(r"[^\W\d]\w*")
-_CONTINUED_LINES = re.compile(
-    r"^(?:[^\n]*\\\n)+[^\n]*", re.MULTILINE
-)  # from anywhere else, long lines take for ever
+# It begins at the start of a line: a search from every position would take for ever in long lines.
+_CONTINUED_LINES = re.compile(r"^(?:[^\n]*\\\n)+[^\n]*", re.MULTILINE)
 UNKNOWN = "?"
-UNKNOWN_WITH_PARENT = "?../"  # unknowable, and it may lead out of a folder
-UNKNOWN_PASTED = "?##"  # unknowable, and made of parts
+UNKNOWN_WITH_PARENT = "?../"  # unknown, and it may lead out of a folder
+UNKNOWN_PASTED = "?##"  # unknown, and pasted together
 _OTHER_BLANKS = str.maketrans("\f\v\r", "   ")  # as NVRTC reads them
 
 
 class Include(NamedTuple):
-    """One include as written: a quoted or angled name, a macro's name, or what cannot be known."""
+    """One include as written: a quoted or angled name, a macro's name, or unknown."""
 
     name: str
-    form: str  # "quote", "angle", "macro", "unknown"; "argument", angled too, where macros expand its words
-    searches_on: bool = False  # include_next: any later place of that name may be meant
+    # "quote", "angle", "macro" or "unknown"; "argument" is an angled name whose words macros can replace.
+    form: str
+    searches_on: bool = False  # include_next: it may mean a later file of this name on the search path
 
 
 ANY_HEADER = Include("", "unknown")
 
 
 class Scan(NamedTuple):
-    """What one file asks for: its includes, and the macros it defines."""
+    """The includes of one file, and the macros that it defines."""
 
     includes: tuple[Include, ...]
     defines: tuple[tuple[str, str], ...] = ()
@@ -106,7 +107,7 @@ def _scan(text: str) -> tuple[list[Include], list[tuple[str, str]]]:
             defines.append(_macro(defined[1], defined[2], defined[3]))
             if PASTE_OPERATOR.search(defined[3]):
                 defines.append((defined[1], UNKNOWN_PASTED))
-            rest = defined[3]  # not the name: many define __has_include for compilers without it
+            rest = defined[3]  # without the name: many files define __has_include for compilers without it
             if (
                 defined[2]
                 and _WRAPPER_NAME.fullmatch(defined[1])
@@ -123,7 +124,7 @@ def _scan(text: str) -> tuple[list[Include], list[tuple[str, str]]]:
 
 
 def _has_include_operands(text: str) -> Iterator[Include]:
-    """Yield what a condition, or a macro that may stand in one, asks the search path for."""
+    """Yield the headers that a condition, or a macro that a condition may use, looks for."""
     for found in _HAS_INCLUDE.finditer(text):
         yield parse_operand(found[2] or "", every=found[1] is not None)
     for found in _WRAPPER_CALL.finditer(text):
@@ -134,7 +135,7 @@ def _has_include_operands(text: str) -> Iterator[Include]:
 
 
 def _can_build_has_include(text: str) -> bool:
-    """Say whether macros can make `__has_include` of a text, which then asks for nobody knows what."""
+    """Return whether macros can turn a text into a use of `__has_include` with an unknown header."""
     named, pasted = (_count_has_include(each) for each in (text, PASTE_OPERATOR.sub("", text)))
     return pasted > named or any(part.search(text) for part in (_HAS_INCLUDE_PART, _WRAPPER_PART))
 
@@ -146,24 +147,24 @@ def _count_has_include(text: str) -> int:
 def _blank(match: re.Match[str]) -> str:
     """Blank a comment or a raw string; leave every other token alone."""
     token = match[0]
-    if token.startswith("/"):  # to NVRTC, a directive may begin behind a comment of several lines
+    if token.startswith("/"):  # NVRTC allows a directive behind a comment of several lines
         return "\n" if is_before_directive(match) else " "
     return '""' if token[0] in "uULR" else token
 
 
 def is_before_directive(match: re.Match[str]) -> bool:
-    """Say whether a token is a comment of several lines, and a directive stands behind it in the last one."""
+    """Return whether a token is a comment of several lines with a directive behind its end."""
     is_long = match[0].startswith("/*") and "\n" in match[0]
     return is_long and _LATE_DIRECTIVE.match(match.string, match.end()) is not None
 
 
 def _macro(name: str, parameters: str | None, value: str) -> tuple[str, str]:
-    """Return a macro and what it stands for, as far as an include can use it."""
+    """Return a macro and its value, as far as an include can use it."""
     if not parameters and (parse_operand(value).form != "unknown" or _is_path(value.strip())):
         return name, value.strip()
     if parameters and ".." not in value and _TEMPLATE.fullmatch(f"({value}"):
         return name, f"({value.strip()}"
-    return name, UNKNOWN_WITH_PARENT if ".." in value else UNKNOWN  # another macro may have the slash
+    return name, UNKNOWN_WITH_PARENT if ".." in value else UNKNOWN  # another macro may supply the slash
 
 
 def _is_path(value: str) -> bool:
@@ -171,18 +172,18 @@ def _is_path(value: str) -> bool:
 
 
 def include_values(macros: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the macros of a table with what each stands for, as far as an include can use it."""
+    """Return the macros of a configuration table and their values, as far as an include can use them."""
     parts = ((*name.partition("("), value) for name, value in macros)
     return tuple(_macro(name, parenthesis, rest + value) for name, parenthesis, rest, value in parts)
 
 
 def can_hide_includes(macros: Iterable[tuple[str, str]]) -> bool:
-    """Say whether a table's macros can make conditions ask for headers that no text names."""
+    """Return whether a table's macros can make conditions look for headers that no text names."""
     return any(_count_has_include(value) or _can_build_has_include(value) for _name, value in macros)
 
 
 def expand_call(value: str, argument: str) -> str:
-    """Return what a macro with this *value* stands for when it is called with *argument*."""
+    """Return the expansion of a macro with this *value* when it is called with *argument*."""
     if (template := _TEMPLATE.fullmatch(value)) is None:
         return UNKNOWN
     path = IDENTIFIER.sub(lambda word: argument if word[0] == template[1] else word[0], template[2])
@@ -190,7 +191,7 @@ def expand_call(value: str, argument: str) -> str:
 
 
 def parse_operand(operand: str, *, every: bool = False) -> Include:
-    """Read what stands behind `#include`."""
+    """Return the include whose operand, the text behind `#include`, is given."""
     match = _OPERAND.match(operand)
     if match is None:
         return Include(operand.strip(), "unknown", every)
@@ -199,20 +200,20 @@ def parse_operand(operand: str, *, every: bool = False) -> Include:
 
 
 def join_continued_lines(text: str) -> str:
-    """Join the lines that end with a backslash, and keep as many line ends behind each."""
+    """Join lines that end with a backslash with the next line, and keep the number of lines."""
     return _CONTINUED_LINES.sub(
         lambda match: match[0].replace("\\\n", "") + "\n" * match[0].count("\n"), text
     )
 
 
 def line_of_include(include: Include, text: str) -> int | None:
-    """Return the line of an include in the text that has it; None where macros make it."""
+    """Return the line of an include in its text; None if macros make the include."""
     match = re.search(rf'^[ \t]*#[^\n]*["<]{re.escape(include.name)}[">]', text, re.MULTILINE)
     return text.count("\n", 0, match.start()) + 1 if match else None
 
 
 class ScanCache:
-    """Scans of files: each file is read once, and scanned unless the scan of its digest is *known*."""
+    """Scans of files. Each file is read once, and scanned unless the scan of its digest is *known*."""
 
     def __init__(self, known: Callable[[str], Scan | None] = lambda _digest: None) -> None:
         self.used: dict[str, Scan] = {}  # by digest
@@ -230,7 +231,7 @@ class ScanCache:
         return self._files[path]
 
     def of_digest(self, content: str) -> Scan | None:
-        """Return the scan of a file that was read before, by its digest, where it is known."""
+        """Return the scan of a file that was read before, by its digest; None if it is not known."""
         if content not in self.used and (known := self._known(content)) is not None:
             self.used[content] = known
         return self.used.get(content)

@@ -1,4 +1,4 @@
-"""Find the project's sources and read them as the compiler should see them."""
+"""Find the project's sources, and read them in the form that the compiler gets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .source_roots import ProjectTree
 BUNDLE_FOLDER = "_cubins"
 _SKIPPED_FOLDERS = frozenset({BUNDLE_FOLDER, "__pycache__", "node_modules"})
 _GLOB_PIECE = re.compile(r"(?:\*\*/)+|\*\*+|\*|\?|\[(?:[!^].|[^!^])[^\]]*\]|.", re.DOTALL)
-LFS_HINT = "it is a pointer of Git LFS: git lfs pull brings the file"
+LFS_HINT = "it is a pointer of Git LFS: 'git lfs pull' gets the file"
 _WIDE_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
@@ -41,7 +41,7 @@ class Source:
 
     @property
     def code(self) -> bytes:
-        """What is compiled: PTX in the file's own encoding, as ptxas can copy the text into a cubin."""
+        """The bytes to compile: PTX in the file's own encoding, as ptxas may copy it into the cubin."""
         return self.text.encode(self.encoding if self.is_ptx else "utf-8")
 
     @property
@@ -59,7 +59,7 @@ class Source:
 
 
 class PtxHeader(NamedTuple):
-    """A PTX text's own `.version` and `.target`, and the line of the latter."""
+    """The `.version` and `.target` of a PTX text, and the line of `.target`."""
 
     version: tuple[int, int]
     target: str
@@ -68,7 +68,7 @@ class PtxHeader(NamedTuple):
 
 
 def is_ptx(path: str) -> bool:
-    """Say whether a source is PTX, by its name."""
+    """Return whether a source is PTX, by its name."""
     return path.lower().endswith(".ptx")
 
 
@@ -82,12 +82,12 @@ def decode_source(data: bytes, where: Location) -> tuple[str, str]:
         raise SourceError(problem("unsupported-encoding", what, where))
     if data.startswith((b"\x7fELF", b"\x50\xed\x55\xba")):
         what = (
-            "is a cubin or other machine code, and sources are text: 'link' of a [[…module]] table takes it, "
-            "and 'exclude' leaves it out"
+            "is a cubin or other machine code, but a source is text: "
+            "name it in 'link' of a [[…module]] table, or in 'exclude'"
         )
         raise SourceError(problem("machine-code-as-source", what, where))
     if b"\0" in data:
-        what = "holds a NUL byte, where the compiler would stop reading in silence"
+        what = "contains a NUL byte: the compiler would stop reading there without an error"
         raise SourceError(problem("nul-byte-in-source", what, where))
     try:
         text, encoding = data.decode("utf-8-sig"), "utf-8"
@@ -97,10 +97,10 @@ def decode_source(data: bytes, where: Location) -> tuple[str, str]:
 
 
 class ProjectFiles:
-    """The project's files by the names that patterns have for them. Each folder is walked once.
+    """The project's files, to find them by patterns. It walks each folder once.
 
-    *packages* maps import packages to their project-relative folders. A pattern is relative to the
-    project or to a package; one that begins with a wildcard looks inside the packages only.
+    *packages* maps import packages to their project-relative folders. A pattern is relative to the project or
+    to a package. A pattern that begins with a wildcard finds files in the packages only.
     """
 
     def __init__(self, tree: ProjectTree, packages: Mapping[str, str]) -> None:
@@ -110,7 +110,7 @@ class ProjectFiles:
         self._outside: dict[str, dict[str, list[str]]] = {}
 
     def find(self, patterns: Iterable[str], exclude: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Return the project-relative paths that *patterns* match, and the patterns that match none."""
+        """Return the project-relative paths that *patterns* match, and the patterns without any match."""
         excluded = [glob_regex(pattern) for pattern in exclude]
         matched = {pattern: self.matching(pattern) for pattern in patterns}
         found = sorted({path for paths in matched.values() for path in paths})
@@ -132,7 +132,7 @@ class ProjectFiles:
         return sorted(found)
 
     def _files_with_prefix(self, pattern: str) -> Mapping[str, list[str]]:
-        """Return what a pattern may match in or outside packages; nothing if it begins with a wildcard."""
+        """Return the files below the folder that a pattern begins with; empty if that is a wildcard."""
         first = re.match(r"[^*?\[]*(?=/)|[^*?\[]*$", pattern)
         if not first or not first[0]:
             return {}
@@ -153,10 +153,10 @@ class ProjectFiles:
 
 
 def walk(tree: ProjectTree, folder: str, *, strict: bool = False) -> Iterator[str]:
-    """Yield the files under a folder of the project, or the file itself; no link to a folder is followed.
+    """Yield the files below a folder of the project, or the path itself if it is a file.
 
-    A folder that cannot be read is left out. If *strict*, it is a SourceError: kernels would be missing in
-    silence.
+    Links to folders are not followed. A folder that cannot be read is left out; if *strict*, it is a
+    SourceError, because its kernels would be missing without a message.
     """
     start = tree.disk_path(folder)
 
@@ -178,7 +178,7 @@ def walk(tree: ProjectTree, folder: str, *, strict: bool = False) -> Iterator[st
             own = above + os.path.join(parent, name)[start_ends:].replace(os.sep, "/")
             if tree.source_root_of(own) and not tree.is_inside(
                 own
-            ):  # its kernels would be missing, and nobody told
+            ):  # its kernels would be missing without a message
                 raise disk.outside_link_error(tree, own)
         for name in sorted(files):
             yield above + os.path.join(parent, name)[start_ends:].replace(os.sep, "/")
@@ -187,7 +187,7 @@ def walk(tree: ProjectTree, folder: str, *, strict: bool = False) -> Iterator[st
 
 
 def is_glob(pattern: str) -> bool:
-    """Say whether a pattern can match anything but itself."""
+    """Return whether a pattern can match other paths than itself."""
     return any(mark in pattern for mark in "*?[")
 
 
@@ -207,7 +207,7 @@ def glob_regex(pattern: str) -> re.Pattern[str]:
 
 
 def _class_regex(body: str) -> str:
-    """Translate what stands between `[` and `]`; a range that runs backwards is empty, as in fnmatch."""
+    """Translate the text between `[` and `]`; a range that runs backwards is empty, as in fnmatch."""
     negated = body[0] in "!^"
     members = "".join(
         re.escape(one) or f"{re.escape(low)}-{re.escape(high)}"
@@ -220,10 +220,10 @@ def _class_regex(body: str) -> str:
 
 
 def read_source(tree: ProjectTree, path: str) -> Source:
-    """Read one source; SourceError where it is not text that a compiler takes."""
+    """Read one source; SourceError if it cannot be read, or is not text that a compiler reads."""
     here = Location(path)
     if not path.isprintable() or '"' in path or "\\" in path:
-        what = f"{path!r} has characters that a compiler cannot be given"
+        what = f"{path!r} has characters that cannot be passed to a compiler"
         raise SourceError(problem("unusable-file-name", what, hint="rename the file"))
     full = tree.disk_path(path)
     try:
@@ -245,7 +245,7 @@ def read_source(tree: ProjectTree, path: str) -> Source:
         raise SourceError(problem("file-not-readable", what, here)) from exc
 
 
-# Each way to begin is a plain character: so the search skips what is none of them, four times as fast.
+# Each alternative begins with a plain character, which makes the search four times as fast.
 _PTX_COMMENT = re.compile(r'/(?:/[^\n]*|\*.*?\*/)|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
 _PTX_ENTRY = re.compile(r"\.entry\s+([\w$%.]+)")
 _PTX_TARGET = re.compile(r"^[^\S\n]*(\.target\s+(sm_[0-9]+[af]?)\b[^\n]*)", re.MULTILINE)
@@ -263,22 +263,22 @@ def without_comments(text: str) -> str:
     return _PTX_COMMENT.sub(blank, text)
 
 
-# Whatever can make a kernel, by itself, in parts, or by a macro of somebody's: in doubt a source is one.
+# Words that can define a kernel: whole, in parts, or by a macro of a library. In doubt the text has a kernel.
 _POSSIBLE_KERNEL = re.compile(r"__global__|__glo|bal__|attribute\s*\(\s*\(\s*global|[A-Z]*(?:GLOBAL|KERNEL)")
 
 
 def may_have_kernel(text: str) -> bool:
-    """Say whether a text has anything that can make a kernel."""
+    """Return whether a text may define a kernel."""
     return _POSSIBLE_KERNEL.search(without_comments(text)) is not None
 
 
 def is_lfs_pointer(text: str) -> bool:
-    """Say whether a text is what Git LFS leaves in the place of a file that it has not fetched."""
+    """Return whether a text is a pointer of Git LFS, in place of a file that was not fetched."""
     return text.startswith("version https://git-lfs.github.com/spec/")
 
 
 def read_ptx_header(source: Source) -> PtxHeader:
-    """Return the `.version` and `.target` of a PTX source; SourceError where one is missing."""
+    """Return the `.version` and `.target` of a PTX source; SourceError if one is missing."""
     text = without_comments(_ptx_head(source.text))
     version = read_ptx_version(text)
     target = _PTX_TARGET.search(text)
@@ -297,7 +297,7 @@ def read_ptx_header(source: Source) -> PtxHeader:
 
 
 def _ptx_head(text: str) -> str:
-    """Return a PTX text up to its `.target`, where no comment and no string reaches further."""
+    """Return a PTX text up to its `.target`; the whole text if a comment or string may reach further."""
     target = _PTX_TARGET.search(text)
     head = text[: target.end()] if target else text
     return text if "/*" in head or '"' in head or not read_ptx_version(head) else head

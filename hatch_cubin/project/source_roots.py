@@ -1,7 +1,7 @@
-"""Where the project's files are on the disk: in its folder, or in folders above it that the table names.
+"""Locate the project's files on the disk: in its folder, or in source roots.
 
-Such a source root has a name. Its files are called as if it lay in the project under that name, and the
-compiler is shown the same. In an sdist it lies inside.
+A source root is a folder above the project to which the table gives a name. Messages and the compiler see its
+files as if the root were a folder of the project with that name. An sdist contains its source roots.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ from ..errors import ConfigError, Problem, SourceError, problem
 
 _KEY = "source-roots"
 _MARK_OF_SDISTS = "PKG-INFO"
-_COPIED_AWAY = "a front end that copies the project away leaves it behind: build in place, or from the sdist"
-_IN_SDISTS = "source-roots"  # no name that a package can have: setuptools would take `csrc` for one
+_COPIED_AWAY = (
+    "a front end that builds in a copy of the project leaves it out: build in place, or from the sdist"
+)
+# The folder for source roots in sdists. It cannot be a package's name: setuptools would take `csrc` for one.
+_IN_SDISTS = "source-roots"
 
 
 class SourceRoot(NamedTuple):
-    """A folder of sources: its name in the project, where it is, and the way there from the project."""
+    """A folder of sources above the project: its name in the project, and where it is."""
 
     name: str
-    folder: Path  # without links on the way
+    folder: Path  # with links resolved
     path_from_project: str
-    is_partial: bool = False  # an sdist has no more of it than kernels need
+    is_partial: bool = False  # in an sdist, which contains only the files that kernels need
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +44,12 @@ class ProjectTree:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The folders that have all of its files."""
+        """The project's folder and the folders of its source roots."""
         return self.root, *(each.folder for each in self.roots)
 
     def source_root_of(self, path: str) -> SourceRoot | None:
         """Return the source root that a path of the project begins with."""
-        if not self.roots:  # as in nearly every project, and asked for each file
+        if not self.roots:  # most projects have no source roots, and this runs for each file
             return None
         name = path.partition("/")[0]
         return next((each for each in self.roots if each.name == name), None)
@@ -57,21 +60,21 @@ class ProjectTree:
         return self.root / path if home is None else home.folder / path[len(home.name) + 1 :]
 
     def path_from_project(self, path: str) -> str:
-        """Return the way to a path of the project from its own folder."""
+        """Return a path of the project relative to the project's folder on the disk."""
         home = self.source_root_of(path)
         return path if home is None else home.path_from_project + path[len(home.name) :]
 
     def path_in_sdist(self, path: str) -> str:
-        """Return where an sdist has a path of the project."""
+        """Return the place of a path of the project in an sdist."""
         return path if self.source_root_of(path) is None else f"{_IN_SDISTS}/{path}"
 
     def path_of_sdist_file(self, place: str) -> str:
-        """Return which path of the project an sdist has at a place."""
+        """Return the path in the project of a file of an sdist."""
         path = place.removeprefix(f"{_IN_SDISTS}/")
         return place if self.source_root_of(path) is None else path
 
     def name_of(self, path: str | os.PathLike[str]) -> str:
-        """Return what a path on the disk is called in the project; outside of that it begins with `..`."""
+        """Return the path in the project of a path on the disk; it begins with `..` if it is outside."""
         path = os.path.normpath(path)
         for each in self.roots:
             if Path(path).is_relative_to(each.folder):
@@ -79,22 +82,22 @@ class ProjectTree:
         return os.path.relpath(path, self.root).replace(os.sep, "/")
 
     def real_name(self, path: str) -> str:
-        """Return what the place that a path leads to is called, links followed."""
+        """Return the path in the project of the file that a path leads to, with links followed."""
         return ProjectTree(Path(os.path.realpath(self.root)), self.roots).name_of(
             os.path.realpath(self.disk_path(path))
         )
 
     def is_inside(self, path: str) -> bool:
-        """Say whether a path of the project leads into the folder that its name says, links followed."""
+        """Return whether a path, with links followed, stays in the project or in its own source root."""
         home = self.source_root_of(path)
         folder = os.path.realpath(self.root) if home is None else home.folder
         return Path(os.path.realpath(self.disk_path(path))).is_relative_to(folder)
 
 
 def find_tree(root: Path, declared: Iterable[tuple[str, str]], place: Place) -> ProjectTree:
-    """Return the project at *root* with its source roots; ConfigError names all that are wrong.
+    """Return the project at *root* with its source roots; ConfigError has every source root that is wrong.
 
-    An sdist has them in it. What lies where they were before is not its own.
+    In an sdist the source roots are inside. Folders above an unpacked sdist do not belong to it.
     """
     is_sdist = os.path.isfile(root / _MARK_OF_SDISTS)
     found: list[SourceRoot] = []
@@ -107,7 +110,7 @@ def find_tree(root: Path, declared: Iterable[tuple[str, str]], place: Place) -> 
             problems += (each._replace(what=f"{_KEY}: {each.what}", where=where) for each in exc.problems)
     for one, other in itertools.permutations(found, 2):
         if one.folder.is_relative_to(other.folder) and (one.folder != other.folder or one.name > other.name):
-            what = f"{_KEY}: {one.name!r} is {other.name!r}, or lies in it: one of the two is enough"
+            what = f"{_KEY}: {one.name!r} is the folder {other.name!r}, or is in it: one of the two is enough"
             problems.append(problem("source-roots-overlap", what, place.of(_KEY, one.name)))
     if problems:
         raise ConfigError(*problems)
@@ -115,15 +118,15 @@ def find_tree(root: Path, declared: Iterable[tuple[str, str]], place: Place) -> 
 
 
 def _located(root: Path, name: str, way: str, *, is_sdist: bool) -> SourceRoot:
-    """Return a source root where it is: in an sdist inside, else where the table says."""
+    """Return the source root *name*: inside an sdist, otherwise the folder that the table gives."""
     if is_sdist:
         way = f"{_IN_SDISTS}/{name}"
     project, folder = Path(os.path.realpath(root)), Path(os.path.realpath(root / way))
     if os.path.lexists(root / name):
-        what = f"there is {name!r} in the project too: which of them is meant?"
+        what = f"the project has a file or folder {name!r} too: which one do you mean?"
         raise SourceError(problem("source-root-name-taken", what, hint="give one of them another name"))
     if not is_sdist and (name == _IN_SDISTS or os.path.lexists(root / _IN_SDISTS)):
-        what = f"{_IN_SDISTS!r} is where an sdist has source roots: nothing else can have that name"
+        what = f"{_IN_SDISTS!r} is the folder for source roots in an sdist: nothing else can have this name"
         raise SourceError(problem("source-root-name-taken", what, hint="give it another name"))
     if is_sdist:
         if not folder.is_relative_to(project):
@@ -131,15 +134,15 @@ def _located(root: Path, name: str, way: str, *, is_sdist: bool) -> SourceRoot:
             raise SourceError(problem("link-leads-outside", what))
         return SourceRoot(name, folder, way, is_partial=True)
     if not folder.is_dir():
-        what = f"there is no folder {way!r} above {project}, and that is no sdist, which would have it inside"
+        what = f"there is no folder {way!r} above {project}, which is not an sdist"
         beside = [path.name for path in folder.parent.glob("*") if path.is_dir()]
         meant = guess(folder.name, beside)
         in_full = meant and meant.replace("'", f"'{os.path.dirname(way)}/", 1)
         raise SourceError(problem("source-root-not-found", what, hint=in_full or _COPIED_AWAY))
     if folder.is_relative_to(project):
-        what = f"{way!r} lies in the project, which needs no root for it"
+        what = f"{way!r} is in the project: a source root is for a folder above it"
         raise SourceError(problem("source-root-in-project", what))
     if project.is_relative_to(folder):
-        what = f"{way!r} has the project itself in it"
+        what = f"{way!r} contains the project itself"
         raise SourceError(problem("source-root-contains-project", what))
     return SourceRoot(name, folder, way)

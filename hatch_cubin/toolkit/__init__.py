@@ -1,1 +1,1 @@
-"""All that knows CUDA: the compilers, their exact versions, how they are run, the wheels that bring them."""
+"""All code that knows CUDA: the compilers, their exact versions, how to run them, and their wheels."""

@@ -1,1 +1,1 @@
-"""Look into finished bundles, in a wheel, a folder or an installed package."""
+"""Inspect finished bundles in a wheel, a folder or an installed package."""

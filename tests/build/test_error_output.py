@@ -119,7 +119,7 @@ def test_a_wheel_without_packages_is_an_error(tmp_path: Path) -> None:
     more = "[tool.hatch.build.targets.wheel]\nbypass-selection = true\n"
     assert _fails(demo(tmp_path, ONE_ARCH, {}, more)) == [
         (
-            "hatch-cubin: error: pyproject.toml:9: the wheel has no package that could receive the kernels "
+            "hatch-cubin: error: pyproject.toml:9: the wheel has no package for the kernels "
             "[no-package-for-kernels]"
         ),
         "  hint: a package is a folder with a file __init__.py, which the build backend puts into the wheel",
@@ -131,7 +131,7 @@ def test_a_wheel_without_packages_is_an_error(tmp_path: Path) -> None:
 def test_no_sources_is_an_error(tmp_path: Path, target: str) -> None:
     assert _fails(demo(tmp_path, files=EMPTY), target) == [
         "hatch-cubin: error: pyproject.toml:9: there are no .cu or .ptx sources in demo/ [no-sources-found]",
-        "  hint: write one there, or name the folder that has them",
+        "  hint: write a source there, or name the folder of your sources",
         "hatch-cubin: 1 error, nothing was built",
     ]
 

@@ -127,7 +127,7 @@ def test_files_that_no_compiler_can_be_given_are_each_refused(
     lines = capsys.readouterr().err.splitlines()
     assert caught.value.code == 1
     assert sorted(lines[:-1:2]) == sorted(
-        f"hatch-cubin: error: {f'demo/{name}.cu'!r} has characters that a compiler cannot be given "
+        f"hatch-cubin: error: {f'demo/{name}.cu'!r} has characters that cannot be passed to a compiler "
         "[unusable-file-name]"
         for name in REFUSED
     )

@@ -126,7 +126,7 @@ def test_the_architecture_maps_the_rooms_as_they_are() -> None:
 
 PROOFS = (
     "'verify' proves that a wheel's files agree with each other, and that its loader is one that a release",
-    "Only 'verify --rebuild' proves that every file that hatch-cubin put into it is what the project builds",
+    "Only 'verify --rebuild' proves that every file that hatch-cubin put into the wheel is what the project",
     "For files not made by hatch-cubin, such as the package's own '__init__.py', only a signature is proof:",
     "RECORD protects only against damage.",
 )

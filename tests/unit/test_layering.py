@@ -339,7 +339,8 @@ MODULES: dict[str, dict[str, str]] = {
     "cli": {
         "completion": "",
         "verb_base": "",
-        "main": "completion verb_base",
+        "usage_hints": "",
+        "main": "completion usage_hints verb_base",
         "remote_cache": "verb_base",
         "rendering": "verb_base",
         "listing": "rendering verb_base",

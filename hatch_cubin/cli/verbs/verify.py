@@ -5,7 +5,7 @@ shipped. Every file of a bundle is compared with the manifest, the manifest and 
 for their facts, and the loader with that of the release that the manifest names. In a wheel the bill of
 materials has to fit the manifest, and every file RECORD.
 
-Only 'verify --rebuild' proves that every file that hatch-cubin put into it is what the project builds.
+Only 'verify --rebuild' proves that every file that hatch-cubin put into the wheel is what the project builds.
 It compiles the kernels again, with an empty cache, and compares the bytes. It needs the sources and the
 compiler that the wheel was built with: with others a difference proves nothing, and this says so.
 

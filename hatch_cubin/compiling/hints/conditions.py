@@ -31,7 +31,7 @@ _NEVER = "(?!)"
 MOST_EXAMPLES = 10
 _NO_SOURCE_BUT_THIS = (
     "functions alone are not a kernel: write one with __global__; "
-    "a project without kernels needs no table of hatch-cubin's"
+    "a project without kernels does not need a table of hatch-cubin"
 )
 _BY_NAME = "a template is compiled only where 'instantiate' names it"
 FILLED = f", with a type or a value for each {GAP}"

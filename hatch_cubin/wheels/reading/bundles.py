@@ -98,7 +98,8 @@ def open_wheel(what: str, *, companions: bool = False) -> Iterator[OpenedWheel]:
     if os.path.exists(what) and not (os.path.isdir(what) or os.path.isfile(what)):
         raise BundleError(Problem("is neither a file nor a folder", Location(what)))  # a pipe would wait
     if os.path.isdir(what):
-        yield _require_bundle(OpenedWheel(what, tuple(_bundles_in_folder(Path(what)))), _hint_at_wheels(what))
+        opened = OpenedWheel(what, tuple(_bundles_in_folder(Path(what))))
+        yield _require_bundle(opened, _hint_at_wheels(what) or _hint_at_project(what))
     elif os.path.exists(what):
         with open_archive(what) as archive:
             opened = OpenedWheel(what, tuple(_bundles_in_archive(archive)), archive, _find_companion(archive))
@@ -142,7 +143,8 @@ def open_archive(path: str) -> Iterator[zipfile.ZipFile]:
         archive = zipfile.ZipFile(path)
     except (*DAMAGE_ERRORS, ValueError) as exc:
         why = getattr(exc, "strerror", None) or exc
-        hint = _NO_KERNELS_YET if path.endswith(".tar.gz") else None
+        hint = None if path.endswith(".whl") else _HOW_TO_BUILD
+        hint = _NO_KERNELS_YET if path.endswith(".tar.gz") else hint
         problem = Problem(f"cannot be read as a wheel, which is a zip archive: {why}", Location(path), hint)
         raise BundleError(problem) from exc
     with archive:
@@ -296,6 +298,13 @@ def _hint_at_wheels(folder: str) -> str | None:
     if len(wheels) > 1:
         return f"there are {len(wheels)} wheels: {wheels[0].with_name('*.whl').as_posix()}"
     return f"there is a wheel: {wheels[0].as_posix()}" if wheels else None
+
+
+def _hint_at_project(folder: str) -> str | None:
+    """Return which wheels the project has that a folder belongs to, or how to make one."""
+    top = Path(os.path.abspath(folder))
+    root = next((each for each in (top, *top.parents) if (each / "pyproject.toml").is_file()), None)
+    return None if root is None else _hint_at_wheels(str(root)) or _HOW_TO_BUILD
 
 
 def _package_folders(name: str) -> Sequence[str]:

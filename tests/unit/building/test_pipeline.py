@@ -265,7 +265,7 @@ def test_an_option_that_the_compiler_does_not_take_is_shown_in_the_table(
 
 NO_KERNEL = (
     "functions alone are not a kernel: write one with __global__; "
-    "a project without kernels needs no table of hatch-cubin's"
+    "a project without kernels does not need a table of hatch-cubin"
 )
 NOT_NAMED = (
     "a template is compiled only where 'instantiate' names it; for example:\n"

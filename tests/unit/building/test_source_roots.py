@@ -272,7 +272,7 @@ def test_an_sdist_that_was_made_without_us_is_told(tmp_path: Path) -> None:
     shutil.rmtree(again.root / "source-roots")
     with pytest.raises(HatchCubinError) as caught:
         pipeline.make_plan(again)
-    why = "by its PKG-INFO this is an sdist, and it has no source-roots/csrc: it was made without hatch-cubin"
+    why = "PKG-INFO shows that this is an sdist, but it has no source-roots/csrc: hatch-cubin did not make it"
     hints = [problem.hint for problem in caught.value.problems if problem.code == "pattern-matches-nothing"]
     assert why in hints
 

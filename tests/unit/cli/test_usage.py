@@ -28,8 +28,8 @@ def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFix
         ("--archs=,", "argument --archs: must name at least one arch"),
         ("--jobs=0", "argument --jobs: must be a whole number from 1 to 1024, not 0"),
         ("--jobs=many", "argument --jobs: must be a whole number from 1 to 1024, not 'many'"),
-        ("--shard=9/8", "argument --shard: must be one of so many jobs, as in 2/8, not '9/8'"),
-        ("--shard=0/8", "argument --shard: must be one of so many jobs, as in 2/8, not '0/8'"),
+        ("--shard=9/8", "argument --shard: must be one of so many jobs, from 1/8 to 8/8, not '9/8'"),
+        ("--shard=0/8", "argument --shard: must be one of so many jobs, from 1/8 to 8/8, not '0/8'"),
         ("--shard=2", "argument --shard: must be one of so many jobs, as in 2/8, not '2'"),
         ("--shard=2/", "argument --shard: must be one of so many jobs, as in 2/8, not '2/'"),
         ("--shard=²/8", "argument --shard: must be one of so many jobs, as in 2/8, not '²/8'"),
@@ -169,3 +169,47 @@ def test_programs_get_wrong_usage_too(
     (error,) = facts["errors"]
     assert error["what"].startswith(what)
     assert err.endswith(f"error: {error['what']}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        ("bake --archs sm_80 sm_90", "several archs are one list: --archs sm_80,sm_90"),
+        ("plan --archs=sm_80 sm_90 sm_100", "several archs are one list: --archs sm_80,sm_90,sm_100"),
+        ("bake -j4", "did you mean '--jobs 4'?"),
+        ("bake -j 4", "did you mean '--jobs 4'?"),
+        ("bake -j", "did you mean '--jobs'?"),
+        ("plan -p=somewhere", "did you mean '--project somewhere'?"),
+        ("plan --directory=somewhere", "did you mean '--project somewhere'?"),
+        ("inspect --output page.html w.whl", "did you mean '--html'?"),
+        ("lock --chek", "did you mean '--check'?"),
+        ("bake --dry-run", "'plan' compiles nothing"),
+        ("plan --jobs 2", "--jobs is an option of 'bake'"),
+        ("plan -j 2", "--jobs is an option of 'bake'"),
+        ("bake -o dist", "--into is an option of 'unpack', 'split', 'bundle'"),
+        ("plan .", "--project DIR names a project"),
+        ("bake k.cu", "--only GLOB chooses sources, --project DIR names a project"),
+        ("bake sm_90 --archs sm_90", "--only GLOB chooses sources, --project DIR names a project"),
+    ],
+)
+def test_an_argument_that_a_verb_does_not_know_is_told_with_what_it_may_mean(
+    arguments: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main.main(arguments.split())
+    assert capsys.readouterr().err.splitlines()[-1].partition("; ")[2] == meant
+
+
+@pytest.mark.parametrize("argument", ["--no-such-thing", "-z", "-q"])
+def test_an_option_that_no_verb_has_is_told_as_it_is(
+    argument: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main.main(["plan", argument])
+    assert capsys.readouterr().err.endswith(f"error: unrecognized arguments: {argument}\n")
+
+
+def test_an_argument_with_a_blank_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main.main(["plan", "my project"])
+    assert capsys.readouterr().err.endswith("my project; --project DIR names a project\n")

@@ -278,5 +278,5 @@ def test_a_pipe_in_the_files_place_is_said_and_not_opened(tmp_path: Path) -> Non
 
 def test_a_project_that_is_no_folder_has_no_file_in_it(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"^there is no pyproject\.toml in .*file\n  hint: run it in"):
+    with pytest.raises(ConfigError, match=r"^a project is a folder, and .*file is a file\n  hint: name"):
         find_table(tmp_path / "file")

@@ -132,7 +132,7 @@ def test_each_file_that_cannot_be_linked_is_told_with_its_line(tmp_path: Path, s
         f"lib/x.bc {objects._BITCODE_REFUSED}",
         (
             "lib/lfs.ptx is not PTX, LTO-IR, a relocatable cubin, a fatbin or an archive\n"
-            "  hint: it is a pointer of Git LFS: git lfs pull brings the file"
+            "  hint: it is a pointer of Git LFS: 'git lfs pull' gets the file"
         ),
         "is a link to a place outside the project\n  hint: 'source-roots' can name folders above it",
         (

@@ -1,4 +1,4 @@
-"""What makes every compile differ: the names of dates and times, however macros come to them."""
+"""Lines that make every compile differ: uses of time macros, also through other macros."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CAT = "#define CAT(a, b) a##b\n#define C3(a, b, c) CAT(CAT(a, b), c)\n"
         ("#define T \\\n __TI\\\nME__\n", 1, "__TIME__"),
     ],
 )
-def test_a_name_in_the_text_is_told(text: str, line: int, name: str) -> None:
+def test_a_time_macro_in_the_text_is_reported(text: str, line: int, name: str) -> None:
     assert list(time_macro_uses({"k.cu": text})) == [TimeMacroUse("k.cu", line, name, is_literal=True)]
 
 
@@ -39,7 +39,7 @@ def test_a_name_in_the_text_is_told(text: str, line: int, name: str) -> None:
         ("OTHERS_CAT(__TIME, STAMP__)", 1, "__TIMESTAMP__"),
     ],
 )
-def test_a_name_that_macros_make_is_told_where_they_do(text: str, line: int, name: str) -> None:
+def test_a_time_macro_that_macros_make_is_reported_at_their_line(text: str, line: int, name: str) -> None:
     assert list(time_macro_uses({"k.cu": text})) == [TimeMacroUse("k.cu", line, name, is_literal=False)]
 
 
@@ -58,11 +58,11 @@ def test_a_name_that_macros_make_is_told_where_they_do(text: str, line: int, nam
         "#define A B\n#define B A\nA(TIME)",
     ],
 )
-def test_what_makes_no_such_name_is_not_told(text: str) -> None:
+def test_a_text_without_time_macros_is_not_reported(text: str) -> None:
     assert list(time_macro_uses({"k.cu": text})) == []
 
 
-def test_texts_share_their_macros_and_each_is_told_where_its_own_lines_make_a_name() -> None:
+def test_texts_share_their_macros_and_each_text_is_reported_at_its_own_lines() -> None:
     texts = {"p.h": PASTES, "a.cu": "T2(DATE)\n\nT2(TIME)", "b.cu": "T2(x)"}
     assert list(time_macro_uses(texts)) == [
         TimeMacroUse("a.cu", 1, "__DATE__", is_literal=False),
@@ -70,13 +70,13 @@ def test_texts_share_their_macros_and_each_is_told_where_its_own_lines_make_a_na
     ]
 
 
-def test_who_calls_a_macro_that_makes_a_name_alone_is_not_told_beside_it() -> None:
+def test_calls_of_a_macro_that_is_reported_itself_are_not_reported() -> None:
     texts = {"k.cu": CAT + "#define NOW C3(__, TIME, __)\n#define LATER NOW\nf(NOW) CAT(LATER, x)"}
     assert list(time_macro_uses(texts)) == [TimeMacroUse("k.cu", 3, "__TIME__", is_literal=False)]
 
 
 def test_a_line_of_a_megabyte_is_read_in_one_go() -> None:
-    """As tables of data are; to look for its end from each of its characters would take hours."""
+    """Tables of data have such lines. To search their end from each character would take hours."""
     assert list(time_macro_uses({"k.cu": f"{'1,' * 500_000}\n__TIME__"})) == [
         TimeMacroUse("k.cu", 2, "__TIME__", is_literal=True)
     ]

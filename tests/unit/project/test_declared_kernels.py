@@ -1,4 +1,4 @@
-"""What a source's text proves that its kernels take, and what keeps it from proving that.
+"""Parameter types that a source's text proves, and texts that prove none.
 
 `tests/property/test_declared_types.py` compares with what the compiler sees.
 """
@@ -57,7 +57,7 @@ def test_keywords_are_types(listed: str, types: tuple[str | None, ...]) -> None:
     ],
     ids=lambda text: text[:40],
 )
-def test_what_else_is_in_the_text_is_no_matter(text: str) -> None:
+def test_other_text_around_a_kernel_does_not_matter(text: str) -> None:
     assert declared_types(text) == FLOAT
 
 
@@ -108,7 +108,7 @@ def test_what_else_is_in_the_text_is_no_matter(text: str) -> None:
     ],
     ids=lambda text: text[:40],
 )
-def test_a_text_that_could_mean_something_else_says_nothing(text: str) -> None:
+def test_no_types_are_known_if_the_text_could_mean_something_else(text: str) -> None:
     assert declared_types(text) == NOTHING
 
 
@@ -116,19 +116,19 @@ def test_a_text_that_could_mean_something_else_says_nothing(text: str) -> None:
     "header",
     ["#define float int", "# define n *n", "#ifdef A\n#define k j\n#endif", "void k(); // a declaration"],
 )
-def test_what_a_header_brings_counts_as_what_the_text_has(header: str) -> None:
+def test_names_of_a_header_count_as_names_of_the_text(header: str) -> None:
     assert declared_types(K, [names_of("#define M\n// k")]) == FLOAT
     assert declared_types(K, [names_of(header)]) == NOTHING
 
 
-def test_what_the_compiler_is_given_counts_too() -> None:
+def test_macros_of_the_command_line_and_of_other_headers_count_too() -> None:
     assert declared_types(K, [names_of("define N 4")]) == FLOAT
     assert declared_types(K, [names_of("define float double")]) == NOTHING
     assert declared_types(K, (), {"M", "half"}) == FLOAT
     assert declared_types(K, (), {"M", "float"}) == NOTHING
 
 
-def test_a_block_of_linkage_needs_that_no_header_ends_it() -> None:
+def test_kernels_in_a_linkage_block_are_known_only_if_no_macro_can_end_it() -> None:
     block = 'extern "C" { __global__ void k(float n) {} }'
     for header in ("#define STOP }", "#define glue(a, b) a ## b", "??=define STOP"):
         assert declared_types(block, [names_of("#define SUM(a, b) ((a) + (b))")]) == FLOAT

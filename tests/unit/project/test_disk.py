@@ -1,4 +1,4 @@
-"""What cannot be looked at is an error; what is not there is not."""
+"""Looking for files: a file that cannot be read is an error, a missing file is not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_file_is_there_or_not(tmp_path: Path) -> None:
 
 @pytest.mark.linux
 @pytest.mark.parametrize("kind", ["pipe", "device", "link to a device"])
-def test_what_a_compiler_would_read_without_end_is_an_error(tmp_path: Path, kind: str) -> None:
+def test_a_pipe_or_a_device_is_an_error(tmp_path: Path, kind: str) -> None:
     path = Path("/dev/zero") if kind == "device" else tmp_path / "x.h"
     if kind == "pipe":
         os.mkfifo(path)
@@ -46,7 +46,7 @@ def test_what_a_compiler_would_read_without_end_is_an_error(tmp_path: Path, kind
     assert content_digest(path) == "unreadable"
 
 
-def test_what_nobody_can_tell_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_the_system_cannot_look_at_is_an_error(tmp_path: Path) -> None:
     with Disk(tmp_path, BROKEN), pytest.raises(SourceError) as caught:
         disk.is_file(tmp_path / "inner" / "file.cuh", ProjectTree(tmp_path))
     assert str(caught.value) == "inner/file.cuh: cannot be read: Input/output error"
@@ -62,7 +62,7 @@ def test_a_folder_of_sources_that_cannot_be_read_hides_none(tmp_path: Path) -> N
 
 
 def computed(root: Path) -> set[str]:
-    """Return the closure of a source whose include nobody can tell."""
+    """Return the closure of a source whose include can be any file."""
     return set(Resolver(ProjectTree(root), ()).resolve("demo/a.cu", "#include CHOSEN\n", (), ()).files)
 
 
@@ -74,7 +74,7 @@ def test_a_folder_that_a_computed_include_may_mean_hides_nothing(tmp_path: Path)
     assert found(caught.value) == [("file-not-readable", "demo/inner")]
 
 
-def test_a_folder_that_may_not_be_read_is_none_for_the_compiler_either(tmp_path: Path) -> None:
+def test_a_folder_without_permission_is_ignored_as_by_the_compiler(tmp_path: Path) -> None:
     write_tree(tmp_path, {"demo/a.cu": "", "demo/inner/b.cuh": ""})
     with Disk(tmp_path / "demo" / "inner", Fault(ANY, 1, errno.EACCES, lasting=True)):
         assert computed(tmp_path) == {"project/demo/a.cu"}

@@ -1,4 +1,4 @@
-"""The project as a front end hands it over: its package, its folders, its sources."""
+"""The project as a front end passes it to a build: its package, its folders, its sources."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_named_package_receives_the_bundle(
         (["setup.py"], "a package is a folder with a file __init__.py"),
     ],
 )
-def test_without_a_package_it_is_said_how_to_have_one(tmp_path: Path, files: list[str], hint: str) -> None:
+def test_without_a_package_the_hint_says_how_to_make_one(tmp_path: Path, files: list[str], hint: str) -> None:
     write_tree(tmp_path, dict.fromkeys(files, ""))
     with pytest.raises(ConfigError) as caught:
         _ = project(tmp_path, "", {}).package
@@ -75,19 +75,20 @@ def test_without_a_package_it_is_said_how_to_have_one(tmp_path: Path, files: lis
     assert hint in str(caught.value.problems[0].hint)
 
 
-def test_of_several_packages_one_must_be_named(tree: Path) -> None:
+def test_with_several_packages_the_user_must_name_one(tree: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         _ = project(tree, "", {"a": "a", "b": "b"}).package
     what = "which package receives the kernels? The wheel's packages are: 'a', 'b'"
     assert caught.value.problems == (problem("package-not-chosen", what, TABLE_PLACE, 'package = "…"'),)
 
 
-def test_a_glob_that_looks_inside_the_packages_alone_is_said_to_be_one(tmp_path: Path) -> None:
+def test_a_glob_that_only_looks_inside_the_packages_has_a_hint(tmp_path: Path) -> None:
     write_tree(tmp_path, {"k.cu": ""})
     with pytest.raises(SourceError) as caught:
         read_sources(project(tmp_path, 'sources = ["*.cu"]'))
     assert (
-        caught.value.problems[0].hint == 'a glob that begins so looks inside the packages: sources = ["k.cu"]'
+        caught.value.problems[0].hint
+        == 'a glob that begins with a wildcard looks inside the packages: sources = ["k.cu"]'
     )
     (tmp_path / "k.cu").unlink()
     with pytest.raises(SourceError) as caught:
@@ -168,7 +169,7 @@ def test_a_cache_folder_is_relative_to_the_project_or_to_home(
     assert made.cache_folder == Path(folder)
 
 
-def test_without_one_the_cache_is_the_users() -> None:
+def test_without_a_setting_the_cache_is_in_the_users_cache_folder() -> None:
     user = Path(platformdirs.user_cache_dir("hatch-cubin", appauthor=False))
     assert project(Path("/p")).cache_folder == user / "cubins"
 
@@ -183,7 +184,7 @@ def test_a_project_says_which_switches_of_the_environment_are_on(value: str, *, 
     ) == (on, on, False)
 
 
-def test_a_project_takes_the_environment_of_its_process_and_says_nothing(
+def test_a_project_uses_the_environment_of_its_process_and_prints_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HATCH_CUBIN_SKIP", "1")
@@ -207,13 +208,13 @@ def test_the_sources_are_read_in_the_order_of_their_paths(tmp_path: Path) -> Non
     [({"demo": "src/demo"}, "src/demo/"), ({"a": "a", "b": "b"}, "a/, b/"), ({}, "the project")],
     ids=["one", "two", "none"],
 )
-def test_without_any_source_it_is_said_where_they_were_looked_for(
+def test_without_any_source_the_message_has_the_folders_that_were_searched(
     tmp_path: Path, packages: dict[str, str], where: str
 ) -> None:
     with pytest.raises(SourceError) as caught:
         read_sources(project(tmp_path, "", packages))
     what = f"there are no .cu or .ptx sources in {where}"
-    hint = "write one there, or name the folder that has them"
+    hint = "write a source there, or name the folder of your sources"
     assert caught.value.problems == (problem("no-sources-found", what, TABLE_PLACE, hint),)
 
 
@@ -236,7 +237,7 @@ def test_without_any_source_it_is_said_where_they_were_looked_for(
         "beside what is no text",
     ],
 )
-def test_without_any_source_what_has_kernels_is_named(
+def test_without_any_source_the_hint_names_files_with_kernels(
     tmp_path: Path, files: dict[str, str], pattern: str
 ) -> None:
     write_tree(tmp_path, files)
@@ -245,20 +246,23 @@ def test_without_any_source_what_has_kernels_is_named(
     assert [each.hint for each in caught.value.problems] == [f'sources = ["{pattern}"]']
 
 
-def test_where_every_source_is_excluded_those_are_named(tmp_path: Path) -> None:
+def test_if_every_source_is_excluded_the_message_names_them(tmp_path: Path) -> None:
     write_tree(tmp_path, {"src/demo/k.cu": SAXPY, "src/demo/a/m.ptx": "", "other/k.cu": SAXPY})
     with pytest.raises(SourceError) as caught:
         read_sources(project(tmp_path, 'exclude = ["src/demo/**"]'))
     what = "'exclude' leaves no source: src/demo/a/m.ptx, src/demo/k.cu"
-    hint = "a project without kernels needs no table of hatch-cubin's"
+    hint = "a project without kernels does not need a table of hatch-cubin"
     assert caught.value.problems == (problem("all-sources-excluded", what, FIRST_PLACE, hint),)
 
 
-def test_a_folder_in_the_place_of_a_glob_is_told(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_glob_has_a_hint(tmp_path: Path) -> None:
     write_tree(tmp_path, {"kernels/a.cu": ""})
     with pytest.raises(SourceError) as caught:
         read_sources(project(tmp_path, 'sources = ["kernels/"]'))
-    what, hint = "sources: 'kernels' matches no file", 'it is a folder: "kernels/**/*.cu" is what is in it'
+    what, hint = (
+        "sources: 'kernels' matches no file",
+        'it is a folder: write "kernels/**/*.cu" for the files in it',
+    )
     assert caught.value.problems == (problem("pattern-matches-nothing", what, FIRST_PLACE, hint),)
 
 
@@ -309,7 +313,7 @@ def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> Non
     ]
 
 
-def test_each_folder_is_walked_once_whoever_names_its_sources(
+def test_each_folder_is_walked_once_even_if_several_tables_name_its_sources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ["a.cu", "b.cu", "c.cu", "d.cu", "e.cu"]

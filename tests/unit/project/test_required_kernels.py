@@ -1,4 +1,4 @@
-"""Which kernels every compile of a source has: said only where the text cannot mean anything else."""
+"""Kernels that every compile of a source contains, as far as its text alone shows them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _OTHER = 'extern "C" __global__ void other(int *p) { *p = 2; }'
         ),
     ],
 )
-def test_the_compiler_gives_every_kernel_that_a_text_is_said_to_have(text: str, options: list[str]) -> None:
+def test_the_compiler_makes_every_kernel_that_is_read_from_a_text(text: str, options: list[str]) -> None:
     cubin = compiled(text, *options)
     assert cubin is not None
     assert {*required_kernels(Source("demo/k.cu", text), {})} <= {*read_cubin(cubin).kernels}
@@ -99,6 +99,6 @@ def test_a_macro_of_the_compile_may_rename_a_kernel() -> None:
     assert required_kernels(source, {"OTHER": "saxpy"}) == []
 
 
-def test_ptx_says_all_its_kernels_unless_some_are_elsewhere() -> None:
+def test_all_kernels_of_ptx_are_known_unless_some_are_declared_elsewhere() -> None:
     assert [*required_kernels(Source("demo/copy.ptx", COPY_PTX), {})] == ["copy"]
     assert [*required_kernels(Source("demo/copy.ptx", f"{COPY_PTX}.extern .entry far();\n"), {})] == []

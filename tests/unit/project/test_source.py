@@ -1,4 +1,4 @@
-"""Sources: which files are found, how they are read, and what PTX says of itself."""
+"""Sources: which files are found, how they are read, and the header of PTX."""
 
 from __future__ import annotations
 
@@ -194,18 +194,18 @@ def test_a_nul_byte_is_refused(tmp_path: Path) -> None:
     write_tree(tmp_path, {"k.cu": b"int i;\0int j;"})
     with pytest.raises(SourceError) as caught:
         read_source(ProjectTree(tmp_path), "k.cu")
-    what = "holds a NUL byte, where the compiler would stop reading in silence"
+    what = "contains a NUL byte: the compiler would stop reading there without an error"
     assert caught.value.problems == (problem("nul-byte-in-source", what, Location("k.cu")),)
 
 
 @pytest.mark.parametrize("magic", [b"\x7fELF", b"\x50\xed\x55\xba"])
-def test_machine_code_is_called_so(tmp_path: Path, magic: bytes) -> None:
+def test_machine_code_is_refused(tmp_path: Path, magic: bytes) -> None:
     write_tree(tmp_path, {"k.ptx": magic + bytes(9)})
     with pytest.raises(SourceError) as caught:
         read_source(ProjectTree(tmp_path), "k.ptx")
     what = (
-        "is a cubin or other machine code, and sources are text: 'link' of a [[…module]] table takes it, "
-        "and 'exclude' leaves it out"
+        "is a cubin or other machine code, but a source is text: "
+        "name it in 'link' of a [[…module]] table, or in 'exclude'"
     )
     assert caught.value.problems == (problem("machine-code-as-source", what, Location("k.ptx")),)
 
@@ -218,14 +218,14 @@ def test_a_source_knows_its_stem_folder_and_kind(tmp_path: Path) -> None:
     assert not Source("a.cu", "").is_ptx
 
 
-def test_a_source_that_is_not_there_says_why(tmp_path: Path) -> None:
+def test_a_missing_source_is_refused_with_the_systems_reason(tmp_path: Path) -> None:
     with pytest.raises(SourceError) as caught:
         read_source(ProjectTree(tmp_path), "gone.cu")
     what = f"cannot be read: {os.strerror(errno.ENOENT)}"
     assert caught.value.problems == (problem("file-not-readable", what, Location("gone.cu")),)
 
 
-def test_a_link_that_leads_nowhere_or_to_itself_says_why(tmp_path: Path) -> None:
+def test_a_link_to_nothing_or_to_itself_is_refused(tmp_path: Path) -> None:
     (tmp_path / "dangling.cu").symlink_to("gone.cu")
     (tmp_path / "loop.cu").symlink_to("loop.cu")
     for name in ("dangling.cu", "loop.cu"):
@@ -234,7 +234,7 @@ def test_a_link_that_leads_nowhere_or_to_itself_says_why(tmp_path: Path) -> None
         assert found(caught.value) == [("file-not-readable", name)]
 
 
-def test_a_link_may_stay_inside_the_project_and_not_leave_it(tmp_path: Path) -> None:
+def test_a_link_may_lead_to_another_file_of_the_project_but_not_out_of_it(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"outside.cu": "out", "project/a.cu": "in"}) / "project"
     (root / "inside.cu").symlink_to("a.cu")
     (root / "outside.cu").symlink_to("../outside.cu")
@@ -246,7 +246,7 @@ def test_a_link_may_stay_inside_the_project_and_not_leave_it(tmp_path: Path) -> 
 
 
 @pytest.mark.linux
-def test_what_is_not_a_regular_file_is_never_opened(tmp_path: Path) -> None:
+def test_a_pipe_is_never_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.cu")
     with pytest.raises(SourceError) as caught:
         read_source(ProjectTree(tmp_path), "pipe.cu")
@@ -255,10 +255,10 @@ def test_what_is_not_a_regular_file_is_never_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a\nb.cu", 'a".cu', "a\\b.cu", "a\udcff.cu", "a\u200f.cu"], ids=ascii)
-def test_a_name_that_no_compiler_can_be_given_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_file_name_that_cannot_be_passed_to_a_compiler_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(SourceError) as caught:
         read_source(ProjectTree(tmp_path), name)
-    what = f"{name!r} has characters that a compiler cannot be given"
+    what = f"{name!r} has characters that cannot be passed to a compiler"
     assert caught.value.problems == (problem("unusable-file-name", what, hint="rename the file"),)
 
 
@@ -289,7 +289,7 @@ def test_a_pointer_of_git_lfs_has_a_hint_how_to_get_the_ptx() -> None:
     with pytest.raises(SourceError) as caught:
         _ = Source("k.ptx", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n").ptx
     assert found(caught.value) == [("ptx-header-missing", "k.ptx")]
-    assert caught.value.problems[0].hint == "it is a pointer of Git LFS: git lfs pull brings the file"
+    assert caught.value.problems[0].hint == "it is a pointer of Git LFS: 'git lfs pull' gets the file"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Where the files of a project with source roots are, and what they are called."""
+"""The places and the names of the files of a project with source roots."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def refused(root: Path, options: str = CSRC) -> list[str]:
     return str(caught.value).replace(str(root), "ROOT").splitlines()
 
 
-def test_files_of_a_source_root_are_called_as_if_it_lay_in_the_project(mono: Path) -> None:
+def test_files_of_a_source_root_have_names_as_if_the_root_were_in_the_project(mono: Path) -> None:
     tree = tree_of(mono / "pkg")
     assert tree == ProjectTree(mono / "pkg", (SourceRoot("csrc", mono / "csrc", "../csrc"),))
     paths = ["csrc/deep/b.h", "demo/own.cu", "csrc", "csrcs/c.h"]
@@ -52,13 +52,13 @@ def test_files_of_a_source_root_are_called_as_if_it_lay_in_the_project(mono: Pat
     assert tree.name_of(mono / "csrc/../other.h") == "../other.h"
 
 
-def test_an_sdist_has_the_root_inside_whatever_lies_above(mono: Path) -> None:
+def test_an_sdist_uses_the_root_inside_and_not_the_folder_above(mono: Path) -> None:
     write_tree(mono / "pkg", {"PKG-INFO": "", "source-roots/csrc/a.cu": ""})
     inside = SourceRoot("csrc", mono / "pkg/source-roots/csrc", "source-roots/csrc", is_partial=True)
     assert tree_of(mono / "pkg") == ProjectTree(mono / "pkg", (inside,))
 
 
-def test_an_sdist_need_not_have_what_no_kernel_needs(mono: Path) -> None:
+def test_an_sdist_need_not_contain_a_root_that_no_kernel_needs(mono: Path) -> None:
     write_tree(mono / "pkg", {"PKG-INFO": ""})
     assert not tree_of(mono / "pkg").disk_path("csrc").exists()
 
@@ -69,7 +69,7 @@ def test_a_root_that_is_a_link_is_followed(mono: Path) -> None:
     assert (tree.disk_path("csrc/a.cu"), tree.is_inside("csrc/a.cu")) == (mono / "csrc/a.cu", True)
 
 
-COPIED = "a front end that copies the project away leaves it behind: build in place, or from the sdist"
+COPIED = "a front end that builds in a copy of the project leaves it out: build in place, or from the sdist"
 
 
 @pytest.mark.parametrize(
@@ -81,25 +81,28 @@ COPIED = "a front end that copies the project away leaves it behind: build in pl
         pytest.param("../csrc/a.cu", COPIED, id="no folder"),
     ],
 )
-def test_a_root_that_is_not_there_says_where_it_was_looked_for(mono: Path, way: str, hint: str) -> None:
-    what = f"there is no folder {way!r} above ROOT, and that is no sdist, which would have it inside"
+def test_a_missing_root_is_refused_with_the_folder_that_was_searched(mono: Path, way: str, hint: str) -> None:
+    what = f"there is no folder {way!r} above ROOT, which is not an sdist"
     assert refused(mono / "pkg", f'source-roots = {{ csrc = "{way}" }}') == [
         *(f"pyproject.toml:{LINE}: source-roots: {what}", f"  hint: {hint}")
     ]
 
 
-def test_nothing_else_has_the_name_that_sdists_give_to_roots(mono: Path) -> None:
-    what = "'source-roots' is where an sdist has source roots: nothing else can have that name"
+def test_nothing_else_may_have_the_name_of_the_folder_for_roots_in_sdists(mono: Path) -> None:
+    what = "'source-roots' is the folder for source roots in an sdist: nothing else can have this name"
     told = [f"pyproject.toml:{LINE}: source-roots: {what}", "  hint: give it another name"]
     assert refused(mono / "pkg", 'source-roots = { source-roots = "../csrc" }') == told
     write_tree(mono / "pkg", {"source-roots/a.cu": ""})
     assert refused(mono / "pkg") == told
 
 
-def test_a_root_has_no_name_of_the_projects_own(mono: Path) -> None:
+def test_a_root_must_not_have_the_name_of_a_file_of_the_project(mono: Path) -> None:
     write_tree(mono / "pkg", {"csrc/a.cu": ""})
     told = [
-        f"pyproject.toml:{LINE}: source-roots: there is 'csrc' in the project too: which of them is meant?",
+        (
+            f"pyproject.toml:{LINE}: source-roots: the project has a file or folder 'csrc' too: "
+            "which one do you mean?"
+        ),
         "  hint: give one of them another name",
     ]
     assert refused(mono / "pkg") == told
@@ -110,28 +113,29 @@ def test_a_root_has_no_name_of_the_projects_own(mono: Path) -> None:
 @pytest.mark.parametrize(
     ("folder", "why"),
     [
-        ("../pkg/demo", "'../pkg/demo' lies in the project, which needs no root for it"),
-        ("../pkg", "'../pkg' lies in the project, which needs no root for it"),
-        ("../link", "'../link' has the project itself in it"),
+        ("../pkg/demo", "'../pkg/demo' is in the project: a source root is for a folder above it"),
+        ("../pkg", "'../pkg' is in the project: a source root is for a folder above it"),
+        ("../link", "'../link' contains the project itself"),
     ],
 )
-def test_a_root_lies_beside_the_project(mono: Path, folder: str, why: str) -> None:
+def test_a_root_must_be_outside_the_project(mono: Path, folder: str, why: str) -> None:
     (mono / "link").symlink_to(".")
     assert refused(mono / "pkg", f'source-roots = {{ csrc = "{folder}" }}') == [
         f"pyproject.toml:{LINE}: source-roots: {why}"
     ]
 
 
-def test_roots_lie_apart_and_all_that_do_not_are_told(mono: Path) -> None:
+def test_all_roots_that_overlap_are_reported(mono: Path) -> None:
     (mono / "link").symlink_to("csrc")
     table = 'source-roots = { one = "../csrc", two = "../link", deep = "../csrc/deep" }'
     assert refused(mono / "pkg", table) == [
-        f"pyproject.toml:{LINE}: source-roots: {name} is {other}, or lies in it: one of the two is enough"
+        f"pyproject.toml:{LINE}: source-roots: {name} is the folder {other}, or is in it: "
+        "one of the two is enough"
         for name, other in (("'two'", "'one'"), ("'deep'", "'one'"), ("'deep'", "'two'"))
     ]
 
 
-def test_an_sdist_has_no_link_out_of_it_for_a_root(mono: Path) -> None:
+def test_a_root_in_an_sdist_must_not_be_a_link_out_of_it(mono: Path) -> None:
     write_tree(mono / "pkg", {"PKG-INFO": ""})
     (mono / "pkg/source-roots").symlink_to("..")
     assert refused(mono / "pkg") == [
@@ -139,7 +143,7 @@ def test_an_sdist_has_no_link_out_of_it_for_a_root(mono: Path) -> None:
     ]
 
 
-def test_patterns_match_the_names_that_files_have_in_the_project(mono: Path) -> None:
+def test_patterns_match_the_names_of_files_in_the_project(mono: Path) -> None:
     tree, packages = tree_of(mono / "pkg"), {"demo": "demo"}
     assert ProjectFiles(tree, packages).find(["**/*.cu", "csrc/**/*.cu"], []) == (
         ["csrc/a.cu", "demo/own.cu"],

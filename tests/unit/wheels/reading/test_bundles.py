@@ -166,6 +166,25 @@ def test_a_folder_without_a_bundle_points_to_a_wheel_in_it(tmp_path: Path, folde
     )
 
 
+@pytest.mark.parametrize("folder", [".", "src/demo"])
+def test_a_folder_of_a_project_points_to_its_wheel_or_how_to_make_one(tmp_path: Path, folder: str) -> None:
+    write_tree(tmp_path, {"pyproject.toml": "", "src/demo/__init__.py": ""})
+    asked = f"{tmp_path}/{folder}"
+    assert refusal(asked) == (
+        f"{asked}: has no bundle: there is no _cubins/ in it\n"
+        "  hint: 'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"
+    )
+    write_tree(tmp_path, {"dist/demo.whl": ""})
+    assert refusal(asked).endswith(f"hint: there is a wheel: {tmp_path.as_posix()}/dist/demo.whl")
+
+
+def test_a_source_is_not_a_wheel(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"k.cu": ""})
+    assert refusal(tmp_path / "k.cu").endswith(
+        "\n  hint: 'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"
+    )
+
+
 @pytest.mark.parametrize("data", [b"", b"PK\3\4 and no more", bytes(range(100))])
 def test_what_is_no_archive_says_so(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "w.whl"

@@ -1,0 +1,65 @@
+"""What an argument may be meant as that a verb does not take. Imported only where the usage is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+Options = Mapping[str, Sequence[str]]  # by verb
+_OF_OTHERS = {  # short options, and names that other tools have, with what they are called here
+    "-C": ("--project",),
+    "-a": ("--archs",),
+    "-d": ("--project",),
+    "-j": ("--jobs",),
+    "-n": ("--jobs",),
+    "-o": ("--into", "--html"),
+    "-p": ("--project",),
+    "--arch-list": ("--archs",),
+    "--directory": ("--project",),
+    "--dry-run": (),
+    "--out": ("--into", "--html"),
+    "--outdir": ("--into",),
+    "--output": ("--into", "--html"),
+    "--path": ("--project",),
+    "--targets": ("--archs",),
+}
+_BESIDE = {"--dry-run": "'plan' compiles nothing"}
+
+
+def hint(verb: str, unknown: Sequence[str], arguments: Sequence[str], options: Options) -> str | None:
+    """Return what to do about the first argument that *verb* does not know, of all its *arguments*.
+
+    *options* has those of every verb.
+    """
+    own, first = options[verb], unknown[0]
+    if not first.startswith("-"):
+        return _bare(first, unknown, arguments, own)
+    name, _equals, value = first.partition("=")
+    if not first.startswith("--"):
+        name, value = first[:2], first[2:].removeprefix("=")
+    following = unknown[1] if unknown[1:] and not unknown[1].startswith("-") else ""
+    if meant := next((each for each in _OF_OTHERS.get(name, ()) if each in own), None) or _near(name, own):
+        return f"did you mean '{' '.join(filter(None, (meant, value or following)))}'?"
+    return _BESIDE.get(name) or _of_other_verbs(next(iter(_OF_OTHERS.get(name, ())), name), options)
+
+
+def _bare(first: str, unknown: Sequence[str], arguments: Sequence[str], own: Sequence[str]) -> str:
+    """Return what to do about an argument that is not an option."""
+    before = [*arguments[: arguments.index(first)]] if first in arguments else []
+    archs = before[-1] if "--archs" in before[-2:-1] else "".join(before[-1:]).partition("--archs=")[2]
+    if archs:
+        listed = ",".join((archs, *(each for each in unknown if not each.startswith("-"))))
+        return f"several archs are one list: --archs {listed}"
+    only = "--only GLOB chooses sources, " if "--only" in own else ""
+    return f"{only}--project DIR names a project"
+
+
+def _near(name: str, own: Sequence[str]) -> str | None:
+    import difflib
+
+    close = difflib.get_close_matches(name, own, n=1, cutoff=0.75) if name.startswith("--") else []
+    return close[0] if close else None
+
+
+def _of_other_verbs(name: str, options: Options) -> str | None:
+    having = [repr(verb) for verb, names in options.items() if name in names]
+    return f"{name} is an option of {', '.join(having)}" if having else None
