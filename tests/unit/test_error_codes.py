@@ -8,6 +8,7 @@ from tests import error_codes
 from tests.helpers import REPOSITORY
 
 CODED = (  # rooms in which every problem has a code
+    "cache",
     "common",
     "cubin",
     "explaining",
