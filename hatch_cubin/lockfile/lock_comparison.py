@@ -18,7 +18,7 @@ from ..headers import absent_includes
 from ..headers.includes import Closure
 from ..headers.resolve import FOLDERS, OWN, SearchFolder, content_digest
 from ..keys.ingredients import settings_of
-from ..keys.jobs import ModuleWithHeaders, Job, digests_of, every_module, headers_of_others
+from ..keys.jobs import Job, ModuleWithHeaders, digests_of, every_module, headers_of_others
 from ..keys.recall import Recall, recall_of_locked
 from ..planning import unit_plan
 from ..planning.unit_plan import Module, Unit
