@@ -16,9 +16,9 @@ from ..common.digest import digest
 from ..errors import HatchCubinError
 from ..headers import absent_includes
 from ..headers.includes import Closure
-from ..headers.resolve import FOLDERS, OWN, Root, content_digest
+from ..headers.resolve import FOLDERS, OWN, SearchFolder, content_digest
 from ..keys.ingredients import settings_of
-from ..keys.jobs import Found, Job, digests_of, every_module, headers_of_others
+from ..keys.jobs import Job, ModuleWithHeaders, digests_of, every_module, headers_of_others
 from ..keys.recall import Recall, recall_of_locked
 from ..planning import unit_plan
 from ..planning.unit_plan import Module, Unit
@@ -32,7 +32,7 @@ _FOUND = {"headers", "types", "units"}  # of a module in a lock: the rest is wha
 _NAMED = {"core": "cuda-core", "nvrtc": "NVRTC", "nvjitlink": "nvJitLink"}
 
 
-class Plan(NamedTuple):
+class LockedPlan(NamedTuple):
     """The units that a project asks for, with their jobs by the lock's word, and why that is not believed."""
 
     toolkit: Toolkit
@@ -45,7 +45,7 @@ class Plan(NamedTuple):
 
 def describe(
     project: Project,
-    everything: Sequence[Found],
+    everything: Sequence[ModuleWithHeaders],
     toolkit: Toolkit,
     jobs: Sequence[Job],
     results: Mapping[Unit, str | None],
@@ -72,7 +72,7 @@ def describe(
         headers=headers,
         files=files,
         of_parts={path: content for path, content in _every_file(pairs) if path not in files},
-        absent=absent_includes.absent(project.tree, absent_includes.tried(pairs)),
+        absent=absent_includes.absent_names(project.tree, absent_includes.tried_paths(pairs)),
         parts={
             module.name: settings_of(module) for module, _closure in pairs if module.source.path not in built
         },
@@ -112,7 +112,7 @@ def _findings(job: Job) -> dict[str, Any]:
     return {"headers": job.closure.digest()} | ({"types": types} if types else {})
 
 
-def is_unsure(closure: Closure, search: Sequence[Root]) -> bool:
+def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
     """Say whether more files can change a closure than those that it has, and those that are absent.
 
     They can where an include of the project's own can mean anything, and where a header is the machine's.
@@ -125,11 +125,11 @@ def is_unsure(closure: Closure, search: Sequence[Root]) -> bool:
     )
 
 
-def plan(lock: Lock, project: Project, sources: ProjectSources) -> Plan:
+def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> LockedPlan:
     """Return the units that *project* asks for, by the word of its *lock*; nothing of CUDA is needed."""
     toolkit = Toolkit(None, facts=Facts(**{**lock.builds, "supported": tuple(lock.builds["supported"])}))
     changes = [*_other_settings(lock, project), *_other_files(lock, project, sources)]
-    asked = unit_plan.Plan(())
+    asked = unit_plan.UnitPlan(())
     try:
         modules = every_module(project, sources, toolkit)
         names = {module.name for module in modules}
@@ -142,10 +142,10 @@ def plan(lock: Lock, project: Project, sources: ProjectSources) -> Plan:
     recall = Recall(None) if changes or lock.unsure else recall_of_locked(project)
     jobs = () if changes else tuple(_jobs(lock, asked.units, toolkit, recall))
     doubts = tuple(f"what {path} includes, only the compiler's headers tell" for path in lock.unsure)
-    return Plan(toolkit, jobs, recall, asked.notes, tuple(dict.fromkeys(changes)), doubts)
+    return LockedPlan(toolkit, jobs, recall, asked.notes, tuple(dict.fromkeys(changes)), doubts)
 
 
-def answers(lock: Lock, project: Project) -> bool:
+def fits_table(lock: Lock, project: Project) -> bool:
     """Say whether the lock's wheels are what the table asks for."""
     asked = project.config.toolkit, [*project.config.packages]
     return (lock.toolkit, [*lock.header_packages]) == asked
@@ -175,7 +175,7 @@ def _other_files(lock: Lock, project: Project, sources: Iterable[Source]) -> Ite
         now = known.get(path) or content_digest(project.tree.disk_path(path))
         if now != content:
             yield f"{path} is {'changed' if os.path.exists(project.tree.disk_path(path)) else 'gone'}"
-    for path in absent_includes.appeared(project.tree, lock.absent):
+    for path in absent_includes.appeared_paths(project.tree, lock.absent):
         yield f"{path} is new, and an include may mean it"
 
 
@@ -215,16 +215,16 @@ def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -
             key, program_key, sha256 = entry["units"][str(unit.arch)]
             keys, known = recalled.get(str(unit.arch), (None, None))
             if known is None or keys != Keys.of(key, program_key) or known.sha256 != sha256:
-                known = expected(sha256)
+                known = expected_result(sha256)
             yield Job(unit, Keys.of(key, program_key), (), closure, toolkit, asked, known, (), declared)
 
 
-def expected(sha256: str | None) -> RecalledResult | None:
+def expected_result(sha256: str | None) -> RecalledResult | None:
     """Return what the lock knows of a result: nothing else is taken for it, whatever its record says."""
     return None if sha256 is None else RecalledResult(sha256, 0, "", "")
 
 
-def enforced(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
+def with_locked_results(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
     """Yield *jobs* with what the lock knows of their results, which is true even where it is stale."""
     digests = _digests(lock)
     for job in jobs:
@@ -232,10 +232,10 @@ def enforced(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
         if sha256 is None or (job.known is not None and job.known.sha256 == sha256):
             yield job
         else:
-            yield replace(job, known=expected(sha256))
+            yield replace(job, known=expected_result(sha256))
 
 
-def others(lock: Lock, done: Iterable[tuple[Job, str]]) -> list[str]:
+def units_that_differ(lock: Lock, done: Iterable[tuple[Job, str]]) -> list[str]:
     """Return the names of the units that are *done*, and whose digests are not those of the lock."""
     digests = _digests(lock)
     return [job.unit.name for job, sha256 in done if digests.get(job.keys.key.hex()) not in {None, sha256}]
@@ -246,7 +246,7 @@ def _digests(lock: Lock) -> dict[str, str | None]:
     return {unit[0]: unit[2] for module in lock.modules.values() for unit in module["units"].values()}
 
 
-def against(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[str, ...]:
+def differences_of_jobs(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[str, ...]:
     """Return how *jobs* of an unchanged project, with this toolkit, differ from those of the lock."""
     other = [job.unit.name for job in jobs if _unit(lock, job)[0] != job.keys.key.hex()]
     before, now = lock.builds, _builds(toolkit)
@@ -264,7 +264,7 @@ def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]
 
 
-def results(lock: Lock, jobs: Iterable[Job]) -> dict[Unit, str | None]:
+def locked_digests(lock: Lock, jobs: Iterable[Job]) -> dict[Unit, str | None]:
     """Return what the lock knows of the results of *jobs*."""
     return {job.unit: _unit(lock, job)[2] for job in jobs}
 

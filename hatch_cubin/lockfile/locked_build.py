@@ -26,25 +26,25 @@ _WHY_MISSING = (
 )
 
 
-class Word(NamedTuple):
+class LockVerdict(NamedTuple):
     """A project's lock, and what it says of a build now."""
 
     lock: Lock
-    plan: lock_comparison.Plan
+    plan: lock_comparison.LockedPlan
     found: Mapping[Unit, Compiled] | None  # every result, where all is as it was, and in the cache
     remote: SharedStore | None  # the store, if it was asked for what the cache lacks
     missing: int  # how many results are not in the cache, where all is as it was
     faults: Sequence[str]  # of the cache's folder
 
 
-def heard(
+def evaluate(
     project: Project,
     sources: ProjectSources,
     hold: Path | None = None,
     patience_s: float | None = None,
     *,
     looks: bool = True,
-) -> Word | None:
+) -> LockVerdict | None:
     """Return what the project's lock says, None where it has none; results are kept in the folder *hold*.
 
     *patience_s* is what a store is worth that has what the cache lacks. Nothing *looks* for results where
@@ -56,18 +56,18 @@ def heard(
             what = f"there is no cubin.lock, and {project.as_written(lock_format.SWITCH)} is set"
             raise LockError(Problem(what, hint="'hatch-cubin lock' writes one"))
         return None
-    plan = lock_comparison.plan(found, project, sources)
-    refuse(project, plan.changes)
+    plan = lock_comparison.plan_by_lock(found, project, sources)
+    refuse_if_locked(project, plan.changes)
     believed = looks and not plan.changes and not plan.doubts
     if not believed:
-        return Word(found, plan, None, None, 0, ())
+        return LockVerdict(found, plan, None, None, 0, ())
     faults: list[str] = []
     results, remote = _results(project, plan, hold, patience_s, faults.append)
     missing = len(plan.jobs) - len(results)
-    return Word(found, plan, None if missing else results, remote, missing, faults)
+    return LockVerdict(found, plan, None if missing else results, remote, missing, faults)
 
 
-def refuse(project: Project, changes: Sequence[str], hint: str = lock_format.HINT) -> None:
+def refuse_if_locked(project: Project, changes: Sequence[str], hint: str = lock_format.HINT) -> None:
     """Raise LockError where the lock is stale, and the build must not go on without it."""
     if changes and project.is_switched_on(lock_format.SWITCH):
         what = f"is stale, and {project.as_written(lock_format.SWITCH)} is set"
@@ -75,7 +75,7 @@ def refuse(project: Project, changes: Sequence[str], hint: str = lock_format.HIN
 
 
 @contextlib.contextmanager
-def explained(project: Project, word: Word | None) -> Iterator[None]:
+def explain_missing_compiler(project: Project, word: LockVerdict | None) -> Iterator[None]:
     """Say why a build needs the compiler that it did not ask for, if that is what makes it fail."""
     try:
         yield
@@ -95,9 +95,11 @@ def explained(project: Project, word: Word | None) -> Iterator[None]:
         raise ToolchainError(Problem(what, Location(lock_format.NAME), hint, details)) from exc
 
 
-def prove(project: Project, found: Lock, done: Sequence[tuple[Job, str]]) -> None:
+def check_results(project: Project, found: Lock, done: Sequence[tuple[Job, str]]) -> None:
     """Raise LockError if units have other digests than their lock, and the build must not go on with them."""
-    if project.is_switched_on(lock_format.SWITCH) and (others := lock_comparison.others(found, done)):
+    if project.is_switched_on(lock_format.SWITCH) and (
+        others := lock_comparison.units_that_differ(found, done)
+    ):
         what = f"{len(others)} of {len(done)} units were compiled to other bytes than the lock has"
         raise LockError(Problem(what, Location(lock_format.NAME), lock_format.HINT, (*others,)))
 
@@ -105,12 +107,12 @@ def prove(project: Project, found: Lock, done: Sequence[tuple[Job, str]]) -> Non
 def install_command(project: Project) -> str | None:
     """Return the command that installs the builds of the project's lock; None where there is none for it."""
     found = lock_format.read(project.root)
-    if found is None or not found.wheels or not lock_comparison.answers(found, project):
+    if found is None or not found.wheels or not lock_comparison.fits_table(found, project):
         return None
     return requirements.locked_command(project.config, found.wheels)
 
 
-def tell(project: Project, changes: Sequence[str]) -> None:
+def report_stale(project: Project, changes: Sequence[str]) -> None:
     """Say that the lock is stale, and why, where the build goes on without it."""
     more = f", and {len(changes) - 1} more" * (len(changes) > 1)
     project.inform(f"{lock_format.NAME} is stale ({changes[0]}{more}): {lock_format.HINT}")
@@ -118,7 +120,7 @@ def tell(project: Project, changes: Sequence[str]) -> None:
 
 def _results(
     project: Project,
-    plan: lock_comparison.Plan,
+    plan: lock_comparison.LockedPlan,
     hold: Path | None,
     patience_s: float | None,
     warn: Callable[[str], object],

@@ -16,6 +16,7 @@ CODED = (  # rooms in which every problem has a code
     "project",
     "remote",
     "toolkit",
+    "wheels",
 )
 
 

@@ -10,7 +10,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-from ...errors import BundleError, Problem
+from ...errors import BundleError, Problem, problem
 from ..reading.bundles import Bundle, OpenedWheel
 from ..reading.compiled_code import read_results
 from ..reading.survey import manifest_of
@@ -33,11 +33,13 @@ def path_problems(opened: OpenedWheel) -> Iterator[Problem]:
     for bundle in opened.bundles:
         for name, data in _written_files(bundle):
             if paths := absolute_paths(data):
-                yield Problem(_sentence(paths), bundle.at(name), _hint(name))
+                what = f"contains the path of a folder: {_listed(paths)}"
+                yield problem("absolute-path", what, bundle.at(name), _hint(name))
         with contextlib.suppress(BundleError):  # which its proof tells
             bill = sbom_of(opened, bundle)
             if bill is not None and (paths := absolute_paths(bill.data)):
-                yield Problem(_sentence(paths), opened.at(bill.path))
+                what = f"contains the path of a folder: {_listed(paths)}"
+                yield problem("absolute-path", what, opened.at(bill.path))
 
 
 def absolute_paths(data: bytes) -> list[str]:
@@ -60,12 +62,11 @@ def _written_files(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
                 yield entry.file, data
 
 
-def _sentence(paths: list[str]) -> str:
-    shown = ", ".join(paths[:_SHOWN]) + ", …" * (len(paths) > _SHOWN)
-    return f"has the path of a folder in it: {shown}"
+def _listed(paths: list[str]) -> str:
+    return ", ".join(paths[:_SHOWN]) + ", …" * (len(paths) > _SHOWN)
 
 
 def _hint(name: str) -> str | None:
     if not name.endswith((".json", ".pyi")):
-        return "a macro or a string of the source has it, or debug information"
+        return "it comes from a macro or a string of the source, or from debug information"
     return None

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypedDict
 
 from ...common.sizes import count, decimal, size
 from ...cubin.target import is_for_debugger
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, Problem, problem
 from ...project.source import glob_regex
 from ..reading.bundles import Bundle, OpenedWheel
 from ..reading.companions import missing_companions
@@ -99,8 +99,8 @@ def check(
             continue
         bundles.append(checked)
         if absent := missing_companions(bundle, manifest_of(bundle)):
-            what = f"companions are not here, and were not looked at: {', '.join(absent)}"
-            warnings.append(Problem(what, Location(bundle.where)))
+            what = f"companions are not here and were not checked: {', '.join(absent)}"
+            warnings.append(problem("companions-not-checked", what, Location(bundle.where)))
         problems += _unserved_problems(bundle, checked, excepted)
         problems += _debug_code_problems(bundle, excepted)
         warnings += _ptx_only_warnings(bundle, checked, excepted)
@@ -109,8 +109,9 @@ def check(
     if total is not None and max_size is not None:
         problems += filter(None, [size_problem(opened, max_size)])
     elif total is not None and total > PYPI_MAX_BYTES:
-        what = f"is {decimal(total)}: PyPI takes 100 MB, unless one asks for more"
-        warnings.append(Problem(what, Location(opened.path), 'to make this an error: max-size = "100 MB"'))
+        what = f"is {decimal(total)}: PyPI accepts at most 100 MB, unless you request more"
+        hint = 'to make this an error: max-size = "100 MB"'
+        warnings.append(problem("over-pypi-limit", what, Location(opened.path), hint))
     return CheckResult(total, largest_files(opened) if wheel else {}, bundles, problems, warnings)
 
 
@@ -144,12 +145,13 @@ def _spills(facts: BundleFacts) -> Iterator[SpillingKernel]:
 
 def _unserved_problems(bundle: Bundle, checked: BundleCheck, excepted: Sequence[str]) -> Iterator[Problem]:
     if not checked["kernels"]:
-        yield Problem("there are no kernels in it", Location(bundle.where))
+        yield problem("no-kernels", "does not contain any kernel", Location(bundle.where))
     total = len(checked["kernels"])
     for left in _without_excepted(excepted, unserved_kernels(checked["kernels"])):
         gpus = ", ".join(left["gpus"])
         what = f"{len(left['kernels'])} of {count(total, 'kernel')} cannot run on {gpus}"
-        yield Problem(what, Location(bundle.where), _add_archs(left["gpus"]), tuple(_kernel_lines(left)))
+        hint, details = _add_archs(left["gpus"]), tuple(_kernel_lines(left))
+        yield problem("gpu-not-served", what, Location(bundle.where), hint, details)
 
 
 def _debug_code_problems(bundle: Bundle, excepted: Sequence[str]) -> Iterator[Problem]:
@@ -165,8 +167,8 @@ def _debug_code_problems(bundle: Bundle, excepted: Sequence[str]) -> Iterator[Pr
     if units:
         what = f"{count(len(units), 'unit')} compiled for a debugger (-G), without optimization"
         more = [f"and {len(units) - _MAX_SHOWN} more"] * (len(units) > _MAX_SHOWN)
-        hint = "build without the option debug; profilers need lineinfo alone"
-        yield Problem(what, Location(bundle.where), hint, (*units[:_MAX_SHOWN], *more))
+        hint = "build without the option debug; profilers need only lineinfo"
+        yield problem("debug-code", what, Location(bundle.where), hint, (*units[:_MAX_SHOWN], *more))
 
 
 def _without_excepted(excepted: Sequence[str], lacks: Iterable[AffectedKernels]) -> Iterator[AffectedKernels]:
@@ -189,15 +191,21 @@ def exceptable_names(bundles: Iterable[BundleCheck]) -> set[str]:
 
 def _add_archs(gpus: Sequence[str]) -> str:
     archs = ", ".join(f'"sm_{gpu.replace(".", "")}"' for gpu in gpus)
-    return f"their archs lack {archs}; or --gpu names the GPUs that the wheel is for, --except the kernels"
+    return (
+        f"add {archs} to their archs; or name with --gpu the GPUs that the wheel is for, "
+        "or with --except the kernels that need not run on all"
+    )
 
 
 def _ptx_only_warnings(bundle: Bundle, checked: BundleCheck, excepted: Sequence[str]) -> Iterator[Problem]:
     total = len(checked["kernels"])
     for left in _without_excepted(excepted, ptx_only_kernels(checked["kernels"])):
         gpus = ", ".join(left["gpus"])
-        what = f"{len(left['kernels'])} of {count(total, 'kernel')} have PTX alone for {gpus}, others code"
-        yield Problem(what, Location(bundle.where), None, tuple(_kernel_lines(left)))
+        what = (
+            f"{len(left['kernels'])} of {count(total, 'kernel')} have only PTX for {gpus}, "
+            "while others have machine code"
+        )
+        yield problem("only-ptx", what, Location(bundle.where), None, tuple(_kernel_lines(left)))
 
 
 def _kernel_lines(left: AffectedKernels) -> Iterator[str]:

@@ -19,7 +19,7 @@ from ...bundle.unpacked_form import joined
 from ...common import temporary_folders
 from ...common.digest import file_digest
 from ...common.natural_order import by_number
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, problem
 from ...project.project import Project
 from ..reading.bundles import Bundle, FileElsewhereError
 from ..reading.companions import companions_of
@@ -88,7 +88,8 @@ def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebui
             )
         return compare(shipped, built, elsewhere)
     except ValueError as exc:
-        raise BundleError(Problem(f"its indexes cannot be read: {exc}", Location(bundle.where))) from exc
+        what = f"its manifest or keys cannot be read: {exc}"
+        raise BundleError(problem("manifest-unreadable", what, Location(bundle.where))) from exc
 
 
 def _add_companions(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 
 from ...bundle import sbom
 from ...bundle.manifest import NOT_OURS, Manifest
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, Problem, problem
 from ...project.source import BUNDLE_FOLDER
 from ..reading.bundles import Bundle, OpenedWheel, bundles_of_package, may_be_package, package_at, read_member
 from ..reading.survey import manifest_of
 
 _METADATA_SBOM = re.compile(rf"[^/]+\.dist-info/sboms/(?:.+/)?{re.escape(sbom.NAME)}")
-_EDITED = "is not what hatch-cubin writes: it was edited or damaged"
 
 
 class SbomFile(NamedTuple):
@@ -54,15 +53,17 @@ def sbom_problems(opened: OpenedWheel) -> Iterator[Problem]:
             without.append((bundle, manifest))
             continue
         place = None if opened.archive is None else bundle.place
-        yield from (Problem(what, opened.at(bill.path)) for what in _differences(bill.data, manifest, place))
+        yield from _differences(bill.data, manifest, place, opened.at(bill.path))
         paths = [path for path in paths if path != bill.path]
     for path in paths:
-        yield Problem("is the bill of materials of no bundle in the wheel", opened.at(path))
+        what = "is a bill of materials that does not belong to any bundle in the wheel"
+        yield problem("sbom-of-other-package", what, opened.at(path))
     # A bundle that came with another package into this one may have lost its own.
     if opened.archive is not None and len(without) == len(opened.bundles):
         for bundle, manifest in without:
             if manifest.modules or not manifest.skipped:
-                yield Problem(f"has no bill of materials, {sbom.NAME}", Location(bundle.where))
+                what = f"its bill of materials is missing: {sbom.NAME}"
+                yield problem("sbom-missing", what, Location(bundle.where))
 
 
 def provenance(data: bytes) -> dict[str, str]:
@@ -86,7 +87,7 @@ def _package_named_in(data: bytes) -> str:
         return "?"  # which no package is called
 
 
-def _differences(data: bytes, manifest: Manifest, place: str | None) -> Iterator[str]:
+def _differences(data: bytes, manifest: Manifest, place: str | None, where: Location) -> Iterator[Problem]:
     """Yield how a bill differs from one that this manifest allows."""
     try:
         fields = json.loads(data)
@@ -97,19 +98,26 @@ def _differences(data: bytes, manifest: Manifest, place: str | None) -> Iterator
         tools = [part["bom-ref"] for part in parts if part["type"] == "application"]
         files = {part["name"] for part in parts if part["type"] == "file"}
     except NOT_OURS:
-        yield _EDITED
+        yield _edited(where)
         return
     if data != written:
-        yield _EDITED
+        yield _edited(where)
         return
     if place is not None and not may_be_package(place, _package_named_in(data)):
         named = _package_named_in(data)
-        yield f"is the bill of materials of {named}, the bundle is that of {package_at(place)}"
+        what = f"is the bill of materials of {named}, but the bundle belongs to {package_at(place)}"
+        yield problem("sbom-of-other-package", what, where)
     expected = [part["bom-ref"] for part in _tools(manifest)]
     if tools != sorted(expected):
-        yield f"names {', '.join(tools) or 'no tools'}; the manifest names {', '.join(sorted(expected))}"
+        what = f"names {', '.join(tools) or 'no tools'}, but the manifest names {', '.join(sorted(expected))}"
+        yield problem("sbom-differs", what, where)
     for source in sorted({module.source for module in manifest.modules} - files):
-        yield f"does not name {source}, which the manifest names"
+        yield problem("sbom-differs", f"does not name {source}, but the manifest does", where)
+
+
+def _edited(where: Location) -> Problem:
+    what = "is not what hatch-cubin writes: it was edited or damaged"
+    return problem("not-as-written", what, where)
 
 
 def _rewrite_bundle_part(part: Mapping[str, Any]) -> sbom.Component:

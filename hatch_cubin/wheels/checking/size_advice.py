@@ -5,6 +5,7 @@ Files are weighed as they are in the archive. What a remedy would leave is packe
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from ...bundle.packs import Piece, cut, pack
 from ...common.natural_order import by_number
 from ...common.sizes import decimal
 from ...cubin.elf import read_kernel_code
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, Problem, problem
 from ..reading.bundles import Bundle, OpenedWheel, open_wheel
 from ..reading.compiled_code import packed_size
 from ..reading.coverage import (
@@ -62,34 +63,28 @@ def remedies(opened: OpenedWheel) -> list[Remedy]:
 def size_problem(opened: OpenedWheel, max_size: int) -> Problem | None:
     """Return what is wrong with a wheel that is larger than its *budget*."""
     total = os.path.getsize(opened.path)
-    return (
-        None
-        if total <= max_size
-        else Problem(_too_large(total, max_size), Location(opened.path), *_details(opened))
-    )
+    if total <= max_size:
+        return None
+    what = f"is {decimal(total)}, more than max-size allows: {decimal(max_size)}"
+    return problem("wheel-too-large", what, Location(opened.path), None, _details(opened))
 
 
 def remove_large_wheel(path: str, max_size: int, where: Location) -> NoReturn:
     """Remove a wheel that is larger than the *budget* set *where*; BundleError says what would help."""
-    what = f"{os.path.basename(path)} {_too_large(os.path.getsize(path), max_size)}"
-    try:
-        with open_wheel(path) as opened:
-            problem = Problem(what, where, *_details(opened))
-    except BundleError:  # there are no kernels in it
-        problem = Problem(what, where)
+    name, total = os.path.basename(path), os.path.getsize(path)
+    what = f"{name} is {decimal(total)}, more than max-size allows: {decimal(max_size)}"
+    details: tuple[str, ...] = ()
+    with contextlib.suppress(BundleError), open_wheel(path) as opened:  # it may be without kernels
+        details = _details(opened)
     os.unlink(path)
-    raise BundleError(problem)
+    raise BundleError(problem("wheel-too-large", what, where, None, details))
 
 
-def _too_large(total: int, max_size: int) -> str:
-    return f"is {decimal(total)}, more than max-size allows: {decimal(max_size)}"
-
-
-def _details(opened: OpenedWheel) -> tuple[None, tuple[str, ...]]:
-    """Return what a problem says of a wheel that is too large: no hint, but what takes most of it."""
+def _details(opened: OpenedWheel) -> tuple[str, ...]:
+    """Return lines about a wheel that is too large: its largest files, and what each remedy would save."""
     parts = [f"{name} {decimal(packed)}" for name, packed in largest_files(opened).items()]
     savings = (f"{each.what} would save {decimal(each.saves)}" for each in remedies(opened))
-    return None, (f"the largest: {', '.join(parts)}", *savings)
+    return (f"the largest: {', '.join(parts)}", *savings)
 
 
 def _bundle_remedies(bundle: Bundle, total: int) -> Iterator[Remedy]:

@@ -7,7 +7,7 @@ import re
 import zipfile
 from collections.abc import Iterator, Sequence
 
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, Problem, problem
 from ...project.source import BUNDLE_FOLDER, glob_regex
 from ..reading.bundles import DAMAGE_ERRORS, OpenedWheel, installed_path, member_location
 
@@ -27,10 +27,9 @@ def stray_problems(opened: OpenedWheel, excepted: Sequence[str] = ()) -> Iterato
         if inside or info.is_dir() or any(rule.fullmatch(name) for rule in rules):
             continue
         if _CODE_NAMES.fullmatch(name) or _is_code(opened.archive, name):
+            what = "is code for GPUs that does not belong to a bundle"
             hint = f"nothing proves it: take it out of the wheel, or name it with --except '{name}'"
-            yield Problem(
-                "is code for GPUs that belongs to no bundle", member_location(opened.archive, name), hint
-            )
+            yield problem("stray-code", what, member_location(opened.archive, name), hint)
     yield from _misplaced_bundles(opened)
 
 
@@ -46,10 +45,11 @@ def _misplaced_bundles(opened: OpenedWheel) -> Iterator[Problem]:
     first: dict[bytes, str] = {}
     for bundle in opened.bundles:
         if installed_path(bundle.place) == BUNDLE_FOLDER:
-            what = f"is in no package: it would be installed as the module {BUNDLE_FOLDER}"
-            yield Problem(what, Location(bundle.where))
+            what = f"is not in a package: it would be installed as the module {BUNDLE_FOLDER}"
+            yield problem("bundle-outside-package", what, Location(bundle.where))
         with contextlib.suppress(BundleError):  # its proof tells what is missing or damaged
             other = first.setdefault(bundle.read("manifest.json"), bundle.place)
             if other != bundle.place:
                 what = f"has the same manifest as {other}: one of them is a copy"
-                yield Problem(what, Location(bundle.where), "take the copy out of the wheel")
+                hint = "take the copy out of the wheel"
+                yield problem("bundle-copied", what, Location(bundle.where), hint)

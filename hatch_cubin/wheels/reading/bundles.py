@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ...common import file_access, read_limits
 from ...common.sizes import size
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, Problem, problem
 from ...project.source import BUNDLE_FOLDER
 
 COMPANION_FILE = "companion.json"  # what says of a companion which bundle it belongs to
@@ -61,8 +61,10 @@ class Bundle:
 
     def read(self, name: str) -> bytes:
         """Return a file's bytes; BundleError where it is missing or damaged."""
+        if name in self.not_files:
+            raise BundleError(problem("not-a-regular-file", self.not_files[name], self.at(name)))
         if name not in self.packed_sizes:
-            raise BundleError(Problem(self.not_files.get(name, "is missing"), self.at(name)))
+            raise BundleError(problem("file-missing", "is missing", self.at(name)))
         return self._read(name)
 
 
@@ -96,7 +98,9 @@ def open_wheel(what: str, *, companions: bool = False) -> Iterator[OpenedWheel]:
     The wheel of a companion alone has no bundle: only who asks for *companions* is given one.
     """
     if os.path.exists(what) and not (os.path.isdir(what) or os.path.isfile(what)):
-        raise BundleError(Problem("is neither a file nor a folder", Location(what)))  # a pipe would wait
+        raise BundleError(
+            problem("not-a-regular-file", "is neither a file nor a folder", Location(what))
+        )  # a pipe
     if os.path.isdir(what):
         opened = OpenedWheel(what, tuple(_bundles_in_folder(Path(what))))
         yield _require_bundle(opened, _hint_at_wheels(what) or _hint_at_project(what))
@@ -143,10 +147,10 @@ def open_archive(path: str) -> Iterator[zipfile.ZipFile]:
         archive = zipfile.ZipFile(path)
     except (*DAMAGE_ERRORS, ValueError) as exc:
         why = getattr(exc, "strerror", None) or exc
+        what = f"cannot be read as a wheel, which is a zip archive: {why}"
         hint = None if path.endswith(".whl") else _HOW_TO_BUILD
         hint = _NO_KERNELS_YET if path.endswith(".tar.gz") else hint
-        problem = Problem(f"cannot be read as a wheel, which is a zip archive: {why}", Location(path), hint)
-        raise BundleError(problem) from exc
+        raise BundleError(problem("not-a-wheel", what, Location(path), hint)) from exc
     with archive:
         yield archive
 
@@ -162,7 +166,7 @@ def refuse_large_directory(path: str | Path) -> None:
         said = int.from_bytes(tail[at64 + 40 : at64 + 48], "little")
     if said > read_limits.DIRECTORY:
         most = size(read_limits.DIRECTORY)
-        raise ValueError(f"its list of files has {size(said)}, and no more than {most} are read")
+        raise ValueError(f"its list of files has {size(said)}, and the limit is {most}")
 
 
 def member_location(archive: zipfile.ZipFile, name: str) -> Location:
@@ -175,13 +179,12 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     info, where = archive.getinfo(name), member_location(archive, name)
     refuse_bomb(info.compress_size, info.file_size, where)
     if info.file_size > (most := read_limits.most(name)):
-        what = f"is not unpacked: it has {size(info.file_size)}, and no more than {size(most)} are read"
-        raise BundleError(Problem(what, where))
+        what = f"is not unpacked: it has {size(info.file_size)}, and the limit is {size(most)}"
+        raise BundleError(problem("file-too-large", what, where))
     data = b"".join(read_in_pieces(archive, name))
     if name.endswith(".json") and read_limits.is_crowded(data):
-        raise BundleError(
-            Problem(f"is not read: it has more than {read_limits.PARTS} arrays and objects", where)
-        )
+        what = f"is not read: it has more than {read_limits.PARTS} arrays and objects"
+        raise BundleError(problem("file-too-large", what, where))
     return data
 
 
@@ -193,31 +196,31 @@ def read_in_pieces(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
     info, where = archive.getinfo(name), member_location(archive, name)
     refuse_bomb(info.compress_size, info.file_size, where)
     if info.compress_type not in _WHEEL_COMPRESSIONS:
-        raise BundleError(Problem("is packed by a method that wheels do not have", where))
+        what = "is compressed by a method that wheels do not use"
+        raise BundleError(problem("unknown-compression", what, where))
     try:
         with archive.open(info) as file:
             while piece := file.read(_PIECE_BYTES):
                 yield piece
     except DAMAGE_ERRORS as exc:
-        raise BundleError(Problem(f"cannot be unpacked: {exc}", where)) from exc
+        raise BundleError(problem("file-damaged", f"cannot be unpacked: {exc}", where)) from exc
 
 
 def refuse_bomb(packed: int, unpacked: int, where: Location) -> None:
     """Raise BundleError for what would be unpacked to more than code can be."""
     if read_limits.is_bomb(packed, unpacked):
-        what = f"is not unpacked: {size(packed)} in the archive would be {size(unpacked)}"
-        raise BundleError(Problem(what, where))
+        what = f"is not unpacked: {size(packed)} in the archive would become {size(unpacked)}"
+        raise BundleError(problem("compression-bomb", what, where))
 
 
 def _require_bundle(opened: OpenedWheel, hint: str | None = None) -> OpenedWheel:
     if not opened.bundles and opened.companion is not None:
         what = f"is a companion of {_main_wheel_of(opened)}"
         hint = "name that wheel: its companions are read with it"
-        raise BundleError(Problem(what, Location(opened.path), hint))
+        raise BundleError(problem("companion-alone", what, Location(opened.path), hint))
     if not opened.bundles:
-        raise BundleError(
-            Problem(f"has no bundle: there is no {BUNDLE_FOLDER}/ in it", Location(opened.path), hint)
-        )
+        what = f"does not contain a bundle: there is no folder {BUNDLE_FOLDER} in it"
+        raise BundleError(problem("no-bundle", what, Location(opened.path), hint))
     return opened
 
 
@@ -286,9 +289,8 @@ def _folder_bundle(folder: Path) -> Bundle:
         try:
             return file_access.read(folder / name, read_limits.most(name))
         except OSError as exc:
-            raise BundleError(
-                Problem(f"cannot be read: {exc.strerror}", Location(str(folder / name)))
-            ) from exc
+            what = f"cannot be read: {exc.strerror}"
+            raise BundleError(problem("file-not-readable", what, Location(str(folder / name)))) from exc
 
     return Bundle(folder.as_posix(), dict.fromkeys(names), read, not_files=not_files)
 
@@ -331,9 +333,10 @@ def _not_found(name: str) -> Problem:
     """Return what is wrong with a name that stands for nothing: a package's, or the path of a wheel."""
     if name.endswith(".whl") or "/" in name or os.sep in name or glob.has_magic(name):
         near = _hint_at_wheels(os.path.dirname(name) or os.curdir)
-        return Problem("there is no such file or folder", Location(name), near or _HOW_TO_BUILD)
-    what = "is neither a file, nor a folder, nor a package that this Python has installed"
-    return Problem(what, Location(name), f"this Python is {sys.executable}")
+        what = "this file or folder does not exist"
+        return problem("no-such-wheel", what, Location(name), near or _HOW_TO_BUILD)
+    what = "is not a file, a folder, or a package that is installed for this Python"
+    return problem("no-such-wheel", what, Location(name), f"this Python is {sys.executable}")
 
 
 def _find_spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:

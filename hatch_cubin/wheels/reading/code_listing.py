@@ -10,7 +10,7 @@ from typing import TypedDict
 from ...bundle.manifest import Entry
 from ...common import temporary_folders
 from ...cubin.elf import symbol_number
-from ...errors import BundleError, Problem
+from ...errors import BundleError, Problem, problem
 from ...loader import normal_name
 from .bundles import Bundle
 from .compiled_code import read_results
@@ -71,7 +71,7 @@ def code_listings(
                 else machine_code_lines(data, symbol, program or "")
             )
         except ValueError as exc:
-            raise BundleError(Problem(str(exc), bundle.at(entry.file))) from exc
+            raise BundleError(problem("code-unreadable", str(exc), bundle.at(entry.file))) from exc
         found.append(
             {
                 "module": module.name,
@@ -87,10 +87,9 @@ def code_listings(
 def _no_such_code(bundle: Bundle, name: str, kind: str, arch: str | None, having: Sequence[Entry]) -> Problem:
     """Say that a kernel has no such code, and what it has."""
     hint = f"it has {', '.join(sorted({entry.arch for entry in having}, key=arch_order))}"
-    what = "PTX" if kind == "ptx" else "machine code"
-    return Problem(
-        f"has no {what} of {name!r}{f' for {arch}' if arch else ''}", bundle.at("manifest.json"), hint
-    )
+    code = "PTX" if kind == "ptx" else "machine code"
+    what = f"does not have {code} of {name!r}{f' for {arch}' if arch else ''}"
+    return problem("no-such-code", what, bundle.at("manifest.json"), hint)
 
 
 def machine_code_lines(data: bytes, symbol: str, program: str) -> list[LineFacts]:

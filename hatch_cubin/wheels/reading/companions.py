@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ...bundle.manifest import NOT_OURS, Manifest
 from ...common import file_access, read_limits
 from ...common.digest import file_digest
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, Problem, problem
 from .bundles import (
     COMPANION_FILE,
     Bundle,
@@ -30,7 +30,6 @@ from .bundles import (
     read_member,
 )
 
-_EDITED = "is not what hatch-cubin writes: it was edited or damaged"
 _METADATA = re.compile(r"[^/]+-([^-/]+)\.dist-info/METADATA")
 
 
@@ -56,8 +55,8 @@ class Companions:
         """Return a file of a companion; NotHereError where that is not here."""
         known = (self._manifest.companions or {}).get(package)
         if known is None or not package.isidentifier():
-            what = f"it does not describe the companion {package!r}, which it names"
-            raise BundleError(Problem(what, self._bundle.at("manifest.json")))
+            what = f"it names the companion {package!r} and does not describe it"
+            raise BundleError(problem("manifest-inconsistent", what, self._bundle.at("manifest.json")))
         if package not in self._chosen:
             self._chosen[package] = self._choose(package)
         get = self._chosen[package]
@@ -66,7 +65,7 @@ class Companions:
         if get is None:
             hint = f"put its wheel beside this one, or install '{known['install']}'"
             what = f"is in {known['project']}, which is not here"
-            raise FileElsewhereError(Problem(what, self._bundle.at(name), hint))
+            raise FileElsewhereError(problem("companion-missing", what, self._bundle.at(name), hint))
         return get(name)
 
     def missing(self) -> list[str]:
@@ -90,7 +89,8 @@ class Companions:
                     return place.get
                 # As where the parts of a project's wheels for several systems lie in one folder.
                 where = Location(place.where.as_posix())
-                of_others.append(Problem("belongs to another version of the bundle", where))
+                what = "belongs to another version of the bundle"
+                of_others.append(problem("companion-of-other-version", what, where))
             except BundleError as exc:
                 damaged += exc.problems
         return next(iter((*damaged, *of_others)), None)
@@ -149,16 +149,20 @@ def companion_problems(opened: OpenedWheel) -> Iterator[Problem]:
         files = {name: (known["sha256"], known["size"]) for name, known in said["files"].items()}
         _ = said["index"], said["project"], said["version"]
     except NOT_OURS:
-        yield Problem(_EDITED, opened.at(f"{package}/{COMPANION_FILE}"))
+        yield _edited(opened.at(f"{package}/{COMPANION_FILE}"))
         return
     there = {name.partition("/")[2] for name in opened.archive.namelist() if name.startswith(f"{package}/")}
     for name in sorted(there ^ {*files, COMPANION_FILE, "__init__.py"}):
-        where = "is missing" if name in files else "is not one of the companion's files"
-        yield Problem(where, opened.at(f"{package}/{name}"))
+        where = opened.at(f"{package}/{name}")
+        if name in there:
+            yield problem("file-not-listed", "is not one of the companion's files", where)
+        else:
+            yield problem("file-missing", "is missing", where)
     for name in sorted(there & {*files}):
         data = read_member(opened.archive, f"{package}/{name}")
         if (file_digest(data), len(data)) != files[name]:
-            yield Problem(f"is not the file that {COMPANION_FILE} describes", opened.at(f"{package}/{name}"))
+            what = f"is not the file that {COMPANION_FILE} describes"
+            yield problem("file-changed", what, opened.at(f"{package}/{name}"))
 
 
 def main_project_of(opened: OpenedWheel) -> str:
@@ -189,11 +193,12 @@ def fits_manifest(package: str, said: Mapping[str, Any], manifest: Manifest) -> 
 def _from_folder(folder: Path, name: str) -> bytes:
     path = folder / name
     if "/" in name or not os.path.isfile(path):
-        raise BundleError(Problem("is missing", Location(path.as_posix())))
+        raise BundleError(problem("file-missing", "is missing", Location(path.as_posix())))
     try:
         return file_access.read(path, read_limits.most(name))
     except OSError as exc:
-        raise BundleError(Problem(f"cannot be read: {exc.strerror}", Location(path.as_posix()))) from exc
+        what = f"cannot be read: {exc.strerror}"
+        raise BundleError(problem("file-not-readable", what, Location(path.as_posix()))) from exc
 
 
 def _from_wheel(archive: Callable[[], zipfile.ZipFile], package: str, name: str) -> bytes:
@@ -201,7 +206,8 @@ def _from_wheel(archive: Callable[[], zipfile.ZipFile], package: str, name: str)
     try:
         return read_member(archive(), member)
     except KeyError:
-        raise BundleError(Problem("is missing", member_location(archive(), member))) from None
+        where = member_location(archive(), member)
+        raise BundleError(problem("file-missing", "is missing", where)) from None
 
 
 def _described_manifest(place: _CompanionLocation) -> str:
@@ -209,4 +215,10 @@ def _described_manifest(place: _CompanionLocation) -> str:
     try:
         return str(json.loads(data)["index"])
     except NOT_OURS as exc:
-        raise BundleError(Problem(_EDITED, Location((place.folder / COMPANION_FILE).as_posix()))) from exc
+        where = Location((place.folder / COMPANION_FILE).as_posix())
+        raise BundleError(_edited(where)) from exc
+
+
+def _edited(where: Location) -> Problem:
+    what = "is not what hatch-cubin writes: it was edited or damaged"
+    return problem("not-as-written", what, where)

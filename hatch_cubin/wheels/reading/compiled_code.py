@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from ...bundle.manifest import Entry, Manifest, Module
 from ...bundle.packs import unpack
-from ...errors import BundleError, Problem
+from ...errors import BundleError, problem
 from .bundles import Bundle, FileElsewhereError, refuse_bomb
 from .companions import Companions, companions_of
 
@@ -48,7 +48,8 @@ def _read_file(bundle: Bundle, manifest: Manifest, companions: Companions, entry
     """Return the file that an entry is in, of the bundle or of a companion of it."""
     if entry.absent:
         label = (manifest.wheel_variant or {}).get("label")
-        raise FileElsewhereError(Problem(f"is not in the wheel variant {label!r}", bundle.at(entry.file)))
+        what = f"is not in the wheel variant {label!r}"
+        raise FileElsewhereError(problem("not-in-variant", what, bundle.at(entry.file)))
     if entry.companion is None:
         return bundle.read(entry.file)
     return companions.read(entry.companion, entry.file)
@@ -58,16 +59,15 @@ def _read_block(bundle: Bundle, manifest: Manifest, companions: Companions, entr
     """Return an unpacked block; BundleError where it is not what the manifest says."""
     name, blocks = entry.file, manifest.blocks or {}
     if name not in blocks:
-        raise BundleError(
-            Problem(f"it does not describe {name!r}, which it names", bundle.at("manifest.json"))
-        )
+        what = f"it names {name!r} and does not describe it"
+        raise BundleError(problem("manifest-inconsistent", what, bundle.at("manifest.json")))
     said = blocks[name]
     data = _read_file(bundle, manifest, companions, entry)
     refuse_bomb(len(data), said.size, bundle.at(name))
     try:
         return unpack(data, said.sha256, said.size)
     except ValueError as exc:
-        raise BundleError(Problem(str(exc), bundle.at(name))) from exc
+        raise BundleError(problem("file-damaged", str(exc), bundle.at(name))) from exc
 
 
 def packed_size(bundle: Bundle, manifest: Manifest, entry: Entry) -> int | None:
@@ -90,5 +90,6 @@ def _slice_of_block(bundle: Bundle, entry: Entry, data: bytes | BundleError) -> 
     if isinstance(data, BundleError) or entry.offset is None:
         return data
     if not 0 <= entry.offset <= len(data) - entry.size:
-        return BundleError(Problem(f"an entry lies beyond {entry.file}", bundle.at("manifest.json")))
+        what = f"an entry extends beyond the end of {entry.file}"
+        return BundleError(problem("manifest-inconsistent", what, bundle.at("manifest.json")))
     return data[entry.offset : entry.offset + entry.size]

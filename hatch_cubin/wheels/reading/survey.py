@@ -16,7 +16,7 @@ from ...cubin.elf import read_cubin, read_limits, read_resources
 from ...cubin.kernel_names import demangle
 from ...cubin.ptx import ptx_limits
 from ...cubin.symbol_origins import bytes_by_part, digests_by_part
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, Problem, problem
 from ...project.source import ptx_entries
 from .bundles import Bundle, FileElsewhereError
 from .compiled_code import packed_size, packed_size_of_file, read_results
@@ -213,7 +213,8 @@ def unreadable_units(facts: BundleFacts) -> Iterator[Problem]:
     """Yield what could not be read of a bundle."""
     for unit in facts["units"]:
         if unit["problem"]:
-            yield Problem(unit["problem"], Location(f"{facts['where']}/{unit['file']}"))
+            where = Location(f"{facts['where']}/{unit['file']}")
+            yield problem("code-unreadable", unit["problem"], where)
 
 
 def manifest_of(bundle: Bundle) -> Manifest:
@@ -222,7 +223,7 @@ def manifest_of(bundle: Bundle) -> Manifest:
         return read_manifest(bundle.read("manifest.json"))
     except ValueError as exc:
         hint = "a newer hatch-cubin made it: upgrade this one" if "reads up to" in str(exc) else None
-        raise BundleError(Problem(str(exc), bundle.at("manifest.json"), hint)) from exc
+        raise BundleError(problem("manifest-unreadable", str(exc), bundle.at("manifest.json"), hint)) from exc
 
 
 def unit_name(module: str, arch: str) -> str:
@@ -243,12 +244,10 @@ def _examine(
         "limits": {},
     }
     if isinstance(data, BundleError):
-        problem = data.problems[0].what
-        if isinstance(
-            data, FileElsewhereError
-        ):  # whose kernels the loader knows, and finds once it is installed
-            return {**found, "usage": {symbol: {} for symbol in entry.kernels.values()}, "problem": problem}
-        return {**found, "problem": problem}
+        what = data.problems[0].what
+        # The loader knows the kernels of a companion, and finds them once the companion is installed.
+        known = entry.kernels.values() if isinstance(data, FileElsewhereError) else ()
+        return {**found, "usage": {symbol: {} for symbol in known}, "problem": what}
     whole = {"all": file_digest(data)}
     try:
         usage = _ptx_usage(data) if entry.is_ptx else _cubin_usage(data, fallback)

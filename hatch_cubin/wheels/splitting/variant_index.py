@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 
 from ...bundle.manifest import NOT_OURS
 from ...common import file_access, read_limits
-from ...errors import Location, Problem
+from ...errors import Location, Problem, problem
 from ..checking.wheel_tags import WHEEL_NAME
 from ..reading.bundles import OpenedWheel
 from .split import file_stem
@@ -32,21 +32,22 @@ def index_problems(opened: OpenedWheel) -> Iterator[Problem]:
     except FileNotFoundError:  # of which it is warned
         return
     except OSError as exc:
-        yield Problem(f"cannot be read: {exc.strerror}", Location(str(index)))
+        yield problem("file-not-readable", f"cannot be read: {exc.strerror}", Location(str(index)))
     except NOT_OURS:
-        yield Problem("does not say which variants there are", Location(str(index)))
+        yield problem("wrong-variant-index", "does not list variants", Location(str(index)))
     else:
         if label not in labels:
-            what = f"is not in {index.name}: installers take another for the GPUs of {label}"
-            yield Problem(what, Location(opened.path), "split all wheels of a version into one folder")
+            what = f"is not listed in {index.name}: installers choose another wheel for the GPUs of {label}"
+            hint = "split all wheels of a version into one folder"
+            yield problem("wrong-variant-index", what, Location(opened.path), hint)
 
 
 def index_warnings(opened: OpenedWheel) -> Iterator[Problem]:
     """Yield what has to be published with a variant, and is not beside it."""
     place = _variants_file(opened)
     if place is not None and not place[0].exists():
-        what = f"there is no {place[0].name} beside it, without which no installer takes a variant"
-        yield Problem(what, Location(opened.path))
+        what = f"{place[0].name} is missing beside it, and no installer chooses a variant without this file"
+        yield problem("wrong-variant-index", what, Location(opened.path))
 
 
 def _variants_file(opened: OpenedWheel) -> tuple[Path, str] | None:

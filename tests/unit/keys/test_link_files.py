@@ -234,13 +234,15 @@ def test_a_lock_has_all_that_is_linked(tmp_path: Path) -> None:
     assert lock.modules["solver"]["link"] == ["lib/x.ptx"]
     assert {"demo/a.cu", "demo/h.ptx", "lib/x.ptx"} <= lock.files.keys()
     assert pipeline.check_lock(project, lock) == []
-    told = lock_comparison.plan(lock, project, read_sources(project))
+    told = lock_comparison.plan_by_lock(lock, project, read_sources(project))
     assert (told.changes, told.doubts) == ((), ())
     assert [job.keys for job in told.jobs] == [job.keys for job in pipeline.make_plan(project).jobs]
     write_tree(tmp_path, {"lib/x.ptx": HEADER})
     assert pipeline.check_lock(project, lock) == ["lib/x.ptx is changed"]
     other = project_of(tmp_path, "")
-    assert "link of solver is changed" in lock_comparison.plan(lock, other, read_sources(other)).changes
+    assert (
+        "link of solver is changed" in lock_comparison.plan_by_lock(lock, other, read_sources(other)).changes
+    )
 
 
 def test_a_link_is_in_one_shard_with_all_that_it_is_linked_of(tmp_path: Path) -> None:
