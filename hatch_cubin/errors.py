@@ -50,7 +50,7 @@ class Problem(NamedTuple):
         return one_message("\n  ".join((head, *self.details, *hint)))
 
     def with_code(self) -> str:
-        """Return the message with its code at the end of the first line, where users find it to search for it."""
+        """Return the message with its code at the end of its first line, for users to search for."""
         return str(self._replace(what=f"{self.what} [{self.code}]") if self.code else self)
 
     def facts(self) -> dict[str, str | int | list[str] | None]:

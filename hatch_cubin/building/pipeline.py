@@ -22,7 +22,7 @@ from ..common import user_folders
 from ..compiling.obtain import complete, look_up
 from ..compiling.plan_warnings import NEARER, outside_headers, unread_macros
 from ..compiling.results import Results, require
-from ..errors import HatchCubinError, Location, problem
+from ..errors import HatchCubinError, Location, Problem, problem
 from ..keys.jobs import (
     Job,
     every_closure,
@@ -364,7 +364,7 @@ def sdist_files(project: Project) -> dict[str, Path]:
     """
     found = _reachable(project)
     for path in filter(lies_outside, found):
-        what = "lies outside the project, so sdists lack it, and the kernels that include it fail there"
+        what = "lies outside the project: sdists do not have it, so kernels that include it fail there"
         project.warn(problem("header-outside-project", what, Location(path), NEARER).with_code())
     own = [lock_format.NAME] if os.path.isfile(project.root / lock_format.NAME) else []
     inside = (path for path in found if not lies_outside(path))

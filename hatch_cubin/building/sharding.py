@@ -149,7 +149,9 @@ def _seconds(path: str) -> dict[tuple[str, str], float]:
         what = f"cannot be read: {exc.strerror}"
         raise ConfigError(problem("file-not-readable", what, Location(path), _HINT)) from exc
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as exc:
-        raise ConfigError(problem("not-a-build-report", "is not a build report", Location(path), _HINT)) from exc
+        raise ConfigError(
+            problem("not-a-build-report", "is not a build report", Location(path), _HINT)
+        ) from exc
 
 
 def _positive(value: Any) -> float:

@@ -44,7 +44,9 @@ def read_table(table: Mapping[str, Any], place: Place, environ: Mapping[str, str
     replaced, wrong = read_environment(environ, _VARIABLES)
     _contradictions(values, reader, ())
     values |= replaced
-    reader.problems += (problem("invalid-variable", _short_line(what)) for what in wrong)  # a variable has no line
+    reader.problems += (
+        problem("invalid-variable", _short_line(what)) for what in wrong
+    )  # a variable has no line
     if reader.problems:
         raise ConfigError(*reader.problems)
     names = {name: as_written(environ, variable) for variable, (name, _read) in _VARIABLES.items()}
@@ -420,7 +422,10 @@ def _array(
     known: Mapping[str, Callable[..., Any]],
     needed: Mapping[str, Problem],
 ) -> tuple[dict[str, Any], ...]:
-    """Return the tables of an array that are right; *needed* has, for each required key, the problem to report if it is missing."""
+    """Return the tables of an array that are right.
+
+    *needed* has the required keys, each with the problem to report if it is missing.
+    """
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise ValueError(f"must be an array of tables, written as {reader.place.tables(str(path[-1]))}")
     rules = []

@@ -243,8 +243,8 @@ def _read(root: Folder, name: str) -> Mapping[str, Any]:
         if os.path.isfile(root):
             what = f"a project is a folder, and {os.path.abspath(root)} is a file"
             folder = shlex.quote(os.fspath(os.path.dirname(root)) or os.curdir)
-            hint = f"name the folder: --project {folder}"
-            raise ConfigError(problem("not-a-project", what, hint=hint)) from None
+            name_it = f"name the folder: --project {folder}"
+            raise ConfigError(problem("not-a-project", what, hint=name_it)) from None
         what = f"there is no {name} in {os.path.abspath(root)}"
         raise ConfigError(problem("not-a-project", what, hint=_ELSEWHERE_HINT)) from None
     except OSError as exc:

@@ -315,7 +315,9 @@ def trusted_key(text: str) -> str:
     try:
         read_public(text)
     except ValueError as exc:
-        raise RefusedValueError(problem("bad-public-key", f"a key {exc}")) from None  # whatever it is, it may be a secret
+        raise RefusedValueError(
+            problem("bad-public-key", f"a key {exc}")
+        ) from None  # whatever it is, it may be a secret
     return text
 
 

@@ -153,7 +153,9 @@ def packages_of(root: Path) -> dict[str, str]:
         return _packages(str(root), WheelBuilder(str(root)).metadata)
     except (TypeError, ValueError) as exc:  # what hatchling raises, whatever is wrong with a project
         what = " ".join(str(exc).split())
-        raise ConfigError(problem("project-not-buildable", f"hatchling cannot build this project: {what}")) from exc
+        raise ConfigError(
+            problem("project-not-buildable", f"hatchling cannot build this project: {what}")
+        ) from exc
 
 
 def runs_hook(root: Path) -> bool:

@@ -196,7 +196,9 @@ def packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
         from . import hatch
     except ImportError:
         what = "this project is built with hatchling, which is not installed here"
-        raise ConfigError(problem("backend-not-installed", what, place.of(), "pip install hatchling")) from None
+        raise ConfigError(
+            problem("backend-not-installed", what, place.of(), "pip install hatchling")
+        ) from None
     return hatch.packages_of(root)
 
 

@@ -48,7 +48,9 @@ def opened(path: Path) -> Iterator[Wheel]:
         refuse_large_directory(path)
         archive = zipfile.ZipFile(path)
     except zipfile.BadZipFile as exc:
-        raise BundleError(problem("not-a-wheel", "is not a zip archive, so it is not a wheel", Location(path.name))) from exc
+        raise BundleError(
+            problem("not-a-wheel", "is not a zip archive, so it is not a wheel", Location(path.name))
+        ) from exc
     except ValueError as exc:
         raise BundleError(problem("not-a-wheel", f"is not read: {exc}", Location(path.name))) from exc
     with archive:
@@ -61,7 +63,9 @@ def opened(path: Path) -> Iterator[Wheel]:
         metadata = records[0]
         if signed := [name for name in _SIGNED if f"{metadata}/{name}" in names]:
             what = f"the wheel is signed ({signed[0]}): with kernels in it, the signature would be wrong"
-            raise BundleError(problem("wheel-signed", what, Location(path.name), "sign it when it is finished"))
+            raise BundleError(
+                problem("wheel-signed", what, Location(path.name), "sign it when it is finished")
+            )
         matches = filter(None, map(_PACKAGE.fullmatch, names))
         packages = {match[2][:-1].replace("/", "."): match[1][:-1] for match in matches}
         yield Wheel(archive, path.name, members, metadata, packages)

@@ -51,7 +51,9 @@ def packages_of(root: Path) -> dict[str, str]:
         )
         if done.returncode or not answer.is_file():  # no file if setup.py sets up nothing
             what = "setuptools cannot build this project, so its packages are not known"
-            raise ConfigError(problem("project-not-buildable", what, here, details=tuple(_reason(done.stderr))))
+            raise ConfigError(
+                problem("project-not-buildable", what, here, details=tuple(_reason(done.stderr)))
+            )
         packages: dict[str, str] = json.loads(answer.read_text("utf-8"))
     return packages
 

@@ -23,7 +23,9 @@ def write(made: Path, into: Path, files: Mapping[str, Path], caches: Sequence[st
     to its place once it is whole.
     """
     if not made.name.endswith(".tar.gz"):
-        raise BundleError(problem("not-an-sdist", "is not a .tar.gz file, so it is not an sdist", Location(made.name)))
+        raise BundleError(
+            problem("not-an-sdist", "is not a .tar.gz file, so it is not an sdist", Location(made.name))
+        )
     try:
         into.mkdir(parents=True, exist_ok=True)
         with tarfile.open(made) as old, temporary_folders.make_in(into) as folder:
@@ -37,7 +39,9 @@ def write(made: Path, into: Path, files: Mapping[str, Path], caches: Sequence[st
                 _fill(new, old, _top(old, made.name), files, tuple(f"{cache}/" for cache in caches))
             (folder / made.name).replace(into / made.name)
     except tarfile.ReadError as exc:
-        raise BundleError(problem("not-an-sdist", "is not a .tar.gz file, so it is not an sdist", Location(made.name))) from exc
+        raise BundleError(
+            problem("not-an-sdist", "is not a .tar.gz file, so it is not an sdist", Location(made.name))
+        ) from exc
     except OSError as exc:
         where = Location(str(into / made.name))
         raise BundleError(problem("file-not-writable", f"cannot be written: {exc.strerror}", where)) from exc

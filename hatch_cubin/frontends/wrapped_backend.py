@@ -17,7 +17,9 @@ def load(config: Config, root: Path) -> Any:
     """Return the backend, whose attributes are its hooks; ConfigError where there is none."""
     if config.backend is None:
         what = f"[build-system] names another build backend than {WRAPPER}"
-        raise ConfigError(problem("not-the-build-backend", what, config.place.of(), f'build-backend = "{WRAPPER}"'))
+        raise ConfigError(
+            problem("not-the-build-backend", what, config.place.of(), f'build-backend = "{WRAPPER}"')
+        )
     where = config.place.of("backend")
     module, _, inside = config.backend.partition(":")
     for folder in reversed(config.backend_path):
