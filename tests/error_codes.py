@@ -23,6 +23,7 @@ _SECTIONS = {  # where new codes of a room go; others go into the last section
     "headers": "## About sources",
     "toolkit": "## About the compiler",
     "compiling": "## About the compiler",
+    "cache": "## Signatures",
     "lockfile": "## `cubin.lock`",
     "cli": "## On the command line",
 }

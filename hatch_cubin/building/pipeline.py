@@ -151,7 +151,7 @@ def _chosen_plan(
     followed: bool,
 ) -> Plan:
     sources = read_sources(project)
-    word = locked_build.heard(project, sources, hold, looks=not followed)
+    word = locked_build.evaluate(project, sources, hold, looks=not followed)
     if word is not None and word.found is not None:
         for note in word.plan.notes:
             project.inform(note)
@@ -159,16 +159,20 @@ def _chosen_plan(
         return plan._replace(headers=word.lock.headers, found=word.found, remote=word.remote)
     if require is not None:
         require(project)
-    with locked_build.explained(project, word):
+    with locked_build.explain_missing_compiler(project, word):
         plan = make_plan(project, sources, in_part=in_part)
     if word is None:
         return plan
     plan = plan._replace(remote=word.remote)
-    changes = word.plan.changes or lock_comparison.against(word.lock, plan.jobs, plan.toolkit)
+    changes = word.plan.changes or lock_comparison.differences_of_jobs(word.lock, plan.jobs, plan.toolkit)
     if changes:
-        locked_build.refuse(project, changes, locked_build.install_command(project) or lock_format.HINT)
-        locked_build.tell(project, changes)
-    return plan._replace(jobs=tuple(lock_comparison.enforced(word.lock, plan.jobs)), lock=word.lock)
+        locked_build.refuse_if_locked(
+            project, changes, locked_build.install_command(project) or lock_format.HINT
+        )
+        locked_build.report_stale(project, changes)
+    return plan._replace(
+        jobs=tuple(lock_comparison.with_locked_results(word.lock, plan.jobs)), lock=word.lock
+    )
 
 
 def make_plan(project: Project, sources: ProjectSources | None = None, *, in_part: bool = False) -> Plan:
@@ -194,7 +198,7 @@ def bake(
     require(results, plan.toolkit, plan.refused)
     if plan.lock is not None:
         done = [(job, results.done[job.unit].sha256) for job in plan.jobs]
-        locked_build.prove(project, plan.lock, done)
+        locked_build.check_results(project, plan.lock, done)
     return results
 
 
@@ -329,12 +333,12 @@ def make_lock(project: Project) -> Lock:
 def check_lock(project: Project, found: Lock) -> list[str]:
     """Return how a lock differs from the one that would be written now; nothing is compiled."""
     sources = read_sources(project)
-    if changes := lock_comparison.plan(found, project, sources).changes:
+    if changes := lock_comparison.plan_by_lock(found, project, sources).changes:
         return [*changes]
     plan = make_plan(project, sources)
-    if changes := lock_comparison.against(found, plan.jobs, plan.toolkit):
+    if changes := lock_comparison.differences_of_jobs(found, plan.jobs, plan.toolkit):
         return [*changes]
-    now = _described(project, plan, sources, lock_comparison.results(found, plan.jobs))
+    now = _described(project, plan, sources, lock_comparison.locked_digests(found, plan.jobs))
     return lock_comparison.differences(found, now)
 
 

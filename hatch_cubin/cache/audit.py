@@ -1,4 +1,4 @@
-"""Read all that is in a cache folder, whatever builds recall, and say what is not as builds leave it."""
+"""Read everything in a cache folder, and report each file that is not as builds leave it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _R = TypeVar("_R")
 
 _FOLDER_NAME = re.compile("tmp|entries(/[0-9a-f]{2})?")
 _STORED_NAME = re.compile("entries/[0-9a-f]{2}/[0-9a-f]{62}")
-_TOLERATED = re.compile("tmp/entry-[a-z0-9_]{8}|SCHEMA_VERSION")  # which an earlier cuda.core wrote
+_TOLERATED = re.compile("tmp/entry-[a-z0-9_]{8}|SCHEMA_VERSION")  # files of an earlier cuda.core
 _FOREIGN_KINDS = {
     stat.S_IFREG: "is a file that no build writes",
     stat.S_IFDIR: "is a folder that no build makes",
@@ -26,7 +26,7 @@ _FOREIGN_KINDS = {
 
 
 class Finding(NamedTuple):
-    """What is wrong with one file: it is damaged, orphaned or foreign."""
+    """A problem with one file: its *kind* is damaged, orphaned or foreign."""
 
     kind: str
     file: str  # relative to the folder
@@ -34,42 +34,40 @@ class Finding(NamedTuple):
 
 
 class Audit(NamedTuple):
-    """The entries that their records prove, the bytes of both, and all that is wrong."""
+    """The number of entries that match their records, the bytes of both, and all findings."""
 
     entries: int
     bytes: int
     found: list[Finding]
 
 
-OnProven = Callable[
-    [Record, bytes, bytes], object
-]  # a record, as it is written, and the entry that it proves
+OnProven = Callable[[Record, bytes, bytes], object]  # of a record, its bytes, and its entry
 
 
 def audit(folder: Path, on_proven: OnProven = lambda *_proven: None) -> Audit:
-    """Read everything in *folder*, and *on_proven* what is proven.
+    """Read everything in *folder*; pass each entry that matches its record to *on_proven*.
 
-    What a build was writing just then is nothing wrong.
+    A file that a build was just writing is not a finding.
     """
     first = _FolderAudit(folder, on_proven).audit()
     if not first.found:
         return first
-    with wait_for_lock(folder / "tmp", LOCK_WAIT_S):  # until those who write have written
+    with wait_for_lock(folder / "tmp", LOCK_WAIT_S):  # until all current writes are complete
         again = _FolderAudit(folder, lambda *_proven: None).audit()
     return again._replace(found=[each for each in again.found if each in first.found])
 
 
 class _FolderAudit:
-    """One look at everything in a folder."""
+    """A single pass over everything in a folder."""
 
     def __init__(self, folder: Path, on_proven: OnProven) -> None:
         self._folder = folder
         self._on_proven = on_proven
         self._found: list[Finding] = []
-        self._sizes: dict[str, int] = {}  # of what is stored, by path
+        self._sizes: dict[str, int] = {}  # by the paths of entries and records
 
     def audit(self) -> Audit:
-        """CacheEntry each entry with its record, and say what is wrong with either."""
+        """Match each entry with its record, and return what is wrong with either."""
         self._sizes.update(self._walk(str(self._folder)))
         entries, records = self._sort()
         whole = [path for pair in self._pairs(entries, records) for path in pair]
@@ -82,7 +80,7 @@ class _FolderAudit:
         self._found.append(Finding(kind, name, what))
 
     def _walk(self, folder: str, below: str = "") -> Iterator[tuple[str, int]]:
-        """Yield the files that stand where the store has its own, with their sizes; none is opened."""
+        """Yield the files that have names of entries and records, with their sizes; no file is opened."""
         for name in self._try_to_read(folder, os.listdir) or ():
             path, known = f"{folder}{os.sep}{name}", f"{below}{name}"
             status = self._try_to_read(path, file_access.looked_at)
@@ -95,7 +93,7 @@ class _FolderAudit:
                 self._report("foreign", path, _FOREIGN_KINDS.get(stat.S_IFMT(mode), file_access.kind(mode)))
 
     def _sort(self) -> tuple[set[str], dict[str, tuple[Record, bytes]]]:
-        """Tell entries from records, by what they begin with."""
+        """Return the entries and the records, which differ in how they begin."""
         entries, records = set[str](), dict[str, tuple[Record, bytes]]()
         for path in self._sizes:
             data = self._try_to_read(path, _record_bytes)
@@ -110,7 +108,7 @@ class _FolderAudit:
     def _pairs(
         self, entries: set[str], records: dict[str, tuple[Record, bytes]]
     ) -> Iterator[tuple[str, str]]:
-        """Yield each entry with the record that proves it, and on_proven it out of *entries*."""
+        """Yield each entry and the record that it matches, and remove it from *entries*."""
         for path, (record, written) in records.items():
             key = bytes.fromhex(record.key)
             entry = entry_path(self._folder, key)
@@ -132,10 +130,10 @@ class _FolderAudit:
                     yield entry, path
 
     def _try_to_read(self, path: str, read: Callable[[str], _R]) -> _R | None:
-        """Return what can be read at *path*; None where nothing is, or where it cannot be."""
+        """Return the result of *read*; None if the file is gone or, with a finding, not readable."""
         try:
             return read(path)
-        except FileNotFoundError:  # by now
+        except FileNotFoundError:  # removed by another process
             return None
         except OSError as exc:
             self._report("damaged", path, f"cannot be read: {exc.strerror}")
@@ -143,7 +141,7 @@ class _FolderAudit:
 
 
 def _request(record: Record) -> Request:
-    """Return what the build requested, as far as it has written that down."""
+    """Return what the build requested, as far as the record says it."""
     arch, names = record.inputs.get("arch"), record.inputs.get("instantiate")
     return Request(arch if isinstance(arch, str) else None, names if isinstance(names, list) else None)
 
@@ -154,7 +152,7 @@ def _bytes(path: str) -> bytes:
 
 
 def _record_bytes(path: str) -> bytes:
-    """Return what is in a file that begins as a record does; nothing of any other."""
+    """Return the bytes of a file that begins like a record; nothing for any other file."""
     with open_unnoticed(path) as file:
         head = file.read(RECORD_HEAD)
         return head + file.read(MAX_RECORD_SIZE) if is_record(head) else b""

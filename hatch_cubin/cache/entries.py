@@ -1,10 +1,10 @@
 """Read and write the entries of the cache, which is a `FileStreamProgramCache` of cuda.core's.
 
-cuda.core writes entries. Reading them takes no cuda.core, so a build of nothing but hits does not import it.
-An entry is the raw compiled bytes under their key. A record beside it, written after it, proves it: no
-record, a damaged one, or one that does not fit the bytes is a miss. A fault of the folder is a miss too, and
-one warning for the whole build. Any number of builds may use, trim and clear a folder at the same time: what
-one of them removes is a miss for the others.
+cuda.core writes entries. They are read without it, so a build with only hits does not import it. An entry has
+the raw compiled bytes under their key. A record beside it proves the bytes, and is written later: without a
+record, or with one that is damaged or does not match the bytes, an entry is a miss. If the folder cannot be
+used, there is one warning for the whole build, and all entries are misses. Any number of builds may use, trim
+and clear a folder at the same time: what one of them removes is a miss for the others.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ if TYPE_CHECKING:
     from .signing import Distrust, Signing
 
 _ANYTHING = Request()
-_TRIES = 3  # to write where another process clears the folder
+_TRIES = 3  # to write while another process clears the folder
 _R = TypeVar("_R")
 
-Content = list[bytes] | str  # of a file: its bytes in pieces, or the path of a file that has them
+Content = list[bytes] | str  # the bytes of a file in pieces, or the path of a file that has them
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a compile gave: the bytes, the kernels by spelled name, the compiler's warnings."""
+    """The result of a compile: its bytes, its kernels by spelled name, the compiler's warnings."""
 
     data: bytes
     kernels: Mapping[str, str]
     warnings: tuple[str, ...] = ()
 
-    recalled = False  # whether an earlier build knew all of it
+    recalled = False  # whether notes of an earlier build described all of it
 
     @property
     def content(self) -> Content:
-        """The bytes, or the file in which they wait to be packed."""
+        """The bytes, or the path of a file that has them."""
         return [self.data]
 
     @cached_property
@@ -80,12 +80,12 @@ class Compiled:
 
     @cached_property
     def kernel_uses_json(self) -> str:
-        """What `kernels_of` returns, in JSON; of what is recalled, what the earlier build made of it."""
+        """The registers, shared memory and so on of each kernel, as JSON."""
         return json.dumps(read_kernel_uses(self.data))
 
 
 class CacheEntry(NamedTuple):
-    """What stands in the cache for a result: its bytes, and the record that proves them."""
+    """The two files of a result in the cache: its bytes, and the record that proves them."""
 
     key: bytes
     data: bytes
@@ -93,7 +93,7 @@ class CacheEntry(NamedTuple):
 
 
 class _LinkedResult(Compiled):
-    """A result whose bytes stay in a file, and the rest in their *proof*, so that no copies are kept."""
+    """A result whose bytes stay in a file, to save memory; its *proof* has the rest."""
 
     def __init__(self, file: str, proof: Record | RecalledResult, described: str) -> None:
         self._file, self._proof, self._described = file, proof, described
@@ -131,9 +131,9 @@ class _LinkedResult(Compiled):
 class Cache:
     """The cache folder of one build.
 
-    With a folder to *hold* hits, each hit becomes a link in that folder: nothing is copied, no other build
-    can remove it, and its bytes need not stay in memory. *signing* signs what is stored, and says what of
-    what is found does not count.
+    With a *link_folder*, each hit becomes a hard link in that folder: nothing is copied, no other build
+    can remove it, and its bytes need not stay in memory. *signing* signs the records that are stored, and
+    decides which of those that are found are trusted.
     """
 
     def __init__(
@@ -145,11 +145,10 @@ class Cache:
         signing: Signing | None = None,
     ) -> None:
         self.folder = folder
-        self.distrusted: dict[bytes, Distrust] = {}  # by the keys of what is there, and does not count
+        # By key: entries that are there, but whose signature is missing or not trusted.
+        self.distrusted: dict[bytes, Distrust] = {}
         self.signing = signing
-        self._distrusted_keys: set[bytes] = (
-            set()
-        )  # of what this build has stored: the next one compiles it again
+        self._distrusted_keys: set[bytes] = set()  # keys of this build that the next one will not trust
         self._link_folder = link_folder
         self._links = 0
         self.damaged = 0
@@ -178,15 +177,15 @@ class Cache:
     def get(
         self, key: bytes, known: RecalledResult | None = None, request: Request = _ANYTHING
     ) -> Compiled | None:
-        """Return what *known* proves, or what a record proves and is as requested; None on a miss."""
+        """Return the result of *key* if it matches *known*, or its record and *request*; None on a miss."""
         return self.attempt(lambda: self._get(key, known, request), None)
 
     def put(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> None:
-        """Store one result."""
+        """Store a result."""
         self.store(self.make_entry(key, compiled, inputs))
 
     def make_entry(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> CacheEntry:
-        """Return what is to be stored of one result, signed if this build signs."""
+        """Return the two files of a result; the record is signed if this build has a key."""
         record = Record(
             key.hex(),
             compiled.sha256,
@@ -202,16 +201,16 @@ class Cache:
         return CacheEntry(key, compiled.data, signed)
 
     def store(self, entry: CacheEntry) -> None:
-        """Store it, the entry and then its record."""
+        """Store the bytes, and then their record."""
         self.attempt(lambda: self._store(*entry), None)
         self.mark_stored(entry.key)
 
     def mark_stored(self, key: bytes) -> None:
-        """Count what is stored under a key, perhaps by another process, as good."""
+        """Note that a key was stored again, perhaps by another process, so that it is no longer refused."""
         self._refused.discard(key)
 
     def forget(self, key: bytes) -> None:
-        """Remove what was stored under a key, the record before the entry."""
+        """Remove the result of a key: its record before its bytes."""
 
         def remove() -> None:
             for each in (record_key(key), key):
@@ -221,7 +220,7 @@ class Cache:
         self.attempt(remove, None)
 
     def attempt(self, action: Callable[[], _R], otherwise: _R) -> _R:
-        """Do something with the folder; a fault is a warning, and gives *otherwise*."""
+        """Return the result of *action*; if the folder fails, warn and return *otherwise*."""
         try:
             return action()
         except (OSError, ValueError) as exc:
@@ -230,9 +229,9 @@ class Cache:
 
     @contextlib.contextmanager
     def open_importer(self) -> Iterator[Callable[[bytes, bytes, bytes], bool]]:
-        """Yield a function that stores a result of another machine: its key, its proven record, its bytes.
+        """Yield a function that stores a result of another machine: its key, its checked record, its bytes.
 
-        It returns whether it could.
+        The function returns whether that succeeded.
         """
         with contextlib.closing(exchange.ResultImporter(self.folder)) as importer:
 
@@ -243,12 +242,12 @@ class Cache:
             yield accept
 
     def import_result(self, key: bytes, record: bytes, data: bytes) -> None:
-        """Store one result of another machine."""
+        """Store a result of another machine."""
         with self.open_importer() as accept:
             accept(key, record, data)
 
     def inputs(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return the inputs of every entry that has its record, by its key."""
+        """Return the inputs of every entry that has a record, by key."""
 
         def read_inputs() -> dict[str, Mapping[str, Any]]:
             return {record.key: record.inputs for record in housekeeping.records(self.folder)}
@@ -256,7 +255,7 @@ class Cache:
         return self.attempt(read_inputs, {})
 
     def record_stamp(self, key: bytes) -> str:
-        """Return a text that changes when the record of *key* is written; empty where that will not count."""
+        """Return a text that changes when the record of *key* is written; empty if it will not be trusted."""
         return (
             ""
             if key in self._distrusted_keys
@@ -264,16 +263,16 @@ class Cache:
         )
 
     def claim(self, key: bytes) -> bool:
-        """Say whether this build may compile a missing unit: not while another build is compiling it.
+        """Return whether this build may compile a missing unit: not while another build compiles it.
 
-        The lock is on the folder in which the entry will stand, so two keys may share a lock.
+        The lock is on the folder of the entry, so two keys may share a lock.
         """
-        if self._warned:  # others would wait for what cannot be stored
+        if self._warned:  # other builds must not wait for a result that cannot be stored
             return True
         folder = os.path.dirname(entry_path(self.folder, key))
         if folder not in self._locks:
             lock = try_lock(folder)
-            if lock is not None and not lock.real:  # mostly it is there
+            if lock is not None and not lock.real:  # the folder is missing, which is rare
                 with contextlib.suppress(OSError):
                     os.makedirs(folder, exist_ok=True)
                 lock = try_lock(folder)
@@ -284,7 +283,7 @@ class Cache:
         return True
 
     def release(self, key: bytes) -> None:
-        """Let other builds have a key that was claimed."""
+        """Let other builds compile a key that was claimed."""
         folder = self._claimed.pop(key, None)
         if folder is not None and folder not in self._claimed.values():
             self._locks.pop(folder).close()
@@ -295,19 +294,19 @@ class Cache:
             link = self._link_entry(path)
             entry = link or stat_file(path)
             record = stat_file(entry_path(self.folder, record_key(key))) if entry else None
-            if entry is None or record is None:  # trimmed, or being written
+            if entry is None or record is None:  # trimmed, or not yet complete
                 return None
             new = known is None or known.record != disk.size_and_time_from_status(record.status)
             proof = self._read_record(key, record) if new else known
             found = None if proof is None else _checked_result(entry, proof, link, request)
-        except FileNotFoundError:  # trimmed since it was looked at
+        except FileNotFoundError:  # trimmed just now
             return None
         except NotAFileError:
             self.damaged += 1
             return None
         if key in self.distrusted:
             return None
-        # The same compile never gives other bytes; a record that is damaged says nothing of the entry.
+        # A compile always gives the same bytes, so other bytes are damage. A damaged record proves neither.
         if known is not None and (found.sha256 != known.sha256 if found else not new):
             self._refused.add(key)
         if found is None or key in self._refused:
@@ -317,7 +316,7 @@ class Cache:
         return found
 
     def _read_record(self, key: bytes, file: StoredFile) -> Record | None:
-        """Return the record of *key* that is in a file; None where none is, or one that does not count."""
+        """Return the record of *key* in a file; None if it is missing, damaged or not trusted."""
         data, record = read_record(file)
         if record is None or record.key != key.hex():
             return None
@@ -328,21 +327,21 @@ class Cache:
         return record
 
     def _link_entry(self, path: str) -> StoredFile | None:
-        """Return a link to an entry in the folder that holds them, where there can be one."""
+        """Return a hard link to an entry in the folder for links; None if none can be made."""
         if self._link_folder is None:
             return None
         link = f"{self._link_folder}{os.sep}{self._links}.link"
         try:
-            os.link(path, link, follow_symlinks=False)  # as it is seen below, from Python 3.14 on too
+            os.link(path, link, follow_symlinks=False)  # Python 3.14 would follow them
         except OSError as exc:
-            # On another disk, of another user, more than the system allows; a folder has no links at all.
+            # Links fail on another disk, for another user's files and above a limit: then stop trying.
             if exc.errno not in MISSING_ERRNOS and not os.path.isdir(path):
                 self._link_folder = None
             return None
         self._links += 1
         status = os.lstat(link)
         mode = status.st_mode
-        if not stat.S_ISREG(mode) or mode & 0o111:  # a wheel would show that it can be executed
+        if not stat.S_ISREG(mode) or mode & 0o111:  # a symbolic link, or executable: a wheel would keep that
             os.unlink(link)
             return None
         return StoredFile(link, status)
@@ -358,12 +357,12 @@ class Cache:
         return self._write(key, data, record)
 
     def _write(self, key: bytes, data: bytes, record: bytes) -> None:
-        """Write an entry, then its record, so that a record never stands alone for long.
+        """Write an entry, then its record, so that a record without an entry is rare.
 
-        cuda.core waits until the disk has the entry. Nobody waits for the record: one that is torn proves
-        nothing, and the entry is a miss.
+        cuda.core waits until the entry is on the disk. The record does not wait: if a power cut
+        leaves it incomplete, the entry is a miss.
         """
-        if self._file_cache is None:  # not made before, for that fails where nothing can be written
+        if self._file_cache is None:  # late, as this fails in a read-only folder
             from cuda.core.utils import FileStreamProgramCache
 
             self._file_cache = FileStreamProgramCache(self.folder)
@@ -373,7 +372,7 @@ class Cache:
         exchange.mark_entry_used(self.folder, key)
 
     def _clear_paths(self, key: bytes) -> None:
-        """Remove pipes and such that stand in a folder's place, and folders that stand in a file's."""
+        """Remove files and pipes in place of folders, and folders in place of files."""
         paths = [entry_path(self.folder, each) for each in (key, record_key(key))]
         for part in ("tmp", "entries"):
             user_folders.make_way(f"{self.folder}{os.sep}{part}")
@@ -390,8 +389,8 @@ class Cache:
         self.warn(f"the cache at {self.folder} cannot be used fully: {reason}")
 
     def warn(self, fault: str) -> None:
-        """Tell of a fault of the folder, unless one was told already."""
-        with self._warning:  # several results may be on their way at once
+        """Report a fault of the folder, unless one was reported before."""
+        with self._warning:  # several threads may store results
             if not self._warned:
                 self._warned = True
                 self._warn(fault)
@@ -400,7 +399,7 @@ class Cache:
 def _checked_result(
     entry: StoredFile, proof: Record | RecalledResult, link: StoredFile | None, request: Request
 ) -> Compiled | None:
-    """Return what *proof* proves, and describes: that is not found out once more."""
+    """Return the result if its bytes match *proof*, with the description in it; None if not."""
     if entry.status.st_size != proof.size or not proof.is_of(data := read_file(entry)):
         return None
     described = ""

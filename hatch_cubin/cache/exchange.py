@@ -1,6 +1,6 @@
-"""Take what another machine made into a cache folder, and give what is there.
+"""Store results of other machines in a cache folder, and read results for them.
 
-cuda.core is not needed for that: a build may have all its results from elsewhere.
+Without cuda.core: a build that gets all its results from elsewhere does not need it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
 def checked_record(key: bytes, record: bytes, data: bytes, request: Request) -> Record | None:
-    """Return the record if it proves *data* to be what builds store under *key*, and what is requested."""
+    """Return the record if it belongs to *key*, matches *data*, and satisfies the request; None if not."""
     found = decode(record)
     if found is None or found.key != key.hex() or not found.is_of(data):
         return None
@@ -38,9 +38,9 @@ def checked_record(key: bytes, record: bytes, data: bytes, request: Request) -> 
 
 
 class ResultImporter:
-    """Stores results that were proven, thousands of them at a low cost.
+    """Stores checked results, thousands of them at a low cost.
 
-    It writes no file to the disk before it goes on: an entry that a power cut damages is a miss.
+    It does not wait for the disk: an entry that a power cut damages is a miss.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,7 +50,7 @@ class ResultImporter:
         self._lock: Lock | None = None
 
     def store(self, key: bytes, record: bytes, data: bytes) -> bool:
-        """Store one result, the entry and then its record, and count both as used. Return that it is done."""
+        """Store the bytes of a result, then its record, and mark both as used; return True."""
         if self._lock is None:
             self._lock_temporary_files()
         now = time.time_ns()
@@ -72,7 +72,7 @@ class ResultImporter:
             descriptor = os.open(temporary, _NEW, 0o600)
         try:
             with open(descriptor, "wb", buffering=0) as file:
-                while data:  # the system takes 2 GiB at a time
+                while data:  # the system writes at most 2 GiB at a time
                     data = data[file.write(data) :]
                 os.utime(descriptor if os.utime in os.supports_fd else temporary, ns=(used, time.time_ns()))
             try:
@@ -86,25 +86,25 @@ class ResultImporter:
             raise
 
     def close(self) -> None:
-        """Let others sweep the folder of temporary files."""
+        """Allow other processes to remove temporary files again."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
 
 def import_result(folder: Path, key: bytes, record: bytes, data: bytes) -> None:
-    """Store one result that was proven."""
+    """Store a checked result."""
     with contextlib.closing(ResultImporter(folder)) as importer:
         importer.store(key, record, data)
 
 
 def lock_temporary_files(folder: Path) -> Lock:
-    """Return what says that temporary files are in use. All who write share it, and nobody waits for it."""
+    """Return a lock, shared by all writers, that says that temporary files are in use; it never waits."""
     return try_lock(folder / "tmp", shared=True) or Lock(None)
 
 
 def write_file(folder: Path, key: bytes, data: bytes) -> None:
-    """Write a file where cuda.core would."""
+    """Write a file at the path that cuda.core uses for *key*."""
     path = entry_path(folder, key)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix="entry-", dir=folder / "tmp")
@@ -119,14 +119,14 @@ def write_file(folder: Path, key: bytes, data: bytes) -> None:
 
 
 def mark_entry_used(folder: Path, key: bytes) -> None:
-    """Count an entry and its record as used, where both are."""
+    """Mark an entry and its record as used, if both exist."""
     entry, record = (stat_file(entry_path(folder, each)) for each in (key, record_key(key)))
     if entry is not None and record is not None:
         mark_used(entry, record)
 
 
 def read_entry(folder: Path, key: bytes) -> tuple[bytes, bytes] | None:
-    """Return the record and the bytes under *key*, as the folder has them; None where nothing is proven."""
+    """Return the record and the bytes of *key* in the folder; None if they are missing or do not match."""
     entry, record = (stat_file(entry_path(folder, each)) for each in (key, record_key(key)))
     if entry is None or record is None:
         return None

@@ -1,7 +1,7 @@
-"""Notes about the last builds with a cache: their time, project, hits and misses, and the keys they used.
+"""Notes about the last builds with a cache: time, project, hits and misses, and the keys that they used.
 
-They are kept in the user's own folder, for the cache's folder holds entries alone. Where a note cannot be
-written or read, there is none, and that is no error.
+They are in the user's own folder, as the cache folder has only entries. If notes cannot be read or written,
+builds go on without them.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from ..common import user_folders
 from ..common.digest import file_digest
 
 _FORMAT = 1
-_MAX_BUILDS = 10  # that are remembered of each cache
-_MAX_CACHES = 50  # that are remembered at all
+_MAX_BUILDS = 10  # builds of each cache that are remembered
+_MAX_CACHES = 50  # caches that are remembered
 _FIELDS = {"time": str, "project": str, "hits": int, "misses": int, "fetched": int, "seconds": float}
-_DEFAULTS = {"fetched": 0, "seconds": 0.0}  # which older notes lack
+_DEFAULTS = {"fetched": 0, "seconds": 0.0}  # for fields that older notes do not have
 
 
 class Tier(TypedDict):
-    """What a part of the cache was good for in the last builds."""
+    """How much a part of the cache saved in the last builds."""
 
     hits: int
     rate: float  # of all units
-    saved_s: float  # of compiling, if these units were like those that were compiled
+    saved_s: float  # if these units would have compiled as fast as the others
 
 
 class _CacheNotes(NamedTuple):
-    """What is noted of one cache."""
+    """The notes about one cache."""
 
     builds: list[dict[str, Any]]
     keys: set[bytes]
 
 
 def note(cache: Path, project: Path, counts: Mapping[str, float], keys: Iterable[bytes]) -> None:
-    """Note a build: how many of its units were hits, and the keys of those that have a result.
+    """Add a build to the notes: how many units were hits, and the keys of all units with a result.
 
-    Of the *hits* some were *fetched*; the *misses* took so many *seconds* to compile.
+    *counts* has `hits`, `fetched` (some of the hits), `misses`, and `seconds` (of compiling the misses).
     """
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     latest = {"time": now, "project": str(project), **counts}
@@ -62,7 +62,7 @@ def builds(cache: Path) -> list[dict[str, Any]]:
 
 
 def tiers(builds: Sequence[Mapping[str, Any]]) -> dict[str, Tier]:
-    """Return what the local folder and the store behind it were good for. Pure."""
+    """Return how much the local folder and the shared store saved. Pure."""
     hits, misses, fetched = (sum(build[name] for build in builds) for name in ("hits", "misses", "fetched"))
     each_s = sum(build["seconds"] for build in builds) / max(misses, 1)
     return {
@@ -72,7 +72,7 @@ def tiers(builds: Sequence[Mapping[str, Any]]) -> dict[str, Tier]:
 
 
 def keys(cache: Path) -> set[bytes] | None:
-    """Return the keys that the last build with a cache used; None where none is known."""
+    """Return the keys that the last build with a cache used; None if there are no notes."""
     return None if (found := _read(cache)) is None else found.keys
 
 

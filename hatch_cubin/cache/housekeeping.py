@@ -1,6 +1,6 @@
-"""Count, trim and clear what is in a cache folder, even while builds use it.
+"""Count, trim and clear the entries of a cache folder, even while builds use it.
 
-Only files that the store makes are touched; they are known by their names and places.
+It touches only files with the names and places of cache files.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from .records import (
     stat_file,
 )
 
-_NAME = re.compile("[0-9a-f]{64}")  # the folder's two digits, then the file's
+_NAME = re.compile("[0-9a-f]{64}")  # two digits are the name of the folder, 62 that of the file
 _TEMPORARY = re.compile("entry-[a-z0-9_]{8}")
 _ABANDONED_AFTER_S = 3600  # no write takes that long
-LOCK_WAIT_S = 10.0  # with another process that trims the same folder
+LOCK_WAIT_S = 10.0  # for another process that trims the same folder
 _RECORD = re.compile(rb"[0-9a-f]{64}\n\{")
-RECORD_HEAD = 66  # bytes, by which it is known
+RECORD_HEAD = 66  # bytes that show that a file is a record
 
 
 class Stats(NamedTuple):
-    """What is in a cache folder."""
+    """The number of files in a cache folder, and their size."""
 
-    entries: int  # that have their record
-    unproven: int  # entries without a record that fits, and records without an entry: each is a miss
-    temporaries: int  # being written, or left by a build that was killed
+    entries: int  # with a record that matches
+    unproven: int  # entries without a matching record, and records without an entry: each is a miss
+    temporaries: int  # being written, or left behind by a killed build
     bytes: int
 
 
 class Removed(NamedTuple):
-    """What was removed from a cache folder."""
+    """The number of files that were removed from a cache folder, and their size."""
 
     entries: int  # with their records
     temporaries: int
@@ -52,7 +52,7 @@ class Removed(NamedTuple):
 
 
 class _StoredEntry(NamedTuple):
-    """An entry with its record, or one of the two that lacks the other."""
+    """An entry with its record, or one of the two alone."""
 
     files: Mapping[str, int]  # sizes by path
     used: float
@@ -63,12 +63,12 @@ class _StoredEntry(NamedTuple):
         return sum(self.files.values())
 
     def was_used(self) -> bool:
-        """Say whether a build has read or written it since it was looked at."""
+        """Return whether a build has read or written it since its times were read."""
         return any(_last_use(status) > self.used for path in self.files if (status := _status(path)))
 
 
 def stats(folder: Path) -> Stats:
-    """Say what is in *folder*."""
+    """Return the numbers of a cache folder."""
     items, temporaries = _stored_entries(folder), list(_temporary_files(folder))
     return Stats(
         entries=sum(item.key is not None for item in items),
@@ -84,7 +84,7 @@ def records(folder: Path) -> Iterator[Record]:
 
 
 def clear(folder: Path) -> Removed:
-    """Remove all that the store made."""
+    """Remove all files of the cache."""
     return _remove(folder, _stored_entries(folder))
 
 
@@ -95,14 +95,14 @@ def trim(
     unused_for: float | None = None,
     keep: Collection[bytes] = frozenset(),
 ) -> Removed:
-    """Shrink *folder* to *size* bytes, and remove what was unused for so many seconds.
+    """Shrink *folder* to *size* bytes, and remove entries that were not used for *unused_for* seconds.
 
-    What was used longest ago goes first; the keys to *keep* stay. An entry that alone is larger than *size*
-    takes no room from the others: the last such entry that was used stays beside them.
+    The least recently used entries are removed first; the keys to *keep* stay. An entry larger than *size*
+    does not displace the others: the most recently used one of such entries stays beside them.
     """
-    with wait_for_lock(folder / "entries", LOCK_WAIT_S):  # two at a time would each keep what the other drops
+    with wait_for_lock(folder / "entries", LOCK_WAIT_S):  # two processes at a time would remove too much
         fits = size is None or sum(status.st_size for status in _files(folder).values()) <= size
-        if fits and unused_for is None:  # records need not be read
+        if fits and unused_for is None:  # without reading records
             return _remove(folder, [])
         return _remove(folder, _entries_to_remove(_stored_entries(folder), size, unused_for, keep))
 
@@ -135,7 +135,7 @@ def _remove(folder: Path, items: Iterable[_StoredEntry]) -> Removed:
         if not item.was_used():
             freed += sum(size for path, size in item.files.items() if _unlink(path))
             entries += 1
-    # All who write share this lock. Where it can be had alone, no temporary file is in use.
+    # All writers share this lock. If it can be had exclusively, no temporary file is in use.
     with try_lock(folder / "tmp") or Lock(None) as lock, contextlib.suppress(PermissionError):
         for path, status in _temporary_files(folder):
             if (lock.real or time.time() - status.st_mtime > _ABANDONED_AFTER_S) and _unlink(path):
@@ -153,7 +153,7 @@ def _unlink(path: str) -> bool:
 
 
 def _stored_entries(folder: Path) -> list[_StoredEntry]:
-    """CacheEntry each entry with its record; what has no partner is an item of its own."""
+    """Return the entries with their records, and the files of which the other one is missing."""
     files = _files(folder)
     pairs = {}
     for path in files:
@@ -179,29 +179,29 @@ def _read_record(path: str) -> Record | None:
         with open_unnoticed(path) as file:
             head = file.read(RECORD_HEAD)
             return decode(head + file.read(MAX_RECORD_SIZE)) if is_record(head) else None
-    except OSError:  # gone by now, or not ours to read
+    except OSError:  # removed just now, or not readable
         return None
 
 
 def is_record(head: bytes) -> bool:
-    """Say whether a file that begins so is meant to be a record."""
+    """Return whether a file that begins with *head* is a record, damaged or not."""
     return _RECORD.fullmatch(head) is not None
 
 
 def open_unnoticed(path: str) -> BinaryIO:
-    """Open what is known to be a file so that it does not count as used, where the system can do that."""
+    """Open a regular file without changing its access time, if the system can: reading it is not a use."""
     return open(path, "rb", opener=_without_access_time)
 
 
 def _without_access_time(path: str, flags: int) -> int:
     try:
         return os.open(path, flags | getattr(os, "O_NOATIME", 0) | user_folders.AT_ONCE)
-    except PermissionError:  # only the owner of a file may read it unseen
+    except PermissionError:  # only the owner of a file may keep its access time
         return os.open(path, flags | user_folders.AT_ONCE)
 
 
 def _files(folder: Path) -> dict[str, os.stat_result]:
-    """Return every file that the store keeps something in."""
+    """Return all entries and records, by path."""
     found = {}
     for parent, _folders, names in os.walk(folder / "entries", onerror=_raise_unless_missing):
         for name in names:
@@ -213,7 +213,7 @@ def _files(folder: Path) -> dict[str, os.stat_result]:
 
 
 def _raise_unless_missing(exc: OSError) -> None:
-    """Raise what is told of a folder that is there: nothing that cannot be read is empty."""
+    """Raise the error unless the folder is missing: a folder that cannot be read is not empty."""
     if exc.errno not in MISSING_ERRNOS:
         raise exc
 
@@ -221,7 +221,7 @@ def _raise_unless_missing(exc: OSError) -> None:
 def _temporary_files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     try:
         names = os.listdir(folder / "tmp")
-    except OSError:  # none, or another user's
+    except OSError:  # missing, or another user's
         return
     for name in names:
         path = str(folder / "tmp" / name)
@@ -234,7 +234,7 @@ def _last_use(status: os.stat_result) -> float:
 
 
 def _status(path: str) -> os.stat_result | None:
-    """Return the status of a file; None where there is no file, or something else stands."""
+    """Return the status of a regular file; None if there is none."""
     try:
         file = stat_file(path)
     except NotAFileError:

@@ -1,4 +1,4 @@
-"""Unite cache folders: whatever their records prove is copied, and nothing is believed."""
+"""Merge cache folders: copy the entries that match their records, and no others."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .records import Record, split_signature
 
 
 class MergeResult(NamedTuple):
-    """What became of the entries of a folder."""
+    """The number of entries that were copied from a folder, and its findings."""
 
-    entries: int  # that were copied
-    there: int  # that were there already
-    bytes: int  # of those copied, with their records
-    found: list[Finding]  # what is wrong in the folder, and was not copied
+    entries: int  # copied ones
+    there: int  # entries that the cache already had
+    bytes: int  # of the copied entries and their records
+    found: list[Finding]  # files that were not copied
 
 
 def merge(cache: Cache, folder: Path) -> MergeResult:
-    """Copy to *cache* what it has not of *folder*, which stays as it is; to what it has, a signature only."""
+    """Copy entries from *folder* that *cache* is missing, and signatures that its own entries are missing."""
     sizes: list[int] = []
     there = 0
 
@@ -42,21 +42,21 @@ def merge(cache: Cache, folder: Path) -> MergeResult:
 
 
 def _adds_only_a_signature(cache: Cache, key: bytes, written: bytes) -> bool:
-    """Say whether a record is what the cache has of *key* but for a signature, which that lacks."""
+    """Return whether a record equals the record in the cache, but only the new one is signed."""
     ours = cache.attempt(partial(exchange.read_entry, cache.folder, key), None)
     return ours is not None and ours[0] == split_signature(written)[0] != written
 
 
 def why_not_mergeable(cache: Path, folder: Path) -> str | None:
-    """Say why *folder* cannot be merged into *cache*; None where it can."""
+    """Return why *folder* cannot be merged into *cache*; None if it can."""
     try:
         mode = file_access.looked_at(folder).st_mode
     except OSError as exc:
-        return f"is no cache folder: {exc.strerror}"
+        return f"is not a cache folder: {exc.strerror}"
     if not os.path.isdir(folder):
-        return f"is no cache folder: it {file_access.kind(mode)}"
+        return f"is not a cache folder: it {file_access.kind(mode)}"
     if os.path.realpath(folder) == os.path.realpath(cache):
         return "is the cache itself, into which others are merged"
     if not os.path.isdir(folder / "entries"):
-        return "is no cache folder: it has no folder 'entries'"
+        return "is not a cache folder: it has no folder 'entries'"
     return None

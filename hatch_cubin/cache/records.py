@@ -1,4 +1,4 @@
-"""The record beside a cache entry that proves its bytes, the paths of the two, and how they are read."""
+"""The record that proves the bytes of a cache entry, and how entries and records are found and read."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from ..common.digest import file_digest
 if TYPE_CHECKING:
     from ..cubin.elf import KernelUse
 
-_OBJECT = "object"  # the input of a unit that is to be linked: how
+_OBJECT = "object"  # an input of units for linked modules: the kind of object
 BLOCK = "block"  # the only input of a block of a packed bundle: the digests of the results in it
 _OTHER_NAMES = "has other kernels than were requested"
-_FORMAT = 2  # since 2 the kernels that a source instantiates itself have readable names
-MAX_RECORD_SIZE = 1 << 23  # bytes of a record, twelve times what the largest has
+_FORMAT = 2  # since 2, kernels that a source itself instantiates have readable names
+MAX_RECORD_SIZE = 1 << 23  # bytes; the largest known record has a twelfth of it
 _SIZES = range(read_limits.CODE + 1)
 _HEX = re.compile("(?:[0-9a-f]{2})+")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | user_folders.AT_ONCE
 MISSING_ERRNOS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
-USE_STEP_NS = 1000  # two times so far apart differ in seconds too, as a float has them
+USE_STEP_NS = 1000  # times this far apart still differ as seconds in a float
 
 
 class Request(NamedTuple):
-    """What a unit needs of its result, as far as that is known before it is compiled."""
+    """The properties that a unit's result must have, if they are known before it is compiled."""
 
     arch: str | None = None
-    names: Collection[str] | None = None  # which the compiler was told to instantiate
-    declared: Callable[[], Collection[str]] = tuple  # symbols of kernels that every compile of the source has
+    names: Collection[str] | None = None  # kernels that the compiler had to instantiate
+    declared: Callable[[], Collection[str]] = tuple  # symbols of the kernels in every result of the source
 
     def mismatch(
         self, kernels: Mapping[str, str], symbols: Collection[str], data: bytes, *, is_object: bool = False
     ) -> str | None:
-        """Say how *data*, with these *kernels*, is not what was requested; None if it is.
+        """Return how *data*, with these *kernels*, differs from the request; None if it does not.
 
-        *symbols* are those of its kernels that were read from it: all of them, or none of PTX. An object,
-        which is to be linked, may have no kernel, and LTO-IR shows no names.
+        *symbols* names all kernels in *data*; it is empty for PTX. An object, which will be linked,
+        may have no kernels, and LTO-IR shows no names.
         """
-        from ..cubin.kernel_names import (  # nothing of these is needed if all is recalled
+        from ..cubin.kernel_names import (  # late: a build that recalls all results does not need them
             names_fit_symbols,
             without_blanks,
         )
@@ -70,11 +70,11 @@ class Request(NamedTuple):
         if self.names is not None and not names_fit_symbols(kernels, symbols or named, self.names):
             return _OTHER_NAMES
         missing = [symbol for symbol in self.declared() if symbol not in named]
-        return f"lacks kernels of its source: {', '.join(sorted(missing))}" if missing else None
+        return f"is missing kernels of its source: {', '.join(sorted(missing))}" if missing else None
 
 
 class Record(NamedTuple):
-    """What is known of an entry."""
+    """The description of an entry: its digest, its kernels, and the inputs that it was compiled from."""
 
     key: str
     sha256: str
@@ -90,25 +90,25 @@ class Record(NamedTuple):
 
     @property
     def is_object(self) -> bool:
-        """Whether the entry is to be linked: then it may have no kernel, and LTO-IR shows no names."""
+        """Whether the entry will be linked: then it may have no kernels, and LTO-IR shows no names."""
         return _OBJECT in self.inputs
 
     def is_of(self, data: bytes) -> bool:
-        """Say whether *data* is what was stored, to the byte."""
+        """Return whether *data* has the recorded size and digest."""
         return (self.size, self.sha256) == (len(data), file_digest(data))
 
     def mismatch(self, request: Request, symbols: Collection[str], data: bytes) -> str | None:
-        """Say how *data*, with these *symbols* of kernels, is not what was requested and is recorded here."""
+        """Return how *data*, with these *symbols* of kernels, differs from the request or this record."""
         return request.mismatch(self.kernels, symbols, data, is_object=self.is_object)
 
 
 class RecalledResult(NamedTuple):
-    """What an earlier build knew of a unit's result: what proves it, and its description."""
+    """A result as notes of an earlier build have it: size and digest, and the description of its kernels."""
 
     sha256: str
     size: int
     record: str  # the size and time of the record's file when it was read
-    description: str  # still in JSON, for most builds write it again and never look into it
+    description: str  # JSON, not decoded: most builds only copy it into new notes
 
     @property
     def kernels(self) -> Mapping[str, str]:
@@ -120,32 +120,32 @@ class RecalledResult(NamedTuple):
 
     @property
     def kernel_uses_json(self) -> str:
-        """What is told of the kernels, in JSON."""
+        """The registers, shared memory and so on of each kernel, as JSON."""
         return _described(self.description)[2]
 
     def is_of(self, data: bytes) -> bool:
-        """Say whether *data* is that result, to the byte."""
+        """Return whether *data* has the noted size and digest."""
         return self.size == len(data) and self.sha256 == file_digest(data)
 
 
 def describe(kernels: Mapping[str, str], warnings: Sequence[str], described: str) -> str:
-    """Return the description of a result, in JSON."""
+    """Return the description of a result as JSON."""
     return json.dumps([dict(kernels), [*warnings], described], separators=(",", ":"))
 
 
-@functools.lru_cache(maxsize=32)  # the units of a module are often described alike
+@functools.lru_cache(maxsize=32)  # the units of a module often have the same description
 def _described(description: str) -> tuple[Mapping[str, str], Sequence[str], str]:
     return tuple(json.loads(description))
 
 
 def split_signature(data: bytes) -> tuple[bytes, bytes]:
-    """Return what is signed of a record's file, and the line behind it that holds the signature, if any."""
+    """Return the signed part of a record's file, and the line with the signature, which may be empty."""
     end = data.find(b"\n", data.find(b"\n") + 1) + 1
     return data[:end], data[end:]
 
 
 def decode(data: bytes) -> Record | None:
-    """Return the record that *data* encodes; None where a bit is wrong, or it says what no build would."""
+    """Return the record that *data* encodes; None if it is damaged, or has values that no build writes."""
     data, line = split_signature(data)
     if line and not _is_signature(line):
         return None
@@ -161,14 +161,14 @@ def decode(data: bytes) -> Record | None:
         return None
     if not all(sound(values[name]) for name, sound in _FIELDS.items()):
         return None
-    # A block of a packed bundle has no kernels of its own, an object may have none.
+    # A block of a packed bundle has no kernels, an object may have some, all others must have some.
     inputs, has_kernels = values["inputs"], bool(values["kernels"])
     return Record(**values) if _OBJECT in inputs or has_kernels != (BLOCK in inputs) else None
 
 
 def _is_signature(line: bytes) -> bool:
-    """Say whether a line is what a build that signs writes below its records, whoever has signed."""
-    from ..common.ed25519_keys import Signature  # which only signed records need
+    """Return whether a line has the form of a signature, by any key."""
+    from ..common.ed25519_keys import Signature  # late: only for signed records
 
     return Signature.decode(line) is not None
 
@@ -182,7 +182,7 @@ def _is_digest(value: object) -> bool:
 
 
 def _are_texts(value: object) -> bool:
-    """Say whether they can all be written down: JSON knows halves of characters too."""
+    """Return whether it is a list of texts that can be encoded: JSON may contain lone surrogates."""
     texts: Any = value
     try:
         return type(texts) is list and all(type(each) is str and each.encode() for each in texts)
@@ -195,7 +195,7 @@ def _are_kernels(value: object) -> bool:
 
 
 def _are_inputs(value: object) -> bool:
-    """Say whether they can be compared with those of another unit."""
+    """Return whether the inputs have types that can be compared with those of another unit."""
     return type(value) is dict and all(
         type(each) in {str, dict} or (type(each) is list and all(type(item) is str for item in each))
         for each in value.values()
@@ -214,8 +214,8 @@ _FIELDS: Mapping[str, Callable[[object], bool]] = {
 
 
 def read_kernel_uses(data: bytes) -> dict[str, KernelUse]:
-    """Return what is known of each kernel of a cubin; nothing where that cannot be read, as of PTX."""
-    from ..cubin.elf import read_kernels  # nor of this
+    """Return what a cubin says about each kernel; nothing for PTX and for a cubin that cannot be read."""
+    from ..cubin.elf import read_kernels  # late, as above
 
     try:
         return read_kernels(data)
@@ -224,7 +224,7 @@ def read_kernel_uses(data: bytes) -> dict[str, KernelUse]:
 
 
 def record_key(key: bytes) -> bytes:
-    """Return what an entry's record is stored under."""
+    """Return the key that the record of an entry is stored under."""
     return key + b".record"
 
 
@@ -235,18 +235,18 @@ def entry_path(folder: Path, key: bytes) -> str:
 
 
 class NotAFileError(OSError):
-    """Something that is not a file stands in the place of one: to open a pipe would wait for ever."""
+    """There is something else than a regular file at a path; to open a pipe could wait for ever."""
 
 
 class StoredFile(NamedTuple):
-    """A file of the store, as it was looked at."""
+    """The path of an entry or a record, and its status."""
 
     path: str
     status: os.stat_result
 
 
 def stat_file(path: str) -> StoredFile | None:
-    """Return a file that can be read; None where there is none, NotAFileError where something else is."""
+    """Return a regular file; None if the path does not exist, NotAFileError for anything else."""
     try:
         status = os.stat(path)
     except OSError as exc:
@@ -259,27 +259,27 @@ def stat_file(path: str) -> StoredFile | None:
 
 
 def read_file(file: StoredFile) -> bytes:
-    """Return what is in a file, and no more than one byte beyond what was there when it was looked at."""
+    """Return the bytes of a file, at most one byte more than its status says."""
     size = file.status.st_size
     descriptor = os.open(file.path, _READ)
     try:
         data = os.read(descriptor, size + 1)
         while 0 < len(data) < size and (more := os.read(descriptor, size)):
-            data += more  # the system reads 2 GiB at a time
+            data += more  # the system reads at most 2 GiB at a time
     finally:
         os.close(descriptor)
     return data
 
 
 def read_record(file: StoredFile) -> tuple[bytes, Record | None]:
-    """Return what is in a file, and the record that it is; None where no build would have written that."""
+    """Return the bytes of a file, and the record that they encode; None if they do not encode one."""
     data = read_file(file) if file.status.st_size <= MAX_RECORD_SIZE else b""
     return data, decode(data)
 
 
 def mark_used(entry: StoredFile, record: StoredFile) -> None:
-    """Count both as used, so that whoever trims by that takes both: the record just before what it proves."""
+    """Set both access times to now, the record's slightly earlier, so that both are trimmed together."""
     now = time.time_ns()
-    with contextlib.suppress(OSError):  # in a folder that cannot be written nothing is trimmed either
+    with contextlib.suppress(OSError):  # a folder that cannot be written is never trimmed
         os.utime(entry.path, ns=(now, entry.status.st_mtime_ns))
         os.utime(record.path, ns=(now - USE_STEP_NS, record.status.st_mtime_ns))

@@ -1,7 +1,7 @@
-"""Sign what this build stores, and check who has signed what it finds.
+"""Sign the records that a build stores, and check the signatures of those that it finds.
 
-A signature says: whoever has this key has compiled what is under that key of the cache, and got these bytes
-and these kernels. It is one of the whole record, so it holds for no other unit and no other compiler.
+A signature says: the owner of this signing key compiled the unit with that cache key, and got these bytes
+and these kernels. The whole record is signed, so a signature is valid for one unit and one compiler only.
 """
 
 from __future__ import annotations
@@ -15,31 +15,34 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from ..common import ed25519_keys, file_access
 from ..common.ed25519_keys import Signature
 from ..common.environment import REQUIRE_SIGNED, SIGNING_KEY
-from ..errors import Problem, SignatureError
+from ..errors import SignatureError, problem
 from ..project.project import Project
 from .records import split_signature
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-RECORD, INDEX = "record", "index"  # what can be signed: the signature of one is none of the other
+RECORD, INDEX = "record", "index"  # a signature of one kind is not valid for the other
 
-_MAX_KEY_FILE_SIZE = 1000  # bytes of a file with a key: some ten times what it has
+_MAX_KEY_FILE_SIZE = 1000  # bytes; a key has a tenth of it
+
+
+_KEY_HINT = "give it a key, or '@' and the path of a file that 'hatch-cubin keygen' has written"
 
 
 class Distrust(NamedTuple):
-    """Why a record does not count, though nothing of it is damaged, and the key that it is signed with."""
+    """Why an undamaged record is not trusted, and the key that has signed it."""
 
     reason: Literal["unsigned", "untrusted", "forged"]
     key: str | None = None
 
 
 class SignaturePolicy:
-    """The keys whose signatures count.
+    """The public keys that a project trusts.
 
-    What others made, in a shared store, has to be signed with one of them. In the cache's folder that is so
-    where it is *required*. Elsewhere what is not signed was compiled here; but what is signed with another
-    key came from somebody who is trusted no more.
+    A record from a shared store must be signed with one of them. A record in the cache folder must be signed
+    only if that is *required*: otherwise, an unsigned one was compiled on this machine. A record with another
+    key came from a signer who is no longer trusted.
     """
 
     def __init__(self, keys: Collection[str], *, required: bool) -> None:
@@ -47,7 +50,7 @@ class SignaturePolicy:
         self._required = required
 
     def distrust(self, data: bytes) -> Distrust | None:
-        """Return why the file of a record in the cache's own folder does not count; None where it does."""
+        """Return why the file of a record in the cache folder is not trusted; None if it is."""
         record, line = split_signature(data)
         signature = Signature.decode(line)
         if signature is None:
@@ -59,7 +62,7 @@ class SignaturePolicy:
         return None
 
     def accepts(self, kind: str, data: bytes, line: bytes) -> bool:
-        """Say whether a line holds the signature of *data*, as that *kind* of thing, by a key that counts."""
+        """Return whether *line* has a signature of *data* as this *kind*, by a trusted key."""
         signature = Signature.decode(line)
         if signature is None or signature.key not in self.keys:
             return False
@@ -74,14 +77,14 @@ class SignaturePolicy:
 
 
 class Signer:
-    """Signs with one private key, which nothing else ever holds or shows."""
+    """Signs with a private key, and never shows it."""
 
     def __init__(self, raw: bytes) -> None:
         self._private: Ed25519PrivateKey = _key("private", raw)
         self.key = ed25519_keys.write(ed25519_keys.PUBLIC, self._private.public_key().public_bytes_raw())
 
     def sign(self, kind: str, data: bytes) -> bytes:
-        """Return the line that holds the signature of *data*, as that *kind* of thing."""
+        """Return the line with the signature of *data* as this *kind*."""
         return Signature(self.key, self._private.sign(_message(kind, data))).encode()
 
 
@@ -90,57 +93,55 @@ def _message(kind: str, data: bytes) -> bytes:
 
 
 class Signing(NamedTuple):
-    """What signs the results of a build, and whose signatures count for it."""
+    """The key that a build signs its results with, and the policy for signatures of others."""
 
     signer: Signer | None = None
     policy: SignaturePolicy | None = None
 
     def signed(self, record: bytes) -> bytes:
-        """Return a record as it is stored."""
+        """Return a record as it is stored: with a signature, if the build signs."""
         return record if self.signer is None else record + self.signer.sign(RECORD, record)
 
     def distrust(self, data: bytes) -> Distrust | None:
-        """Return why the file of a record does not count; None where it does."""
+        """Return why the file of a record in the cache folder is not trusted; None if it is."""
         return None if self.policy is None else self.policy.distrust(data)
 
-    # What comes from a store that others write counts only if it is signed, whatever this job asks for.
+    # With trusted keys, records and indexes from a shared store must always be signed.
 
     def accepts_record(self, data: bytes) -> bool:
-        """Say whether the file of a record that comes from a store counts."""
+        """Return whether the file of a record from a store is accepted."""
         return self.policy is None or self.policy.accepts(RECORD, *split_signature(data))
 
     def sign_index(self, index: bytes) -> bytes:
-        """Return what goes to a store beside its index."""
+        """Return the signature that is stored with an index; empty if the build does not sign."""
         return b"" if self.signer is None else self.signer.sign(INDEX, index)
 
-    def accepts_index(self, index: bytes, seal: bytes) -> bool:
-        """Say whether an index that comes from a store, with its seal, counts."""
-        return self.policy is None or self.policy.accepts(INDEX, index, seal)
+    def accepts_index(self, index: bytes, signature: bytes) -> bool:
+        """Return whether an index from a store is accepted with this signature."""
+        return self.policy is None or self.policy.accepts(INDEX, index, signature)
 
 
 def signing_of(project: Project) -> Signing:
-    """Return what signs and checks in a build; SignatureError where nothing can, and something should."""
+    """Return the signer and the policy of a build; SignatureError if it needs one that cannot work."""
     if project.config.trusted_keys and importlib.util.find_spec("cryptography") is None:
-        raise _missing("it is not installed here")  # nor imported: most builds have nothing new to check
+        raise _missing("it is not installed here")  # not imported here: most builds have nothing new to check
     return Signing(signer_of(project), signature_policy_of(project))
 
 
 def signature_policy_of(project: Project) -> SignaturePolicy | None:
-    """Return whose signatures count for a project; None where its table names no keys."""
+    """Return a project's policy for signatures; None if its table has no trusted keys."""
     keys = project.config.trusted_keys
     return SignaturePolicy(keys, required=project.is_switched_on(REQUIRE_SIGNED)) if keys else None
 
 
 def signer_of(project: Project) -> Signer | None:
-    """Return what signs the results of this build; None where it has no key."""
+    """Return the signer of a build; None if it has no key."""
     if not (said := project.environ.get(SIGNING_KEY)):
         return None
     signer = Signer(_private(said, project))
     keys = project.config.trusted_keys
     if keys and signer.key not in keys:
-        project.warn(
-            f"{SIGNING_KEY} is not among trusted-keys, so what it signs does not count: {signer.key}"
-        )
+        project.warn(f"{SIGNING_KEY} is not among trusted-keys, so its signatures do not count: {signer.key}")
     return signer
 
 
@@ -151,28 +152,26 @@ def new_key() -> tuple[str, str]:
 
 
 def _private(said: str, project: Project) -> bytes:
-    """Return the private key that the variable holds or names; SignatureError, which never shows it."""
+    """Return the private key in the variable, or in the file that it names; SignatureError never shows it."""
     path = "" if ed25519_keys.PRIVATE in said else said.removeprefix("@") * said.startswith("@")
-    where = f"what is in {path}" if path else "it"
+    where = f"in {path} " if path else ""
     try:
         text = _read(os.path.expanduser(path), project) if path else said
         return ed25519_keys.read(ed25519_keys.PRIVATE, text.strip())
     except OSError as exc:
-        what = f"{path} cannot be read: {exc.strerror}"
+        what = f"{SIGNING_KEY}: {path} cannot be read: {exc.strerror}"
+        wrong = problem("signing-key-not-readable", what, hint=_KEY_HINT)
     except ValueError as exc:
-        what = f"{where} {exc}"
-    hint = "give it a key, or '@' and the path of a file that 'hatch-cubin keygen' has written"
-    raise SignatureError(Problem(f"{SIGNING_KEY}: {what}", hint=hint))
+        wrong = problem("bad-signing-key", f"{SIGNING_KEY}: the key {where}{exc}", hint=_KEY_HINT)
+    raise SignatureError(wrong)  # outside of the handlers: a traceback must not show the key
 
 
 def _read(path: str, project: Project) -> str:
-    with file_access.opened(
-        path
-    ) as file:  # a pipe could be read only once, and a build may read the key twice
+    with file_access.opened(path) as file:  # no pipe: a build may read the key twice
         if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
             import shlex
 
-            project.warn(f"{SIGNING_KEY}: {path} is open to others: chmod 600 {shlex.quote(path)}")
+            project.warn(f"{SIGNING_KEY}: {path} can be read by other users: chmod 600 {shlex.quote(path)}")
         return file.read(_MAX_KEY_FILE_SIZE).decode("ascii", "replace")
 
 
@@ -189,10 +188,10 @@ def _key(kind: Literal["private", "public"], raw: bytes) -> Any:
         if kind == "private":
             return ed25519.Ed25519PrivateKey.from_private_bytes(raw)
         return ed25519.Ed25519PublicKey.from_public_bytes(raw)
-    except Exception as exc:  # it is not there, broken, or forbidden here: by OpenSSL's own rules
+    except Exception as exc:  # missing, broken, or forbidden by OpenSSL's settings
         raise _missing(str(exc)) from exc
 
 
 def _missing(why: str) -> SignatureError:
     what = f"signatures cannot be made or checked without 'cryptography': {why}"
-    return SignatureError(Problem(what, hint='pip install "hatch-cubin[remote]"'))
+    return SignatureError(problem("cryptography-unusable", what, hint='pip install "hatch-cubin[remote]"'))

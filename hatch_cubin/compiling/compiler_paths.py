@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ..common.digest import digest
 from ..headers.includes import Closure
-from ..headers.resolve import OWN, PROJECT, Root
+from ..headers.resolve import OWN, PROJECT, SearchFolder
 from ..project.source_roots import ProjectTree
 
 _PROJECT_DESCRIPTOR = 77  # any number that is free in a fresh process
@@ -38,7 +38,7 @@ class Layout(NamedTuple):
 class CompilePaths:
     """How the project's folder and each header tree are called in a compile."""
 
-    def __init__(self, tree: ProjectTree, search: Iterable[Root]) -> None:
+    def __init__(self, tree: ProjectTree, search: Iterable[SearchFolder]) -> None:
         self._tree, self._project = tree, (project := tree.root)
         self._by_number = _named_by_number()
         self._numbers = {project: _PROJECT_DESCRIPTOR}
@@ -146,7 +146,7 @@ class CompilePaths:
         """Return the compile's name of a file of the project."""
         return f"{self._name(self._project)}/{path}" if self._by_number else str(self._tree.disk_path(path))
 
-    def of_root(self, root: Root) -> str:
+    def of_root(self, root: SearchFolder) -> str:
         """Return the compile's name of a folder of the search path."""
         if root.tree:
             return self._name(root.path)

@@ -86,7 +86,7 @@ def _given_and_left_out(
     gives, left_out = [], []
     for target in targets:
         notes: list[str] = []
-        arch = unit_plan.served(module, target, toolchain, notes)
+        arch = unit_plan.arch_to_build(module, target, toolchain, notes)
         if arch is None:
             left_out.append((target.arch, notes[0]))
         else:
@@ -105,7 +105,7 @@ def explain_arch(
             if left == arch:
                 return False, note
     try:
-        served = unit_plan.arch_for(source, Target(arch), toolchain, [])
+        served = unit_plan.arch_for_source(source, Target(arch), toolchain, [])
     except HatchCubinError as exc:
         problem = exc.problems[0]
         return False, "; ".join((problem.what, *(problem.details or filter(None, [problem.hint]))))

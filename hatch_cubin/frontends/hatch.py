@@ -42,7 +42,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
         if self.target_name != "wheel":
             return []
         with reported(self.app.display_error, _NOTHING):
-            return required_wheels.wanted(self._read_config(), self.root, self._project)
+            return required_wheels.required_wheels(self._read_config(), self.root, self._project)
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build the bundle and hand it to the wheel, or put what it is built from into the sdist."""

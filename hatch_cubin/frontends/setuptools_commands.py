@@ -39,7 +39,7 @@ def join(distribution: Distribution) -> None:
     with reported(_print, _NOTHING):
         if not _is_asked(_root(distribution)):
             return
-    if not required_wheels.concerns(_root(distribution)):
+    if not required_wheels.has_or_needs_lock(_root(distribution)):
         _ask_for_requirements(distribution)
     # `cmdclass` would be the place, but one in the project's configuration replaces it later.
     extended = functools.partial(_extended, distribution.get_command_class)
@@ -73,7 +73,9 @@ def _ask_for_requirements(distribution: Distribution) -> None:
         return
     with reported(_print, _NOTHING):
         root = _root(distribution)
-        requirements = required_wheels.wanted(_read_config(root), root, lambda: _project(distribution))
+        requirements = required_wheels.required_wheels(
+            _read_config(root), root, lambda: _project(distribution)
+        )
     if requirements:
         distribution.fetch_build_eggs(requirements)
 
@@ -168,7 +170,7 @@ class _EggInfo(egg_info):
     def finalize_options(self) -> None:
         """Ask for what a wheel needs only now, if the packages matter, which were not known before."""
         super().finalize_options()
-        if required_wheels.concerns(_root(self.distribution)):
+        if required_wheels.has_or_needs_lock(_root(self.distribution)):
             _ask_for_requirements(self.distribution)
 
     def find_sources(self) -> None:

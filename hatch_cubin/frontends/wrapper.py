@@ -63,7 +63,7 @@ class _Hooks:
 
     def _wanted(self) -> list[str]:
         with reported(_print, _NOTHING):
-            return required_wheels.wanted(self._config, Path.cwd(), _open)
+            return required_wheels.required_wheels(self._config, Path.cwd(), _open)
 
     def build_wheel(
         self, wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None

@@ -9,10 +9,11 @@ from ..planning.unit_plan import Module
 from ..project.source_roots import ProjectTree
 from .includes import Closure
 
-Absent = Mapping[str, Sequence[str]]  # by folder: names that are not there, those that are no files with a /
+# By folder: names that must be missing there. A name with a / at its end may be a folder, but not a file.
+AbsentNames = Mapping[str, Sequence[str]]
 
 
-def tried(closures: Iterable[tuple[Module, Closure]]) -> set[str]:
+def tried_paths(closures: Iterable[tuple[Module, Closure]]) -> set[str]:
     """Return every path that must not be a file, for the closures to be what they are."""
     paths = set[str]()
     for module, closure in closures:
@@ -27,7 +28,7 @@ def _on_machine(name: str) -> str:
     return os.path.join(os.sep, name)
 
 
-def absent(tree: ProjectTree, paths: Iterable[str]) -> dict[str, list[str]]:
+def absent_names(tree: ProjectTree, paths: Iterable[str]) -> dict[str, list[str]]:
     """Return which names no folder of the project may have, for no file to be at any of the *paths*."""
     there = dict[str, bool]()
     names: dict[str, set[str]] = {}
@@ -49,7 +50,7 @@ def _first_missing(tree: ProjectTree, path: str, there: dict[str, bool]) -> str:
     return path + "/" * os.path.exists(tree.disk_path(path))
 
 
-def appeared(tree: ProjectTree, absent: Absent) -> Iterator[str]:
+def appeared_paths(tree: ProjectTree, absent: AbsentNames) -> Iterator[str]:
     """Yield the paths that are there by now."""
     for folder, names in absent.items():
         for name in names:

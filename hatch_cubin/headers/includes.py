@@ -32,8 +32,8 @@ from ..project.scan import (
     line_of_include,
     parse_operand,
 )
-from .outside_project import Files, Tried
-from .resolve import OWN, Root, Search, Spot, leads_to_a_process
+from .outside_project import ClosureFiles, TriedPaths
+from .resolve import OWN, FoundFile, IncludeSearch, SearchFolder, leads_to_a_process
 
 _WORDS = re.compile(f"({IDENTIFIER.pattern})")
 _MOST_PATHS = 100  # that an include can stand for
@@ -48,13 +48,13 @@ class Closure:
     trees: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)  # what no folder of the search path has
     # Paths that were tried in the project in vain, for each include.
-    absent: AbstractSet[Tried] = field(default_factory=set, compare=False)
+    absent: AbstractSet[TriedPaths] = field(default_factory=set, compare=False)
     search: tuple[str, ...] = ()  # the folders of the search path, in its order
     builds: dict[str, str] = field(default_factory=dict)  # of each tree of the search path, for people
     computed: bool = False  # whether macros decide what is included
     guessed: bool = False  # whether some of that cannot be told from the texts
     at_root: tuple[str, ...] = ()  # pre-included files that only the project's own folder has
-    reached: AbstractSet[Spot] = field(default_factory=frozenset, repr=False, compare=False)
+    reached: AbstractSet[FoundFile] = field(default_factory=frozenset, repr=False, compare=False)
     _digest: str = field(default="", repr=False, compare=False)
     _outside: dict[str, str] | None = field(default=None, repr=False, compare=False)
     _own: dict[str, str] | None = field(default=None, repr=False, compare=False)
@@ -67,7 +67,7 @@ class Closure:
     @property
     def own(self) -> Mapping[str, str]:
         """Those of the files that are in no tree: the project's, and what an absolute path names."""
-        if isinstance(self.files, Files):
+        if isinstance(self.files, ClosureFiles):
             return self.files.own
         if self._own is None:  # made once: with a lock, every module has all files of the project
             self._own = {logical: content for logical, content in self.files.items() if _is_own(logical)}
@@ -83,11 +83,11 @@ class Closure:
             self._outside = {tree: digest(parts) for tree, parts in trees.items()}
         return self._outside
 
-    def reads(self, root: Root) -> bool:
+    def reads(self, root: SearchFolder) -> bool:
         """Say whether anything is read in a tree outside the project."""
         if root.tree in self.trees:
             return True
-        if isinstance(self.files, Files):
+        if isinstance(self.files, ClosureFiles):
             return self.files.reach(root.logical)
         return any(logical.startswith(f"{root.logical}/") for logical in self.files)
 
@@ -110,7 +110,7 @@ def _is_own(logical: str) -> bool:
     return logical.startswith((OWN, "/"))
 
 
-class Resolver(Search):
+class Resolver(IncludeSearch):
     """Resolves closures over one search path."""
 
     @cached_property
@@ -169,17 +169,17 @@ class _Walk:
     ) -> None:
         self.closure = Closure()
         self.files: dict[str, str] = {}
-        self.absent: set[Tried] = set()
-        self.reached: set[Spot] = set()
+        self.absent: set[TriedPaths] = set()
+        self.reached: set[FoundFile] = set()
         self._resolver = resolver
         self._source = source
         self._meanings: dict[str, set[str]] = {}
         self._unsorted = [macros]  # what was defined, and is not among the meanings yet: few walks need them
-        self._computed: set[tuple[Include, Spot]] = set()
+        self._computed: set[tuple[Include, FoundFile]] = set()
         self._taken: set[Path] = set()
-        self._packages: set[Root] = set()  # whose files were all taken
+        self._packages: set[SearchFolder] = set()  # whose files were all taken
 
-    def visit(self, spot: Spot, scanned: Scan) -> None:
+    def visit(self, spot: FoundFile, scanned: Scan) -> None:
         """Follow the includes of one file, and those of every file that they find."""
         pending = [(spot, scanned)]
         while pending:
@@ -189,7 +189,7 @@ class _Walk:
             except SourceError as exc:
                 raise self._told(exc, spot, scanned) from exc
 
-    def _followed(self, spot: Spot, scanned: Scan) -> list[tuple[Spot, Scan]]:
+    def _followed(self, spot: FoundFile, scanned: Scan) -> list[tuple[FoundFile, Scan]]:
         """Take what one file includes and defines; return the files that are new."""
         self._unsorted.append(scanned.defines)
         step = self._resolver.step(spot, scanned)
@@ -198,7 +198,7 @@ class _Walk:
             self.closure.missing.update(step.missing)
             self._computed.update((include, spot) for include in step.computed)
         by_name = spot.logical not in self.closure.widened
-        found: Iterable[Spot] = step.found
+        found: Iterable[FoundFile] = step.found
         if by_name and not self.closure.widened:  # as nearly always, and in millions
             found = [each for each in found if each not in self.reached]
         read = self._resolver.read
@@ -282,7 +282,7 @@ class _Walk:
             options |= spelled
         return options
 
-    def _told(self, error: SourceError, spot: Spot, scanned: Scan) -> SourceError:
+    def _told(self, error: SourceError, spot: FoundFile, scanned: Scan) -> SourceError:
         """Return an error with the place of the include that leads to it; none of one that options make."""
         include = self._leading(spot, scanned)
         if include is None or not spot.relative:
@@ -293,11 +293,11 @@ class _Walk:
         place = Location(self._resolver.tree.name_of(spot.path), line_of_include(include, text))
         return SourceError(*(each._replace(details=(f"included from {place}",)) for each in error.problems))
 
-    def _leading(self, spot: Spot, scanned: Scan) -> Include | None:
+    def _leading(self, spot: FoundFile, scanned: Scan) -> Include | None:
         """Return the first of a file's includes whose header cannot be looked for, or not be read."""
         return next((include for include in scanned.includes if self._fails(include, spot)), None)
 
-    def _fails(self, include: Include, spot: Spot) -> bool:
+    def _fails(self, include: Include, spot: FoundFile) -> bool:
         try:
             for place in self._resolver.find(include, spot.root, spot.relative).places:
                 self._resolver.read(self._resolver.spot(*place))
@@ -306,8 +306,8 @@ class _Walk:
         return False
 
     def _new(
-        self, spot: Spot, read: Callable[[Spot], tuple[str, Scan]], *, by_name: bool
-    ) -> tuple[tuple[Spot, Scan], ...]:
+        self, spot: FoundFile, read: Callable[[FoundFile], tuple[str, Scan]], *, by_name: bool
+    ) -> tuple[tuple[FoundFile, Scan], ...]:
         """Add one file to the closure; return it unless it was there."""
         if by_name:
             self.closure.widened.discard(spot.logical)
@@ -319,7 +319,7 @@ class _Walk:
         self.files[spot.logical], scanned = read(spot)
         return ((spot, scanned),)
 
-    def _widen(self, include: Include, root: Root, relative: str) -> None:
+    def _widen(self, include: Include, root: SearchFolder, relative: str) -> None:
         """Add all that a computed include can reach: the tree around it, by its build, or the search path."""
         self.closure.guessed = True
         # The version of a header package does not say that somebody edited one of its files.
@@ -339,7 +339,7 @@ class _Walk:
         self._taken.update(folders)
         self._take(self._resolver.everything(*folders), by_name=False)
 
-    def _take(self, found: Iterable[tuple[Root, str]], *, by_name: bool = True) -> None:
+    def _take(self, found: Iterable[tuple[SearchFolder, str]], *, by_name: bool = True) -> None:
         """Add files, and follow the includes of those that are new."""
         for place in found:
             for new, scanned in self._new(

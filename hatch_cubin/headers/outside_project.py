@@ -19,12 +19,12 @@ from ..project.source_roots import ProjectTree
 
 T = TypeVar("T")
 
-Tried = tuple[str, ...]  # paths that were tried in vain for one include
+TriedPaths = tuple[str, ...]  # paths that were tried in vain for one include
 
 _BITS = bytes.maketrans(b"01", b"\0\1")
 
 
-class Folder:
+class OutsideFolder:
     """One folder of the search path: what was at each path in it when that was first looked at."""
 
     def __init__(self, path: Path, logical: str) -> None:
@@ -72,13 +72,13 @@ class Folder:
 
     def headers(self, bits: int) -> Iterator[tuple[str, str]]:
         """Yield the logical names and the digests of headers by their numbers."""
-        return chosen(self._headers, bits)
+        return items_at_bits(self._headers, bits)
 
 
-class Files(Mapping[str, str]):
+class ClosureFiles(Mapping[str, str]):
     """The files of a closure by their logical names: the project's *own*, and those of folders *outside*."""
 
-    def __init__(self, own: Mapping[str, str], outside: Sequence[tuple[Folder, int]]) -> None:
+    def __init__(self, own: Mapping[str, str], outside: Sequence[tuple[OutsideFolder, int]]) -> None:
         self.own = own
         self.outside = outside
 
@@ -109,10 +109,10 @@ class Files(Mapping[str, str]):
         return files
 
 
-class Places(AbstractSet[Tried]):
+class AbsentPlaces(AbstractSet[TriedPaths]):
     """Paths of the project that were tried in vain: for includes of its *own* files, and of *others*."""
 
-    def __init__(self, own: AbstractSet[Tried], others: Sequence[Tried], bits: int) -> None:
+    def __init__(self, own: AbstractSet[TriedPaths], others: Sequence[TriedPaths], bits: int) -> None:
         self._own = own
         self._others = others
         self._bits = bits
@@ -120,24 +120,24 @@ class Places(AbstractSet[Tried]):
     def __contains__(self, places: object) -> bool:
         return places in self._all()
 
-    def __iter__(self) -> Iterator[Tried]:
+    def __iter__(self) -> Iterator[TriedPaths]:
         return iter(self._all())
 
     def __len__(self) -> int:
         return len(self._all())
 
-    def _all(self) -> AbstractSet[Tried]:
-        return {*self._own, *chosen(self._others, self._bits)}
+    def _all(self) -> AbstractSet[TriedPaths]:
+        return {*self._own, *items_at_bits(self._others, self._bits)}
 
 
 def names_in(closures: Iterable[Mapping[str, str]]) -> set[str]:
     """Return the logical names of the files of several closures, those of each folder put together once."""
-    names, outside = set[str](), dict[Folder, int]()
+    names, outside = set[str](), dict[OutsideFolder, int]()
     for files in closures:
-        if isinstance(files, Files):
+        if isinstance(files, ClosureFiles):
             for folder, bits in files.outside:
                 outside[folder] = outside.get(folder, 0) | bits
-        names.update(files.own if isinstance(files, Files) else files)
+        names.update(files.own if isinstance(files, ClosureFiles) else files)
     for folder, bits in outside.items():
         names.update(logical for logical, _content in folder.headers(bits))
     return names
@@ -148,6 +148,6 @@ def as_bits(numbers: Iterable[int]) -> int:
     return sum(1 << number for number in numbers)
 
 
-def chosen(items: Sequence[T], bits: int) -> Iterator[T]:
+def items_at_bits(items: Sequence[T], bits: int) -> Iterator[T]:
     """Yield the items with these numbers."""
     return compress(items, f"{bits:b}"[::-1].encode().translate(_BITS))

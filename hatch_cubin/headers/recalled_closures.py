@@ -22,14 +22,14 @@ from ..project import disk
 from ..project.scan import Scan, ScanCache
 from ..project.source_roots import ProjectTree
 from .includes import Closure, Resolver
-from .outside_project import Files, Folder, Places, Tried
-from .resolve import FOLDERS, Outside, Root
+from .outside_project import AbsentPlaces, ClosureFiles, OutsideFolder, TriedPaths
+from .resolve import FOLDERS, OutsideFolders, SearchFolder
 
 _UNREAD = "unread"  # instead of a digest: the file was looked at under another name than it was read by
 _TRIED = digest(["tried"])
 
 
-class Start(NamedTuple):
+class WalkStart(NamedTuple):
     """What leads outside: the closure on the project's own folders alone, and what an include can use."""
 
     own: Closure
@@ -38,34 +38,34 @@ class Start(NamedTuple):
     pre_includes: tuple[str, ...]
 
 
-class _Way(NamedTuple):
+class _KnownSearchPath(NamedTuple):
     """A search path: its name, its folders outside the project, and whether all known of them still holds."""
 
     name: str
-    folders: list[Folder]
+    folders: list[OutsideFolder]
     holds: bool
 
 
-class Closures:
+class RecalledClosures:
     """Closures as an earlier build found them; *take* gives each line that it wrote, once."""
 
     def __init__(self, scans: ScanCache, take: Callable[[str], str | None]) -> None:
-        self.outside = Outside(self._recall)
+        self.outside = OutsideFolders(self._recall)
         self._scans = scans
         self._take = take
         self._began = time.time_ns()
         self._lines: dict[str, str] = {}  # of the closures that were asked for
         # Of each folder that is as it was: how many paths are known, and the digest of their states then.
-        self._known: dict[Root, tuple[int, str]] = {}
+        self._known: dict[SearchFolder, tuple[int, str]] = {}
         self._meanings: dict[str, str] = {}
-        self._tried: list[Tried] = []  # paths of the project that headers outside were looked for at
-        self._numbers: dict[Tried, int] = {}  # of those
+        self._tried: list[TriedPaths] = []  # paths of the project that headers outside were looked for at
+        self._numbers: dict[TriedPaths, int] = {}  # of those
         self._untouched: bool | None = None  # whether there is still nothing at those that are known
-        self._ways: dict[Resolver, _Way] = {}
+        self._ways: dict[Resolver, _KnownSearchPath] = {}
         self._summaries: dict[object, dict[str, str]] = {}  # of what is outside, which many closures share
         self._new = False
 
-    def resolve(self, start: Start, resolver: Resolver, walk: Callable[[], Closure]) -> Closure:
+    def resolve(self, start: WalkStart, resolver: Resolver, walk: Callable[[], Closure]) -> Closure:
         """Return a closure as it is recalled, or else as *walk* finds it."""
         key, way = self._key(start, resolver), self._way(resolver)
         if key not in self._lines and way.holds and (line := self._take(key)):
@@ -75,7 +75,7 @@ class Closures:
         closure = walk()
         return self._kept(key, closure, start.own, resolver) or closure
 
-    def _key(self, start: Start, resolver: Resolver) -> str:
+    def _key(self, start: WalkStart, resolver: Resolver) -> str:
         own, search = start.own, self._way(resolver).name
         texts = sorted(f"{logical} {self._meaning(content)}" for logical, content in own.files.items())
         source = start.source[:2]
@@ -88,16 +88,16 @@ class Closures:
             self._meanings[content] = content if scan is None else digest([compact(scan[:2])])
         return self._meanings[content]
 
-    def _way(self, resolver: Resolver) -> _Way:
+    def _way(self, resolver: Resolver) -> _KnownSearchPath:
         if resolver not in self._ways:
             roots = [root for root in resolver.search if root.tree]
             folders = [self.outside[root] for root in roots]  # which looks at all that is known of each
             holds = self._nothing_appeared(resolver.tree) and self._known.keys() >= set(roots)
             name = compact([(root.logical, root.tree) for root in resolver.search])
-            self._ways[resolver] = _Way(name, folders, holds)
+            self._ways[resolver] = _KnownSearchPath(name, folders, holds)
         return self._ways[resolver]
 
-    def _recall(self, root: Root, folder: Folder) -> None:
+    def _recall(self, root: SearchFolder, folder: OutsideFolder) -> None:
         """Let a folder have what is known of it, if that is as it was."""
         if (line := self._take(_name(root))) is None:
             return
@@ -128,7 +128,7 @@ class Closures:
                 self._number(tried)
         return self._untouched
 
-    def _number(self, tried: Iterable[Tried]) -> int:
+    def _number(self, tried: Iterable[TriedPaths]) -> int:
         """Return the numbers of places that were tried, as bits; new ones get theirs."""
         bits = 0
         for places in tried:
@@ -147,11 +147,11 @@ class Closures:
             return None  # which files a package has is not remembered
         if any(os.path.isabs(path) for places in tried for path in places):
             return None
-        reached: dict[Root, list[str]] = {}
+        reached: dict[SearchFolder, list[str]] = {}
         for spot in closure.reached:
             reached.setdefault(spot.root, []).append(spot.relative)
         headers = [(self.outside[root], reached.get(root, ())) for root in resolver.search if root.tree]
-        files = Files(own.files, [(folder, folder.bits(each)) for folder, each in headers])
+        files = ClosureFiles(own.files, [(folder, folder.bits(each)) for folder, each in headers])
         if files != closure.files:  # a header outside leads to another one of the project
             return None
         bits = self._number(tried)
@@ -182,10 +182,10 @@ class Closures:
         numbers = (int(each, 16) for each in headers)
         same = summed == (now := _of(own.files))
         closure = Closure(
-            files=Files(own.files, list(zip(folders, numbers, strict=True))),
+            files=ClosureFiles(own.files, list(zip(folders, numbers, strict=True))),
             trees=set(trees),
             missing=set(missing),
-            absent=own.absent if tried == "0" else Places(own.absent, self._tried, int(tried, 16)),
+            absent=own.absent if tried == "0" else AbsentPlaces(own.absent, self._tried, int(tried, 16)),
             search=resolver.names,
             builds=resolver.builds,
             computed=computed,
@@ -222,7 +222,7 @@ class Closures:
         tried = {_TRIED: compact(self._tried)} if self._tried else {}
         return {**self._lines, **known, **tried}
 
-    def _state_of(self, root: Root, folder: Folder) -> str:
+    def _state_of(self, root: SearchFolder, folder: OutsideFolder) -> str:
         """Return one digest of the states of a folder's files.
 
         If a file is so new that its state tells nothing, it is the digest that was recalled, or empty.
@@ -241,7 +241,7 @@ def _summed(parts: Iterable[str]) -> str:
     return file_digest("\n".join(parts).encode())
 
 
-def _name(root: Root) -> str:
+def _name(root: SearchFolder) -> str:
     return digest(["folder", root.logical, root.tree])
 
 
@@ -250,14 +250,16 @@ def _of(files: Mapping[str, str]) -> str:
     return _summed(f"{content} {logical}" for logical, content in sorted(files.items()))
 
 
-def _seen(folder: Folder) -> dict[str, str]:
+def _seen(folder: OutsideFolder) -> dict[str, str]:
     """Return each path of a folder that was looked at, with the digest of its header if it was read."""
     contents = folder.contents()
     others = {path: _UNREAD if state else "" for path, state in folder.states.items() if path not in contents}
     return {**contents, **others}
 
 
-def _are_equal(folder: Folder, seen: Mapping[str, str], states: Iterable[str], tree: ProjectTree) -> bool:
+def _are_equal(
+    folder: OutsideFolder, seen: Mapping[str, str], states: Iterable[str], tree: ProjectTree
+) -> bool:
     """Say whether the paths of a folder lead to what was *seen*: the same contents, or no file."""
     return all(
         bool(state) == bool(content) and (not content or _is_equal(folder, path, content, tree))
@@ -265,7 +267,7 @@ def _are_equal(folder: Folder, seen: Mapping[str, str], states: Iterable[str], t
     )
 
 
-def _is_equal(folder: Folder, path: str, content: str, tree: ProjectTree) -> bool:
+def _is_equal(folder: OutsideFolder, path: str, content: str, tree: ProjectTree) -> bool:
     if content == _UNREAD:  # as long as it is the same file, it is compared under its other name
         return folder.are_same(path, os.path.normpath(path))
     return folder.digest_now(path, tree) == content

@@ -16,7 +16,7 @@ from ..errors import Location, Problem, SourceError
 from ..project import disk
 from ..project.scan import Include, Scan, ScanCache
 from ..project.source_roots import ProjectTree
-from .outside_project import Folder
+from .outside_project import OutsideFolder
 
 PROJECT = "project"  # the logical name of the project's folder
 OWN = f"{PROJECT}/"  # what the logical names of the project's own files begin with
@@ -27,7 +27,7 @@ _OF_PROCESSES = ("/proc/", "/dev/fd/", "/dev/std")
 _SCANNED_BYTES = 8 << 20  # in a folder that is taken in whole, a larger file is data
 
 
-class Root(NamedTuple):
+class SearchFolder(NamedTuple):
     """A folder of the search path: where it is, its name in keys, and the tree it belongs to."""
 
     path: Path
@@ -46,85 +46,87 @@ class Root(NamedTuple):
         return _HERE.sub("", posixpath.join(self.logical[len(OWN) :], relative))
 
 
-class Found(NamedTuple):
+class IncludeTarget(NamedTuple):
     """Where an include leads: to these files, past these places of the project, which have none."""
 
-    places: tuple[tuple[Root, str], ...]
+    places: tuple[tuple[SearchFolder, str], ...]
     absent: tuple[str, ...]
 
 
-class Spot:
+class FoundFile:
     """A file, as it was found in a folder of the search path: there is one object for each."""
 
     __slots__ = ("logical", "read", "relative", "root", "step")
 
-    def __init__(self, root: Root, relative: str) -> None:
+    def __init__(self, root: SearchFolder, relative: str) -> None:
         self.root = root
         self.relative = relative
         self.logical = f"{root.logical}/{relative}"
         self.read: tuple[str, Scan] | None = None  # its digest and its scan
-        self.step: Step | None = None
+        self.step: FileIncludes | None = None
 
     @property
     def path(self) -> str:
         return os.path.join(self.root.path, self.relative)
 
 
-class Step(NamedTuple):
+class FileIncludes(NamedTuple):
     """Where the includes of one file lead: the same for all that include it."""
 
-    found: tuple[Spot, ...]
+    found: tuple[FoundFile, ...]
     absent: tuple[tuple[str, ...], ...]
     missing: tuple[str, ...]
     computed: tuple[Include, ...]
 
 
-class Outside:
+class OutsideFolders:
     """The folders outside the project that a build looks into: as they are *known*, or anew."""
 
-    def __init__(self, known: Callable[[Root, Folder], object] = lambda _root, _folder: None) -> None:
-        self.folders: dict[Root, Folder] = {}
+    def __init__(
+        self, known: Callable[[SearchFolder, OutsideFolder], object] = lambda _root, _folder: None
+    ) -> None:
+        self.folders: dict[SearchFolder, OutsideFolder] = {}
         self._known = known
 
-    def __getitem__(self, root: Root) -> Folder:
+    def __getitem__(self, root: SearchFolder) -> OutsideFolder:
         if (folder := self.folders.get(root)) is None:
-            folder = self.folders[root] = Folder(root.path, root.logical)
+            folder = self.folders[root] = OutsideFolder(root.path, root.logical)
             self._known(root, folder)
         return folder
 
 
-class Search:
+class IncludeSearch:
     """Looks for includes along one search path, beside the file that asks, and in the project."""
 
     def __init__(
         self,
         tree: ProjectTree,
-        search: Iterable[Root],
+        search: Iterable[SearchFolder],
         scans: ScanCache | None = None,
-        outside: Outside | None = None,
+        outside: OutsideFolders | None = None,
     ) -> None:
         self.tree = tree
-        self.project = Root(tree.root, PROJECT)
+        self.project = SearchFolder(tree.root, PROJECT)
         self.search = tuple(search)
         self.scans = scans or ScanCache()
-        self.outside = outside or Outside()
-        self._found: dict[tuple[str, bool, Root | None, str | None], Found] = {}
-        self._spots: dict[tuple[Root, str], Spot] = {}
+        self.outside = outside or OutsideFolders()
+        self._found: dict[tuple[str, bool, SearchFolder | None, str | None], IncludeTarget] = {}
+        self._spots: dict[tuple[SearchFolder, str], FoundFile] = {}
 
-    def own(self, path: str) -> tuple[Root, str]:
+    def own(self, path: str) -> tuple[SearchFolder, str]:
         """Return the folder that a path of the project begins in, and the rest of the path."""
         home = self.tree.source_root_of(path)
         if home is None:
             return self.project, path
-        return Root(home.folder, OWN + home.name), path[len(home.name) + 1 :]
+        return SearchFolder(home.folder, OWN + home.name), path[len(home.name) + 1 :]
 
-    def spot(self, root: Root, relative: str) -> Spot:
+    def spot(self, root: SearchFolder, relative: str) -> FoundFile:
         """Return what stands for a file."""
         if (spot := self._spots.get((root, relative))) is None:
-            spot = self._spots[root, relative] = Spot(root, relative)
+            spot = self._spots[root, relative] = FoundFile(root, relative)
         return spot
 
-    def step(self, spot: Spot, scanned: Scan) -> Step:
+    def step(self, spot: FoundFile, scanned: Scan) -> FileIncludes:
         """Return where the includes of a file lead."""
         if spot.read is None or scanned is not spot.read[1]:
             return self._step(spot, scanned)
@@ -132,8 +134,8 @@ class Search:
             spot.step = self._step(spot, scanned)
         return spot.step
 
-    def _step(self, spot: Spot, scanned: Scan) -> Step:
-        found: list[Spot] = []
+    def _step(self, spot: FoundFile, scanned: Scan) -> FileIncludes:
+        found: list[FoundFile] = []
         absent: list[tuple[str, ...]] = []
         missing: list[str] = []
         computed: list[Include] = []
@@ -148,9 +150,9 @@ class Search:
             # One of the project's that has the next one's name may ask for the next one itself.
             last = include.searches_on and not any(place.tree for place, _relative in places)
             missing += [include.name] * (last or not others)
-        return Step(tuple(found), tuple(absent), tuple(missing), tuple(computed))
+        return FileIncludes(tuple(found), tuple(absent), tuple(missing), tuple(computed))
 
-    def find(self, include: Include, root: Root, includer: str) -> Found:
+    def find(self, include: Include, root: SearchFolder, includer: str) -> IncludeTarget:
         """Return where an include is found: the first place, or all where any later one may be meant."""
         beside = os.path.dirname(includer) if include.form == "quote" else None
         if beside and ".." in beside:
@@ -160,9 +162,9 @@ class Search:
             self._found[asked] = self._find(include, root, beside)
         return self._found[asked]
 
-    def _find(self, include: Include, root: Root, beside: str | None) -> Found:
+    def _find(self, include: Include, root: SearchFolder, beside: str | None) -> IncludeTarget:
         """Look for an include in NVRTC's order: *beside* the includer if quoted, then along the path."""
-        places: list[tuple[Root, str]] = []
+        places: list[tuple[SearchFolder, str]] = []
         absent: list[str] = []
         for place, written in itertools.starmap(self._placed, self._candidates(include.name, root, beside)):
             if leads_to_a_process(os.path.join(place.path, written)):
@@ -177,23 +179,25 @@ class Search:
                     break
             elif not place.tree:
                 absent.append(place.within(written))
-        return Found(tuple(places), tuple(absent))
+        return IncludeTarget(tuple(places), tuple(absent))
 
-    def _is_file(self, root: Root, relative: str) -> bool:
+    def _is_file(self, root: SearchFolder, relative: str) -> bool:
         if root.tree:
             return self.outside[root].is_file(relative, self.tree)
         return disk.is_file(os.path.join(root.path, relative), self.tree)
 
-    def _candidates(self, name: str, root: Root, beside: str | None) -> Iterator[tuple[Root, str]]:
+    def _candidates(
+        self, name: str, root: SearchFolder, beside: str | None
+    ) -> Iterator[tuple[SearchFolder, str]]:
         if anchor := os.path.isabs(name) and Path(name).anchor:
-            yield Root(Path(anchor), ""), name[len(anchor) :]
+            yield SearchFolder(Path(anchor), ""), name[len(anchor) :]
             return
         if beside is not None:
             yield root, os.path.join(beside, name)
         for each in self.search:
             yield each, name
 
-    def _placed(self, root: Root, written: str) -> tuple[Root, str]:
+    def _placed(self, root: SearchFolder, written: str) -> tuple[SearchFolder, str]:
         """Return where the project has what is looked for in one of its folders, if it has source roots.
 
         To the compiler they lie in the project, but a `..` leads from where they really are. What it reaches
@@ -225,13 +229,13 @@ class Search:
             hint = "name its folder in 'source-roots', and let a folder of 'include-dirs' find it"
         return SourceError(Problem(what, Location(named), hint))
 
-    def read(self, spot: Spot) -> tuple[str, Scan]:
+    def read(self, spot: FoundFile) -> tuple[str, Scan]:
         """Return the digest and the scan of a header."""
         if spot.read is None:
             spot.read = self._read(spot.root, spot.relative)
         return spot.read
 
-    def _read(self, root: Root, relative: str) -> tuple[str, Scan]:
+    def _read(self, root: SearchFolder, relative: str) -> tuple[str, Scan]:
         path = os.path.join(root.path, relative)
         if not root.tree:
             if self._leads_out(root, relative):
@@ -246,7 +250,7 @@ class Search:
             folder.add(relative, read[0])
         return read
 
-    def read_any(self, spot: Spot) -> tuple[str, Scan]:
+    def read_any(self, spot: FoundFile) -> tuple[str, Scan]:
         """Return the same of a file that may be no header; what is too large or unreadable is not scanned."""
         path = spot.path
         if self._leads_out(spot.root, spot.relative):
@@ -258,21 +262,21 @@ class Search:
             pass
         return content_digest(path), Scan(())
 
-    def _leads_out(self, root: Root, relative: str) -> bool:
+    def _leads_out(self, root: SearchFolder, relative: str) -> bool:
         """Say whether a file of a source root is a link to a place outside of it."""
         if root.tree or not root.logical or not self.tree.roots:
             return False
         own = root.within(relative)
         return self.tree.source_root_of(own) is not None and not self.tree.is_inside(own)
 
-    def everything(self, *folders: Path) -> Iterator[tuple[Root, str]]:
+    def everything(self, *folders: Path) -> Iterator[tuple[SearchFolder, str]]:
         """Yield every file in the project's own search folders and in *folders*; links are followed."""
         for parent, files in self._walked(*folders):
             for path in map(Path(parent).joinpath, files):
                 if path.is_file():
                     yield self.own(self.tree.name_of(path))
 
-    def all_of(self, root: Root) -> Iterator[tuple[Root, str]]:
+    def all_of(self, root: SearchFolder) -> Iterator[tuple[SearchFolder, str]]:
         """Yield every file of one folder outside the project."""
         for parent, inner, files in os.walk(root.path):
             inner.sort()

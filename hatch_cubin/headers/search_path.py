@@ -17,7 +17,7 @@ from ..project.source_roots import ProjectTree
 from ..toolkit.libraries import system_home
 from ..toolkit.requirements import asked_for
 from ..toolkit.toolkit import Toolkit
-from .resolve import OWN, Root
+from .resolve import OWN, SearchFolder
 
 _FIRST_WITH_BUNDLED = (13, 3)
 _SHIMS = Path(__file__).with_name("host_headers")
@@ -25,13 +25,13 @@ _NVIDIA = "NVIDIA's wheels"
 _HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".hxx", ".inl")
 
 
-def project_roots(tree: ProjectTree, folders: Iterable[str]) -> Iterator[Root]:
+def project_roots(tree: ProjectTree, folders: Iterable[str]) -> Iterator[SearchFolder]:
     """Yield the project's own include folders."""
     for folder in folders:
-        yield Root(tree.disk_path(folder), f"{OWN}{PurePosixPath(folder)}")
+        yield SearchFolder(tree.disk_path(folder), f"{OWN}{PurePosixPath(folder)}")
 
 
-def package_roots(config: Config) -> Iterator[Root]:
+def package_roots(config: Config) -> Iterator[SearchFolder]:
     """Yield the include folders of the distributions that `header-packages` names."""
     problems = []
     for index, requirement in enumerate(config.header_packages):
@@ -47,7 +47,7 @@ def package_roots(config: Config) -> Iterator[Root]:
         for folder in folders:
             shared = _wheels() if folder.startswith("nvidia/") else ""
             label = f"{found.metadata['Name']}=={found.version} {shared}".rstrip()
-            yield Root(Path(str(found.locate_file(folder))), f"{name.lower()}/{folder}", label)
+            yield SearchFolder(Path(str(found.locate_file(folder))), f"{name.lower()}/{folder}", label)
         if not folders:
             problems.append(
                 Problem(
@@ -68,7 +68,7 @@ def _include_folders(found: importlib.metadata.Distribution) -> set[str]:
     return folders
 
 
-def toolkit_roots(toolkit: Toolkit, *, system: bool, unpacks: bool = True) -> list[Root]:
+def toolkit_roots(toolkit: Toolkit, *, system: bool, unpacks: bool = True) -> list[SearchFolder]:
     """Return the folders with the toolkit's headers: NVRTC's bundled ones, shims, those of its wheels.
 
     Without *unpacks*, the bundled ones are left out unless an earlier build has unpacked them.
@@ -80,12 +80,12 @@ def toolkit_roots(toolkit: Toolkit, *, system: bool, unpacks: bool = True) -> li
     look = _bundled if unpacks else _unpacked_before
     if toolkit.version >= _FIRST_WITH_BUNDLED and not system and (bundled := look(toolkit)) is not None:
         label = f"NVRTC {toolkit.nvrtc} headers"
-        roots += [Root(bundled, "nvrtc", label), Root(bundled / "cccl", "nvrtc/cccl", label)]
-    roots.append(Root(_SHIMS, "shims", f"shims of hatch-cubin {__version__}"))
+        roots += [SearchFolder(bundled, "nvrtc", label), SearchFolder(bundled / "cccl", "nvrtc/cccl", label)]
+    roots.append(SearchFolder(_SHIMS, "shims", f"shims of hatch-cubin {__version__}"))
     label = f"CUDA_HOME {toolkit.nvrtc}" if system else _wheels()
     trees = _system_trees() if system else _wheel_trees(toolkit.major)
     tree = next((tree for tree in trees if _fits(next(iter(tree.values())), toolkit)), {})
-    return [*roots, *(Root(folder, name, label) for name, folder in tree.items() if folder.is_dir())]
+    return [*roots, *(SearchFolder(folder, name, label) for name, folder in tree.items() if folder.is_dir())]
 
 
 def _wheels() -> str:
@@ -110,7 +110,7 @@ def wheels_of(tree: str, files: Collection[str] | None) -> dict[str, str]:
     return wheels
 
 
-def by_chance(config: Config, required: Callable[[], Iterable[str]]) -> dict[str, str]:
+def installed_by_chance(config: Config, required: Callable[[], Iterable[str]]) -> dict[str, str]:
     """Return the headers of NVIDIA's wheels that a build with isolation would not have, with their wheels.
 
     The wheels share a folder, so whatever is installed there is found. *required* are the requirements of the
@@ -132,12 +132,12 @@ def by_chance(config: Config, required: Callable[[], Iterable[str]]) -> dict[str
     return {file: name for file, name in found.items() if name not in invited}
 
 
-def among(files: Iterable[str], places: Mapping[str, str]) -> dict[str, str]:
+def installed_at(files: Iterable[str], places: Mapping[str, str]) -> dict[str, str]:
     """Return those of the *files*, by logical name, that are installed at one of the *places*."""
     return {logical: places[place] for logical in files for place in _places([logical]) if place in places}
 
 
-def is_shared(root: Root) -> bool:
+def is_shared(root: SearchFolder) -> bool:
     """Say whether NVIDIA's wheels share a folder of the search path."""
     return _NVIDIA in root.tree
 

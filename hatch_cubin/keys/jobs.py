@@ -17,9 +17,16 @@ from ..common.digest import digest
 from ..config import table_location
 from ..errors import Location, Problem, SourceError
 from ..headers.includes import Closure, Resolver
-from ..headers.recalled_closures import Start
-from ..headers.resolve import Root
-from ..headers.search_path import among, by_chance, is_shared, package_roots, project_roots, toolkit_roots
+from ..headers.recalled_closures import WalkStart
+from ..headers.resolve import SearchFolder
+from ..headers.search_path import (
+    installed_at,
+    installed_by_chance,
+    is_shared,
+    package_roots,
+    project_roots,
+    toolkit_roots,
+)
 from ..planning import linked_modules, unit_plan
 from ..planning.unit_plan import Module, Unit
 from ..project.project import Project, ProjectSources
@@ -36,7 +43,8 @@ if TYPE_CHECKING:
     from ..project.declared_kernels import ParameterTypes
     from ..toolkit.linker import Input
 
-Found = tuple[Module, Closure, tuple[Root, ...]]  # a module, its headers, and where they were looked for
+# A module, its headers, and the folders that were searched for them.
+ModuleWithHeaders = tuple[Module, Closure, tuple[SearchFolder, ...]]
 
 # What the kernels of a module take, by symbol.
 Declared: TypeAlias = "Callable[[], Mapping[str, ParameterTypes]]"
@@ -48,7 +56,7 @@ class Job:
 
     unit: Unit
     keys: Keys
-    search: tuple[Root, ...]
+    search: tuple[SearchFolder, ...]
     closure: Closure
     toolkit: Toolkit
     asked: str  # a digest of all that the results of the module depend on
@@ -172,7 +180,7 @@ def every_module(project: Project, sources: ProjectSources, toolkit: Toolkit) ->
 
 def every_closure(
     project: Project, sources: ProjectSources, toolkit: Toolkit, recall: Recall, jobs: Iterable[Job]
-) -> list[Found]:
+) -> list[ModuleWithHeaders]:
     """Return the same modules with what was found for them: for *jobs*, and now for what is no job."""
     found = {job.unit.module: (job.unit.module, job.closure, job.search) for job in jobs}
     known = {module.source.path for module in found}
@@ -298,9 +306,9 @@ class _HeaderFinder:
     project: Project
     toolkit: Toolkit | None
     recall: Recall
-    _found: dict[Module, tuple[Closure, tuple[Root, ...]]] = field(default_factory=dict)
-    _outside: dict[str, tuple[Root, ...]] = field(default_factory=dict)
-    _resolvers: dict[tuple[Root, ...], Resolver] = field(default_factory=dict)
+    _found: dict[Module, tuple[Closure, tuple[SearchFolder, ...]]] = field(default_factory=dict)
+    _outside: dict[str, tuple[SearchFolder, ...]] = field(default_factory=dict)
+    _resolvers: dict[tuple[SearchFolder, ...], Resolver] = field(default_factory=dict)
     _shared: dict[object, Closure] = field(default_factory=dict)
     _by_chance: dict[str, str] | None = None  # headers that only this environment has, with their wheels
     _declared: dict[Module, Mapping[str, ParameterTypes]] = field(default_factory=dict)
@@ -311,7 +319,7 @@ class _HeaderFinder:
         if self.project.config.header_packages:
             self._package_roots()
 
-    def find(self, module: Module) -> tuple[Closure, tuple[Root, ...]]:
+    def find(self, module: Module) -> tuple[Closure, tuple[SearchFolder, ...]]:
         """Return a module's closure and the search path that it was found with."""
         if module not in self._found:
             self._found[module] = self._find(module)
@@ -336,7 +344,7 @@ class _HeaderFinder:
                 self._declared[module] = declared(module, *found, self.project.tree, self.recall.scans)
         return self._declared[module]
 
-    def _find(self, module: Module) -> tuple[Closure, tuple[Root, ...]]:
+    def _find(self, module: Module) -> tuple[Closure, tuple[SearchFolder, ...]]:
         if module.source.is_ptx or module.link:
             return Closure(), ()
         search = tuple(project_roots(self.project.tree, module.include_dirs))
@@ -360,23 +368,25 @@ class _HeaderFinder:
             closure = replace(closure, absent={*own.absent, *closure.absent})
         return closure, search
 
-    def _uninvited(self, closure: Closure, search: tuple[Root, ...]) -> dict[str, str]:
+    def _uninvited(self, closure: Closure, search: tuple[SearchFolder, ...]) -> dict[str, str]:
         """Return the headers of a closure that are installed here by chance, each with its wheel."""
         if not any(map(is_shared, search)):
             return {}
         if self._by_chance is None:
             required = partial(table_location.required, self.project.root)
-            self._by_chance = by_chance(self.project.config, required)
-        return among(closure.files, self._by_chance) if self._by_chance else {}
+            self._by_chance = installed_by_chance(self.project.config, required)
+        return installed_at(closure.files, self._by_chance) if self._by_chance else {}
 
-    def _needs_shared(self, closure: Closure, search: Iterable[Root]) -> bool:
+    def _needs_shared(self, closure: Closure, search: Iterable[SearchFolder]) -> bool:
         """Say whether folders that NVIDIA's wheels share have what a closure lacks, and not by chance."""
         shared = [root for root in search if is_shared(root)]
         pairs = ((root, name) for root in shared for name in closure.missing)
         found = (f"{root.logical}/{name}" for root, name in pairs if (root.path / name).is_file())
-        return any(not among([logical], self._by_chance or {}) for logical in found)
+        return any(not installed_at([logical], self._by_chance or {}) for logical in found)
 
-    def _resolve(self, module: Module, search: tuple[Root, ...], own: Closure | None = None) -> Closure:
+    def _resolve(
+        self, module: Module, search: tuple[SearchFolder, ...], own: Closure | None = None
+    ) -> Closure:
         names, source = module.pre_includes, module.source
         asked = self.recall.scans.of_text(source.text)
         anything = can_hide_includes(module.macros)
@@ -398,16 +408,16 @@ class _HeaderFinder:
         if own is None:
             closure = walk()
         else:
-            start = Start(own, asked, include_values(module.macros), names)
+            start = WalkStart(own, asked, include_values(module.macros), names)
             closure = self.recall.closures.resolve(start, resolver, walk)
         return self._shared.setdefault(own_shared if closure.computed else shared, closure)
 
-    def _package_roots(self) -> tuple[Root, ...]:
+    def _package_roots(self) -> tuple[SearchFolder, ...]:
         if "packages" not in self._outside:
             self._outside["packages"] = tuple(package_roots(self.project.config))
         return self._outside["packages"]
 
-    def _toolkit_roots(self) -> tuple[Root, ...]:
+    def _toolkit_roots(self) -> tuple[SearchFolder, ...]:
         assert self.toolkit is not None
         if "toolkit" not in self._outside:
             system = self.project.config.toolkit == "system"

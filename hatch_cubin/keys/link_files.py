@@ -148,7 +148,7 @@ def _without_lto(project: Project, module: Module) -> Problem:
     return Problem(what, project.config.place.of("module", number, "mode"), 'mode = "rdc"')
 
 
-class Found(NamedTuple):
+class LinkedUnit(NamedTuple):
     """A unit that is linked, with its keys, what an earlier build knew of it, and what it is linked of."""
 
     unit: Unit
@@ -164,12 +164,12 @@ def find_links(
     keys: Mapping[Unit, Keys],
     toolkit: Toolkit,
     recall: Recall,
-) -> list[Found]:
+) -> list[LinkedUnit]:
     """Return the units that are linked, given the *keys* of all objects.
 
     ConfigError names every file that they cannot be linked with.
     """
-    files, found, problems = LinkedFiles(project), list[Found](), list[Problem]()
+    files, found, problems = LinkedFiles(project), list[LinkedUnit](), list[Problem]()
     for module, units in groups:
         if module.link is None:
             continue
@@ -189,7 +189,7 @@ def find_links(
             asked = digest([json.dumps(inputs_of(making), sort_keys=True)])
             recalled = recall.units(asked).get(str(unit.arch))
             own, known = recalled or (keys_of(making), None)
-            found.append(Found(unit, own, asked, known, linked))
+            found.append(LinkedUnit(unit, own, asked, known, linked))
     if problems:
         raise ConfigError(*problems)
     return found

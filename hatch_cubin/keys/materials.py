@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..headers.includes import Closure
 from ..headers.outside_project import names_in
-from ..headers.resolve import OWN, Root
+from ..headers.resolve import OWN, SearchFolder
 from ..headers.search_path import wheels_of
 from ..planning.unit_plan import Module, Unit
 
@@ -22,7 +22,7 @@ class _Job(Protocol):
     @property
     def unit(self) -> Unit: ...
     @property
-    def search(self) -> tuple[Root, ...]: ...
+    def search(self) -> tuple[SearchFolder, ...]: ...
     @property
     def closure(self) -> Closure: ...
     @property
@@ -52,7 +52,7 @@ def linked_files(jobs: Jobs) -> Mapping[str, str]:
 
 def header_trees(jobs: Jobs) -> Mapping[str, str | None]:
     """Return the wheels, with their versions, and the other trees whose headers *jobs* can read."""
-    by_search: dict[tuple[Root, ...], list[Closure]] = {}
+    by_search: dict[tuple[SearchFolder, ...], list[Closure]] = {}
     for job in {id(job.closure): job for job in jobs}.values():
         by_search.setdefault(job.search, []).append(job.closure)
     any_of = {tree for closures in by_search.values() for closure in closures for tree in closure.trees}

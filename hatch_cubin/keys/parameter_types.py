@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ..common.digest import file_digest
 from ..headers.includes import Closure
-from ..headers.resolve import OWN, Root
+from ..headers.resolve import OWN, SearchFolder
 from ..planning.unit_plan import Module
 from ..project import disk
 from ..project.declared_kernels import ParameterTypes, TextNames, declared_types, names_of
@@ -16,7 +16,7 @@ from ..project.source_roots import ProjectTree
 
 
 def declared(
-    module: Module, closure: Closure, search: tuple[Root, ...], tree: ProjectTree, scans: ScanCache
+    module: Module, closure: Closure, search: tuple[SearchFolder, ...], tree: ProjectTree, scans: ScanCache
 ) -> Mapping[str, ParameterTypes]:
     """Return the types by kernel: nothing where any file of a tree may be read, or a header has changed."""
     if closure.trees or closure.widened or "__global__" not in module.source.text:
@@ -57,7 +57,7 @@ def _own_names(closure: Closure, tree: ProjectTree) -> Iterator[TextNames]:
         yield names_of(data.decode("utf-8", "surrogateescape"))
 
 
-def _macros_outside(closure: Closure, search: tuple[Root, ...], scans: ScanCache) -> set[str]:
+def _macros_outside(closure: Closure, search: tuple[SearchFolder, ...], scans: ScanCache) -> set[str]:
     """Return the macros that headers outside the project may define."""
     found: set[str] = set()
     for logical, content in closure.files.items():

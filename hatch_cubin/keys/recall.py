@@ -20,7 +20,7 @@ from ..cache.records import RecalledResult
 from ..common import user_folders
 from ..common.digest import digest, file_digest
 from ..common.environment import REQUIRE_SIGNED
-from ..headers.recalled_closures import Closures, compact
+from ..headers.recalled_closures import RecalledClosures, compact
 from ..project.project import Project
 from ..project.scan import Include, Scan, ScanCache
 from ..toolkit import libraries
@@ -52,7 +52,7 @@ class Recall:
         self._evidence: Evidence | None = None  # of the installation, as the file has it
         self.facts: Facts | None = None
         self.scans = ScanCache(self._scan)
-        self.closures = Closures(self.scans, self._take)
+        self.closures = RecalledClosures(self.scans, self._take)
         self._path, self._knows_linker = path, knows_linker
         self._lines: dict[str, str] = {}  # those not asked for yet, by digest
         self._modules: set[str] = set()  # digests of the modules that were asked for

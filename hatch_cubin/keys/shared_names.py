@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from ..config.config import Config
 from ..config.toml_lines import setting, source_table
 from ..errors import Location, Problem
-from ..planning.unit_plan import Module, name_from
+from ..planning.unit_plan import Module, module_name_from
 from ..project.source import glob_regex, may_have_kernel
 
 _QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
@@ -90,7 +90,7 @@ def _solve(
         patterns = [pattern for regex, pattern in matching if regex.fullmatch(path)]
         if patterns and any(regex.fullmatch(path) for regex in named):
             return False
-        name = (name_from(patterns[-1], path) if patterns else base).casefold()
+        name = (module_name_from(patterns[-1], path) if patterns else base).casefold()
         if names.setdefault(name, path) != path:
             return False
     return True

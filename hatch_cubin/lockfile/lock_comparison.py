@@ -1,4 +1,4 @@
-"""A project and its lock: write down what its units are made of, and say what has changed since."""
+"""Make the lock of a project, and compare a project with its lock."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ..common.digest import digest
 from ..errors import HatchCubinError
 from ..headers import absent_includes
 from ..headers.includes import Closure
-from ..headers.resolve import FOLDERS, OWN, Root, content_digest
+from ..headers.resolve import FOLDERS, OWN, SearchFolder, content_digest
 from ..keys.ingredients import settings_of
-from ..keys.jobs import Found, Job, digests_of, every_module, headers_of_others
+from ..keys.jobs import Job, ModuleWithHeaders, digests_of, every_module, headers_of_others
 from ..keys.recall import Recall, recall_of_locked
 from ..planning import unit_plan
 from ..planning.unit_plan import Module, Unit
@@ -28,31 +28,32 @@ from ..toolkit import requirements
 from ..toolkit.toolkit import DATA_MODEL, Facts, Keys, Toolkit
 from .lock_format import Lock
 
-_FOUND = {"headers", "types", "units"}  # of a module in a lock: the rest is what the project says
+# Results in a module's entry; its other values are settings of the project.
+_FOUND = {"headers", "types", "units"}
 _NAMED = {"core": "cuda-core", "nvrtc": "NVRTC", "nvjitlink": "nvJitLink"}
 
 
-class Plan(NamedTuple):
-    """The units that a project asks for, with their jobs by the lock's word, and why that is not believed."""
+class LockedPlan(NamedTuple):
+    """The units of a project with their jobs as the lock describes them, and why the lock may not be used."""
 
     toolkit: Toolkit
     jobs: tuple[Job, ...]
     recall: Recall
     notes: tuple[str, ...]
-    changes: tuple[str, ...]  # what is not as it was
-    doubts: tuple[str, ...]  # what only a build with the compiler can tell
+    changes: tuple[str, ...]  # differences between the project and the lock
+    doubts: tuple[str, ...]  # possible differences that only a build with the compiler can find
 
 
 def describe(
     project: Project,
-    everything: Sequence[Found],
+    everything: Sequence[ModuleWithHeaders],
     toolkit: Toolkit,
     jobs: Sequence[Job],
     results: Mapping[Unit, str | None],
 ) -> Lock:
     """Return the lock of a project's *jobs*, with the digests of their *results* as far as they are known.
 
-    *everything* has all modules with their closures, also of sources that are only parts of others.
+    *everything* contains all modules and their headers, also for sources that other sources include.
     """
     files, built = digests_of(jobs), {job.unit.module.source.path for job in jobs}
     pairs = [(module, closure) for module, closure, _search in everything]
@@ -72,7 +73,7 @@ def describe(
         headers=headers,
         files=files,
         of_parts={path: content for path, content in _every_file(pairs) if path not in files},
-        absent=absent_includes.absent(project.tree, absent_includes.tried(pairs)),
+        absent=absent_includes.absent_names(project.tree, absent_includes.tried_paths(pairs)),
         parts={
             module.name: settings_of(module) for module, _closure in pairs if module.source.path not in built
         },
@@ -84,7 +85,7 @@ def describe(
 
 
 def _builds(toolkit: Toolkit) -> dict[str, Any]:
-    """Return what is known of the toolkit, of nvJitLink only if this project needs it."""
+    """Return the facts about the toolkit; nvJitLink is among them only if this project needs it."""
     facts = toolkit.facts._replace(nvjitlink=toolkit.nvjitlink_if_loaded)
     return {**facts._asdict(), "supported": [*facts.supported]}
 
@@ -106,16 +107,16 @@ def _modules(jobs: Iterable[Job], results: Mapping[Unit, str | None]) -> dict[st
 
 
 def _findings(job: Job) -> dict[str, Any]:
-    """Return what only a build with the headers of others can find out about a module."""
+    """Return the facts about a module that depend on headers outside the project."""
     found = {} if job.unit.module.part_of else job.declared()
     types = {kernel: [*each] for kernel, each in found.items()}
     return {"headers": job.closure.digest()} | ({"types": types} if types else {})
 
 
-def is_unsure(closure: Closure, search: Sequence[Root]) -> bool:
-    """Say whether more files can change a closure than those that it has, and those that are absent.
+def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
+    """Return whether files that the lock does not list can change a closure.
 
-    They can where an include of the project's own can mean anything, and where a header is the machine's.
+    They can if an include in the project can mean any file, or if a header belongs to this machine.
     """
     outside = {root.tree for root in search if root.tree}
     return (
@@ -125,28 +126,28 @@ def is_unsure(closure: Closure, search: Sequence[Root]) -> bool:
     )
 
 
-def plan(lock: Lock, project: Project, sources: ProjectSources) -> Plan:
-    """Return the units that *project* asks for, by the word of its *lock*; nothing of CUDA is needed."""
+def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> LockedPlan:
+    """Return the units of *project* as its *lock* describes them, without CUDA."""
     toolkit = Toolkit(None, facts=Facts(**{**lock.builds, "supported": tuple(lock.builds["supported"])}))
     changes = [*_other_settings(lock, project), *_other_files(lock, project, sources)]
-    asked = unit_plan.Plan(())
+    asked = unit_plan.UnitPlan(())
     try:
         modules = every_module(project, sources, toolkit)
         names = {module.name for module in modules}
         changes += [f"{name} is gone" for name in sorted({*lock.modules, *lock.parts} - names)]
         left = [module for module in modules if lock.parts.get(module.name) != settings_of(module)]
         asked = unit_plan.plan_units(left, toolkit.toolchain())
-    except HatchCubinError as exc:  # a build without the lock will tell, if it is wrong for that one too
+    except HatchCubinError as exc:  # if the error is not due to the lock, the build without it reports it
         changes += [problem.what for problem in exc.problems]
     changes += _other_units(lock, asked.units)
     recall = Recall(None) if changes or lock.unsure else recall_of_locked(project)
     jobs = () if changes else tuple(_jobs(lock, asked.units, toolkit, recall))
     doubts = tuple(f"what {path} includes, only the compiler's headers tell" for path in lock.unsure)
-    return Plan(toolkit, jobs, recall, asked.notes, tuple(dict.fromkeys(changes)), doubts)
+    return LockedPlan(toolkit, jobs, recall, asked.notes, tuple(dict.fromkeys(changes)), doubts)
 
 
-def answers(lock: Lock, project: Project) -> bool:
-    """Say whether the lock's wheels are what the table asks for."""
+def fits_table(lock: Lock, project: Project) -> bool:
+    """Return whether the lock was made for the toolkit and the header packages that the table has now."""
     asked = project.config.toolkit, [*project.config.packages]
     return (lock.toolkit, [*lock.header_packages]) == asked
 
@@ -175,12 +176,12 @@ def _other_files(lock: Lock, project: Project, sources: Iterable[Source]) -> Ite
         now = known.get(path) or content_digest(project.tree.disk_path(path))
         if now != content:
             yield f"{path} is {'changed' if os.path.exists(project.tree.disk_path(path)) else 'gone'}"
-    for path in absent_includes.appeared(project.tree, lock.absent):
+    for path in absent_includes.appeared_paths(project.tree, lock.absent):
         yield f"{path} is new, and an include may mean it"
 
 
 def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
-    """Yield what differs in the table's word about the units; archs that are left out are no difference."""
+    """Yield the differences in the units and their settings; missing archs are not a difference."""
     seen: set[Module] = set()
     for unit in units:
         module = unit.module
@@ -201,13 +202,13 @@ def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
 
 
 def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -> Iterator[Job]:
-    """Yield jobs whose closures are all of the project's files: which of them reads which is not told."""
+    """Yield jobs with all files of the project as headers: a lock does not say which job reads which."""
     closure = Closure({OWN + path: content for path, content in lock.files.items()})
     for module, of_module in itertools.groupby(units, key=lambda unit: unit.module):
         if module.link:
-            _ = toolkit.nvjitlink  # this build has asked for it
+            _ = toolkit.nvjitlink  # mark it as used by this build
         elif module.source.is_ptx:
-            _ = toolkit.ptxas  # likewise
+            _ = toolkit.ptxas  # mark it as used by this build
         entry = lock.modules[module.name]
         asked = digest(["locked", json.dumps(entry, sort_keys=True)])
         recalled, declared = recall.units(asked), partial(dict[str, Any], entry.get("types", {}))
@@ -215,28 +216,28 @@ def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -
             key, program_key, sha256 = entry["units"][str(unit.arch)]
             keys, known = recalled.get(str(unit.arch), (None, None))
             if known is None or keys != Keys.of(key, program_key) or known.sha256 != sha256:
-                known = expected(sha256)
+                known = expected_result(sha256)
             yield Job(unit, Keys.of(key, program_key), (), closure, toolkit, asked, known, (), declared)
 
 
-def expected(sha256: str | None) -> RecalledResult | None:
-    """Return what the lock knows of a result: nothing else is taken for it, whatever its record says."""
+def expected_result(sha256: str | None) -> RecalledResult | None:
+    """Return a result with the digest in the lock, so that only this result is accepted."""
     return None if sha256 is None else RecalledResult(sha256, 0, "", "")
 
 
-def enforced(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
-    """Yield *jobs* with what the lock knows of their results, which is true even where it is stale."""
+def with_locked_results(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
+    """Yield *jobs* with the digests of their results in the lock, which stay right if the lock is stale."""
     digests = _digests(lock)
     for job in jobs:
         sha256 = digests.get(job.keys.key.hex())
         if sha256 is None or (job.known is not None and job.known.sha256 == sha256):
             yield job
         else:
-            yield replace(job, known=expected(sha256))
+            yield replace(job, known=expected_result(sha256))
 
 
-def others(lock: Lock, done: Iterable[tuple[Job, str]]) -> list[str]:
-    """Return the names of the units that are *done*, and whose digests are not those of the lock."""
+def units_that_differ(lock: Lock, done: Iterable[tuple[Job, str]]) -> list[str]:
+    """Return the names of the units that are *done* and have other digests than in the lock."""
     digests = _digests(lock)
     return [job.unit.name for job, sha256 in done if digests.get(job.keys.key.hex()) not in {None, sha256}]
 
@@ -246,8 +247,8 @@ def _digests(lock: Lock) -> dict[str, str | None]:
     return {unit[0]: unit[2] for module in lock.modules.values() for unit in module["units"].values()}
 
 
-def against(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[str, ...]:
-    """Return how *jobs* of an unchanged project, with this toolkit, differ from those of the lock."""
+def differences_of_jobs(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[str, ...]:
+    """Return the differences between *jobs* of an unchanged project with this toolkit and the lock."""
     other = [job.unit.name for job in jobs if _unit(lock, job)[0] != job.keys.key.hex()]
     before, now = lock.builds, _builds(toolkit)
     builds = [
@@ -259,18 +260,21 @@ def against(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[str, ...
 
 
 def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
-    """Return what the lock has of a unit; one that is new was a part of a source that is refused now."""
+    """Return the entry of a unit in the lock, with None values if the unit is new.
+
+    A unit is new if its source was included by another source, and that one is refused now.
+    """
     units = lock.modules.get(job.unit.module.name, {"units": {}})["units"]
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]
 
 
-def results(lock: Lock, jobs: Iterable[Job]) -> dict[Unit, str | None]:
-    """Return what the lock knows of the results of *jobs*."""
+def locked_digests(lock: Lock, jobs: Iterable[Job]) -> dict[Unit, str | None]:
+    """Return the digests of the results of *jobs* in the lock."""
     return {job.unit: _unit(lock, job)[2] for job in jobs}
 
 
 def differences(lock: Lock, now: Lock) -> list[str]:
-    """Return the parts in which two locks differ."""
+    """Return a sentence for each part in which two locks differ."""
     return [
         f"{name.replace('_', ' ')} would be written otherwise"
         for name, before, after in zip(Lock._fields, lock, now, strict=True)

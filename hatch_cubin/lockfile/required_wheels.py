@@ -17,22 +17,22 @@ from ..toolkit import requirements
 from . import lock_format
 
 
-def wanted(config: Config, root: str | Path, project: Callable[[], Project]) -> list[str]:
+def required_wheels(config: Config, root: str | Path, project: Callable[[], Project]) -> list[str]:
     """Return what the build front end has to install for a wheel."""
     if not requirements.build_requirements(config, os.environ):
         return []
     ptx = _has_ptx(project)
     now = requirements.build_requirements(config, os.environ, assembles=ptx)
-    if not concerns(root):
+    if not has_or_needs_lock(root):
         return now
     from ..remote.build_store import SHORT_PATIENCE_S  # lazy: few projects have a lock
-    from .lock_comparison import answers
-    from .locked_build import heard
+    from .lock_comparison import fits_table
+    from .locked_build import evaluate
 
     there = replace(project(), warn=_keep_quiet)
     with temporary_folders.make() as hold:
-        word = heard(there, read_sources(there), hold, SHORT_PATIENCE_S)
-    if word is None or not answers(word.lock, there):
+        word = evaluate(there, read_sources(there), hold, SHORT_PATIENCE_S)
+    if word is None or not fits_table(word.lock, there):
         return now
     if word.found is not None:
         return [
@@ -49,7 +49,7 @@ def _has_ptx(project: Callable[[], Project]) -> bool:
     return False
 
 
-def concerns(root: str | Path) -> bool:
+def has_or_needs_lock(root: str | Path) -> bool:
     """Say whether the project at *root* has a lock, or should have one."""
     return is_on(os.environ, lock_format.SWITCH) or os.path.exists(os.path.join(root, lock_format.NAME))
 

@@ -12,13 +12,20 @@ from ..config.config import Config, Macros, ModuleRule, SourceRule, merge_macros
 from ..errors import ConfigError, Location, Problem
 from ..project.source import Source, glob_regex
 from . import unit_plan
-from .unit_plan import Link, Module, Targets
+from .unit_plan import LinkRecipe, Module, TargetsBySpecs
 
-MODES: Mapping[str, str] = {"lto": "link_time_optimization", "rdc": "relocatable_device_code"}  # of an object
+# The compiler's option for the objects of a module, by the module's mode.
+OPTION_OF_MODE: Mapping[str, str] = {
+    "lto": "link_time_optimization",
+    "rdc": "relocatable_device_code",
+}
 
 
 def plan_modules(
-    config: Config, sources: Sequence[Source], members: Sequence[Sequence[str]], expand_targets: Targets
+    config: Config,
+    sources: Sequence[Source],
+    members: Sequence[Sequence[str]],
+    expand_targets: TargetsBySpecs,
 ) -> list[Module]:
     """Return every module, sorted by name, and the objects of linked modules. Modules may share a name.
 
@@ -32,7 +39,7 @@ def plan_modules(
         return modules
     _refuse_settings(config, parts)
     _refuse_macros_of_variants(config, members)
-    linked = _Linked(config, {source.path: source for source in parts}, expand_targets)
+    linked = _LinkedModules(config, {source.path: source for source in parts}, expand_targets)
     for number, paths in enumerate(members):
         modules += linked.modules(number, paths)
     return sorted([*modules, *linked.objects.values()], key=lambda module: module.name)
@@ -74,10 +81,10 @@ def _refuse_macros_of_variants(config: Config, members: Sequence[Sequence[str]])
         raise ConfigError(*problems)
 
 
-class _Linked:
+class _LinkedModules:
     """Makes modules of their tables. Modules that need the same object share it."""
 
-    def __init__(self, config: Config, sources: Mapping[str, Source], expand_targets: Targets) -> None:
+    def __init__(self, config: Config, sources: Mapping[str, Source], expand_targets: TargetsBySpecs) -> None:
         self._config, self._sources, self._expand = config, sources, expand_targets
         self.objects: dict[object, Module] = {}
 
@@ -87,10 +94,12 @@ class _Linked:
         place, where = config.place, config.place.of("module", number, "name")
         sources = [self._sources[path] for path in paths if path in self._sources]
         own_archs = () if "archs" in config.replaced else config.archs
-        written = dict(unit_plan.written_at(place, (), own_archs, config.options))
-        written |= dict(unit_plan.written_at(place, ("module", number), rule.archs or (), rule.options))
+        written = dict(unit_plan.locations_in_table(place, (), own_archs, config.options))
+        written |= dict(
+            unit_plan.locations_in_table(place, ("module", number), rule.archs or (), rule.options)
+        )
         first = next((source for source in sources if not source.is_ptx), sources[0])
-        for variant, undefined in unit_plan.combinations(dict(rule.variants), where):
+        for variant, undefined in unit_plan.variant_combinations(dict(rule.variants), where):
             whole = Module(
                 rule.name,
                 first,
@@ -108,7 +117,7 @@ class _Linked:
             parts = tuple(
                 source if source.is_ptx else self._object(whole, source, rule) for source in sources
             )
-            link = Link(rule.mode, parts, rule.link)
+            link = LinkRecipe(rule.mode, parts, rule.link)
             names = dict.fromkeys(name for each in link.objects for name in each.instantiate)
             yield replace(whole, link=link, instantiate=tuple(names))
 
@@ -126,7 +135,7 @@ class _Linked:
             base=f"{whole.base}/{source.path}",
             source=source,
             define=define,
-            options={**whole.options, **options, MODES[rule.mode]: True},
+            options={**whole.options, **options, OPTION_OF_MODE[rule.mode]: True},
             include_dirs=folders,
             instantiate=names,
             targets=(),

@@ -23,16 +23,16 @@ from ..config.value_checks import guess
 from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError
 from ..project.source import Source, glob_regex, is_glob
 
-_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
+_WINDOWS_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
 
-Targets = Mapping[tuple[str, ...], tuple[Target, ...]]  # what each list of specs stands for
+TargetsBySpecs = Mapping[tuple[str, ...], tuple[Target, ...]]  # what each list of specs stands for
 
-_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,80}")
-_MOST_VARIANTS = 100_000  # of one source
+_PLAIN_FILE_PART = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_MAX_VARIANTS = 100_000  # of one source
 _NO_PTX = "only LTO-IR becomes PTX when it is linked, as with mode = 'lto' and .cu sources alone"
 
 
-class Link(NamedTuple):
+class LinkRecipe(NamedTuple):
     """How a module is linked: of the objects and PTX texts of its sources, in this order, then of files."""
 
     mode: str
@@ -74,7 +74,7 @@ class Module:
     undefined: tuple[str, ...] = ()  # the variant's macros that are not defined: names have them as 0
     written: Mapping[str, Location] = field(default_factory=dict)  # where its archs and options are
     tables: str = ""  # the header of a table for its source, which hints quote
-    link: Link | None = None
+    link: LinkRecipe | None = None
     part_of: str = ""  # the base of the first module that an object is linked into
     where: Location | None = None  # the line of the table that names a linked module
 
@@ -141,7 +141,7 @@ class Unit(NamedTuple):
         return f".{self.arch}.{'ptx' if self.arch.is_ptx else 'cubin'}"
 
 
-class Plan(NamedTuple):
+class UnitPlan(NamedTuple):
     """Every unit, in the order of its module's name, and notes for the user."""
 
     units: tuple[Unit, ...]
@@ -157,7 +157,7 @@ class Toolchain(NamedTuple):
 
 
 def plan_modules(
-    config: Config, sources: Sequence[Source], expand_targets: Targets, others: Sequence[Source] = ()
+    config: Config, sources: Sequence[Source], expand_targets: TargetsBySpecs, others: Sequence[Source] = ()
 ) -> list[Module]:
     """Return the module or the variants of each source, sorted by name. Tables may be for *others* too.
 
@@ -165,9 +165,9 @@ def plan_modules(
     """
     own_archs = () if "archs" in config.replaced else config.archs
     tables = config.place.source_tables
-    written = dict(written_at(config.place, (), own_archs, config.options))
+    written = dict(locations_in_table(config.place, (), own_archs, config.options))
     written_in = [
-        dict(written_at(config.place, ("source", index), rule.archs or (), rule.options))
+        dict(locations_in_table(config.place, ("source", index), rule.archs or (), rule.options))
         for index, rule in enumerate(config.source)
     ]
     paths = [source.path for source in (*sources, *others)]
@@ -178,7 +178,7 @@ def plan_modules(
         Problem(
             f"path {rule.path!r} matches no source",
             config.place.of("source", index, "path"),
-            _path_meant(rule.path, paths),
+            _suggested_path(rule.path, paths),
         )
         for index, rule in enumerate(config.source)
         if index not in matched
@@ -193,7 +193,7 @@ def plan_modules(
         for index, source in sorted(of_ptx, key=operator.itemgetter(0))
         if (rule := config.source[index]).instantiate or rule.variants
     ]
-    problems += _without_effect(config, rules_of, (*sources, *others))
+    problems += _options_without_effect(config, rules_of, (*sources, *others))
     if problems:
         raise ConfigError(*problems)
     modules = []
@@ -225,7 +225,7 @@ def _matching(patterns: Sequence[str]) -> Callable[[str], list[int]]:
     return matching
 
 
-def _without_effect(
+def _options_without_effect(
     config: Config, rules_of: Mapping[str, Sequence[int]], sources: Sequence[Source]
 ) -> Iterator[Problem]:
     """Yield a problem for each option that ptxas does not have, where it is set for PTX sources alone."""
@@ -239,18 +239,18 @@ def _without_effect(
         tables = [((), config.options), *tables]
     for table, options in tables:
         for name in (name for name in options if name not in OF_PTX):
-            spelled, where = option_at(config.place, table, name)
+            spelled, where = option_location(config.place, table, name)
             what = f"the option {spelled!r} is set for PTX alone, and ptxas does not have it"
             yield Problem(what, where, "leave it out, or give it to the compiler that writes the PTX")
 
 
-def option_at(place: Place, table: tuple[str | int, ...], name: str) -> tuple[str, Location]:
+def option_location(place: Place, table: tuple[str | int, ...], name: str) -> tuple[str, Location]:
     """Return how a table spells an option, and where that is."""
     spelled = name if place.has(*table, "options", name) else name.replace("_", "-")
     return spelled, place.of(*table, "options", spelled)
 
 
-def written_at(
+def locations_in_table(
     place: Place, table: tuple[str | int, ...], specs: Sequence[str], options: Iterable[str]
 ) -> Iterator[tuple[str, Location]]:
     """Yield each arch and each option that a table names, with its place in the file."""
@@ -259,21 +259,21 @@ def written_at(
         for arch in () if isinstance(archs, str) else archs:
             yield str(arch), place.of(*table, "archs", index)
     for name in options:
-        yield name, option_at(place, table, name)[1]
+        yield name, option_location(place, table, name)[1]
 
 
 def _modules_of(
     config: Config,
     source: Source,
     rules: Sequence[SourceRule],
-    expand_targets: Targets,
+    expand_targets: TargetsBySpecs,
 ) -> list[Module]:
     base, archs, define, options = source.stem, config.archs, config.define, config.options
     include_dirs = config.include_dirs
     instantiate: tuple[str, ...] = ()
     variants: dict[str, tuple[str | None, ...]] = {}
     for rule in rules:  # later tables win
-        base = base if rule.name is None else name_from(rule.name, source.path)
+        base = base if rule.name is None else module_name_from(rule.name, source.path)
         archs = rule.archs or archs
         define = merge_macros(define, rule.define, rule.undefined)
         options = {**options, **rule.options}
@@ -288,22 +288,22 @@ def _modules_of(
     targets = expand_targets[archs]
     return [
         Module(base, source, variant, define, options, include_dirs, instantiate, targets, undefined)
-        for variant, undefined in combinations(variants, Location(source.path))
+        for variant, undefined in variant_combinations(variants, Location(source.path))
     ]
 
 
-def name_from(pattern: str, path: str) -> str:
+def module_name_from(pattern: str, path: str) -> str:
     """Return the name that a table gives to the source at *path*: `{parent}_{stem}` has parts of that."""
     place = PurePosixPath(path)
     return pattern.replace("{parent}", place.parent.name).replace("{stem}", place.stem)
 
 
-def combinations(
+def variant_combinations(
     variants: Mapping[str, tuple[str | None, ...]], where: Location
 ) -> Iterator[tuple[Macros, tuple[str, ...]]]:
     """Yield the macros of each variant, and those that are not defined in it; ConfigError for too many."""
-    if (count := math.prod(map(len, variants.values()))) > _MOST_VARIANTS:
-        what = f"'variants' ask for {count} modules of this source, the most is {_MOST_VARIANTS}"
+    if (count := math.prod(map(len, variants.values()))) > _MAX_VARIANTS:
+        what = f"'variants' ask for {count} modules of this source, the most is {_MAX_VARIANTS}"
         raise ConfigError(Problem(what, where))
     axes = [[(name, value) for value in values] for name, values in variants.items()]
     for chosen in itertools.product(*axes):
@@ -311,7 +311,7 @@ def combinations(
         yield variant, tuple(name for name, value in chosen if value is None)
 
 
-def plan_units(modules: Iterable[Module], toolchain: Toolchain, archs_from: str | None = None) -> Plan:
+def plan_units(modules: Iterable[Module], toolchain: Toolchain, archs_from: str | None = None) -> UnitPlan:
     """Return one unit per module and arch; ConfigError names every arch that cannot be built.
 
     *archs_from* is the variable or the option that replaces the archs of the table.
@@ -323,7 +323,7 @@ def plan_units(modules: Iterable[Module], toolchain: Toolchain, archs_from: str 
         own = []
         for target in module.targets:
             try:
-                own.append(served(module, target, toolchain, notes))
+                own.append(arch_to_build(module, target, toolchain, notes))
             except HatchCubinError as exc:
                 asked = module.written.get(str(target.arch))
                 if asked is None and archs_from is not None:
@@ -332,13 +332,13 @@ def plan_units(modules: Iterable[Module], toolchain: Toolchain, archs_from: str 
                     problems += [each._replace(where=each.where or asked) for each in exc.problems]
         archs.update((arch, None) for arch in own if arch is not None)
         if own and not archs:
-            problems.append(_unserved(module, toolchain))
+            problems.append(_no_arch_served(module, toolchain))
         for each in module.link.objects if module.link else ():
             chosen[each].update(dict.fromkeys(arch.real for arch in archs))
     if problems:
         raise ConfigError(*problems)
     units = (Unit(module, arch) for module, archs in chosen.items() for arch in archs)
-    return Plan(tuple(units), tuple(dict.fromkeys(notes)))
+    return UnitPlan(tuple(units), tuple(dict.fromkeys(notes)))
 
 
 def _from(setter: str, target: Target, problem: Problem) -> Problem:
@@ -348,15 +348,15 @@ def _from(setter: str, target: Target, problem: Problem) -> Problem:
     return problem._replace(details=(*problem.details, f"{setter} asks for {target.arch}"))
 
 
-def served(module: Module, target: Target, toolchain: Toolchain, notes: list[str]) -> Arch | None:
+def arch_to_build(module: Module, target: Target, toolchain: Toolchain, notes: list[str]) -> Arch | None:
     """Return the arch to build a module for, as `arch_for` does, also if it is linked."""
     if module.link is None:
-        return arch_for(module.source, target, toolchain, notes, module)
+        return arch_for_source(module.source, target, toolchain, notes, module)
     return _linked_for(module, module.link, target, toolchain, notes)
 
 
 def _linked_for(
-    module: Module, link: Link, target: Target, toolchain: Toolchain, notes: list[str]
+    module: Module, link: LinkRecipe, target: Target, toolchain: Toolchain, notes: list[str]
 ) -> Arch | None:
     """Return the arch to link *module* for; None where a group brought one that it cannot serve.
 
@@ -364,10 +364,10 @@ def _linked_for(
     """
     arch = target.arch
     for text in link.texts:
-        if arch_for(text, Target(arch.real, target.named), toolchain, notes) is None:
+        if arch_for_source(text, Target(arch.real, target.named), toolchain, notes) is None:
             return None
     if not arch_names.is_supported(arch, toolchain.supported, families=toolchain.families):
-        raise ConfigError(unsupported(arch, toolchain))
+        raise ConfigError(unsupported_arch(arch, toolchain))
     if arch.is_ptx and (link.mode == "rdc" or link.texts or link.files):
         if not target.named:
             notes.append(f"{module.base}: left out {arch}: {_NO_PTX}")
@@ -382,13 +382,13 @@ def _linked_for(
     return arch
 
 
-def _unserved(module: Module, toolchain: Toolchain) -> Problem:
+def _no_arch_served(module: Module, toolchain: Toolchain) -> Problem:
     if module.link is not None:
         return Problem(f"{module.base} can be linked for none of the archs asked for", module.where)
     return _cannot_serve(module.source, "none of the archs asked for can run it", toolchain, module)
 
 
-def arch_for(
+def arch_for_source(
     source: Source, target: Target, toolchain: Toolchain, notes: list[str], module: Module | None = None
 ) -> Arch | None:
     """Return the arch to build *source* for; None where a group brought one that its PTX cannot serve.
@@ -407,7 +407,7 @@ def arch_for(
             notes.append(f"{source.path}: left out {arch}, its .target {header.target} cannot serve it")
             return None
     if not arch_names.is_supported(arch, toolchain.supported, families=toolchain.families):
-        raise ConfigError(unsupported(arch, toolchain))
+        raise ConfigError(unsupported_arch(arch, toolchain))
     return arch
 
 
@@ -435,7 +435,7 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
     return Problem(what, Location(source.path, header.target_line), hint if can_be else None, because)
 
 
-def _path_meant(path: str, paths: Sequence[str]) -> str | None:
+def _suggested_path(path: str, paths: Sequence[str]) -> str | None:
     """Return the line of the table for a path that matches no source: perhaps it lacks its folders."""
     from ..config.toml_lines import setting  # which only hints need
 
@@ -446,7 +446,7 @@ def _path_meant(path: str, paths: Sequence[str]) -> str | None:
     return guess(path, paths)
 
 
-def unsupported(arch: Arch, toolchain: Toolchain) -> Problem:
+def unsupported_arch(arch: Arch, toolchain: Toolchain) -> Problem:
     """Word the refusal of an arch that the toolkit cannot target."""
     known = " ".join(f"{number}" for number in toolchain.supported)
     suffix = (
@@ -495,7 +495,7 @@ def file_stem(base: str, variant: Sequence[tuple[str, str]]) -> str:
 
 
 def _file_part(text: str) -> str:
-    return text if _PLAIN.fullmatch(text) and not _DEVICES.fullmatch(text) else _short(text)
+    return text if _PLAIN_FILE_PART.fullmatch(text) and not _WINDOWS_DEVICES.fullmatch(text) else _short(text)
 
 
 def _short(text: str) -> str:

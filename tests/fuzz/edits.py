@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from hatch_cubin.errors import SourceError
 from hatch_cubin.headers.includes import Closure, Resolver
-from hatch_cubin.headers.recalled_closures import Start
-from hatch_cubin.headers.resolve import Root
+from hatch_cubin.headers.recalled_closures import WalkStart
+from hatch_cubin.headers.resolve import SearchFolder
 from hatch_cubin.keys.recall import Recall
 from hatch_cubin.project.scan import include_values
 from hatch_cubin.project.source_roots import ProjectTree
@@ -126,7 +126,7 @@ def recalled(root: Path, asked: Asked, recall: Recall) -> tuple[Closure, bool]:
     source = ("demo/k.cu", asked.text, asked.macros, asked.pre_includes)
     own = _resolver(root, asked, recall).resolve(*source)
     resolver = _resolver(root, asked, recall, outside=True)
-    start = Start(own, recall.scans.of_text(asked.text), include_values(asked.macros), asked.pre_includes)
+    start = WalkStart(own, recall.scans.of_text(asked.text), include_values(asked.macros), asked.pre_includes)
 
     def walk() -> Closure:
         walks.append(source)
@@ -136,9 +136,9 @@ def recalled(root: Path, asked: Asked, recall: Recall) -> tuple[Closure, bool]:
 
 
 def _resolver(root: Path, asked: Asked, recall: Recall | None = None, *, outside: bool = False) -> Resolver:
-    roots = [Root(root / "project" / name, f"project/{name}") for name in asked.own]
+    roots = [SearchFolder(root / "project" / name, f"project/{name}") for name in asked.own]
     if outside:
-        roots += [Root(root / name, name, tree) for name, tree in asked.outside]
+        roots += [SearchFolder(root / name, name, tree) for name, tree in asked.outside]
     shared = (recall.scans, recall.closures.outside) if recall else ()
     return Resolver(ProjectTree(root / "project"), roots, *shared)
 

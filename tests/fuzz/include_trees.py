@@ -21,8 +21,8 @@ from typing import NamedTuple, TypeAlias
 
 from hatch_cubin.errors import SourceError
 from hatch_cubin.headers.includes import Resolver
-from hatch_cubin.headers.recalled_closures import Start
-from hatch_cubin.headers.resolve import Root
+from hatch_cubin.headers.recalled_closures import WalkStart
+from hatch_cubin.headers.resolve import SearchFolder
 from hatch_cubin.keys.recall import Recall
 from hatch_cubin.project.source_roots import ProjectTree
 from hatch_cubin.toolkit import worker
@@ -182,18 +182,18 @@ def compiled(root: Path, source: str) -> tuple[bool, bytes]:
 
 def closure(root: Path, source: str) -> str:
     """Return the digest of all that the source can read."""
-    search = [Root(root / folder, f"project/{folder}") for folder in ("i1", "i2")]
+    search = [SearchFolder(root / folder, f"project/{folder}") for folder in ("i1", "i2")]
     return Resolver(ProjectTree(root), search).resolve("demo/k.cu", source, (), ()).digest()
 
 
 def recalled(root: Path, source: str) -> str:
     """Return the same as it is recalled, where one of the folders is outside the project."""
     recall = Recall(root / "recalled.txt")
-    first, second = Root(root / "i1", "project/i1"), Root(root / "i2", "wheel/i2", "wheel==1")
+    first, second = SearchFolder(root / "i1", "project/i1"), SearchFolder(root / "i2", "wheel/i2", "wheel==1")
     shared = (recall.scans, recall.closures.outside)
     own = Resolver(ProjectTree(root), [first], *shared).resolve("demo/k.cu", source, (), ())
     resolver = Resolver(ProjectTree(root), [first, second], *shared)
-    start = Start(own, recall.scans.of_text(source), (), ())
+    start = WalkStart(own, recall.scans.of_text(source), (), ())
     found = recall.closures.resolve(start, resolver, lambda: resolver.resolve("demo/k.cu", source, (), ()))
     recall.keep(FACTS, {})
     return found.digest() + (_version(root / "i2") if found.trees else "")

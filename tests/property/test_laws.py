@@ -20,7 +20,7 @@ from hatch_cubin.config import toml_positions
 from hatch_cubin.config.config import Config, Place, parse_config
 from hatch_cubin.cubin import kernel_names
 from hatch_cubin.errors import ConfigError, Location, SourceError, render
-from hatch_cubin.planning.unit_plan import Module, Plan, Toolchain, plan_modules, plan_units
+from hatch_cubin.planning.unit_plan import Module, Toolchain, UnitPlan, plan_modules, plan_units
 from hatch_cubin.project.source import Source, decode_source, glob_regex, read_ptx_header, without_comments
 from tests.helpers import TABLE, read_config
 
@@ -211,7 +211,7 @@ def test_ptx_with_a_suffix_serves_no_more_than_plain_ptx(target: Arch, arch: Arc
     assert arch_names.can_assemble(plain, arch) >= arch_names.can_assemble(target, arch)
 
 
-def planned(sources: list[Source]) -> tuple[list[tuple[str, str]], Plan | tuple[str, ...]]:
+def planned(sources: list[Source]) -> tuple[list[tuple[str, str]], UnitPlan | tuple[str, ...]]:
     config = read_config("[[tool.hatch.build.hooks.cubin.source]]\npath = '**'\nvariants = { N = [2, 1] }")
     targets = {config.archs: arch_names.expand(config.archs, SUPPORTED, ())}
     modules = plan_modules(config, sources, targets)

@@ -12,7 +12,7 @@ import pytest
 from hatch_cubin.errors import SourceError
 from hatch_cubin.headers import absent_includes
 from hatch_cubin.headers.includes import Closure, Resolver
-from hatch_cubin.headers.resolve import OWN, Root, content_digest
+from hatch_cubin.headers.resolve import OWN, SearchFolder, content_digest
 from hatch_cubin.lockfile.lock_comparison import is_unsure
 from hatch_cubin.planning.unit_plan import Module
 from hatch_cubin.project.source import Source
@@ -23,15 +23,15 @@ from tests.fuzz import include_trees
 PLAIN = [(condition, macro) for condition, macro in include_trees.QUESTIONS if not macro]  # others are unsure
 
 
-def _search(root: Path, others: str) -> list[Root]:
+def _search(root: Path, others: str) -> list[SearchFolder]:
     """Return the search path; the second folder is the project's own, or else a toolkit's."""
     return [
-        Root(root / "i1", "project/i1"),
-        Root(root / "i2", others, "" if others.startswith(OWN) else "a toolkit"),
+        SearchFolder(root / "i1", "project/i1"),
+        SearchFolder(root / "i2", others, "" if others.startswith(OWN) else "a toolkit"),
     ]
 
 
-def _closure(root: Path, source: str, search: list[Root]) -> Closure:
+def _closure(root: Path, source: str, search: list[SearchFolder]) -> Closure:
     return Resolver(ProjectTree(root), search).resolve("demo/k.cu", source, (), ())
 
 
@@ -40,7 +40,7 @@ def _wrong(root: Path, chance: random.Random, others: str, counts: Counter[str])
     source, search = include_trees.make_tree(root, chance, PLAIN), _search(root, others)
     before = _closure(root, source, search)
     module = Module("k", Source("demo/k.cu", source), (), (), {}, ("i1", "i2"), (), ())
-    absent = absent_includes.absent(ProjectTree(root), absent_includes.tried([(module, before)]))
+    absent = absent_includes.absent_names(ProjectTree(root), absent_includes.tried_paths([(module, before)]))
     files = {logical[len(OWN) :]: each for logical, each in before.files.items() if logical.startswith(OWN)}
     unsure = is_unsure(before, search)
     counts.update(trees=1, unsure=unsure)
@@ -48,7 +48,7 @@ def _wrong(root: Path, chance: random.Random, others: str, counts: Counter[str])
         if unsure or (change.place.startswith("i2/") and not others.startswith(OWN)):
             continue
         same = all(content_digest(root / path) == each for path, each in files.items())
-        same = same and not list(absent_includes.appeared(ProjectTree(root), absent))
+        same = same and not list(absent_includes.appeared_paths(ProjectTree(root), absent))
         counts.update(changes=1, told=not same)
         try:
             if same and _closure(root, source, search).digest() != before.digest():
@@ -74,6 +74,6 @@ def test_what_is_as_the_lock_says_has_the_closure_that_it_had(
 def test_a_lock_that_forgets_what_is_absent_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(absent_includes, "appeared", lambda *_: ())
+    monkeypatch.setattr(absent_includes, "appeared_paths", lambda *_: ())
     chance, counts = random.Random(1), Counter[str]()  # noqa: S311
     assert any(list(_wrong(tmp_path / str(number), chance, "project/i2", counts)) for number in range(20))

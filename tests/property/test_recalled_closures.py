@@ -24,5 +24,7 @@ def test_a_memory_that_does_not_look_is_found_out(monkeypatch: pytest.MonkeyPatc
     if blind == "outside":
         monkeypatch.setattr(recalled_closures, "_summed", lambda _parts: "")
     else:
-        monkeypatch.setattr(recalled_closures.Closures, "_nothing_appeared", lambda _closures, _project: True)
+        monkeypatch.setattr(
+            recalled_closures.RecalledClosures, "_nothing_appeared", lambda _closures, _project: True
+        )
     assert next(edits.wrong_closures(200, 0, Counter()), None) is not None

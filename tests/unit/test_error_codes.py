@@ -8,12 +8,15 @@ from tests import error_codes
 from tests.helpers import REPOSITORY
 
 CODED = (  # rooms in which every problem has a code
+    "cache",
     "common",
     "cubin",
     "explaining",
     "program_cache",
     "project",
     "remote",
+    "toolkit",
+    "wheels",
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ...config import toml_lines
 from ...config.config import Config, Macros, SourceRule
 from ...errors import Location, SourceError
-from ...headers.resolve import Root
+from ...headers.resolve import SearchFolder
 from ...planning.unit_plan import Module
 from ...project import disk
 from ...project.source import glob_regex
@@ -24,7 +24,7 @@ class Setting:
     tree: ProjectTree
     config: Config
     module: Module
-    search: tuple[Root, ...]  # where its headers were looked for
+    search: tuple[SearchFolder, ...]  # where its headers were looked for
     headers: tuple[str, ...]  # those of the project that it can read
     version: tuple[int, int]
     sources: Mapping[str, str] = field(default_factory=dict)  # the texts of all sources of the project

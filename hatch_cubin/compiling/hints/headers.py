@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ...errors import Location, SourceError
 from ...headers.includes import Resolver
-from ...headers.resolve import OWN, Root
+from ...headers.resolve import OWN, SearchFolder
 from ...project.scan import Include
 from ...project.source_roots import ProjectTree
 from ...toolkit.installed_wheels import name_of
@@ -142,7 +142,7 @@ def folder_of(name: str, includer: str, setting: Setting) -> str | None:
 
 
 @functools.lru_cache(maxsize=256)  # reads much of a project, and is asked for each unit that fails
-def _folder_of(tree: ProjectTree, name: str, includer: str, search: tuple[Root, ...]) -> str | None:
+def _folder_of(tree: ProjectTree, name: str, includer: str, search: tuple[SearchFolder, ...]) -> str | None:
     folders = [path.removesuffix(name).rstrip("/") or "." for path in _called(name, tree) if path != includer]
     near = os.path.dirname(includer)
     steps = {folder: misnamed_headers.steps(near, folder) for folder in folders}
@@ -159,9 +159,9 @@ def _called(name: str, tree: ProjectTree) -> list[str]:
     return [path for path in found if os.path.isfile(tree.disk_path(path))]
 
 
-def _leads_astray(name: str, folder: str, tree: ProjectTree, search: tuple[Root, ...]) -> bool:
+def _leads_astray(name: str, folder: str, tree: ProjectTree, search: tuple[SearchFolder, ...]) -> bool:
     """Say whether the header that a folder has includes what only hosts have, or what cannot be read."""
-    root = Root(tree.disk_path(folder), f"{OWN}{folder}")
+    root = SearchFolder(tree.disk_path(folder), f"{OWN}{folder}")
     try:
         closure = Resolver(tree, (root, *search)).resolve("", f"#include <{name}>\n", (), ())
     except SourceError:

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from ...errors import Location, SourceError
 from ...headers.includes import Resolver
-from ...headers.resolve import Root
+from ...headers.resolve import SearchFolder
 from ...project import disk
 from ...project.scan import ScanCache, line_of_include
 from ...project.source import Source
 from ...project.source_roots import ProjectTree
 
-_File = tuple[Root, str]
+_File = tuple[SearchFolder, str]
 
 
 class Step(NamedTuple):
@@ -31,7 +31,9 @@ class Step(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4)  # of hundreds of headers, and asked for each arch that fails
-def ways_from(source: Source, tree: ProjectTree, search: tuple[Root, ...]) -> Mapping[str, tuple[Step, ...]]:
+def ways_from(
+    source: Source, tree: ProjectTree, search: tuple[SearchFolder, ...]
+) -> Mapping[str, tuple[Step, ...]]:
     """Return the shortest way to each header, by what diagnostics call it."""
     resolver, scans = Resolver(tree, search), ScanCache()
     start = resolver.own(source.path)

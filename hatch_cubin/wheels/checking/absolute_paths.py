@@ -1,7 +1,7 @@
-"""Find absolute paths in the files that hatch-cubin writes: they tell of the machine, and differ on each.
+"""Find absolute paths in the files that hatch-cubin writes: they reveal the machine, and make wheels differ.
 
-Strings of the kernels' own, such as a path under /dev that somebody prints, are no finding: only folders that
-people and CI build in count.
+Strings of a kernel, such as a path under /dev that it prints, are allowed: only folders in which
+people and CI jobs build count.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-from ...errors import BundleError, Problem
+from ...errors import BundleError, Problem, problem
 from ..reading.bundles import Bundle, OpenedWheel
 from ..reading.compiled_code import read_results
 from ..reading.survey import manifest_of
@@ -22,7 +22,7 @@ _FOLDERS = (
     rb"__w|build|builds|data|github|home|host|io|mnt|opt|private|project|root|srv|tmp|usr/local|Users|var|work"
     rb"|workspace|workspaces"
 )
-# So long that the code of no kernel has it by chance.
+# Long enough that machine code does not contain it by chance.
 _UNIX = rb"(?<![\w.:/\\@~+-])/(?:%b)/[\w.+@~-][\w.+@~/-]{3,}" % _FOLDERS
 _WINDOWS = rb"(?<!\w)[A-Za-z]:\\\\?[\w.+@~ -]{3,}(?:\\\\?[\w.+@~ -]{2,})+"
 _PATH = re.compile(rb"%b|%b" % (_UNIX, _WINDOWS))
@@ -33,11 +33,13 @@ def path_problems(opened: OpenedWheel) -> Iterator[Problem]:
     for bundle in opened.bundles:
         for name, data in _written_files(bundle):
             if paths := absolute_paths(data):
-                yield Problem(_sentence(paths), bundle.at(name), _hint(name))
-        with contextlib.suppress(BundleError):  # which its proof tells
+                what = f"contains the path of a folder: {_listed(paths)}"
+                yield problem("absolute-path", what, bundle.at(name), _hint(name))
+        with contextlib.suppress(BundleError):  # reported by the integrity check
             bill = sbom_of(opened, bundle)
             if bill is not None and (paths := absolute_paths(bill.data)):
-                yield Problem(_sentence(paths), opened.at(bill.path))
+                what = f"contains the path of a folder: {_listed(paths)}"
+                yield problem("absolute-path", what, opened.at(bill.path))
 
 
 def absolute_paths(data: bytes) -> list[str]:
@@ -50,7 +52,7 @@ def _written_files(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
     """Yield the files that hatch-cubin wrote, and the results that are packed in them."""
     for name in FILES_OF_EVERY_BUNDLE:
         if name.endswith((".json", ".pyi")):
-            with contextlib.suppress(BundleError):  # which its proof tells
+            with contextlib.suppress(BundleError):  # reported by the integrity check
                 yield name, bundle.read(name)
     with contextlib.suppress(BundleError):
         seen: set[tuple[str, int | None]] = set()
@@ -60,12 +62,11 @@ def _written_files(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
                 yield entry.file, data
 
 
-def _sentence(paths: list[str]) -> str:
-    shown = ", ".join(paths[:_SHOWN]) + ", …" * (len(paths) > _SHOWN)
-    return f"has the path of a folder in it: {shown}"
+def _listed(paths: list[str]) -> str:
+    return ", ".join(paths[:_SHOWN]) + ", …" * (len(paths) > _SHOWN)
 
 
 def _hint(name: str) -> str | None:
     if not name.endswith((".json", ".pyi")):
-        return "a macro or a string of the source has it, or debug information"
+        return "it comes from a macro or a string of the source, or from debug information"
     return None

@@ -1,4 +1,7 @@
-"""Check a wheel against its own RECORD: both have the same files, and each file is as RECORD says."""
+"""Check a wheel against its own RECORD.
+
+Both have to have the same files, each with the digest and size that RECORD has.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, Problem, problem
 from ...project.source import BUNDLE_FOLDER
 from ..reading.bundles import installed_path, member_location, read_in_pieces, read_member
 
-LocationOf = Callable[[str], Location]  # where a file of the wheel is
+LocationOf = Callable[[str], Location]  # returns the location of a file of the wheel
 
 _RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
 _WITHOUT_DIGEST = ("", ".jws", ".p7s")  # RECORD itself and its signatures have no digest in it
@@ -24,14 +27,14 @@ _UNSAFE = re.compile(r"/|[A-Za-z]:|(?:.*/)?\.\.(?:/|$)|.*[\\\0]", re.DOTALL)
 
 
 def record_problems(archive: zipfile.ZipFile) -> Iterator[Problem]:
-    """Yield all that is wrong with a wheel's files, their names and their entries in RECORD."""
+    """Yield the problems of a wheel's files, of their names and of their entries in RECORD."""
     names = [member.orig_filename for member in archive.infolist() if not member.is_dir()]
     at = functools.partial(member_location, archive)
     yield from _name_problems(names, at)
     records = [name for name in names if _RECORD.fullmatch(name)]
     if len(records) != 1:
-        what = f"a wheel has one .dist-info/RECORD, here are {len(records)}"
-        yield Problem(what, Location(str(archive.filename)))
+        what = f"has {len(records)} files .dist-info/RECORD, and a wheel has one"
+        yield problem("metadata-not-once", what, Location(str(archive.filename)))
         return
     try:
         text = read_member(archive, records[0]).decode()
@@ -39,46 +42,50 @@ def record_problems(archive: zipfile.ZipFile) -> Iterator[Problem]:
     except BundleError as exc:
         yield from exc.problems
     except UnicodeDecodeError:
-        yield Problem("is no UTF-8 text", at(records[0]))
+        yield problem("metadata-unreadable", "is not text in UTF-8", at(records[0]))
     except csv.Error as exc:
-        yield Problem(f"is no table: {exc}", at(records[0]))
+        yield problem("metadata-unreadable", f"is not a table: {exc}", at(records[0]))
     else:
         yield from _record_differences(archive, names, records[0], rows)
 
 
 def _name_problems(names: Sequence[str], at: LocationOf) -> Iterator[Problem]:
-    """Yield what would be installed elsewhere than it seems, or over another file."""
+    """Yield files that would be installed to an unexpected place, or over another file."""
     places = Counter(map(installed_path, names))
     for name, count in sorted(places.items()):
         if count > 1:
-            yield Problem(f"is in the wheel {count} times", at(name))
+            yield problem("file-repeated", f"is in the wheel {count} times", at(name))
     yield from _case_problems(places, at)
     for name in sorted({*names}):
         if _UNSAFE.match(name):
-            yield Problem("would be installed outside the environment", at(ascii(name)[1:-1]))
+            what = "would be installed outside the environment"
+            yield problem("unsafe-path", what, at(ascii(name)[1:-1]))
         if BUNDLE_FOLDER in {_folded_part(part) for part in name.split("/") if part != BUNDLE_FOLDER}:
-            yield Problem(f"is in {BUNDLE_FOLDER} too, where case and a last dot do not count", at(name))
+            what = f"would be in {BUNDLE_FOLDER} too on systems that ignore case and a last dot"
+            yield problem("unsafe-path", what, at(name))
         if (
             _DATA.match(name)
             and installed_path(name) == name
             and BUNDLE_FOLDER in map(_folded_part, name.split("/"))
         ):
-            yield Problem("may be installed over a bundle: it is in the wheel's data", at(name))
+            what = "may be installed over a bundle: it is in the wheel's data"
+            yield problem("unsafe-path", what, at(name))
 
 
 def _case_problems(places: Collection[str], at: LocationOf) -> Iterator[Problem]:
-    """Yield what lies over a file of a bundle where case does not count."""
+    """Yield files that would replace a file of a bundle on systems that ignore case."""
     alike: dict[str, list[str]] = {}
     for name in sorted(places):
         if BUNDLE_FOLDER in name.split("/"):
             alike.setdefault(name.casefold(), []).append(name)
     for first, *others in alike.values():
         for name in others:
-            yield Problem(f"is {first} too, where case does not count", at(name))
+            what = f"would be the same file as {first} on systems that ignore case"
+            yield problem("unsafe-path", what, at(name))
 
 
 def _folded_part(part: str) -> str:
-    """Return what file systems take part of a path for."""
+    """Return a part of a path as file systems compare it that ignore case and last dots."""
     return part.casefold().rstrip(". ")
 
 
@@ -89,35 +96,33 @@ def _record_differences(
     recorded = {row[0]: row[1:] for row in rows}
     for name, lines in sorted(Counter(row[0] for row in rows).items()):
         if lines > 1:
-            yield Problem(f"is in RECORD {lines} times", at(name))
+            yield problem("file-repeated", f"is in RECORD {lines} times", at(name))
     exempt = {record + ending for ending in _WITHOUT_DIGEST}
     for name in sorted({*names} - {*recorded} - exempt):
-        yield Problem("is not in RECORD", at(name))
+        yield problem("not-in-record", "is not in RECORD", at(name))
     for name, said in recorded.items():
         if name not in names:
-            yield Problem("is in RECORD and not in the wheel", at(name))
+            yield problem("file-missing", "is in RECORD but not in the wheel", at(name))
         elif name not in exempt:
             try:
-                wrong = _wrong_entry(read_in_pieces(archive, name), said)
+                yield from _wrong_entry(read_in_pieces(archive, name), said, at(name))
             except BundleError as exc:
                 yield from exc.problems
-            else:
-                if wrong:
-                    yield Problem(wrong, at(name))
 
 
-def _wrong_entry(pieces: Iterable[bytes], said: Sequence[str]) -> str | None:
-    """Say how a file differs from its line in RECORD."""
+def _wrong_entry(pieces: Iterable[bytes], said: Sequence[str], where: Location) -> Iterator[Problem]:
+    """Yield a problem if a file differs from its line in RECORD."""
     algorithm, _, expected = said[0].partition("=") if said else ("", "", "")
     if algorithm not in ("sha256", "sha384", "sha512"):
-        return "has no digest in RECORD"
+        yield problem("not-in-record", "has no digest in RECORD", where)
+        return
     summed, count = hashlib.new(algorithm), 0
     for piece in pieces:
         summed.update(piece)
         count += len(piece)
     digest = base64.urlsafe_b64encode(summed.digest()).rstrip(b"=").decode()
     if digest != expected:
-        return f"its {algorithm} is {digest}, RECORD says {expected}"
-    if said[1:] != [str(count)]:
-        return f"has {count} bytes, RECORD says {', '.join(said[1:]) or 'nothing'}"
-    return None
+        yield problem("file-changed", f"its {algorithm} is {digest}, but RECORD says {expected}", where)
+    elif said[1:] != [str(count)]:
+        what = f"has {count} bytes, but RECORD says {', '.join(said[1:]) or 'nothing'}"
+        yield problem("file-changed", what, where)

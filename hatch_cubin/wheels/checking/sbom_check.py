@@ -1,7 +1,7 @@
 """Check bills of materials: that hatch-cubin wrote them, and that they fit the manifests of their bundles.
 
-A manifest implies the package, the tools and the sources. What else a bill names (headers, digests, a commit)
-the project alone can tell.
+A manifest implies the package, the tools and the sources. The other parts of a bill (headers, digests, a
+commit) can be checked only with the project.
 """
 
 from __future__ import annotations
@@ -13,24 +13,26 @@ from typing import Any, NamedTuple
 
 from ...bundle import sbom
 from ...bundle.manifest import NOT_OURS, Manifest
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, Problem, problem
 from ...project.source import BUNDLE_FOLDER
 from ..reading.bundles import Bundle, OpenedWheel, bundles_of_package, may_be_package, package_at, read_member
 from ..reading.survey import manifest_of
 
 _METADATA_SBOM = re.compile(rf"[^/]+\.dist-info/sboms/(?:.+/)?{re.escape(sbom.NAME)}")
-_EDITED = "is not what hatch-cubin writes: it was edited or damaged"
 
 
 class SbomFile(NamedTuple):
-    """Where a bill is, and its text."""
+    """The path and the text of a bill of materials."""
 
     path: str
     data: bytes
 
 
 def sbom_of(opened: OpenedWheel, bundle: Bundle) -> SbomFile | None:
-    """Return a bundle's bill, which lies in it or in the wheel's metadata; BundleError if damaged."""
+    """Return a bundle's bill of materials, from the bundle or the wheel's metadata.
+
+    BundleError if it is damaged.
+    """
     if sbom.NAME in bundle.packed_sizes:
         return SbomFile(f"{bundle.place}/{sbom.NAME}", bundle.read(sbom.NAME))
     for path in _sboms_in_metadata(opened):
@@ -42,27 +44,29 @@ def sbom_of(opened: OpenedWheel, bundle: Bundle) -> SbomFile | None:
 
 
 def sbom_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield all that is wrong with the bills of what was found: a wheel has one, a folder may."""
+    """Yield the problems of bills of materials: a wheel must have one, a folder may have one."""
     paths, without = _sboms_in_metadata(opened), []
     for bundle in opened.bundles:
         try:
             manifest, bill = manifest_of(bundle), sbom_of(opened, bundle)
-        except BundleError:  # which is told with the other files of the bundle, or of the wheel
+        except BundleError:  # reported with the other files of the bundle or the wheel
             paths = []
             continue
         if bill is None:
             without.append((bundle, manifest))
             continue
         place = None if opened.archive is None else bundle.place
-        yield from (Problem(what, opened.at(bill.path)) for what in _differences(bill.data, manifest, place))
+        yield from _differences(bill.data, manifest, place, opened.at(bill.path))
         paths = [path for path in paths if path != bill.path]
     for path in paths:
-        yield Problem("is the bill of materials of no bundle in the wheel", opened.at(path))
+        what = "is a bill of materials that does not belong to any bundle in the wheel"
+        yield problem("sbom-of-other-package", what, opened.at(path))
     # A bundle that came with another package into this one may have lost its own.
     if opened.archive is not None and len(without) == len(opened.bundles):
         for bundle, manifest in without:
             if manifest.modules or not manifest.skipped:
-                yield Problem(f"has no bill of materials, {sbom.NAME}", Location(bundle.where))
+                what = f"its bill of materials is missing: {sbom.NAME}"
+                yield problem("sbom-missing", what, Location(bundle.where))
 
 
 def provenance(data: bytes) -> dict[str, str]:
@@ -83,10 +87,10 @@ def _package_named_in(data: bytes) -> str:
         name: str = json.loads(data)["metadata"]["component"]["name"]
         return name.removesuffix(f".{BUNDLE_FOLDER}")
     except NOT_OURS:
-        return "?"  # which no package is called
+        return "?"  # not the name of a package
 
 
-def _differences(data: bytes, manifest: Manifest, place: str | None) -> Iterator[str]:
+def _differences(data: bytes, manifest: Manifest, place: str | None, where: Location) -> Iterator[Problem]:
     """Yield how a bill differs from one that this manifest allows."""
     try:
         fields = json.loads(data)
@@ -97,23 +101,30 @@ def _differences(data: bytes, manifest: Manifest, place: str | None) -> Iterator
         tools = [part["bom-ref"] for part in parts if part["type"] == "application"]
         files = {part["name"] for part in parts if part["type"] == "file"}
     except NOT_OURS:
-        yield _EDITED
+        yield _edited(where)
         return
     if data != written:
-        yield _EDITED
+        yield _edited(where)
         return
     if place is not None and not may_be_package(place, _package_named_in(data)):
         named = _package_named_in(data)
-        yield f"is the bill of materials of {named}, the bundle is that of {package_at(place)}"
+        what = f"is the bill of materials of {named}, but the bundle belongs to {package_at(place)}"
+        yield problem("sbom-of-other-package", what, where)
     expected = [part["bom-ref"] for part in _tools(manifest)]
     if tools != sorted(expected):
-        yield f"names {', '.join(tools) or 'no tools'}; the manifest names {', '.join(sorted(expected))}"
+        what = f"names {', '.join(tools) or 'no tools'}, but the manifest names {', '.join(sorted(expected))}"
+        yield problem("sbom-differs", what, where)
     for source in sorted({module.source for module in manifest.modules} - files):
-        yield f"does not name {source}, which the manifest names"
+        yield problem("sbom-differs", f"does not name {source}, but the manifest does", where)
+
+
+def _edited(where: Location) -> Problem:
+    what = "is not what hatch-cubin writes: it was edited or damaged"
+    return problem("not-as-written", what, where)
 
 
 def _rewrite_bundle_part(part: Mapping[str, Any]) -> sbom.Component:
-    """Return what hatch-cubin writes of a bundle by this name, with this commit."""
+    """Return the part that hatch-cubin writes for a bundle with this name and commit."""
     return sbom.bundle_part(part["name"].removesuffix(f".{BUNDLE_FOLDER}"), _properties_of(part))
 
 
@@ -122,7 +133,7 @@ def _properties_of(part: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _rewrite_part(part: Mapping[str, Any]) -> sbom.Component:
-    """Return what hatch-cubin writes of a part by this name, with this version or digest."""
+    """Return the part that hatch-cubin writes for this name and version or digest."""
     if part["type"] == "file":
         return sbom.file_part(part["name"], part["hashes"][0]["content"])
     wheel = part["name"] if "purl" in part else None

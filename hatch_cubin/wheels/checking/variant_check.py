@@ -1,11 +1,11 @@
-"""Check that a variant of a wheel has what `split` leaves to it, and that it says so to installers."""
+"""Check that a wheel variant has the files that `split` gives it, and the description for installers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, Problem, problem
 from ..reading.bundles import Bundle, OpenedWheel, read_member
 from ..reading.survey import manifest_of
 from ..splitting.variants import VARIANT_JSON, describe_variants, files_with, variants
@@ -14,11 +14,11 @@ VARIANT_FILE = re.compile(rf"[^/]+\.dist-info/{re.escape(VARIANT_JSON)}")
 
 
 def variant_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield what is wrong with the variant of a wheel; nothing of a wheel that is none."""
+    """Yield the problems of a wheel variant; nothing for other wheels."""
     for bundle in opened.bundles:
         try:
             known = manifest_of(bundle).wheel_variant
-        except BundleError:  # which its proof tells
+        except BundleError:  # reported by the integrity check
             continue
         if known is not None:
             yield from _unit_problems(bundle, known["label"])
@@ -29,18 +29,16 @@ def _unit_problems(bundle: Bundle, label: str) -> Iterator[Problem]:
     manifest = manifest_of(bundle)
     units = variants(manifest).get(label)
     if units is None:
-        yield Problem(
-            f"says that it is the wheel variant {label!r}: no split makes that of it",
-            bundle.at("manifest.json"),
-        )
+        what = f"says that it is the wheel variant {label!r}, which no split of its archs gives"
+        yield problem("wrong-variant", what, bundle.at("manifest.json"))
         return
     own = files_with(manifest, units)
     absent = {entry.file for module in manifest.modules for entry in module.entries if entry.absent}
     if absent != manifest.files - own:
-        what = f"does not leave to the wheel variant {label!r} what its GPUs run"
-        yield Problem(what, bundle.at("manifest.json"), "split the wheel again")
+        what = f"does not leave the files to the wheel variant {label!r} that its GPUs need"
+        yield problem("wrong-variant", what, bundle.at("manifest.json"), "split the wheel again")
     for name in sorted(absent & {*bundle.packed_sizes}):
-        yield Problem(f"is no file of the wheel variant {label!r}", bundle.at(name))
+        yield problem("wrong-variant", f"does not belong to the wheel variant {label!r}", bundle.at(name))
 
 
 def _description_problems(opened: OpenedWheel, bundle: Bundle, label: str) -> Iterator[Problem]:
@@ -48,7 +46,8 @@ def _description_problems(opened: OpenedWheel, bundle: Bundle, label: str) -> It
         return
     places = [name for name in opened.archive.namelist() if VARIANT_FILE.fullmatch(name)]
     if not places:
-        yield Problem(f"is a wheel variant, and has no {VARIANT_JSON}", Location(bundle.where))
+        what = f"is a wheel variant, and its {VARIANT_JSON} is missing"
+        yield problem("wrong-variant", what, Location(bundle.where))
     for place in places:
         if read_member(opened.archive, place) != describe_variants([label]):
-            yield Problem(f"does not describe the wheel variant {label!r}", opened.at(place))
+            yield problem("wrong-variant", f"does not describe the wheel variant {label!r}", opened.at(place))

@@ -1,4 +1,4 @@
-"""Check a bundle against its manifest: its files, their contents, its indexes and what runs of it."""
+"""Check a bundle against its manifest: its files, their contents, its indexes and its loader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ...cubin.kernel_names import names_may_fit_symbols
 from ...cubin.ptx import ptx_parameters
 from ...cubin.symbol_types import parameter_types
 from ...cubin.target import differing_arch, oldest_toolkit
-from ...errors import BundleError, Problem
+from ...errors import BundleError, Location, Problem, problem
 from ...project.source import ptx_entries
 from ..reading.bundles import Bundle, FileElsewhereError
 from ..reading.compiled_code import read_results
@@ -34,7 +34,7 @@ _GENERATOR = "hatch-cubin"
 
 
 def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
-    """Yield all that is wrong with a bundle. In a wheel, the files of an editable install are wrong too."""
+    """Yield the problems of a bundle. In a wheel, the files of an editable install are a problem too."""
     try:
         manifest = manifest_of(bundle)
     except BundleError as exc:
@@ -49,11 +49,13 @@ def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
         *(() if in_wheel else _EDITABLE_FILES),
     }
     for name in sorted({*bundle.packed_sizes} - known):
-        yield _problem(bundle, name, "is not in the manifest: it is no part of the bundle")
+        yield problem(
+            "file-not-listed", "is not part of the bundle: its manifest does not list it", bundle.at(name)
+        )
     for name, kind in bundle.not_files.items():
-        # What every bundle has is told where it is read.
+        # Files that every bundle has are reported when they are read.
         if name not in {*FILES_OF_EVERY_BUNDLE, *entries} and (name in known or kind != "is a folder"):
-            yield _problem(bundle, name, f"{kind}, and no part of a bundle")
+            yield problem("not-a-regular-file", f"{kind}, and not part of a bundle", bundle.at(name))
     yield from _index_problems(bundle, manifest)
     yield from _loader_problems(bundle, manifest)
     ours = is_built_by_this_version(manifest)
@@ -69,46 +71,46 @@ def _result_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     told: set[str] = set()
     for _module, entry, data in read_results(bundle, manifest):
         if any(char in entry.file for char in "/\\:\0"):
-            yield _problem(bundle, "manifest.json", f"it names a file outside the bundle: {entry.file!r}")
+            what = f"it names a file outside the bundle: {entry.file!r}"
+            yield problem("unsafe-path", what, bundle.at("manifest.json"))
         elif isinstance(data, FileElsewhereError):
             continue
         elif isinstance(data, bytes):
             yield from _unit_problems(bundle, manifest, entry, data)
-        elif manifest.blocks is None or entry.file not in told:  # once of a block
+        elif manifest.blocks is None or entry.file not in told:  # once for each block
             told.add(entry.file)
             yield from data.problems
 
 
 def is_built_by_this_version(manifest: Manifest) -> bool:
-    """Say whether this very version made a bundle, so that its stub and its numbers have to be ours."""
+    """Return whether this version made a bundle, so that its stub and its numbers can be compared."""
     return manifest.generator == (_GENERATOR, __version__)
-
-
-def _problem(bundle: Bundle, name: str, what: str) -> Problem:
-    return Problem(what, bundle.at(name))
 
 
 def _index_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     try:
         prove_manifest(bundle.read("manifest.json"))
     except ValueError as exc:
-        yield _problem(bundle, "manifest.json", str(exc))
+        yield problem("not-as-written", str(exc), bundle.at("manifest.json"))
     try:
         keys = read_keys(bundle.read("keys.json"))
     except BundleError as exc:
         yield from exc.problems
     except ValueError as exc:
-        yield _problem(bundle, "keys.json", str(exc))
+        yield problem("not-as-written", str(exc), bundle.at("keys.json"))
     else:
         listed = {(name, arch) for name, archs in keys.items() for arch in archs}
         built = {(module.name, entry.arch) for module in manifest.modules for entry in module.entries}
         for name, arch in sorted(listed ^ built):
-            where = "only the manifest has" if (name, arch) in built else "only it has"
-            yield _problem(bundle, "keys.json", f"{where} {name} for {arch}")
+            if (name, arch) in built:
+                what = f"does not have a key of {name} for {arch}, but the manifest has this unit"
+            else:
+                what = f"has a key of {name} for {arch}, but the manifest does not have this unit"
+            yield problem("keys-differ", what, bundle.at("keys.json"))
 
 
 def _loader_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
-    """Yield what would run and is not, byte for byte, that of the version which the manifest names."""
+    """Yield files of the loader that differ from the version that the manifest names."""
     name, version = manifest.generator
     known = loader_releases.digests_of_version(version) if name == _GENERATOR else None
     if known is None:
@@ -122,11 +124,14 @@ def _loader_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 def _unknown_loader(bundle: Bundle, name: str, version: str) -> Problem:
     where = bundle.at("manifest.json")
     if name != _GENERATOR:
-        return Problem(f"says that {name} made it, not {_GENERATOR}", where)
+        return problem("unknown-release", f"says that {name} made it, not {_GENERATOR}", where)
     if loader_releases.is_newer(version):
-        return Problem(f"made by a newer hatch-cubin, {version}", where, "upgrade hatch-cubin to verify it")
-    what = f"says that hatch-cubin {version} made it, a release that hatch-cubin {__version__} does not know"
-    return Problem(what, where, "verify it with that version, if there is one")
+        what = f"was made by a newer hatch-cubin, {version}"
+        return problem("newer-release", what, where, "upgrade hatch-cubin to verify it")
+    what = (
+        f"says that hatch-cubin {version} made it, and hatch-cubin {__version__} does not know this release"
+    )
+    return problem("unknown-release", what, where, "verify it with that version, if it exists")
 
 
 def _stub_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
@@ -145,7 +150,7 @@ def _stub_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 def _file_problems(bundle: Bundle, name: str, version: str, digest: str) -> Iterator[Problem]:
     try:
         if file_digest(bundle.read(name)) != digest:
-            yield _problem(bundle, name, f"is not what hatch-cubin {version} writes")
+            yield problem("not-as-written", f"is not what hatch-cubin {version} writes", bundle.at(name))
     except BundleError as exc:
         yield from exc.problems
 
@@ -156,16 +161,17 @@ def _editable_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     except BundleError as exc:
         yield from exc.problems
     except ValueError as exc:
-        yield _problem(bundle, EDITABLE_FILE, str(exc))
+        yield problem("not-as-written", str(exc), bundle.at(EDITABLE_FILE))
 
 
 def _form_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
-    """Yield what of a packed bundle no packing leaves so: bytes that belong to no entry above all."""
+    """Yield facts in a manifest that no packing gives, such as bytes that do not belong to an entry."""
     packed = {entry.offset is not None for module in manifest.modules for entry in module.entries}
     form = layout.RAW if manifest.blocks is None else layout.PACKED
     form = layout.SPLIT if manifest.companions is not None or manifest.wheel_variant is not None else form
     if packed - {manifest.blocks is not None} or manifest.format != form:
-        yield _problem(bundle, "manifest.json", f"is of format {manifest.format}, and not packed as that is")
+        what = f"is of format {manifest.format}, and its entries are not packed as in this format"
+        yield problem("manifest-inconsistent", what, bundle.at("manifest.json"))
         return
     parts: dict[str, set[tuple[int, int]]] = {name: set() for name in manifest.blocks or ()}
     for entry in (entry for module in manifest.modules for entry in module.entries):
@@ -173,91 +179,107 @@ def _form_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     for name, block in (manifest.blocks or {}).items():
         ends = [0, *accumulate(size for _offset, size in sorted(parts[name]))]
         if [offset for offset, _size in sorted(parts[name])] != ends[:-1] or ends[-1] != block.size:
-            yield _problem(bundle, "manifest.json", f"its entries are not all of {name}, one after another")
+            what = f"its entries do not cover {name} without gaps"
+            yield problem("manifest-inconsistent", what, bundle.at("manifest.json"))
         elif block.size > MOST and len(parts[name]) > 1:
-            yield _problem(bundle, "manifest.json", f"its entries cannot share {name}, which is too large")
+            what = f"its entries cannot share {name}, which is too large"
+            yield problem("manifest-inconsistent", what, bundle.at("manifest.json"))
 
 
 def _unit_problems(bundle: Bundle, manifest: Manifest, entry: Entry, data: bytes) -> Iterator[Problem]:
+    where = bundle.at(entry.file)
     if len(data) != entry.size:
-        yield _problem(bundle, entry.file, f"has {len(data)} bytes, the manifest says {entry.size}")
+        what = f"has {len(data)} bytes, but the manifest says {entry.size}"
+        yield problem("file-changed", what, where)
     elif (digest := file_digest(data)) != entry.sha256:
-        yield _problem(bundle, entry.file, f"its sha256 is {digest}, the manifest says {entry.sha256}")
+        what = f"its sha256 is {digest}, but the manifest says {entry.sha256}"
+        yield problem("file-changed", what, where)
     else:
         ours = is_built_by_this_version(manifest)
+        of_code = _ptx_problems if entry.is_ptx else _cubin_problems
         try:
-            wrong = (
-                _wrong_ptx(data, entry, ours=ours) if entry.is_ptx else _wrong_cubin(data, entry, ours=ours)
-            )
-            wrong = wrong or (_wrong_label(data, entry, manifest) if ours else None)
+            wrong = next(of_code(data, entry, where, ours=ours), None)
+            wrong = wrong or (next(_label_problems(data, entry, manifest, where), None) if ours else None)
         except ValueError as exc:
-            wrong = str(exc)
+            wrong = problem("code-unreadable", str(exc), where)
         if wrong is not None:
-            yield _problem(bundle, entry.file, wrong)
+            yield wrong
 
 
-def _wrong_ptx(data: bytes, entry: Entry, *, ours: bool) -> str | None:
+def _ptx_problems(data: bytes, entry: Entry, where: Location, *, ours: bool) -> Iterator[Problem]:
     if data.startswith(b"\x7fELF"):
-        return "is a cubin, the manifest says that it is PTX"
-    if (real := differing_arch(data, entry.arch)) is not None:
-        return f"is PTX for {real}, the manifest says {entry.arch}"
-    return _wrong_kernels(ptx_entries(data.decode("utf-8", "replace")), entry.kernels, ours=ours)
+        yield problem("wrong-arch", "is a cubin, but the manifest says that it is PTX", where)
+    elif (real := differing_arch(data, entry.arch)) is not None:
+        yield problem("wrong-arch", f"is PTX for {real}, but the manifest says {entry.arch}", where)
+    else:
+        symbols = ptx_entries(data.decode("utf-8", "replace"))
+        yield from _kernel_problems(symbols, entry.kernels, where, ours=ours)
 
 
-def _wrong_cubin(data: bytes, entry: Entry, *, ours: bool) -> str | None:
-    """Say what is wrong with a cubin whose bytes have the digest that the manifest says."""
+def _cubin_problems(data: bytes, entry: Entry, where: Location, *, ours: bool) -> Iterator[Problem]:
+    """Yield the problems of a cubin whose bytes have the digest in the manifest."""
     cubin = read_cubin(data)
     if not cubin.loadable:
-        return "is relocatable and cannot be loaded"
-    if (real := differing_arch(data, entry.arch)) is not None:
-        return f"is code for {real}, the manifest says {entry.arch}"
-    if ours and entry.resources and dict(entry.resources) != read_resources(data):
-        return "does not use what the manifest says of its kernels"
-    return _wrong_kernels(cubin.kernels, entry.kernels, ours=ours)
+        yield problem("code-unreadable", "is relocatable and cannot be loaded", where)
+    elif (real := differing_arch(data, entry.arch)) is not None:
+        yield problem("wrong-arch", f"is code for {real}, but the manifest says {entry.arch}", where)
+    elif ours and entry.resources and dict(entry.resources) != read_resources(data):
+        what = "its kernels use other resources than the manifest says"
+        yield problem("wrong-kernel-facts", what, where)
+    else:
+        yield from _kernel_problems(cubin.kernels, entry.kernels, where, ours=ours)
 
 
-def _wrong_label(data: bytes, entry: Entry, manifest: Manifest) -> str | None:
-    """Say what of a file the loader would be told wrong."""
+def _label_problems(data: bytes, entry: Entry, manifest: Manifest, where: Location) -> Iterator[Problem]:
+    """Yield the wrong facts about a file that the manifest has for the loader."""
     arch = parse_arch(entry.arch)
     if (entry.kind, entry.arch) != ("ptx" if arch.is_ptx else "cubin", str(arch)):
-        return f"is no {entry.kind} for {entry.arch}, as the manifest says"
+        what = f"is not a {entry.kind} for {entry.arch}, as the manifest says"
+        yield problem("wrong-arch", what, where)
     major = re.match(r"[0-9]{1,4}(?=\.)", str(manifest.toolchain.get("nvrtc")))
-    told = {name: [(*each[:2],) for each in listed] for name, listed in entry.parameters.items()}
-    if _parameter_places(data, entry) != told or any(
-        _typed_parameters(entry, name) != entry.parameters[name] for name in told
+    known = {name: [(*each[:2],) for each in listed] for name, listed in entry.parameters.items()}
+    if _parameter_places(data, entry) != known or any(
+        _typed_parameters(entry, name) != entry.parameters[name] for name in known
     ):
-        return "does not take what the manifest says of its kernels"
+        what = "its kernels take other parameters than the manifest says"
+        yield problem("wrong-kernel-facts", what, where)
     needed = min_driver(arch, data, int(major[0]) if major else 0)
     if not arch.is_ptx and (oldest := oldest_toolkit(data) * 1000) > needed:
-        return f"is of CUDA {oldest // 1000}, and needs driver {oldest}; the manifest says {entry.min_driver}"
+        what = (
+            f"was made by CUDA {oldest // 1000} and needs driver {oldest}, "
+            f"but the manifest says {entry.min_driver}"
+        )
+        yield problem("wrong-driver", what, where)
     if needed != entry.min_driver:
-        return f"needs driver {needed}, the manifest says {entry.min_driver}"
-    return None
+        what = f"needs driver {needed}, but the manifest says {entry.min_driver}"
+        yield problem("wrong-driver", what, where)
 
 
 def _parameter_places(data: bytes, entry: Entry) -> dict[str, list[tuple[int, int]]]:
-    """Return where the parameters of a file's kernels are and how large, as far as the file says it."""
+    """Return the offset and size of each parameter of a file's kernels, if the file has them."""
     found: Mapping[str, Sequence[tuple[int, int]] | None]
     if entry.is_ptx:
         found = ptx_parameters(data.decode())
-    else:  # resources are there, too, if its attributes can be read
+    else:  # the manifest has resources if the attributes could be read
         kernels = read_kernels(data) if entry.resources else {}
         found = {symbol: kernel.parameters for symbol, kernel in kernels.items()}
     named = {name: found.get(symbol) for name, symbol in entry.kernels.items()}
     return {name: [*places] for name, places in named.items() if places is not None}
 
 
-def _wrong_kernels(found: tuple[str, ...], listed: Mapping[str, str], *, ours: bool) -> str | None:
+def _kernel_problems(
+    found: tuple[str, ...], listed: Mapping[str, str], where: Location, *, ours: bool
+) -> Iterator[Problem]:
     has, said = (", ".join(sorted({*symbols})) or "none" for symbols in (found, listed.values()))
     if has != said:
-        return f"its kernels are {has}; the manifest says {said}"
-    if ours and not names_may_fit_symbols(listed, found):
-        return "does not have its kernels under the names that the manifest gives them"
-    return None
+        yield problem("wrong-kernels", f"its kernels are {has}, but the manifest says {said}", where)
+    elif ours and not names_may_fit_symbols(listed, found):
+        what = "its kernels do not have the names that the manifest gives them"
+        yield problem("wrong-kernels", what, where)
 
 
 def _typed_parameters(entry: Entry, kernel: str) -> list[Parameter]:
-    """Return a kernel's parameters with the types that its symbol tells, or else those that fit its file."""
+    """Return a kernel's parameters with the types in its symbol, or else the listed types that fit."""
     listed, symbol = entry.parameters[kernel], entry.kernels[kernel]
     said = tuple((*each, None)[2] for each in listed)
     return typed([each[:2] for each in listed], parameter_types(symbol) if symbol.startswith("_Z") else said)

@@ -1,4 +1,4 @@
-"""Check what a wheel says that it fits: its name, its metadata, the platform of its kernels."""
+"""Check that a wheel's name, its metadata and the platform of its kernels agree."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from ...bundle.manifest import NOT_OURS
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, Problem, problem
 from ..reading.bundles import OpenedWheel, member_location, read_member
 from ..reading.survey import manifest_of
 from .variant_check import VARIANT_FILE
 
 WHEEL_NAME = re.compile(r"([^-]+-[^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)(?:-([0-9a-z_.]{1,16}))?\.whl")
-MISNAMED = "is not named as a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
+_REFUSED = "installers refuse such a wheel"
 _WHEEL_FILE = re.compile(r"[^/]+\.dist-info/WHEEL")
 _METADATA_FOLDER = re.compile(r"([^/]+\.(?:dist-info|data))/", re.IGNORECASE)
 _PURELIB = re.compile(r"^Root-Is-Purelib: *(.*?) *\r?$", re.MULTILINE)
@@ -26,17 +26,23 @@ _METADATA_FIELDS = {
 }
 _TAG = re.compile(r"^Tag: *(\S+) *\r?$", re.MULTILINE)
 _LINUX = re.compile(r"(?:^|\.)linux_\w+$")
-_WINDOWS_DATA_MODEL = "llp64"  # where `long` is 32 bits
+_WINDOWS_DATA_MODEL = "llp64"  # there `long` has 32 bits
+
+
+def misnamed(path: str, hint: str | None = None) -> Problem:
+    """Return the problem of a wheel whose name installers cannot read."""
+    what = "is not named like a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
+    return problem("wheel-misnamed", what, Location(path), hint)
 
 
 def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield what is wrong with a wheel's tags."""
+    """Yield the problems of a wheel's name and tags."""
     if opened.archive is None:
         return
     name = PurePath(opened.path).name
     match = WHEEL_NAME.fullmatch(name)
     if match is None:
-        yield Problem(MISNAMED, Location(opened.path))
+        yield misnamed(opened.path)
         return
     release, *parts, label = match.groups()
     tags = {"-".join(each) for each in itertools.product(*(part.split(".") for part in parts))}
@@ -46,84 +52,84 @@ def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:
     for bundle in opened.bundles:
         try:
             model = manifest_of(bundle).data_model
-        except BundleError:  # which its proof tells
+        except BundleError:  # reported by the integrity check
             continue
         for platform in platforms:
             if platform.startswith("win") != (model == _WINDOWS_DATA_MODEL):
-                what = f"its kernels have C's types as in {model}, which {platform} does not promise"
-                hint = "a wheel that was built on Windows is for win_amd64, any other is not"
-                yield Problem(what, Location(opened.path), hint)
+                what = f"its kernels have the C types of {model}, and {platform} does not have these"
+                hint = "a wheel that was built on Windows is for win_amd64, and no other wheel is"
+                yield problem("wrong-platform", what, Location(opened.path), hint)
 
 
 def tag_warnings(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield what indexes will not take."""
+    """Yield tags that indexes do not accept."""
     name = PurePath(opened.path).name
     if opened.archive is not None and (match := WHEEL_NAME.fullmatch(name)) and _LINUX.search(match[4]):
-        what = "PyPI takes no linux_… tags: auditwheel makes manylinux_… of them"
-        yield Problem(what, Location(opened.path))
+        what = "PyPI does not accept linux_… tags: auditwheel turns them into manylinux_…"
+        yield problem("linux-tag", what, Location(opened.path))
 
 
 def _label_problems(opened: OpenedWheel, wheel: zipfile.ZipFile, label: str | None) -> Iterator[Problem]:
-    """Yield how the label in a wheel's name differs from the one in its metadata."""
+    """Yield a problem if the labels in a wheel's name and in its metadata differ."""
     place = next(filter(VARIANT_FILE.fullmatch, wheel.namelist()), None)
     said = None
-    with contextlib.suppress(BundleError, *NOT_OURS):  # which its proof tells
+    with contextlib.suppress(BundleError, *NOT_OURS):  # reported by the integrity check
         said = None if place is None else next(iter(json.loads(read_member(wheel, place))["variants"]))
     if said != label:
-        what = f"is the wheel variant {said or 'of no label'}; its name says {label or 'none'}"
-        yield Problem(what, Location(opened.path), "installers refuse such a wheel")
+        what = f"its metadata has the variant label {said or 'none'}, its name has {label or 'none'}"
+        yield problem("wheel-renamed", what, Location(opened.path), _REFUSED)
 
 
 def _metadata_problems(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> Iterator[Problem]:
     places = [each for each in wheel.namelist() if _WHEEL_FILE.fullmatch(each)]
     if len(places) != 1:
-        yield Problem(
-            f"a wheel has one .dist-info/WHEEL, here are {len(places)}", Location(str(wheel.filename))
-        )
+        what = f"has {len(places)} files .dist-info/WHEEL, and a wheel has one"
+        yield problem("metadata-not-once", what, Location(str(wheel.filename)))
         return
     folder = places[0].partition("/")[0]
     if _folded(folder) != _folded(f"{release}.dist-info"):
-        what = f"has {folder} in it; the wheel's name says {release}"
-        yield Problem(what, Location(str(wheel.filename)), "installers refuse such a wheel")
+        what = f"contains {folder}, but the wheel's name says {release}"
+        yield problem("wheel-renamed", what, Location(str(wheel.filename)), _REFUSED)
     else:
-        with contextlib.suppress(BundleError):  # which its proof tells
+        with contextlib.suppress(BundleError):  # reported by the integrity check
             yield from _release_problems(wheel, f"{folder}/METADATA", release)
     yield from _other_folder_problems(wheel, folder)
-    with contextlib.suppress(BundleError):  # which its proof tells
+    with contextlib.suppress(BundleError):  # reported by the integrity check
         text = read_member(wheel, places[0]).decode("utf-8", "replace")
         said = {*_TAG.findall(text)}
         if said != tags:
             told = ", ".join(sorted(said)) or "no tag"
-            what = f"says {told}; the wheel's name says {', '.join(sorted(tags))}"
-            yield Problem(what, member_location(wheel, places[0]))
+            what = f"says {told}, but the wheel's name says {', '.join(sorted(tags))}"
+            yield problem("wrong-tags", what, member_location(wheel, places[0]))
         for value in _PURELIB.findall(text):
             if value.lower() not in ("true", "false"):
-                yield Problem(
-                    f"says Root-Is-Purelib: {value}, not true or false", member_location(wheel, places[0])
-                )
+                what = f"says Root-Is-Purelib: {value}, not true or false"
+                yield problem("wrong-tags", what, member_location(wheel, places[0]))
 
 
 def _other_folder_problems(wheel: zipfile.ZipFile, folder: str) -> Iterator[Problem]:
-    """Yield the folders that installers would take for those of another project."""
+    """Yield the folders that installers would treat as another project's."""
     release = folder.removesuffix(".dist-info")
     known = {folder, f"{release}.data"}
     found = {match[1] for name in wheel.namelist() if (match := _METADATA_FOLDER.match(name))}
     for each in sorted(found - known):
-        what = f"is not of {release}: a wheel has one .dist-info folder, and may have its .data folder"
-        yield Problem(what, member_location(wheel, each))
+        what = (
+            f"does not belong to {release}: a wheel has one .dist-info folder, and may have one .data folder"
+        )
+        yield problem("foreign-metadata", what, member_location(wheel, each))
 
 
 def _release_problems(wheel: zipfile.ZipFile, place: str, release: str) -> Iterator[Problem]:
-    """Yield how the name and the version in METADATA differ from those of the wheel's file."""
+    """Yield a problem if the name or version in METADATA differs from the name of the file."""
     if place not in wheel.namelist():
-        yield Problem("is missing", member_location(wheel, place), "installers refuse such a wheel")
+        yield problem("file-missing", "is missing", member_location(wheel, place), _REFUSED)
         return
     head = re.split(r"\r?\n\r?\n", read_member(wheel, place).decode("utf-8", "replace"))[0]
     for (field, pattern), said in zip(_METADATA_FIELDS.items(), release.split("-"), strict=True):
         found = pattern.findall(head)
         if [*map(_folded, found)] != [_folded(said)]:
-            what = f"says {field}: {', '.join(found) or 'nothing'}; the wheel's name says {said}"
-            yield Problem(what, member_location(wheel, place), "installers refuse such a wheel")
+            what = f"says {field}: {', '.join(found) or 'nothing'}, but the wheel's name says {said}"
+            yield problem("wheel-renamed", what, member_location(wheel, place), _REFUSED)
 
 
 def _folded(name: str) -> str:

@@ -18,15 +18,14 @@ from pathlib import Path
 
 from ...common import file_access, read_limits
 from ...common.sizes import size
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, Problem, problem
 from ...project.source import BUNDLE_FOLDER
 
-COMPANION_FILE = "companion.json"  # what says of a companion which bundle it belongs to
-_WHEEL_COMPRESSIONS = frozenset(
-    {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
-)  # others are unpacked without a limit
+COMPANION_FILE = "companion.json"  # the file that names the bundle of a companion
+# Other methods would be unpacked without a limit.
+_WHEEL_COMPRESSIONS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 _PIECE_BYTES = 1 << 20
-_TAIL_BYTES = 22 + (1 << 16)  # bytes at the end of an archive among which its last record begins
+_TAIL_BYTES = 22 + (1 << 16)  # the last record of an archive begins within these bytes
 _HOW_TO_BUILD = "'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"
 _NO_KERNELS_YET = "an sdist has sources: they are compiled when a wheel is built from it"
 _SITE_PACKAGES_DATA = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
@@ -41,7 +40,7 @@ class FileElsewhereError(BundleError):
 class Bundle:
     """A bundle's files: their names, how many bytes each takes in its archive, and how to read one.
 
-    *strange* says what stands there and is no file: to open a pipe would wait for ever.
+    *not_files* describes everything else by name, such as a pipe: to open a pipe could wait for ever.
     """
 
     place: str
@@ -52,36 +51,41 @@ class Bundle:
 
     @property
     def where(self) -> str:
-        """Where the bundle is: its place, in a wheel behind the path of that."""
+        """The path of the bundle; in a wheel, the path of the wheel comes first."""
         return self.place if self.wheel is None else f"{self.wheel}/{self.place}"
 
     def at(self, name: str) -> Location:
-        """Return where one of its files is."""
+        """Return the location of one of its files."""
         return Location(f"{self.where}/{name}")
 
     def read(self, name: str) -> bytes:
-        """Return a file's bytes; BundleError where it is missing or damaged."""
+        """Return a file's bytes; BundleError if it is missing or damaged."""
+        if name in self.not_files:
+            raise BundleError(problem("not-a-regular-file", self.not_files[name], self.at(name)))
         if name not in self.packed_sizes:
-            raise BundleError(Problem(self.not_files.get(name, "is missing"), self.at(name)))
+            raise BundleError(problem("file-missing", "is missing", self.at(name)))
         return self._read(name)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedWheel:
-    """What was looked into, and the bundles in it."""
+    """A wheel, a folder or a package that was opened, and the bundles in it."""
 
     path: str
     bundles: tuple[Bundle, ...]
     archive: zipfile.ZipFile | None = None
-    companion: str | None = None  # where there is no bundle, but files of one that was split
+    companion: str | None = None  # its package, if this is the wheel of a companion
 
     def at(self, name: str) -> Location:
-        """Return where one of its files is."""
+        """Return the location of one of its files."""
         return Location(name) if self.archive is None else member_location(self.archive, name)
 
 
 def expand_patterns(words: Iterable[str]) -> list[str]:
-    """Return what is meant by words: a pattern that no shell has expanded stands for what it matches."""
+    """Return the paths that *words* name.
+
+    A pattern that the shell did not expand gives the files that it matches.
+    """
     return [each for word in words for each in _matching_paths(word) or [word]]
 
 
@@ -93,10 +97,12 @@ def _matching_paths(word: str) -> list[str]:
 def open_wheel(what: str, *, companions: bool = False) -> Iterator[OpenedWheel]:
     """Open a wheel, a folder, or an installed package by its import name. The package is not imported.
 
-    The wheel of a companion alone has no bundle: only who asks for *companions* is given one.
+    The wheel of a companion does not have a bundle. It is an error unless *companions* is true.
     """
     if os.path.exists(what) and not (os.path.isdir(what) or os.path.isfile(what)):
-        raise BundleError(Problem("is neither a file nor a folder", Location(what)))  # a pipe would wait
+        raise BundleError(
+            problem("not-a-regular-file", "is neither a file nor a folder", Location(what))
+        )  # a pipe
     if os.path.isdir(what):
         opened = OpenedWheel(what, tuple(_bundles_in_folder(Path(what))))
         yield _require_bundle(opened, _hint_at_wheels(what) or _hint_at_project(what))
@@ -111,18 +117,18 @@ def open_wheel(what: str, *, companions: bool = False) -> Iterator[OpenedWheel]:
 
 
 def package_at(place: str) -> str:
-    """Return the import package whose bundle stands at *place* in a wheel."""
+    """Return the import package of the bundle at *place* in a wheel."""
     return installed_path(place).removesuffix(f"/{BUNDLE_FOLDER}").replace("/", ".")
 
 
 def installed_path(name: str) -> str:
-    """Return where a wheel's file goes: one in its data for site-packages lies over that of the same name."""
+    """Return the path to which a file of a wheel is installed; data for site-packages goes there too."""
     found = _SITE_PACKAGES_DATA.match(name)
     return name[found.end() :] if found else name
 
 
 def may_be_package(place: str, package: str) -> bool:
-    """Say whether a bundle at *place* in a wheel may be that of *package*, which may lack its namespaces.
+    """Return whether a bundle at *place* in a wheel can belong to *package*, with or without namespaces.
 
     A folder without `__init__.py` above a package may be a namespace or not: only its backend knows.
     """
@@ -130,23 +136,23 @@ def may_be_package(place: str, package: str) -> bool:
 
 
 def bundles_of_package(opened: OpenedWheel, package: str) -> list[Bundle]:
-    """Return the bundles of a wheel that may be that of *package*: the one at its very name before others."""
+    """Return the bundles that can belong to *package*; a bundle with exactly its name is the only one."""
     exact = [bundle for bundle in opened.bundles if package_at(bundle.place) == package]
     return exact or [bundle for bundle in opened.bundles if may_be_package(bundle.place, package)]
 
 
 @contextlib.contextmanager
 def open_archive(path: str) -> Iterator[zipfile.ZipFile]:
-    """Open a wheel; BundleError where that is no archive."""
+    """Open a wheel; BundleError if it is not an archive."""
     try:
         refuse_large_directory(path)
         archive = zipfile.ZipFile(path)
     except (*DAMAGE_ERRORS, ValueError) as exc:
         why = getattr(exc, "strerror", None) or exc
+        what = f"cannot be read as a wheel, which is a zip archive: {why}"
         hint = None if path.endswith(".whl") else _HOW_TO_BUILD
         hint = _NO_KERNELS_YET if path.endswith(".tar.gz") else hint
-        problem = Problem(f"cannot be read as a wheel, which is a zip archive: {why}", Location(path), hint)
-        raise BundleError(problem) from exc
+        raise BundleError(problem("not-a-wheel", what, Location(path), hint)) from exc
     with archive:
         yield archive
 
@@ -162,67 +168,66 @@ def refuse_large_directory(path: str | Path) -> None:
         said = int.from_bytes(tail[at64 + 40 : at64 + 48], "little")
     if said > read_limits.DIRECTORY:
         most = size(read_limits.DIRECTORY)
-        raise ValueError(f"its list of files has {size(said)}, and no more than {most} are read")
+        raise ValueError(f"its list of files has {size(said)}, and the limit is {most}")
 
 
 def member_location(archive: zipfile.ZipFile, name: str) -> Location:
-    """Return where a file of an archive is, as Python's own imports from archives write it."""
+    """Return the location of a file in an archive, written as in tracebacks of imports from archives."""
     return Location(f"{archive.filename}/{name}")
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Return a file of an archive; BundleError where it is damaged, or made to fill the memory."""
+    """Return a file of an archive; BundleError if it is damaged, or made to fill the memory."""
     info, where = archive.getinfo(name), member_location(archive, name)
     refuse_bomb(info.compress_size, info.file_size, where)
     if info.file_size > (most := read_limits.most(name)):
-        what = f"is not unpacked: it has {size(info.file_size)}, and no more than {size(most)} are read"
-        raise BundleError(Problem(what, where))
+        what = f"is not unpacked: it has {size(info.file_size)}, and the limit is {size(most)}"
+        raise BundleError(problem("file-too-large", what, where))
     data = b"".join(read_in_pieces(archive, name))
     if name.endswith(".json") and read_limits.is_crowded(data):
-        raise BundleError(
-            Problem(f"is not read: it has more than {read_limits.PARTS} arrays and objects", where)
-        )
+        what = f"is not read: it has more than {read_limits.PARTS} arrays and objects"
+        raise BundleError(problem("file-too-large", what, where))
     return data
 
 
 def read_in_pieces(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
-    """Yield a file of an archive piece by piece; BundleError where it is damaged, or a bomb.
+    """Yield a file of an archive piece by piece; BundleError if it is damaged, or made to fill the memory.
 
-    To read all of it at once would unpack what is there, and not what the archive says of it.
+    Reading it in one piece could unpack more bytes than the archive says it has.
     """
     info, where = archive.getinfo(name), member_location(archive, name)
     refuse_bomb(info.compress_size, info.file_size, where)
     if info.compress_type not in _WHEEL_COMPRESSIONS:
-        raise BundleError(Problem("is packed by a method that wheels do not have", where))
+        what = "is compressed by a method that wheels do not use"
+        raise BundleError(problem("unknown-compression", what, where))
     try:
         with archive.open(info) as file:
             while piece := file.read(_PIECE_BYTES):
                 yield piece
     except DAMAGE_ERRORS as exc:
-        raise BundleError(Problem(f"cannot be unpacked: {exc}", where)) from exc
+        raise BundleError(problem("file-damaged", f"cannot be unpacked: {exc}", where)) from exc
 
 
 def refuse_bomb(packed: int, unpacked: int, where: Location) -> None:
-    """Raise BundleError for what would be unpacked to more than code can be."""
+    """Raise BundleError if unpacking would give more bytes than compiled code can have."""
     if read_limits.is_bomb(packed, unpacked):
-        what = f"is not unpacked: {size(packed)} in the archive would be {size(unpacked)}"
-        raise BundleError(Problem(what, where))
+        what = f"is not unpacked: {size(packed)} in the archive would become {size(unpacked)}"
+        raise BundleError(problem("compression-bomb", what, where))
 
 
 def _require_bundle(opened: OpenedWheel, hint: str | None = None) -> OpenedWheel:
     if not opened.bundles and opened.companion is not None:
         what = f"is a companion of {_main_wheel_of(opened)}"
         hint = "name that wheel: its companions are read with it"
-        raise BundleError(Problem(what, Location(opened.path), hint))
+        raise BundleError(problem("companion-alone", what, Location(opened.path), hint))
     if not opened.bundles:
-        raise BundleError(
-            Problem(f"has no bundle: there is no {BUNDLE_FOLDER}/ in it", Location(opened.path), hint)
-        )
+        what = f"does not contain a bundle: there is no folder {BUNDLE_FOLDER} in it"
+        raise BundleError(problem("no-bundle", what, Location(opened.path), hint))
     return opened
 
 
 def _main_wheel_of(opened: OpenedWheel) -> str:
-    """Return which project and version a companion says that it belongs to."""
+    """Return the project and version to which a companion belongs, as it says."""
     assert opened.archive is not None
     try:
         said = json.loads(read_member(opened.archive, f"{opened.companion}/{COMPANION_FILE}"))
@@ -232,7 +237,7 @@ def _main_wheel_of(opened: OpenedWheel) -> str:
 
 
 def _find_companion(archive: zipfile.ZipFile) -> str | None:
-    """Return the package of a wheel that is a companion."""
+    """Return the package of a companion's wheel; None for another wheel."""
     packages = (
         name.removesuffix(f"/{COMPANION_FILE}")
         for name in archive.namelist()
@@ -244,7 +249,7 @@ def _find_companion(archive: zipfile.ZipFile) -> str | None:
 def _bundles_in_archive(archive: zipfile.ZipFile) -> Iterator[Bundle]:
     bundles: dict[str, dict[str, int | None]] = {}
     for member in archive.infolist():
-        parts = member.filename.split("/")  # as they are written: what looks alike may be another file
+        parts = member.filename.split("/")  # not normalised: similar names may be different files
         inside = parts.index(BUNDLE_FOLDER) + 1 if BUNDLE_FOLDER in parts else len(parts)
         if name := "/".join(parts[inside:]):
             bundles.setdefault("/".join(parts[:inside]), {})[name] = member.compress_size
@@ -267,10 +272,10 @@ def _bundles_in_folder(root: Path) -> Iterator[Bundle]:
 
 
 def _may_hold_bundles(folder: Path) -> bool:
-    """Say whether a folder may be part of a project: not a hidden one, nor one with others' packages."""
+    """Return whether a folder can be part of a project: it is not hidden, and not an environment."""
     name = folder.name
     known = name in (BUNDLE_FOLDER, "__pycache__", "node_modules") or name.startswith(".")
-    return not known and not os.path.isfile(folder / "pyvenv.cfg")  # also where nobody may look
+    return not known and not os.path.isfile(folder / "pyvenv.cfg")  # false for a folder that cannot be read
 
 
 def _folder_bundle(folder: Path) -> Bundle:
@@ -286,9 +291,8 @@ def _folder_bundle(folder: Path) -> Bundle:
         try:
             return file_access.read(folder / name, read_limits.most(name))
         except OSError as exc:
-            raise BundleError(
-                Problem(f"cannot be read: {exc.strerror}", Location(str(folder / name)))
-            ) from exc
+            what = f"cannot be read: {exc.strerror}"
+            raise BundleError(problem("file-not-readable", what, Location(str(folder / name)))) from exc
 
     return Bundle(folder.as_posix(), dict.fromkeys(names), read, not_files=not_files)
 
@@ -321,23 +325,24 @@ def _package_folders(name: str) -> Sequence[str]:
 
 
 def _bundles_of_editable(package: str, folders: Sequence[str]) -> Iterator[Bundle]:
-    """Yield the bundle of an editable install whose own folders have none: it is in the tree alone."""
+    """Yield the bundle of an editable install that is only in the tree, not in the package's folders."""
     spec = _find_spec(f"{package}.{BUNDLE_FOLDER}", folders)
     for folder in (spec and spec.submodule_search_locations) or ():
         yield from _bundles_in_folder(Path(folder))
 
 
 def _not_found(name: str) -> Problem:
-    """Return what is wrong with a name that stands for nothing: a package's, or the path of a wheel."""
+    """Return the problem of a name that is neither an installed package nor an existing path."""
     if name.endswith(".whl") or "/" in name or os.sep in name or glob.has_magic(name):
         near = _hint_at_wheels(os.path.dirname(name) or os.curdir)
-        return Problem("there is no such file or folder", Location(name), near or _HOW_TO_BUILD)
-    what = "is neither a file, nor a folder, nor a package that this Python has installed"
-    return Problem(what, Location(name), f"this Python is {sys.executable}")
+        what = "this file or folder does not exist"
+        return problem("no-such-wheel", what, Location(name), near or _HOW_TO_BUILD)
+    what = "is not a file, a folder, or a package that is installed for this Python"
+    return problem("no-such-wheel", what, Location(name), f"this Python is {sys.executable}")
 
 
 def _find_spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
-    """Find a package as the import system does; `importlib.util.find_spec` would import those around it."""
+    """Find a package as the import system does. `importlib.util.find_spec` would import its parents."""
     for finder in sys.meta_path:
         if (spec := finder.find_spec(name, path)) is not None:
             return spec

@@ -1,4 +1,4 @@
-"""Read the compiled results of a bundle, each from its own file or out of the block that it is packed in."""
+"""Read the compiled results of a bundle, each from its own file or from the block in which it is packed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from ...bundle.manifest import Entry, Manifest, Module
 from ...bundle.packs import unpack
-from ...errors import BundleError, Problem
+from ...errors import BundleError, problem
 from .bundles import Bundle, FileElsewhereError, refuse_bomb
 from .companions import Companions, companions_of
 
@@ -18,7 +18,7 @@ ReadResult: TypeAlias = "tuple[Module, Entry, bytes | BundleError]"
 def read_results(bundle: Bundle, manifest: Manifest) -> Iterator[ReadResult]:
     """Yield each entry with its bytes, or with the error that says why they cannot be read.
 
-    Those of a packed bundle come in the order in which they lie: each block is unpacked once.
+    Results of a packed bundle come in the order of its blocks, so that each block is unpacked once.
     """
     with companions_of(bundle, manifest) as companions:
         yield from _read_all(bundle, manifest, companions)
@@ -45,33 +45,33 @@ def _read_all(bundle: Bundle, manifest: Manifest, companions: Companions) -> Ite
 
 
 def _read_file(bundle: Bundle, manifest: Manifest, companions: Companions, entry: Entry) -> bytes:
-    """Return the file that an entry is in, of the bundle or of a companion of it."""
+    """Return the bytes of the file of an entry, from the bundle or from one of its companions."""
     if entry.absent:
         label = (manifest.wheel_variant or {}).get("label")
-        raise FileElsewhereError(Problem(f"is not in the wheel variant {label!r}", bundle.at(entry.file)))
+        what = f"is not in the wheel variant {label!r}"
+        raise FileElsewhereError(problem("not-in-variant", what, bundle.at(entry.file)))
     if entry.companion is None:
         return bundle.read(entry.file)
     return companions.read(entry.companion, entry.file)
 
 
 def _read_block(bundle: Bundle, manifest: Manifest, companions: Companions, entry: Entry) -> bytes:
-    """Return an unpacked block; BundleError where it is not what the manifest says."""
+    """Return an unpacked block; BundleError if it differs from the manifest."""
     name, blocks = entry.file, manifest.blocks or {}
     if name not in blocks:
-        raise BundleError(
-            Problem(f"it does not describe {name!r}, which it names", bundle.at("manifest.json"))
-        )
+        what = f"it names {name!r} and does not describe it"
+        raise BundleError(problem("manifest-inconsistent", what, bundle.at("manifest.json")))
     said = blocks[name]
     data = _read_file(bundle, manifest, companions, entry)
     refuse_bomb(len(data), said.size, bundle.at(name))
     try:
         return unpack(data, said.sha256, said.size)
     except ValueError as exc:
-        raise BundleError(Problem(str(exc), bundle.at(name))) from exc
+        raise BundleError(problem("file-damaged", str(exc), bundle.at(name))) from exc
 
 
 def packed_size(bundle: Bundle, manifest: Manifest, entry: Entry) -> int | None:
-    """Return what a result takes in its archive; of a block, its part by size."""
+    """Return how many bytes a result takes in its archive; in a block, its share of the block by size."""
     of_file = packed_size_of_file(bundle, manifest, entry.file)
     if of_file is None or manifest.blocks is None:
         return of_file
@@ -80,7 +80,7 @@ def packed_size(bundle: Bundle, manifest: Manifest, entry: Entry) -> int | None:
 
 
 def packed_size_of_file(bundle: Bundle, manifest: Manifest, file: str) -> int | None:
-    """Return what a file takes in its archive; that of a block is known in a folder too."""
+    """Return how many bytes a file takes in its archive. Of a block, the manifest has this size too."""
     of_file = bundle.packed_sizes.get(file)
     block = (manifest.blocks or {}).get(file)
     return block.packed if of_file is None and block is not None else of_file
@@ -90,5 +90,6 @@ def _slice_of_block(bundle: Bundle, entry: Entry, data: bytes | BundleError) -> 
     if isinstance(data, BundleError) or entry.offset is None:
         return data
     if not 0 <= entry.offset <= len(data) - entry.size:
-        return BundleError(Problem(f"an entry lies beyond {entry.file}", bundle.at("manifest.json")))
+        what = f"an entry extends beyond the end of {entry.file}"
+        return BundleError(problem("manifest-inconsistent", what, bundle.at("manifest.json")))
     return data[entry.offset : entry.offset + entry.size]

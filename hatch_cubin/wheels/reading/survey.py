@@ -1,4 +1,4 @@
-"""Find out what is in a bundle: its units and their sizes, and what each kernel uses, read from the files."""
+"""Read the facts about a bundle from its files: units, sizes, and the resources of each kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...cubin.elf import read_cubin, read_limits, read_resources
 from ...cubin.kernel_names import demangle
 from ...cubin.ptx import ptx_limits
 from ...cubin.symbol_origins import bytes_by_part, digests_by_part
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, Problem, problem
 from ...project.source import ptx_entries
 from .bundles import Bundle, FileElsewhereError
 from .compiled_code import packed_size, packed_size_of_file, read_results
@@ -30,7 +30,7 @@ _KIND_TITLES = {"cubin": "every cubin", "ptx": "all PTX"}
 
 
 class ParameterFacts(TypedDict):
-    """A parameter of a kernel; its type is None where nothing tells it."""
+    """A parameter of a kernel; its type is None if it is not known."""
 
     offset: int
     size: int
@@ -38,9 +38,9 @@ class ParameterFacts(TypedDict):
 
 
 class KernelFacts(TypedDict):
-    """A kernel in one unit; None stands for what only the GPU's driver decides, or could not be read.
+    """A kernel in one unit; None stands for a number that only the driver knows, or that could not be read.
 
-    Its signature is its bare name, and no parameters are known, where the manifest does not say them.
+    If the manifest does not have its parameters, the signature is only the name, and *parameters* is empty.
     """
 
     name: str
@@ -128,7 +128,7 @@ _FilePosition: TypeAlias = "tuple[str, int | None]"
 
 
 def survey(bundle: Bundle, fallback: FallbackReader | None = None) -> BundleFacts:
-    """Return all facts about *bundle*; BundleError where its manifest cannot be read."""
+    """Return all facts about *bundle*; BundleError if its manifest cannot be read."""
     manifest = manifest_of(bundle).here
     found: dict[_FilePosition, _ResultFacts] = {}
     for _module, entry, data in read_results(bundle, manifest):
@@ -193,7 +193,7 @@ def kernels_by_arch(units: Iterable[UnitFacts]) -> dict[tuple[tuple[str, str], s
 
 
 def bundle_summary(facts: BundleFacts) -> list[str]:
-    """Return lines about a bundle as a whole: which tools made it, and which driver it needs."""
+    """Return lines about the whole bundle: the tools that made it, and the driver that it needs."""
     tools = [
         f"{_TOOL_TITLES.get(name, name)} {version}" for name, version in facts["toolchain"].items() if version
     ]
@@ -210,10 +210,11 @@ def bundle_summary(facts: BundleFacts) -> list[str]:
 
 
 def unreadable_units(facts: BundleFacts) -> Iterator[Problem]:
-    """Yield what could not be read of a bundle."""
+    """Yield a problem for each unit that could not be read."""
     for unit in facts["units"]:
         if unit["problem"]:
-            yield Problem(unit["problem"], Location(f"{facts['where']}/{unit['file']}"))
+            where = Location(f"{facts['where']}/{unit['file']}")
+            yield problem("code-unreadable", unit["problem"], where)
 
 
 def manifest_of(bundle: Bundle) -> Manifest:
@@ -222,7 +223,7 @@ def manifest_of(bundle: Bundle) -> Manifest:
         return read_manifest(bundle.read("manifest.json"))
     except ValueError as exc:
         hint = "a newer hatch-cubin made it: upgrade this one" if "reads up to" in str(exc) else None
-        raise BundleError(Problem(str(exc), bundle.at("manifest.json"), hint)) from exc
+        raise BundleError(problem("manifest-unreadable", str(exc), bundle.at("manifest.json"), hint)) from exc
 
 
 def unit_name(module: str, arch: str) -> str:
@@ -243,12 +244,10 @@ def _examine(
         "limits": {},
     }
     if isinstance(data, BundleError):
-        problem = data.problems[0].what
-        if isinstance(
-            data, FileElsewhereError
-        ):  # whose kernels the loader knows, and finds once it is installed
-            return {**found, "usage": {symbol: {} for symbol in entry.kernels.values()}, "problem": problem}
-        return {**found, "problem": problem}
+        what = data.problems[0].what
+        # The loader knows the kernels of a companion, and finds them once the companion is installed.
+        known = entry.kernels.values() if isinstance(data, FileElsewhereError) else ()
+        return {**found, "usage": {symbol: {} for symbol in known}, "problem": what}
     whole = {"all": file_digest(data)}
     try:
         usage = _ptx_usage(data) if entry.is_ptx else _cubin_usage(data, fallback)
@@ -271,12 +270,12 @@ def _limits(data: bytes, entry: Entry) -> Mapping[str, Mapping[str, Sequence[int
         return ptx_limits(data.decode("utf-8", "replace"))
     try:
         return read_limits(data)
-    except ValueError:  # a second reader may know the rest
+    except ValueError:  # the fallback reader may still read the resources
         return {}
 
 
 def _content(found: Iterable[_ResultFacts]) -> dict[str, int]:
-    """Return the bytes of what all results are made of, the most first."""
+    """Return the bytes of each part of all results, the largest first."""
     sums: dict[str, int] = {}
     for result in found:
         for name, count in result["content"].items():
@@ -355,7 +354,7 @@ def _parameter(offset: int, size: int, spelled: str | None = None) -> ParameterF
 
 
 def arch_order(arch: str) -> tuple[bool, int, str]:
-    """Return a key to sort archs by: their number, PTX after code. Any text of a manifest has one."""
+    """Return a key to sort archs by number, PTX after machine code. It accepts any text in a manifest."""
     digits = "".join(char for char in arch if char in "0123456789")
     return arch.startswith("compute_"), int(digits[:9] or 0), arch
 
@@ -363,7 +362,7 @@ def arch_order(arch: str) -> tuple[bool, int, str]:
 def _group_by(
     what: Literal["arch", "module"], units: Iterable[UnitFacts]
 ) -> Iterator[tuple[str, Collection[UnitFacts]]]:
-    """Yield each module or arch with a unit for each of its results; one that several share is of each."""
+    """Yield each module or arch with one unit for each of its results. A shared result counts for each."""
     own: dict[str, dict[_FilePosition, UnitFacts]] = {}
     for unit in units:
         own.setdefault(unit[what], {})[_position(unit)] = unit
@@ -379,7 +378,7 @@ def _position(unit: UnitFacts) -> _FilePosition:
 
 
 def _largest(units: Sequence[UnitFacts]) -> dict[str, int]:
-    """Return the sizes of the largest results, by their files or, where they have none, their units."""
+    """Return the sizes of the largest results by file name, or by unit for results in a block."""
     sizes: dict[str, int] = {}
     for place, unit in {_position(unit): unit for unit in reversed(units)}.items():
         sizes[place[0] if place[1] is None else unit_name(unit["module"], unit["arch"])] = unit["bytes"]

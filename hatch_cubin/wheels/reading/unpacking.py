@@ -9,7 +9,7 @@ from pathlib import Path
 from ...bundle import layout, loader_files
 from ...bundle.unpacked_form import raw
 from ...common.digest import file_digest
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, Problem, problem
 from .bundles import Bundle
 from .compiled_code import read_results
 from .survey import manifest_of
@@ -19,11 +19,12 @@ _NOT_IN_PLAIN_BUNDLES = (loader_files.PACKED, loader_files.SPLIT, loader_files.E
 
 
 def unpacked_files(bundle: Bundle) -> dict[str, bytes]:
-    """Return the files of a bundle, with one for each result; BundleError names all that is damaged."""
+    """Return the files of a bundle with one file for each result; BundleError names all damaged files."""
     manifest = manifest_of(bundle)
     if manifest.wheel_variant is not None:
-        what = f"is the wheel variant {manifest.wheel_variant['label']}, which has a part of the files"
-        raise BundleError(Problem(what, Location(bundle.where), "unpack the wheel that it was split from"))
+        what = f"is the wheel variant {manifest.wheel_variant['label']}, which has only a part of the files"
+        hint = "unpack the wheel that it was split from"
+        raise BundleError(problem("already-split", what, Location(bundle.where), hint))
     is_plain = manifest.blocks is None and manifest.companions is None
     problems: list[Problem] = []
     codes: dict[tuple[str, str], bytes] = {}
@@ -35,7 +36,8 @@ def unpacked_files(bundle: Bundle) -> dict[str, bytes]:
         if not isinstance(data, bytes):
             problems += data.problems
         elif file_digest(data) != entry.sha256 or any(char in entry.file for char in "/\\:\0"):
-            problems.append(Problem(f"{module.name} for {entry.arch} is damaged", bundle.at(entry.file)))
+            what = f"{module.name} for {entry.arch} is damaged"
+            problems.append(problem("file-damaged", what, bundle.at(entry.file)))
         else:
             codes[module.name, entry.arch] = data
             files |= {entry.file: data} if is_plain else {}
@@ -50,8 +52,9 @@ def write_bundle(files: Mapping[str, bytes], folder: Path) -> None:
     try:
         there = os.listdir(folder)
     except OSError:
-        there = []  # and to write says why
+        there = []  # writing will report the reason
     if there and "manifest.json" not in there:
-        what = "is not empty, and has no bundle that could be replaced"
-        raise BundleError(Problem(what, Location(str(folder)), "--into takes the name of a new folder"))
+        what = "is not empty, and does not contain a bundle that could be replaced"
+        hint = "--into takes the name of a new folder"
+        raise BundleError(problem("folder-not-empty", what, Location(str(folder)), hint))
     layout.write(files, folder)

@@ -1,6 +1,6 @@
-"""Cut a finished wheel into variants for GPUs, of which an installer takes the one that fits the machine.
+"""Split a finished wheel into variants for GPUs; an installer chooses the variant that fits the machine.
 
-Nothing is compiled. Each variant keeps the whole index: what is chosen does not depend on what is installed.
+Nothing is compiled. Each variant keeps the whole manifest, so that the loader's choice stays the same.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from ...bundle import loader_files
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, Problem, problem
 from ..checking.variant_check import VARIANT_FILE
-from ..checking.wheel_tags import MISNAMED, WHEEL_NAME, tag_problems
+from ..checking.wheel_tags import WHEEL_NAME, misnamed, tag_problems
 from ..reading.bundles import OpenedWheel
 from ..reading.coverage import capability
 from .split import SplittableWheel, check_splittable, manifest_of_part
@@ -21,7 +21,7 @@ from .variants import NULL_LABEL, VARIANT_JSON, describe_variants, files_with, s
 
 
 class VariantWheel(NamedTuple):
-    """What becomes of the wheel as one variant: its label, what is written anew in it, and what goes."""
+    """One variant of the wheel: its label, its new and changed files, and the files that are removed."""
 
     label: str
     written: Mapping[str, bytes]
@@ -40,19 +40,19 @@ class VariantWheels(NamedTuple):
 
 
 def cut_into_variants(opened: OpenedWheel) -> VariantWheels:
-    """Return how a wheel is cut; BundleError says why it cannot be."""
+    """Return the variants of a wheel; BundleError with the reason if it cannot be split."""
     whole = check_splittable(opened)
     if place := next(filter(VARIANT_FILE.fullmatch, whole.archive.namelist()), None):
-        raise BundleError(Problem("is a wheel variant already", opened.at(place)))
+        raise BundleError(problem("already-split", "is a wheel variant already", opened.at(place)))
     named = WHEEL_NAME.fullmatch(PurePath(opened.path).name)
     if named is None:
-        raise BundleError(Problem(MISNAMED, Location(opened.path), "its variants are named like it"))
+        raise BundleError(misnamed(opened.path, "the names of its variants begin with its name"))
     if problems := [*tag_problems(opened)]:
         raise BundleError(*problems)
     units = variants(whole.manifest)
     if not units.keys() - {NULL_LABEL}:
-        what = "has no machine code that a variant could have"
-        raise BundleError(Problem(what, Location(whole.bundle.where)))
+        what = "does not contain machine code for a variant"
+        raise BundleError(problem("not-splittable", what, Location(whole.bundle.where)))
     problems = [_stranded_problem(whole, *each) for each in stranded_gpus(whole.manifest)]
     if problems:
         raise BundleError(*problems)
@@ -82,6 +82,7 @@ def _with_absence(entry: Mapping[str, Any], absent: set[str]) -> dict[str, Any]:
 
 
 def _stranded_problem(whole: SplittableWheel, label: str, cc: int) -> Problem:
-    what = f"the wheel variant {label} would be installed on {capability(cc)}, where nothing of it runs"
+    gpu = capability(cc)
+    what = f"the wheel variant {label} would be installed for {gpu}, and none of its kernels runs there"
     hint = f'add "sm_{cc}" to archs, or PTX: "compute_{label.removeprefix("sm")}"'
-    return Problem(what, Location(whole.bundle.where), hint)
+    return problem("gpu-not-served", what, Location(whole.bundle.where), hint)

@@ -1,6 +1,6 @@
-"""Cut a finished wheel by arch: a main wheel with the loader and the index, and a companion for each arch.
+"""Split a finished wheel by arch: a main wheel with loader and manifest, and a companion for each arch.
 
-Nothing is compiled, and no unit changes: only the index says of each where it is now.
+Nothing is compiled and no unit changes. The manifest gets the new place of each unit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...bundle import loader_files, sbom
 from ...bundle.layout import SPLIT
 from ...bundle.manifest import Manifest, canonical, parts_of, prove_manifest
 from ...common.digest import file_digest
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, problem
 from ..checking.record_check import record_problems
 from ..checking.sbom_check import sbom_of, sbom_problems
 from ..reading.bundles import COMPANION_FILE, Bundle, OpenedWheel, read_member
@@ -29,7 +29,7 @@ _EXTRA_FOR_ALL = "all"
 
 
 class CompanionWheel(NamedTuple):
-    """A package with the files of an arch: its wheel's name, and what is in that."""
+    """The wheel of a companion, with the files of an arch: its name and its contents."""
 
     name: str
     metadata: str  # its folder
@@ -37,7 +37,7 @@ class CompanionWheel(NamedTuple):
 
 
 class SplitWheel(NamedTuple):
-    """What becomes of a wheel: what is written anew in it, what goes, and its companions."""
+    """A wheel that is split: its new and changed files, the files that are removed, and its companions."""
 
     written: Mapping[str, bytes]
     gone: frozenset[str]
@@ -45,7 +45,7 @@ class SplitWheel(NamedTuple):
 
 
 class MainWheel(NamedTuple):
-    """What a part is made for: the project, its version, the wheel's tag, the text of its metadata."""
+    """The wheel that is split: project, version, tag, and the path and text of its metadata."""
 
     project: str
     version: str
@@ -61,7 +61,7 @@ class MainWheel(NamedTuple):
 
 
 class SplittableWheel(NamedTuple):
-    """A wheel that can be split: its only bundle, what that says, and what its parts are made for."""
+    """A wheel that can be split: its only bundle, the manifest, and its metadata."""
 
     archive: zipfile.ZipFile
     bundle: Bundle
@@ -75,21 +75,22 @@ class SplittableWheel(NamedTuple):
 
 
 def check_splittable(opened: OpenedWheel) -> SplittableWheel:
-    """Return the wheel that is to be split; BundleError says why it cannot be."""
+    """Return the parts of a wheel that `split` needs; BundleError with the reason if it cannot be split."""
     wheel = opened.archive
     if wheel is None or len(opened.bundles) != 1:
-        what = "is no wheel" if wheel is None else f"has {len(opened.bundles)} bundles"
-        raise BundleError(Problem(f"{what}: a wheel with one bundle can be split", Location(opened.path)))
+        why = "is not a wheel" if wheel is None else f"has {len(opened.bundles)} bundles"
+        what = f"{why}: only a wheel with one bundle can be split"
+        raise BundleError(problem("not-splittable", what, Location(opened.path)))
     (bundle,) = opened.bundles
     manifest, home = manifest_of(bundle), _read_metadata(opened, wheel)
     if manifest.companions is not None or manifest.wheel_variant is not None:
-        raise BundleError(Problem("is split already", bundle.at("manifest.json")))
+        raise BundleError(problem("already-split", "was split already", bundle.at("manifest.json")))
     if bundle.read(loader_files.CORE) != loader_files.read(
         loader_files.CORE
-    ):  # what is added would not fit it
+    ):  # the files that split adds would not fit another loader
         hint = f"split it with the hatch-cubin that built it: {' '.join(manifest.generator)}"
         what = f"has the loader of another version than hatch-cubin {__version__}"
-        raise BundleError(Problem(what, bundle.at(loader_files.CORE), hint))
+        raise BundleError(problem("not-splittable", what, bundle.at(loader_files.CORE), hint))
     bill = sbom_of(opened, bundle)
     if problems := [*record_problems(wheel), *(sbom_problems(opened) if bill else ())]:
         raise BundleError(*problems)
@@ -97,11 +98,12 @@ def check_splittable(opened: OpenedWheel) -> SplittableWheel:
 
 
 def split(opened: OpenedWheel) -> SplitWheel:
-    """Return how a wheel is cut into companions; BundleError says why it cannot be."""
+    """Return a wheel split into companions; BundleError with the reason if it cannot be split."""
     _archive, bundle, manifest, home = check_splittable(opened)
     files = _files_by_arch(manifest)
     if not files:
-        raise BundleError(Problem("has no machine code that a companion could have", Location(bundle.where)))
+        what = "does not contain machine code for a companion"
+        raise BundleError(problem("not-splittable", what, Location(bundle.where)))
     packages = {file: home.package(arch) for arch, own in files.items() for file in own}
     known = {home.package(arch): _companion_entry(home, arch) for arch in files}
     data = manifest_of_part(bundle, {"companions": known}, lambda entry: _with_companion(entry, packages))
@@ -121,19 +123,19 @@ def split(opened: OpenedWheel) -> SplitWheel:
 
 
 def file_stem(project: str) -> str:
-    """Return a project's name as files have it."""
+    """Return a project's name in the spelling of file names."""
     return re.sub(r"[-_.]+", "_", project).lower()
 
 
 def manifest_of_part(
     bundle: Bundle, said: Mapping[str, Any], changed: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> bytes:
-    """Return the manifest of a part: that of the whole, with what is *said* of it, and other entries."""
+    """Return the manifest of a part: the whole manifest with the fields *said* and *changed* entries."""
     data = bundle.read("manifest.json")
     try:
         prove_manifest(data)
     except ValueError as exc:
-        raise BundleError(Problem(str(exc), bundle.at("manifest.json"))) from exc
+        raise BundleError(problem("not-as-written", str(exc), bundle.at("manifest.json"))) from exc
     parts = parts_of(data)
     return parts.write({**parts.header, "format": SPLIT, **said}, lambda _module, entry: changed(entry))
 
@@ -143,7 +145,10 @@ def _extra_name(arch: str) -> str:
 
 
 def _files_by_arch(manifest: Manifest) -> dict[str, list[str]]:
-    """Return the files of each arch's machine code; PTX, and what several archs share, stays where it is."""
+    """Return the files of each arch's machine code.
+
+    PTX and files that several archs share stay in the main wheel.
+    """
     archs: dict[str, set[str]] = {}
     for module in manifest.modules:
         for entry in module.entries:
@@ -197,15 +202,18 @@ def _companion_wheel(
 def _read_metadata(opened: OpenedWheel, wheel: zipfile.ZipFile) -> MainWheel:
     places = [name for name in wheel.namelist() if _METADATA.fullmatch(name)]
     if len(places) != 1:
-        raise BundleError(Problem(f"a wheel has one METADATA, here are {len(places)}", Location(opened.path)))
+        what = f"has {len(places)} files .dist-info/METADATA, and a wheel has one"
+        raise BundleError(problem("metadata-not-once", what, Location(opened.path)))
     try:
         text = read_member(wheel, places[0]).decode()
     except UnicodeDecodeError as exc:
-        raise BundleError(Problem("is not UTF-8", opened.at(places[0]))) from exc
+        what = "is not text in UTF-8"
+        raise BundleError(problem("metadata-unreadable", what, opened.at(places[0]))) from exc
     known = email.parser.HeaderParser().parsestr(text)
-    if lacking := [field for field in ("Metadata-Version", "Name", "Version") if field not in known]:
-        raise BundleError(Problem(f"lacks {' and '.join(lacking)}", opened.at(places[0])))
-    system = "win_amd64" if opened.path.endswith("win_amd64.whl") else "any"  # whose `long` is shorter
+    if absent := [field for field in ("Metadata-Version", "Name", "Version") if field not in known]:
+        what = f"does not have {' and '.join(absent)}"
+        raise BundleError(problem("metadata-unreadable", what, opened.at(places[0])))
+    system = "win_amd64" if opened.path.endswith("win_amd64.whl") else "any"  # on Windows `long` is shorter
     return MainWheel(known["Name"], known["Version"], f"py3-none-{system}", places[0], text)
 
 

@@ -1,4 +1,4 @@
-"""The file beside the variants of a wheel, by which installers choose: its name, and whether it has them."""
+"""The file beside wheel variants by which installers choose: its name, and whether it lists the variants."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path, PurePath
 
 from ...bundle.manifest import NOT_OURS
 from ...common import file_access, read_limits
-from ...errors import Location, Problem
+from ...errors import Location, Problem, problem
 from ..checking.wheel_tags import WHEEL_NAME
 from ..reading.bundles import OpenedWheel
 from .split import file_stem
 
 
 def variants_file_name(release: str) -> str:
-    """Return what the file is called, by the part of a wheel's name that variants have in common."""
+    """Return the name of the file, from the part of a wheel's name that all variants share."""
     project, _, version = release.partition("-")
     return f"{file_stem(project)}-{version}-variants.json"
 
 
 def index_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield why installers would not take a variant for its GPUs; nothing of a wheel that is none."""
+    """Yield the reasons why installers would not choose a variant for its GPUs; nothing for other wheels."""
     place = _variants_file(opened)
     if place is None:
         return
@@ -29,28 +29,29 @@ def index_problems(opened: OpenedWheel) -> Iterator[Problem]:
     try:
         with file_access.opened(index, read_limits.INDEX) as file:
             labels = json.loads(file.read())["variants"].keys()
-    except FileNotFoundError:  # of which it is warned
+    except FileNotFoundError:  # reported as a warning
         return
     except OSError as exc:
-        yield Problem(f"cannot be read: {exc.strerror}", Location(str(index)))
+        yield problem("file-not-readable", f"cannot be read: {exc.strerror}", Location(str(index)))
     except NOT_OURS:
-        yield Problem("does not say which variants there are", Location(str(index)))
+        yield problem("wrong-variant-index", "does not list variants", Location(str(index)))
     else:
         if label not in labels:
-            what = f"is not in {index.name}: installers take another for the GPUs of {label}"
-            yield Problem(what, Location(opened.path), "split all wheels of a version into one folder")
+            what = f"is not listed in {index.name}: installers choose another wheel for the GPUs of {label}"
+            hint = "split all wheels of a version into one folder"
+            yield problem("wrong-variant-index", what, Location(opened.path), hint)
 
 
 def index_warnings(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield what has to be published with a variant, and is not beside it."""
+    """Yield a warning if the file that has to be published with a variant is missing beside it."""
     place = _variants_file(opened)
     if place is not None and not place[0].exists():
-        what = f"there is no {place[0].name} beside it, without which no installer takes a variant"
-        yield Problem(what, Location(opened.path))
+        what = f"{place[0].name} is missing beside it, and no installer chooses a variant without this file"
+        yield problem("wrong-variant-index", what, Location(opened.path))
 
 
 def _variants_file(opened: OpenedWheel) -> tuple[Path, str] | None:
-    """Return where the file has to be, and the label in the wheel's name; None of a wheel that has none."""
+    """Return the path of the file, and the label in the wheel's name; None if the name has no label."""
     match = opened.archive and WHEEL_NAME.fullmatch(PurePath(opened.path).name)
     return (
         (Path(opened.path).with_name(variants_file_name(match[1])), match[5]) if match and match[5] else None

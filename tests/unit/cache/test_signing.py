@@ -26,7 +26,7 @@ from hatch_cubin.common import ed25519_keys
 from hatch_cubin.common.ed25519_keys import Signature
 from hatch_cubin.errors import SignatureError
 from hatch_cubin.project.project import Project
-from tests.helpers import read_config
+from tests.helpers import found, read_config
 from tests.strange import a_pipe
 
 OWN, OTHER = Signer(bytes([1]) * 32), Signer(bytes([2]) * 32)
@@ -159,34 +159,34 @@ def test_a_file_that_others_can_open_is_told(tmp_path: Path, mode: int) -> None:
     path = written(tmp_path, mode=mode)
     there, warnings = project(f"@{path}")
     signing_of(there)
-    assert warnings == [f"HATCH_CUBIN_SIGNING_KEY: {path} is open to others: chmod 600 '{path}'"]
+    assert warnings == [f"HATCH_CUBIN_SIGNING_KEY: {path} can be read by other users: chmod 600 '{path}'"]
 
 
 def test_a_key_that_signs_for_nobody_is_told() -> None:
     there, warnings = project(PRIVATE, OTHER.key)
     signing_of(there)
     assert warnings == [
-        f"HATCH_CUBIN_SIGNING_KEY is not among trusted-keys, so what it signs does not count: {OWN.key}"
+        f"HATCH_CUBIN_SIGNING_KEY is not among trusted-keys, so its signatures do not count: {OWN.key}"
     ]
     there, warnings = project(PRIVATE, "")
     signing_of(there)
     assert warnings == []
 
 
-IT, FILE = "HATCH_CUBIN_SIGNING_KEY: it", "HATCH_CUBIN_SIGNING_KEY: what is in {} "
+KEY, KEY_IN_FILE = "HATCH_CUBIN_SIGNING_KEY: the key", "HATCH_CUBIN_SIGNING_KEY: the key in {}"
 NO_KEY = "is not a private key, which begins with 'ed25519-private:'"
 
 
 @pytest.mark.parametrize(
     ("said", "what"),
     [
-        ("secret", f"{IT} {NO_KEY}"),
-        ("@", f"{IT} {NO_KEY}"),
-        (f"@{PRIVATE}", f"{IT} {NO_KEY}"),
-        (PRIVATE[:-1], f"{IT} has 63 characters, and a private key has 64"),
-        (PRIVATE[:-2] + "AA", f"{IT} has a character that is not as it was written: copy it anew"),
-        (PRIVATE.replace("-private", ""), f"{IT} is a public key, and not a private key, which begins with"),
-        (f"{PRIVATE} {PRIVATE}", f"{IT} {NO_KEY}"),
+        ("secret", f"{KEY} {NO_KEY}"),
+        ("@", f"{KEY} {NO_KEY}"),
+        (f"@{PRIVATE}", f"{KEY} {NO_KEY}"),
+        (PRIVATE[:-1], f"{KEY} has 63 characters, and a private key has 64"),
+        (PRIVATE[:-2] + "AA", f"{KEY} has a character that is not as it was written: copy it anew"),
+        (PRIVATE.replace("-private", ""), f"{KEY} is a public key, and not a private key, which begins with"),
+        (f"{PRIVATE} {PRIVATE}", f"{KEY} {NO_KEY}"),
     ],
 )
 def test_a_malformed_key_is_an_error_that_does_not_show_it(
@@ -197,19 +197,21 @@ def test_a_malformed_key_is_an_error_that_does_not_show_it(
             signing_of(project(said)[0])
         letters = PRIVATE.partition(":")[2]
         assert letters[:8] not in str(caught.value)
+        assert found(caught.value) == [("bad-signing-key", "")]
         assert str(caught.value).endswith(HINT)
         return str(caught.value)
 
     assert refusal(said).startswith(what)
     if not said.startswith("@"):
         path = written(tmp_path, said)
-        assert refusal(f"@{path}").startswith(what.replace(IT, FILE.format(path).strip()))
+        assert refusal(f"@{path}").startswith(what.replace(KEY, KEY_IN_FILE.format(path)))
 
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SignatureError) as caught:
         signing_of(project(f"@{tmp_path / 'absent'}")[0])
     what = f"HATCH_CUBIN_SIGNING_KEY: {tmp_path / 'absent'} cannot be read: No such file or directory"
+    assert found(caught.value) == [("signing-key-not-readable", "")]
     assert str(caught.value) == what + HINT
 
 
@@ -242,6 +244,7 @@ def test_keys_that_are_trusted_and_cannot_be_checked_are_an_error(monkeypatch: p
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(SignatureError) as caught:
         signing_of(project()[0])
+    assert found(caught.value) == [("cryptography-unusable", "")]
     assert str(caught.value) == MISSING.format("it is not installed here")
     assert signing_of(project(trusted="")[0]) == (None, None)
 

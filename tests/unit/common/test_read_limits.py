@@ -166,7 +166,7 @@ def test_a_block_that_is_a_bomb_is_not_unpacked_whatever_its_manifest_claims(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], claimed: int | None
 ) -> None:
     write_tree(tmp_path / "demo/_cubins", forged(1 << 16, claimed))
-    assert "would be 64.0 KiB" in refusal(capsys, "inspect", str(tmp_path))
+    assert "would become 64.0 KiB" in refusal(capsys, "inspect", str(tmp_path))
 
 
 def test_the_loader_does_not_unpack_it_either(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_what_would_be_unpacked_without_a_limit_is_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str, method: int
 ) -> None:
     wheel = wheel_with(tmp_path / "demo-1.0-py3-none-any.whl", {}, method)
-    assert "is packed by a method that wheels do not have" in refusal(capsys, verb, str(wheel))
+    assert "is compressed by a method that wheels do not use" in refusal(capsys, verb, str(wheel))
 
 
 @pytest.mark.parametrize("verb", ["inspect", "verify"])
@@ -251,7 +251,7 @@ def test_an_archive_with_a_list_that_fills_the_memory_is_not_opened(
     with bundles.open_archive(str(wheel)) as archive:
         assert archive.namelist()
     monkeypatch.setattr(read_limits, "DIRECTORY", 100)
-    assert "and no more than 100 B are read" in refusal(capsys, "inspect", str(wheel))
+    assert "and the limit is 100 B" in refusal(capsys, "inspect", str(wheel))
 
 
 def test_what_has_no_list_is_no_archive(tmp_path: Path) -> None:

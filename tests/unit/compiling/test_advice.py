@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import NO_KERNEL, Diagnostic
-from hatch_cubin.headers.resolve import Root
+from hatch_cubin.headers.resolve import SearchFolder
 from tests.helpers import write_tree
 
 from .hints.settings import APART, error, setting, undefined
@@ -48,7 +48,9 @@ def chain(root: Path, length: int) -> list[Diagnostic]:
     """Return what is told of an error in a header of others that so many includes lead to."""
     headers = {f"{number}.h": f"#include <{number + 1}.h>\n" for number in range(1, length)}
     write_tree(root / "lib", {**headers, f"{length}.h": ""})
-    there = setting(root / "p", text="\n#include <1.h>\n", search=(Root(root / "lib", "lib", "lib 1"),))
+    there = setting(
+        root / "p", text="\n#include <1.h>\n", search=(SearchFolder(root / "lib", "lib", "lib 1"),)
+    )
     return advise([error("bad", f"<lib>/{length}.h", 7, "  code")], there)
 
 
@@ -70,7 +72,7 @@ def test_a_header_that_no_text_leads_to_is_shown_without_a_way(tmp_path: Path) -
 
 def test_a_missing_header_of_a_header_for_hosts_is_told_as_that_header(tmp_path: Path) -> None:
     write_tree(tmp_path / "cccl", {"thrust/complex.h": "#include <sstream>\n"})
-    search = (Root(tmp_path / "cccl", "cuda/cccl", "wheels"),)
+    search = (SearchFolder(tmp_path / "cccl", "cuda/cccl", "wheels"),)
     there = setting(tmp_path / "p", text="#include <thrust/complex.h>\n", search=search)
     (told,) = advise([error('cannot open source file "sstream"', "<cuda/cccl>/thrust/complex.h")], there)
     assert told.context == ("included from demo/a.cu:1",)

@@ -11,7 +11,7 @@ from hatch_cubin.compiling import compiler_paths as paths_module
 from hatch_cubin.compiling.compiler_paths import CompilePaths
 from hatch_cubin.compiling.diagnostics import parse_log
 from hatch_cubin.headers.includes import Closure
-from hatch_cubin.headers.resolve import Root
+from hatch_cubin.headers.resolve import SearchFolder
 from hatch_cubin.project.source_roots import ProjectTree, SourceRoot
 from tests.helpers import write_tree
 
@@ -19,9 +19,10 @@ OWN = "project/include"
 
 
 def paths(project: Path, *trees: str) -> CompilePaths:
-    own = Root(project / "include", OWN)
+    own = SearchFolder(project / "include", OWN)
     return CompilePaths(
-        ProjectTree(project), [own, *(Root(project.parent / name, name, "wheel==1") for name in trees)]
+        ProjectTree(project),
+        [own, *(SearchFolder(project.parent / name, name, "wheel==1") for name in trees)],
     )
 
 
@@ -29,8 +30,8 @@ def paths(project: Path, *trees: str) -> CompilePaths:
 def test_a_compile_knows_no_absolute_path(tmp_path: Path) -> None:
     here, there = paths(tmp_path / "here", "cub"), paths(tmp_path / "there", "cub")
     assert here.of_source("pkg/k.cu") == there.of_source("pkg/k.cu") == "/proc/self/fd/77/pkg/k.cu"
-    assert here.of_root(Root(tmp_path / "here/include", OWN)) == "/proc/self/fd/77/include"
-    tree = [each.of_root(Root(tmp_path / "cub", "cub", "wheel==1")) for each in (here, there)]
+    assert here.of_root(SearchFolder(tmp_path / "here/include", OWN)) == "/proc/self/fd/77/include"
+    tree = [each.of_root(SearchFolder(tmp_path / "cub", "cub", "wheel==1")) for each in (here, there)]
     assert tree[0] == tree[1]
     assert dict(here.descriptors) == {77: str(tmp_path / "here"), number(tree[0]): str(tmp_path / "cub")}
     assert dict(here.readable) == {"/proc/self/fd/77": "project", tree[0]: "cub"}
@@ -59,14 +60,14 @@ def test_where_descriptors_have_no_names_the_folders_have_their_own(
     monkeypatch.setattr(Path, "is_dir", lambda _path: False)
     project = paths(tmp_path / "p", "cub")
     assert project.of_source("pkg/k.cu") == f"{tmp_path}/p/pkg/k.cu"
-    assert project.of_root(Root(tmp_path / "p/include", OWN)) == f"{tmp_path}/p/include"
-    assert project.of_root(Root(tmp_path / "cub", "cub", "wheel==1")) == f"{tmp_path}/cub"
+    assert project.of_root(SearchFolder(tmp_path / "p/include", OWN)) == f"{tmp_path}/p/include"
+    assert project.of_root(SearchFolder(tmp_path / "cub", "cub", "wheel==1")) == f"{tmp_path}/cub"
     assert dict(project.descriptors) == dict(project.copies(tmp_path / "copies", [], [])) == {}
     assert dict(project.readable) == {f"{tmp_path}/p": "project", f"{tmp_path}/cub": "cub"}
 
 
 def test_a_folder_searched_under_two_names_keeps_its_first(tmp_path: Path) -> None:
-    both = [Root(tmp_path / "cub", name, "wheel==1") for name in ("b", "a")]
+    both = [SearchFolder(tmp_path / "cub", name, "wheel==1") for name in ("b", "a")]
     project = CompilePaths(ProjectTree(tmp_path / "p"), both)
     assert list(project.readable.values()) == ["project", "a"]
     assert project.of_root(both[0]) == project.of_root(both[1])
@@ -79,10 +80,10 @@ def test_descriptors_can_stand_for_copies_of_what_a_compile_reads_all_of_one_tim
     wheel = write_tree(tmp_path / "wheel", {"c.h": "c", "deep/d.h": "d", "other.h": ""})
     tree = write_tree(tmp_path / "tree", {"e.h": "e", "any/f.h": "f"})
     roots = [
-        Root(own / "include", OWN),
-        Root(wheel, "wheel", "wheel==1"),
-        Root(wheel / "deep", "wheel/deep", "wheel==1"),
-        Root(tree, "tree", "tree==1"),
+        SearchFolder(own / "include", OWN),
+        SearchFolder(wheel, "wheel", "wheel==1"),
+        SearchFolder(wheel / "deep", "wheel/deep", "wheel==1"),
+        SearchFolder(tree, "tree", "tree==1"),
     ]
     logical = [
         "project/pkg/a.h",
@@ -109,7 +110,10 @@ def test_descriptors_can_stand_for_copies_of_what_a_compile_reads_all_of_one_tim
 @pytest.mark.linux
 def test_copies_of_a_folder_with_two_names_have_what_either_names(tmp_path: Path) -> None:
     folder = write_tree(tmp_path / "cub", {"a.h": "a", "b.h": "b", "any.h": "any"})
-    toolkit, wheel = Root(folder, "cuda/include", "wheels"), Root(folder, "nvidia-cccl/include", "cccl==1")
+    toolkit, wheel = (
+        SearchFolder(folder, "cuda/include", "wheels"),
+        SearchFolder(folder, "nvidia-cccl/include", "cccl==1"),
+    )
     project = CompilePaths(ProjectTree(tmp_path / "p"), [toolkit, wheel])
     logical = ["cuda/include/a.h", "nvidia-cccl/include/b.h"]
     layout = project.layout(logical, [])
@@ -147,7 +151,7 @@ def mono(tmp_path: Path) -> ProjectTree:
 def test_a_source_root_lies_in_the_project_for_a_compile(mono: ProjectTree, tmp_path: Path) -> None:
     scattered = CompilePaths(mono, [])
     assert scattered.of_source("csrc/k.cu") == "/proc/self/fd/77/csrc/k.cu"
-    assert scattered.of_root(Root(tmp_path / "csrc/include", "project/csrc/include")) == (
+    assert scattered.of_root(SearchFolder(tmp_path / "csrc/include", "project/csrc/include")) == (
         "/proc/self/fd/77/csrc/include"
     )
     assert (scattered.are_scattered, CompilePaths(ProjectTree(mono.root), []).are_scattered) == (True, False)

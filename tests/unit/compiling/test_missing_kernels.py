@@ -7,7 +7,7 @@ from dataclasses import replace
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.common.arch_names import parse_arch
 from hatch_cubin.compiling.missing_kernels import gaps
-from hatch_cubin.planning.unit_plan import Link, Module, Unit
+from hatch_cubin.planning.unit_plan import LinkRecipe, Module, Unit
 from hatch_cubin.project.source import Source
 
 
@@ -61,6 +61,6 @@ def test_one_kernel_with_two_symbols_is_lacked_by_nobody() -> None:
 
 
 def test_a_linked_module_is_named_by_its_own_name() -> None:
-    linked = replace(module("solver"), link=Link("lto", (), ()))
+    linked = replace(module("solver"), link=LinkRecipe("lto", (), ()))
     found = done(linked, sm_80="a", sm_90="a b")
     assert gaps(found) == ["solver: built for sm_80 without 1 of its 2 kernels: b"]

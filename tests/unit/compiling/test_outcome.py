@@ -114,19 +114,19 @@ def test_what_was_asked_for_is_accepted(asked: Unit, answer: Result) -> None:
         pytest.param(
             unit("sm_90", SAXPY),
             result(code("other")),
-            "lacks kernels of its source: saxpy",
+            "is missing kernels of its source: saxpy",
             id="another source",
         ),
         pytest.param(
             unit("sm_90", SAXPY, options={"ptxas_options": ("-v", "--maxntid=64")}),
             result(code("other")),
-            "lacks kernels of its source: saxpy",
+            "is missing kernels of its source: saxpy",
             id="another source, and other options",
         ),
         pytest.param(
             unit("sm_80", COPY_PTX, "demo/copy.ptx"),
             result(code("other", "sm_80")),
-            "lacks kernels of its source: copy",
+            "is missing kernels of its source: copy",
             id="another PTX",
         ),
         pytest.param(

@@ -12,7 +12,7 @@ from hatch_cubin.common.arch_names import Target
 from hatch_cubin.explaining import arch_choice
 from hatch_cubin.explaining.arch_choice import ArchRequest, GpuChoice
 from hatch_cubin.planning import unit_plan
-from hatch_cubin.planning.unit_plan import Link, Module, Toolchain
+from hatch_cubin.planning.unit_plan import LinkRecipe, Module, Toolchain
 from hatch_cubin.project.source import Source
 from tests.helpers import COPY_PTX, pyproject, read_config
 
@@ -199,7 +199,7 @@ def test_a_linked_module_is_built_for_the_archs_of_its_table(of: str) -> None:
     def found(name: str) -> list[ArchRequest]:
         names = {"base": name, "part_of": ""} if of == "base" else {"base": f"{name}/k.cu", "part_of": name}
         module = Module(names["base"], K, (), (), {}, (), (), (), part_of=names["part_of"])
-        link = Link("rdc", (module,), ()) if of == "base" else None
+        link = LinkRecipe("rdc", (module,), ()) if of == "base" else None
         return arch_choice.arch_requests(config, replace(module, link=link), TOOLCHAIN, expand)
 
     (named, group) = found("own")

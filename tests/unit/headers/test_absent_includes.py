@@ -20,7 +20,7 @@ def test_of_many_paths_only_their_missing_parts_are_told(tmp_path: Path) -> None
         "include/folder.h",
         "demo/../b.h",
     ]
-    assert absent_includes.absent(ProjectTree(tmp_path), [*tried, "/of/the/machine.h"]) == {
+    assert absent_includes.absent_names(ProjectTree(tmp_path), [*tried, "/of/the/machine.h"]) == {
         "include": ["cub", "folder.h/"],
         "include/there": ["b.h"],
         "": ["demo"],
@@ -31,11 +31,11 @@ def test_of_many_paths_only_their_missing_parts_are_told(tmp_path: Path) -> None
 def test_what_is_there_by_now_is_told(tmp_path: Path) -> None:
     absent = {"include": ["cub", "folder.h/", "pipe.h/", "x.h"], "": ["demo"]}
     (tmp_path / "include/folder.h").mkdir(parents=True)
-    assert list(absent_includes.appeared(ProjectTree(tmp_path), absent)) == []
+    assert list(absent_includes.appeared_paths(ProjectTree(tmp_path), absent)) == []
     (tmp_path / "include/folder.h").rmdir()
     write_tree(tmp_path, {"include/folder.h": "", "include/cub/x.h": "", "demo": ""})
     os.mkfifo(tmp_path / "include/pipe.h")
-    assert list(absent_includes.appeared(ProjectTree(tmp_path), absent)) == [
+    assert list(absent_includes.appeared_paths(ProjectTree(tmp_path), absent)) == [
         "include/cub",
         "include/folder.h/",
         "include/pipe.h/",

@@ -13,7 +13,7 @@ from hatch_cubin.common import file_access
 from hatch_cubin.errors import SourceError
 from hatch_cubin.headers import resolve
 from hatch_cubin.headers.includes import Closure, Resolver
-from hatch_cubin.headers.resolve import Root
+from hatch_cubin.headers.resolve import SearchFolder
 from hatch_cubin.project import disk
 from hatch_cubin.project.scan import UNKNOWN_PASTED, Include, Scan, scan
 from hatch_cubin.project.source_roots import ProjectTree
@@ -171,13 +171,15 @@ def test_long_lines_are_scanned_like_others(line: str) -> None:
 def closure(
     root: Path,
     text: str,
-    *search: str | Root,
+    *search: str | SearchFolder,
     macros: Sequence[tuple[str, str]] = (),
     pre: Sequence[str] = (),
     path: str = "pkg/k.cu",
 ) -> Closure:
     """Resolve a source of the project with folders of the project, or other roots, to search."""
-    roots = [Root(root / each, f"project/{each}") if isinstance(each, str) else each for each in search]
+    roots = [
+        SearchFolder(root / each, f"project/{each}") if isinstance(each, str) else each for each in search
+    ]
     return Resolver(ProjectTree(root), roots).resolve(path, text, macros, pre)
 
 
@@ -219,7 +221,7 @@ def test_the_next_header_behind_all_of_the_project_may_lie_outside(tmp_path: Pat
     write_tree(tmp_path / "p", dict.fromkeys(("one/x.h", "two/x.h"), "#include_next <x.h>"))
     found = closure(tmp_path / "p", "#include <x.h>", "one", "two")
     assert (names(found), found.missing) == (["project/one/x.h", "project/two/x.h"], {"x.h"})
-    outside = Root(write_tree(tmp_path / "w", {"x.h": ""}), "w", "w==1")
+    outside = SearchFolder(write_tree(tmp_path / "w", {"x.h": ""}), "w", "w==1")
     found = closure(tmp_path / "p", "#include <x.h>", "one", "two", outside)
     assert (names(found)[2:], found.missing) == (["w/x.h"], set())
 
@@ -521,7 +523,7 @@ def test_a_computed_include_in_a_header_widens_its_own_folder(tmp_path: Path) ->
 
 
 def test_a_computed_include_in_a_toolkit_stands_for_the_whole_toolkit(tmp_path: Path) -> None:
-    tree = Root(
+    tree = SearchFolder(
         write_tree(tmp_path / "cuda", {"a.h": "#include X(y)", "z.h": ""}), "cuda", "NVRTC 1.0 headers"
     )
     found = closure(tmp_path / "project", "#include <a.h>", tree)
@@ -530,7 +532,7 @@ def test_a_computed_include_in_a_toolkit_stands_for_the_whole_toolkit(tmp_path: 
 
 def test_a_computed_include_in_a_header_package_reads_all_its_headers(tmp_path: Path) -> None:
     files = {"a.h": "#include X(y)", "z.h": "", "sub/y.h": '#include "../b.h"', "b.h": ""}
-    tree = Root(write_tree(tmp_path / "wheel", files), "wheel", "wheel==1.0")
+    tree = SearchFolder(write_tree(tmp_path / "wheel", files), "wheel", "wheel==1.0")
     (tree.path / "gone.h").symlink_to("nowhere")
 
     def found() -> Closure:
@@ -545,8 +547,10 @@ def test_a_computed_include_in_a_header_package_reads_all_its_headers(tmp_path: 
 
 def test_a_call_that_names_a_header_in_a_tree_is_followed_into_another(tmp_path: Path) -> None:
     wheel = {"a.h": "#define STD(x) <std/x>\n#include STD(y)"}
-    tree = Root(write_tree(tmp_path / "wheel", wheel), "wheel", "wheel==1.0")
-    other = Root(write_tree(tmp_path / "toolkit", {"std/y": "", "std/z": ""}), "toolkit", "toolkit==2.0")
+    tree = SearchFolder(write_tree(tmp_path / "wheel", wheel), "wheel", "wheel==1.0")
+    other = SearchFolder(
+        write_tree(tmp_path / "toolkit", {"std/y": "", "std/z": ""}), "toolkit", "toolkit==2.0"
+    )
     found = closure(tmp_path / "project", "#include <a.h>", tree, other)
     assert (names(found), found.trees) == (["toolkit/std/y", "wheel/a.h"], set())
     assert (found.computed, found.guessed) == (True, False)
@@ -669,9 +673,9 @@ def test_a_longer_search_path_is_another_one_for_has_include(tmp_path: Path) -> 
 
 def test_a_computed_include_of_the_project_reaches_the_trees_outside_it(tmp_path: Path) -> None:
     write_tree(tmp_path, {"wheel/y.h": ""})
-    found = Resolver(ProjectTree(tmp_path / "p"), [Root(tmp_path / "wheel", "wheel", "wheel==1")]).resolve(
-        "k.cu", "#include S(y.h)", (), ()
-    )
+    found = Resolver(
+        ProjectTree(tmp_path / "p"), [SearchFolder(tmp_path / "wheel", "wheel", "wheel==1")]
+    ).resolve("k.cu", "#include S(y.h)", (), ())
     assert (names(found), found.trees) == (["wheel/y.h"], {"wheel==1"})
     assert found.missing == {"S(y.h)"}  # so that the toolkit is looked at too
 
@@ -756,7 +760,9 @@ def test_where_nobody_knows_what_is_asked_for_a_new_folder_may_matter(tmp_path: 
 
 def test_what_is_not_there_is_known_for_each_closure_by_itself(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"i2/a.h": "", "pkg/k.cu": ""})
-    resolver = Resolver(ProjectTree(root), [Root(root / "i1", "project/i1"), Root(root / "i2", "project/i2")])
+    resolver = Resolver(
+        ProjectTree(root), [SearchFolder(root / "i1", "project/i1"), SearchFolder(root / "i2", "project/i2")]
+    )
     first, other = (resolver.resolve("pkg/k.cu", f"#include <{name}>", (), ()) for name in ("a.h", "b.h"))
     assert first.absent == {("i1/a.h",)}
     assert other.absent == {("i1/b.h", "i2/b.h")}
@@ -804,7 +810,7 @@ LIBRARY = {
 
 def test_what_a_library_asks_and_includes_by_macros_is_known(tmp_path: Path) -> None:
     root = write_tree(tmp_path, LIBRARY)
-    resolver = Resolver(ProjectTree(root), [Root(root / "lib", "wheel/lib", "wheel==1")])
+    resolver = Resolver(ProjectTree(root), [SearchFolder(root / "lib", "wheel/lib", "wheel==1")])
     found = resolver.resolve("pkg/k.cu", "#include <ask.h>\n#include <tag.h>\n", (), ())
     assert names(found) == [
         "wheel/lib/ask.h",

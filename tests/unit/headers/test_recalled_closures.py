@@ -13,8 +13,8 @@ import pytest
 
 from hatch_cubin.errors import SourceError
 from hatch_cubin.headers.includes import Closure, Resolver
-from hatch_cubin.headers.outside_project import Folder
-from hatch_cubin.headers.resolve import Root
+from hatch_cubin.headers.outside_project import OutsideFolder
+from hatch_cubin.headers.resolve import SearchFolder
 from hatch_cubin.keys.recall import Recall
 from hatch_cubin.project import disk
 from hatch_cubin.project.scan import ScanCache
@@ -185,7 +185,7 @@ def test_headers_that_nothing_has_happened_to_are_not_read(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(root)
-    monkeypatch.setattr(Folder, "digest_now", None)
+    monkeypatch.setattr(OutsideFolder, "digest_now", None)
     assert not build(root)[1]
 
 
@@ -231,7 +231,7 @@ def test_a_state_that_contents_have_proven_is_remembered(root: Path, monkeypatch
     build(root)
     os.link(root / "w1/far.h", root / "project/linked")
     assert not build(root)[1]
-    monkeypatch.setattr(Folder, "digest_now", None)
+    monkeypatch.setattr(OutsideFolder, "digest_now", None)
     assert not build(root)[1]
 
 
@@ -298,7 +298,7 @@ def test_a_header_package_with_computed_includes_is_read_in_every_build(
 
 
 def test_a_closure_says_which_trees_are_read(root: Path) -> None:
-    roots = [Root(root / name, name, tree) for name, tree in ASKED.outside]
+    roots = [SearchFolder(root / name, name, tree) for name, tree in ASKED.outside]
     only = ASKED._replace(text="#include <last.h>\n")
     guessing = ASKED._replace(text="#include MACRO\n")
     assert [[build(root, each)[0].reads(one) for one in roots] for each in (ASKED, only, guessing)] == [
@@ -332,7 +332,7 @@ def test_a_build_recalls_each_of_its_questions(root: Path) -> None:
 def test_a_header_of_which_only_the_digest_is_known_is_read(root: Path) -> None:
     recall = Recall(root / "recall.txt")
     recalled(root, ASKED, recall)
-    roots = [Root(root / name, name, tree) for name, tree in ASKED.outside]
+    roots = [SearchFolder(root / name, name, tree) for name, tree in ASKED.outside]
     resolver = Resolver(ProjectTree(root / "project"), roots, ScanCache(), recall.closures.outside)
     found = [resolver.resolve("demo/k.cu", "#include <far.h>\n", (), ()) for _ in range(2)]
     assert (

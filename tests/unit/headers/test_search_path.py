@@ -15,7 +15,7 @@ from hatch_cubin import __version__
 from hatch_cubin.common import user_folders
 from hatch_cubin.errors import ConfigError, ToolchainError
 from hatch_cubin.headers import search_path
-from hatch_cubin.headers.resolve import Root
+from hatch_cubin.headers.resolve import SearchFolder
 from hatch_cubin.project.source_roots import ProjectTree
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import install_wheel, read_config, write_tree
@@ -38,8 +38,8 @@ def install(site: Path, name: str, *files: str) -> None:
 
 def test_the_projects_own_folders_are_called_by_their_paths(tmp_path: Path) -> None:
     assert list(search_path.project_roots(ProjectTree(tmp_path), ["include", "a/b/"])) == [
-        Root(tmp_path / "include", "project/include"),
-        Root(tmp_path / "a/b", "project/a/b"),
+        SearchFolder(tmp_path / "include", "project/include"),
+        SearchFolder(tmp_path / "a/b", "project/a/b"),
     ]
 
 
@@ -54,8 +54,8 @@ def test_every_include_folder_of_a_header_package_is_searched(site: Path) -> Non
     install(site, "Some-Headers", *files, "docs/include/readme.txt")
     config = read_config('header-packages = ["Some-Headers>=1,<2"]')
     assert list(search_path.package_roots(config)) == [
-        Root(site / "lib/include", "some-headers/lib/include", "Some-Headers==1.2"),
-        Root(site / "tools/include", "some-headers/tools/include", "Some-Headers==1.2"),
+        SearchFolder(site / "lib/include", "some-headers/lib/include", "Some-Headers==1.2"),
+        SearchFolder(site / "tools/include", "some-headers/tools/include", "Some-Headers==1.2"),
     ]
 
 
@@ -94,10 +94,10 @@ class FakeToolkit:
         return self._bundled
 
 
-def roots(toolkit: FakeToolkit, *, system: bool = False) -> list[Root]:
+def roots(toolkit: FakeToolkit, *, system: bool = False) -> list[SearchFolder]:
     """Return the toolkit's roots; the shims for the host's headers are always among them."""
     found = search_path.toolkit_roots(cast("Toolkit", toolkit), system=system)
-    shims = Root(PACKAGE / "host_headers", "shims", f"shims of hatch-cubin {__version__}")
+    shims = SearchFolder(PACKAGE / "host_headers", "shims", f"shims of hatch-cubin {__version__}")
     assert shims in found
     return [root for root in found if root != shims]
 
@@ -117,8 +117,8 @@ def test_bundled_headers_are_unpacked_once_for_each_build_of_nvrtc(site: Path, h
     first, again, other = FakeToolkit("13.5.37"), FakeToolkit("13.5.37"), FakeToolkit("13.5.40")
     folder = home / "headers/13.5.37/include"
     expected = [
-        Root(folder, "nvrtc", "NVRTC 13.5.37 headers"),
-        Root(folder / "cccl", "nvrtc/cccl", "NVRTC 13.5.37 headers"),
+        SearchFolder(folder, "nvrtc", "NVRTC 13.5.37 headers"),
+        SearchFolder(folder / "cccl", "nvrtc/cccl", "NVRTC 13.5.37 headers"),
     ]
     assert roots(first) == roots(again) == expected
     assert roots(other)[0].path == home / "headers/13.5.40/include"
@@ -281,8 +281,8 @@ def test_a_system_toolkit_is_searched_and_nothing_else(
     monkeypatch.setenv(variable, str(tmp_path / "cuda"))
     toolkit: Any = FakeToolkit("13.5.37")
     assert roots(toolkit, system=True) == [
-        Root(tmp_path / "cuda/include", "cuda/include", "CUDA_HOME 13.5.37"),
-        Root(tmp_path / "cuda/include/cccl", "cuda/include/cccl", "CUDA_HOME 13.5.37"),
+        SearchFolder(tmp_path / "cuda/include", "cuda/include", "CUDA_HOME 13.5.37"),
+        SearchFolder(tmp_path / "cuda/include/cccl", "cuda/include/cccl", "CUDA_HOME 13.5.37"),
     ]
     assert toolkit.installs == []
 
@@ -306,14 +306,14 @@ SHARED = "nvidia/cu13/include"
 def test_headers_that_a_build_would_not_have_are_here_by_chance(site: Path) -> None:
     install(site, "nvidia-cuda-runtime", f"{SHARED}/cuda_runtime.h")
     install(site, "nvidia-cuda-nvdisasm", "nvidia/cu13/bin/nvdisasm")
-    assert search_path.by_chance(read_config(), pytest.fail) == {}
+    assert search_path.installed_by_chance(read_config(), pytest.fail) == {}
     for name in ("nvidia-cublas", "nvidia-curand", "nvidia-nvtx"):
         install(site, name, f"{SHARED}/{name}.h", f"nvidia/cu13/lib/{name}.so")
     there = {f"{SHARED}/nvidia-cublas.h": "nvidia-cublas", f"{SHARED}/nvidia-curand.h": "nvidia-curand"}
-    assert search_path.by_chance(read_config(), lambda: ["hatchling", "NVIDIA_nvtx>=1"]) == there
+    assert search_path.installed_by_chance(read_config(), lambda: ["hatchling", "NVIDIA_nvtx>=1"]) == there
     packages = read_config('header-packages = ["nvidia-cublas", "nvidia-curand<11", "nvidia-nvtx"]')
-    assert search_path.by_chance(packages, pytest.fail) == {}
-    found = search_path.among(
+    assert search_path.installed_by_chance(packages, pytest.fail) == {}
+    found = search_path.installed_at(
         ["cuda/cu13/include/nvidia-cublas.h", "cuda/cu13/include/cuda_runtime.h"], there
     )
     assert found == {"cuda/cu13/include/nvidia-cublas.h": "nvidia-cublas"}
@@ -327,5 +327,5 @@ def test_what_a_requirement_needs_is_not_here_by_chance(site: Path) -> None:
     needs = ["nvidia-cublas==1; extra == 'cublas'", 'nvidia-curand ; extra == "rand"', "nvidia-cufft>=1"]
     with metadata.open("a") as file:
         file.writelines(f"Requires-Dist: {need}\n" for need in needs)
-    left = search_path.by_chance(read_config(), lambda: ["cuda-toolkit[cublas, nvrtc]==13.*"])
+    left = search_path.installed_by_chance(read_config(), lambda: ["cuda-toolkit[cublas, nvrtc]==13.*"])
     assert set(left.values()) == {"nvidia-curand"}

@@ -17,7 +17,7 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling import tasks
-from hatch_cubin.headers.resolve import Root
+from hatch_cubin.headers.resolve import SearchFolder
 from hatch_cubin.headers.search_path import toolkit_roots
 from hatch_cubin.keys import jobs as jobs_module
 from hatch_cubin.keys.jobs import make_jobs
@@ -168,7 +168,7 @@ def copy_toolkit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the toolkit's headers be copies of theirs, below *folder* by their logical names."""
     real = toolkit_roots
 
-    def copied(toolkit: Toolkit, *, system: bool) -> list[Root]:
+    def copied(toolkit: Toolkit, *, system: bool) -> list[SearchFolder]:
         roots = real(toolkit, system=system)
         for root in roots:
             if not (folder / root.logical).exists():  # a folder that lies in another is there already

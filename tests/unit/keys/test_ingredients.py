@@ -30,7 +30,7 @@ from hatch_cubin.keys.jobs import Job, every_closure, make_jobs
 from hatch_cubin.keys.recall import Recall
 from hatch_cubin.lockfile import lock_comparison, lock_format
 from hatch_cubin.planning import linked_modules
-from hatch_cubin.planning.unit_plan import Link, Module, Unit
+from hatch_cubin.planning.unit_plan import LinkRecipe, Module, Unit
 from hatch_cubin.project.project import Project, ProjectSources, read_sources
 from hatch_cubin.project.source import Source
 from hatch_cubin.toolkit import toolkit as toolkit_module
@@ -47,8 +47,8 @@ WITHOUT_EFFECT = {
     "Module.written": "it is for messages",
     "Module.tables": "it is for hints",
     "Module.where": "it is for messages",
-    "Link.parts": "'linked' has each of them, with the key of an object or the digest of a text",
-    "Link.files": "'linked' has each of them, with its digest",
+    "LinkRecipe.parts": "'linked' has each of them, with the key of an object or the digest of a text",
+    "LinkRecipe.files": "'linked' has each of them, with its digest",
     "SourceRule.path": "it says which sources the table is for",
     "SourceRule.name": "it names the module; what is compiled is the same",
     "ModuleRule.name": "it names the module; what is linked is the same",
@@ -170,7 +170,7 @@ def changed(before: State, after: State, tool: str) -> Iterator[set[str]]:
 
 def stale(before: State, after: State) -> tuple[str, ...]:
     """Return what a build with the lock reports as changed, without a compiler."""
-    return lock_comparison.plan(before.lock, after.project, after.sources).changes
+    return lock_comparison.plan_by_lock(before.lock, after.project, after.sources).changes
 
 
 def edited(name: str, old: str = "", new: str = " ") -> Callable[[Path, pytest.MonkeyPatch], Project]:
@@ -247,7 +247,7 @@ def test_what_changes_a_key_makes_the_lock_stale_and_is_named_by_explain(
         with monkeypatch.context() as patch:
             after = state(case(tmp_path / str(number), patch))
             if each.name in ONLY_WITH_A_COMPILER:
-                assert lock_comparison.against(before.lock, after.jobs, after.toolkit)
+                assert lock_comparison.differences_of_jobs(before.lock, after.jobs, after.toolkit)
             else:
                 assert stale(before, after)
             now = after.lock._asdict()
@@ -276,7 +276,7 @@ DIGESTED: Mapping[str, tuple[Mapping[str, Any], Sequence[str | bytes]]] = {
         ],
     ),
     NVJITLINK: (
-        {"link": Link("lto", (), ()), "instantiate": ("f<1>", "f<2>"), "options": {"lineinfo": True}},
+        {"link": LinkRecipe("lto", (), ()), "instantiate": ("f<1>", "f<2>"), "options": {"lineinfo": True}},
         [
             *("hatch-cubin link 2", "compute_90", "4.5.6", "lp64", "lto", "1f lto demo/k.cu", "2f ptx x.ptx"),
             *("names", "f<1>", "f<2>", "options", "-arch=sm_90", "-lto", "-lineinfo"),
@@ -358,7 +358,9 @@ def other(name: str, value: Any) -> Any:
 
 
 def test_what_cannot_change_a_result_is_a_field() -> None:
-    every = {name for each in (Module, Link, SourceRule, ModuleRule, Config) for name in _all_fields(each)}
+    every = {
+        name for each in (Module, LinkRecipe, SourceRule, ModuleRule, Config) for name in _all_fields(each)
+    }
     assert every >= WITHOUT_EFFECT.keys()
 
 
@@ -367,19 +369,20 @@ def _all_fields(each: Any) -> Iterator[str]:
     yield from (f"{each.__name__}.{name}" for name in names)
 
 
-@pytest.mark.parametrize("field", fields(Module, Link))
+@pytest.mark.parametrize("field", fields(Module, LinkRecipe))
 def test_every_field_of_a_module_is_an_ingredient(field: str) -> None:
     """A new field needs a row in `keys/ingredients.py`, or a reason above why it cannot change a result."""
     owner, _, name = field.partition(".")
     module = Module("k", Source("demo/k.cu", SAXPY), (), (("N", "4"),), {"lineinfo": True}, (), ("f<1>",), ())
-    module = dataclasses.replace(module, link=Link("lto", (module,), ()) if owner == "Link" else None)
-    if owner == "Link":
+    link = LinkRecipe("lto", (module,), ()) if owner == "LinkRecipe" else None
+    module = dataclasses.replace(module, link=link)
+    if owner == "LinkRecipe":
         assert module.link is not None
         after = dataclasses.replace(
             module, link=module.link._replace(**{name: other(name, getattr(module.link, name))})
         )
     elif name == "link":
-        after = dataclasses.replace(module, link=Link("lto", (module,), ()))
+        after = dataclasses.replace(module, link=LinkRecipe("lto", (module,), ()))
     else:
         after = dataclasses.replace(module, **{name: other(name, getattr(module, name))})
     toolkit = Toolkit(None)

@@ -96,8 +96,8 @@ def project(tmp_path: Path, cache: Path, text: str) -> Project:
     return project
 
 
-def _heard(project: Project) -> locked_build.Word:
-    word = locked_build.heard(project, read_sources(project))
+def _heard(project: Project) -> locked_build.LockVerdict:
+    word = locked_build.evaluate(project, read_sources(project))
     assert word is not None
     return word
 
@@ -243,7 +243,7 @@ def test_the_same_project_has_the_same_lock_in_any_folder(project: Project, text
 def test_other_versions_are_told(project: Project, text: str) -> None:
     found = lock_format.decode(text)
     before = found._replace(generator="0.0.1", data_model="llp64")
-    assert lock_comparison.plan(before, project, read_sources(project)).changes == (
+    assert lock_comparison.plan_by_lock(before, project, read_sources(project)).changes == (
         f"the version of hatch-cubin was 0.0.1, and is {found.generator}",
         "the data model was llp64, and is lp64",
     )
@@ -297,7 +297,7 @@ def test_a_build_without_a_compiler_whose_cache_has_lost_units_says_so(
     folder = tmp_path / "cache"
     shutil.copytree(project.cache_folder, folder)
     own = replace(project, config=replace(project.config, cache_dir=str(folder)))
-    assert required_wheels.wanted(own.config, own.root, lambda: own) == []
+    assert required_wheels.required_wheels(own.config, own.root, lambda: own) == []
     jobs = _heard(own).plan.jobs
     if lost == "all":
         shutil.rmtree(folder / "entries")
@@ -321,7 +321,7 @@ def test_a_build_without_a_compiler_whose_cache_has_lost_units_says_so(
     assert "build again" in str(problem.hint)
     assert any("cuda.core" in each for each in problem.details)
     monkeypatch.undo()
-    assert required_wheels.wanted(own.config, own.root, lambda: own)[0].startswith("cuda-core==")
+    assert required_wheels.required_wheels(own.config, own.root, lambda: own)[0].startswith("cuda-core==")
 
 
 def test_a_stale_lock_is_not_why_a_build_has_no_compiler(
@@ -542,8 +542,8 @@ def test_a_forged_lock_is_believed_or_refused_and_no_crash(project: Project, tex
         except ConfigError:
             outcomes["refused"] += 1
             continue
-        plan = lock_comparison.plan(found, project, sources)
-        lock_comparison.answers(found, project)
-        lock_comparison.others(found, [(job, "") for job in plan.jobs])
+        plan = lock_comparison.plan_by_lock(found, project, sources)
+        lock_comparison.fits_table(found, project)
+        lock_comparison.units_that_differ(found, [(job, "") for job in plan.jobs])
         outcomes["stale" if plan.changes else "as it was"] += 1
     assert all(outcomes.values()), outcomes

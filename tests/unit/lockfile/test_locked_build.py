@@ -37,7 +37,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def wanted(project: Project) -> list[str]:
-    return required_wheels.wanted(project.config, project.root, lambda: project)
+    return required_wheels.required_wheels(project.config, project.root, lambda: project)
 
 
 def none() -> Project:
@@ -70,14 +70,14 @@ def test_what_is_wrong_with_a_project_is_left_to_the_build(tmp_path: Path) -> No
         raise ConfigError(Problem("no package"))
 
     config = read_config('toolkit = "13"')
-    assert required_wheels.wanted(config, tmp_path, broken) == build_requirements(config, {})
+    assert required_wheels.required_wheels(config, tmp_path, broken) == build_requirements(config, {})
 
 
 def test_where_nothing_is_asked_for_a_lock_does_not_change_that(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HATCH_CUBIN_SKIP", "1")
-    assert required_wheels.wanted(project.config, project.root, none) == []
+    assert required_wheels.required_wheels(project.config, project.root, none) == []
 
 
 def test_where_all_is_cached_no_wheel_is_asked_for(project: Project) -> None:
@@ -190,7 +190,7 @@ ASKED = {"HATCH_CUBIN_REQUIRE_SIGNED": "1"}
 def test_the_lock_leads_round_no_check(project: Project) -> None:
     """Its digests say which bytes are meant. Who has signed them is another question."""
     asks = signed(project, **ASKED)
-    word = locked_build.heard(asks, read_sources(asks))
+    word = locked_build.evaluate(asks, read_sources(asks))
     assert word is not None
     assert word.found is None
     found = lock_format.read(project.root)
@@ -198,7 +198,7 @@ def test_the_lock_leads_round_no_check(project: Project) -> None:
     assert wanted(asks) == build_requirements(asks.config, {}, found.wheels)
     pipeline.build(signed(project, **ASKED, HATCH_CUBIN_SIGNING_KEY=KEY))
     assert wanted(asks) == [SIGNATURES]
-    word = locked_build.heard(asks, read_sources(asks))
+    word = locked_build.evaluate(asks, read_sources(asks))
     assert word is not None
     assert word.found is not None
 
@@ -220,7 +220,7 @@ def test_who_would_not_take_results_does_not_look_for_them(project: Project, sto
     """A shard compiles what is its own: every result of the plan is not its business."""
     there = behind(project, store)
     store.take_log()
-    word = locked_build.heard(there, read_sources(there), looks=False)
+    word = locked_build.evaluate(there, read_sources(there), looks=False)
     assert word is not None
     assert (word.plan.changes, word.found, word.remote) == ((), None, None)
     assert store.take_log() == []

@@ -11,7 +11,14 @@ from hatch_cubin.common.arch_names import Arch, Target
 from hatch_cubin.common.digest import digest
 from hatch_cubin.config.config import Config
 from hatch_cubin.errors import ConfigError, HatchCubinError, Location, Problem
-from hatch_cubin.planning.unit_plan import Module, Plan, Toolchain, plan_modules, plan_units, unsupported
+from hatch_cubin.planning.unit_plan import (
+    Module,
+    Toolchain,
+    UnitPlan,
+    plan_modules,
+    plan_units,
+    unsupported_arch,
+)
 from hatch_cubin.project.source import Source
 from tests.helpers import TABLE, pyproject, read_config
 
@@ -38,7 +45,7 @@ def modules(options: str, *sources: Source) -> list[Module]:
     return plan_modules(config, sources, expanded(config))
 
 
-def plan(archs: list[str], *sources: Source, toolchain: Toolchain = TOOLCHAIN) -> Plan:
+def plan(archs: list[str], *sources: Source, toolchain: Toolchain = TOOLCHAIN) -> UnitPlan:
     return plan_units(modules(f"archs = {archs}", *sources), toolchain)
 
 
@@ -315,7 +322,7 @@ def test_an_arch_that_the_toolkit_cannot_target_is_refused_with_those_it_can(
 ) -> None:
     known = " ".join(map(str, toolchain.supported))
     problem = Problem(f"{toolchain.label} {what}", hint=f"it can target {known}{more}")
-    assert unsupported(arch_names.parse_arch(arch), toolchain) == problem
+    assert unsupported_arch(arch_names.parse_arch(arch), toolchain) == problem
     with pytest.raises(ConfigError) as caught:
         plan(["sm_75", arch], *cu("a.cu", "b.cu"), toolchain=toolchain)
     assert caught.value.problems == (problem._replace(where=Location("pyproject.toml", FIRST)),)
@@ -462,7 +469,7 @@ def test_a_note_that_two_modules_share_is_said_once_per_source() -> None:
 def test_without_targets_there_are_no_units() -> None:
     config = read_config()
     made = plan_modules(config, cu("a.cu"), {config.archs: ()})
-    assert plan_units(made, TOOLCHAIN) == Plan(())
+    assert plan_units(made, TOOLCHAIN) == UnitPlan(())
 
 
 @pytest.mark.parametrize(

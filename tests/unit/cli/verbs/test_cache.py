@@ -401,10 +401,10 @@ def test_folders_that_are_no_caches_are_all_told_before_anything_is_copied(
     names = [str(tmp_path / name) for name in ("good", "nowhere", "file", "folder", "link")]
     hint = "\n  hint: name folders that 'hatch-cubin cache dir' prints elsewhere, or copies of them\n"
     assert refusal(capsys, 1, "merge", *names) == (
-        f"hatch-cubin: error: {tmp_path}/file: is no cache folder: it is a file{hint}"
-        f"hatch-cubin: error: {tmp_path}/folder: is no cache folder: it has no folder 'entries'{hint}"
+        f"hatch-cubin: error: {tmp_path}/file: is not a cache folder: it is a file{hint}"
+        f"hatch-cubin: error: {tmp_path}/folder: is not a cache folder: it has no folder 'entries'{hint}"
         f"hatch-cubin: error: {tmp_path}/link: is the cache itself, into which others are merged{hint}"
-        f"hatch-cubin: error: {tmp_path}/nowhere: is no cache folder: No such file or directory{hint}"
+        f"hatch-cubin: error: {tmp_path}/nowhere: is not a cache folder: No such file or directory{hint}"
         "hatch-cubin: 4 errors\n"
     )
     assert housekeeping.stats(cache).entries == 1

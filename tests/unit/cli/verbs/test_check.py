@@ -11,7 +11,7 @@ import pytest
 from hatch_cubin.cli.main import main
 from hatch_cubin.wheels.checking import check as checking
 from tests.cubins import FUNC, KERNEL, PTX, REGISTERS, elf, make_wheel
-from tests.helpers import bundle, made, pyproject, wheel_files, write_tree
+from tests.helpers import bundle, codes, made, pyproject, wheel_files, write_tree
 from tests.library import INFO, Kernel, code, units, wheel_of, whole_wheel
 
 KERNELS: dict[Kernel, bytes] = {
@@ -19,7 +19,9 @@ KERNELS: dict[Kernel, bytes] = {
 }
 
 
-OR = "or --gpu names the GPUs that the wheel is for, --except the kernels"
+OR = (
+    "or name with --gpu the GPUs that the wheel is for, or with --except the kernels that need not run on all"
+)
 
 
 class Answer(NamedTuple):
@@ -102,9 +104,9 @@ def test_a_kernel_that_a_promised_gpu_has_nothing_of(
         "  b               nothing  sm_90",
     ]
     assert answer.err == [
-        f"hatch-cubin: error: {wheel}/demo/_cubins: 1 of 3 kernels cannot run on 8.0",
+        f"hatch-cubin: error: {wheel}/demo/_cubins: 1 of 3 kernels cannot run on 8.0 [gpu-not-served]",
         "  b: built for sm_90",
-        f'  hint: their archs lack "sm_80"; {OR}',
+        f'  hint: add "sm_80" to their archs; {OR}',
     ]
 
 
@@ -115,7 +117,7 @@ def test_the_gpus_that_a_wheel_is_for_can_be_named(
     assert check(capsys, wheel, "--gpu", "8.6,9.0").code == 0
     answer = check(capsys, wheel, "--gpu", "7.5 12.0,sm_75")
     assert answer.code == 1
-    assert answer.err[0].endswith("_cubins: 3 of 3 kernels cannot run on 7.5, 12.0")
+    assert answer.err[0].endswith("_cubins: 3 of 3 kernels cannot run on 7.5, 12.0 [gpu-not-served]")
     with pytest.raises(SystemExit, match="2"):
         main(["check", str(wheel), "--gpu", "H100"])
     assert "'H100' is no compute capability: did you mean 9.0?" in capsys.readouterr().err
@@ -141,12 +143,12 @@ def test_code_for_a_debugger_is_not_for_publishing(
     wheel = wheel_of(tmp_path, kernels)
     answer = check(capsys, wheel, "--gpu", "8.0")
     assert answer.code == 1
-    what = "2 units compiled for a debugger (-G), without optimization"
+    what = "2 units compiled for a debugger (-G), without optimization [debug-code]"
     assert answer.err[-4:] == [
         f"hatch-cubin: error: {wheel}/demo/_cubins: {what}",
         "  a for sm_80",
         "  copy for compute_80",
-        "  hint: build without the option debug; profilers need lineinfo alone",
+        "  hint: build without the option debug; profilers need only lineinfo",
     ]
     assert check(capsys, wheel, "--gpu", "8.0", "--except", "a", "--except", "copy").code == 0
 
@@ -170,7 +172,8 @@ def test_code_beside_the_bundle_is_not_for_publishing_unless_it_is_spared(
     answer = check(capsys, wheel)
     assert answer.code == 1
     assert answer.err[0] == (
-        f"hatch-cubin: error: {wheel}/demo/old.cubin: is code for GPUs that belongs to no bundle"
+        f"hatch-cubin: error: {wheel}/demo/old.cubin: is code for GPUs that does not "
+        "belong to a bundle [stray-code]"
     )
     assert check(capsys, wheel, "--except", "demo/*.cubin").code == 0
 
@@ -196,7 +199,7 @@ def test_ptx_serves_too_from_a_driver_on(tmp_path: Path, capsys: pytest.CaptureF
     assert answer.code == 0
     assert answer.out[-1] == "  copy            compute_80 from driver 11.0  sm_90"
     assert [line.rpartition("_cubins: ")[2] for line in answer.err] == [
-        "1 of 4 kernels have PTX alone for 8.0, others code",
+        "1 of 4 kernels have only PTX for 8.0, while others have machine code",
         "  copy: built for sm_90, compute_80",
     ]
     assert check(capsys, tmp_path / "demo-1.0-py3-none-any.whl", "--except", "copy").err == []
@@ -216,7 +219,9 @@ def test_a_wheel_without_kernels(
     wheel = whole_wheel(tmp_path, bundle(skipped=skipped))
     answer = check(capsys, wheel)
     assert answer.code == 1
-    assert answer.err[0] == f"hatch-cubin: error: {wheel}/demo/_cubins: there are no kernels in it"
+    assert (
+        answer.err[0] == f"hatch-cubin: error: {wheel}/demo/_cubins: does not contain any kernel [no-kernels]"
+    )
 
 
 def test_no_bundle_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,8 +231,11 @@ def test_no_bundle_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert answer.code == 1
     assert f"{sound}/demo/_cubins: what each GPU runs" in answer.out
     assert [line for line in answer.err if "error: " in line] == [
-        f"hatch-cubin: error: {empty}: has no bundle: there is no _cubins/ in it",
-        "hatch-cubin: error: absent.whl: there is no such file or folder",
+        (
+            f"hatch-cubin: error: {empty}: does not contain a bundle: there is no folder "
+            "_cubins in it [no-bundle]"
+        ),
+        "hatch-cubin: error: absent.whl: this file or folder does not exist [no-such-wheel]",
     ]
 
 
@@ -251,11 +259,10 @@ def test_what_verify_proves_tags_and_paths_are_checked_too(
 ) -> None:
     files = bundle(*units({("a", "sm_80"): code("a") + b"\0/home/me/a.cu"}), data_model="llp64")
     answer = check(capsys, whole_wheel(tmp_path, {**files, "more": b""}))
-    assert [line.rpartition(": ")[2] for line in answer.err if "error: " in line] == [
-        "its kernels have C's types as in llp64, which any does not promise",
-        "/home/me/a.cu",
-        "it is no part of the bundle",
-    ]
+    assert codes("\n".join(answer.err)) == ["wrong-platform", "absolute-path", "file-not-listed"]
+    assert answer.err[2].endswith(
+        "a.sm_80.cubin: contains the path of a folder: /home/me/a.cu [absolute-path]"
+    )
 
 
 def test_a_manifest_that_cannot_be_read_is_told_once(
@@ -263,7 +270,10 @@ def test_a_manifest_that_cannot_be_read_is_told_once(
 ) -> None:
     place = write_tree(tmp_path / "_cubins", {"manifest.json": b"{}"})
     answer = check(capsys, place)
-    assert (answer.code, answer.err) == (1, [f"hatch-cubin: error: {place}/manifest.json: lacks 'format'"])
+    assert (answer.code, answer.err) == (
+        1,
+        [f"hatch-cubin: error: {place}/manifest.json: lacks 'format' [manifest-unreadable]"],
+    )
 
 
 # Sizes
@@ -277,7 +287,7 @@ def test_a_wheel_that_is_larger_than_an_option_allows(
     answer = check(capsys, wheel, "--max-size", "10KB")
     assert answer.code == 1
     assert answer.err[0].startswith(f"hatch-cubin: error: {wheel}: is ")
-    assert answer.err[0].endswith(" KB, more than max-size allows: 10.0 KB")
+    assert answer.err[0].endswith(" KB, more than max-size allows: 10.0 KB [wheel-too-large]")
     assert answer.err[1].startswith("  the largest: demo/_cubins/__init__.py ")
 
 
@@ -304,7 +314,7 @@ def test_what_pypi_does_not_take_is_a_warning(
     assert answer.code == 0
     size = f"{wheel.stat().st_size / 1000:.1f} KB"
     assert answer.err == [
-        f"hatch-cubin: warning: {wheel}: is {size}: PyPI takes 100 MB, unless one asks for more",
+        f"hatch-cubin: warning: {wheel}: is {size}: PyPI accepts at most 100 MB, unless you request more",
         '  hint: to make this an error: max-size = "100 MB"',
     ]
     (result,) = facts(capsys, wheel)["results"]
@@ -332,7 +342,7 @@ def test_as_markdown_it_has_what_is_wrong_too(tmp_path: Path, capsys: pytest.Cap
         "| b | `nothing` | `sm_90` |",
     ]
     assert lines[11:14] == ["### what is wrong", "", "| where | what |"]
-    assert "1 of 3 kernels cannot run on 8.0; b: built for sm\\_90; hint: their archs" in lines[15]
+    assert "1 of 3 kernels cannot run on 8.0; b: built for sm\\_90; hint: add " in lines[15]
 
 
 def test_either_json_or_markdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -350,11 +360,14 @@ def summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "summary.md"
 
 
-PTX_ALONE = "1 of 3 kernels have PTX alone for 8.0, others code%0A  b: built for sm_90, compute_80"
+PTX_ALONE = (
+    "1 of 3 kernels have only PTX for 8.0, while others have machine code%0A  b: built for sm_90, compute_80"
+)
 NOTHING_FOR = (
     "3 of 3 kernels cannot run on 7.5"
     "%0A  a: built for sm_80, sm_90%0A  b: built for sm_90, compute_80%0A  c: built for sm_80, sm_90"
-    '%0A  hint: their archs lack "sm_75"; or --gpu names the GPUs that the wheel is for, --except the kernels'
+    '%0A  hint: add "sm_75" to their archs; '
+    "or name with --gpu the GPUs that the wheel is for, or with --except the kernels that need not run on all"
 )
 
 
@@ -368,7 +381,7 @@ def test_a_job_has_its_summary_and_its_annotations(
     shown = check(capsys, wheel, "--gpu", "7.5,8.0", "--markdown").out
     place = "file=dist/demo-1.0-cp312-cp312-linux_x86_64.whl"
     assert [line for line in answer.err if line.startswith("::")] == [
-        f"::warning {place}::PyPI takes no linux_… tags: auditwheel makes manylinux_… of them",
+        f"::warning {place}::PyPI does not accept linux_… tags: auditwheel turns them into manylinux_…",
         f"::warning {place}/demo/_cubins::{PTX_ALONE}",
         f"::error {place}/demo/_cubins::{NOTHING_FOR}",
     ]
@@ -411,7 +424,7 @@ def test_all_that_is_wrong_with_a_table_is_told_beside_what_is_wrong_with_wheels
     assert answer.code == 1
     wrong = [line for line in answer.err if "error: " in line]
     assert [line.partition("error: ")[2][:40] for line in wrong] == [
-        "absent.whl: there is no such file or fol",
+        "absent.whl: this file or folder does not",
         "pyproject.toml:10: archs: 'sm_9' is not ",
         "pyproject.toml:11: 'jbos' is not an opti",
     ]

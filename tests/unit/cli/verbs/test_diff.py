@@ -184,8 +184,8 @@ def test_all_that_keeps_either_from_being_looked_into_is_told(
     answer = diff(capsys, "a.whl", tmp_path)
     assert answer.code == 1
     assert [line.partition("error: ")[2] for line in answer.err if "error: " in line] == [
-        f"{tmp_path}: has no bundle: there is no _cubins/ in it",
-        "a.whl: there is no such file or folder",
+        f"{tmp_path}: does not contain a bundle: there is no folder _cubins in it [no-bundle]",
+        "a.whl: this file or folder does not exist [no-such-wheel]",
     ]
 
 
@@ -195,7 +195,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, capsys: pytest.Captu
     answer = diff(capsys, old, new)
     assert (answer.code, answer.err) == (
         1,
-        [f"hatch-cubin: error: {new}/demo/_cubins/a.sm_80.cubin: is not a cubin"],
+        [f"hatch-cubin: error: {new}/demo/_cubins/a.sm_80.cubin: is not a cubin [code-unreadable]"],
     )
 
 

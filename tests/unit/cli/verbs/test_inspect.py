@@ -189,14 +189,17 @@ def test_a_newer_manifest_asks_for_a_newer_hatch_cubin(
     place = write_tree(tmp_path / "_cubins", {"manifest.json": b'{"format":4}'})
     assert refusal(capsys, place) == (
         f"hatch-cubin: error: {place.as_posix()}/manifest.json:"
-        " has format 4, this hatch-cubin reads up to 3\n"
+        " has format 4, this hatch-cubin reads up to 3 [manifest-unreadable]\n"
         "  hint: a newer hatch-cubin made it: upgrade this one\n"
     )
 
 
 def test_a_bundle_whose_manifest_is_gone_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = write_tree(tmp_path / "_cubins", {"keys.json": b"{}"})
-    assert refusal(capsys, place) == f"hatch-cubin: error: {place.as_posix()}/manifest.json: is missing\n"
+    assert (
+        refusal(capsys, place)
+        == f"hatch-cubin: error: {place.as_posix()}/manifest.json: is missing [file-missing]\n"
+    )
 
 
 def test_files_that_cannot_be_read_are_shown_and_are_problems(
@@ -215,8 +218,8 @@ def test_files_that_cannot_be_read_are_shown_and_are_problems(
         f"good sm_90 {len(cubin('good'))} B 40 0 0 0 good()",
     ]
     assert output.err.splitlines()[:2] == [
-        f"hatch-cubin: error: {place}/absent.sm_90.cubin: is missing",
-        f"hatch-cubin: error: {place}/bad.sm_90.cubin: is not a cubin",
+        f"hatch-cubin: error: {place}/absent.sm_90.cubin: is missing [code-unreadable]",
+        f"hatch-cubin: error: {place}/bad.sm_90.cubin: is not a cubin [code-unreadable]",
     ]
     assert [row[2] for row in Page((tmp_path / "page.html").read_text("utf-8")).units] == [
         *("is missing", "is not a cubin", "good")

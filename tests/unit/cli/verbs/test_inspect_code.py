@@ -138,10 +138,10 @@ def test_a_line_that_the_source_has_no_more_is_named_alone(
 @pytest.mark.parametrize(
     ("asked", "what", "hint"),
     [
-        (("--ptx", "k"), "manifest.json: has no PTX of 'k'", "it has sm_80, sm_90"),
+        (("--ptx", "k"), "manifest.json: does not have PTX of 'k' [no-such-code]", "it has sm_80, sm_90"),
         (
             ("--ptx", "copy", "--arch", "compute_90"),
-            "has no PTX of 'copy' for compute_90",
+            "does not have PTX of 'copy' for compute_90 [no-such-code]",
             "it has compute_80",
         ),
         (("--ptx", "absent"), "_cubins: has no kernel 'absent'", "without --ptx and --sass, inspect lists"),
@@ -162,11 +162,11 @@ def test_a_file_that_is_gone_or_not_what_it_should_be(
 ) -> None:
     place = made_bundle(tmp_path, {"copy.compute_80.ptx": b".entry other() {}"})
     assert told(capsys, place, "--ptx", "copy")[2] == [
-        f"hatch-cubin: error: {place}/copy.compute_80.ptx: has no kernel copy"
+        f"hatch-cubin: error: {place}/copy.compute_80.ptx: has no kernel copy [code-unreadable]"
     ]
     (place / "copy.compute_80.ptx").unlink()
     assert told(capsys, place, "--ptx", "copy")[2] == [
-        f"hatch-cubin: error: {place}/copy.compute_80.ptx: is missing"
+        f"hatch-cubin: error: {place}/copy.compute_80.ptx: is missing [file-missing]"
     ]
 
 
@@ -219,10 +219,10 @@ def test_a_cubin_that_nvdisasm_cannot_read(
     _code, _out, err = told(capsys, place, "--sass", "k", "--arch", "sm_90")
     assert err[0].startswith(f"hatch-cubin: error: {place}/k.sm_90.cubin: cannot be read by false: Command ")
     _code, _out, err = told(capsys, place, "--sass", "k", "--arch", "sm_80")
-    assert err == [f"hatch-cubin: error: {place}/k.sm_80.cubin: has no kernel k"]
+    assert err == [f"hatch-cubin: error: {place}/k.sm_80.cubin: has no kernel k [code-unreadable]"]
     (place / "k.sm_80.cubin").write_bytes(cubin("k")[:80])
     _code, _out, err = told(capsys, place, "--sass", "k", "--arch", "sm_80")
-    assert err == [f"hatch-cubin: error: {place}/k.sm_80.cubin: is a damaged cubin"]
+    assert err == [f"hatch-cubin: error: {place}/k.sm_80.cubin: is a damaged cubin [code-unreadable]"]
 
 
 @pytest.mark.nvrtc

@@ -50,7 +50,7 @@ def test_one_that_cannot_be_looked_into_keeps_no_other_from_it(
 ) -> None:
     place = write_tree(tmp_path / "_cubins", bundle(made("k", data=cubin("k")))).as_posix()
     error = refusal(capsys, "no_such_package", place)
-    assert error.startswith("hatch-cubin: error: no_such_package: is neither a file")
+    assert error.startswith("hatch-cubin: error: no_such_package: is not a file")
     with pytest.raises(SystemExit):
         main(["inspect", "no_such_package", place, "--json"])
     facts = json.loads(capsys.readouterr().out)
@@ -81,7 +81,7 @@ def test_several_are_checked_and_each_is_told(tmp_path: Path, capsys: pytest.Cap
     answer = Answer(capsys, bad, gone, good)
     agrees = f"{good}/demo/_cubins: all 8 files agree with its manifest; the loader is that of {OURS}\n"
     assert (answer.code, answer.out) == (1, agrees)
-    assert answer.err.splitlines()[0].startswith(f"hatch-cubin: error: {bad}/demo/_cubins/more: is not in")
+    assert answer.err.splitlines()[0].startswith(f"hatch-cubin: error: {bad}/demo/_cubins/more: is not part")
     assert answer.err.splitlines()[1].startswith(f"hatch-cubin: error: {gone}: ")
     facts = json.loads(Answer(capsys, bad, gone, good, "--json").out)
     assert (facts["ok"], facts["results"]) == (

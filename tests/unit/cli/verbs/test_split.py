@@ -145,35 +145,45 @@ def test_a_wheel_with_the_loader_of_another_version_is_not_split(
 
 def test_a_part_is_not_split_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parts = split_wheel(tmp_path)
-    assert "is split already" in refusal(capsys, parts / MAIN, tmp_path / "x")
-    assert "is a companion of The.Demo 1.0" in refusal(capsys, parts / SM90, tmp_path / "x")
+    assert "was split already [already-split]" in refusal(capsys, parts / MAIN, tmp_path / "x")
+    assert "is a companion of The.Demo 1.0 [companion-alone]" in refusal(capsys, parts / SM90, tmp_path / "x")
 
 
 def test_what_has_nothing_to_split_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_tree(tmp_path / "_cubins", PLAIN)
-    assert "is no wheel: a wheel with one bundle can be split" in refusal(capsys, folder, tmp_path / "x")
+    assert "is not a wheel: only a wheel with one bundle can be split [not-splittable]" in refusal(
+        capsys, folder, tmp_path / "x"
+    )
     two = make_wheel(
         tmp_path / "w-1-py3-none-any.whl", inside("a/_cubins", OTHERS) | inside("b/_cubins", OTHERS)
     )
     assert "has 2 bundles" in refusal(capsys, two, tmp_path / "x")
     text = finished_wheel(tmp_path / "text", bundle(made("p", "compute_80"), folder="demo/_cubins"))
-    assert "has no machine code that a companion could have" in refusal(capsys, text, tmp_path / "x")
+    assert "does not contain machine code for a companion [not-splittable]" in refusal(
+        capsys, text, tmp_path / "x"
+    )
     bare = make_wheel(tmp_path / "bare.whl", inside("demo/_cubins", OTHERS))
-    assert "a wheel has one METADATA, here are 0" in refusal(capsys, bare, tmp_path / "x")
+    assert "has 0 files .dist-info/METADATA, and a wheel has one [metadata-not-once]" in refusal(
+        capsys, bare, tmp_path / "x"
+    )
 
 
 INFO = "The.Demo-1.0.dist-info"
 DAMAGED: dict[str, tuple[str, bytes, str]] = {
-    "no text": (f"{INFO}/METADATA", b"Name: \xff\n", f"/{INFO}/METADATA: is not UTF-8"),
+    "no text": (
+        f"{INFO}/METADATA",
+        b"Name: \xff\n",
+        f"/{INFO}/METADATA: is not text in UTF-8 [metadata-unreadable]",
+    ),
     "no name": (
         f"{INFO}/METADATA",
         b"Metadata-Version: 2.1\n\nName: x\n",
-        f"/{INFO}/METADATA: lacks Name and Version",
+        f"/{INFO}/METADATA: does not have Name and Version",
     ),
     "no bill": (
         f"{INFO}/sboms/{sbom.NAME}",
         b"[]",
-        f"/sboms/{sbom.NAME}: is not what hatch-cubin writes: it was edited or damaged",
+        f"/sboms/{sbom.NAME}: is not what hatch-cubin writes: it was edited or damaged [not-as-written]",
     ),
     "no record": (f"{INFO}/RECORD", b"", "/demo/__init__.py"),
     "no manifest": ("demo/_cubins/manifest.json", b"{}", "/manifest.json: lacks 'format'"),
@@ -281,8 +291,8 @@ def test_an_installed_bundle_finds_its_companions_beside_its_package(
     (site / "the_demo_cubins_sm90/b.sm_90.cubin").unlink()
     code, _out, err = verify(capsys, site / "demo")
     assert code == 1
-    assert "a.sm_90.cubin: has 1 bytes, the manifest says " in err
-    assert "the_demo_cubins_sm90/b.sm_90.cubin: is missing" in err
+    assert "a.sm_90.cubin: has 1 bytes, but the manifest says " in err
+    assert "the_demo_cubins_sm90/b.sm_90.cubin: is missing [file-missing]" in err
 
 
 def test_a_companion_of_another_version_is_told_as_that(
@@ -296,7 +306,10 @@ def test_a_companion_of_another_version_is_told_as_that(
     capsys.readouterr()
     code, _out, err = verify(capsys, parts / MAIN)
     assert code == 1
-    assert f"{(parts / SM90).as_posix()}: belongs to another version of the bundle" in err
+    assert (
+        f"{(parts / SM90).as_posix()}: belongs to another version of the bundle [companion-of-other-version]"
+        in err
+    )
 
 
 def test_the_companion_of_another_wheel_in_the_same_folder_is_passed_over(
@@ -313,9 +326,15 @@ def test_the_companion_of_another_wheel_in_the_same_folder_is_passed_over(
 
 
 DAMAGE: dict[str, tuple[dict[str, bytes | None], str]] = {
-    "a file": ({"a.sm_90.cubin": b"x"}, "a.sm_90.cubin: is not the file that companion.json describes"),
-    "a file too many": ({"more.cubin": b"x"}, "more.cubin: is not one of the companion's files"),
-    "a file that is gone": ({"a.sm_90.cubin": None}, "a.sm_90.cubin: is missing"),
+    "a file": (
+        {"a.sm_90.cubin": b"x"},
+        "a.sm_90.cubin: is not the file that companion.json describes [file-changed]",
+    ),
+    "a file too many": (
+        {"more.cubin": b"x"},
+        "more.cubin: is not one of the companion's files [file-not-listed]",
+    ),
+    "a file that is gone": ({"a.sm_90.cubin": None}, "a.sm_90.cubin: is missing [file-missing]"),
     "its description": ({"companion.json": b"{}"}, "companion.json: is not what hatch-cubin writes"),
 }
 
@@ -344,7 +363,7 @@ def test_a_manifest_that_names_strange_companions(tmp_path: Path, capsys: pytest
         {**files, name: files[name].replace(b'"companion":"the_demo_cubins_sm80"', b'"companion":"../x"')},
     )
     capsys.readouterr()
-    assert "it does not describe the companion '../x', which it names" in verify(capsys, parts / MAIN)[2]
+    assert "it names the companion '../x' and does not describe it" in verify(capsys, parts / MAIN)[2]
 
 
 def test_what_inspect_shows_of_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -383,7 +402,7 @@ def test_who_wants_a_bundle_is_told_whose_companion_it_is(
     with pytest.raises(SystemExit, match=r"^1$"):
         main([str(part) if word == "PART" else word for word in ALONE[verb]])
     first, hint, *_ = capsys.readouterr().err.splitlines()
-    assert first == f"hatch-cubin: error: {part}: is a companion of The.Demo 1.0"
+    assert first == f"hatch-cubin: error: {part}: is a companion of The.Demo 1.0 [companion-alone]"
     assert hint == "  hint: name that wheel: its companions are read with it"
     assert not (tmp_path / "out").exists()
 
@@ -391,7 +410,10 @@ def test_who_wants_a_bundle_is_told_whose_companion_it_is(
 @pytest.mark.parametrize("said", [b"", b"[]", b"{}"])
 def test_a_companion_that_does_not_say_whose_it_is(tmp_path: Path, said: bytes) -> None:
     part = make_wheel(tmp_path / SM90, {"the_demo_cubins_sm90/companion.json": said})
-    with pytest.raises(BundleError, match="is a companion of another wheel"), open_wheel(str(part)):
+    with (
+        pytest.raises(BundleError, match="is a companion of another wheel"),
+        open_wheel(str(part)),
+    ):
         pass
 
 
@@ -406,7 +428,7 @@ def test_check_looks_at_a_companion_alone_as_verify_does(
     make_wheel(part, files)
     with pytest.raises(SystemExit, match=r"^1$"):
         main(["check", str(part)])
-    assert "is not the file that companion.json describes" in capsys.readouterr().err
+    assert "is not the file that companion.json describes [file-changed]" in capsys.readouterr().err
 
 
 @FORMS
@@ -441,7 +463,7 @@ def test_check_and_the_page_say_what_gpus_run_with_all_companions_whichever_are_
         capsys.readouterr()
         assert main(["check", str(parts / MAIN), "--except", "b"]) == 0
         out, err = capsys.readouterr()
-        said = ": companions are not here, and were not looked at: the-demo-cubins-sm80, the-demo-cubins-sm90"
+        said = ": companions are not here and were not checked: the-demo-cubins-sm80, the-demo-cubins-sm90"
         assert (said in err) == bool(absent)
         assert not whole or [*out.splitlines()[3:], shown] == whole
         whole = [*out.splitlines()[3:], shown]

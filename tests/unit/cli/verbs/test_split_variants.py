@@ -163,7 +163,7 @@ def test_a_wheel_that_is_gone_is_told_also_where_its_parts_are(
     parts = as_variants(tmp_path)
     gone = tmp_path / "gone" / PARTS[0]
     code, _out, err = ran(capsys, "split", gone, "--by", "arch", "--as", "variants", "--into", parts)
-    assert (code, err.splitlines()[0].partition(": there is ")[0]) == (1, f"hatch-cubin: error: {gone}")
+    assert (code, err.splitlines()[0].partition(": this file ")[0]) == (1, f"hatch-cubin: error: {gone}")
 
 
 def test_a_wheel_that_is_not_named_as_it_says_is_not_split(
@@ -174,7 +174,7 @@ def test_a_wheel_that_is_not_named_as_it_says_is_not_split(
     code, _out, err = ran(
         capsys, "split", other, "--by", "arch", "--as", "variants", "--into", tmp_path / "parts"
     )
-    what = "has The.Demo-1.0.dist-info in it; the wheel's name says The.Demo-2.0"
+    what = "contains The.Demo-1.0.dist-info, but the wheel's name says The.Demo-2.0 [wheel-renamed]"
     hint = "  hint: installers refuse such a wheel"
     assert (code, err.splitlines()) == (1, [f"hatch-cubin: error: {other}: {what}", hint])
     assert not (tmp_path / "parts").exists()
@@ -210,8 +210,12 @@ def test_parts_are_not_split_again(tmp_path: Path, capsys: pytest.CaptureFixture
     variant = as_variants(tmp_path / "a") / SM80
     companions = split_wheel(tmp_path / "b")
     for wheel, form in [(variant, "variants"), (variant, "companions"), (companions / PARTS[0], "variants")]:
-        assert "manifest.json: is split already" in refusal(capsys, wheel, tmp_path / "x", form)
-    assert "is a companion of The.Demo 1.0" in refusal(capsys, companions / PARTS[1], tmp_path / "x")
+        assert "manifest.json: was split already [already-split]" in refusal(
+            capsys, wheel, tmp_path / "x", form
+        )
+    assert "is a companion of The.Demo 1.0 [companion-alone]" in refusal(
+        capsys, companions / PARTS[1], tmp_path / "x"
+    )
     assert not (tmp_path / "x").exists()
 
 
@@ -220,16 +224,20 @@ def test_a_variant_that_others_made_is_not_split(tmp_path: Path, capsys: pytest.
     inside, name = wheel_files(whole), f"{INFO}/variant.json"
     record = inside[f"{INFO}/RECORD"] + line_of(name, b"{}", "sha256").encode()
     make_wheel(whole, {**inside, name: b"{}", f"{INFO}/RECORD": record})
-    assert f"{name}: is a wheel variant already" in refusal(capsys, whole, tmp_path / "x")
+    assert f"{name}: is a wheel variant already [already-split]" in refusal(capsys, whole, tmp_path / "x")
 
 
 def test_what_has_nothing_to_split_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = finished_wheel(tmp_path / "text", bundle(made("p", "compute_80"), folder="demo/_cubins"))
-    assert "has no machine code that a variant could have" in refusal(capsys, text, tmp_path / "x")
+    assert "does not contain machine code for a variant [not-splittable]" in refusal(
+        capsys, text, tmp_path / "x"
+    )
     bare = make_wheel(tmp_path / "bare-1-py3-none-any.whl", inside("demo/_cubins", PLAIN))
-    assert "a wheel has one METADATA, here are 0" in refusal(capsys, bare, tmp_path / "x")
+    assert "has 0 files .dist-info/METADATA, and a wheel has one [metadata-not-once]" in refusal(
+        capsys, bare, tmp_path / "x"
+    )
     renamed = finished_wheel(tmp_path).rename(tmp_path / "renamed.whl")
-    assert "is not named as a wheel: NAME-VERSION-" in refusal(capsys, renamed, tmp_path / "x")
+    assert "is not named like a wheel: NAME-VERSION-" in refusal(capsys, renamed, tmp_path / "x")
 
 
 def test_a_variant_on_which_a_gpu_could_run_nothing_is_not_made(
@@ -237,11 +245,17 @@ def test_a_variant_on_which_a_gpu_could_run_nothing_is_not_made(
 ) -> None:
     built = [made("m", arch) for arch in ("sm_90", "sm_100a", "sm_120a")]
     whole = finished_wheel(tmp_path, bundle(*built, folder="demo/_cubins"))
-    what = "would be installed on {}, where nothing of it runs"
+    what = "would be installed for {}, and none of its kernels runs there"
     assert refusal(capsys, whole, tmp_path / "x").splitlines() == [
-        f"hatch-cubin: error: {whole}/demo/_cubins: the wheel variant sm100 {what.format('10.3')}",
+        (
+            f"hatch-cubin: error: {whole}/demo/_cubins: the wheel variant sm100 "
+            f"{what.format('10.3')} [gpu-not-served]"
+        ),
         '  hint: add "sm_103" to archs, or PTX: "compute_100"',
-        f"hatch-cubin: error: {whole}/demo/_cubins: the wheel variant sm120 {what.format('12.1')}",
+        (
+            f"hatch-cubin: error: {whole}/demo/_cubins: the wheel variant sm120 "
+            f"{what.format('12.1')} [gpu-not-served]"
+        ),
         '  hint: add "sm_121" to archs, or PTX: "compute_120"',
         "hatch-cubin: 2 errors",
     ]
@@ -318,12 +332,24 @@ def _is_unreadable(files: Files) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (_lacks_a_file, "a.sm_90.cubin: is missing"),
-        (_has_one_of_another, "a.sm_80.cubin: is no file of the wheel variant 'sm90'"),
-        (_says_another_label, "does not leave to the wheel variant 'sm80' what its GPUs run"),
-        (_says_an_unknown_label, "says that it is the wheel variant 'sm75': no split makes that of it"),
-        (_describes_another, f"{INFO}/variant.json: does not describe the wheel variant 'sm90'"),
-        (_describes_nothing, "demo/_cubins: is a wheel variant, and has no variant.json"),
+        (_lacks_a_file, "a.sm_90.cubin: is missing [file-missing]"),
+        (_has_one_of_another, "a.sm_80.cubin: does not belong to the wheel variant 'sm90' [wrong-variant]"),
+        (
+            _says_another_label,
+            "does not leave the files to the wheel variant 'sm80' that its GPUs need [wrong-variant]",
+        ),
+        (
+            _says_an_unknown_label,
+            "says that it is the wheel variant 'sm75', which no split of its archs gives [wrong-variant]",
+        ),
+        (
+            _describes_another,
+            f"{INFO}/variant.json: does not describe the wheel variant 'sm90' [wrong-variant]",
+        ),
+        (
+            _describes_nothing,
+            "demo/_cubins: is a wheel variant, and its variant.json is missing [wrong-variant]",
+        ),
         (_is_unreadable, "manifest.json: lacks 'format'"),
     ],
 )
@@ -365,11 +391,17 @@ def test_check_says_what_the_gpus_run_that_a_variant_is_for(
 def test_check_compares_a_label_with_the_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parts = as_variants(tmp_path)
     renamed = (parts / SM80).rename(parts / SM80.replace("sm80", "sm75"))
-    assert "is the wheel variant sm80; its name says sm75" in ran(capsys, "check", renamed)[2]
+    assert (
+        "its metadata has the variant label sm80, its name has sm75 [wheel-renamed]"
+        in ran(capsys, "check", renamed)[2]
+    )
     renamed = renamed.rename(parts / WHOLE)
-    assert "is the wheel variant sm80; its name says none" in ran(capsys, "check", renamed)[2]
+    assert (
+        "its metadata has the variant label sm80, its name has none [wheel-renamed]"
+        in ran(capsys, "check", renamed)[2]
+    )
     renamed = (parts / SM90).rename(parts / SM90.replace("sm90", "SM90"))
-    assert "is not named as a wheel" in ran(capsys, "check", renamed)[2]
+    assert "is not named like a wheel" in ran(capsys, "check", renamed)[2]
 
 
 INDEXES = {
@@ -378,12 +410,17 @@ INDEXES = {
         json.dumps({"variants": {"null": {}, "sm80": {}}}),
         1,
         (
-            f"{SM90}: is not in {INDEX}: installers take another for the GPUs of sm90\n"
+            f"{SM90}: is not listed in {INDEX}: installers choose another wheel for the "
+            "GPUs of sm90 [wrong-variant-index]\n"
             "  hint: split all wheels of a version into one folder\n"
         ),
     ),
-    "a list": (json.dumps({"variants": ["sm90"]}), 1, f"{INDEX}: does not say which variants there are\n"),
-    "no JSON": ("{", 1, f"{INDEX}: does not say which variants there are\n"),
+    "a list": (
+        json.dumps({"variants": ["sm90"]}),
+        1,
+        f"{INDEX}: does not list variants [wrong-variant-index]\n",
+    ),
+    "no JSON": ("{", 1, f"{INDEX}: does not list variants [wrong-variant-index]\n"),
 }
 
 
@@ -410,13 +447,13 @@ def test_check_warns_of_a_variant_that_nothing_describes(
     code, _out, err = ran(capsys, "check", parts / SM90, "--except", "b")
     assert code == 0
     assert err == (
-        f"hatch-cubin: warning: {parts / SM90}: there is no {INDEX} beside it, "
-        "without which no installer takes a variant\n"
+        f"hatch-cubin: warning: {parts / SM90}: {INDEX} is missing beside it, "
+        "and no installer chooses a variant without this file\n"
     )
     (parts / INDEX).mkdir()
     code, _out, err = ran(capsys, "check", parts / SM90, "--except", "b")
     assert code == 1
-    assert f"{parts / INDEX}: cannot be read: it is a folder\n" in err
+    assert f"{parts / INDEX}: cannot be read: it is a folder [file-not-readable]\n" in err
 
 
 def test_inspect_shows_what_a_variant_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -437,7 +474,10 @@ def test_a_variant_alone_is_not_unpacked(
     parts = as_variants(tmp_path, files)
     code, _out, err = ran(capsys, "unpack", parts / SM90, "--into", tmp_path / "out")
     what, hint = err.partition("/demo/_cubins: ")[2].splitlines()
-    assert (code, what) == (1, "is the wheel variant sm90, which has a part of the files")
+    assert (code, what) == (
+        1,
+        "is the wheel variant sm90, which has only a part of the files [already-split]",
+    )
     assert hint == "  hint: unpack the wheel that it was split from"
 
 

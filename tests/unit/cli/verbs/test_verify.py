@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,8 @@ def test_the_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ],
         "errors": [
             {
-                "what": "is not in the manifest: it is no part of the bundle",
+                "code": "file-not-listed",
+                "what": "is not part of the bundle: its manifest does not list it",
                 "path": f"{wheel}/demo/_cubins/more",
                 "line": None,
                 "details": [],
@@ -128,8 +130,8 @@ def test_an_editable_install_may_have_its_notes_beside_and_a_wheel_may_not(
     notes = layout.describe_editable(ProjectTree(tmp_path), "demo/_cubins", [], layout.OF_HATCH)
     assert Answer(capsys, write_tree(tmp_path / "_cubins", {**FILES, **notes})).code == 0
     assert Answer(capsys, wheel_of(tmp_path, {**FILES, **notes})).errors == [
-        "demo/_cubins/_editable.py: is not in the manifest: it is no part of the bundle",
-        "demo/_cubins/editable.json: is not in the manifest: it is no part of the bundle",
+        f"demo/_cubins/{name}: is not part of the bundle: its manifest does not list it [file-not-listed]"
+        for name in ("_editable.py", "editable.json")
     ]
 
 
@@ -164,171 +166,194 @@ def rewritten(**entry: Any) -> dict[str, bytes]:
     return {**FILES, "manifest.json": b"".join(pieces)}
 
 
+def unmatched(errors: Sequence[str], expected: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the errors that were not expected, and the expected ones that are missing.
+
+    An expected error is its place, its code and words of its text, as in `keys.json: keys-differ k sm_80`.
+    """
+    more, left = [], [*expected]
+    for error in errors:
+        fitting = (each for each in left if _fits(error, *each.split(": ", 1)))
+        if (fit := next(fitting, None)) is None:
+            more.append(error)
+        else:
+            left.remove(fit)
+    return more, left
+
+
+def _fits(error: str, place: str, code_and_words: str) -> bool:
+    code, *words = code_and_words.split()
+    text = error.removeprefix(f"{place}: ")
+    return text != error and text.endswith(f" [{code}]") and {*words} <= {*re.findall(r"[^\s,;:]+", text)}
+
+
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
         pytest.param(
             {**FILES, "k.sm_90.cubin": flipped(CODE)},
-            [f"k.sm_90.cubin: its sha256 is {sha256(flipped(CODE))}, the manifest says {sha256(CODE)}"],
+            [f"k.sm_90.cubin: file-changed {sha256(flipped(CODE))} {sha256(CODE)}"],
             id="a bit of a cubin",
         ),
         pytest.param(
             {**FILES, "k.sm_90.cubin": CODE + b"x"},
-            [f"k.sm_90.cubin: has {len(CODE) + 1} bytes, the manifest says {len(CODE)}"],
+            [f"k.sm_90.cubin: file-changed {len(CODE) + 1} {len(CODE)}"],
             id="a byte more",
         ),
-        pytest.param(without("k.sm_90.cubin"), ["k.sm_90.cubin: is missing"], id="a cubin is gone"),
-        pytest.param(without("keys.json"), ["keys.json: is missing"], id="the keys are gone"),
-        pytest.param(without("manifest.json"), ["manifest.json: is missing"], id="the manifest is gone"),
-        pytest.param(without("__init__.py"), ["__init__.py: is missing"], id="the loader is gone"),
+        pytest.param(without("k.sm_90.cubin"), ["k.sm_90.cubin: file-missing"], id="a cubin is gone"),
+        pytest.param(without("keys.json"), ["keys.json: file-missing"], id="the keys are gone"),
+        pytest.param(without("manifest.json"), ["manifest.json: file-missing"], id="the manifest is gone"),
+        pytest.param(without("__init__.py"), ["__init__.py: file-missing"], id="the loader is gone"),
         pytest.param(
             {**FILES, "__init__.py": FILES["__init__.py"] + b"\n", "__init__.pyi": b""},
             [
-                f"__init__.py: is not what hatch-cubin {__version__} writes",
-                f"__init__.pyi: is not what hatch-cubin {__version__} writes",
+                f"__init__.py: not-as-written {__version__}",
+                f"__init__.pyi: not-as-written {__version__}",
             ],
             id="another loader",
         ),
         pytest.param(
             {**FILES, "manifest.json": FILES["manifest.json"].replace(b"lp64", b"lp65")},
-            ["manifest.json: line 1 is not what hatch-cubin writes: it was edited or damaged"],
+            ["manifest.json: not-as-written line 1"],
             id="an edited manifest",
         ),
         pytest.param(
-            {**FILES, "manifest.json": b"{}"}, ["manifest.json: lacks 'format'"], id="no manifest at all"
+            {**FILES, "manifest.json": b"{}"},
+            ["manifest.json: manifest-unreadable 'format'"],
+            id="no manifest at all",
         ),
         pytest.param(
             {**FILES, "keys.json": FILES["keys.json"].replace(b'"k":', b'"l":')},
-            ["keys.json: line 1 is not what hatch-cubin writes: it was edited or damaged"],
+            ["keys.json: not-as-written line 1"],
             id="edited keys",
         ),
         pytest.param(
             {**FILES, "keys.json": files_with(made("k", "sm_80"))["keys.json"]},
             [
-                "keys.json: only the manifest has copy[N=1] for compute_80",
-                "keys.json: only it has k for sm_80",
-                "keys.json: only the manifest has k for sm_90",
+                "keys.json: keys-differ copy[N=1] compute_80",
+                "keys.json: keys-differ k sm_80",
+                "keys.json: keys-differ k sm_90",
             ],
             id="keys of another build",
         ),
         pytest.param(
             files_with(made("k", data=OTHER_KERNEL)),
-            ["k.sm_90.cubin: its kernels are other; the manifest says k"],
+            ["k.sm_90.cubin: wrong-kernels other k"],
             id="another kernel, well recorded",
         ),
         pytest.param(
             files_with(made("k", data=bytes(FOR_80))),
-            ["k.sm_90.cubin: is code for sm_80, the manifest says sm_90"],
+            ["k.sm_90.cubin: wrong-arch sm_80 sm_90"],
             id="another arch, well recorded",
         ),
         pytest.param(
             files_with(made("k", data=of_13(90, "-arch sm_90a", kernel="k"))),
-            ["k.sm_90.cubin: is code for sm_90a, the manifest says sm_90"],
+            ["k.sm_90.cubin: wrong-arch sm_90a sm_90"],
             id="code for one arch alone, under a plain name",
         ),
         pytest.param(
             files_with(made("k", "sm_100f", data=of_13(100, "-arch sm_100", kernel="k"))),
-            ["k.sm_100f.cubin: is code for sm_100, the manifest says sm_100f"],
+            ["k.sm_100f.cubin: wrong-arch sm_100 sm_100f"],
             id="plain code, under a family's name",
         ),
         pytest.param(
             files_with(made("k", data=of_13(90, "-arch sm_90", release="14.0", kernel="k"))),
-            ["k.sm_90.cubin: is of CUDA 14, and needs driver 14000; the manifest says 13000"],
+            ["k.sm_90.cubin: wrong-driver 14000 13000"],
             id="code of a newer CUDA than its driver",
         ),
         pytest.param(
             files_with(made("copy", "compute_90", {"copy": "copy"}, data=TEXT)),
-            ["copy.compute_90.ptx: is PTX for compute_80, the manifest says compute_90"],
+            ["copy.compute_90.ptx: wrong-arch PTX compute_80 compute_90"],
             id="PTX for another arch",
         ),
         pytest.param(
             files_with(made("copy", "compute_80", {"copy": "copy"}, data=TEXT.replace(b"sm_80", b"sm_100a"))),
-            ["copy.compute_80.ptx: is PTX for compute_100a, the manifest says compute_80"],
+            ["copy.compute_80.ptx: wrong-arch compute_100a compute_80"],
             id="PTX for one arch alone",
         ),
         pytest.param(
             rewritten(arch="compute_90", kind="ptx"),
             [
-                "k.sm_90.cubin: is a cubin, the manifest says that it is PTX",
-                "keys.json: only it has k for sm_90",
-                "keys.json: only the manifest has k for compute_90",
+                "k.sm_90.cubin: wrong-arch cubin PTX",
+                "keys.json: keys-differ k sm_90",
+                "keys.json: keys-differ k compute_90",
             ],
             id="a cubin as PTX",
         ),
         pytest.param(
             files_with(made("copy", "sm_80", {"copy": "copy"}, data=TEXT)),
-            ["copy.sm_80.cubin: is not a cubin"],
+            ["copy.sm_80.cubin: code-unreadable cubin"],
             id="PTX as a cubin",
         ),
         pytest.param(
             files_with(made("k", data=RELOCATABLE)),
-            ["k.sm_90.cubin: is relocatable and cannot be loaded"],
+            ["k.sm_90.cubin: code-unreadable relocatable"],
             id="no final code",
         ),
-        pytest.param(files_with(made("k")), ["k.sm_90.cubin: is not a cubin"], id="no code at all"),
+        pytest.param(files_with(made("k")), ["k.sm_90.cubin: code-unreadable cubin"], id="no code at all"),
         pytest.param(
             files_with(made("k", "compute_80", data=TEXT)),
-            ["k.compute_80.ptx: its kernels are copy; the manifest says k"],
+            ["k.compute_80.ptx: wrong-kernels copy k"],
             id="other PTX",
         ),
         pytest.param(
             rewritten(resources={"k": {**read_resources(CODE)["k"], "registers": 1}}),
-            ["k.sm_90.cubin: does not use what the manifest says of its kernels"],
+            ["k.sm_90.cubin: wrong-kernel-facts resources"],
             id="other numbers",
         ),
         pytest.param(
             rewritten(parameters={"k": [[0, 4]]}),
             [
-                f"__init__.pyi: is not what hatch-cubin {__version__} writes",
-                "k.sm_90.cubin: does not take what the manifest says of its kernels",
+                f"__init__.pyi: not-as-written {__version__}",
+                "k.sm_90.cubin: wrong-kernel-facts parameters",
             ],
             id="other parameters",
         ),
         pytest.param(
             rewritten(parameters={"k": [[0]]}),
-            ["manifest.json: has no parameter where one belongs: [0]"],
+            ["manifest.json: manifest-unreadable [0]"],
             id="no parameters",
         ),
         pytest.param(
             rewritten(min_driver=12000),
-            ["k.sm_90.cubin: needs driver 13000, the manifest says 12000"],
+            ["k.sm_90.cubin: wrong-driver 13000 12000"],
             id="another driver",
         ),
         pytest.param(
             rewritten(kind="PTX"),
-            ["k.sm_90.cubin: is no PTX for sm_90, as the manifest says"],
+            ["k.sm_90.cubin: wrong-arch PTX"],
             id="another kind",
         ),
         pytest.param(
             rewritten(file="../k.cubin"),
             [
-                "k.sm_90.cubin: is not in the manifest: it is no part of the bundle",
-                "manifest.json: it names a file outside the bundle: '../k.cubin'",
+                "k.sm_90.cubin: file-not-listed",
+                "manifest.json: unsafe-path '../k.cubin'",
             ],
             id="a file outside",
         ),
         pytest.param(
             {**FILES, "k.sm_90.cubin": b"", "x/y": b"", "keys.json": b""},
             [
-                f"k.sm_90.cubin: has 0 bytes, the manifest says {len(CODE)}",
-                "keys.json: is no JSON",
-                "x/y: is not in the manifest: it is no part of the bundle",
+                f"k.sm_90.cubin: file-changed 0 {len(CODE)}",
+                "keys.json: not-as-written JSON",
+                "x/y: file-not-listed",
             ],
             id="all at once",
         ),
         pytest.param(
             files_with(made("k", data=CODE), toolchain={"nvrtc": 5}),
-            ["manifest.json: 'nvrtc' is no str"],
+            ["manifest.json: manifest-unreadable 'nvrtc'"],
             id="a tool whose version is a number",
         ),
         pytest.param(
             rewritten(resources={"k": {"registers": "5"}}),
-            ["manifest.json: 'registers' is no int"],
+            ["manifest.json: manifest-unreadable 'registers'"],
             id="a text that should be a number",
         ),
         pytest.param(
             rewritten(resources={"k": 5}),
-            ["manifest.json: 'k' is no dict"],
+            ["manifest.json: manifest-unreadable 'k'"],
             id="numbers of a kernel that are no table",
         ),
     ],
@@ -339,7 +364,41 @@ def test_what_is_wrong_with_a_bundle(
     wheel = wheel_of(tmp_path, files)
     answer = Answer(capsys, wheel)
     assert (answer.code, answer.out) == (1, "")
-    assert sorted(answer.errors) == sorted(f"demo/_cubins/{each}" for each in expected)
+    assert unmatched(answer.errors, [f"demo/_cubins/{each}" for each in expected]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        (
+            {**FILES, "k.sm_90.cubin": CODE + b"x"},
+            f"k.sm_90.cubin: has {len(CODE) + 1} bytes, but the manifest says {len(CODE)} [file-changed]",
+        ),
+        (
+            files_with(made("k", data=OTHER_KERNEL)),
+            "k.sm_90.cubin: its kernels are other, but the manifest says k [wrong-kernels]",
+        ),
+        (
+            files_with(made("k", data=bytes(FOR_80))),
+            "k.sm_90.cubin: is code for sm_80, but the manifest says sm_90 [wrong-arch]",
+        ),
+        (
+            files_with(made("k", data=of_13(90, "-arch sm_90", release="14.0", kernel="k"))),
+            (
+                "k.sm_90.cubin: was made by CUDA 14 and needs driver 14000, but the manifest "
+                "says 13000 [wrong-driver]"
+            ),
+        ),
+        (
+            rewritten(resources={"k": {**read_resources(CODE)["k"], "registers": 1}}),
+            "k.sm_90.cubin: its kernels use other resources than the manifest says [wrong-kernel-facts]",
+        ),
+    ],
+)
+def test_the_sentence_of_each_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], files: Files, sentence: str
+) -> None:
+    assert Answer(capsys, wheel_of(tmp_path, files)).errors == [f"demo/_cubins/{sentence}"]
 
 
 CROWDED = b"[" + b"[]," * read_limits.PARTS + b"[]]"
@@ -355,11 +414,11 @@ def test_json_that_would_fill_the_memory_is_not_read(
     where = wheel_of(tmp_path, files) if packed else write_tree(tmp_path / "_cubins", files)
     answer = Answer(capsys, where)
     assert answer.code == 1
-    assert [each for each in answer.errors if each.endswith(f"{name}: {MANY}")] == answer.errors
+    assert [each for each in answer.errors if f"{name}: {MANY} [" in each] == answer.errors
 
 
-NAMES = "does not have its kernels under the names that the manifest gives them"
-TAKES = "does not take what the manifest says of its kernels"
+NAMES = "its kernels do not have the names that the manifest gives them"
+TAKES = "its kernels take other parameters than the manifest says"
 T_INT, T_FLOAT = "_Z1tIiEvPT_", "_Z1tIfEvPT_"
 
 
@@ -393,7 +452,7 @@ def test_a_kernel_under_the_name_of_another_is_a_problem(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kernels: dict[str, str]
 ) -> None:
     answer = Answer(capsys, wheel_of(tmp_path, named(kernels)))
-    assert (answer.code, answer.errors) == (1, [f"demo/_cubins/k.compute_80.ptx: {NAMES}"])
+    assert (answer.code, answer.errors) == (1, [f"demo/_cubins/k.compute_80.ptx: {NAMES} [wrong-kernels]"])
 
 
 @pytest.mark.parametrize(
@@ -442,7 +501,10 @@ def test_types_that_a_kernel_does_not_have_are_a_problem(
     files["manifest.json"] = b"".join(manifest.write_manifest(fields, index, lines))
     files["__init__.pyi"] = stub({name}, {"k"}, {signature(name, parameters)})
     answer = Answer(capsys, wheel_of(tmp_path, files))
-    assert (answer.code, answer.errors) == (1, [f"demo/_cubins/k.compute_80.ptx: {TAKES}"])
+    assert (answer.code, answer.errors) == (
+        1,
+        [f"demo/_cubins/k.compute_80.ptx: {TAKES} [wrong-kernel-facts]"],
+    )
 
 
 # --- the loader, whoever says that he made it ----------------------------------------------------
@@ -473,10 +535,10 @@ def test_the_loader_of_an_older_release_is_known_by_its_digest(
     assert answer.out.endswith("; the loader is that of hatch-cubin 0.0.1, the stub was not compared\n")
 
 
-NEWER = ("made by a newer hatch-cubin, {}", "upgrade hatch-cubin to verify it")
+NEWER = ("was made by a newer hatch-cubin, {}", "upgrade hatch-cubin to verify it")
 UNKNOWN = (
-    f"says that hatch-cubin {{}} made it, a release that hatch-cubin {__version__} does not know",
-    "verify it with that version, if there is one",
+    f"says that hatch-cubin {{}} made it, and hatch-cubin {__version__} does not know this release",
+    "verify it with that version, if it exists",
 )
 
 
@@ -523,7 +585,9 @@ def test_a_release_with_the_loader_of_another_is_a_problem(
 ) -> None:
     for version, loader in (("0.0.1", FILES["__init__.py"]), (__version__, OLD)):
         folder = write_tree(tmp_path / "_cubins", of_version(monkeypatch, version, loader))
-        expected = f"{folder.as_posix()}/__init__.py: is not what hatch-cubin {version} writes"
+        expected = (
+            f"{folder.as_posix()}/__init__.py: is not what hatch-cubin {version} writes [not-as-written]"
+        )
         assert Answer(capsys, folder).errors == [expected]
 
 
@@ -531,8 +595,9 @@ def test_another_generator_is_none_that_is_known(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = of_version(monkeypatch, __version__, b"evil", name="hatch-cubin2")
-    assert "demo/_cubins/manifest.json: says that hatch-cubin2 made it, not hatch-cubin" in (
-        Answer(capsys, wheel_of(tmp_path, files)).errors
+    assert (
+        "demo/_cubins/manifest.json: says that hatch-cubin2 made it, not hatch-cubin [unknown-release]"
+        in (Answer(capsys, wheel_of(tmp_path, files)).errors)
     )
 
 
@@ -560,62 +625,73 @@ OWN = line_of("demo/__init__.py", INIT)
         pytest.param(
             {**GOOD, "demo/__init__.py": OTHER},
             [
-                f"demo/__init__.py: its sha256 is {digest_of(OTHER)}, RECORD says {digest_of(INIT)}",
+                (
+                    f"demo/__init__.py: its sha256 is {digest_of(OTHER)}, but RECORD says "
+                    f"{digest_of(INIT)} [file-changed]"
+                ),
             ],
             id="an edited file",
         ),
-        pytest.param({**GOOD, "demo/more.py": b""}, ["demo/more.py: is not in RECORD"], id="a file more"),
+        pytest.param(
+            {**GOOD, "demo/more.py": b""},
+            ["demo/more.py: is not in RECORD [not-in-record]"],
+            id="a file more",
+        ),
         pytest.param(
             {**GOOD, f"{INFO}/RECORD": b"x" * (1 << 18)},
-            [f"{INFO}/RECORD: is no table: field larger than field limit (131072)"],
+            [f"{INFO}/RECORD: is not a table: field larger than field limit (131072) [metadata-unreadable]"],
             id="no table",
         ),
         pytest.param(
             {name: data for name, data in GOOD.items() if name != "demo/__init__.py"},
-            ["demo/__init__.py: is in RECORD and not in the wheel"],
+            ["demo/__init__.py: is in RECORD but not in the wheel [file-missing]"],
             id="a file less",
         ),
         pytest.param(
             {**GOOD, f"{INFO}/RECORD": RECORD.replace(OWN, "demo/__init__.py,,\n").encode()},
-            ["demo/__init__.py: has no digest in RECORD"],
+            ["demo/__init__.py: has no digest in RECORD [not-in-record]"],
             id="no digest",
         ),
         pytest.param(
             {**GOOD, f"{INFO}/RECORD": RECORD.replace(OWN, "demo/__init__.py\n").encode()},
-            ["demo/__init__.py: has no digest in RECORD"],
+            ["demo/__init__.py: has no digest in RECORD [not-in-record]"],
             id="a name alone",
         ),
         pytest.param(
             {**GOOD, f"{INFO}/RECORD": RECORD.replace(OWN, OWN.replace(",6", ",7")).encode()},
-            ["demo/__init__.py: has 6 bytes, RECORD says 7"],
+            ["demo/__init__.py: has 6 bytes, but RECORD says 7 [file-changed]"],
             id="another size",
         ),
         pytest.param(
             {**GOOD, f"{INFO}/RECORD": RECORD.replace(OWN, OWN.replace(",6", ",")).encode()},
-            ["demo/__init__.py: has 6 bytes, RECORD says nothing"],
+            ["demo/__init__.py: has 6 bytes, but RECORD says nothing [file-changed]"],
             id="no size",
         ),
         pytest.param(
             {name: data for name, data in GOOD.items() if "RECORD" not in name},
-            ["a wheel has one .dist-info/RECORD, here are 0"],
+            ["has 0 files .dist-info/RECORD, and a wheel has one [metadata-not-once]"],
             id="no RECORD",
         ),
         pytest.param(
             {**GOOD, f"{INFO}/RECORD": f"{RECORD}{OWN}".encode()},
-            ["demo/__init__.py: is in RECORD 2 times"],
+            ["demo/__init__.py: is in RECORD 2 times [file-repeated]"],
             id="a line twice",
         ),
         pytest.param(
             {**GOOD, "other-1.0.dist-info/RECORD": b""},
-            ["a wheel has one .dist-info/RECORD, here are 2"],
+            ["has 2 files .dist-info/RECORD, and a wheel has one [metadata-not-once]"],
             id="two RECORDs",
         ),
-        pytest.param({**GOOD, f"{INFO}/RECORD": b"\xff"}, [f"{INFO}/RECORD: is no UTF-8 text"], id="no text"),
+        pytest.param(
+            {**GOOD, f"{INFO}/RECORD": b"\xff"},
+            [f"{INFO}/RECORD: is not text in UTF-8 [metadata-unreadable]"],
+            id="no text",
+        ),
         pytest.param(
             recorded({**inside("demo/_cubins", FILES), **BILL, "../evil.py": b"", "/etc/evil": b""}),
             [
-                "../evil.py: would be installed outside the environment",
-                "/etc/evil: would be installed outside the environment",
+                "../evil.py: would be installed outside the environment [unsafe-path]",
+                "/etc/evil: would be installed outside the environment [unsafe-path]",
             ],
             id="names that lead away",
         ),
@@ -624,7 +700,10 @@ OWN = line_of("demo/__init__.py", INIT)
                 {**inside("demo/_cubins", FILES), **BILL, "demo/_Cubins/k": b"", "demo/_cubins. /k": b""}
             ),
             [
-                f"demo/{alias}/k: is in _cubins too, where case and a last dot do not count"
+                (
+                    f"demo/{alias}/k: would be in _cubins too on systems that ignore case and "
+                    "a last dot [unsafe-path]"
+                )
                 for alias in ("_Cubins", "_cubins. ")
             ],
             id="names that are one on some file systems",
@@ -633,7 +712,7 @@ OWN = line_of("demo/__init__.py", INIT)
             recorded(
                 {**inside("demo/_cubins", FILES), **BILL, "demo/a": b"", "demo-1.0.data/purelib/demo/a": b""}
             ),
-            ["demo/a: is in the wheel 2 times"],
+            ["demo/a: is in the wheel 2 times [file-repeated]"],
             id="a file that is installed over another",
         ),
     ],
@@ -649,7 +728,7 @@ def test_a_file_that_is_there_twice(tmp_path: Path, capsys: pytest.CaptureFixtur
     wheel = make_wheel(tmp_path / "w.whl", GOOD)
     with zipfile.ZipFile(wheel, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
         archive.writestr("demo/__init__.py", INIT)
-    assert Answer(capsys, wheel).errors == ["demo/__init__.py: is in the wheel 2 times"]
+    assert Answer(capsys, wheel).errors == ["demo/__init__.py: is in the wheel 2 times [file-repeated]"]
 
 
 @pytest.mark.parametrize("name", ["demo/__init__.py", f"{INFO}/RECORD"])
@@ -669,9 +748,9 @@ def test_a_damaged_file_of_the_archive(tmp_path: Path, capsys: pytest.CaptureFix
     [
         ("k.sm_90.cubin", "is a pipe"),
         ("keys.json", "is a pipe"),
-        (sbom.NAME, "is a pipe, and no part of a bundle"),
-        ("_editable.py", "is a pipe, and no part of a bundle"),
-        ("stray", "is a pipe, and no part of a bundle"),
+        (sbom.NAME, "is a pipe, and not part of a bundle"),
+        ("_editable.py", "is a pipe, and not part of a bundle"),
+        ("stray", "is a pipe, and not part of a bundle"),
     ],
 )
 def test_a_pipe_in_a_folder_is_told_as_one(
@@ -682,4 +761,7 @@ def test_a_pipe_in_a_folder_is_told_as_one(
     a_pipe(place / name)
     with pytest.raises(SystemExit, match=r"^1$"):
         main(["verify", str(place)])
-    assert capsys.readouterr().err.splitlines()[0] == f"hatch-cubin: error: {place}/{name}: {what}"
+    assert (
+        capsys.readouterr().err.splitlines()[0]
+        == f"hatch-cubin: error: {place}/{name}: {what} [not-a-regular-file]"
+    )

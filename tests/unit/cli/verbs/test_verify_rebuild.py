@@ -194,7 +194,7 @@ def test_a_rebuild_that_fails_hides_nothing_that_is_known(
     errors = rebuilt(capsys, shipped, tmp_path).errors
     assert sorted(error.partition(": ")[2] for error in errors) == [
         'identifier "wrong" is undefined',
-        "is not in the manifest: it is no part of the bundle",
+        "is not part of the bundle: its manifest does not list it [file-not-listed]",
     ]
 
 
@@ -205,7 +205,7 @@ def test_keys_that_cannot_be_read_stop_the_comparison(
     shipped = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, 'archs = ["sm_90"]\n'))
     (shipped / "keys.json").write_text("{}")
     assert (
-        f"{shipped.as_posix()}: its indexes cannot be read: lacks 'units'"
+        f"{shipped.as_posix()}: its manifest or keys cannot be read: lacks 'units' [manifest-unreadable]"
         in rebuilt(capsys, shipped, tmp_path).errors
     )
 
@@ -345,7 +345,7 @@ def test_a_unit_is_only_the_same_where_its_file_is(
         "/demo/_cubins: 2 units compiled again: 0 are the same to the byte"
     )
     assert "demo/_cubins: 2 units not what its inputs compile to" in answer.errors
-    assert "demo/_cubins/saxpy.sm_80.cubin: is missing" in answer.errors
+    assert "demo/_cubins/saxpy.sm_80.cubin: is missing [file-missing]" in answer.errors
 
 
 @pytest.mark.nvrtc
@@ -368,7 +368,10 @@ def test_a_loader_with_code_appended_passes_no_rebuild_whatever_version_it_claim
         files[BESIDE] = bill_for({"manifest.json": files["demo/_cubins/manifest.json"]})
 
     answer = rebuilt(capsys, wheel_of(tmp_path, forge), tmp_path)
-    unknown = f"says that hatch-cubin 0.0.1 made it, a release that hatch-cubin {__version__} does not know"
+    unknown = (
+        f"says that hatch-cubin 0.0.1 made it, and hatch-cubin {__version__} does not know "
+        "this release [unknown-release]"
+    )
     assert answer.errors == [
         "demo/_cubins: 3 files not what the project gives, though all units are",
         f"demo/_cubins/manifest.json: {unknown}",
@@ -434,7 +437,10 @@ def test_the_notes_of_an_editable_install_are_compared(
     (folder / "editable.json").write_text("{}")
     assert rebuilt(capsys, folder, tmp_path).errors == [
         f"{folder.as_posix()}: 1 file not what the project gives, though all units are",
-        f"{folder.as_posix()}/editable.json: is not what hatch-cubin writes: it was edited or damaged",
+        (
+            f"{folder.as_posix()}/editable.json: is not what hatch-cubin writes: it was "
+            "edited or damaged [not-as-written]"
+        ),
     ]
 
 

@@ -70,7 +70,7 @@ def test_where_the_project_cannot_be_built_that_alone_is_told(
     answer = rebuilt(capsys, tmp_path, *(parts / name for name in (SM90, MAIN, SM80)))
     assert (answer.code, answer.errors) == (
         1,
-        ["pyproject.toml:9: there are no .cu or .ptx sources in demo/"],
+        ["pyproject.toml:9: there are no .cu or .ptx sources in demo/ [no-sources-found]"],
     )
 
 
@@ -98,7 +98,13 @@ def _recorded_again(files: dict[str, bytes]) -> dict[str, bytes]:
     ("change", "said"),
     [
         (_forged, "has other files than its manifest leaves to it"),
-        (_damaged, "demo_cubins_sm90/saxpy.sm_90.cubin: is not the file that companion.json describes"),
+        (
+            _damaged,
+            (
+                "demo_cubins_sm90/saxpy.sm_90.cubin: is not the file that companion.json "
+                "describes [file-changed]"
+            ),
+        ),
     ],
 )
 def test_a_companion_in_another_folder_is_held_against_the_manifest_that_was_proven(

@@ -8,7 +8,7 @@ from pathlib import Path
 from hatch_cubin.compiling.diagnostics import Diagnostic
 from hatch_cubin.compiling.hints.failed_compile import Setting
 from hatch_cubin.errors import Location
-from hatch_cubin.headers.resolve import Root
+from hatch_cubin.headers.resolve import SearchFolder
 from hatch_cubin.planning.unit_plan import plan_modules
 from hatch_cubin.project.source import Source
 from hatch_cubin.project.source_roots import ProjectTree
@@ -35,7 +35,7 @@ def setting(
     path: str = "demo/a.cu",
     text: str = "",
     version: tuple[int, int] = (13, 4),
-    search: tuple[Root, ...] = (),
+    search: tuple[SearchFolder, ...] = (),
     files: dict[str, str] | None = None,
 ) -> Setting:
     """Return a compile of one source in a project with *files*, all of which it can read."""

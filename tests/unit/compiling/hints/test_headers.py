@@ -14,7 +14,7 @@ from hatch_cubin.compiling.hints import headers
 from hatch_cubin.compiling.hints.failed_compile import Setting
 from hatch_cubin.errors import CompileError, Location
 from hatch_cubin.headers.includes import Closure, Resolver
-from hatch_cubin.headers.resolve import Root
+from hatch_cubin.headers.resolve import SearchFolder
 from tests.helpers import SAXPY, make_project, write_tree
 
 from .settings import APART, error, setting
@@ -33,12 +33,12 @@ def hint(name: str, there: Setting, includer: str = "demo/a.cu") -> str | None:
     return told[0].hint
 
 
-def trees(root: Path) -> tuple[Root, ...]:
+def trees(root: Path) -> tuple[SearchFolder, ...]:
     """Return the folders of a toolkit that is here in full: NVRTC's own headers and those of the wheels."""
     write_tree(root, {"nvrtc/cccl/cub/a.cuh": "", "nvrtc/cccl/cuda/std/a": "", "wheels/crt/a.h": ""})
     return (
-        Root(root / "nvrtc/cccl", "nvrtc/cccl", "NVRTC"),
-        Root(root / "wheels", "cuda/cu13/include", "wheels"),
+        SearchFolder(root / "nvrtc/cccl", "nvrtc/cccl", "NVRTC"),
+        SearchFolder(root / "wheels", "cuda/cu13/include", "wheels"),
     )
 
 
@@ -308,10 +308,10 @@ def test_a_source_that_lacks_several_headers_compiles_once_all_hints_are_followe
 
 
 def test_a_header_that_is_nearly_called_like_one_that_is_found_is_guessed(tmp_path: Path) -> None:
-    root = Root(
+    root = SearchFolder(
         write_tree(tmp_path / "wheel", {"cuda_fp16.h": "", "cuda_fp16.cpp": "", "sub/mine.cuh": ""}), "x"
     )
-    there = setting(tmp_path, search=(Root(tmp_path / "gone", "y"), root))
+    there = setting(tmp_path, search=(SearchFolder(tmp_path / "gone", "y"), root))
     assert [hint(name, there) for name in ("cuda_fp61.h", "sub/nine.cuh", "something.h")] == [
         "did you mean 'cuda_fp16.h'?",
         "did you mean 'sub/mine.cuh'?",

@@ -11,7 +11,7 @@ from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import Diagnostic
 from hatch_cubin.compiling.hints import host_code
 from hatch_cubin.errors import CompileError, Location
-from hatch_cubin.headers.resolve import Root
+from hatch_cubin.headers.resolve import SearchFolder
 from tests.helpers import make_project, write_tree
 
 from .settings import APART, TABLES, error, setting, table
@@ -149,7 +149,7 @@ def test_errors_below_a_header_for_hosts_are_one_about_that_header(
         tmp_path / "project",
         text='#include "h.h"\n',
         files={"demo/h.h": f"#include <{name}>\n"},
-        search=(Root(tmp_path / "cccl", "nvrtc/cccl", "NVRTC"),),
+        search=(SearchFolder(tmp_path / "cccl", "nvrtc/cccl", "NVRTC"),),
     )
     told = host_code.entered(found, there)
     assert told is not None

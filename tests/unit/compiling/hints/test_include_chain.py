@@ -8,7 +8,7 @@ import pytest
 
 from hatch_cubin.compiling.hints.include_chain import Step, ways_from
 from hatch_cubin.errors import Location, Problem, SourceError
-from hatch_cubin.headers.resolve import Root
+from hatch_cubin.headers.resolve import SearchFolder
 from hatch_cubin.project import disk
 from hatch_cubin.project.source import Source
 from hatch_cubin.project.source_roots import ProjectTree
@@ -25,7 +25,10 @@ def test_each_header_has_the_shortest_way_to_it_with_the_lines(tmp_path: Path) -
             "lib/lib/deep.h": "#include <absent.h>\n",
         },
     )
-    search = (Root(tmp_path / "p/inc", "project/inc"), Root(tmp_path / "lib", "lib/include", "lib 1"))
+    search = (
+        SearchFolder(tmp_path / "p/inc", "project/inc"),
+        SearchFolder(tmp_path / "lib", "lib/include", "lib 1"),
+    )
     source = Source("demo/a.cu", '\n#include <own.h>\n#include "h.h"\n')
     ways = ways_from(source, ProjectTree(tmp_path / "p"), search)
     to_h = Step(Location("demo/a.cu", 3), "h.h")

@@ -8,7 +8,7 @@ import pytest
 
 from hatch_cubin.compiling.hints import headers, misnamed_headers
 from hatch_cubin.errors import Location
-from hatch_cubin.headers.resolve import Root
+from hatch_cubin.headers.resolve import SearchFolder
 from tests.helpers import pyproject, write_tree
 
 from .settings import error, setting
@@ -17,7 +17,7 @@ from .settings import error, setting
 def own(name: str, root: Path, *files: str, options: str = "", quoted: bool = True) -> str | None:
     """Return the hint for an include in demo/a.cu of a project with these files."""
     text = f'#include "{name}"' if quoted else f"#include <{name}>"
-    folders = (Root(root / "include", "project/include"),)
+    folders = (SearchFolder(root / "include", "project/include"),)
     there = setting(root, options, text=text, search=folders, files=dict.fromkeys(files, ""))
     return misnamed_headers.projects(name, "demo/a.cu", there)
 
@@ -68,7 +68,7 @@ def test_other_files_of_the_project_are_not_guessed(tmp_path: Path) -> None:
     assert own("helper.cuh", tmp_path, "demo/types.cuh", "demo/helper.py", "demo/helper.cu") is None
 
 
-def toolkit(root: Path) -> tuple[Root, ...]:
+def toolkit(root: Path) -> tuple[SearchFolder, ...]:
     names = "cuda/barrier cuda/std/array cuda/std/complex cuda/std/cstdint cuda/std/__complex"
     files = [
         *names.split(),
@@ -79,9 +79,9 @@ def toolkit(root: Path) -> tuple[Root, ...]:
         "cuda_fp16.h",
     ]
     return (
-        Root(write_tree(root, dict.fromkeys(files, "")), "cuda/include", "wheels"),
-        Root(root / "gone", "x", "y"),
-        Root(root / "own", "project/own"),
+        SearchFolder(write_tree(root, dict.fromkeys(files, "")), "cuda/include", "wheels"),
+        SearchFolder(root / "gone", "x", "y"),
+        SearchFolder(root / "own", "project/own"),
     )
 
 

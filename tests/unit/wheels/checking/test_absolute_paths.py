@@ -1,4 +1,4 @@
-"""No file that hatch-cubin writes has the path of a folder in it: neither an index nor what was compiled."""
+"""No file that hatch-cubin writes contains the path of a folder: neither an index nor what was compiled."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def test_each_file_with_one_is_told(tmp_path: Path) -> None:
         made("k", data=CODE + paths, define=(("ROOT", "/home/me/root"),)),
         made("c", "compute_80", {"copy": "copy"}, data=text),
     )
-    about = "\n  hint: a macro or a string of the source has it, or debug information"
+    about = "\n  hint: it comes from a macro or a string of the source, or from debug information"
     bill = files[sbom.NAME] = b'{"metadata":{"component":{"name":"demo"}},"of":"/builds/demo/k.cu"}'
     assert bill
     assert problems(write_tree(tmp_path / "_cubins", files)) == [
-        "W/manifest.json: has the path of a folder in it: /home/me/root",
-        f"W/c.compute_80.ptx: has the path of a folder in it: /work/me/copy.cu{about}",
-        f"W/k.sm_90.cubin: has the path of a folder in it: {', '.join(SOME)}, …{about}",
-        f"W/{sbom.NAME}: has the path of a folder in it: /builds/demo/k.cu",
+        "W/manifest.json: contains the path of a folder: /home/me/root",
+        f"W/c.compute_80.ptx: contains the path of a folder: /work/me/copy.cu{about}",
+        f"W/k.sm_90.cubin: contains the path of a folder: {', '.join(SOME)}, …{about}",
+        f"W/{sbom.NAME}: contains the path of a folder: /builds/demo/k.cu",
     ]
 
 
@@ -85,4 +85,4 @@ def test_a_damaged_bill_too(tmp_path: Path) -> None:
 def test_what_is_packed_is_looked_into(tmp_path: Path) -> None:
     files = packed_bundle(made("k", data=CODE + b"\0/home/me/k.cuh"), made("l", data=CODE))
     (problem,) = problems(whole_wheel(tmp_path, files))
-    assert problem.startswith("W/demo/_cubins/sm_90.0.xz: has the path of a folder in it: /home/me/k.cuh\n")
+    assert problem.startswith("W/demo/_cubins/sm_90.0.xz: contains the path of a folder: /home/me/k.cuh\n")

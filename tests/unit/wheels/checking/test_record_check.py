@@ -12,7 +12,7 @@ from tests.cubins import in_wheel, make_wheel
 from tests.unit.cli.verbs.test_verify import recorded
 
 KEYS = "demo/_cubins/keys.json"
-ALIAS = "is in _cubins too, where case and a last dot do not count"
+ALIAS = "would be in _cubins too on systems that ignore case and a last dot"
 OVER = "may be installed over a bundle: it is in the wheel's data"
 
 
@@ -46,8 +46,11 @@ def test_what_a_wheels_data_may_install_over_a_bundle(
 
 def test_a_bundle_that_is_another_where_case_does_not_count(tmp_path: Path) -> None:
     assert problems(tmp_path, "DEMO/_cubins/KEYS.json", "demo-1.0.data/purelib/Demo/_cubins/keys.json") == [
-        "Demo/_cubins/keys.json: is DEMO/_cubins/KEYS.json too, where case does not count",
-        f"{KEYS}: is DEMO/_cubins/KEYS.json too, where case does not count",
+        (
+            "Demo/_cubins/keys.json: would be the same file as DEMO/_cubins/KEYS.json on "
+            "systems that ignore case"
+        ),
+        f"{KEYS}: would be the same file as DEMO/_cubins/KEYS.json on systems that ignore case",
     ]
 
 

@@ -64,7 +64,7 @@ def test_what_a_manifest_does_not_imply_may_stand_in_it(tmp_path: Path) -> None:
 
 
 def test_a_wheel_without_one_lacks_it(tmp_path: Path) -> None:
-    missing = "demo/_cubins: has no bill of materials, hatch-cubin.cdx.json"
+    missing = "demo/_cubins: its bill of materials is missing: hatch-cubin.cdx.json"
     others = {
         "demo-1.0.dist-info/sboms/other.cdx.json": BILL,
         f"demo-1.0.dist-info/{sbom.NAME}": BILL,
@@ -99,20 +99,20 @@ TOOLS = f"NVRTC@13.0.88, hatch-cubin@{__version__}, nvJitLink@13.0.39"
     [
         (
             lambda fields: [without("NVRTC@13.0.88")(fields), fields["components"].append(OTHER_NVRTC)],
-            f"names {TOOLS.replace('88', '89')}; the manifest names {TOOLS}",
+            f"names {TOOLS.replace('88', '89')}, but the manifest names {TOOLS}",
         ),
         (
             without("nvJitLink@13.0.39"),
-            f"names NVRTC@13.0.88, hatch-cubin@{__version__}; the manifest names {TOOLS}",
+            f"names NVRTC@13.0.88, hatch-cubin@{__version__}, but the manifest names {TOOLS}",
         ),
         (
             lambda fields: fields["components"].append(sbom.part("application", "gcc", "15")),
-            f"names {TOOLS.replace(', ', ', gcc@15, ', 1)}; the manifest names {TOOLS}",
+            f"names {TOOLS.replace(', ', ', gcc@15, ', 1)}, but the manifest names {TOOLS}",
         ),
-        (without("file:demo/b.cu"), "does not name demo/b.cu, which the manifest names"),
+        (without("file:demo/b.cu"), "does not name demo/b.cu, but the manifest does"),
         (
             lambda fields: fields["metadata"]["component"].update(name="other._cubins"),
-            "is the bill of materials of other, the bundle is that of demo",
+            "is the bill of materials of other, but the bundle belongs to demo",
         ),
     ],
     ids=["another compiler", "a tool less", "a tool more", "a source less", "another package"],
@@ -127,9 +127,9 @@ def test_one_that_hatch_cubin_might_have_written_fits_its_manifest(
 def test_one_without_anything_in_it_lacks_everything(tmp_path: Path) -> None:
     empty = sbom.write_bill(sbom.bundle_part("demo", {}), [])
     assert of_wheel(tmp_path, {**inside("demo/_cubins", FILES), BESIDE: empty}) == [
-        f"{BESIDE}: names no tools; the manifest names {TOOLS}",
-        f"{BESIDE}: does not name demo/b.cu, which the manifest names",
-        f"{BESIDE}: does not name demo/k.cu, which the manifest names",
+        f"{BESIDE}: names no tools, but the manifest names {TOOLS}",
+        f"{BESIDE}: does not name demo/b.cu, but the manifest does",
+        f"{BESIDE}: does not name demo/k.cu, but the manifest does",
     ]
 
 
@@ -185,18 +185,22 @@ def test_each_bundle_of_a_wheel_has_its_own(tmp_path: Path) -> None:
     # One that another package has brought along may have lost its own; whose it is must fit.
     assert of_wheel(tmp_path, {**both, BESIDE: inner}) == []
     assert of_wheel(tmp_path, {**both, BESIDE: b"{}"}) == [
-        f"{BESIDE}: is the bill of materials of no bundle in the wheel",
-        "demo/_cubins: has no bill of materials, hatch-cubin.cdx.json",
-        "demo/inner/_cubins: has no bill of materials, hatch-cubin.cdx.json",
+        f"{BESIDE}: is a bill of materials that does not belong to any bundle in the wheel",
+        "demo/_cubins: its bill of materials is missing: hatch-cubin.cdx.json",
+        "demo/inner/_cubins: its bill of materials is missing: hatch-cubin.cdx.json",
     ]
 
 
 def test_a_second_bill_is_nobodys(tmp_path: Path) -> None:
     more = f"other-1.0.dist-info/sboms/{sbom.NAME}"
     files = {**inside("demo/_cubins", FILES), BESIDE: BILL, more: BILL}
-    assert of_wheel(tmp_path, files) == [f"{more}: is the bill of materials of no bundle in the wheel"]
+    assert of_wheel(tmp_path, files) == [
+        f"{more}: is a bill of materials that does not belong to any bundle in the wheel"
+    ]
     in_it = {**inside("demo/_cubins", {**FILES, sbom.NAME: BILL}), BESIDE: BILL}
-    assert of_wheel(tmp_path, in_it) == [f"{BESIDE}: is the bill of materials of no bundle in the wheel"]
+    assert of_wheel(tmp_path, in_it) == [
+        f"{BESIDE}: is a bill of materials that does not belong to any bundle in the wheel"
+    ]
 
 
 def test_without_a_manifest_nothing_is_said_of_the_bill(tmp_path: Path) -> None:
@@ -214,7 +218,7 @@ def test_a_bill_may_lack_the_namespaces_that_its_package_is_in(tmp_path: Path) -
     assert of_wheel(tmp_path, {**deep, **inside("ns/demo/_cubins", FILES), BESIDE: inner}) == []
     for place in ("nsdemo", "demo/ns", "ns/Demo", "inner"):
         assert of_wheel(tmp_path, {**inside(f"{place}/_cubins", FILES), BESIDE: BILL}) == [
-            f"{BESIDE}: is the bill of materials of demo, the bundle is that of {place.replace('/', '.')}"
+            f"{BESIDE}: is the bill of materials of demo, but the bundle belongs to {place.replace('/', '.')}"
         ]
 
 
@@ -232,5 +236,5 @@ def test_a_wheel_may_have_its_packages_in_its_data(tmp_path: Path, folder: str) 
     both = {**inside(f"{data}/demo/_cubins", FILES), **inside(f"{data}/demo/inner/_cubins", FILES)}
     assert of_wheel(tmp_path, {**both, BESIDE: bill_for(FILES, "demo.inner")}) == []
     assert of_wheel(tmp_path, {**inside(f"{data}/other/_cubins", FILES), BESIDE: BILL}) == [
-        f"{BESIDE}: is the bill of materials of demo, the bundle is that of other"
+        f"{BESIDE}: is the bill of materials of demo, but the bundle belongs to other"
     ]

@@ -43,15 +43,15 @@ def test_a_wheel_of_windows(tmp_path: Path) -> None:
 def test_kernels_of_another_platform(tmp_path: Path, model: str, tag: str) -> None:
     platform = tag.rpartition("-")[2]
     assert "".join(problems(whole_wheel(tmp_path, files(model), tag))) == (
-        f"W: its kernels have C's types as in {model}, which {platform} does not promise\n"
-        "  hint: a wheel that was built on Windows is for win_amd64, any other is not"
+        f"W: its kernels have the C types of {model}, and {platform} does not have these\n"
+        "  hint: a wheel that was built on Windows is for win_amd64, and no other wheel is"
     )
 
 
 def test_each_platform_of_a_name_is_looked_at(tmp_path: Path) -> None:
     both = {"WHEEL": b"Tag: py3-none-any\nTag: py3-none-win_amd64\n"}
     (said,) = problems(whole_wheel(tmp_path, files(), "py3-none-any.win_amd64", **both))
-    assert "C's types as in lp64, which win_amd64 does not promise" in said
+    assert "its kernels have the C types of lp64, and win_amd64 does not have these" in said
 
 
 def test_several_tags_in_one_name_are_all_of_them(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_several_tags_in_one_name_are_all_of_them(tmp_path: Path) -> None:
 )
 def test_a_wheel_that_was_renamed(tmp_path: Path, said: bytes, shown: str) -> None:
     assert problems(whole_wheel(tmp_path, files(), WHEEL=said)) == [
-        f"W/{INFO}/WHEEL: says {shown}; the wheel's name says py3-none-any"
+        f"W/{INFO}/WHEEL: says {shown}, but the wheel's name says py3-none-any"
     ]
 
 
@@ -72,7 +72,7 @@ def test_a_wheel_that_was_renamed(tmp_path: Path, said: bytes, shown: str) -> No
 def test_a_wheel_that_is_named_as_another_release(tmp_path: Path, release: str) -> None:
     wheel = whole_wheel(tmp_path, files())
     assert problems(wheel.rename(tmp_path / f"{release}-py3-none-any.whl")) == [
-        f"W: has {INFO} in it; the wheel's name says {release}\n  hint: installers refuse such a wheel"
+        f"W: contains {INFO}, but the wheel's name says {release}\n  hint: installers refuse such a wheel"
     ]
 
 
@@ -84,13 +84,13 @@ def test_another_spelling_or_a_build_number_is_the_same_release(tmp_path: Path, 
 def test_a_name_that_installers_do_not_know(tmp_path: Path) -> None:
     wheel = whole_wheel(tmp_path, files())
     assert problems(wheel.rename(tmp_path / "demo.whl").resolve()) == [
-        "W: is not named as a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
+        "W: is not named like a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
     ]
 
 
 def test_a_wheel_without_the_file_that_makes_it_one(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", inside("demo/_cubins", files()))
-    assert problems(wheel) == ["W: a wheel has one .dist-info/WHEEL, here are 0"]
+    assert problems(wheel) == ["W: has 0 files .dist-info/WHEEL, and a wheel has one"]
 
 
 def test_damaged_metadata_is_told_by_what_proves_it(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_manifest_that_cannot_be_read_is_told_by_what_proves_it(tmp_path: Path
 def test_a_tag_that_pypi_refuses(tmp_path: Path) -> None:
     wheel = whole_wheel(tmp_path, files(), "cp312-cp312-linux_x86_64")
     assert problems(wheel) == []
-    assert warnings(wheel) == ["PyPI takes no linux_… tags: auditwheel makes manylinux_… of them"]
+    assert warnings(wheel) == ["PyPI does not accept linux_… tags: auditwheel turns them into manylinux_…"]
 
 
 def test_a_folder_has_no_tags(tmp_path: Path) -> None:
@@ -123,16 +123,16 @@ def test_a_folder_has_no_tags(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metadata", "said"),
     [
-        (b"Metadata-Version: 2.1\nName: demo\nVersion: 2.0\n", "Version: 2.0; the wheel's name says 1.0"),
+        (b"Metadata-Version: 2.1\nName: demo\nVersion: 2.0\n", "Version: 2.0, but the wheel's name says 1.0"),
         (
             b"Metadata-Version: 2.1\r\nName: other\r\nVersion: 1.0\r\n",
-            "Name: other; the wheel's name says demo",
+            "Name: other, but the wheel's name says demo",
         ),
         (
             b"Metadata-Version: 2.1\nName: demo\n\nVersion: 1.0\n",
-            "Version: nothing; the wheel's name says 1.0",
+            "Version: nothing, but the wheel's name says 1.0",
         ),
-        (METADATA + b"Version: 2.0\n", "Version: 1.0, 2.0; the wheel's name says 1.0"),
+        (METADATA + b"Version: 2.0\n", "Version: 1.0, 2.0, but the wheel's name says 1.0"),
     ],
     ids=["version", "name", "in the description", "twice"],
 )
@@ -150,7 +150,10 @@ def test_folders_of_installers_that_are_another_projects(tmp_path: Path) -> None
     more = {"other-1.0.dist-info/METADATA": METADATA, "demo-2.0.data/purelib/x.py": b"", "demo/a.data/x": b""}
     wheel = whole_wheel(tmp_path, files())
     assert problems(make_wheel(wheel, wheel_files(wheel) | more)) == [
-        f"W/{each}: is not of demo-1.0: a wheel has one .dist-info folder, and may have its .data folder"
+        (
+            f"W/{each}: does not belong to demo-1.0: a wheel has one .dist-info folder, and "
+            "may have one .data folder"
+        )
         for each in ("demo-2.0.data", "other-1.0.dist-info")
     ]
 

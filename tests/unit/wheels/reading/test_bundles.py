@@ -114,7 +114,7 @@ def test_of_an_editable_install_the_bundle_may_be_in_the_tree_alone(
     write_tree(bundle, FILES)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
-    assert "has no bundle" in refusal("found_in_tree")
+    assert "does not contain a bundle" in refusal("found_in_tree")
     finder.find("found_in_tree._cubins", str(bundle))
     assert contents("found_in_tree") == {bundle.as_posix(): FILES}
 
@@ -122,7 +122,7 @@ def test_of_an_editable_install_the_bundle_may_be_in_the_tree_alone(
 @pytest.mark.parametrize("name", ["no_such_package", "json.no_such_part", "json.decoder", "a..b", ""])
 def test_a_name_that_means_nothing_here(name: str) -> None:
     assert refusal(name) == (
-        f"{name}: is neither a file, nor a folder, nor a package that this Python has installed\n"
+        f"{name}: is not a file, a folder, or a package that is installed for this Python\n"
         f"  hint: this Python is {sys.executable}"
     )
 
@@ -141,7 +141,7 @@ def test_a_path_that_leads_nowhere_points_to_what_is_near(
 ) -> None:
     write_tree(tmp_path / "dist", dict.fromkeys(wheels, ""))
     monkeypatch.chdir(tmp_path)
-    assert refusal(name) == f"{name}: there is no such file or folder\n  hint: {hint}"
+    assert refusal(name) == f"{name}: this file or folder does not exist\n  hint: {hint}"
 
 
 def test_a_pattern_that_no_shell_expanded_stands_for_what_it_matches(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_pattern_that_no_shell_expanded_stands_for_what_it_matches(tmp_path: P
 
 def test_a_wheel_without_a_bundle_says_so(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "w.whl", {"a/__init__.py": b"", "a/_cubins": b"a file"})
-    assert refusal(wheel) == f"{wheel}: has no bundle: there is no _cubins/ in it"
+    assert refusal(wheel) == f"{wheel}: does not contain a bundle: there is no folder _cubins in it"
 
 
 @pytest.mark.parametrize("folder", ["dist", "."])
@@ -162,7 +162,8 @@ def test_a_folder_without_a_bundle_points_to_a_wheel_in_it(tmp_path: Path, folde
     wheel = tmp_path / folder / "w.whl"
     write_tree(tmp_path, {f"{folder}/w.whl": ""})
     assert refusal(tmp_path) == (
-        f"{tmp_path}: has no bundle: there is no _cubins/ in it\n  hint: there is a wheel: {wheel.as_posix()}"
+        f"{tmp_path}: does not contain a bundle: there is no folder _cubins in it\n  "
+        f"hint: there is a wheel: {wheel.as_posix()}"
     )
 
 
@@ -171,7 +172,7 @@ def test_a_folder_of_a_project_points_to_its_wheel_or_how_to_make_one(tmp_path: 
     write_tree(tmp_path, {"pyproject.toml": "", "src/demo/__init__.py": ""})
     asked = f"{tmp_path}/{folder}"
     assert refusal(asked) == (
-        f"{asked}: has no bundle: there is no _cubins/ in it\n"
+        f"{asked}: does not contain a bundle: there is no folder _cubins in it\n"
         "  hint: 'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"
     )
     write_tree(tmp_path, {"dist/demo.whl": ""})

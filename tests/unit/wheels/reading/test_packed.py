@@ -69,7 +69,7 @@ def repacked(data: bytes) -> dict[str, bytes]:
 
 A, B = cubin("a", 50), cubin("b")
 PACKED = len(FILES["sm_90.0.xz"])
-NOT_ALL = "manifest.json: its entries are not all of sm_90.0.xz, one after another"
+NOT_ALL = "manifest.json: its entries do not cover sm_90.0.xz without gaps"
 WRONG = {
     "a block that is gone": (
         {name: data for name, data in FILES.items() if name != "sm_90.0.xz"},
@@ -89,25 +89,31 @@ WRONG = {
         changed(blocks(size=1 << 40)),
         [
             NOT_ALL,
-            f"sm_90.0.xz: is not unpacked: {len(FILES['sm_90.0.xz'])} B in the archive would be 1024.0 GiB",
+            (
+                f"sm_90.0.xz: is not unpacked: {len(FILES['sm_90.0.xz'])} B in the archive "
+                "would become 1024.0 GiB"
+            ),
         ],
     ),
     "a block that is not described": (
         changed(a={"block": "sm_90.7.xz"}),
-        [NOT_ALL, "manifest.json: it does not describe 'sm_90.7.xz', which it names"],
+        [NOT_ALL, "manifest.json: it names 'sm_90.7.xz' and does not describe it"],
     ),
     "an entry beyond its block": (
         changed(a={"offset": SIZE + 1}),
-        [NOT_ALL, "manifest.json: an entry lies beyond sm_90.0.xz"],
+        [NOT_ALL, "manifest.json: an entry extends beyond the end of sm_90.0.xz"],
     ),
     "a block outside": (
         changed(a={"block": "../x"}),
         [NOT_ALL, "manifest.json: it names a file outside the bundle: '../x'"],
     ),
-    "another format": (changed({"format": 1}), ["manifest.json: is of format 1, and not packed as that is"]),
+    "another format": (
+        changed({"format": 1}),
+        ["manifest.json: is of format 1, and its entries are not packed as in this format"],
+    ),
     "a file that is no block": (
         {**FILES, "sm_90.1.xz": b"x"},
-        ["sm_90.1.xz: is not in the manifest: it is no part of the bundle"],
+        ["sm_90.1.xz: is not part of the bundle: its manifest does not list it"],
     ),
 }
 
@@ -221,7 +227,9 @@ def test_several_bundles_get_a_folder_each(tmp_path: Path) -> None:
 
 def test_nothing_of_others_is_removed(tmp_path: Path) -> None:
     place = write_tree(tmp_path / "mine", {"thesis.txt": "…"})
-    with pytest.raises(BundleError, match="is not empty, and has no bundle that could be replaced"):
+    with pytest.raises(
+        BundleError, match="is not empty, and does not contain a bundle that could be replaced"
+    ):
         write_bundle(RAW, place)
     assert read_tree(place) == {"thesis.txt": "…".encode()}
 
