@@ -269,7 +269,9 @@ def _text(root: Folder, name: str) -> str:
 
 def _checked(root: Folder, table: Any, place: Place) -> tuple[Mapping[str, Any], Place]:
     if not isinstance(table, Mapping):
-        raise ConfigError(Problem(f"{place} must be a table, not {table!r}", place.of()))
+        is_array = isinstance(table, list) and [*map(type, table)] == [dict]
+        hint = f"single brackets make it one: {place}" if is_array else None
+        raise ConfigError(Problem(f"{place} must be a table, not {table!r}", place.of(), hint))
     _refuse_short_headers(root, place)
     return table, place
 

@@ -920,4 +920,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "7235befdd37ea1cf"  # the same in all files of one version
+__build__ = "5fcb37f421b94a8c"  # the same in all files of one version

@@ -126,7 +126,7 @@ def _what_would_fit(
     without = [each.arch for each in shipped if each.arch not in archs]
     if fitting := select(number, None, [(arch, 0) for arch in without]):
         return f"{fitting[0]} is shipped as well, and {found.source} has no such kernel for it"
-    older = ', and toolkit = "12.9",' if (5, 0) <= cc < (7, 5) else ""  # CUDA 13 has nothing for these
+    older = ", and 12.9 as the toolkit," if (5, 0) <= cc < (7, 5) else ""  # CUDA 13 has nothing for these
     fix = f'"sm_{number}" added to archs{older} in the build configuration would serve it'
     if without:
         fix += f", if {found.source} has such a kernel for it, as it has not for {', '.join(without)}"
@@ -303,8 +303,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. The copy of another bundle is run only if it is the very same file.
 _DIGESTS = {
-    "_packs": "917e96e1ae204398000bdac31153277997e5a715eab8f96481343fc856ffa544",
-    "_split": "0e45d047ae59d2a7848d4f73c8efb9d56e931d7b3eb37bc9ba868b00bb7a00e5",
+    "_packs": "7fee34397147fe0cf46b7efade9609dc2bcd14f6bf3355301e3b36907731ad9f",
+    "_split": "70721f5ee10c8604a1ba72b9ffda64381a4cc7346b43636c2693d6699d4d389d",
 }
 
 
@@ -410,4 +410,4 @@ def _fresh(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "7235befdd37ea1cf"
+__build__ = "5fcb37f421b94a8c"

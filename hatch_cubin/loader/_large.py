@@ -77,4 +77,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "7235befdd37ea1cf"
+__build__ = "5fcb37f421b94a8c"

@@ -194,8 +194,8 @@ def test_nothing_that_fits_says_what_would(tmp_path: Path, driver: int | None, h
     ("cc", "fix"),
     [
         ((7, 5), '"sm_75" added to archs in'),
-        ((7, 2), '"sm_72" added to archs, and toolkit = "12.9", in'),
-        ((5, 0), '"sm_50" added to archs, and toolkit = "12.9", in'),
+        ((7, 2), '"sm_72" added to archs, and 12.9 as the toolkit, in'),
+        ((5, 0), '"sm_50" added to archs, and 12.9 as the toolkit, in'),
         ((3, 7), '"sm_37" added to archs in'),
     ],
 )
