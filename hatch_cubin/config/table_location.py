@@ -272,8 +272,10 @@ def _text(root: Folder, name: str) -> str:
 
 def _checked(root: Folder, table: Any, place: Place) -> tuple[Mapping[str, Any], Place]:
     if not isinstance(table, Mapping):
+        is_array = isinstance(table, list) and [*map(type, table)] == [dict]
+        hint = f"single brackets make it one: {place}" if is_array else None
         what = f"{place} must be a table, not {table!r}"
-        raise ConfigError(problem("invalid-value", what, place.of()))
+        raise ConfigError(problem("invalid-value", what, place.of(), hint))
     _refuse_short_headers(root, place)
     return table, place
 

@@ -230,7 +230,8 @@ def path(value: object) -> str:
         what = f"{text!r} must stay inside the project, relative to it{whose}"
         raise RefusedValueError(problem("path-leaves-project", what))
     if "\\" in text:
-        raise ValueError(f"{text!r} must be written with '/'")
+        plain = text.replace("\\", "/")
+        raise ValueError(f"{text!r} must be written with '/', as \"{plain}\"")
     return "/".join(part for part in text.split("/") if part not in {"", "."}) or "."
 
 

@@ -162,6 +162,13 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
             "pyproject.toml:2: [tool.hatch-cubin] must be a table, not 3",
         ),
         (
+            {"pyproject.toml": "[[tool.hatch-cubin]]\njobs = 1\n"},
+            (
+                "pyproject.toml:1: [tool.hatch-cubin] must be a table, not [{{'jobs': 1}}]\n"
+                "  hint: single brackets make it one: [tool.hatch-cubin]"
+            ),
+        ),
+        (
             {"pyproject.toml": HATCHLING + "[tool.hatch.build.hooks]\ncubin = true\n"},
             "pyproject.toml:4: [tool.hatch.build.hooks.cubin] must be a table, not True",
         ),
