@@ -196,8 +196,10 @@ def test_what_a_report_lacks_is_guessed_and_told_once(
         ),
         (
             '{"units": [{"module": "other", "arch": "sm_90", "seconds": 1}]}',
-            "w.json: is the report of another project: it knows none of these modules "
-            "[report-of-other-project]",
+            (
+                "w.json: is the report of another project: it knows none of these modules "
+                "[report-of-other-project]"
+            ),
         ),
     ],
 )
