@@ -77,6 +77,7 @@ def refuse_choice(
     if fitting:
         what = f"{name!r}{asked} is ambiguous: say module= or the variant's macros"
     listed = ", ".join(repr(each.name) for each in (fitting or candidates)[:20])
+    listed += "; cc=(9, 0) means a GPU" if "arch" in macros else ""
     raise CubinNotFoundError(_message(f"{what}; there are {listed}"))
 
 
@@ -303,8 +304,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. The copy of another bundle is run only if it is the very same file.
 _DIGESTS = {
-    "_packs": "7fee34397147fe0cf46b7efade9609dc2bcd14f6bf3355301e3b36907731ad9f",
-    "_split": "70721f5ee10c8604a1ba72b9ffda64381a4cc7346b43636c2693d6699d4d389d",
+    "_packs": "d245778a2b6fe47a11f68ed2510948ee976fcfe194234c21f27da0d39992a05e",
+    "_split": "4dc16b4bc247bc41ba53f63f903b0f934358ab5896f3b7d492f2ede6551ec826",
 }
 
 
@@ -410,4 +411,4 @@ def _fresh(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "5fcb37f421b94a8c"
+__build__ = "7b169e7a04e653ae"

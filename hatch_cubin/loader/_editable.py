@@ -150,4 +150,4 @@ def _held_against_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "5fcb37f421b94a8c"
+__build__ = "7b169e7a04e653ae"

@@ -77,4 +77,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "5fcb37f421b94a8c"
+__build__ = "7b169e7a04e653ae"

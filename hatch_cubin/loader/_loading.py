@@ -631,4 +631,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "5fcb37f421b94a8c"
+__build__ = "7b169e7a04e653ae"

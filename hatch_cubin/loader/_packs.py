@@ -83,4 +83,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "5fcb37f421b94a8c"
+__build__ = "7b169e7a04e653ae"
