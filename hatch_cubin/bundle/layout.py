@@ -134,8 +134,7 @@ def _refuse_large(name: str, count: int, modules: int) -> None:
 
 
 def free_stem(stem: str, name: str, taken: set[str]) -> str:
-    """Return the prefix for files of the module *name*, with a hash if another prefix differs only in case.
-    """
+    """Return the file prefix for the module *name*; with a hash if another one differs only in case."""
     if stem.casefold() in taken:
         return file_digest(name.encode())[:10]
     taken.add(stem.casefold())
