@@ -15,7 +15,7 @@ from ..common import streams
 
 TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any, NoReturn
 
     from ..errors import Problem
@@ -214,8 +214,16 @@ def _options_of_verbs() -> dict[str, list[str]]:
     for verb in VERBS:
         own = argparse.ArgumentParser()
         importlib.import_module(f"{__package__}.verbs.{verb}").arguments(own)
-        found[verb] = [*own._option_string_actions]  # noqa: SLF001 - argparse has no other list
+        found[verb] = [name for parser in _with_parts(own) for name in parser._option_string_actions]  # noqa: SLF001 - argparse has no other list
     return found
+
+
+def _with_parts(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield a parser, and those of its actions if it has any, as 'cache gc'."""
+    yield parser
+    for action in parser._actions:  # noqa: SLF001 - as above
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            yield from action.choices.values()
 
 
 class _Parser(argparse.ArgumentParser):
@@ -262,7 +270,7 @@ def _guess(said: str, known: Sequence[str]) -> str:
     meant = (
         [_MEANT[said]] if said in _MEANT and known == [*VERBS] else difflib.get_close_matches(said, known, 1)
     )
-    listed = f"{', '.join(known[:-1])} or {known[-1]}"
+    listed = " or ".join(filter(None, (", ".join(known[:-1]), known[-1])))
     return f"{said!r} is not {listed}" + "".join(f"; did you mean {each!r}?" for each in meant)
 
 

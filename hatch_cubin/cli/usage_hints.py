@@ -49,6 +49,8 @@ def _bare(first: str, unknown: Sequence[str], arguments: Sequence[str], own: Seq
     if archs:
         listed = ",".join((archs, *(each for each in unknown if not each.startswith("-"))))
         return f"several archs are one list: --archs {listed}"
+    if "--max-size" in own and first[0].isdigit():
+        return f"did you mean '--max-size {first}'?"
     only = "--only GLOB chooses sources, " if "--only" in own else ""
     return f"{only}--project DIR names a project"
 

@@ -86,21 +86,21 @@ def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
 
 def read_environment(
     environ: Mapping[str, str], readers: Mapping[str, tuple[str, Callable[[str], Any]]]
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the values that variables set, by name, and a message for each variable that is wrong.
 
     *readers* has, for each variable, the name of its value and the function that reads it.
     """
     values: dict[str, Any] = {}
-    wrong = [
-        f"{switch}: must be 1 or true, 0 or false, not {environ[switch]!r}"
+    wrong = {
+        switch: f"{switch}: must be 1 or true, 0 or false, not {environ[switch]!r}"
         for switch in _SWITCHES
         if environ.get(switch, "").lower() not in _STATES
-    ]
+    }
     for variable, (name, read) in readers.items():
         if text := environ.get(variable):
             try:
                 values[name] = read(text)
             except ValueError as exc:
-                wrong.append(f"{variable}: {exc}")
+                wrong[variable] = f"{variable}: {exc}"
     return values, wrong

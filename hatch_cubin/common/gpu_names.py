@@ -24,6 +24,8 @@ def archs_meant(text: str) -> tuple[str, ...]:
     """Return what a text may mean as an element of `archs`: `sm90`, `H100` and `80;90` do."""
     if match := _NUMBER.fullmatch(text.lower()):
         return _valid(f"{match[1] or 'sm'}_{match[2]}{match[3]}{match[4]}")
+    if match := re.fullmatch(r"(sm_?[0-9]+)\+ptx", text.lower()):  # PyTorch writes 9.0+PTX
+        return tuple(arch for real in archs_meant(match[1]) for arch in (real, real.replace("sm", "compute")))
     if named := "code=" in text and _CODE.findall(text):  # as in nvcc's -gencode
         return tuple(arch for each in named for arch in _valid(each))
     if found := capabilities(text):

@@ -43,7 +43,8 @@ def read_table(table: Mapping[str, Any], place: Place, environ: Mapping[str, str
     replaced, wrong = read_environment(environ, _VARIABLES)
     _contradictions(values, reader, ())
     values |= replaced
-    reader.problems += (Problem(_short_line(what)) for what in wrong)  # a variable has no line
+    for variable, what in wrong.items():  # which has no line
+        reader.problems.append(Problem(_short_line(what), hint=_variable_meant(variable, environ[variable])))
     if reader.problems:
         raise ConfigError(*reader.problems)
     names = {name: as_written(environ, variable) for variable, (name, _read) in _VARIABLES.items()}
@@ -120,6 +121,13 @@ def _meant(key: str, value: object) -> str | None:
     from . import suggestions  # which only a wrong table needs
 
     return suggestions.line(key, value)
+
+
+def _variable_meant(variable: str, text: str) -> str | None:
+    from . import suggestions  # as above
+
+    field, check = _VARIABLES.get(variable, ("", None))
+    return suggestions.variable(variable, field, text, check)
 
 
 def _option_called(key: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -81,6 +82,31 @@ def option(key: str, values: Mapping[str, object], *, below: bool) -> str | None
     """
     rights = _rights(values, _right_option)
     return _of_rights("options", key, rights, below=below) or compiler_flags.meaning(key)
+
+
+def variable(name: str, field: str, text: str, check: Callable[[str], Any] | None) -> str | None:
+    """Return the setting of a variable that a wrong value may have been meant as.
+
+    A switch has no *field* of the configuration, and nothing to *check* its value.
+    """
+    if check is None:
+        switch = _SWITCHES.get(text.strip().strip("'\"").lower(), {"1": True, "0": False}.get(text.strip()))
+        return None if switch is None else f"{name}={int(switch)}"
+    if field in _AUTOMATIC and _NO_CHOICE.fullmatch(text[:_LONGEST]):
+        return f"without {name}, {_AUTOMATIC[field]}: do not set it"
+    bare = re.sub(r"[\s'\"\[\]]+", "", text[:_LONGEST])
+    archs = ",".join(_array("archs", bare.split(",")) or ())
+    # Only of these: other values may be secret.
+    meant = {"archs": archs, "jobs": bare, "toolkit": _toolkit(bare), "timeout_s": _seconds(bare)}.get(field)
+    try:
+        return f"{name}={meant}" if meant and check(meant) else None
+    except ValueError:
+        return None
+
+
+def _seconds(text: str) -> str | None:
+    match = re.fullmatch(r"([0-9]{1,6})([smh])[a-z]*", text.lower())
+    return str(int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]) if match else None
 
 
 def macro(key: str, values: Mapping[str, object], *, below: bool) -> str | None:
@@ -210,6 +236,8 @@ def _size(value: object, unit: str) -> str | None:
     number = match[1].replace(",", ".")
     if match[2]:
         meant = f"{number} {match[2].upper()}{match[3]}B"
+    elif float(number) >= 1_000_000_000:  # in bytes, which are rounded up
+        meant = f"{math.ceil(float(number) / 1_000_000)} MB"
     elif float(number) >= 100_000 or not _plain(value).endswith(number):  # in bytes
         meant = f"{number} B"
     else:
@@ -226,6 +254,8 @@ def _define(value: object) -> dict[str, Any] | None:
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         return None
+    if all(isinstance(item, dict) for item in items):  # written as an array of tables
+        return {name: item for table in items for name, item in table.items()}
     matches = [_MACRO.fullmatch(str(item)) for item in items]
     return {match[1]: _typed(match[2]) for match in matches if match} if all(matches) else None
 
@@ -255,11 +285,19 @@ def _variants(value: object) -> dict[str, list[Any]] | None:
     tables = value if isinstance(value, list) else [value]
     found: dict[str, list[Any]] = {}
     for table in tables:
-        if not isinstance(table, dict):
+        named = _define(table) if isinstance(table, str) else table
+        if not isinstance(named, dict):
             return None
-        for name, each in table.items():
-            found.setdefault(name, []).extend(each if isinstance(each, list) else [each])
+        for name, each in named.items():
+            value_checks.macro_name(name)
+            found.setdefault(name, []).extend(each if isinstance(each, list) else _listed(each))
     return found if found and all(found.values()) else None
+
+
+def _listed(value: object) -> list[Any]:
+    """Return the values of a macro that stand in one text, as in '128,256'."""
+    parts = value.split(",") if isinstance(value, str) else []
+    return [_typed(part.strip()) for part in parts] if parts[1:] and all(map(str.strip, parts)) else [value]
 
 
 def _array(key: str, items: object) -> list[str] | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..common import file_access, read_limits
-from ..errors import ConfigError, Location, Problem
+from ..errors import ConfigError, Location, Problem, problem
 from . import known_names, toml_positions
 from .known_names import (
     HOOK,
@@ -45,6 +45,7 @@ __all__ = [
 
 OWN_TABLE = ("tool", "hatch-cubin")
 HATCH_BACKENDS = ("hatchling.build", "hatchling.ouroboros")
+_INNER_TABLES = ("source", "module")
 _HATCH_TOML = "hatch.toml"
 _PYPROJECT = "pyproject.toml"
 _ELSEWHERE_HINT = "run it in a project, or name one: --project DIR"
@@ -124,7 +125,7 @@ def hatch_table(root: Folder, build: Mapping[str, Any], target: str) -> tuple[Ma
         raise _unread(within, place)
     if (replaced := _replaced(root)) is not None:
         raise _unread(replaced, place)
-    return _checked(inside(build, *path[:-1])[HOOK], place)
+    return _checked(root, inside(build, *path[:-1])[HOOK], place)
 
 
 def own_table(root: Folder) -> tuple[Mapping[str, Any], Place]:
@@ -137,7 +138,7 @@ def own_table(root: Folder) -> tuple[Mapping[str, Any], Place]:
         raise NoTableError(place, unread_table(root, ""))
     if path is not None:
         raise _unread(_hatch_place(root, path), place)
-    return _checked(tool[OWN_TABLE[1]], place)
+    return _checked(root, tool[OWN_TABLE[1]], place)
 
 
 def has_own_table(root: Folder) -> bool:
@@ -266,10 +267,30 @@ def _text(root: Folder, name: str) -> str:
         return file.read()
 
 
-def _checked(table: Any, place: Place) -> tuple[Mapping[str, Any], Place]:
+def _checked(root: Folder, table: Any, place: Place) -> tuple[Mapping[str, Any], Place]:
     if not isinstance(table, Mapping):
-        raise ConfigError(Problem(f"{place} must be a table, not {table!r}", place.of()))
+        is_array = isinstance(table, list) and [*map(type, table)] == [dict]
+        hint = f"single brackets make it one: {place}" if is_array else None
+        raise ConfigError(Problem(f"{place} must be a table, not {table!r}", place.of(), hint))
+    _refuse_short_headers(root, place)
     return table, place
+
+
+def _refuse_short_headers(root: Folder, place: Place) -> None:
+    """Raise ConfigError for `[[source]]` or `[[module]]`, as the documentation shortens the headers."""
+    top = place_of(root, ())
+    problems = [
+        problem(
+            "table-in-wrong-place",
+            f"[[{key}]] is not in hatch-cubin's table, so nothing reads it",
+            top.of(key),
+            f"write {place.tables(key)} in place of [[{key}]]",
+        )
+        for key in _INNER_TABLES
+        if isinstance(_read(root, _PYPROJECT).get(key), list)
+    ]
+    if problems:
+        raise ConfigError(*problems)
 
 
 def _unread(place: Place, read: Place) -> ConfigError:

@@ -216,7 +216,8 @@ def path(value: object) -> str:
         )
         raise ValueError(f"{text!r} must stay inside the project, relative to it{whose}")
     if "\\" in text:
-        raise ValueError(f"{text!r} must be written with '/'")
+        plain = text.replace("\\", "/")
+        raise ValueError(f"{text!r} must be written with '/', as \"{plain}\"")
     return "/".join(part for part in text.split("/") if part not in {"", "."}) or "."
 
 

@@ -77,6 +77,7 @@ def refuse_choice(
     if fitting:
         what = f"{name!r}{asked} is ambiguous: say module= or the variant's macros"
     listed = ", ".join(repr(each.name) for each in (fitting or candidates)[:20])
+    listed += "; cc=(9, 0) means a GPU" if "arch" in macros else ""
     raise CubinNotFoundError(_message(f"{what}; there are {listed}"))
 
 
@@ -126,7 +127,7 @@ def _what_would_fit(
     without = [each.arch for each in shipped if each.arch not in archs]
     if fitting := select(number, None, [(arch, 0) for arch in without]):
         return f"{fitting[0]} is shipped as well, and {found.source} has no such kernel for it"
-    older = ', and toolkit = "12.9",' if (5, 0) <= cc < (7, 5) else ""  # CUDA 13 has nothing for these
+    older = ", and 12.9 as the toolkit," if (5, 0) <= cc < (7, 5) else ""  # CUDA 13 has nothing for these
     fix = f'"sm_{number}" added to archs{older} in the build configuration would serve it'
     if without:
         fix += f", if {found.source} has such a kernel for it, as it has not for {', '.join(without)}"
@@ -303,8 +304,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. The copy of another bundle is run only if it is the very same file.
 _DIGESTS = {
-    "_packs": "917e96e1ae204398000bdac31153277997e5a715eab8f96481343fc856ffa544",
-    "_split": "0e45d047ae59d2a7848d4f73c8efb9d56e931d7b3eb37bc9ba868b00bb7a00e5",
+    "_packs": "d245778a2b6fe47a11f68ed2510948ee976fcfe194234c21f27da0d39992a05e",
+    "_split": "4dc16b4bc247bc41ba53f63f903b0f934358ab5896f3b7d492f2ede6551ec826",
 }
 
 
@@ -410,4 +411,4 @@ def _fresh(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "7235befdd37ea1cf"
+__build__ = "7b169e7a04e653ae"

@@ -150,4 +150,4 @@ def _held_against_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "7235befdd37ea1cf"
+__build__ = "7b169e7a04e653ae"

@@ -77,4 +77,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "7235befdd37ea1cf"
+__build__ = "7b169e7a04e653ae"

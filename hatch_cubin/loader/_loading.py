@@ -631,4 +631,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "7235befdd37ea1cf"
+__build__ = "7b169e7a04e653ae"

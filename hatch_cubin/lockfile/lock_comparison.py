@@ -1,4 +1,4 @@
-"""A project and its lock: write down what its units are made of, and say what has changed since."""
+"""Make the lock of a project, and compare a project with its lock."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ from ..toolkit import requirements
 from ..toolkit.toolkit import DATA_MODEL, Facts, Keys, Toolkit
 from .lock_format import Lock
 
-_FOUND = {"headers", "types", "units"}  # of a module in a lock: the rest is what the project says
+# Results in a module's entry; its other values are settings of the project.
+_FOUND = {"headers", "types", "units"}
 _NAMED = {"core": "cuda-core", "nvrtc": "NVRTC", "nvjitlink": "nvJitLink"}
 
 
 class LockedPlan(NamedTuple):
-    """The units that a project asks for, with their jobs by the lock's word, and why that is not believed."""
+    """The units of a project with their jobs as the lock describes them, and why the lock may not be used."""
 
     toolkit: Toolkit
     jobs: tuple[Job, ...]
     recall: Recall
     notes: tuple[str, ...]
-    changes: tuple[str, ...]  # what is not as it was
-    doubts: tuple[str, ...]  # what only a build with the compiler can tell
+    changes: tuple[str, ...]  # differences between the project and the lock
+    doubts: tuple[str, ...]  # possible differences that only a build with the compiler can find
 
 
 def describe(
@@ -52,7 +53,7 @@ def describe(
 ) -> Lock:
     """Return the lock of a project's *jobs*, with the digests of their *results* as far as they are known.
 
-    *everything* has all modules with their closures, also of sources that are only parts of others.
+    *everything* contains all modules and their headers, also for sources that other sources include.
     """
     files, built = digests_of(jobs), {job.unit.module.source.path for job in jobs}
     pairs = [(module, closure) for module, closure, _search in everything]
@@ -84,7 +85,7 @@ def describe(
 
 
 def _builds(toolkit: Toolkit) -> dict[str, Any]:
-    """Return what is known of the toolkit, of nvJitLink only if this project needs it."""
+    """Return the facts about the toolkit; nvJitLink is among them only if this project needs it."""
     facts = toolkit.facts._replace(nvjitlink=toolkit.nvjitlink_if_loaded)
     return {**facts._asdict(), "supported": [*facts.supported]}
 
@@ -106,16 +107,16 @@ def _modules(jobs: Iterable[Job], results: Mapping[Unit, str | None]) -> dict[st
 
 
 def _findings(job: Job) -> dict[str, Any]:
-    """Return what only a build with the headers of others can find out about a module."""
+    """Return the facts about a module that depend on headers outside the project."""
     found = {} if job.unit.module.part_of else job.declared()
     types = {kernel: [*each] for kernel, each in found.items()}
     return {"headers": job.closure.digest()} | ({"types": types} if types else {})
 
 
 def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
-    """Say whether more files can change a closure than those that it has, and those that are absent.
+    """Return whether files that the lock does not list can change a closure.
 
-    They can where an include of the project's own can mean anything, and where a header is the machine's.
+    They can if an include in the project can mean any file, or if a header belongs to this machine.
     """
     outside = {root.tree for root in search if root.tree}
     return (
@@ -126,7 +127,7 @@ def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
 
 
 def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> LockedPlan:
-    """Return the units that *project* asks for, by the word of its *lock*; nothing of CUDA is needed."""
+    """Return the units of *project* as its *lock* describes them, without CUDA."""
     toolkit = Toolkit(None, facts=Facts(**{**lock.builds, "supported": tuple(lock.builds["supported"])}))
     changes = [*_other_settings(lock, project), *_other_files(lock, project, sources)]
     asked = unit_plan.UnitPlan(())
@@ -136,7 +137,7 @@ def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> Locke
         changes += [f"{name} is gone" for name in sorted({*lock.modules, *lock.parts} - names)]
         left = [module for module in modules if lock.parts.get(module.name) != settings_of(module)]
         asked = unit_plan.plan_units(left, toolkit.toolchain())
-    except HatchCubinError as exc:  # a build without the lock will tell, if it is wrong for that one too
+    except HatchCubinError as exc:  # if the error is not due to the lock, the build without it reports it
         changes += [problem.what for problem in exc.problems]
     changes += _other_units(lock, asked.units)
     recall = Recall(None) if changes or lock.unsure else recall_of_locked(project)
@@ -146,7 +147,7 @@ def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> Locke
 
 
 def fits_table(lock: Lock, project: Project) -> bool:
-    """Say whether the lock's wheels are what the table asks for."""
+    """Return whether the lock was made for the toolkit and the header packages that the table has now."""
     asked = project.config.toolkit, [*project.config.packages]
     return (lock.toolkit, [*lock.header_packages]) == asked
 
@@ -180,7 +181,7 @@ def _other_files(lock: Lock, project: Project, sources: Iterable[Source]) -> Ite
 
 
 def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
-    """Yield what differs in the table's word about the units; archs that are left out are no difference."""
+    """Yield the differences in the units and their settings; missing archs are not a difference."""
     seen: set[Module] = set()
     for unit in units:
         module = unit.module
@@ -201,13 +202,13 @@ def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
 
 
 def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -> Iterator[Job]:
-    """Yield jobs whose closures are all of the project's files: which of them reads which is not told."""
+    """Yield jobs with all files of the project as headers: a lock does not say which job reads which."""
     closure = Closure({OWN + path: content for path, content in lock.files.items()})
     for module, of_module in itertools.groupby(units, key=lambda unit: unit.module):
         if module.link:
-            _ = toolkit.nvjitlink  # this build has asked for it
+            _ = toolkit.nvjitlink  # mark it as used by this build
         elif module.source.is_ptx:
-            _ = toolkit.ptxas  # likewise
+            _ = toolkit.ptxas  # mark it as used by this build
         entry = lock.modules[module.name]
         asked = digest(["locked", json.dumps(entry, sort_keys=True)])
         recalled, declared = recall.units(asked), partial(dict[str, Any], entry.get("types", {}))
@@ -220,12 +221,12 @@ def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -
 
 
 def expected_result(sha256: str | None) -> RecalledResult | None:
-    """Return what the lock knows of a result: nothing else is taken for it, whatever its record says."""
+    """Return a result with the digest in the lock, so that only this result is accepted."""
     return None if sha256 is None else RecalledResult(sha256, 0, "", "")
 
 
 def with_locked_results(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
-    """Yield *jobs* with what the lock knows of their results, which is true even where it is stale."""
+    """Yield *jobs* with the digests of their results in the lock, which stay right if the lock is stale."""
     digests = _digests(lock)
     for job in jobs:
         sha256 = digests.get(job.keys.key.hex())
@@ -236,7 +237,7 @@ def with_locked_results(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
 
 
 def units_that_differ(lock: Lock, done: Iterable[tuple[Job, str]]) -> list[str]:
-    """Return the names of the units that are *done*, and whose digests are not those of the lock."""
+    """Return the names of the units that are *done* and have other digests than in the lock."""
     digests = _digests(lock)
     return [job.unit.name for job, sha256 in done if digests.get(job.keys.key.hex()) not in {None, sha256}]
 
@@ -247,7 +248,7 @@ def _digests(lock: Lock) -> dict[str, str | None]:
 
 
 def differences_of_jobs(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[str, ...]:
-    """Return how *jobs* of an unchanged project, with this toolkit, differ from those of the lock."""
+    """Return the differences between *jobs* of an unchanged project with this toolkit and the lock."""
     other = [job.unit.name for job in jobs if _unit(lock, job)[0] != job.keys.key.hex()]
     before, now = lock.builds, _builds(toolkit)
     builds = [
@@ -259,18 +260,21 @@ def differences_of_jobs(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tu
 
 
 def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
-    """Return what the lock has of a unit; one that is new was a part of a source that is refused now."""
+    """Return the entry of a unit in the lock, with None values if the unit is new.
+
+    A unit is new if its source was included by another source, and that one is refused now.
+    """
     units = lock.modules.get(job.unit.module.name, {"units": {}})["units"]
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]
 
 
 def locked_digests(lock: Lock, jobs: Iterable[Job]) -> dict[Unit, str | None]:
-    """Return what the lock knows of the results of *jobs*."""
+    """Return the digests of the results of *jobs* in the lock."""
     return {job.unit: _unit(lock, job)[2] for job in jobs}
 
 
 def differences(lock: Lock, now: Lock) -> list[str]:
-    """Return the parts in which two locks differ."""
+    """Return a sentence for each part in which two locks differ."""
     return [
         f"{name.replace('_', ' ')} would be written otherwise"
         for name, before, after in zip(Lock._fields, lock, now, strict=True)

@@ -19,29 +19,29 @@ from ..common.digest import file_digest
 from ..errors import ConfigError, Location, Problem
 
 NAME = "cubin.lock"
-SWITCH = "HATCH_CUBIN_LOCKED"  # what the lock says is an error where it is not so
+SWITCH = "HATCH_CUBIN_LOCKED"  # with it, a build that does not match the lock fails
 HINT = "'hatch-cubin lock' writes it anew"
 
 _FORMAT = 1
 _ABOUT = "written by 'hatch-cubin lock': commit it, do not edit it"
-_DEPTH = 4  # where a value stands in one line, whatever it is: the keys of a unit do
+_DEPTH = 4  # deeper values are written in one line, such as the keys of a unit
 
 
 class Lock(NamedTuple):
-    """What a build with the lock has to know, and what has to be as it was for that to be true."""
+    """The facts that a build with the lock needs, and the inputs that must be unchanged for that."""
 
-    generator: str  # the version of hatch-cubin: another one may find out other things
+    generator: str  # the version of hatch-cubin: another version may find other facts
     data_model: str
-    toolkit: str | None  # as the table asks for it
+    toolkit: str | None  # as written in the table
     header_packages: Sequence[str]
-    builds: Mapping[str, Any]  # of cuda.core and the compilers, and what they can target
-    wheels: Mapping[str, str]  # that a build with a compiler needs, with their versions
-    headers: Mapping[str, str | None]  # what is not the project's, with the version if it is a wheel
-    files: Mapping[str, str]  # of the project, that its units read, with their digests
-    of_parts: Mapping[str, str]  # of the project, that only sources without kernels read
-    absent: Mapping[str, Sequence[str]]  # by folder, where includes were looked for in vain
-    parts: Mapping[str, Mapping[str, Any]]  # modules that are none, for others include their sources
-    unsure: Sequence[str]  # sources whose headers only a build with the compiler's own headers can tell
+    builds: Mapping[str, Any]  # of cuda.core and the compilers, and the archs that they support
+    wheels: Mapping[str, str]  # the wheels that a build with a compiler needs, with their versions
+    headers: Mapping[str, str | None]  # header trees outside the project, with the version if it is a wheel
+    files: Mapping[str, str]  # the project's files that its units read, with their digests
+    of_parts: Mapping[str, str]  # the project's files that only sources without kernels read
+    absent: Mapping[str, Sequence[str]]  # by folder, names of missing files that includes looked for
+    parts: Mapping[str, Mapping[str, Any]]  # sources that are not modules, because others include them
+    unsure: Sequence[str]  # sources whose headers depend on the compiler's own headers
     modules: Mapping[str, Mapping[str, Any]]  # each has its source, its settings and its units
 
 
@@ -52,7 +52,7 @@ def encode(lock: Lock) -> str:
 
 
 def decode(text: str) -> Lock:
-    """Return the lock that a text holds; ConfigError if it is damaged, or of another format or shape."""
+    """Return the lock in a text; ConfigError if it is damaged, or has another format or shape."""
     try:
         values = json.loads(text)
         number, checked = values.pop("format"), values.pop("check")
@@ -75,10 +75,10 @@ def decode(text: str) -> Lock:
 
 
 def read(root: Path) -> Lock | None:
-    """Return the lock of the project at *root*; None where it has none."""
+    """Return the lock of the project at *root*; None if it has none."""
     path = os.path.join(root, NAME)
     try:
-        # As text, because git may make other ends of lines.
+        # As text, because git may change the line ends.
         with io.TextIOWrapper(file_access.opened(path, read_limits.INDEX), encoding="utf-8") as file:
             return decode(file.read())
     except FileNotFoundError:
@@ -106,12 +106,12 @@ def _is_text(value: object) -> bool:
 
 
 def _is_name(value: object) -> bool:
-    """Say whether a text can be written down: JSON can also have half a character."""
+    """Return whether a value is a text that can be written: JSON can also contain half a character."""
     return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _is_path(value: object) -> bool:
-    """Say whether the system takes a path; names that are not Unicode have halves of characters in Python."""
+    """Return whether a value can be a path. In Python, names that are not Unicode have half characters."""
     try:
         return isinstance(value, str) and b"\0" not in value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -151,12 +151,12 @@ def _record(needed: Mapping[str, _Check], possible: Mapping[str, _Check] | None 
 
 
 def _is_option(value: object) -> bool:
-    """Say whether an option has a value that a table can give it; a lock only compares it."""
+    """Return whether a value can be the value of an option; a build only compares it."""
     return all(type(each) in {bool, int, str} for each in (value if isinstance(value, list) else [value]))
 
 
 def _is_unit(value: object) -> bool:
-    """Say whether *value* is what a lock has of a unit: its two keys, and the digest of its result."""
+    """Return whether *value* is a unit's entry: its two keys, and the digest of its result."""
     return (
         isinstance(value, list)
         and len(value) == len(_UNIT)
@@ -209,7 +209,7 @@ _FIELDS: Mapping[str, _Check] = {
 
 
 def _lines(value: Any, depth: int) -> Iterator[str]:
-    """Yield a value with a line for each thing that can change by itself."""
+    """Yield a value as lines, one for each part that can change separately."""
     if not isinstance(value, Mapping) or not value or depth == _DEPTH:
         yield json.dumps(value)
         return

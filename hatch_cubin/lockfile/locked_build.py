@@ -1,4 +1,4 @@
-"""What a build does by the word of its project's lock: without a compiler, with which one, or not at all."""
+"""Decide from the lock whether a build needs a compiler, and which one, or whether it must fail."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _WHY_MISSING = (
 
 
 class LockVerdict(NamedTuple):
-    """A project's lock, and what it says of a build now."""
+    """A project's lock, compared with the project and with the cache."""
 
     lock: Lock
     plan: lock_comparison.LockedPlan
-    found: Mapping[Unit, Compiled] | None  # every result, where all is as it was, and in the cache
-    remote: SharedStore | None  # the store, if it was asked for what the cache lacks
-    missing: int  # how many results are not in the cache, where all is as it was
+    found: Mapping[Unit, Compiled] | None  # all results, if nothing has changed and all are in the cache
+    remote: SharedStore | None  # the store, if it was searched for units that are missing in the cache
+    missing: int  # how many results are missing in the cache, if nothing has changed
     faults: Sequence[str]  # of the cache's folder
 
 
@@ -45,10 +45,10 @@ def evaluate(
     *,
     looks: bool = True,
 ) -> LockVerdict | None:
-    """Return what the project's lock says, None where it has none; results are kept in the folder *hold*.
+    """Return the project's lock with its verdict, None if there is no lock. The folder *hold* keeps results.
 
-    *patience_s* is what a store is worth that has what the cache lacks. Nothing *looks* for results where
-    they would not be taken.
+    *patience_s*: how long to wait for the store to supply units that are missing in the cache. With *looks*
+    false, nothing searches for results, because the caller does not use them.
     """
     found = lock_format.read(project.root)
     if found is None:
@@ -68,7 +68,7 @@ def evaluate(
 
 
 def refuse_if_locked(project: Project, changes: Sequence[str], hint: str = lock_format.HINT) -> None:
-    """Raise LockError where the lock is stale, and the build must not go on without it."""
+    """Raise LockError if the lock is stale and the build must not continue without it."""
     if changes and project.is_switched_on(lock_format.SWITCH):
         what = f"is stale, and {project.as_written(lock_format.SWITCH)} is set"
         raise LockError(Problem(what, Location(lock_format.NAME), hint, (*changes,)))
@@ -76,7 +76,7 @@ def refuse_if_locked(project: Project, changes: Sequence[str], hint: str = lock_
 
 @contextlib.contextmanager
 def explain_missing_compiler(project: Project, word: LockVerdict | None) -> Iterator[None]:
-    """Say why a build needs the compiler that it did not ask for, if that is what makes it fail."""
+    """Explain the error of a build that needs a compiler, but did not ask the front end to install one."""
     try:
         yield
     except ToolchainError as exc:
@@ -96,7 +96,7 @@ def explain_missing_compiler(project: Project, word: LockVerdict | None) -> Iter
 
 
 def check_results(project: Project, found: Lock, done: Sequence[tuple[Job, str]]) -> None:
-    """Raise LockError if units have other digests than their lock, and the build must not go on with them."""
+    """Raise LockError if units have other digests than in the lock and the build must not use them."""
     if project.is_switched_on(lock_format.SWITCH) and (
         others := lock_comparison.units_that_differ(found, done)
     ):
@@ -105,7 +105,7 @@ def check_results(project: Project, found: Lock, done: Sequence[tuple[Job, str]]
 
 
 def install_command(project: Project) -> str | None:
-    """Return the command that installs the builds of the project's lock; None where there is none for it."""
+    """Return the command that installs the wheels in the lock; None without a lock that fits the table."""
     found = lock_format.read(project.root)
     if found is None or not found.wheels or not lock_comparison.fits_table(found, project):
         return None
@@ -113,7 +113,7 @@ def install_command(project: Project) -> str | None:
 
 
 def report_stale(project: Project, changes: Sequence[str]) -> None:
-    """Say that the lock is stale, and why, where the build goes on without it."""
+    """Print that the lock is stale, and why, in a build that continues without it."""
     more = f", and {len(changes) - 1} more" * (len(changes) > 1)
     project.inform(f"{lock_format.NAME} is stale ({changes[0]}{more}): {lock_format.HINT}")
 
@@ -125,12 +125,14 @@ def _results(
     patience_s: float | None,
     warn: Callable[[str], object],
 ) -> tuple[Mapping[Unit, Compiled], SharedStore | None]:
-    """Return the results, proven as a build proves them, and the store that was asked; None without one."""
+    """Return the results, verified as in any build, and the store that was searched; None without a store."""
     if hold is not None:
-        (hold := hold / "locked").mkdir()  # a build that goes on without the lock has links of the same names
+        (
+            hold := hold / "locked"
+        ).mkdir()  # a build that continues without the lock uses the same names for its links
     signing, remote = None, None
     if project.uses_signatures:
-        from ..cache.signing import Signing, signature_policy_of  # which few builds need
+        from ..cache.signing import Signing, signature_policy_of  # lazy: few builds have signatures
 
         signing = Signing(policy=signature_policy_of(project))
     cache = Cache(project.cache_folder, None, warn, hold, signing)
@@ -144,7 +146,7 @@ def _results(
         if remote is not None:
             build_store.fetch(remote, lacking)
             found |= _found_in(cache, lacking)
-    except SignatureError as exc:  # what checks signatures is not installed yet
+    except SignatureError as exc:  # the wheel that checks signatures is not installed yet
         warn(exc.problems[0].what)
     return found, remote
 

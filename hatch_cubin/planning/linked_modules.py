@@ -1,4 +1,4 @@
-"""Decide which modules are linked of several sources, and what is compiled for them. Pure."""
+"""Plan the modules that are linked from several sources, and the objects that are compiled for them. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def plan_modules(
 ) -> list[Module]:
     """Return every module, sorted by name, and the objects of linked modules. Modules may share a name.
 
-    *members* has the paths of the sources that each [[module]] table names. They are no modules of their own.
+    *members* has the paths of the sources that each [[module]] table names. These sources do not become
+    modules of their own.
     """
     apart = {path for paths in members for path in paths}
     alone = [source for source in sources if source.path not in apart]
@@ -46,7 +47,7 @@ def plan_modules(
 
 
 def _refuse_settings(config: Config, parts: Sequence[Source]) -> None:
-    """Raise ConfigError where a source table says of a part what only a module has."""
+    """Raise ConfigError if a [[source]] table sets a key of modules for a source that is linked into one."""
     problems = [
         Problem(
             f"{key!r} is for modules, and {source.path} is linked into one",
@@ -82,14 +83,14 @@ def _refuse_macros_of_variants(config: Config, members: Sequence[Sequence[str]])
 
 
 class _LinkedModules:
-    """Makes modules of their tables. Modules that need the same object share it."""
+    """Makes a module from each [[module]] table. Modules that need the same object share it."""
 
     def __init__(self, config: Config, sources: Mapping[str, Source], expand_targets: TargetsBySpecs) -> None:
         self._config, self._sources, self._expand = config, sources, expand_targets
         self.objects: dict[object, Module] = {}
 
     def modules(self, number: int, paths: Sequence[str]) -> Iterator[Module]:
-        """Yield each variant of what a table describes."""
+        """Yield each variant of the module that a table describes."""
         config, rule = self._config, self._config.module[number]
         place, where = config.place, config.place.of("module", number, "name")
         sources = [self._sources[path] for path in paths if path in self._sources]
@@ -122,7 +123,7 @@ class _LinkedModules:
             yield replace(whole, link=link, instantiate=tuple(names))
 
     def _object(self, whole: Module, source: Source, rule: ModuleRule) -> Module:
-        """Return what a source is compiled to: with the module's settings, and those of its own tables."""
+        """Return the object of a source, with the settings of the module and of its own [[source]] tables."""
         rules = [each for each in self._config.source if glob_regex(each.path).fullmatch(source.path)]
         define = functools.reduce(_with_macros, rules, whole.define)
         options: dict[str, Any] = functools.reduce(operator.or_, (dict(each.options) for each in rules), {})
@@ -146,7 +147,7 @@ class _LinkedModules:
 
 
 def _without_names(module: Module) -> str:
-    """Return all of an object but what only names it, and where that is written. Equal objects are shared."""
+    """Return a text with all settings of an object that change its result, to find equal objects."""
     return repr(
         replace(
             module,
@@ -172,6 +173,6 @@ def _joined(first: tuple[str, ...], then: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def location_of_file(config: Config, module: Module, index: int) -> Location:
-    """Return the line of the table that has an entry of a module's `link`."""
+    """Return the place in the table of an entry of a module's `link`."""
     number = next(number for number, rule in enumerate(config.module) if rule.name == module.base)
     return config.place.of("module", number, "link", index)

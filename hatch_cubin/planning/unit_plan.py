@@ -33,15 +33,15 @@ _NO_PTX = "only LTO-IR becomes PTX when it is linked, as with mode = 'lto' and .
 
 
 class LinkRecipe(NamedTuple):
-    """How a module is linked: of the objects and PTX texts of its sources, in this order, then of files."""
+    """How a module is linked: first the objects and PTX texts of its sources, in this order, then files."""
 
     mode: str
     parts: tuple[Module | Source, ...]
-    files: tuple[str, ...]  # as the table has them
+    files: tuple[str, ...]  # as written in the table
 
     @property
     def objects(self) -> tuple[Module, ...]:
-        """What is compiled for it."""
+        """The objects that are compiled for it."""
         return tuple(part for part in self.parts if isinstance(part, Module))
 
     @property
@@ -57,10 +57,10 @@ class LinkRecipe(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Module:
-    """What is loaded as one piece: one source, or one variant of it, with its settings.
+    """One source, or one variant of it, with its settings: it is loaded as one piece.
 
-    A module may be linked of several sources. Each of these is an object then: it is compiled and cached by
-    itself, and cannot be loaded.
+    A module may be linked from several sources. Then each of these sources becomes an object, which is
+    compiled and cached separately and cannot be loaded.
     """
 
     base: str
@@ -71,9 +71,10 @@ class Module:
     include_dirs: tuple[str, ...]
     instantiate: tuple[str, ...]
     targets: tuple[Target, ...]
-    undefined: tuple[str, ...] = ()  # the variant's macros that are not defined: names have them as 0
-    written: Mapping[str, Location] = field(default_factory=dict)  # where its archs and options are
-    tables: str = ""  # the header of a table for its source, which hints quote
+    undefined: tuple[str, ...] = ()  # macros that the variant does not define: its name shows them as 0
+    # The places of its archs and options in the table.
+    written: Mapping[str, Location] = field(default_factory=dict)
+    tables: str = ""  # the header of a table for its source, for hints
     link: LinkRecipe | None = None
     part_of: str = ""  # the base of the first module that an object is linked into
     where: Location | None = None  # the line of the table that names a linked module
@@ -85,12 +86,12 @@ class Module:
 
     @property
     def location(self) -> Location:
-        """Where a user finds it: its source, or the table that names its sources."""
+        """The place to show to the user: its source, or the table that names its sources."""
         return self.where or Location(self.source.path)
 
     @property
     def file_stem(self) -> str:
-        """The name in file names: `red.BLOCK-64.SCALAR-float`; parts that no file can have are hashed."""
+        """The name in file names: `red.BLOCK-64.SCALAR-float`; unusable parts become a hash."""
         return file_stem(self.base, self.variant)
 
     @property
@@ -105,7 +106,7 @@ class Module:
 
     @property
     def pre_includes(self) -> tuple[str, ...]:
-        """The headers that the options include before the source."""
+        """The headers that the option `pre_include` includes before the source."""
         return self._texts("pre_include")
 
     @property
@@ -119,14 +120,14 @@ class Module:
 
     @property
     def plain_options(self) -> dict[str, Any]:
-        """The options as cuda.core and JSON take them."""
+        """The options in the types that cuda.core and JSON need."""
         return {
             name: list(value) if isinstance(value, tuple) else value for name, value in self.options.items()
         }
 
 
 class Unit(NamedTuple):
-    """A module for one arch: what is compiled, cached and counted."""
+    """A module for one arch. Units are compiled, cached and counted."""
 
     module: Module
     arch: Arch
@@ -137,19 +138,19 @@ class Unit(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """What follows the module's name in the name of the unit's file."""
+        """The end of the file name of the unit, behind the module's name."""
         return f".{self.arch}.{'ptx' if self.arch.is_ptx else 'cubin'}"
 
 
 class UnitPlan(NamedTuple):
-    """Every unit, in the order of its module's name, and notes for the user."""
+    """All units, sorted by the names of their modules, and notes for the user."""
 
     units: tuple[Unit, ...]
     notes: tuple[str, ...] = ()
 
 
 class Toolchain(NamedTuple):
-    """What planning needs to know of the compiler: what it can target."""
+    """The archs that the compiler can target."""
 
     label: str
     supported: tuple[int, ...]
@@ -159,9 +160,10 @@ class Toolchain(NamedTuple):
 def plan_modules(
     config: Config, sources: Sequence[Source], expand_targets: TargetsBySpecs, others: Sequence[Source] = ()
 ) -> list[Module]:
-    """Return the module or the variants of each source, sorted by name. Tables may be for *others* too.
+    """Return the module or the variants of each source, sorted by name. Modules may share a name.
 
-    ConfigError if a rule matches no source, or asks of PTX what it does not have. Modules may share a name.
+    [[source]] tables may also match *others*. ConfigError if a table matches no source, or sets a key for PTX
+    that only C++ has.
     """
     own_archs = () if "archs" in config.replaced else config.archs
     tables = config.place.source_tables
@@ -206,9 +208,9 @@ def plan_modules(
 
 
 def _matching(patterns: Sequence[str]) -> Callable[[str], list[int]]:
-    """Return what tells which of the patterns match a path, by their numbers.
+    """Return a function that returns the numbers of the patterns that match a path.
 
-    A project may have a pattern for each of its sources. So one that is a path is looked up, not tried.
+    A project may have a pattern for each of its sources. So a pattern without wildcards is looked up.
     """
     globs: list[tuple[int, re.Pattern[str]]] = []
     plain: dict[str, list[int]] = defaultdict(list)
@@ -228,7 +230,7 @@ def _matching(patterns: Sequence[str]) -> Callable[[str], list[int]]:
 def _options_without_effect(
     config: Config, rules_of: Mapping[str, Sequence[int]], sources: Sequence[Source]
 ) -> Iterator[Problem]:
-    """Yield a problem for each option that ptxas does not have, where it is set for PTX sources alone."""
+    """Yield a problem for each option that is set for PTX sources only and that ptxas does not have."""
     is_for_cpp = {index for source in sources if not source.is_ptx for index in rules_of[source.path]}
     tables: list[tuple[tuple[str | int, ...], Mapping[str, OptionValue]]] = [
         (("source", index), rule.options)
@@ -245,7 +247,7 @@ def _options_without_effect(
 
 
 def option_location(place: Place, table: tuple[str | int, ...], name: str) -> tuple[str, Location]:
-    """Return how a table spells an option, and where that is."""
+    """Return the spelling of an option in a table, and its place."""
     spelled = name if place.has(*table, "options", name) else name.replace("_", "-")
     return spelled, place.of(*table, "options", spelled)
 
@@ -293,7 +295,7 @@ def _modules_of(
 
 
 def module_name_from(pattern: str, path: str) -> str:
-    """Return the name that a table gives to the source at *path*: `{parent}_{stem}` has parts of that."""
+    """Return the module name for the source at *path*: `{parent}` and `{stem}` are parts of the path."""
     place = PurePosixPath(path)
     return pattern.replace("{parent}", place.parent.name).replace("{stem}", place.stem)
 
@@ -301,7 +303,7 @@ def module_name_from(pattern: str, path: str) -> str:
 def variant_combinations(
     variants: Mapping[str, tuple[str | None, ...]], where: Location
 ) -> Iterator[tuple[Macros, tuple[str, ...]]]:
-    """Yield the macros of each variant, and those that are not defined in it; ConfigError for too many."""
+    """Yield the macros of each variant, and the macros that it does not define; ConfigError if too many."""
     if (count := math.prod(map(len, variants.values()))) > _MAX_VARIANTS:
         what = f"'variants' ask for {count} modules of this source, the most is {_MAX_VARIANTS}"
         raise ConfigError(Problem(what, where))
@@ -349,7 +351,7 @@ def _from(setter: str, target: Target, problem: Problem) -> Problem:
 
 
 def arch_to_build(module: Module, target: Target, toolchain: Toolchain, notes: list[str]) -> Arch | None:
-    """Return the arch to build a module for, as `arch_for` does, also if it is linked."""
+    """Return the arch to build a module for, linked or not; None if its PTX cannot serve the target."""
     if module.link is None:
         return arch_for_source(module.source, target, toolchain, notes, module)
     return _linked_for(module, module.link, target, toolchain, notes)
@@ -358,9 +360,9 @@ def arch_to_build(module: Module, target: Target, toolchain: Toolchain, notes: l
 def _linked_for(
     module: Module, link: LinkRecipe, target: Target, toolchain: Toolchain, notes: list[str]
 ) -> Arch | None:
-    """Return the arch to link *module* for; None where a group brought one that it cannot serve.
+    """Return the arch to link *module* for; None if it cannot serve a target that comes from a group.
 
-    PTX is made of LTO-IR alone: what is machine code, or is PTX already, does not become part of it.
+    Linking makes PTX from LTO-IR only: machine code and existing PTX cannot become part of it.
     """
     arch = target.arch
     for text in link.texts:
@@ -372,7 +374,7 @@ def _linked_for(
         if not target.named:
             notes.append(f"{module.base}: left out {arch}: {_NO_PTX}")
             return None
-        from ..config.toml_lines import setting  # which only hints need
+        from ..config.toml_lines import setting  # lazy: only hints need it
 
         archs = [str(each.arch) for each in module.targets if not each.arch.is_ptx]
         hint = f"in its table: {setting('archs', archs)}" if archs else None
@@ -391,9 +393,10 @@ def _no_arch_served(module: Module, toolchain: Toolchain) -> Problem:
 def arch_for_source(
     source: Source, target: Target, toolchain: Toolchain, notes: list[str], module: Module | None = None
 ) -> Arch | None:
-    """Return the arch to build *source* for; None where a group brought one that its PTX cannot serve.
+    """Return the arch to build *source* for; None if its PTX cannot serve a target that comes from a group.
 
-    An arch that was named and cannot be built is an error. *notes* gets a line for each that is left out.
+    A target that the user named and that cannot be built is an error. *notes* gets a line for each target
+    that is left out.
     """
     arch = target.arch
     if source.is_ptx:
@@ -412,7 +415,7 @@ def arch_for_source(
 
 
 def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Module | None) -> Problem:
-    from ..config.toml_lines import source_table  # which only hints need
+    from ..config.toml_lines import source_table  # lazy: only hints need it
 
     header = source.ptx
     own = arch_names.parse_arch(header.target)
@@ -436,8 +439,8 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
 
 
 def _suggested_path(path: str, paths: Sequence[str]) -> str | None:
-    """Return the line of the table for a path that matches no source: perhaps it lacks its folders."""
-    from ..config.toml_lines import setting  # which only hints need
+    """Return the line of the table for a path that matches no source: its folders may be missing."""
+    from ..config.toml_lines import setting  # lazy: only hints need it
 
     anywhere = f"**/{path}"
     found = [each for each in paths if glob_regex(anywhere).fullmatch(each)]
@@ -447,7 +450,7 @@ def _suggested_path(path: str, paths: Sequence[str]) -> str | None:
 
 
 def unsupported_arch(arch: Arch, toolchain: Toolchain) -> Problem:
-    """Word the refusal of an arch that the toolkit cannot target."""
+    """Return the problem of an arch that the toolkit cannot target."""
     known = " ".join(f"{number}" for number in toolchain.supported)
     suffix = (
         f" (families, as in 100f, need CUDA {_dotted(FAMILIES_SINCE)})"
@@ -459,7 +462,7 @@ def unsupported_arch(arch: Arch, toolchain: Toolchain) -> Problem:
 
 
 def _other_toolkit(arch: Arch, toolchain: Toolchain) -> str:
-    """Return which toolkit can target an arch that this one cannot, or what runs on such GPUs."""
+    """Return the toolkit that can target an arch that this one cannot, or the PTX that runs on such GPUs."""
     gpu = GPUS.get(arch.number, Gpu())
     if gpu.last is not None:
         renamed = f"; CUDA {gpu.last + 1} calls it sm_{gpu.renamed}" if gpu.renamed else ""
@@ -488,7 +491,7 @@ def _name(base: str, variant: Iterable[tuple[str, str]]) -> str:
 
 
 def file_stem(base: str, variant: Sequence[tuple[str, str]]) -> str:
-    """Return the name of a module in file names, of its source's name and its variant's macros."""
+    """Return the name of a module in file names, made from its source's name and its variant's macros."""
     parts = [base, *(f"{name}-{value}" for name, value in variant)]
     stem = ".".join(map(_file_part, parts))
     return stem if len(stem) <= 160 else f"{_file_part(base)}.{_short(_name(base, variant))}"

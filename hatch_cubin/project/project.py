@@ -26,6 +26,7 @@ _SUFFIXES = frozenset({".cu", ".ptx"})
 _NOT_MODULES = frozenset(
     {"__init__.py", "conftest.py", "hatch_build.py", "noxfile.py", "setup.py", "tasks.py"}
 )
+_SHOWN_FOLDERS = 5
 _LIKE_SOURCES = frozenset({".cuh", ".h", ".hpp", ".c", ".cc", ".cpp", ".cxx", ".cl", ".inl"})
 
 
@@ -191,6 +192,7 @@ def read_sources(project: Project) -> ProjectSources:
     ]
     if not paths and not problems:
         problems.append(_no_sources(project, files))
+    _warn_of_exclude(project, files)
     problems += _include_folder_problems(project)
     sources = []
     for path in paths:
@@ -201,6 +203,20 @@ def read_sources(project: Project) -> ProjectSources:
     if problems:
         raise SourceError(*problems)
     return ProjectSources(tuple(sources), members)
+
+
+def _warn_of_exclude(project: Project, files: ProjectFiles) -> None:
+    """Warn of each path in 'exclude' that is not a source: a misspelled one leaves a source in the wheel."""
+    config = project.config
+    plain = [(index, path) for index, path in enumerate(config.exclude) if not is_glob(path)]
+    if not plain:
+        return
+    every, _unmatched = files.find(config.sources, ())
+    for index, path in plain:
+        kept, _unmatched = files.find(config.sources, [path])
+        if kept == every:
+            what, where = f"exclude: {path!r} matches no source", config.place.of("exclude", index)
+            project.warn(str(problem("exclude-matches-nothing", what, where, guess(path, every))))
 
 
 def _no_sources(project: Project, files: ProjectFiles) -> Problem:
@@ -239,11 +255,13 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
         suffixes = {*_SUFFIXES, PurePosixPath(pattern).suffix}
         paths = (path for path in walk(project.tree, ".") if PurePosixPath(path).suffix.lower() in suffixes)
         return guess(pattern, sorted(paths))
-    if pattern.startswith("*"):
-        found = _sources_elsewhere(project)
-        reason = "a glob that begins with a wildcard looks inside the packages"
-        return None if found is None else f"{reason}: {toml_lines.setting('sources', found)}"
-    return None
+    if not pattern.startswith("*"):
+        files = map(PurePosixPath, walk(project.tree, "."))
+        there = {f"{path.parent}/*{path.suffix}" for path in files if path.suffix.lower() in _SUFFIXES}
+        return f"there are: {', '.join(sorted(there)[:_SHOWN_FOLDERS])}" if there else None
+    found = _sources_elsewhere(project)
+    reason = "a glob that begins with a wildcard looks inside the packages"
+    return None if found is None else f"{reason}: {toml_lines.setting('sources', found)}"
 
 
 def _sources_elsewhere(project: Project) -> list[str] | None:

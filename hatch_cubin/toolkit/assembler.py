@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..common.arch_names import Arch
-from ..errors import Problem, ToolchainError
+from ..errors import ToolchainError, problem
 from .libraries import system_home
 
 _NAME = "ptxas.exe" if sys.platform == "win32" else "ptxas"
@@ -55,7 +55,7 @@ def find(wanted: str | None, major: int, build: str, hint: str) -> str:
             return path
     here = ", ".join(f"{path} is {version}" for path, version in found.items()) or "no ptxas was found"
     what = f"PTX sources need ptxas {build}, the build of NVRTC here, but {here}"
-    raise ToolchainError(Problem(what, hint=hint))
+    raise ToolchainError(problem("ptxas-not-found", what, hint=hint))
 
 
 def wheel_name(major: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import Problem, ToolchainError
+from ..errors import ToolchainError, problem
 from ..planning.unit_plan import Module, Unit
 from .toolkit import LINKER_FIELDS, Toolkit
 
@@ -40,7 +40,7 @@ def refuse_older(toolkit: Toolkit) -> None:
     if linker < toolkit.version:
         what = f"nvJitLink {toolkit.nvjitlink} cannot link LTO-IR of NVRTC {toolkit.nvrtc}, which is newer"
         hint = 'install an nvJitLink of the same release; to ask for both: toolkit = "…"'
-        raise ToolchainError(Problem(what, hint=hint))
+        raise ToolchainError(problem("nvjitlink-too-old", what, hint=hint))
 
 
 def link_options(unit: Unit) -> tuple[bytes, ...]:

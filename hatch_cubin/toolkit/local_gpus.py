@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 
-from ..errors import Problem, ToolchainError
+from ..errors import ToolchainError, problem
 
 
 def native_archs() -> tuple[int, ...]:
@@ -18,9 +18,8 @@ def native_archs() -> tuple[int, ...]:
             raise OSError("the driver finds no device")
         return tuple(dict.fromkeys(_capability(driver, ordinal) for ordinal in range(count.value)))
     except OSError as exc:
-        raise ToolchainError(
-            Problem(f"archs = ['native'] needs a GPU, and there is none here: {exc}", hint=hint)
-        ) from exc
+        what = f"archs = ['native'] needs a GPU, and there is none here: {exc}"
+        raise ToolchainError(problem("no-gpu-for-native", what, hint=hint)) from exc
 
 
 def _capability(driver: ctypes.CDLL, ordinal: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..common.arch_names import Arch
 from ..common.capabilities import FAMILIES_SINCE
-from ..errors import Problem, ToolchainError
+from ..errors import ToolchainError, problem
 from ..planning.unit_plan import Module, Toolchain, Unit
 from .installed_wheels import CORE, compiler, same_release, unmet, version_of
 from .libraries import absent_from_home, candidates, system_major, with_builtins
@@ -98,12 +98,11 @@ class Toolkit:
             import cuda.bindings
             import cuda.core
         except ImportError as exc:
-            raise ToolchainError(
-                Problem(f"cannot import cuda.core and cuda.bindings: {exc}", hint=self._hint)
-            ) from exc
+            what = f"cannot import cuda.core and cuda.bindings: {exc}"
+            raise ToolchainError(problem("cuda-core-not-importable", what, hint=self._hint)) from exc
         if unmet([CORE]):
             what = f"cuda-core {cuda.core.__version__} is here, and hatch-cubin needs {CORE}"
-            raise ToolchainError(Problem(what, hint=self._hint))
+            raise ToolchainError(problem("wrong-cuda-core", what, hint=self._hint))
         self.major = int(cuda.bindings.__version__.split(".")[0])
         self.load()
         from cuda.bindings import nvrtc
@@ -240,7 +239,8 @@ class Toolkit:
                 other = system_major()
                 bindings = "" if other in {None, self.major} else f"pip install 'cuda-bindings=={other}.*'"
                 hint = bindings or f"{_SYSTEM_HINT}{_NEWEST}"
-            raise ToolchainError(Problem(f"cannot load {name}: {reason}", None, hint, here)) from exc
+            what = f"cannot load {name}: {reason}"
+            raise ToolchainError(problem("library-not-loadable", what, None, hint, here)) from exc
 
     @property
     def _hint(self) -> str:
@@ -253,12 +253,8 @@ class Toolkit:
         """Return the *build* of a library; ToolchainError where the table asks for another version."""
         wanted = [] if self._wanted in {None, "system"} else str(self._wanted).split(".")[:2]
         if build.split(".")[: len(wanted)] != wanted:
-            raise ToolchainError(
-                Problem(
-                    f"toolkit = {self._wanted!r} is asked for, but the {name} here is {build}",
-                    hint=self._hint,
-                )
-            )
+            what = f"toolkit = {self._wanted!r} is asked for, but the {name} here is {build}"
+            raise ToolchainError(problem("wrong-toolkit-installed", what, hint=self._hint))
         return build
 
     def _check_release(self) -> str | None:
@@ -273,7 +269,7 @@ class Toolkit:
         if same_release(release, self._wanted):
             return None
         what = f"toolkit = {self._wanted!r} is asked for, but the cuda-toolkit here is {release}"
-        raise ToolchainError(Problem(what, hint=self._hint))
+        raise ToolchainError(problem("wrong-toolkit-installed", what, hint=self._hint))
 
 
 def _exact_build(name: str, path: str, kind: str, arch: str) -> str:
@@ -288,7 +284,8 @@ def _exact_build(name: str, path: str, kind: str, arch: str) -> str:
         match = _BUILD.search(Path(path).read_bytes())
     if match is None:
         what = f"cannot tell which build of {name} {path} is"
-        raise ToolchainError(Problem(what, details=tuple(result["log"].splitlines())))
+        details = tuple(result["log"].splitlines())
+        raise ToolchainError(problem("unknown-library-build", what, details=details))
     return match[1].decode()
 
 

@@ -15,6 +15,7 @@ CODED = (  # rooms in which every problem has a code
     "program_cache",
     "project",
     "remote",
+    "toolkit",
     "wheels",
 )
 

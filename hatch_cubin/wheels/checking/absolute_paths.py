@@ -1,7 +1,7 @@
-"""Find absolute paths in the files that hatch-cubin writes: they tell of the machine, and differ on each.
+"""Find absolute paths in the files that hatch-cubin writes: they reveal the machine, and make wheels differ.
 
-Strings of the kernels' own, such as a path under /dev that somebody prints, are no finding: only folders that
-people and CI build in count.
+Strings of a kernel, such as a path under /dev that it prints, are allowed: only folders in which
+people and CI jobs build count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FOLDERS = (
     rb"__w|build|builds|data|github|home|host|io|mnt|opt|private|project|root|srv|tmp|usr/local|Users|var|work"
     rb"|workspace|workspaces"
 )
-# So long that the code of no kernel has it by chance.
+# Long enough that machine code does not contain it by chance.
 _UNIX = rb"(?<![\w.:/\\@~+-])/(?:%b)/[\w.+@~-][\w.+@~/-]{3,}" % _FOLDERS
 _WINDOWS = rb"(?<!\w)[A-Za-z]:\\\\?[\w.+@~ -]{3,}(?:\\\\?[\w.+@~ -]{2,})+"
 _PATH = re.compile(rb"%b|%b" % (_UNIX, _WINDOWS))
@@ -35,7 +35,7 @@ def path_problems(opened: OpenedWheel) -> Iterator[Problem]:
             if paths := absolute_paths(data):
                 what = f"contains the path of a folder: {_listed(paths)}"
                 yield problem("absolute-path", what, bundle.at(name), _hint(name))
-        with contextlib.suppress(BundleError):  # which its proof tells
+        with contextlib.suppress(BundleError):  # reported by the integrity check
             bill = sbom_of(opened, bundle)
             if bill is not None and (paths := absolute_paths(bill.data)):
                 what = f"contains the path of a folder: {_listed(paths)}"
@@ -52,7 +52,7 @@ def _written_files(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
     """Yield the files that hatch-cubin wrote, and the results that are packed in them."""
     for name in FILES_OF_EVERY_BUNDLE:
         if name.endswith((".json", ".pyi")):
-            with contextlib.suppress(BundleError):  # which its proof tells
+            with contextlib.suppress(BundleError):  # reported by the integrity check
                 yield name, bundle.read(name)
     with contextlib.suppress(BundleError):
         seen: set[tuple[str, int | None]] = set()

@@ -1,4 +1,4 @@
-"""Check what a release job is about to publish: that it is whole, serves every promised GPU, and fits."""
+"""Check a wheel before it is published: it is undamaged, runs on every promised GPU, and is not too large."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from .size_advice import largest_files, size_problem
 from .stray_files import stray_problems
 from .wheel_tags import tag_problems, tag_warnings
 
-PYPI_MAX_BYTES = 100_000_000  # what it takes, unless one asks for more
+PYPI_MAX_BYTES = 100_000_000  # its default limit
 _MAX_SHOWN = 10
 _NAME_FIELDS: tuple[Literal["kernel", "module"], ...] = ("kernel", "module")
 
@@ -52,7 +52,7 @@ class SpillingKernel(TypedDict):
 
 
 class BundleCheck(TypedDict):
-    """What one bundle has for whom."""
+    """The units of one bundle that each GPU loads, and its spilling kernels."""
 
     place: str
     where: str
@@ -62,7 +62,7 @@ class BundleCheck(TypedDict):
 
 
 class CheckResult(NamedTuple):
-    """What was found out about one wheel, folder or package."""
+    """The result of checking one wheel, folder or package."""
 
     bytes: int | None
     largest: Mapping[str, int]
@@ -78,10 +78,10 @@ def check(
     fallback: FallbackReader | None = None,
     excepted: Sequence[str] = (),
 ) -> CheckResult:
-    """Check all of what was found, for these GPUs; by default for those that its archs name.
+    """Check a wheel, folder or package for these GPUs; by default, for the GPUs that its archs name.
 
-    What is *spared* are globs: of kernels and modules that some GPUs may lack, of modules that may be for a
-    debugger, and of code that may lie beside the bundle.
+    *excepted* has globs: of kernels and modules that need not run on all GPUs, of modules that may be for a
+    debugger, and of code that may be outside of the bundle.
     """
     problems = [
         *integrity_problems(opened),
@@ -95,7 +95,7 @@ def check(
     for bundle in opened.bundles:
         try:
             checked = _check_bundle(bundle, capabilities, fallback)
-        except BundleError:  # which its proof tells
+        except BundleError:  # reported by the integrity check
             continue
         bundles.append(checked)
         if absent := missing_companions(bundle, manifest_of(bundle)):
@@ -119,7 +119,7 @@ def _check_bundle(
     bundle: Bundle, capabilities: Sequence[int], fallback: FallbackReader | None
 ) -> BundleCheck:
     facts = survey(bundle, fallback)
-    manifest = manifest_of(bundle)  # by which alone the loader chooses, whichever variants are here
+    manifest = manifest_of(bundle)  # the loader chooses by the manifest, even in a wheel variant
     units = units_in_files(facts) if manifest.wheel_variant is None else units_in_manifest(manifest)
     covers = coverage(units, capabilities_of(manifest, capabilities or promised_capabilities(units)))
     return {
@@ -161,7 +161,7 @@ def _debug_code_problems(bundle: Bundle, excepted: Sequence[str]) -> Iterator[Pr
     for module, entry, data in read_results(bundle, manifest_of(bundle).here):
         if any(rule.fullmatch(name) for rule in rules for name in (module.name, *entry.kernels)):
             continue
-        with contextlib.suppress(ValueError):  # its proof tells what is damaged
+        with contextlib.suppress(ValueError):  # damage is reported by the integrity check
             if isinstance(data, bytes) and is_for_debugger(data):
                 units.append(unit_name(module.name, entry.arch))
     if units:
@@ -172,7 +172,7 @@ def _debug_code_problems(bundle: Bundle, excepted: Sequence[str]) -> Iterator[Pr
 
 
 def _without_excepted(excepted: Sequence[str], lacks: Iterable[AffectedKernels]) -> Iterator[AffectedKernels]:
-    """Yield lacks without the kernels that may have them, by their own name or their module's."""
+    """Yield affected kernels, except for those whose name or module matches *excepted*."""
     rules = [glob_regex(glob) for glob in excepted]
     for left in lacks:
         kernels = [
@@ -185,7 +185,7 @@ def _without_excepted(excepted: Sequence[str], lacks: Iterable[AffectedKernels])
 
 
 def exceptable_names(bundles: Iterable[BundleCheck]) -> set[str]:
-    """Return what a glob of *spared* can match: the names of kernels and modules."""
+    """Return the names that a glob of `--except` can match: names of kernels and modules."""
     return {cover[name] for checked in bundles for cover in checked["kernels"] for name in _NAME_FIELDS}
 
 
@@ -219,7 +219,7 @@ def _kernel_lines(left: AffectedKernels) -> Iterator[str]:
 
 
 def check_sections(path: str, verdict: CheckResult) -> list[ReportSection]:
-    """Return what people want to know of a wheel, whatever is wrong with it."""
+    """Return the sections of the report about a wheel, without its problems."""
     lines = [] if verdict.bytes is None else [_size_line(verdict)]
     return [
         ReportSection(path, lines),
@@ -233,7 +233,7 @@ def _size_line(verdict: CheckResult) -> str:
 
 
 def bundle_sections(checked: BundleCheck) -> Iterator[ReportSection]:
-    """Yield what GPUs run of a bundle, and what spills."""
+    """Yield the sections about the units that GPUs load, and about kernels that spill."""
     if checked["gpus"]:
         yield coverage_section(f"{checked['where']}: what each GPU runs", checked["kernels"])
     if checked["spills"]:

@@ -1,4 +1,4 @@
-"""Check what an editable install has noted beside its bundle: what it watches, and what it would run."""
+"""Check the file of an editable install beside its bundle: the watched files, and the build to run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...project.project import Project
 EDITABLE_FILE = "editable.json"
 
 _FIELDS = {"files", "needs", "rebuild", "root"}
-# Where an install has links to the bundle, the project is found by its path.
+# If an install has links to the bundle, the file has the path of the project.
 _LINKED = of_setuptools("strict")
 _BUILDS = {
     (*build.command, *build.needs): build
@@ -24,7 +24,7 @@ _BUILDS = {
 
 
 def check_editable_file(data: bytes, folder: str | None) -> dict[str, Any]:
-    """Return notes; ValueError where they are none, or would run more than a build of their project."""
+    """Return the content; ValueError if it is damaged, or would run more than a build of its project."""
     with contextlib.suppress(*NOT_OURS):
         notes: dict[str, Any] = json.loads(data)
         root, build = notes["root"], _BUILDS[_commands_of(notes)]
@@ -36,7 +36,10 @@ def check_editable_file(data: bytes, folder: str | None) -> dict[str, Any]:
 
 
 def rebuilt_editable_file(project: Project, data: bytes, sources: list[str]) -> bytes:
-    """Return what a build of *project* from *sources* notes: *data* itself, if its times alone differ."""
+    """Return the file that a build of *project* from *sources* writes.
+
+    This is *data* itself if only the times in it differ.
+    """
     try:
         notes = check_editable_file(data, project.bundle_folder)
     except ValueError:

@@ -1,4 +1,4 @@
-"""All that `verify` proves of what was found: its RECORD, its bundles, its bills of materials."""
+"""The checks of `verify`: RECORD, bundles, and bills of materials."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .verify import bundle_problems
 
 
 def integrity_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield everything that does not hold together."""
+    """Yield a problem for each part that does not fit the others."""
     if opened.archive is not None:
         yield from record_problems(opened.archive)
     for bundle in opened.bundles:

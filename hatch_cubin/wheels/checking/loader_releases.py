@@ -1,4 +1,4 @@
-"""What runs of a bundle, by version: of releases by digest, of this version by its own bytes.
+"""The digests of the loader's files, by version of hatch-cubin: releases are listed, this version is read.
 
 Making a release adds its line, as CONTRIBUTING.md says.
 """
@@ -16,17 +16,17 @@ RELEASED: Mapping[str, Mapping[str, str]] = {}  # version → file → sha256
 
 
 def own_digests() -> dict[str, str]:
-    """Return the digest of each file that runs, as this version writes it."""
+    """Return the digest of each file of the loader of this version."""
     return {name: file_digest(data) for name, data in loader_files.all_files().items()}
 
 
 def digests_of_version(version: str) -> Mapping[str, str] | None:
-    """Return the same of any version that is known here."""
+    """Return the digest of each file of the loader of a version; None if the version is not known."""
     return own_digests() if version == __version__ else RELEASED.get(version)
 
 
 def is_newer(version: str) -> bool:
-    """Say whether a version comes after this one, by its numbers."""
+    """Return whether a version is later than this version, by its numbers."""
     return _numbers(version) > _numbers(__version__)
 
 

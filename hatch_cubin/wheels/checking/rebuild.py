@@ -2,7 +2,7 @@
 
 The keys say whether both were built from the same inputs: sources, headers, options, compiler. If they were,
 a difference in the result proves that the bundle has something that its inputs do not compile to. Otherwise
-a difference proves nothing. What lies beside the units follows from them and from the table.
+a difference proves nothing. All other files follow from the units and from the table.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _IGNORED_VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What a project gives when it is built from nothing."""
+    """The files of a project that was built with an empty cache."""
 
     project: Project
     files: Mapping[str, bytes]
@@ -56,12 +56,12 @@ class RebuildComparison:
     """The verdict on each unit, and every part of the toolchain that differs: its name, shipped, here."""
 
     verdicts: Mapping[ModuleAndArch, UnitVerdict]
-    files: Mapping[str, bool]  # the others, and whether they are the same
+    files: Mapping[str, bool]  # other files, and whether they are the same
     toolchain: tuple[tuple[str, str, str], ...]
 
 
 def rebuild(project: Project) -> Rebuilt:
-    """Build a project with an empty cache, and on this machine alone."""
+    """Build a project with an empty cache, and only on this machine."""
     environ = {name: value for name, value in project.environ.items() if name not in _IGNORED_VARIABLES}
     with temporary_folders.make() as folder:
         alone = replace(project.config, remote_cache=None, executor=None)
@@ -71,10 +71,10 @@ def rebuild(project: Project) -> Rebuilt:
 
 
 def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebuilt]) -> RebuildComparison:
-    """Compare a bundle and its *bill* of materials with what its project gives *again*."""
+    """Compare a bundle and its *bill* of materials with the rebuild that *again* makes."""
     shipped = {name: bundle.read(name) for name in ("manifest.json", "keys.json")}
     for name in {*bundle.packed_sizes} - {*shipped}:
-        with contextlib.suppress(BundleError):  # what is damaged is told by `verify`, and differs here
+        with contextlib.suppress(BundleError):  # a damaged file is reported by `verify`, and differs here
             shipped[name] = bundle.read(name)
     if bill is not None:
         shipped[sbom.NAME] = bill
@@ -93,7 +93,7 @@ def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebui
 
 
 def _add_companions(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:
-    """Add what companions have, as if the bundle had never been split; return what is not here."""
+    """Add the files of companions, as if the bundle was not split; return the files that are not here."""
     manifest = manifest_of(bundle)
     if manifest.companions is None and manifest.wheel_variant is None:
         return set()
@@ -115,9 +115,9 @@ def _add_companions(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:
 def compare(
     shipped: Mapping[str, bytes], rebuilt: Mapping[str, bytes], elsewhere: Collection[str] = ()
 ) -> RebuildComparison:
-    """Compare two bundles: units by their keys, bytes and names, and what lies beside them by its bytes.
+    """Compare two bundles: units by their keys, bytes and names, other files by their bytes.
 
-    Nothing is said of units in files that are *elsewhere*.
+    Units in files that are *elsewhere* are not compared.
     """
     ours, theirs = (read_manifest(files["manifest.json"]) for files in (shipped, rebuilt))
     our_keys, their_keys = (_keys(files["keys.json"]) for files in (shipped, rebuilt))
@@ -154,7 +154,7 @@ def _keys(data: bytes) -> dict[ModuleAndArch, str]:
 def _compile_results(
     manifest: Manifest, files: Mapping[str, bytes]
 ) -> dict[ModuleAndArch, tuple[object, ...]]:
-    """Return what each compile gave: the digest of its bytes, and the names of its kernels."""
+    """Return the digest and the names of the kernels of each compiled unit."""
     bundle = Bundle("", dict.fromkeys(files), files.__getitem__)
     return {
         (module.name, entry.arch): (

@@ -1,4 +1,7 @@
-"""Check a wheel against its own RECORD: both have the same files, and each file is as RECORD says."""
+"""Check a wheel against its own RECORD.
+
+Both have to have the same files, each with the digest and size that RECORD has.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from ...errors import BundleError, Location, Problem, problem
 from ...project.source import BUNDLE_FOLDER
 from ..reading.bundles import installed_path, member_location, read_in_pieces, read_member
 
-LocationOf = Callable[[str], Location]  # where a file of the wheel is
+LocationOf = Callable[[str], Location]  # returns the location of a file of the wheel
 
 _RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
 _WITHOUT_DIGEST = ("", ".jws", ".p7s")  # RECORD itself and its signatures have no digest in it
@@ -24,7 +27,7 @@ _UNSAFE = re.compile(r"/|[A-Za-z]:|(?:.*/)?\.\.(?:/|$)|.*[\\\0]", re.DOTALL)
 
 
 def record_problems(archive: zipfile.ZipFile) -> Iterator[Problem]:
-    """Yield all that is wrong with a wheel's files, their names and their entries in RECORD."""
+    """Yield the problems of a wheel's files, of their names and of their entries in RECORD."""
     names = [member.orig_filename for member in archive.infolist() if not member.is_dir()]
     at = functools.partial(member_location, archive)
     yield from _name_problems(names, at)
@@ -47,7 +50,7 @@ def record_problems(archive: zipfile.ZipFile) -> Iterator[Problem]:
 
 
 def _name_problems(names: Sequence[str], at: LocationOf) -> Iterator[Problem]:
-    """Yield what would be installed elsewhere than it seems, or over another file."""
+    """Yield files that would be installed to an unexpected place, or over another file."""
     places = Counter(map(installed_path, names))
     for name, count in sorted(places.items()):
         if count > 1:
@@ -70,7 +73,7 @@ def _name_problems(names: Sequence[str], at: LocationOf) -> Iterator[Problem]:
 
 
 def _case_problems(places: Collection[str], at: LocationOf) -> Iterator[Problem]:
-    """Yield what lies over a file of a bundle where case does not count."""
+    """Yield files that would replace a file of a bundle on systems that ignore case."""
     alike: dict[str, list[str]] = {}
     for name in sorted(places):
         if BUNDLE_FOLDER in name.split("/"):
@@ -82,7 +85,7 @@ def _case_problems(places: Collection[str], at: LocationOf) -> Iterator[Problem]
 
 
 def _folded_part(part: str) -> str:
-    """Return what file systems take part of a path for."""
+    """Return a part of a path as file systems compare it that ignore case and last dots."""
     return part.casefold().rstrip(". ")
 
 

@@ -1,7 +1,7 @@
 """Check bills of materials: that hatch-cubin wrote them, and that they fit the manifests of their bundles.
 
-A manifest implies the package, the tools and the sources. What else a bill names (headers, digests, a commit)
-the project alone can tell.
+A manifest implies the package, the tools and the sources. The other parts of a bill (headers, digests, a
+commit) can be checked only with the project.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ _METADATA_SBOM = re.compile(rf"[^/]+\.dist-info/sboms/(?:.+/)?{re.escape(sbom.NA
 
 
 class SbomFile(NamedTuple):
-    """Where a bill is, and its text."""
+    """The path and the text of a bill of materials."""
 
     path: str
     data: bytes
 
 
 def sbom_of(opened: OpenedWheel, bundle: Bundle) -> SbomFile | None:
-    """Return a bundle's bill, which lies in it or in the wheel's metadata; BundleError if damaged."""
+    """Return a bundle's bill of materials, from the bundle or the wheel's metadata.
+
+    BundleError if it is damaged.
+    """
     if sbom.NAME in bundle.packed_sizes:
         return SbomFile(f"{bundle.place}/{sbom.NAME}", bundle.read(sbom.NAME))
     for path in _sboms_in_metadata(opened):
@@ -41,12 +44,12 @@ def sbom_of(opened: OpenedWheel, bundle: Bundle) -> SbomFile | None:
 
 
 def sbom_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield all that is wrong with the bills of what was found: a wheel has one, a folder may."""
+    """Yield the problems of bills of materials: a wheel must have one, a folder may have one."""
     paths, without = _sboms_in_metadata(opened), []
     for bundle in opened.bundles:
         try:
             manifest, bill = manifest_of(bundle), sbom_of(opened, bundle)
-        except BundleError:  # which is told with the other files of the bundle, or of the wheel
+        except BundleError:  # reported with the other files of the bundle or the wheel
             paths = []
             continue
         if bill is None:
@@ -84,7 +87,7 @@ def _package_named_in(data: bytes) -> str:
         name: str = json.loads(data)["metadata"]["component"]["name"]
         return name.removesuffix(f".{BUNDLE_FOLDER}")
     except NOT_OURS:
-        return "?"  # which no package is called
+        return "?"  # not the name of a package
 
 
 def _differences(data: bytes, manifest: Manifest, place: str | None, where: Location) -> Iterator[Problem]:
@@ -121,7 +124,7 @@ def _edited(where: Location) -> Problem:
 
 
 def _rewrite_bundle_part(part: Mapping[str, Any]) -> sbom.Component:
-    """Return what hatch-cubin writes of a bundle by this name, with this commit."""
+    """Return the part that hatch-cubin writes for a bundle with this name and commit."""
     return sbom.bundle_part(part["name"].removesuffix(f".{BUNDLE_FOLDER}"), _properties_of(part))
 
 
@@ -130,7 +133,7 @@ def _properties_of(part: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _rewrite_part(part: Mapping[str, Any]) -> sbom.Component:
-    """Return what hatch-cubin writes of a part by this name, with this version or digest."""
+    """Return the part that hatch-cubin writes for this name and version or digest."""
     if part["type"] == "file":
         return sbom.file_part(part["name"], part["hashes"][0]["content"])
     wheel = part["name"] if "purl" in part else None

@@ -1,6 +1,7 @@
-"""What a wheel weighs, what is largest in it, and what each remedy would save, measured on its own files.
+"""Measure the size of a wheel, its largest files, and the bytes that each remedy would save.
 
-Files are weighed as they are in the archive. What a remedy would leave is packed again, and weighed.
+Files are measured as they are compressed in the archive. For a remedy, the remaining bytes are compressed
+again.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ from ..reading.survey import arch_order, manifest_of
 
 _LARGEST = 5
 _MAX_TRIED_BYTES = 16 << 20  # bytes of a large bundle that are packed to see what that saves
-_MIN_SHARE = 0.01  # of the wheel: what saves less is no remedy
+_MIN_SHARE = 0.01  # share of the wheel; a remedy that saves less is not reported
 
 
 _FilePosition = tuple[str, "int | None"]  # a file, and where in an unpacked block
 
 
 class Remedy(NamedTuple):
-    """What would make a wheel smaller, and by how many bytes of the archive."""
+    """A change that makes a wheel smaller, and the bytes of the archive that it saves."""
 
     what: str
     saves: int
 
 
 def largest_files(opened: OpenedWheel) -> dict[str, int]:
-    """Return the files that take most of a wheel, as they are packed in it."""
+    """Return the largest files of a wheel, by their compressed sizes."""
     assert opened.archive is not None
     sizes = {member.filename: member.compress_size for member in opened.archive.infolist()}
     names = sorted(sizes, key=lambda name: (-sizes[name], name))
@@ -53,7 +54,7 @@ def largest_files(opened: OpenedWheel) -> dict[str, int]:
 
 
 def remedies(opened: OpenedWheel) -> list[Remedy]:
-    """Return what would make a wheel smaller, what saves most first. What cannot be read is passed over."""
+    """Return the remedies for a large wheel, the most effective first. Unreadable files are skipped."""
     total = os.path.getsize(opened.path)
     measured = [each for bundle in opened.bundles for each in _bundle_remedies(bundle, total)]
     worth = [each for each in measured if each.saves >= total * _MIN_SHARE]
@@ -61,7 +62,7 @@ def remedies(opened: OpenedWheel) -> list[Remedy]:
 
 
 def size_problem(opened: OpenedWheel, max_size: int) -> Problem | None:
-    """Return what is wrong with a wheel that is larger than its *budget*."""
+    """Return a problem if a wheel is larger than *max_size*."""
     total = os.path.getsize(opened.path)
     if total <= max_size:
         return None
@@ -70,7 +71,7 @@ def size_problem(opened: OpenedWheel, max_size: int) -> Problem | None:
 
 
 def remove_large_wheel(path: str, max_size: int, where: Location) -> NoReturn:
-    """Remove a wheel that is larger than the *budget* set *where*; BundleError says what would help."""
+    """Remove a wheel that is larger than the *max_size* set *where*, and raise BundleError with remedies."""
     name, total = os.path.basename(path), os.path.getsize(path)
     what = f"{name} is {decimal(total)}, more than max-size allows: {decimal(max_size)}"
     details: tuple[str, ...] = ()
@@ -93,15 +94,15 @@ def _bundle_remedies(bundle: Bundle, total: int) -> Iterator[Remedy]:
     except BundleError:
         return
     yield from _leaving_out_an_arch(bundle, manifest)
-    if manifest.wheel_variant is None:  # or it is split already
+    if manifest.wheel_variant is None:  # a variant was split already
         yield from _splitting(bundle, manifest, total)
-    if manifest.blocks is None:  # what is packed has the code of headers once already
+    if manifest.blocks is None:  # a packed bundle has the code of headers only once
         yield from _packing(bundle, manifest)
         yield from _instantiating(bundle, manifest)
 
 
 def _leaving_out_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
-    """Yield what each arch weighs alone: a result that another arch has too would stay."""
+    """Yield the bytes that leaving out each arch saves. A result that another arch shares would stay."""
     archs: dict[str, dict[_FilePosition, int]] = {}
     for module in manifest.modules:
         for entry in module.entries:
@@ -114,7 +115,7 @@ def _leaving_out_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]
 
 
 def _splitting(bundle: Bundle, manifest: Manifest, total: int) -> Iterator[Remedy]:
-    """Yield what `split` would save of the largest wheel: code goes into one an arch, the rest stays."""
+    """Yield how much smaller the largest wheel is after `split`, which makes a wheel for each arch."""
     archs: dict[str, dict[_FilePosition, int]] = {}
     for entry in (entry for module in manifest.modules for entry in module.entries if not entry.is_ptx):
         taken = packed_size(bundle, manifest, entry) or 0
@@ -130,10 +131,10 @@ def _splitting(bundle: Bundle, manifest: Manifest, total: int) -> Iterator[Remed
 
 
 def _consequence(manifest: Manifest, arch: str) -> str:
-    """Say what the GPUs would run without an arch."""
+    """Describe what GPUs would run without an arch."""
     units = units_in_manifest(manifest)
     numbers = promised_capabilities(units)
-    newer = 10 * (max(numbers, default=0) // 10 + 1)  # than any that an arch names: what these run is PTX
+    newer = 10 * (max(numbers, default=0) // 10 + 1)  # newer than all archs: such a GPU runs PTX
     numbers = [*numbers, newer]
     before = count_by_gpu(coverage(units, numbers))
     left = count_by_gpu(coverage((unit for unit in units if unit.arch != arch), numbers))
@@ -151,7 +152,7 @@ def _runnable(count: GpuCover | None) -> int:
 
 
 def _packing(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
-    """Yield what `pack` would save: blocks are packed as a build does, of a large bundle some of them."""
+    """Yield the bytes that `pack` saves. Blocks are packed as in a build; of a large bundle, only some."""
     entries = [(module, entry) for module in manifest.modules for entry in module.entries]
     files = {entry.sha256: entry.file for _module, entry in entries}
     blocks = cut(
@@ -163,16 +164,16 @@ def _packing(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
         packed = sum(
             len(pack(b"".join(bundle.read(files[piece.sha256]) for piece in block.pieces))) for block in tried
         )
-    except (ImportError, BundleError):  # some Pythons lack lzma, and cannot pack; some wheels are damaged
+    except (ImportError, BundleError):  # a Python without lzma cannot pack, a damaged wheel cannot be read
         return
     forecast = round(packed * total / max(sum(block.size for block in tried), 1))
     yield Remedy("pack = true", sum(bundle.packed_sizes.get(file) or 0 for file in manifest.files) - forecast)
 
 
 def _instantiating(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
-    """Yield what sources would save that have variants, if they had instantiations of a template instead.
+    """Yield the bytes that sources with variants save if they instantiate a template instead.
 
-    Then one module has the code of all of them, and once what the headers bring along.
+    Then one module has the code of all variants, and the code of headers only once.
     """
     groups: dict[tuple[str, str], list[Module]] = {}
     for module in manifest.modules:
@@ -184,7 +185,10 @@ def _instantiating(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
 
 
 def _saved_by_merging(bundle: Bundle, modules: Sequence[Module]) -> int:
-    """Return what is saved where one module takes the place of several; of large ones, some archs tell."""
+    """Return the bytes saved by one module instead of several.
+
+    Of large modules, only some archs are measured.
+    """
     archs: dict[str, dict[str, int]] = {}
     for entry in (entry for module in modules for entry in module.entries if not entry.is_ptx):
         archs.setdefault(entry.arch, {})[entry.file] = entry.size
@@ -203,11 +207,11 @@ def _packed_bytes(bundle: Bundle, files: Iterable[str]) -> int:
 
 
 def _saved_for_arch(bundle: Bundle, files: Mapping[str, int]) -> int:
-    """Return what the files of variants for one arch would save as one."""
+    """Return the bytes that are saved if the files of variants for one arch become one file."""
     first = max(files, key=lambda name: (files[name], name))
     try:
         more = [read_kernel_code(bundle.read(name)) for name in sorted(files) if name != first]
         together = len(zlib.compress(b"".join([bundle.read(first), *more])))
-    except (BundleError, ValueError):  # what it is, its proof tells
+    except (BundleError, ValueError):  # reported by the integrity check
         return 0
     return _packed_bytes(bundle, files) - together

@@ -1,4 +1,4 @@
-"""Find in a wheel what no manifest describes and users might load: code beside bundles, copies of bundles."""
+"""Find code in a wheel that no manifest describes, but users might load: stray files, copies of bundles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CODE_NAMES = re.compile(r".*\.(?:cubin|fatbin)", re.IGNORECASE | re.DOTALL)
 
 
 def stray_problems(opened: OpenedWheel, excepted: Sequence[str] = ()) -> Iterator[Problem]:
-    """Yield code for GPUs that is in no bundle, unless its path is *spared*, and misplaced bundles."""
+    """Yield code for GPUs outside of bundles, unless its path is *excepted*, and misplaced bundles."""
     if opened.archive is None:
         return
     rules = [glob_regex(glob) for glob in excepted]
@@ -34,9 +34,12 @@ def stray_problems(opened: OpenedWheel, excepted: Sequence[str] = ()) -> Iterato
 
 
 def _is_code(wheel: zipfile.ZipFile, name: str) -> bool:
-    """Say whether a file begins as a cubin or a fatbin does."""
+    """Return whether a file begins like a cubin or a fatbin."""
     head = b""
-    with contextlib.suppress(*DAMAGE_ERRORS), wheel.open(name) as file:  # its proof tells what is damaged
+    with (
+        contextlib.suppress(*DAMAGE_ERRORS),
+        wheel.open(name) as file,
+    ):  # damage is reported by the integrity check
         head = file.read(20)
     return head.startswith(_FATBIN_MAGIC) or (head.startswith(b"\x7fELF") and head[18:] == _EM_CUDA)
 
@@ -47,7 +50,7 @@ def _misplaced_bundles(opened: OpenedWheel) -> Iterator[Problem]:
         if installed_path(bundle.place) == BUNDLE_FOLDER:
             what = f"is not in a package: it would be installed as the module {BUNDLE_FOLDER}"
             yield problem("bundle-outside-package", what, Location(bundle.where))
-        with contextlib.suppress(BundleError):  # its proof tells what is missing or damaged
+        with contextlib.suppress(BundleError):  # reported by the integrity check
             other = first.setdefault(bundle.read("manifest.json"), bundle.place)
             if other != bundle.place:
                 what = f"has the same manifest as {other}: one of them is a copy"

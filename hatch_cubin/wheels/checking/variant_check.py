@@ -1,4 +1,4 @@
-"""Check that a variant of a wheel has what `split` leaves to it, and that it says so to installers."""
+"""Check that a wheel variant has the files that `split` gives it, and the description for installers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ VARIANT_FILE = re.compile(rf"[^/]+\.dist-info/{re.escape(VARIANT_JSON)}")
 
 
 def variant_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield what is wrong with the variant of a wheel; nothing of a wheel that is none."""
+    """Yield the problems of a wheel variant; nothing for other wheels."""
     for bundle in opened.bundles:
         try:
             known = manifest_of(bundle).wheel_variant
-        except BundleError:  # which its proof tells
+        except BundleError:  # reported by the integrity check
             continue
         if known is not None:
             yield from _unit_problems(bundle, known["label"])

@@ -1,4 +1,4 @@
-"""Check a bundle against its manifest: its files, their contents, its indexes and what runs of it."""
+"""Check a bundle against its manifest: its files, their contents, its indexes and its loader."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _GENERATOR = "hatch-cubin"
 
 
 def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
-    """Yield all that is wrong with a bundle. In a wheel, the files of an editable install are wrong too."""
+    """Yield the problems of a bundle. In a wheel, the files of an editable install are a problem too."""
     try:
         manifest = manifest_of(bundle)
     except BundleError as exc:
@@ -53,7 +53,7 @@ def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
             "file-not-listed", "is not part of the bundle: its manifest does not list it", bundle.at(name)
         )
     for name, kind in bundle.not_files.items():
-        # What every bundle has is told where it is read.
+        # Files that every bundle has are reported when they are read.
         if name not in {*FILES_OF_EVERY_BUNDLE, *entries} and (name in known or kind != "is a folder"):
             yield problem("not-a-regular-file", f"{kind}, and not part of a bundle", bundle.at(name))
     yield from _index_problems(bundle, manifest)
@@ -77,13 +77,13 @@ def _result_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
             continue
         elif isinstance(data, bytes):
             yield from _unit_problems(bundle, manifest, entry, data)
-        elif manifest.blocks is None or entry.file not in told:  # once of a block
+        elif manifest.blocks is None or entry.file not in told:  # once for each block
             told.add(entry.file)
             yield from data.problems
 
 
 def is_built_by_this_version(manifest: Manifest) -> bool:
-    """Say whether this very version made a bundle, so that its stub and its numbers have to be ours."""
+    """Return whether this version made a bundle, so that its stub and its numbers can be compared."""
     return manifest.generator == (_GENERATOR, __version__)
 
 
@@ -110,7 +110,7 @@ def _index_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 
 
 def _loader_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
-    """Yield what would run and is not, byte for byte, that of the version which the manifest names."""
+    """Yield files of the loader that differ from the version that the manifest names."""
     name, version = manifest.generator
     known = loader_releases.digests_of_version(version) if name == _GENERATOR else None
     if known is None:
@@ -165,7 +165,7 @@ def _editable_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 
 
 def _form_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
-    """Yield what of a packed bundle no packing leaves so: bytes that belong to no entry above all."""
+    """Yield facts in a manifest that no packing gives, such as bytes that do not belong to an entry."""
     packed = {entry.offset is not None for module in manifest.modules for entry in module.entries}
     form = layout.RAW if manifest.blocks is None else layout.PACKED
     form = layout.SPLIT if manifest.companions is not None or manifest.wheel_variant is not None else form
@@ -256,11 +256,11 @@ def _label_problems(data: bytes, entry: Entry, manifest: Manifest, where: Locati
 
 
 def _parameter_places(data: bytes, entry: Entry) -> dict[str, list[tuple[int, int]]]:
-    """Return where the parameters of a file's kernels are and how large, as far as the file says it."""
+    """Return the offset and size of each parameter of a file's kernels, if the file has them."""
     found: Mapping[str, Sequence[tuple[int, int]] | None]
     if entry.is_ptx:
         found = ptx_parameters(data.decode())
-    else:  # resources are there, too, if its attributes can be read
+    else:  # the manifest has resources if the attributes could be read
         kernels = read_kernels(data) if entry.resources else {}
         found = {symbol: kernel.parameters for symbol, kernel in kernels.items()}
     named = {name: found.get(symbol) for name, symbol in entry.kernels.items()}
@@ -279,7 +279,7 @@ def _kernel_problems(
 
 
 def _typed_parameters(entry: Entry, kernel: str) -> list[Parameter]:
-    """Return a kernel's parameters with the types that its symbol tells, or else those that fit its file."""
+    """Return a kernel's parameters with the types in its symbol, or else the listed types that fit."""
     listed, symbol = entry.parameters[kernel], entry.kernels[kernel]
     said = tuple((*each, None)[2] for each in listed)
     return typed([each[:2] for each in listed], parameter_types(symbol) if symbol.startswith("_Z") else said)

@@ -1,4 +1,4 @@
-"""Check what a wheel says that it fits: its name, its metadata, the platform of its kernels."""
+"""Check that a wheel's name, its metadata and the platform of its kernels agree."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _METADATA_FIELDS = {
 }
 _TAG = re.compile(r"^Tag: *(\S+) *\r?$", re.MULTILINE)
 _LINUX = re.compile(r"(?:^|\.)linux_\w+$")
-_WINDOWS_DATA_MODEL = "llp64"  # where `long` is 32 bits
+_WINDOWS_DATA_MODEL = "llp64"  # there `long` has 32 bits
 
 
 def misnamed(path: str, hint: str | None = None) -> Problem:
@@ -36,7 +36,7 @@ def misnamed(path: str, hint: str | None = None) -> Problem:
 
 
 def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield what is wrong with a wheel's tags."""
+    """Yield the problems of a wheel's name and tags."""
     if opened.archive is None:
         return
     name = PurePath(opened.path).name
@@ -52,7 +52,7 @@ def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:
     for bundle in opened.bundles:
         try:
             model = manifest_of(bundle).data_model
-        except BundleError:  # which its proof tells
+        except BundleError:  # reported by the integrity check
             continue
         for platform in platforms:
             if platform.startswith("win") != (model == _WINDOWS_DATA_MODEL):
@@ -62,7 +62,7 @@ def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:
 
 
 def tag_warnings(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield what indexes will not take."""
+    """Yield tags that indexes do not accept."""
     name = PurePath(opened.path).name
     if opened.archive is not None and (match := WHEEL_NAME.fullmatch(name)) and _LINUX.search(match[4]):
         what = "PyPI does not accept linux_… tags: auditwheel turns them into manylinux_…"
@@ -70,10 +70,10 @@ def tag_warnings(opened: OpenedWheel) -> Iterator[Problem]:
 
 
 def _label_problems(opened: OpenedWheel, wheel: zipfile.ZipFile, label: str | None) -> Iterator[Problem]:
-    """Yield how the label in a wheel's name differs from the one in its metadata."""
+    """Yield a problem if the labels in a wheel's name and in its metadata differ."""
     place = next(filter(VARIANT_FILE.fullmatch, wheel.namelist()), None)
     said = None
-    with contextlib.suppress(BundleError, *NOT_OURS):  # which its proof tells
+    with contextlib.suppress(BundleError, *NOT_OURS):  # reported by the integrity check
         said = None if place is None else next(iter(json.loads(read_member(wheel, place))["variants"]))
     if said != label:
         what = f"its metadata has the variant label {said or 'none'}, its name has {label or 'none'}"
@@ -91,10 +91,10 @@ def _metadata_problems(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> 
         what = f"contains {folder}, but the wheel's name says {release}"
         yield problem("wheel-renamed", what, Location(str(wheel.filename)), _REFUSED)
     else:
-        with contextlib.suppress(BundleError):  # which its proof tells
+        with contextlib.suppress(BundleError):  # reported by the integrity check
             yield from _release_problems(wheel, f"{folder}/METADATA", release)
     yield from _other_folder_problems(wheel, folder)
-    with contextlib.suppress(BundleError):  # which its proof tells
+    with contextlib.suppress(BundleError):  # reported by the integrity check
         text = read_member(wheel, places[0]).decode("utf-8", "replace")
         said = {*_TAG.findall(text)}
         if said != tags:
@@ -108,7 +108,7 @@ def _metadata_problems(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> 
 
 
 def _other_folder_problems(wheel: zipfile.ZipFile, folder: str) -> Iterator[Problem]:
-    """Yield the folders that installers would take for those of another project."""
+    """Yield the folders that installers would treat as another project's."""
     release = folder.removesuffix(".dist-info")
     known = {folder, f"{release}.data"}
     found = {match[1] for name in wheel.namelist() if (match := _METADATA_FOLDER.match(name))}
@@ -120,7 +120,7 @@ def _other_folder_problems(wheel: zipfile.ZipFile, folder: str) -> Iterator[Prob
 
 
 def _release_problems(wheel: zipfile.ZipFile, place: str, release: str) -> Iterator[Problem]:
-    """Yield how the name and the version in METADATA differ from those of the wheel's file."""
+    """Yield a problem if the name or version in METADATA differs from the name of the file."""
     if place not in wheel.namelist():
         yield problem("file-missing", "is missing", member_location(wheel, place), _REFUSED)
         return

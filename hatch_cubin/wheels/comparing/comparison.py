@@ -1,4 +1,4 @@
-"""What is compared: two wheels, folders or packages, or what a project builds, and which of their bundles."""
+"""Pair the bundles of two wheels, folders or packages, or of a wheel and a build of the project."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .diff import BundleDiff, compare
 
 
 class ComparedWheel(NamedTuple):
-    """One of the two: its path, what it is called, its size if it is a wheel, and its bundles."""
+    """A wheel, folder, package or project to compare: path, title, size if it is a wheel, and bundles."""
 
     path: str
     title: str
@@ -21,20 +21,20 @@ class ComparedWheel(NamedTuple):
 
 
 def compared_wheel(path: str, bundles: Iterable[BundleFacts]) -> ComparedWheel:
-    """Return a wheel, a folder or a package as what is compared."""
+    """Return a wheel, a folder or a package, ready to be compared."""
     size = os.path.getsize(path) if os.path.isfile(path) else None
     return ComparedWheel(path, path, size, {package_at(facts["place"]): facts for facts in bundles})
 
 
 def compare_wheels(before: ComparedWheel, after: ComparedWheel) -> list[BundleDiff]:
-    """Return how each bundle differs from the one before it."""
+    """Return the differences between each pair of bundles."""
     return [compare(*pair) for pair in pair_bundles(before.bundles, after.bundles)]
 
 
 def pair_bundles(
     before: Mapping[str, BundleFacts], after: Mapping[str, BundleFacts]
 ) -> list[tuple[BundleFacts | None, BundleFacts | None]]:
-    """Return which bundles are to be compared: those of one package, or the only ones."""
+    """Return the pairs of bundles to compare: of the same package, or the only bundle of each side."""
     if len(before) == len(after) == 1:
         ((one,), (other,)) = before.values(), after.values()
         return [(one, other)]

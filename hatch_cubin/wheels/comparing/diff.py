@@ -1,4 +1,4 @@
-"""Compare what two wheels have: kernels, what each uses for each arch, and sizes."""
+"""Compare two wheels: their kernels, the resources of each kernel for each arch, and sizes."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from ..reading.report import kernel_title
 from ..reading.survey import BundleFacts, KernelFacts, TotalFacts, UnitFacts, arch_order, kernels_by_arch
 
 Resource = Literal["spills", "registers", "stack", "shared"]
-RESOURCES: tuple[Resource, ...] = ("spills", "registers", "stack", "shared")  # what costs most first
-FAIL_ON_KINDS = ("lost", "signatures", *RESOURCES, "size")  # what --fail-on takes
+RESOURCES: tuple[Resource, ...] = ("spills", "registers", "stack", "shared")  # the most costly first
+FAIL_ON_KINDS = ("lost", "signatures", *RESOURCES, "size")  # the values of --fail-on
 
 _KernelName = tuple[str, str]  # its module and its name
 
 
 class Sizes(TypedDict):
-    """Bytes before and after; null where there were none."""
+    """Bytes before and after; null if there was no such file."""
 
     before: int | None
     after: int | None
 
 
 class MovedKernel(TypedDict):
-    """A kernel that came or went, for these archs; *whole* if it was or is there for no other."""
+    """A kernel that was added or removed for these archs; *whole* if these are all of its archs."""
 
     module: str
     kernel: str
@@ -42,7 +42,7 @@ class SignatureChange(TypedDict):
 
 
 class ResourceChange(TypedDict):
-    """Another number of something that a kernel uses for an arch."""
+    """A changed number of a resource that a kernel uses for an arch."""
 
     what: Resource
     module: str
@@ -64,7 +64,7 @@ class LimitChange(TypedDict):
 
 
 class ChangedBytes(TypedDict):
-    """A unit whose bytes are others, and the parts of it that are, as far as they are known."""
+    """A unit with other bytes, and the parts that differ, if they are known."""
 
     module: str
     arch: str
@@ -81,7 +81,7 @@ class ResizedUnit(TypedDict):
 
 
 class ChangedTool(TypedDict):
-    """A tool, or what else all kernels depend on, that is another one."""
+    """A tool or another input of all kernels that differs."""
 
     name: str
     before: str | None
@@ -117,12 +117,12 @@ class FailLimit(NamedTuple):
     percent: bool = False
 
     def is_passed(self, before: int, after: int) -> bool:
-        """Say whether what is *after* is too much."""
+        """Return whether the value *after* exceeds the limit."""
         return after - before > (before * self.amount / 100 if self.percent else self.amount)
 
 
 def compare(before: BundleFacts | None, after: BundleFacts | None) -> BundleDiff:
-    """Return how a bundle differs from the one before it; None stands for a bundle that is not there."""
+    """Return how a bundle differs from an earlier bundle; None if one of them does not exist."""
     old, new = (kernels_by_arch(facts["units"] if facts else ()) for facts in (before, after))
     one, other = _totals(before), _totals(after)
     return {
@@ -151,7 +151,7 @@ def _totals(facts: BundleFacts | None) -> TotalFacts | None:
 def _moved_kernels(
     here: Mapping[tuple[_KernelName, str], KernelFacts], there: Mapping[tuple[_KernelName, str], KernelFacts]
 ) -> list[MovedKernel]:
-    """Return the kernels, and their archs, that are here and not there."""
+    """Return the kernels that are in *here* and not in *there*, with their archs."""
     known = {kernel for kernel, _arch in there}
     gone: dict[_KernelName, list[str]] = {}
     for kernel, arch in here:
@@ -189,7 +189,7 @@ def _signature_changes(
 
 
 def _takes_other_arguments(was: KernelFacts, now: KernelFacts) -> bool:
-    """Say whether a kernel takes other arguments, as far as both bundles tell: of some the size alone."""
+    """Return whether a kernel takes other arguments. If a type is not known, only the sizes are compared."""
     if was["signature"] == was["name"] or now["signature"] == now["name"]:  # nothing is known
         return False
     before, after = was["parameters"], now["parameters"]
@@ -202,7 +202,7 @@ def _takes_other_arguments(was: KernelFacts, now: KernelFacts) -> bool:
 def _resource_changes(
     old: Mapping[tuple[_KernelName, str], KernelFacts], new: Mapping[tuple[_KernelName, str], KernelFacts]
 ) -> list[ResourceChange]:
-    """Return what changed in kernels that both have: what costs most first, and the most of it first."""
+    """Return the changed resources of kernels that both have; costly and large changes come first."""
     changes: list[ResourceChange] = []
     for (kernel, arch), now in new.items():
         was = old.get((kernel, arch))
@@ -225,7 +225,7 @@ def _resource_changes(
 def _limit_changes(
     old: Mapping[tuple[_KernelName, str], KernelFacts], new: Mapping[tuple[_KernelName, str], KernelFacts]
 ) -> list[LimitChange]:
-    """Return what is another limit or requirement of a launch, in kernels that both have."""
+    """Return the changed limits and requirements of launches, in kernels that both have."""
     found: list[LimitChange] = []
     for (kernel, arch), now in new.items():
         was = old.get((kernel, arch))
@@ -256,7 +256,7 @@ def _limit_text(value: Sequence[int] | None) -> str | None:
 
 
 def _common_units(before: BundleFacts | None, after: BundleFacts | None) -> list[tuple[UnitFacts, UnitFacts]]:
-    """Return the units that both have, as they were and as they are."""
+    """Return the units that both have, before and after."""
     old = {(unit["module"], unit["arch"]): unit for unit in (before["units"] if before else ())}
     units = after["units"] if after else ()
     return [(was, unit) for unit in units if (was := old.get((unit["module"], unit["arch"]))) is not None]
@@ -306,7 +306,7 @@ def _changed_tools(before: BundleFacts, after: BundleFacts) -> Iterator[ChangedT
 
 
 def exceeding(diff: BundleDiff, limit: FailLimit) -> list[str]:
-    """Return what of a bundle passes a limit, but one of the size."""
+    """Return a line for each change that exceeds a limit, except for limits of the size."""
     if limit.what == "lost":
         return [moved_title(each) for each in diff["lost"]]
     if limit.what == "signatures":
@@ -319,7 +319,7 @@ def exceeding(diff: BundleDiff, limit: FailLimit) -> list[str]:
 
 
 def moved_title(moved: MovedKernel) -> str:
-    """Return a kernel that came or went as one line."""
+    """Return a line about a kernel that was added or removed."""
     return f"{kernel_title(moved['module'], moved['kernel'])} for {', '.join(moved['archs'])}"
 
 
@@ -330,7 +330,7 @@ def change_title(change: ResourceChange) -> str:
 
 
 def is_empty(diffs: Sequence[BundleDiff]) -> bool:
-    """Say whether nothing differs that counts."""
+    """Return whether there are no differences."""
     return not any(
         each[name]
         for each in diffs

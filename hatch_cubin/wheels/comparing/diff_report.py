@@ -1,4 +1,4 @@
-"""What people are shown of how two wheels differ: what matters most first, no more than they read."""
+"""Write the report about the differences between two wheels: the most important first, and shortened."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LIMIT_TITLES = {
 def diff_sections(
     before: ComparedWheel, after: ComparedWheel, diffs: Sequence[BundleDiff]
 ) -> Iterator[ReportSection]:
-    """Yield the parts of the answer about two wheels, or what stands for one."""
+    """Yield the sections of the report about two wheels."""
     if before.bytes is None or after.bytes is None:
         lines = [f"unpacked: {_sizes(diff['bytes'])}" for diff in diffs]
     else:
@@ -72,7 +72,7 @@ def _moved_section(what: str, moved: Sequence[MovedKernel]) -> Iterator[ReportSe
 
 
 def _kernel_count(names: Sequence[str]) -> str:
-    """Return how many kernels those are, and the first of them; one alone must not go under."""
+    """Return the number of kernels and the first names; a single kernel is always named."""
     if len(names) == 1:
         return names[0]
     return (
@@ -179,7 +179,7 @@ def _sizes(sizes: Sizes) -> str:
 
 
 def percent_change(before: int, after: int) -> str:
-    """Return how much more or less that is, in percent."""
+    """Return the change in percent, such as "+5.0 %"."""
     if before == after:
         return "the same"
     return "new" if not before else f"{100 * (after - before) / before:+.1f} %"

@@ -21,12 +21,11 @@ from ...common.sizes import size
 from ...errors import BundleError, Location, Problem, problem
 from ...project.source import BUNDLE_FOLDER
 
-COMPANION_FILE = "companion.json"  # what says of a companion which bundle it belongs to
-_WHEEL_COMPRESSIONS = frozenset(
-    {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
-)  # others are unpacked without a limit
+COMPANION_FILE = "companion.json"  # the file that names the bundle of a companion
+# Other methods would be unpacked without a limit.
+_WHEEL_COMPRESSIONS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 _PIECE_BYTES = 1 << 20
-_TAIL_BYTES = 22 + (1 << 16)  # bytes at the end of an archive among which its last record begins
+_TAIL_BYTES = 22 + (1 << 16)  # the last record of an archive begins within these bytes
 _HOW_TO_BUILD = "'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"
 _NO_KERNELS_YET = "an sdist has sources: they are compiled when a wheel is built from it"
 _SITE_PACKAGES_DATA = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
@@ -41,7 +40,7 @@ class FileElsewhereError(BundleError):
 class Bundle:
     """A bundle's files: their names, how many bytes each takes in its archive, and how to read one.
 
-    *strange* says what stands there and is no file: to open a pipe would wait for ever.
+    *not_files* describes everything else by name, such as a pipe: to open a pipe could wait for ever.
     """
 
     place: str
@@ -52,15 +51,15 @@ class Bundle:
 
     @property
     def where(self) -> str:
-        """Where the bundle is: its place, in a wheel behind the path of that."""
+        """The path of the bundle; in a wheel, the path of the wheel comes first."""
         return self.place if self.wheel is None else f"{self.wheel}/{self.place}"
 
     def at(self, name: str) -> Location:
-        """Return where one of its files is."""
+        """Return the location of one of its files."""
         return Location(f"{self.where}/{name}")
 
     def read(self, name: str) -> bytes:
-        """Return a file's bytes; BundleError where it is missing or damaged."""
+        """Return a file's bytes; BundleError if it is missing or damaged."""
         if name in self.not_files:
             raise BundleError(problem("not-a-regular-file", self.not_files[name], self.at(name)))
         if name not in self.packed_sizes:
@@ -70,20 +69,23 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class OpenedWheel:
-    """What was looked into, and the bundles in it."""
+    """A wheel, a folder or a package that was opened, and the bundles in it."""
 
     path: str
     bundles: tuple[Bundle, ...]
     archive: zipfile.ZipFile | None = None
-    companion: str | None = None  # where there is no bundle, but files of one that was split
+    companion: str | None = None  # its package, if this is the wheel of a companion
 
     def at(self, name: str) -> Location:
-        """Return where one of its files is."""
+        """Return the location of one of its files."""
         return Location(name) if self.archive is None else member_location(self.archive, name)
 
 
 def expand_patterns(words: Iterable[str]) -> list[str]:
-    """Return what is meant by words: a pattern that no shell has expanded stands for what it matches."""
+    """Return the paths that *words* name.
+
+    A pattern that the shell did not expand gives the files that it matches.
+    """
     return [each for word in words for each in _matching_paths(word) or [word]]
 
 
@@ -95,7 +97,7 @@ def _matching_paths(word: str) -> list[str]:
 def open_wheel(what: str, *, companions: bool = False) -> Iterator[OpenedWheel]:
     """Open a wheel, a folder, or an installed package by its import name. The package is not imported.
 
-    The wheel of a companion alone has no bundle: only who asks for *companions* is given one.
+    The wheel of a companion does not have a bundle. It is an error unless *companions* is true.
     """
     if os.path.exists(what) and not (os.path.isdir(what) or os.path.isfile(what)):
         raise BundleError(
@@ -115,18 +117,18 @@ def open_wheel(what: str, *, companions: bool = False) -> Iterator[OpenedWheel]:
 
 
 def package_at(place: str) -> str:
-    """Return the import package whose bundle stands at *place* in a wheel."""
+    """Return the import package of the bundle at *place* in a wheel."""
     return installed_path(place).removesuffix(f"/{BUNDLE_FOLDER}").replace("/", ".")
 
 
 def installed_path(name: str) -> str:
-    """Return where a wheel's file goes: one in its data for site-packages lies over that of the same name."""
+    """Return the path to which a file of a wheel is installed; data for site-packages goes there too."""
     found = _SITE_PACKAGES_DATA.match(name)
     return name[found.end() :] if found else name
 
 
 def may_be_package(place: str, package: str) -> bool:
-    """Say whether a bundle at *place* in a wheel may be that of *package*, which may lack its namespaces.
+    """Return whether a bundle at *place* in a wheel can belong to *package*, with or without namespaces.
 
     A folder without `__init__.py` above a package may be a namespace or not: only its backend knows.
     """
@@ -134,14 +136,14 @@ def may_be_package(place: str, package: str) -> bool:
 
 
 def bundles_of_package(opened: OpenedWheel, package: str) -> list[Bundle]:
-    """Return the bundles of a wheel that may be that of *package*: the one at its very name before others."""
+    """Return the bundles that can belong to *package*; a bundle with exactly its name is the only one."""
     exact = [bundle for bundle in opened.bundles if package_at(bundle.place) == package]
     return exact or [bundle for bundle in opened.bundles if may_be_package(bundle.place, package)]
 
 
 @contextlib.contextmanager
 def open_archive(path: str) -> Iterator[zipfile.ZipFile]:
-    """Open a wheel; BundleError where that is no archive."""
+    """Open a wheel; BundleError if it is not an archive."""
     try:
         refuse_large_directory(path)
         archive = zipfile.ZipFile(path)
@@ -170,12 +172,12 @@ def refuse_large_directory(path: str | Path) -> None:
 
 
 def member_location(archive: zipfile.ZipFile, name: str) -> Location:
-    """Return where a file of an archive is, as Python's own imports from archives write it."""
+    """Return the location of a file in an archive, written as in tracebacks of imports from archives."""
     return Location(f"{archive.filename}/{name}")
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Return a file of an archive; BundleError where it is damaged, or made to fill the memory."""
+    """Return a file of an archive; BundleError if it is damaged, or made to fill the memory."""
     info, where = archive.getinfo(name), member_location(archive, name)
     refuse_bomb(info.compress_size, info.file_size, where)
     if info.file_size > (most := read_limits.most(name)):
@@ -189,9 +191,9 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def read_in_pieces(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
-    """Yield a file of an archive piece by piece; BundleError where it is damaged, or a bomb.
+    """Yield a file of an archive piece by piece; BundleError if it is damaged, or made to fill the memory.
 
-    To read all of it at once would unpack what is there, and not what the archive says of it.
+    Reading it in one piece could unpack more bytes than the archive says it has.
     """
     info, where = archive.getinfo(name), member_location(archive, name)
     refuse_bomb(info.compress_size, info.file_size, where)
@@ -207,7 +209,7 @@ def read_in_pieces(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
 
 
 def refuse_bomb(packed: int, unpacked: int, where: Location) -> None:
-    """Raise BundleError for what would be unpacked to more than code can be."""
+    """Raise BundleError if unpacking would give more bytes than compiled code can have."""
     if read_limits.is_bomb(packed, unpacked):
         what = f"is not unpacked: {size(packed)} in the archive would become {size(unpacked)}"
         raise BundleError(problem("compression-bomb", what, where))
@@ -225,7 +227,7 @@ def _require_bundle(opened: OpenedWheel, hint: str | None = None) -> OpenedWheel
 
 
 def _main_wheel_of(opened: OpenedWheel) -> str:
-    """Return which project and version a companion says that it belongs to."""
+    """Return the project and version to which a companion belongs, as it says."""
     assert opened.archive is not None
     try:
         said = json.loads(read_member(opened.archive, f"{opened.companion}/{COMPANION_FILE}"))
@@ -235,7 +237,7 @@ def _main_wheel_of(opened: OpenedWheel) -> str:
 
 
 def _find_companion(archive: zipfile.ZipFile) -> str | None:
-    """Return the package of a wheel that is a companion."""
+    """Return the package of a companion's wheel; None for another wheel."""
     packages = (
         name.removesuffix(f"/{COMPANION_FILE}")
         for name in archive.namelist()
@@ -247,7 +249,7 @@ def _find_companion(archive: zipfile.ZipFile) -> str | None:
 def _bundles_in_archive(archive: zipfile.ZipFile) -> Iterator[Bundle]:
     bundles: dict[str, dict[str, int | None]] = {}
     for member in archive.infolist():
-        parts = member.filename.split("/")  # as they are written: what looks alike may be another file
+        parts = member.filename.split("/")  # not normalised: similar names may be different files
         inside = parts.index(BUNDLE_FOLDER) + 1 if BUNDLE_FOLDER in parts else len(parts)
         if name := "/".join(parts[inside:]):
             bundles.setdefault("/".join(parts[:inside]), {})[name] = member.compress_size
@@ -270,10 +272,10 @@ def _bundles_in_folder(root: Path) -> Iterator[Bundle]:
 
 
 def _may_hold_bundles(folder: Path) -> bool:
-    """Say whether a folder may be part of a project: not a hidden one, nor one with others' packages."""
+    """Return whether a folder can be part of a project: it is not hidden, and not an environment."""
     name = folder.name
     known = name in (BUNDLE_FOLDER, "__pycache__", "node_modules") or name.startswith(".")
-    return not known and not os.path.isfile(folder / "pyvenv.cfg")  # also where nobody may look
+    return not known and not os.path.isfile(folder / "pyvenv.cfg")  # false for a folder that cannot be read
 
 
 def _folder_bundle(folder: Path) -> Bundle:
@@ -323,14 +325,14 @@ def _package_folders(name: str) -> Sequence[str]:
 
 
 def _bundles_of_editable(package: str, folders: Sequence[str]) -> Iterator[Bundle]:
-    """Yield the bundle of an editable install whose own folders have none: it is in the tree alone."""
+    """Yield the bundle of an editable install that is only in the tree, not in the package's folders."""
     spec = _find_spec(f"{package}.{BUNDLE_FOLDER}", folders)
     for folder in (spec and spec.submodule_search_locations) or ():
         yield from _bundles_in_folder(Path(folder))
 
 
 def _not_found(name: str) -> Problem:
-    """Return what is wrong with a name that stands for nothing: a package's, or the path of a wheel."""
+    """Return the problem of a name that is neither an installed package nor an existing path."""
     if name.endswith(".whl") or "/" in name or os.sep in name or glob.has_magic(name):
         near = _hint_at_wheels(os.path.dirname(name) or os.curdir)
         what = "this file or folder does not exist"
@@ -340,7 +342,7 @@ def _not_found(name: str) -> Problem:
 
 
 def _find_spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
-    """Find a package as the import system does; `importlib.util.find_spec` would import those around it."""
+    """Find a package as the import system does. `importlib.util.find_spec` would import its parents."""
     for finder in sys.meta_path:
         if (spec := finder.find_spec(name, path)) is not None:
             return spec

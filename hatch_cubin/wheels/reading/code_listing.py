@@ -1,4 +1,4 @@
-"""List the code of one kernel: PTX as it is shipped, machine code as NVIDIA's nvdisasm prints it."""
+"""List the code of one kernel: the PTX in the wheel, or machine code as NVIDIA's nvdisasm prints it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from .survey import arch_order, manifest_of
 _LINE_MARK = re.compile(r'\s*//## File "([^"]*)", line ([0-9]{1,9})')
 _LOC = re.compile(r"\s*\.loc\s+([0-9]{1,9})\s+([0-9]{1,9})\b")
 _FILE = re.compile(r'^\s*\.file\s+([0-9]{1,9})\s+"([^"\n]*)"', re.MULTILINE)
-_FOLDER = re.compile(r"^/(?:proc/self/fd/[0-9]{1,9}/)?")  # that stands for the project while it is compiled
+_FOLDER = re.compile(
+    r"^/(?:proc/self/fd/[0-9]{1,9}/)?"
+)  # the compiler sees this path instead of the project's folder
 _PADDING = re.compile(r"/\*[0-9a-f]+\*/\s*NOP\s*;|\.\w+:")
 _TIMEOUT_S = 60
 
 
 class LineFacts(TypedDict):
-    """A line of code, and the line of the source that it is of; None where that is not known."""
+    """A line of code, and the line of the source from which it was compiled; None if that is not known."""
 
     text: str
     file: str | None
@@ -45,9 +47,10 @@ class Listing(TypedDict):
 def code_listings(
     bundle: Bundle, kernel: str, kind: str, arch: str | None, program: str | None
 ) -> list[Listing]:
-    """Return the code of a kernel, for one arch or for all; nothing where the bundle has no such kernel.
+    """Return the code of a kernel, for one arch or for all; empty if the bundle does not have the kernel.
 
-    BundleError says what there is of it instead. *program* is nvdisasm, which machine code needs.
+    BundleError names the archs that it has, if it is not built for *arch*. *program* is nvdisasm, for machine
+    code.
     """
     manifest = manifest_of(bundle).here
     name = normal_name(kernel)
@@ -85,7 +88,7 @@ def code_listings(
 
 
 def _no_such_code(bundle: Bundle, name: str, kind: str, arch: str | None, having: Sequence[Entry]) -> Problem:
-    """Say that a kernel has no such code, and what it has."""
+    """Return the problem of a kernel that does not have such code; the hint names the archs that it has."""
     hint = f"it has {', '.join(sorted({entry.arch for entry in having}, key=arch_order))}"
     code = "PTX" if kind == "ptx" else "machine code"
     what = f"does not have {code} of {name!r}{f' for {arch}' if arch else ''}"
@@ -93,7 +96,7 @@ def _no_such_code(bundle: Bundle, name: str, kind: str, arch: str | None, having
 
 
 def machine_code_lines(data: bytes, symbol: str, program: str) -> list[LineFacts]:
-    """Return the machine code of a kernel; ValueError where nvdisasm cannot read it."""
+    """Return the machine code of a kernel; ValueError if nvdisasm cannot read it."""
     with temporary_folders.make() as folder:
         path = folder / "code.cubin"
         path.write_bytes(data)
@@ -106,7 +109,7 @@ def machine_code_lines(data: bytes, symbol: str, program: str) -> list[LineFacts
     _, _, code = text.partition(f"\n.text.{symbol}:\n")
     lines = list(_with_source_lines(code.partition("\n//-----")[0].splitlines()))
     while lines and _PADDING.fullmatch(lines[-1]["text"]):
-        lines.pop()  # what fills the last line of the GPU's cache
+        lines.pop()  # padding up to the end of a line of the GPU's cache
     return lines
 
 
@@ -120,7 +123,7 @@ def _with_source_lines(lines: Iterable[str]) -> Iterator[LineFacts]:
 
 
 def ptx_lines(text: str, symbol: str) -> list[LineFacts]:
-    """Return the PTX of a kernel; ValueError where the text has none of that name."""
+    """Return the PTX of a kernel; ValueError if the text does not have this kernel."""
     start = re.search(rf"^[^\S\n]*(?:\.\w+\s+)*\.entry\s+{re.escape(symbol)}(?![\w$%.])", text, re.MULTILINE)
     if start is None:
         raise ValueError(f"has no kernel {symbol}")
@@ -142,5 +145,5 @@ def ptx_lines(text: str, symbol: str) -> list[LineFacts]:
 
 
 def _path_in_project(path: str) -> str:
-    """Return a path as it is in the project: compilers see another one, the same on each machine."""
+    """Return a path in the project. Compilers see another path, which is the same on each machine."""
     return _FOLDER.sub("", path)

@@ -1,6 +1,7 @@
-"""Read the files of a bundle that are in companions: packages of their own, for one arch each.
+"""Read the files of a bundle that are in companions: separate packages with the code of one arch each.
 
-Those of a wheel are looked for in the wheels beside it, those of a folder beside its package.
+The companions of a wheel are searched in the wheels beside it, and the companions of a folder beside its
+package.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _ReadFile = Callable[[str], bytes]
 
 
 class _CompanionLocation(NamedTuple):
-    """Where a companion may be: its wheel or folder, the folder of its files, and what reads these."""
+    """A possible place of a companion: its wheel or folder, the folder of its files, and their reader."""
 
     where: Path
     folder: Path
@@ -45,14 +46,14 @@ class _CompanionLocation(NamedTuple):
 
 
 class Companions:
-    """The companions of a bundle. Each is looked for once, and its wheel stays open as long as *opened*."""
+    """The companions of a bundle. Each is searched once. Its wheel stays open until *opened* is closed."""
 
     def __init__(self, bundle: Bundle, manifest: Manifest, opened: contextlib.ExitStack) -> None:
         self._bundle, self._manifest, self._opened = bundle, manifest, opened
         self._chosen: dict[str, _ReadFile | Problem | None] = {}
 
     def read(self, package: str, name: str) -> bytes:
-        """Return a file of a companion; NotHereError where that is not here."""
+        """Return a file of a companion; FileElsewhereError if the companion is not here."""
         known = (self._manifest.companions or {}).get(package)
         if known is None or not package.isidentifier():
             what = f"it names the companion {package!r} and does not describe it"
@@ -76,18 +77,21 @@ class Companions:
                 self.read(package, COMPANION_FILE)
             except FileElsewhereError:
                 absent.append(known["project"])
-            except BundleError:  # which is told where its files are read
+            except BundleError:  # reported when its files are read
                 continue
         return absent
 
     def _choose(self, package: str) -> _ReadFile | Problem | None:
-        """Return what reads the files of a companion; why nothing does, or None, where it is not here."""
+        """Return a function that reads a companion's files, or the problem with it.
+
+        None if the companion is not here.
+        """
         damaged, of_others = list[Problem](), list[Problem]()
         for place in self._places(package):
             try:
                 if _described_manifest(place) == self._index:
                     return place.get
-                # As where the parts of a project's wheels for several systems lie in one folder.
+                # For example, one folder can have companions of wheels for several systems.
                 where = Location(place.where.as_posix())
                 what = "belongs to another version of the bundle"
                 of_others.append(problem("companion-of-other-version", what, where))
@@ -121,7 +125,7 @@ class Companions:
 
     @functools.cached_property
     def _version(self) -> str | None:
-        """The version of the bundle's wheel, which may be renamed."""
+        """The version in the metadata of the bundle's wheel; its file may have been renamed."""
         with open_archive(self._bundle.wheel or "") as archive:
             metadata = filter(None, map(_METADATA.fullmatch, archive.namelist()))
             return next((found[1] for found in metadata), None)
@@ -129,7 +133,7 @@ class Companions:
 
 @contextlib.contextmanager
 def companions_of(bundle: Bundle, manifest: Manifest) -> Iterator[Companions]:
-    """Return the companions of a bundle, and close their wheels in the end."""
+    """Return the companions of a bundle, and close their wheels at the end."""
     with contextlib.ExitStack() as opened:
         yield Companions(bundle, manifest, opened)
 
@@ -141,7 +145,7 @@ def missing_companions(bundle: Bundle, manifest: Manifest) -> list[str]:
 
 
 def companion_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield how the files of a companion's wheel differ from what it says of them."""
+    """Yield the differences between the files in a companion's wheel and its own list of them."""
     assert opened.archive is not None
     package = opened.companion
     try:
@@ -166,20 +170,20 @@ def companion_problems(opened: OpenedWheel) -> Iterator[Problem]:
 
 
 def main_project_of(opened: OpenedWheel) -> str:
-    """Return which project and version a sound companion belongs to."""
+    """Return the project and version of an undamaged companion."""
     said = read_description(opened)
     return f"{said['project']} {said['version']}"
 
 
 def read_description(opened: OpenedWheel) -> dict[str, Any]:
-    """Return what a sound companion says of itself."""
+    """Return the description in an undamaged companion."""
     assert opened.archive is not None
     said: dict[str, Any] = json.loads(read_member(opened.archive, f"{opened.companion}/{COMPANION_FILE}"))
     return said
 
 
 def fits_manifest(package: str, said: Mapping[str, Any], manifest: Manifest) -> bool:
-    """Say whether a companion has the very files that the manifest of its bundle leaves to it."""
+    """Return whether a companion has exactly the files that its bundle's manifest assigns to it."""
     blocks = manifest.blocks or {}
     entries = (entry for module in manifest.modules for entry in module.entries)
     digests = {

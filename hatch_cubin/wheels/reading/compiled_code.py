@@ -1,4 +1,4 @@
-"""Read the compiled results of a bundle, each from its own file or out of the block that it is packed in."""
+"""Read the compiled results of a bundle, each from its own file or from the block in which it is packed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ReadResult: TypeAlias = "tuple[Module, Entry, bytes | BundleError]"
 def read_results(bundle: Bundle, manifest: Manifest) -> Iterator[ReadResult]:
     """Yield each entry with its bytes, or with the error that says why they cannot be read.
 
-    Those of a packed bundle come in the order in which they lie: each block is unpacked once.
+    Results of a packed bundle come in the order of its blocks, so that each block is unpacked once.
     """
     with companions_of(bundle, manifest) as companions:
         yield from _read_all(bundle, manifest, companions)
@@ -45,7 +45,7 @@ def _read_all(bundle: Bundle, manifest: Manifest, companions: Companions) -> Ite
 
 
 def _read_file(bundle: Bundle, manifest: Manifest, companions: Companions, entry: Entry) -> bytes:
-    """Return the file that an entry is in, of the bundle or of a companion of it."""
+    """Return the bytes of the file of an entry, from the bundle or from one of its companions."""
     if entry.absent:
         label = (manifest.wheel_variant or {}).get("label")
         what = f"is not in the wheel variant {label!r}"
@@ -56,7 +56,7 @@ def _read_file(bundle: Bundle, manifest: Manifest, companions: Companions, entry
 
 
 def _read_block(bundle: Bundle, manifest: Manifest, companions: Companions, entry: Entry) -> bytes:
-    """Return an unpacked block; BundleError where it is not what the manifest says."""
+    """Return an unpacked block; BundleError if it differs from the manifest."""
     name, blocks = entry.file, manifest.blocks or {}
     if name not in blocks:
         what = f"it names {name!r} and does not describe it"
@@ -71,7 +71,7 @@ def _read_block(bundle: Bundle, manifest: Manifest, companions: Companions, entr
 
 
 def packed_size(bundle: Bundle, manifest: Manifest, entry: Entry) -> int | None:
-    """Return what a result takes in its archive; of a block, its part by size."""
+    """Return how many bytes a result takes in its archive; in a block, its share of the block by size."""
     of_file = packed_size_of_file(bundle, manifest, entry.file)
     if of_file is None or manifest.blocks is None:
         return of_file
@@ -80,7 +80,7 @@ def packed_size(bundle: Bundle, manifest: Manifest, entry: Entry) -> int | None:
 
 
 def packed_size_of_file(bundle: Bundle, manifest: Manifest, file: str) -> int | None:
-    """Return what a file takes in its archive; that of a block is known in a folder too."""
+    """Return how many bytes a file takes in its archive. Of a block, the manifest has this size too."""
     of_file = bundle.packed_sizes.get(file)
     block = (manifest.blocks or {}).get(file)
     return block.packed if of_file is None and block is not None else of_file

@@ -1,4 +1,4 @@
-"""Which GPU runs which kernel of a bundle, and by which file: the loader's own rules say so. Pure."""
+"""Find out by the loader's own rules which file of a bundle each GPU loads for each kernel. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ _MAX_ROWS = 40
 _NOTHING = "nothing"
 
 
-ChoicePerGpu = tuple[
-    tuple[str | None, int | None], ...
-]  # for each GPU the arch, and the driver that it needs
+ChoicePerGpu = tuple[tuple[str | None, int | None], ...]  # for each GPU the arch, and its driver
 
 
 class ShippedUnit(NamedTuple):
@@ -31,7 +29,7 @@ class ShippedUnit(NamedTuple):
 
 
 class ServedGpu(TypedDict):
-    """What a GPU loads of a kernel; nothing where arch is None."""
+    """The unit of a kernel that a GPU loads; none if *arch* is None."""
 
     gpu: str
     arch: str | None
@@ -41,7 +39,7 @@ class ServedGpu(TypedDict):
 
 
 class KernelCover(TypedDict):
-    """A kernel of a module, the archs that have it, and what each GPU loads of it."""
+    """A kernel of a module, the archs that have it, and the unit that each GPU loads."""
 
     module: str
     kernel: str
@@ -50,7 +48,7 @@ class KernelCover(TypedDict):
 
 
 class GpuCover(TypedDict):
-    """How many kernels a GPU runs as they are, how many its driver translates, and how many it lacks."""
+    """How many kernels have machine code for a GPU, have only PTX for it, or cannot run on it."""
 
     gpu: str
     cubin: int
@@ -60,7 +58,7 @@ class GpuCover(TypedDict):
 
 
 class AffectedKernels(TypedDict):
-    """Kernels that have the same lack on the same GPUs."""
+    """Kernels with the same problem on the same GPUs."""
 
     gpus: list[str]
     kernels: list[KernelCover]
@@ -76,7 +74,7 @@ def units_in_manifest(manifest: Manifest) -> list[ShippedUnit]:
 
 
 def units_in_files(facts: BundleFacts) -> list[ShippedUnit]:
-    """Return the units with the kernels that their files have, or should have in a companion elsewhere."""
+    """Return the units with the kernels in their files, or in the manifest if a file is elsewhere."""
     return [
         ShippedUnit(
             unit["module"],
@@ -95,14 +93,16 @@ def promised_capabilities(units: Iterable[ShippedUnit]) -> list[int]:
 
 
 def coverage(units: Iterable[ShippedUnit], capabilities: Iterable[int]) -> list[KernelCover]:
-    """Return, for every kernel, what each of the GPUs would load with a driver that is new enough."""
+    """Return for each kernel the unit that each GPU would load with a driver that is new enough."""
     wanted = [*capabilities]
     having: dict[tuple[str, str], list[tuple[str, int]]] = {}
     for unit in units:
         if number_of(unit.arch) is not None:
             for kernel in unit.kernels:
                 having.setdefault((unit.module, kernel), []).append((unit.arch, unit.min_driver))
-    known: dict[tuple[tuple[str, int], ...], list[ServedGpu]] = {}  # most kernels are built for the same
+    known: dict[
+        tuple[tuple[str, int], ...], list[ServedGpu]
+    ] = {}  # most kernels are built for the same archs
     covers: list[KernelCover] = []
     for (module, kernel), shipped in having.items():
         if (shape := tuple(shipped)) not in known:
@@ -113,7 +113,7 @@ def coverage(units: Iterable[ShippedUnit], capabilities: Iterable[int]) -> list[
 
 
 def count_by_gpu(covers: Iterable[KernelCover]) -> list[GpuCover]:
-    """Return the same, counted for each GPU."""
+    """Return the counts of kernels for each GPU."""
     counts: dict[str, GpuCover] = {}
     for served in (each for cover in covers for each in cover["served"]):
         gpu = served["gpu"]
@@ -128,14 +128,14 @@ def count_by_gpu(covers: Iterable[KernelCover]) -> list[GpuCover]:
 
 
 def unserved_kernels(covers: Iterable[KernelCover]) -> list[AffectedKernels]:
-    """Return the kernels that some GPU has nothing of, together where it is the same GPUs."""
+    """Return the kernels that cannot run on some GPUs, grouped by these GPUs."""
     return _group_by_gpus(
         (cover, [each["gpu"] for each in cover["served"] if not each["arch"]]) for cover in covers
     )
 
 
 def ptx_only_kernels(covers: Sequence[KernelCover]) -> list[AffectedKernels]:
-    """Return the kernels that a GPU translates where it runs others as they are."""
+    """Return the kernels that have only PTX for a GPU that has machine code of other kernels."""
     counts = count_by_gpu(covers)
     usual = {count["gpu"] for count in counts if count["cubin"]}
     return _group_by_gpus(
@@ -173,7 +173,7 @@ def _group_by_gpus(found: Iterable[tuple[KernelCover, list[str]]]) -> list[Affec
 
 
 def coverage_section(title: str, covers: Sequence[KernelCover]) -> ReportSection:
-    """Return a table of what each GPU runs, with a row for all kernels for which that is the same."""
+    """Return a table of the units that each GPU loads. Kernels with the same units share a row."""
     groups: dict[ChoicePerGpu, list[KernelCover]] = {}
     for cover in covers:
         shape = tuple((each["arch"], each["min_driver"]) for each in cover["served"])

@@ -1,4 +1,4 @@
-"""Run cuobjdump, NVIDIA's own reader of cubins, where it is installed."""
+"""Run cuobjdump, NVIDIA's own reader of cubins, if it is installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def find_cuobjdump(environ: Mapping[str, str]) -> str | None:
 
 
 def find_tool(name: str, environ: Mapping[str, str]) -> str | None:
-    """Return the path of a tool of NVIDIA's: on PATH, in CUDA_HOME, or of a wheel beside this package."""
+    """Return the path of a tool of NVIDIA's: on PATH, in CUDA_HOME, or in an installed wheel of NVIDIA's."""
     places = [environ.get("PATH", os.defpath)]
     if home := environ.get("CUDA_HOME"):
         places.append(os.path.join(home, "bin"))
@@ -32,15 +32,18 @@ def find_tool(name: str, environ: Mapping[str, str]) -> str | None:
 
 
 def fallback_reader(environ: Mapping[str, str]) -> Callable[[bytes], dict[str, dict[str, int]]] | None:
-    """Return what reads cubins that our own reader cannot read; None where there is no such program."""
+    """Return a function that reads cubins with cuobjdump, for cubins that our own reader cannot read.
+
+    None if cuobjdump is not installed.
+    """
     program = find_cuobjdump(environ)
     return None if program is None else lambda data: read_usage(program, data)
 
 
 def read_usage(program: str, data: bytes) -> dict[str, dict[str, int]]:
-    """Return what each kernel uses, by symbol, as `elf.read_resources` does, but without the spills.
+    """Return the resources of each kernel by symbol, as `elf.read_resources` does, but without the spills.
 
-    ValueError where the program cannot read the cubin either. It takes one file at a time, and some
+    ValueError if the program cannot read the cubin either. It takes one file at a time, and some
     milliseconds for each.
     """
     with temporary_folders.make() as folder:

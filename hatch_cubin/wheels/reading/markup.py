@@ -1,4 +1,4 @@
-"""Write what a page shows: text of others stays text, tables scroll, long names break."""
+"""Write the HTML of a report: foreign text is escaped, tables scroll, and long names break."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BREAKS = re.compile(r"([,\[]|::|&lt;)")
 
 
 def section_html(part: ReportSection) -> str:
-    """Return a part of an answer as it stands on a page."""
+    """Return a section of a report as HTML."""
     lines = "".join(f"<p>{escaped(line)}</p>" for line in part.lines)
     table = "" if part.table is None else scrolling(_table(part.table), escaped(part.title))
     title = escaped(part.title).replace(" -&gt; ", " &rarr; ")
@@ -41,15 +41,15 @@ def _cell(kind: str, table: ReportTable, number: int, text: str) -> str:
 
 
 def scrolling(table: str, label: str) -> str:
-    """Return a table that scrolls by itself, with what it is about for those who do not see it."""
+    """Return a table in a box that scrolls, with a label for screen readers."""
     return f'<div class="scroll" role="region" aria-label="{label}" tabindex="0">{table}</div>'
 
 
 def breakable(name: str) -> str:
-    """Let long names be broken where readers would break them."""
+    """Return a name as HTML that can break after commas, brackets and colons."""
     return _BREAKS.sub(r"\1<wbr>", escaped(name))
 
 
 def escaped(value: object) -> str:
-    """Return what others wrote as text, which is no element."""
+    """Return foreign text as HTML in which nothing is an element."""
     return escape(str(value).encode("utf-8", "backslashreplace").decode("utf-8"))

@@ -14,7 +14,7 @@ from .markup import breakable, escaped, scrolling, section_html
 from .report import ReportSection
 from .survey import BundleFacts, KernelFacts, UnitFacts, bundle_summary
 
-CompileTimes = Mapping[tuple[str, str], float]  # by module and arch: what a build took
+CompileTimes = Mapping[tuple[str, str], float]  # seconds, by module and arch
 
 _HTML_FILES = Path(__file__).with_name("html")
 _COLOURS = 8
@@ -31,7 +31,7 @@ def html_page(
     seconds: CompileTimes,
     difference: Sequence[ReportSection] = (),
 ) -> str:
-    """Return the page. It loads nothing from anywhere, and runs no script but its own."""
+    """Return the page. It does not load anything, and runs only its own script."""
     style, script = (_HTML_FILES.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
     compared = f"<section>\n{''.join(map(section_html, difference))}\n</section>\n" if difference else ""
@@ -106,7 +106,7 @@ def _tiles(facts: BundleFacts, seconds: CompileTimes) -> str:
 
 
 def _colours(archs: Iterable[str]) -> dict[str, str]:
-    """Give each arch a colour, from old to new; PTX has one of its own."""
+    """Give each arch a colour, from old to new; PTX has a colour of its own."""
     code = [arch for arch in archs if not arch.startswith("compute_")]
     step = _COLOURS / max(len(code), 1)
     return {

@@ -1,4 +1,4 @@
-"""Parts of an answer about wheels, for a terminal, for Markdown and for a page alike: lines and a table."""
+"""Sections of a report about wheels, for a terminal, Markdown and HTML: lines of text and a table."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class ReportTable(NamedTuple):
     rows: Sequence[Sequence[str]]
     numbers: Collection[int] = ()
     names: Collection[int] = ()
-    marked: Collection[str] = ()  # cells that are bad news
+    marked: Collection[str] = ()  # cells with bad news, to be highlighted
 
 
 class ReportSection(NamedTuple):
-    """A part of an answer: what it is about, lines of text, and a table."""
+    """A section of a report: its title, lines of text, and a table."""
 
     title: str
     lines: Sequence[str] = ()
@@ -25,5 +25,5 @@ class ReportSection(NamedTuple):
 
 
 def kernel_title(module: str, kernel: str) -> str:
-    """Return what a kernel is called where its module may matter."""
+    """Return the name of a kernel for people, with its module if that has another name."""
     return kernel if module == kernel else f"{kernel} in {module}"

@@ -1,4 +1,4 @@
-"""Find out what is in a bundle: its units and their sizes, and what each kernel uses, read from the files."""
+"""Read the facts about a bundle from its files: units, sizes, and the resources of each kernel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KIND_TITLES = {"cubin": "every cubin", "ptx": "all PTX"}
 
 
 class ParameterFacts(TypedDict):
-    """A parameter of a kernel; its type is None where nothing tells it."""
+    """A parameter of a kernel; its type is None if it is not known."""
 
     offset: int
     size: int
@@ -38,9 +38,9 @@ class ParameterFacts(TypedDict):
 
 
 class KernelFacts(TypedDict):
-    """A kernel in one unit; None stands for what only the GPU's driver decides, or could not be read.
+    """A kernel in one unit; None stands for a number that only the driver knows, or that could not be read.
 
-    Its signature is its bare name, and no parameters are known, where the manifest does not say them.
+    If the manifest does not have its parameters, the signature is only the name, and *parameters* is empty.
     """
 
     name: str
@@ -128,7 +128,7 @@ _FilePosition: TypeAlias = "tuple[str, int | None]"
 
 
 def survey(bundle: Bundle, fallback: FallbackReader | None = None) -> BundleFacts:
-    """Return all facts about *bundle*; BundleError where its manifest cannot be read."""
+    """Return all facts about *bundle*; BundleError if its manifest cannot be read."""
     manifest = manifest_of(bundle).here
     found: dict[_FilePosition, _ResultFacts] = {}
     for _module, entry, data in read_results(bundle, manifest):
@@ -193,7 +193,7 @@ def kernels_by_arch(units: Iterable[UnitFacts]) -> dict[tuple[tuple[str, str], s
 
 
 def bundle_summary(facts: BundleFacts) -> list[str]:
-    """Return lines about a bundle as a whole: which tools made it, and which driver it needs."""
+    """Return lines about the whole bundle: the tools that made it, and the driver that it needs."""
     tools = [
         f"{_TOOL_TITLES.get(name, name)} {version}" for name, version in facts["toolchain"].items() if version
     ]
@@ -210,7 +210,7 @@ def bundle_summary(facts: BundleFacts) -> list[str]:
 
 
 def unreadable_units(facts: BundleFacts) -> Iterator[Problem]:
-    """Yield what could not be read of a bundle."""
+    """Yield a problem for each unit that could not be read."""
     for unit in facts["units"]:
         if unit["problem"]:
             where = Location(f"{facts['where']}/{unit['file']}")
@@ -270,12 +270,12 @@ def _limits(data: bytes, entry: Entry) -> Mapping[str, Mapping[str, Sequence[int
         return ptx_limits(data.decode("utf-8", "replace"))
     try:
         return read_limits(data)
-    except ValueError:  # a second reader may know the rest
+    except ValueError:  # the fallback reader may still read the resources
         return {}
 
 
 def _content(found: Iterable[_ResultFacts]) -> dict[str, int]:
-    """Return the bytes of what all results are made of, the most first."""
+    """Return the bytes of each part of all results, the largest first."""
     sums: dict[str, int] = {}
     for result in found:
         for name, count in result["content"].items():
@@ -354,7 +354,7 @@ def _parameter(offset: int, size: int, spelled: str | None = None) -> ParameterF
 
 
 def arch_order(arch: str) -> tuple[bool, int, str]:
-    """Return a key to sort archs by: their number, PTX after code. Any text of a manifest has one."""
+    """Return a key to sort archs by number, PTX after machine code. It accepts any text in a manifest."""
     digits = "".join(char for char in arch if char in "0123456789")
     return arch.startswith("compute_"), int(digits[:9] or 0), arch
 
@@ -362,7 +362,7 @@ def arch_order(arch: str) -> tuple[bool, int, str]:
 def _group_by(
     what: Literal["arch", "module"], units: Iterable[UnitFacts]
 ) -> Iterator[tuple[str, Collection[UnitFacts]]]:
-    """Yield each module or arch with a unit for each of its results; one that several share is of each."""
+    """Yield each module or arch with one unit for each of its results. A shared result counts for each."""
     own: dict[str, dict[_FilePosition, UnitFacts]] = {}
     for unit in units:
         own.setdefault(unit[what], {})[_position(unit)] = unit
@@ -378,7 +378,7 @@ def _position(unit: UnitFacts) -> _FilePosition:
 
 
 def _largest(units: Sequence[UnitFacts]) -> dict[str, int]:
-    """Return the sizes of the largest results, by their files or, where they have none, their units."""
+    """Return the sizes of the largest results by file name, or by unit for results in a block."""
     sizes: dict[str, int] = {}
     for place, unit in {_position(unit): unit for unit in reversed(units)}.items():
         sizes[place[0] if place[1] is None else unit_name(unit["module"], unit["arch"])] = unit["bytes"]

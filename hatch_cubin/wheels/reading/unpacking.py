@@ -19,7 +19,7 @@ _NOT_IN_PLAIN_BUNDLES = (loader_files.PACKED, loader_files.SPLIT, loader_files.E
 
 
 def unpacked_files(bundle: Bundle) -> dict[str, bytes]:
-    """Return the files of a bundle, with one for each result; BundleError names all that is damaged."""
+    """Return the files of a bundle with one file for each result; BundleError names all damaged files."""
     manifest = manifest_of(bundle)
     if manifest.wheel_variant is not None:
         what = f"is the wheel variant {manifest.wheel_variant['label']}, which has only a part of the files"
@@ -52,7 +52,7 @@ def write_bundle(files: Mapping[str, bytes], folder: Path) -> None:
     try:
         there = os.listdir(folder)
     except OSError:
-        there = []  # and to write says why
+        there = []  # writing will report the reason
     if there and "manifest.json" not in there:
         what = "is not empty, and does not contain a bundle that could be replaced"
         hint = "--into takes the name of a new folder"

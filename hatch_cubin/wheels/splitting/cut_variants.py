@@ -1,6 +1,6 @@
-"""Cut a finished wheel into variants for GPUs, of which an installer takes the one that fits the machine.
+"""Split a finished wheel into variants for GPUs; an installer chooses the variant that fits the machine.
 
-Nothing is compiled. Each variant keeps the whole index: what is chosen does not depend on what is installed.
+Nothing is compiled. Each variant keeps the whole manifest, so that the loader's choice stays the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .variants import NULL_LABEL, VARIANT_JSON, describe_variants, files_with, s
 
 
 class VariantWheel(NamedTuple):
-    """What becomes of the wheel as one variant: its label, what is written anew in it, and what goes."""
+    """One variant of the wheel: its label, its new and changed files, and the files that are removed."""
 
     label: str
     written: Mapping[str, bytes]
@@ -40,7 +40,7 @@ class VariantWheels(NamedTuple):
 
 
 def cut_into_variants(opened: OpenedWheel) -> VariantWheels:
-    """Return how a wheel is cut; BundleError says why it cannot be."""
+    """Return the variants of a wheel; BundleError with the reason if it cannot be split."""
     whole = check_splittable(opened)
     if place := next(filter(VARIANT_FILE.fullmatch, whole.archive.namelist()), None):
         raise BundleError(problem("already-split", "is a wheel variant already", opened.at(place)))

@@ -1,6 +1,6 @@
-"""Cut a finished wheel by arch: a main wheel with the loader and the index, and a companion for each arch.
+"""Split a finished wheel by arch: a main wheel with loader and manifest, and a companion for each arch.
 
-Nothing is compiled, and no unit changes: only the index says of each where it is now.
+Nothing is compiled and no unit changes. The manifest gets the new place of each unit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EXTRA_FOR_ALL = "all"
 
 
 class CompanionWheel(NamedTuple):
-    """A package with the files of an arch: its wheel's name, and what is in that."""
+    """The wheel of a companion, with the files of an arch: its name and its contents."""
 
     name: str
     metadata: str  # its folder
@@ -37,7 +37,7 @@ class CompanionWheel(NamedTuple):
 
 
 class SplitWheel(NamedTuple):
-    """What becomes of a wheel: what is written anew in it, what goes, and its companions."""
+    """A wheel that is split: its new and changed files, the files that are removed, and its companions."""
 
     written: Mapping[str, bytes]
     gone: frozenset[str]
@@ -45,7 +45,7 @@ class SplitWheel(NamedTuple):
 
 
 class MainWheel(NamedTuple):
-    """What a part is made for: the project, its version, the wheel's tag, the text of its metadata."""
+    """The wheel that is split: project, version, tag, and the path and text of its metadata."""
 
     project: str
     version: str
@@ -61,7 +61,7 @@ class MainWheel(NamedTuple):
 
 
 class SplittableWheel(NamedTuple):
-    """A wheel that can be split: its only bundle, what that says, and what its parts are made for."""
+    """A wheel that can be split: its only bundle, the manifest, and its metadata."""
 
     archive: zipfile.ZipFile
     bundle: Bundle
@@ -75,7 +75,7 @@ class SplittableWheel(NamedTuple):
 
 
 def check_splittable(opened: OpenedWheel) -> SplittableWheel:
-    """Return the wheel that is to be split; BundleError says why it cannot be."""
+    """Return the parts of a wheel that `split` needs; BundleError with the reason if it cannot be split."""
     wheel = opened.archive
     if wheel is None or len(opened.bundles) != 1:
         why = "is not a wheel" if wheel is None else f"has {len(opened.bundles)} bundles"
@@ -87,7 +87,7 @@ def check_splittable(opened: OpenedWheel) -> SplittableWheel:
         raise BundleError(problem("already-split", "was split already", bundle.at("manifest.json")))
     if bundle.read(loader_files.CORE) != loader_files.read(
         loader_files.CORE
-    ):  # what is added would not fit it
+    ):  # the files that split adds would not fit another loader
         hint = f"split it with the hatch-cubin that built it: {' '.join(manifest.generator)}"
         what = f"has the loader of another version than hatch-cubin {__version__}"
         raise BundleError(problem("not-splittable", what, bundle.at(loader_files.CORE), hint))
@@ -98,7 +98,7 @@ def check_splittable(opened: OpenedWheel) -> SplittableWheel:
 
 
 def split(opened: OpenedWheel) -> SplitWheel:
-    """Return how a wheel is cut into companions; BundleError says why it cannot be."""
+    """Return a wheel split into companions; BundleError with the reason if it cannot be split."""
     _archive, bundle, manifest, home = check_splittable(opened)
     files = _files_by_arch(manifest)
     if not files:
@@ -123,14 +123,14 @@ def split(opened: OpenedWheel) -> SplitWheel:
 
 
 def file_stem(project: str) -> str:
-    """Return a project's name as files have it."""
+    """Return a project's name in the spelling of file names."""
     return re.sub(r"[-_.]+", "_", project).lower()
 
 
 def manifest_of_part(
     bundle: Bundle, said: Mapping[str, Any], changed: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> bytes:
-    """Return the manifest of a part: that of the whole, with what is *said* of it, and other entries."""
+    """Return the manifest of a part: the whole manifest with the fields *said* and *changed* entries."""
     data = bundle.read("manifest.json")
     try:
         prove_manifest(data)
@@ -145,7 +145,10 @@ def _extra_name(arch: str) -> str:
 
 
 def _files_by_arch(manifest: Manifest) -> dict[str, list[str]]:
-    """Return the files of each arch's machine code; PTX, and what several archs share, stays where it is."""
+    """Return the files of each arch's machine code.
+
+    PTX and files that several archs share stay in the main wheel.
+    """
     archs: dict[str, set[str]] = {}
     for module in manifest.modules:
         for entry in module.entries:
@@ -210,7 +213,7 @@ def _read_metadata(opened: OpenedWheel, wheel: zipfile.ZipFile) -> MainWheel:
     if absent := [field for field in ("Metadata-Version", "Name", "Version") if field not in known]:
         what = f"does not have {' and '.join(absent)}"
         raise BundleError(problem("metadata-unreadable", what, opened.at(places[0])))
-    system = "win_amd64" if opened.path.endswith("win_amd64.whl") else "any"  # whose `long` is shorter
+    system = "win_amd64" if opened.path.endswith("win_amd64.whl") else "any"  # on Windows `long` is shorter
     return MainWheel(known["Name"], known["Version"], f"py3-none-{system}", places[0], text)
 
 

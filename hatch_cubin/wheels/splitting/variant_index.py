@@ -1,4 +1,4 @@
-"""The file beside the variants of a wheel, by which installers choose: its name, and whether it has them."""
+"""The file beside wheel variants by which installers choose: its name, and whether it lists the variants."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .split import file_stem
 
 
 def variants_file_name(release: str) -> str:
-    """Return what the file is called, by the part of a wheel's name that variants have in common."""
+    """Return the name of the file, from the part of a wheel's name that all variants share."""
     project, _, version = release.partition("-")
     return f"{file_stem(project)}-{version}-variants.json"
 
 
 def index_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield why installers would not take a variant for its GPUs; nothing of a wheel that is none."""
+    """Yield the reasons why installers would not choose a variant for its GPUs; nothing for other wheels."""
     place = _variants_file(opened)
     if place is None:
         return
@@ -29,7 +29,7 @@ def index_problems(opened: OpenedWheel) -> Iterator[Problem]:
     try:
         with file_access.opened(index, read_limits.INDEX) as file:
             labels = json.loads(file.read())["variants"].keys()
-    except FileNotFoundError:  # of which it is warned
+    except FileNotFoundError:  # reported as a warning
         return
     except OSError as exc:
         yield problem("file-not-readable", f"cannot be read: {exc.strerror}", Location(str(index)))
@@ -43,7 +43,7 @@ def index_problems(opened: OpenedWheel) -> Iterator[Problem]:
 
 
 def index_warnings(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield what has to be published with a variant, and is not beside it."""
+    """Yield a warning if the file that has to be published with a variant is missing beside it."""
     place = _variants_file(opened)
     if place is not None and not place[0].exists():
         what = f"{place[0].name} is missing beside it, and no installer chooses a variant without this file"
@@ -51,7 +51,7 @@ def index_warnings(opened: OpenedWheel) -> Iterator[Problem]:
 
 
 def _variants_file(opened: OpenedWheel) -> tuple[Path, str] | None:
-    """Return where the file has to be, and the label in the wheel's name; None of a wheel that has none."""
+    """Return the path of the file, and the label in the wheel's name; None if the name has no label."""
     match = opened.archive and WHEEL_NAME.fullmatch(PurePath(opened.path).name)
     return (
         (Path(opened.path).with_name(variants_file_name(match[1])), match[5]) if match and match[5] else None

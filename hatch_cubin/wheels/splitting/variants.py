@@ -1,6 +1,7 @@
-"""Decide which variants a wheel is split into, and which units each has, by what uv takes for a GPU. Pure.
+"""Decide the variants of a wheel and the units of each, by the rules by which uv chooses a variant. Pure.
 
-A variant has, for every GPU that it is installed for, what the loader would choose from the whole wheel.
+For every GPU that it is installed for, a variant has the units that the loader would choose from the whole
+wheel.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from ...common.arch_names import number_of
 from ...common.capabilities import NAMED
 
 ModuleAndArch = tuple[str, str]  # module and arch
-ShippedArchs = tuple[tuple[str, int], ...]  # archs, and the driver that each needs
+ShippedArchs = tuple[tuple[str, int], ...]  # each arch, and the driver that it needs
 
 VARIANT_JSON = "variant.json"  # in the metadata of a variant
-NULL_LABEL = "null"  # the variant that any machine may have, for those that no other is for
+NULL_LABEL = "null"  # the variant for machines without another fitting variant
 _LABEL = re.compile("null|sm[0-9]{2,4}")
 _SCHEMA = "https://variants-schema.wheelnext.dev/peps/850/v0.2.0.json"
 _NAMESPACE, _FEATURE = "nvidia", "sm_arch"
@@ -39,7 +40,7 @@ def variants(manifest: Manifest) -> dict[str, frozenset[ModuleAndArch]]:
     """Return the units of each variant by its label: one for each capability that machine code is for."""
     numbers = _capabilities_of_code(manifest)
     most = max((number for number, _is_ptx in _arch_numbers(manifest)), default=0)
-    top = most // 10 * 10 + 20  # what is chosen is the same from there on
+    top = most // 10 * 10 + 20  # from here on the loader's choice is the same
     gpus: dict[str, list[int]] = {NULL_LABEL: [], **{label_of(number): [] for number in numbers}}
     for cc in range(top):
         gpus[label_of(installed_capability(cc, numbers))].append(cc)
@@ -50,12 +51,12 @@ def variants(manifest: Manifest) -> dict[str, frozenset[ModuleAndArch]]:
             if (name, shipped) not in known:
                 known[name, shipped] = {arch for cc in gpus[name] for arch in _chosen(cc, shipped)}
             found[name] |= {(module.name, arch) for arch in known[name, shipped]}
-    # Without a null variant, machines that no other is for get the wheel as it was: better than nothing.
+    # Without a null variant, machines that no variant fits install the whole wheel: better than nothing.
     return {name: frozenset(units) for name, units in found.items() if units or name != NULL_LABEL}
 
 
 def capabilities_of(manifest: Manifest, capabilities: Iterable[int]) -> list[int]:
-    """Return the capabilities for which a wheel is installed: of one that is no variant, all."""
+    """Return the capabilities for which a wheel variant is installed; all, if the wheel is not a variant."""
     if manifest.wheel_variant is None:
         return [*capabilities]
     numbers, name = _capabilities_of_code(manifest), manifest.wheel_variant["label"]
@@ -63,7 +64,7 @@ def capabilities_of(manifest: Manifest, capabilities: Iterable[int]) -> list[int
 
 
 def stranded_gpus(manifest: Manifest) -> Iterator[tuple[str, int]]:
-    """Yield each variant that is installed for a GPU on which nothing of it runs, with that capability.
+    """Yield each variant that is installed for a GPU on which none of its kernels runs, with this capability.
 
     A GPU that would not run plain code for the variant's own capability either, as Tegra parts do not, is no
     reason: most wheels have nothing for it.
@@ -79,22 +80,28 @@ def stranded_gpus(manifest: Manifest) -> Iterator[tuple[str, int]]:
 
 
 def installed_capability(cc: int, numbers: Collection[int]) -> int | None:
-    """Return whose variant uv installs on a capability: of its major, the highest that is not above it."""
+    """Return the capability whose variant uv installs.
+
+    It is the highest capability of the same major that is not above *cc*.
+    """
     return max((number for number in numbers if number // 10 == cc // 10 and number <= cc), default=None)
 
 
 def label_of(number: int | None) -> str:
-    """Return what the variant for a capability is called."""
+    """Return the label of the variant for a capability."""
     return NULL_LABEL if number is None else f"sm{number}"
 
 
 def describe_variants(labels: Iterable[str]) -> bytes:
-    """Return what says which GPUs the variants are for: of one in its metadata, of all beside the wheels."""
+    """Return the description of variants for installers.
+
+    The metadata of a variant describes one variant; the file beside the wheels describes all.
+    """
     return f"{canonical({**_COMMON, 'variants': {name: _properties(name) for name in labels}})}\n".encode()
 
 
 def read_labels(data: bytes) -> list[str]:
-    """Return the labels that were described so; ValueError where others wrote that."""
+    """Return the labels in a description of variants; ValueError if hatch-cubin did not write it."""
     try:
         labels = [*json.loads(data)["variants"]]
         if describe_variants(labels) != data or not all(map(_LABEL.fullmatch, labels)):
@@ -119,7 +126,7 @@ def _properties(name: str) -> Mapping[str, Any]:
 
 
 def _capabilities_of_code(manifest: Manifest) -> list[int]:
-    """Return the capabilities that there is machine code for, which have a variant each."""
+    """Return the capabilities that have machine code; each has a variant."""
     return sorted({number for number, is_ptx in _arch_numbers(manifest) if not is_ptx})
 
 
@@ -130,7 +137,7 @@ def _arch_numbers(manifest: Manifest) -> set[tuple[int, bool]]:
 
 
 def _choices(module: Module) -> set[ShippedArchs]:
-    """Return what the loader may choose from: all entries, or those that have a kernel."""
+    """Return the sets of entries from which the loader may choose: all, or all with a certain kernel."""
     entries = [entry for entry in module.entries if number_of(entry.arch) is not None]
     kernels = {kernel for entry in entries for kernel in entry.kernels}
     asked = [entries, *([entry for entry in entries if kernel in entry.kernels] for kernel in kernels)]
@@ -138,6 +145,6 @@ def _choices(module: Module) -> set[ShippedArchs]:
 
 
 def _chosen(cc: int, shipped: ShippedArchs) -> set[str]:
-    """Return what the loader would choose on a capability, with one driver or another."""
+    """Return the archs that the loader would choose on a capability, with any driver."""
     chosen = (loader.select(cc, driver, shipped) for driver in {driver for _arch, driver in shipped})
     return {found[0] for found in chosen if found is not None}

@@ -194,8 +194,8 @@ def test_nothing_that_fits_says_what_would(tmp_path: Path, driver: int | None, h
     ("cc", "fix"),
     [
         ((7, 5), '"sm_75" added to archs in'),
-        ((7, 2), '"sm_72" added to archs, and toolkit = "12.9", in'),
-        ((5, 0), '"sm_50" added to archs, and toolkit = "12.9", in'),
+        ((7, 2), '"sm_72" added to archs, and 12.9 as the toolkit, in'),
+        ((5, 0), '"sm_50" added to archs, and 12.9 as the toolkit, in'),
         ((3, 7), '"sm_37" added to archs in'),
     ],
 )
@@ -206,6 +206,19 @@ def test_what_the_newest_toolkit_cannot_target_is_said_with_one_that_can(
     with pytest.raises(cubins.CubinNotFoundError) as caught:
         cubins.find("k", cc=cc)
     assert f"(driver 13.0); {fix} the build configuration would serve it" in str(caught.value)
+
+
+def test_an_arch_in_the_place_of_a_macro_is_told_how_a_gpu_is_asked_for(tmp_path: Path) -> None:
+    cubins = load_bundle(tmp_path, bundle(made("k", "sm_90")))
+    with pytest.raises(cubins.CubinNotFoundError, match=r"there are 'k'; cc=\(9, 0\) means a GPU \("):
+        cubins.find("k", arch="sm_90")
+    assert cubins.find("k", cc=(9, 0)).arch == "sm_90"
+
+
+def test_a_kernel_that_is_taken_for_an_attribute_is_told_how_it_is_loaded(tmp_path: Path) -> None:
+    cubins = load_bundle(tmp_path, bundle(made("k", "sm_90")))
+    with pytest.raises(AttributeError, match=r"has no attribute 'k'; kernel\('k'\) loads a kernel$"):
+        _ = cubins.k
 
 
 def test_a_driver_too_old_is_told_from_a_missing_arch(tmp_path: Path) -> None:

@@ -183,6 +183,7 @@ def test_programs_get_wrong_usage_too(
         ("plan --directory=somewhere", "did you mean '--project somewhere'?"),
         ("inspect --output page.html w.whl", "did you mean '--html'?"),
         ("lock --chek", "did you mean '--check'?"),
+        ("cache gc 5GB", "did you mean '--max-size 5GB'?"),
         ("bake --dry-run", "'plan' compiles nothing"),
         ("plan --jobs 2", "--jobs is an option of 'bake'"),
         ("plan -j 2", "--jobs is an option of 'bake'"),
@@ -213,3 +214,9 @@ def test_an_argument_with_a_blank_is_told(capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit, match=r"^2$"):
         main.main(["plan", "my project"])
     assert capsys.readouterr().err.endswith("my project; --project DIR names a project\n")
+
+
+def test_a_choice_of_one_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main.main(["split", "w.whl", "--by", "arches", "--into", "out"])
+    assert capsys.readouterr().err.endswith("'arches' is not arch; did you mean 'arch'?\n")

@@ -39,7 +39,8 @@ def test_a_switch_is_off_otherwise(value: str) -> None:
 def test_a_switch_that_is_neither_on_nor_off_is_an_error(switch: str, value: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_config(TABLE, {switch: value})
-    assert str(caught.value) == f"{switch}: must be 1 or true, 0 or false, not {value!r}"
+    (found,) = caught.value.problems
+    assert found.what == f"{switch}: must be 1 or true, 0 or false, not {value!r}"
 
 
 @pytest.mark.parametrize("value", [*ON, *OFF])

@@ -34,6 +34,8 @@ def test_a_gpu_is_known_by_the_name_on_its_box(number: int, names: str) -> None:
     ("text", "meant"),
     [
         ("sm90", "sm_90"),
+        ("sm_90+PTX", "sm_90 compute_90"),
+        ("sm80+ptx", "sm_80 compute_80"),
         ("SM_90", "sm_90"),
         ("sm-90a", "sm_90a"),
         ("90A", "sm_90a"),

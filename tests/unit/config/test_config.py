@@ -264,7 +264,8 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("cache-size = 1.5", 'cache-size = "1.5 GB"'),
         ("cache-size = '2,5 gigabyte'", None),
         ("cache-size = '2,5 g'", 'cache-size = "2.5 GB"'),
-        ("cache-size = 2_000_000_000", None),
+        ("cache-size = 2_000_000_000", 'cache-size = "2000 MB"'),
+        ("cache-size = 2_000_000_001", 'cache-size = "2001 MB"'),
         ("cache-size = '200000000'", 'cache-size = "200000000 B"'),
         ("cache-size = '500 bytes'", 'cache-size = "500 B"'),
         ("max-size = '100'", 'max-size = "100 MB"'),
@@ -310,6 +311,7 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("define = { '-DN' = 4 }", "define = { N = 4 }"),
         ("define = { 'N=4' = true, M = 1 }", "define = { N = 4, M = 1 }"),
         ("define = { '-D1' = 4, M = 3 }", None),
+        ("define = [{ N = 4 }, { M = 'a' }]", 'define = { N = 4, M = "a" }'),
         ("options = '-lineinfo'", "options = { lineinfo = true }"),
         ("options = ['lineinfo']", None),
         ("options = 1", None),
@@ -393,6 +395,11 @@ def test_a_macro_is_not_defined_and_taken_back_in_one_table(table: str, undefine
     [
         ("variants = [{ N = 1 }, { N = 2, M = 'a' }]", 'variants = { N = [1, 2], M = ["a"] }'),
         ("variants = [1]", None),
+        ("variants = ['N=1', 'N=2']", "variants = { N = [1, 2] }"),
+        ("variants = ['1']", None),
+        ("variants = { N = '128, 256' }", "variants = { N = [128, 256] }"),
+        ("variants = { T = 'float,half' }", None),
+        ("variants = { N = 'x,' }", 'variants = { N = ["x,"] }'),
         ("variants = {}", None),
         ("variants = { N = 1, M = [2, 3] }", "variants = { N = [1], M = [2, 3] }"),
         ("variants = { N = [] }", None),
@@ -622,7 +629,7 @@ def test_a_source_table_is_checked_like_the_whole(line: str, message: str) -> No
         (r"C:\x", "must stay inside the project, relative to it"),
         (r"\\host\x", "must stay inside the project, relative to it"),
         (r"a\..\b", "must stay inside the project, relative to it"),
-        (r"a\b", "must be written with '/'"),
+        (r"a\b", "must be written with '/', as \"a/b\""),
         ("a\0b", "has characters that no path should have"),
         ("a\nb", "has characters that no path should have"),
     ],
@@ -945,7 +952,54 @@ def test_a_variable_replaces_its_key(variable: str, value: str, field: str, expe
     ],
 )
 def test_a_bad_variable_is_named_and_has_no_line(variable: str, value: str, message: str) -> None:
-    assert problems("", {f"HATCH_CUBIN_{variable}": value}) == [Problem(message)]
+    (found,) = problems("", {f"HATCH_CUBIN_{variable}": value})
+    assert found._replace(hint=None) == Problem(message)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "meant"),
+    [
+        ("ARCHS", '["sm_90", "80"]', "sm_90,80"),
+        ("ARCHS", "'sm_90'", "sm_90"),
+        ("ARCHS", "sm90", "sm_90"),
+        ("JOBS", " 4 ", "4"),
+        ("TOOLKIT", "v13.0", "13.0"),
+        ("TIMEOUT", "30m", "1800"),
+        ("TIMEOUT", "2 hours", "7200"),
+        ("TIMEOUT", "90s", "90"),
+        ("SKIP", "yes", "1"),
+        ("LOCKED", "'off'", "0"),
+        ("REQUIRE_HITS", " 1", "1"),
+    ],
+)
+def test_a_bad_variable_is_shown_as_it_may_be_meant(variable: str, value: str, meant: str) -> None:
+    name = f"HATCH_CUBIN_{variable}"
+    (found,) = problems("", {name: value})
+    assert found.hint == f"{name}={meant}"
+    read_config("", {name: meant})
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("ARCHS", "x"),
+        ("JOBS", "many"),
+        ("TOOLKIT", "x"),
+        ("TIMEOUT", "0m"),
+        ("SKIP", "perhaps"),
+        ("REMOTE", "'https://user:password@cache.example.org'"),
+    ],
+)
+def test_what_nobody_can_guess_or_what_may_be_secret_is_not_shown(variable: str, value: str) -> None:
+    (found,) = problems("", {f"HATCH_CUBIN_{variable}": value})
+    assert found.hint is None
+
+
+def test_a_variable_that_asks_for_what_is_so_without_it_is_told_so() -> None:
+    (found,) = problems("", {"HATCH_CUBIN_JOBS": "all"})
+    assert found.hint == (
+        "without HATCH_CUBIN_JOBS, as many units are compiled at once as there are cores: do not set it"
+    )
 
 
 def test_a_bad_table_and_a_bad_variable_are_reported_together() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hatch_cubin.config.table_location import find_table, requires_hatch_cubin
 from hatch_cubin.errors import ConfigError
-from tests.helpers import write_tree
+from tests.helpers import found, write_tree
 
 HATCHLING = '[build-system]\nbuild-backend = "hatchling.build"\n'
 FLIT = '[build-system]\nbuild-backend = "flit_core.buildapi"\n'
@@ -162,6 +162,13 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
             "pyproject.toml:2: [tool.hatch-cubin] must be a table, not 3",
         ),
         (
+            {"pyproject.toml": "[[tool.hatch-cubin]]\njobs = 1\n"},
+            (
+                "pyproject.toml:1: [tool.hatch-cubin] must be a table, not [{{'jobs': 1}}]\n"
+                "  hint: single brackets make it one: [tool.hatch-cubin]"
+            ),
+        ),
+        (
             {"pyproject.toml": HATCHLING + "[tool.hatch.build.hooks]\ncubin = true\n"},
             "pyproject.toml:4: [tool.hatch.build.hooks.cubin] must be a table, not True",
         ),
@@ -280,3 +287,18 @@ def test_a_project_that_is_no_folder_has_no_file_in_it(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"^a project is a folder, and .*file is a file\n  hint: name"):
         find_table(tmp_path / "file")
+
+
+@pytest.mark.parametrize("header", ["tool.hatch.build.hooks.cubin", "tool.hatch-cubin"])
+def test_a_table_of_a_source_under_its_short_name_is_in_the_wrong_place(tmp_path: Path, header: str) -> None:
+    build = HATCHLING if "hooks" in header else ""
+    text = f"{build}[{header}]\n[[source]]\npath = 'k.cu'\n[[module]]\nname = 'm'\n"
+    write_tree(tmp_path, {"pyproject.toml": text})
+    with pytest.raises(ConfigError) as caught:
+        find_table(tmp_path)
+    line = text.splitlines().index("[[source]]") + 1
+    places = [f"pyproject.toml:{line}", f"pyproject.toml:{line + 2}"]
+    assert found(caught.value) == [("table-in-wrong-place", place) for place in places]
+    assert [problem.hint for problem in caught.value.problems] == [
+        f"write [[{header}.{key}]] in place of [[{key}]]" for key in ("source", "module")
+    ]

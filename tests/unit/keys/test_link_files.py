@@ -24,7 +24,7 @@ from hatch_cubin.lockfile import lock_comparison
 from hatch_cubin.project.project import Project, read_sources
 from hatch_cubin.toolkit import linker, requirements
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import COPY_PTX, SAXPY, TABLE, install_wheel, make_project, read_config, write_tree
+from tests.helpers import COPY_PTX, SAXPY, TABLE, found, install_wheel, make_project, read_config, write_tree
 
 pytestmark = pytest.mark.nvrtc
 
@@ -285,10 +285,12 @@ def test_ptx_alone_is_not_linked_as_lto_ir(tmp_path: Path) -> None:
 def test_lto_ir_that_is_newer_than_the_linker_is_refused_before_anything_is_compiled(tmp_path: Path) -> None:
     toolkit = Toolkit(None)
     vars(toolkit)["nvjitlink"] = "12.9.86"
-    with pytest.raises(
-        ToolchainError, match=r"nvJitLink 12.9.86 cannot link LTO-IR of NVRTC [\d.]+, which is newer"
-    ):
+    with pytest.raises(ToolchainError) as caught:
         linker.refuse_older(toolkit)
+    assert found(caught.value) == [("nvjitlink-too-old", "")]
+    what = f"nvJitLink 12.9.86 cannot link LTO-IR of NVRTC {toolkit.nvrtc}, which is newer"
+    hint = 'install an nvJitLink of the same release; to ask for both: toolkit = "…"'
+    assert str(caught.value) == f"{what}\n  hint: {hint}"
 
 
 def test_the_names_of_wheels_are_read_of_what_is_linked() -> None:

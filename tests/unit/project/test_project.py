@@ -266,6 +266,23 @@ def test_a_folder_in_place_of_a_glob_has_a_hint(tmp_path: Path) -> None:
     assert caught.value.problems == (problem("pattern-matches-nothing", what, FIRST_PLACE, hint),)
 
 
+def test_a_glob_in_a_wrong_folder_is_told_where_the_sources_are(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"src/demo/k.cu": SAXPY, "src/demo/a/l.cu": SAXPY, "src/demo/readme.md": ""})
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path, 'sources = ["kernels/**/*.cu"]'))
+    assert [each.hint for each in caught.value.problems] == ["there are: src/demo/*.cu, src/demo/a/*.cu"]
+
+
+def test_a_path_in_exclude_that_is_not_a_source_is_warned_of(tmp_path: Path) -> None:
+    said: list[str] = []
+    write_tree(tmp_path, {"src/demo/k.cu": SAXPY, "src/demo/old.cu": SAXPY})
+    for exclude in ("src/demo/odl.cu", "src/demo/old.cu", "**/test_*.cu"):
+        made = replace(project(tmp_path, f'exclude = ["{exclude}"]'), warn=said.append)
+        read_sources(made)
+    what, hint = "exclude: 'src/demo/odl.cu' matches no source", "did you mean 'src/demo/old.cu'?"
+    assert said == [f"{FIRST_PLACE}: {what}\n  hint: {hint}"]
+
+
 def test_a_path_that_is_nearly_one_of_the_project_is_guessed(tmp_path: Path) -> None:
     write_tree(tmp_path, {"kernels/reduce.cu": SAXPY, "headers/common.h": ""})
     module = f'[[{".".join(TABLE)}.module]]\nname = "m"\nmode = "lto"\nsources = ["kernels/reduces.cu"]'

@@ -13,7 +13,7 @@ import pytest
 from hatch_cubin.errors import ToolchainError
 from hatch_cubin.toolkit import assembler
 from hatch_cubin.toolkit.toolkit import Facts, Toolkit
-from tests.helpers import write_tree
+from tests.helpers import found, write_tree
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs are shell scripts")
 
@@ -64,6 +64,7 @@ def refusal(monkeypatch: pytest.MonkeyPatch, site: Path, wanted: str | None = No
     toolkit = Toolkit(wanted, facts=Facts("1.2.2", 13, "13.0.88", (75, 90)))
     with pytest.raises(ToolchainError) as caught:
         _ = toolkit.assembler
+    assert found(caught.value) == [("ptxas-not-found", "")]
     return str(caught.value).replace(str(site), "SITE")
 
 

@@ -16,14 +16,16 @@ from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit.installed_wheels import compiler
 from hatch_cubin.toolkit.libraries import candidates, system_major
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import write_tree
+from tests.helpers import found, write_tree
 
 HINT = 'install it here; as a build dependency this line brings it: toolkit = "13"'
 
 
-def refusal(wanted: str | None = None) -> str:
+def refusal(code: str, wanted: str | None = None) -> str:
+    """Return the error of a toolkit that cannot be used; it has this code alone."""
     with pytest.raises(ToolchainError) as caught:
         Toolkit(wanted)
+    assert found(caught.value) == [(code, "")]
     return str(caught.value)
 
 
@@ -45,7 +47,7 @@ def test_a_system_toolkit_of_another_major_than_the_bindings_is_named(
     pytest.importorskip("cuda.core")
     monkeypatch.setenv("CUDA_HOME", str(write_tree(tmp_path, {"lib64/libnvrtc.so.11": ""})))
     major = Toolkit(None).major
-    assert refusal("system").splitlines()[0] == (
+    assert refusal("library-not-loadable", "system").splitlines()[0] == (
         f"cannot load nvrtc: there is none of CUDA {major} in CUDA_HOME={tmp_path}, "
         "but one that needs cuda-bindings==11.*"
     )
@@ -105,7 +107,7 @@ def test_an_exact_release_is_that_of_the_metapackage(monkeypatch: pytest.MonkeyP
     minor = "{}.{}".format(*Toolkit(None).version)
     release(monkeypatch, f"{minor}.2")
     assert Toolkit(f"{minor}.2").doubt is None
-    assert refusal(f"{minor}.1") == (
+    assert refusal("wrong-toolkit-installed", f"{minor}.1") == (
         f"toolkit = '{minor}.1' is asked for, but the cuda-toolkit here is {minor}.2\n"
         "  hint: build with isolation, which installs the one asked for, or install it here"
     )
@@ -124,7 +126,7 @@ def test_an_exact_release_that_nothing_tells_is_a_warning(monkeypatch: pytest.Mo
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("wanted", ["12.0", "13.99", "13.99.1"])
 def test_another_version_than_the_one_here_is_refused(wanted: str) -> None:
-    assert refusal(wanted) == (
+    assert refusal("wrong-toolkit-installed", wanted) == (
         f"toolkit = {wanted!r} is asked for, but the NVRTC here is {Toolkit(None).nvrtc}\n"
         "  hint: build with isolation, which installs the one asked for, or install it here"
     )
@@ -135,7 +137,7 @@ def test_missing_packages_are_named_with_the_way_to_get_them(
     module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    said = refusal()
+    said = refusal("cuda-core-not-importable")
     assert said.startswith("cannot import cuda.core and cuda.bindings: ")
     assert module in said
     assert said.endswith(HINT)
@@ -148,6 +150,7 @@ def test_missing_packages_that_the_table_asks_for_are_named_with_the_command(
     with pytest.raises(ToolchainError) as caught:
         Toolkit("13.0", "pip install it")
     hint = "build with isolation, which installs the one asked for, or pip install it"
+    assert found(caught.value) == [("cuda-core-not-importable", "")]
     assert [each.hint for each in caught.value.problems] == [hint]
 
 
@@ -161,7 +164,9 @@ def test_a_library_that_nobody_finds_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(cuda.pathfinder, "load_nvidia_dynamic_lib", find_nothing)
     monkeypatch.setattr(toolkit_module, "candidates", lambda *_args: iter([Path("/no/such/library")]))
     here = ", ".join(compiler())
-    assert refusal() == f"cannot load nvrtc: no libnvrtc\n  here: {here}\n  hint: {HINT}"
+    assert (
+        refusal("library-not-loadable") == f"cannot load nvrtc: no libnvrtc\n  here: {here}\n  hint: {HINT}"
+    )
 
 
 @pytest.mark.nvrtc
@@ -192,7 +197,7 @@ def test_a_system_toolkit_without_the_library_names_its_folder(
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     major = Toolkit(None).major
     said = f"cannot load nvrtc: there is none of CUDA {major} in CUDA_HOME={tmp_path}"
-    assert refusal("system") == (
+    assert refusal("library-not-loadable", "system") == (
         f"{said}\n  hint: CUDA_HOME has to name the folder of a toolkit with NVRTC; "
         'this line takes one from wheels, unless HATCH_CUBIN_TOOLKIT is set: toolkit = "13"'
     )
@@ -205,7 +210,7 @@ def test_a_system_toolkit_of_another_major_needs_the_bindings_of_that(
 ) -> None:
     other = Toolkit(None).major - 1
     monkeypatch.setenv("CUDA_HOME", str(write_tree(tmp_path, {f"lib64/libnvrtc.so.{other}": ""})))
-    assert refusal("system").endswith(f"hint: pip install 'cuda-bindings=={other}.*'")
+    assert refusal("library-not-loadable", "system").endswith(f"hint: pip install 'cuda-bindings=={other}.*'")
 
 
 @pytest.mark.nvrtc
@@ -224,7 +229,7 @@ def test_a_cuda_core_that_is_too_old_is_told_with_its_version(monkeypatch: pytes
 
     monkeypatch.setattr(toolkit_module, "unmet", lambda wanted: wanted)
     said = f"cuda-core {cuda.core.__version__} is here, and hatch-cubin needs cuda-core>=1.2,<2"
-    assert refusal() == f"{said}\n  hint: {HINT}"
+    assert refusal("wrong-cuda-core") == f"{said}\n  hint: {HINT}"
 
 
 @pytest.mark.nvrtc
@@ -239,6 +244,7 @@ def test_an_nvjitlink_of_another_version_is_refused_like_an_nvrtc(monkeypatch: p
     toolkit = Toolkit(str(major))
     with pytest.raises(ToolchainError) as caught:
         _ = toolkit.nvjitlink
+    assert found(caught.value) == [("wrong-toolkit-installed", "")]
     said = f"toolkit = '{major}' is asked for, but the nvJitLink here is {major - 1}.9.1\n"
     assert str(caught.value).startswith(said)
 
@@ -281,7 +287,7 @@ def test_a_build_that_cannot_be_told_is_an_error_with_the_log(
         return {"ok": False, "output": output, "ptx": b"", "log": "first\nsecond"}
 
     monkeypatch.setattr(worker, "compile_task", say_nothing)
-    said = refusal()
+    said = refusal("unknown-library-build")
     assert said.startswith("cannot tell which build of NVRTC /")
     assert said.endswith(" is\n  first\n  second")
 
