@@ -180,8 +180,7 @@ def _needed_driver(unit: UnitLookup, major: int) -> int | None:
 
 
 def _request_lines(specs: Iterable[ArchRequest]) -> Iterator[str]:
-    """Yield the archs that each request gives. Neighbouring requests from one place share a line if their
-    result reads the same."""
+    """Yield the archs that requests give; neighbours in one place share a line if the text is the same."""
     for (place, gives), each in itertools.groupby(specs, lambda spec: (spec.place, _gives(spec))):
         yield f"archs  {', '.join(repr(one.spec) for one in each)} ({place}){gives}"
 
