@@ -1,4 +1,4 @@
-"""The kernels that texts declare, with example arguments for kernel templates. Reads no files."""
+"""The kernels that texts declare, with example arguments for kernel templates. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merge the table's lines in several hints: a table has each key once, so each hint shows all values."""
+"""Merge the table's lines in several hints: a table has each key once, so each shows all values. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the known name that a misspelt name may mean."""
+"""Find the known name that a misspelt name may mean. Pure."""
 
 from __future__ import annotations
 

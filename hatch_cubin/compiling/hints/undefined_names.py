@@ -20,8 +20,8 @@ _WORD = re.compile(r"\w+")
 _MACRO = re.compile(r"(?:__)?[A-Z][A-Z0-9_]*")
 _INTEGERS = r"u?int(_least|_fast)?(8|16|32|64)_t|u?int(ptr|max)_t"
 
-# Headers that nvcc includes on its own, others, and those for missing members of std: header and names, all
-# of which the header has here with CUDA 12.9, 13.0 and 13.5.
+# Headers that nvcc includes on its own, other headers, and headers for members that are missing from
+# std, each with a pattern of names. Each header has all of its names with CUDA 12.9, 13.0 and 13.5.
 _BY_NVCC = {
     "cstdint": rf"{_INTEGERS}|U?INT(_LEAST|_FAST)?\d+_(MAX|MIN)|(U?INT(PTR|MAX)|PTRDIFF|SIZE)_(MAX|MIN)",
     "cmath": r"INFINITY|NAN|HUGE_VALF?|M_(E|LN2|LN10|LOG2E|LOG10E|[12]?_?PI(_[24])?|2_SQRTPI|SQRT2|SQRT1_2)",
