@@ -237,9 +237,9 @@ _OF_DEBUGGING = ("Parameter", "check_arguments", "use")
 
 
 def __getattr__(name: str) -> "Any":
-    """Return a public name that another file of the loader defines."""
+    """Return a public name of another file."""
     if name not in __all__:
-        raise AttributeError(f"module {_NAME!r} has no attribute {name!r}; kernel({name!r}) loads a kernel")
+        raise AttributeError(f"module {_NAME!r} has no attribute {name!r}; kernel({name!r})?")
     part = _part("_debugging" if name in _OF_DEBUGGING else "_loading")
     found = globals()[name] = getattr(part, name)
     found.__module__ = _NAME
@@ -920,4 +920,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "7b169e7a04e653ae"  # the same in all files of one version
+__build__ = "ebd8d7b8988f002b"  # the same in all files of one version

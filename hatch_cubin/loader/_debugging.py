@@ -71,13 +71,12 @@ def refuse_choice(
     fitting: "Sequence[_Module]",
     candidates: "Sequence[_Module]",
 ) -> "NoReturn":
-    """Raise the error of a name that none of the candidates fits, or several."""
+    """Raise the error of a name that fits none or several."""
     asked = (f" in module {module!r}" if module else "") + (f" with {macros}" if macros else "")
     what = f"no kernel or module {name!r}{asked}"
     if fitting:
         what = f"{name!r}{asked} is ambiguous: say module= or the variant's macros"
     listed = ", ".join(repr(each.name) for each in (fitting or candidates)[:20])
-    listed += "; cc=(9, 0) means a GPU" if "arch" in macros else ""
     raise CubinNotFoundError(_message(f"{what}; there are {listed}"))
 
 
@@ -119,7 +118,7 @@ def _called(found: "_Module", kernel_name: "str | None") -> str:
 def _what_would_fit(
     found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Entry]", cc: "_Pair"
 ) -> str:
-    """Say what would serve a device that none of these *entries* serves."""
+    """Say what would serve a device."""
     number = cc[0] * 10 + cc[1]
     if select(number, None, [(each.arch, 0) for each in entries]):
         return "a newer driver would serve it, or a build with an older toolkit"
@@ -304,8 +303,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. The copy of another bundle is run only if it is the very same file.
 _DIGESTS = {
-    "_packs": "d245778a2b6fe47a11f68ed2510948ee976fcfe194234c21f27da0d39992a05e",
-    "_split": "4dc16b4bc247bc41ba53f63f903b0f934358ab5896f3b7d492f2ede6551ec826",
+    "_packs": "fc2f6bddc2f305c8c5b9657072e3a6ec788763c126ff22fcabb5cca3f4bbc5f4",
+    "_split": "1703850d0d0b7bda6170a22b3fbf7723f5afee6fb16f0b6c5e84cfaaf5d7215f",
 }
 
 
@@ -411,4 +410,4 @@ def _fresh(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "7b169e7a04e653ae"
+__build__ = "ebd8d7b8988f002b"

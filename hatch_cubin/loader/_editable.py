@@ -150,4 +150,4 @@ def _held_against_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "7b169e7a04e653ae"
+__build__ = "ebd8d7b8988f002b"

@@ -77,4 +77,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "7b169e7a04e653ae"
+__build__ = "ebd8d7b8988f002b"

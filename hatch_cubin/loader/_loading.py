@@ -631,4 +631,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "7b169e7a04e653ae"
+__build__ = "ebd8d7b8988f002b"

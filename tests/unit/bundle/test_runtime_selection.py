@@ -208,16 +208,9 @@ def test_what_the_newest_toolkit_cannot_target_is_said_with_one_that_can(
     assert f"(driver 13.0); {fix} the build configuration would serve it" in str(caught.value)
 
 
-def test_an_arch_in_the_place_of_a_macro_is_told_how_a_gpu_is_asked_for(tmp_path: Path) -> None:
-    cubins = load_bundle(tmp_path, bundle(made("k", "sm_90")))
-    with pytest.raises(cubins.CubinNotFoundError, match=r"there are 'k'; cc=\(9, 0\) means a GPU \("):
-        cubins.find("k", arch="sm_90")
-    assert cubins.find("k", cc=(9, 0)).arch == "sm_90"
-
-
 def test_a_kernel_that_is_taken_for_an_attribute_is_told_how_it_is_loaded(tmp_path: Path) -> None:
     cubins = load_bundle(tmp_path, bundle(made("k", "sm_90")))
-    with pytest.raises(AttributeError, match=r"has no attribute 'k'; kernel\('k'\) loads a kernel$"):
+    with pytest.raises(AttributeError, match=r"has no attribute 'k'; kernel\('k'\)\?$"):
         _ = cubins.k
 
 
