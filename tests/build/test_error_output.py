@@ -97,7 +97,10 @@ def test_a_mistake_is_found_while_requirements_are_asked_for(tmp_path: Path) -> 
     done = run(sys.executable, "-c", code, cwd=root, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
-        "hatch-cubin: error: pyproject.toml:10: toolkit must be CUDA 12 or later, not '11' [unknown-cuda-version]",
+        (
+            "hatch-cubin: error: pyproject.toml:10: toolkit must be CUDA 12 or later, not '11' "
+            "[unknown-cuda-version]"
+        ),
         '  hint: toolkit = "12.9"',
         "hatch-cubin: 1 error, nothing was built",
     ]
