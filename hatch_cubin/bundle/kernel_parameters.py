@@ -1,7 +1,8 @@
-"""Tell which parameters the kernels of compiled files have: where each is, how large, of which type. Pure.
+"""Find the parameters of the kernels in compiled files: offset, size and type of each. Does no I/O.
 
-Where they are and how large they are stands in the files themselves. The types are those of a kernel's symbol
-or, if it has none, those that the texts of the compile prove, if these fit what stands in the files.
+Offsets and sizes are read from the compiled files. A type comes from the kernel's symbol name. If the symbol
+name does not contain types, the type comes from the source texts, but only if the texts prove it and it fits
+the offset and size in the compiled file.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from ..planning.unit_plan import Unit
 if TYPE_CHECKING:
     from ..project.declared_kernels import ParameterTypes
 
-Declared: TypeAlias = "Callable[[], Mapping[str, ParameterTypes]]"  # what a module's texts say, by symbol
-Parameter: TypeAlias = "list[int | str]"  # offset, size and, where it is known, type
+Declared: TypeAlias = "Callable[[], Mapping[str, ParameterTypes]]"  # types shown by a module's texts
+Parameter: TypeAlias = "list[int | str]"  # offset, size and, if it is known, type
 
 _POINTER = frozenset({8})
-_LONG = frozenset({4, 8})  # by the platform that compiles
+_LONG = frozenset({4, 8})  # `long` has either size, depending on the platform that compiles
 _SIZES: Mapping[str, frozenset[int]] = {
     name: frozenset({size})
     for size, names in {
@@ -36,16 +37,17 @@ _WITHOUT_STD = re.compile(r"^(?:::)?(?:cuda::)?(?:std::)?")
 
 
 def described(unit: Unit, compiled: Compiled, declared: Declared) -> str:
-    """Return what a unit's kernels use, by symbol, and take, by name, in JSON.
+    """Return, as JSON, the resources that a unit's kernels use (by symbol) and their parameters (by name).
 
-    A result that an earlier build knew comes with it: no file and no source need be read again.
+    If an earlier build already described the result, that description is returned and neither the compiled
+    file nor the source is read again.
     """
     if compiled.recalled:
         return compiled.kernel_uses_json
     kernels = json.loads(compiled.kernel_uses_json)
     places: Mapping[str, Any] = {symbol: found for symbol, (_uses, found) in kernels.items()}
     if unit.arch.is_ptx:
-        from ..cubin.ptx import ptx_parameters  # lazy: an earlier build knows most results
+        from ..cubin.ptx import ptx_parameters  # lazy: most results were described by an earlier build
 
         places = ptx_parameters(compiled.data.decode())
     takes = {
@@ -59,7 +61,7 @@ def described(unit: Unit, compiled: Compiled, declared: Declared) -> str:
 def of_units(
     units: Sequence[tuple[Unit, Compiled]], declared: Declared
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return what the manifest says of kernels: what a module's take, and what each of its units adds."""
+    """Return the manifest's facts about kernels: a module's parameters, and the additions for each unit."""
     known = [json.loads(described(*each, declared)) for each in units]
     common: dict[str, list[Parameter]] = {}
     for _uses, takes in known:
@@ -73,13 +75,13 @@ def of_units(
 
 
 def _types(symbol: str, declared: Declared) -> ParameterTypes | None:
-    from ..cubin.symbol_types import parameter_types  # lazy: an earlier build knows most results
+    from ..cubin.symbol_types import parameter_types  # lazy: most results were described by an earlier build
 
     return parameter_types(symbol) if symbol.startswith("_Z") else declared().get(symbol)
 
 
 def typed(places: Iterable[Sequence[int]], types: ParameterTypes | None) -> list[Parameter]:
-    """Return the parameters at these places, with the types that are known, if all of these fit."""
+    """Return the parameters at these places. Types are added only if every one of them fits its place."""
     listed = [*places]
     if types is None or len(types) != len(listed) or not all(map(_fits, types, listed)):
         return [[*place] for place in listed]
@@ -94,12 +96,15 @@ def _fits(type_: str | None, place: Sequence[int]) -> bool:
 
 
 def told(module: Mapping[str, Any]) -> set[str]:
-    """Return the signatures of all that a module's line in the manifest has."""
+    """Return the signatures of all kernels in a module's line of the manifest."""
     homes = (module, *module["entries"])
     return {signature(*each) for home in homes for each in home.get("parameters", {}).items()}
 
 
 def signature(kernel: str, parameters: Iterable[Sequence[Any]]) -> str:
-    """Return `saxpy(float, const float *)`; a parameter without a type is told by its size."""
-    shown = (each[2] if len(each) > 2 else f"{each[1]} bytes" for each in parameters)  # as the loader does
+    """Return for example `saxpy(float, const float *)`.
+
+    A parameter without a known type is shown by its size.
+    """
+    shown = (each[2] if len(each) > 2 else f"{each[1]} bytes" for each in parameters)  # worded as in loader
     return f"{kernel}({', '.join(map(str, shown))})"

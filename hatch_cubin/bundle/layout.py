@@ -1,4 +1,4 @@
-"""Lay out and write what enters the wheel: the loader, the manifest, the keys and the compiled units."""
+"""Lay out and write the files that go into the wheel: loader, manifest, keys and compiled units."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from .stub import MOST_SIGNATURES, stub
 if TYPE_CHECKING:
     from .packs import Packed
 
-RAW, PACKED, SPLIT = 1, 2, loader_files.FORMAT  # a loader that knows no packs still reads what has none
-Place = Mapping[str, str | int]  # of a result: its file, or its block and offset
+RAW, PACKED, SPLIT = 1, 2, loader_files.FORMAT  # loaders that cannot read packs read bundles without them
+Place = Mapping[str, str | int]  # location of a result: its file, or its block and offset
 
 GENERATOR = {"name": "hatch-cubin", "version": __version__}
 
 _TEMPORARY = ".writing-"
-_WORKPLACE = ".hatch"  # in the project's folder: Hatch's own, which no backend takes files from
-_WRITTEN_S, _ABANDONED_S = 60, 3600  # ages of temporary files that nobody needs, with a lock and without
-_PATIENCE_S = 10.0  # with another build that writes the same folder, and should need milliseconds
+_WORKPLACE = ".hatch"  # Hatch's own folder in the project: no backend takes files from there
+_WRITTEN_S, _ABANDONED_S = 60, 3600  # age after which temporary files are removed: with a lock, without one
+_PATIENCE_S = 10.0  # wait for another build that writes the same folder; that should take milliseconds
 _ROUNDS = 3
 
 
@@ -54,10 +54,10 @@ class Built(NamedTuple):
 
 
 class Rebuild(NamedTuple):
-    """How an editable install is built again, in the project's folder."""
+    """The command that builds an editable install again, run in the project's folder."""
 
-    command: tuple[str, ...]  # Python's arguments
-    needs: tuple[str, ...]  # what Python has to find
+    command: tuple[str, ...]  # arguments for Python
+    needs: tuple[str, ...]  # modules that Python must be able to import
 
 
 OF_HATCH = Rebuild(
@@ -70,7 +70,7 @@ OF_WRAPPER = Rebuild(
 
 
 def of_setuptools(mode: str) -> Rebuild:
-    """Return how an editable install of setuptools', of one of its modes, is built again."""
+    """Return how to rebuild an editable install that setuptools made in one of its modes."""
     command = ("-c", f"from hatch_cubin.frontends.rebuild import rebuild; rebuild({mode!r})")
     return Rebuild(command, needs=("setuptools", "hatch_cubin"))
 
@@ -78,11 +78,11 @@ def of_setuptools(mode: str) -> Rebuild:
 def lay_out(
     built: Iterable[Built], header: Mapping[str, Any], major: int, packed: Packed | None = None
 ) -> dict[str, Content]:
-    """Return every file of the bundle by name: its bytes, or the path of a file that already has them.
+    """Return every file of the bundle by name: its bytes, or the path of a file that already contains them.
 
-    The *header* and the toolkit's *major* version say how it was built. In *built*, the units of a module
-    stand together: beside their files, only their lines in the indexes are kept. Results that were *packed*
-    have no files of their own.
+    *header* and *major*, the toolkit's major version, say how the bundle was built. *built* must list the
+    units of a module next to each other: then only the lines of the indexes are kept in memory beside the
+    files. Results in *packed* get no files of their own.
     """
     files: dict[str, Content] = {}
     stored: dict[str, str] = {}  # identical results are stored once
@@ -106,7 +106,7 @@ def lay_out(
         lines.append(module_line(name, entry))
         keys[name] = keys_line(name, _keys(units))
         names |= {name, module.base}
-        if len(told) <= MOST_SIGNATURES:  # else nobody is told
+        if len(told) <= MOST_SIGNATURES:  # larger lists are not printed
             told |= kernel_parameters.told(entry)
         for kernel in entry["kernels"]:
             kernels[kernel].append(name)
@@ -127,14 +127,14 @@ def lay_out(
 
 
 def _refuse_large(name: str, count: int, modules: int) -> None:
-    """Raise BundleError for an index that no loader would read."""
+    """Raise BundleError if an index is larger than any loader would read."""
     if count > read_limits.INDEX:
         what = f"{name} of {modules} modules has {size(count)}, and loaders read {size(read_limits.INDEX)}"
         raise BundleError(Problem(what, hint="make several packages of it, each with its own kernels"))
 
 
 def free_stem(stem: str, name: str, taken: set[str]) -> str:
-    """Return what the files of the module *name* begin with; a hash where another's differs in case only."""
+    """Return the file prefix for the module *name*; with a hash if another one differs only in case."""
     if stem.casefold() in taken:
         return file_digest(name.encode())[:10]
     taken.add(stem.casefold())
@@ -152,7 +152,7 @@ def _module(module: Module, items: Sequence[tuple[Built, Place]], major: int) ->
     )
     for (item, place), added in zip(items, told, strict=True):
         entry = _entry(item, place, major)
-        if dict(item.compiled.kernels) != kernels:  # a source may have other kernels for another arch
+        if dict(item.compiled.kernels) != kernels:  # the source may define other kernels for another arch
             entry["kernels"] = dict(item.compiled.kernels)
         entries.append(entry | added)
     linked = {"sources": module.link.sources} if module.link else {}
@@ -186,16 +186,16 @@ def _entry(item: Built, place: Place, major: int) -> dict[str, Any]:
 
 
 def min_driver(arch: Arch, data: bytes, major: int) -> int:
-    """Return which driver a unit's result needs when a toolkit of that *major* version made it."""
+    """Return the oldest driver that can load a unit's result if a toolkit of version *major* made it."""
     return _ptx_driver(data) if arch.is_ptx else major * 1000
 
 
 def _ptx_driver(data: bytes) -> int:
-    """Return the CUDA release that brought the PTX version, as `cuDriverGetVersion` counts."""
+    """Return the CUDA release that introduced the PTX version, in the numbering of `cuDriverGetVersion`."""
     major, minor = ptx_version(data.decode("utf-8", "replace")) or (0, 0)
     if major >= 9:
         return (major + 4) * 1000 + minor * 10
-    if major == 8:  # 12.6 brought no PTX version: 8.5 is of 12.5, 8.6 of 12.7
+    if major == 8:  # 12.6 introduced no PTX version: 8.5 came with 12.5, 8.6 with 12.7
         return 12000 + (minor + (minor > 5)) * 10
     if major == 7:
         return 11000 + minor * 10
@@ -211,14 +211,16 @@ def _keys(built: Iterable[Built]) -> dict[str, Any]:
 def describe_editable(
     tree: ProjectTree, folder: str, sources: Iterable[str], rebuild: Rebuild, found_at: str | None = None
 ) -> dict[str, bytes]:
-    """Return the files that an editable install has beside its bundle, to notice that *sources* were edited.
+    """Return the extra files of an editable install, which show when *sources* have been edited.
 
-    They find the project from the bundle's *folder*, or at the path *found_at* if there is one.
+    The files locate the project relative to the bundle's *folder*, or at the path *found_at* if that is
+    given.
     """
     files, now = {}, time.time_ns()
     for name in sources:
         status = os.stat(tree.disk_path(name))
-        # One that was changed a moment ago may change again without another time: its content is compared.
+        # A file changed a moment ago may change again and keep the same time stamp, so its content is
+        # compared.
         settled = disk.are_settled([disk.state_from_status(status)], now)
         times = [status.st_mtime_ns, status.st_ctime_ns if settled else None]
         digest = file_digest(tree.disk_path(name).read_bytes())
@@ -236,9 +238,9 @@ def describe_editable(
 
 
 def stage(files: Mapping[str, Content], folder: Path) -> dict[str, str]:
-    """Write *files* into *folder*, which nobody else uses, and return the path of each.
+    """Write *files* into *folder*, which no other process uses, and return the path of each.
 
-    A file whose content is on the disk already stays where it is.
+    A file whose content is already on the disk is not copied.
     """
     places = {}
     try:
@@ -255,12 +257,12 @@ def stage(files: Mapping[str, Content], folder: Path) -> dict[str, str]:
 
 
 def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None) -> None:
-    """Make *folder* hold exactly *files*; what is right already keeps its time stamp.
+    """Make *folder* contain exactly *files*. A file that is already right keeps its time stamp.
 
-    Builds that write there at the same time take turns. All files are written first, and then moved into
-    their places, the manifest last. So a reader who meets a new file under the old manifest finds the new
-    manifest a moment later. They are written in a folder *outside*, by default the nearest one that is not a
-    package: no backend takes files from there.
+    Builds that write to the same folder at the same time take turns. All files are written first and then
+    moved to their final paths, the manifest last. So a reader who finds a new file next to the old manifest
+    will find the new manifest a moment later. The temporary files are written in the folder *outside*. The
+    default is the nearest folder that is not a package, because no backend takes files from there.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -268,11 +270,11 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
             wait_for_lock(folder, _PATIENCE_S) as lock,
             _workplace(folder, outside or outside_of(folder)) as place,
         ):
-            # Not those of now: a build that waited in vain for this lock may be writing all the same.
+            # Recent files stay: a build that timed out waiting for this lock may be writing them now.
             for left_over in folder.glob(f"{_TEMPORARY}*") if lock.real else ():
                 if not _is_in_work(left_over, _WRITTEN_S):
                     left_over.unlink(missing_ok=True)
-            # Again, because without locks another build may have removed what it does not know.
+            # Repeated, because without locks another build may have removed files that it does not know.
             for _ in range(_ROUNDS):
                 if not _write_once(files, folder, place):
                     break
@@ -282,10 +284,10 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
 
 @contextlib.contextmanager
 def _workplace(folder: Path, outside: Path) -> Iterator[Path]:
-    """Yield a folder for files that are not finished: a build that is killed leaves them where they are.
+    """Yield a folder for unfinished files. They stay there if the build is killed.
 
-    It is the bundle's own *folder* only if files cannot be moved there from *outside*, or nobody can write
-    there.
+    This is the bundle's own *folder* only if files cannot be moved from *outside* to it, or *outside* is not
+    writable.
     """
     home = outside / _WORKPLACE
     with contextlib.ExitStack() as stack:
@@ -296,12 +298,12 @@ def _workplace(folder: Path, outside: Path) -> Iterator[Path]:
                 temporary_folders.sweep(home)
                 place = stack.enter_context(temporary_folders.make_in(home))
         yield place
-    with contextlib.suppress(OSError):  # it is not empty: something else, or another build, uses it
+    with contextlib.suppress(OSError):  # not empty: another build or another tool uses it
         home.rmdir()
 
 
 def outside_of(folder: Path) -> Path:
-    """Return the nearest folder around a bundle's that is not a package."""
+    """Return the nearest folder around a bundle that is not a package."""
     around = folder.absolute().parents
     return next((each for each in around if not (each / "__init__.py").exists()), folder)
 
@@ -309,13 +311,16 @@ def outside_of(folder: Path) -> Path:
 def _unwritable(exc: OSError, folder: Path) -> BundleError:
     place, why = exc.filename2 or exc.filename or folder, exc.strerror
     if isinstance(exc, (FileExistsError, IsADirectoryError)):
-        with contextlib.suppress(OSError):  # it is gone by now
+        with contextlib.suppress(OSError):  # another process has removed it
             why = f"it {file_access.kind(file_access.looked_at(place).st_mode)}"
     return BundleError(Problem(f"cannot write the bundle: {why}", Location(str(place))))
 
 
 def _write_once(files: Mapping[str, bytes], folder: Path, place: Path) -> bool:
-    """Write the files that differ, the manifest last, and remove all others; say if anything was done."""
+    """Write the files that differ, the manifest last, and remove all others.
+
+    Return whether anything changed.
+    """
     names = sorted(files, key=lambda name: (name == "manifest.json", name))
     with contextlib.ExitStack() as left_over:
         written = {
@@ -336,7 +341,7 @@ def _write_once(files: Mapping[str, bytes], folder: Path, place: Path) -> bool:
 
 
 def _is_in_work(path: Path, seconds: float) -> bool:
-    """Say whether another build may be about to move this temporary file into its place."""
+    """Return whether another build may be about to move this temporary file to its final path."""
     try:
         return path.name.startswith(_TEMPORARY) and time.time() - path.stat().st_mtime < seconds
     except FileNotFoundError:
@@ -344,15 +349,18 @@ def _is_in_work(path: Path, seconds: float) -> bool:
 
 
 def _holds(path: Path, data: bytes) -> bool:
-    """Say whether that is a plain file of these bytes; any other, such as a pipe, is not even opened."""
+    """Return whether the path is a plain file with these bytes.
+
+    Other kinds, such as a pipe, are not opened.
+    """
     try:
         return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
-    except FileNotFoundError:  # another build's clean-up
+    except FileNotFoundError:  # another build has cleaned up
         return False
 
 
 def _written(data: bytes, place: Path, left_over: contextlib.ExitStack) -> Path:
-    """Write *data* into a temporary file in *place*, which *left_over* removes if nobody moves it."""
+    """Write *data* to a temporary file in *place*. *left_over* removes the file if it is not moved."""
     descriptor, name = tempfile.mkstemp(dir=place, prefix=_TEMPORARY)
     temporary = Path(name)
     left_over.callback(temporary.unlink, missing_ok=True)

@@ -10,7 +10,7 @@ from ..common import read_limits
 from ..common.digest import file_digest, pieces_digest
 from . import loader_files
 
-# What reading JSON of others as ours may raise.
+# Exceptions that are possible when our reader is given JSON that hatch-cubin did not write.
 NOT_OURS = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 
 _T = TypeVar("_T")
@@ -21,16 +21,16 @@ class Entry(NamedTuple):
 
     arch: str
     kind: str
-    file: str  # its own, or the block that it is in
+    file: str  # the unit's own file, or the block that contains it
     size: int
     sha256: str
     min_driver: int
     kernels: Mapping[str, str]  # spelled name → symbol
     resources: Mapping[str, Mapping[str, int]]
     offset: int | None = None  # in an unpacked block
-    companion: str | None = None  # the package that has the file, if the bundle has not
+    companion: str | None = None  # the package that contains the file, if the bundle does not
     parameters: Mapping[str, Sequence[Sequence[Any]]] = {}  # by spelled name: offset, size, type if known
-    absent: bool = False  # whether only other variants of the wheel have the file
+    absent: bool = False  # whether the file is only in other variants of the wheel
 
     @property
     def is_ptx(self) -> bool:
@@ -55,7 +55,7 @@ class Module(NamedTuple):
 
 
 class Block(NamedTuple):
-    """What a packed bundle says of a block: its size as a file and unpacked, and the digest of the file."""
+    """A block of a packed bundle: its size as a file, its unpacked size, and the digest of the file."""
 
     packed: int
     sha256: str
@@ -63,34 +63,34 @@ class Block(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What a bundle says of itself."""
+    """The facts about a bundle that its manifest records."""
 
     format: int
     generator: tuple[str, str]  # name and version
     toolchain: Mapping[str, str | None]
     data_model: str
-    folder: str | None  # where the bundle stands in its project
+    folder: str | None  # the bundle's folder in its project
     skipped: bool
     modules: tuple[Module, ...]
-    blocks: Mapping[str, Block] | None = None  # of a packed bundle, by their files
-    companions: Mapping[str, Mapping[str, str]] | None = None  # of one that was split: the project of each
-    wheel_variant: Mapping[str, str] | None = None  # of one that was split so: its label, and what has all
+    blocks: Mapping[str, Block] | None = None  # of a packed bundle, by file name
+    companions: Mapping[str, Mapping[str, str]] | None = None  # after a split: each companion's project
+    wheel_variant: Mapping[str, str] | None = None  # one of several: its label; the wheel to install for all
 
     @property
     def files(self) -> set[str]:
-        """The files of its units."""
+        """The files of its units, by name."""
         return {entry.file for module in self.modules for entry in module.entries}
 
     @property
     def loader_files(self) -> tuple[str, ...]:
-        """The files of the loader that such a bundle has in a wheel."""
+        """The loader's files that a bundle with this manifest contains in a wheel."""
         is_split = self.companions is not None or self.wheel_variant is not None
         units = sum(len(module.entries) for module in self.modules)
         return loader_files.needed_by(units=units, packed=self.blocks is not None, split=is_split)
 
     @property
     def here(self) -> Manifest:
-        """The same without what only other variants of the wheel have."""
+        """The same manifest without the units that only other variants of the wheel contain."""
         if self.wheel_variant is None:
             return self
         found = (
@@ -100,21 +100,22 @@ class Manifest(NamedTuple):
         return self._replace(modules=tuple(module for module in found if module.entries))
 
 
-# Made once, not each time.
+# Made once, because it is used for every line.
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def canonical(value: object) -> str:
-    """Return canonical JSON: one text for one value."""
+    """Return canonical JSON: equal values always give the same text."""
     return _CANONICAL.encode(value)
 
 
 def write_manifest(
     header: Mapping[str, Any], kernels: Mapping[str, Iterable[str]], modules: Iterable[bytes]
 ) -> list[bytes]:
-    """Return a manifest, in pieces: one line per name, sorted as bytes, so that a reader can find one alone.
+    """Return a manifest in pieces.
 
-    Each module's line carries its own check; the check in the header covers all other lines.
+    It has one line per name, sorted as bytes, so that a reader can find a single line. Each module's line
+    contains its own checksum. The checksum in the header covers all other lines.
     """
     head = canonical({key: value for key, value in header.items() if key < "kernels"})[1:-1]
     tail = canonical({key: value for key, value in header.items() if key > "modules"})[1:]
@@ -135,25 +136,25 @@ def _table(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def module_line(name: str, entry: Mapping[str, Any]) -> bytes:
-    """Return the line of a module in the manifest."""
+    """Return a module's line of the manifest."""
     line, body = canonical(name).encode(), canonical(entry)[1:].encode()
     return b'%b:{"check":"%b",%b' % (line, file_digest(line + body).encode(), body)
 
 
 def keys_line(name: str, archs: Mapping[str, Any]) -> bytes:
-    """Return the line of a module in `keys.json`, which has the keys of its units by arch."""
+    """Return a module's line of `keys.json`, with the keys of its units by arch."""
     return f"{canonical(name)}:{canonical(archs)}".encode()
 
 
 def write_keys(modules: Mapping[str, bytes]) -> list[bytes]:
-    """Return `keys.json`, in pieces: the lines of *modules*, sorted by their names."""
+    """Return `keys.json` in pieces: the lines of *modules*, sorted by name."""
     lines = _table(modules[name] for name in sorted(modules)) if modules else [b"\n"]
     rest = [b'"units":{', *lines, b"\n}}\n"]
     return [_check(rest), *rest]
 
 
 def read_manifest(data: bytes) -> Manifest:
-    """Return what a manifest says; ValueError where it is none, or one that a newer hatch-cubin made."""
+    """Return a manifest's content. ValueError if it is not a manifest, or if a newer hatch-cubin made it."""
     fields = _object(data)
     if (number := _typed(fields, "format", int)) > loader_files.FORMAT:
         raise ValueError(f"has format {number}, this hatch-cubin reads up to {loader_files.FORMAT}")
@@ -176,7 +177,7 @@ def read_manifest(data: bytes) -> Manifest:
 
 
 class Parts(NamedTuple):
-    """What a manifest is written of."""
+    """The values from which a manifest is written."""
 
     header: Mapping[str, Any]
     kernels: Mapping[str, Sequence[str]]
@@ -185,7 +186,7 @@ class Parts(NamedTuple):
     def write(
         self, header: Mapping[str, Any], change: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
     ) -> bytes:
-        """Return the manifest with another header, and with each entry as *change* returns it, by module."""
+        """Return the manifest with another header, and with each module's entry as *change* returns it."""
         lines = (
             module_line(name, {**line, "entries": [change(name, entry) for entry in line["entries"]]})
             for name, line in self.modules.items()
@@ -194,7 +195,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(data: bytes) -> Parts:
-    """Return what a readable manifest was written of."""
+    """Return the values from which a readable manifest was written."""
     fields = json.loads(data)
     modules = {
         name: {key: value for key, value in line.items() if key != "check"}
@@ -205,7 +206,7 @@ def parts_of(data: bytes) -> Parts:
 
 
 def prove_manifest(data: bytes) -> None:
-    """Raise ValueError unless a readable manifest is, to the byte, what hatch-cubin writes for its facts."""
+    """Raise ValueError unless hatch-cubin would write the same facts as exactly these bytes."""
     header, _kernels, modules = parts_of(data)
     index: dict[str, list[str]] = {}
     for name, line in modules.items():
@@ -225,7 +226,10 @@ def _same(data: bytes, pieces: Iterable[bytes]) -> None:
 
 
 def read_keys(data: bytes) -> dict[str, dict[str, str]]:
-    """Return each unit's key, by module and arch; ValueError where *data* is not what hatch-cubin writes."""
+    """Return each unit's key, by module and arch.
+
+    ValueError if hatch-cubin does not write keys like *data*.
+    """
     units = _typed(_object(data), "units", dict)
     keys: dict[str, dict[str, str]] = {}
     for name, archs in units.items():
@@ -303,7 +307,7 @@ def _entry(fields: Mapping[str, Any], kernels: dict[str, Any], parameters: objec
 
 
 def _parameters(listed: object) -> list[list[Any]]:
-    """Return a kernel's parameters as they are; ValueError where they are not what hatch-cubin writes."""
+    """Return a kernel's parameters unchanged. ValueError if hatch-cubin does not write such parameters."""
     found: list[list[Any]] = _is(listed, list, "parameters")
     for each in found:
         if [type(part) for part in _is(each, list, "a parameter")] not in ([int, int], [int, int, str]):

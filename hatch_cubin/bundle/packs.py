@@ -1,7 +1,7 @@
-"""Packed bundles: which results share a block, where each lies in it, and how a block is unpacked. Pure.
+"""Packed bundles: which results share a block, where each is in its block, and how to unpack a block. No I/O.
 
-A block is the results of one arch, one after another, as one xz stream. The loader has its own way to unpack:
-`loader/_packs.py` stands alone.
+A block contains results of one arch, one after another, as a single xz stream. The loader has its own code
+for unpacking, because `loader/_packs.py` must work without the rest of hatch-cubin.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ..common.digest import digest, file_digest
 from ..common.sizes import size
 from ..errors import BundleError, Problem
 
-MOST = 1 << 21  # bytes of the results that share a block; a larger one has a block of its own
-_WINDOW = 1 << 26  # bytes that an unpacker may look back, at most
-_STEM = 8  # bytes of the digest of a source's name, by which its variants stay together
-_LABEL = "hatch-cubin/block/v1"  # of its format, and of how the worker packs
+MOST = 1 << 21  # bytes of results that share a block; a larger result gets its own block
+_WINDOW = 1 << 26  # most bytes that an unpacker has to look back
+_STEM = 8  # bytes of the digest of a source's name; they keep its variants together
+_LABEL = "hatch-cubin/block/v1"  # version of the format, and of how the worker packs
 
 
 class Piece(NamedTuple):
-    """A result on its way into a block: of the module *name*, which is a variant of *base*."""
+    """A result to be put into a block: it belongs to the module *name*, a variant of *base*."""
 
     base: str
     name: str
@@ -32,16 +32,16 @@ class Piece(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Where a result lies."""
+    """The location of a result."""
 
     block: str
     offset: int
 
 
 class Block(NamedTuple):
-    """The results that share a block, in their order."""
+    """The results that share a block, in order."""
 
-    name: str  # of its file
+    name: str  # of the block's file
     pieces: tuple[Piece, ...]
 
     @property
@@ -50,12 +50,12 @@ class Block(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """What the packed block is stored under in the cache: it follows from the results alone."""
+        """The cache key of the packed block. It depends only on the results in the block."""
         return bytes.fromhex(digest([_LABEL, *(piece.sha256 for piece in self.pieces)]))
 
     @property
     def slots(self) -> dict[tuple[str, str], Slot]:
-        """Where each result lies, by its arch and digest."""
+        """The location of each result, by its arch and digest."""
         found, at = {}, 0
         for piece in self.pieces:
             found[piece.arch, piece.sha256] = Slot(self.name, at)
@@ -66,14 +66,14 @@ class Block(NamedTuple):
 class Packed(NamedTuple):
     """The blocks of a bundle."""
 
-    slots: Mapping[tuple[str, str], Slot]  # where each result lies, by its arch and digest
-    described: Mapping[str, Mapping[str, int | str]]  # what the manifest says of each
+    slots: Mapping[tuple[str, str], Slot]  # location of each result, by its arch and digest
+    described: Mapping[str, Mapping[str, int | str]]  # each block's entry in the manifest
     files: Mapping[str, Content]
     results: Mapping[bytes, Compiled]  # the packed blocks, by their keys
 
 
 def assembled(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) -> Packed:
-    """Return the blocks of a bundle, each of which was packed as the result under its key."""
+    """Return the blocks of a bundle. The packed bytes of each are the result under its key."""
     slots: dict[tuple[str, str], Slot] = {}
     described: dict[str, Mapping[str, int | str]] = {}
     files: dict[str, Content] = {}
@@ -88,17 +88,17 @@ def assembled(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) -> Pac
 
 
 def _too_good(block: Block, packed: int) -> Problem:
-    """Return what is wrong with a block that every reader would take for a bomb."""
-    (piece,) = block.pieces  # only one alone is as large
+    """Return the problem of a block that compresses so well that every reader would reject it as a bomb."""
+    (piece,) = block.pieces  # only a block with a single piece can be as large
     what = f"{piece.name} for {piece.arch} has {size(block.size)} that are packed in {size(packed)}"
     hint = "no loader unpacks that: leave out 'pack', or let a kernel write what is the same everywhere"
     return Problem(what, hint=hint)
 
 
 def cut(pieces: Iterable[Piece]) -> list[Block]:
-    """Return the blocks of all results; those of an arch that are the same to the byte lie in one place.
+    """Return the blocks for all results. Identical results of one arch are stored once.
 
-    Names alone say what may share a block, so that an edit leaves all other blocks as they are.
+    Only names decide which results share a block, so that an edit leaves all other blocks unchanged.
     """
     archs: dict[str, list[Piece]] = {}
     seen: set[tuple[str, str]] = set()
@@ -119,7 +119,7 @@ def _cut(pieces: list[Piece]) -> Iterator[list[Piece]]:
 
 
 def _halved(pieces: list[tuple[str, Piece]], depth: int) -> Iterator[list[Piece]]:
-    """Yield the pieces in groups that are small enough: those whose paths begin alike stay together."""
+    """Yield small enough groups of the pieces. Pieces whose paths have the same beginning stay together."""
     if sum(piece.size for _path, piece in pieces) > MOST:
         for side in "01":
             yield from _halved([item for item in pieces if item[0][depth] == side], depth + 1)
@@ -128,13 +128,16 @@ def _halved(pieces: list[tuple[str, Piece]], depth: int) -> Iterator[list[Piece]
 
 
 def _path(piece: Piece) -> str:
-    """Return a way through halves of halves, that a name alone decides: first its source's, then its own."""
+    """Return a path through repeated halving.
+
+    It depends only on names: first the source's, then the piece's.
+    """
     path = bytes.fromhex(digest([piece.base]))[:_STEM] + bytes.fromhex(digest([piece.name]))
     return f"{int.from_bytes(path, 'big'):0{8 * len(path)}b}"
 
 
 def holds(block: Block, data: bytes) -> bool:
-    """Say whether *data* unpacks to the results of *block*, each to the byte."""
+    """Return whether *data* unpacks to exactly the results of *block*."""
     try:
         content = unpack(data, file_digest(data), block.size)
     except ValueError:
@@ -144,18 +147,21 @@ def holds(block: Block, data: bytes) -> bool:
 
 
 def pack(data: bytes) -> bytes:
-    """Return a block of these bytes, as a worker process makes it; ImportError if this Python has no lzma."""
-    from ..toolkit.worker import packed  # lazy: few verbs pack in their own process
+    """Return these bytes packed by the worker's code. ImportError if this Python has no lzma."""
+    from ..toolkit.worker import packed  # lazy: few commands pack in their own process
 
     return packed(data)
 
 
 def unpack(data: bytes, sha256: str, size: int) -> bytes:
-    """Return a block of so many bytes; ValueError where it is another, or would unpack to more."""
+    """Return the unpacked bytes.
+
+    ValueError if the digest or the size differs, or if it would unpack to more.
+    """
     if (found := file_digest(data)) != sha256:
         raise ValueError(f"its sha256 is {found}, the manifest says {sha256}")
     try:
-        import lzma  # which few bundles need, and some interpreters lack
+        import lzma  # lazy: few bundles need it, and some interpreters do not have it
     except ImportError as exc:
         raise ValueError("cannot be unpacked: this Python lacks lzma") from exc
     try:

@@ -1,6 +1,6 @@
-"""The bill of materials of a bundle, in CycloneDX's format: its compilers, headers and sources.
+"""The bill of materials of a bundle, in CycloneDX format: its compilers, headers and sources.
 
-No time, no random number and no path of the machine is in it, so that the same inputs give the same bytes.
+It contains no times, random numbers or paths of this machine, so that the same inputs give the same bytes.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from ..toolkit.toolkit import Toolkit
 NAME = "hatch-cubin.cdx.json"
 
 _SPEC = "1.6"
-_AT_ONCE = 500  # files that git is asked about: the length of a command line is limited
+_AT_ONCE = 500  # files per call of git: the length of a command line is limited
 Component = dict[str, Any]
 
 
 def bill(project: Project, jobs: Sequence[Job], toolkit: Toolkit, headers: Mapping[str, str | None]) -> bytes:
-    """Return the bill of what a bundle of *jobs* is made of, with *headers* of others."""
+    """Return the bill of materials of a bundle of *jobs*, with *headers* from outside the project."""
     made_with = tools(__version__, toolkit.compilers)
     parts = (*made_with, *_header_parts(headers), *starmap(file_part, sorted(digests_of(jobs).items())))
     return write_bill(bundle_part(project.package, _provenance(project, jobs)), parts)
 
 
 def write_bill(bundle: Component, parts: Iterable[Component]) -> bytes:
-    """Return the one text of a bill of these parts."""
+    """Return the text of a bill for these parts. The same parts always give the same text."""
     named = {part["bom-ref"]: part for part in parts}
     body: dict[str, Any] = {
         "bomFormat": "CycloneDX",
@@ -48,7 +48,7 @@ def write_bill(bundle: Component, parts: Iterable[Component]) -> bytes:
 
 
 def bundle_part(package: str, provenance: Mapping[str, str]) -> Component:
-    """Return what stands for the bundle itself."""
+    """Return the component for the bundle itself."""
     part = {"type": "library", "name": f"{package}._cubins", "bom-ref": "bundle"}
     facts = [{"name": f"hatch-cubin:{name}", "value": provenance[name]} for name in sorted(provenance)]
     return part | ({"properties": facts} if facts else {})
@@ -64,13 +64,13 @@ def tools(version: str, toolchain: Mapping[str, str | None]) -> Iterator[Compone
 
 
 def file_part(path: str, digest: str) -> Component:
-    """Return what stands for a file of the project."""
+    """Return the component for a file of the project."""
     hashes = [{"alg": "SHA-256", "content": digest}]
     return {"type": "file", "name": path, "bom-ref": f"file:{path}", "hashes": hashes}
 
 
 def part(kind: str, name: str, version: str | None = None, *, wheel: str | None = None) -> Component:
-    """Return what stands for a tool, or for headers of others."""
+    """Return the component for a tool, or for headers from outside the project."""
     found: Component = {"type": kind, "name": name, "bom-ref": f"{name}@{version}" if version else name}
     if version is not None:
         found["version"] = version
@@ -89,7 +89,7 @@ def _provenance(project: Project, jobs: Iterable[Job]) -> dict[str, str]:
     """Return the sources' git commit, if the table asks for it and there is one."""
     if not project.config.provenance:
         return {}
-    # An unpacked sdist may lie in somebody's repository without being part of any commit there.
+    # An sdist may be unpacked inside another Git repository whose commits do not contain it.
     tracked = _git(project.root, "ls-files", "--error-unmatch", "pyproject.toml")
     commit = tracked and _git(project.root, "rev-parse", "HEAD")
     if not commit:
@@ -101,7 +101,7 @@ def _provenance(project: Project, jobs: Iterable[Job]) -> dict[str, str]:
 
 
 def _changes(root: Path, files: Sequence[str]) -> list[str | None]:
-    """Return what git says of files that differ from the commit or are not in it; None where git fails."""
+    """Return Git's report on files that differ from the commit or are not in it; None if Git fails."""
     status = ("--literal-pathspecs", "status", "--porcelain", "--untracked-files=all", "--ignored", "--")
     return [_git(root, *status, *files[at : at + _AT_ONCE]) for at in range(0, len(files), _AT_ONCE)]
 

@@ -1,4 +1,4 @@
-"""The type stub of a bundle: that of the loader, with the names of kernels and modules."""
+"""The type stub of a bundle: the loader's stub with the names of the bundle's kernels and modules."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-MOST_NAMES = 2000  # more of them slow type checkers and editors down
-MOST_IN_A_MESSAGE = 1000  # characters of names that a type checker may show
-MOST_SIGNATURES = 200  # more of them nobody reads in what an editor shows over a name
+MOST_NAMES = 2000  # more names slow down type checkers and editors
+MOST_IN_A_MESSAGE = 1000  # most characters of names in a type checker's message
+MOST_SIGNATURES = 200  # a longer list is not readable in the box that an editor shows over a name
 
-# cuda.core has no types yet, may not be installed, and makes its names when it is imported.
+# cuda.core has no types yet, may not be installed, and defines its names when it is imported.
 _UNTYPED = "# type: ignore[attr-defined, import-not-found, import-untyped, unused-ignore]"
 
-FILE = "loader_stub.txt"  # what all stubs have: `hatch run loader` makes it of the loader's source
-SIGNATURES = "{signatures}"  # there the docstrings list those of all kernels
-NAMING = "# functions that take names\n"  # after this line
+FILE = "loader_stub.txt"  # common to all stubs: `hatch run loader` makes it from the loader's source
+SIGNATURES = "{signatures}"  # the place in docstrings for the signatures of all kernels
+NAMING = "# functions that take names\n"  # the functions follow this line
 
 _START = """\
 # Made by hatch-cubin, for type checkers and editors.
@@ -61,7 +61,9 @@ _FOR_MYPY = (
 
 
 def stub(kernels: Iterable[str], modules: Iterable[str], signatures: Iterable[str] = ()) -> bytes:
-    """Return the stub for these kernels and modules; *modules* has the variants' common names as well.
+    """Return the stub for these kernels and modules.
+
+    *modules* must contain the variants' common names as well.
 
     Editors show *signatures* over the name of a function: `saxpy(float, const float *)`.
     """
@@ -77,7 +79,10 @@ def stub(kernels: Iterable[str], modules: Iterable[str], signatures: Iterable[st
 
 
 def _functions(naming: str, *, many: bool) -> str:
-    """Return the functions that take names; if there are *many*, with a second form for mypy's messages."""
+    """Return the functions that take names.
+
+    If there are *many*, each has a second form for mypy's messages.
+    """
     if not many:
         return naming
     for_mypy = naming
@@ -88,7 +93,7 @@ def _functions(naming: str, *, many: bool) -> str:
 
 
 def _listed(signatures: set[str]) -> str:
-    """Return what follows the sentence of a docstring, which an editor shows as it stands."""
+    """Return the list that follows the sentence of a docstring. Editors show it unchanged."""
     if not signatures or len(signatures) > MOST_SIGNATURES:
         return ""
     lines = (ascii(each)[1:-1].replace('"', '\\"') for each in sorted(signatures))

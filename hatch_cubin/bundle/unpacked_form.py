@@ -1,4 +1,4 @@
-"""Give a packed bundle the form that it has without packs: a file for each result. Pure."""
+"""Turn a packed bundle into the form that it would have without packs: one file for each result. No I/O."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Codes = Mapping[tuple[str, str], bytes]  # by module and arch
 
 
 def raw(data: bytes, manifest: Manifest, codes: Codes) -> dict[str, bytes]:
-    """Return the files of results, and the manifest that describes them, of one that was packed or split.
+    """Return the result files of a bundle that was packed or split, and the manifest that describes them.
 
-    They are, to the byte, those of a build that does not pack.
+    They are byte for byte the files of a build that does not pack.
     """
     parts = parts_of(data)
     files: dict[str, bytes] = {}
@@ -39,7 +39,7 @@ def raw(data: bytes, manifest: Manifest, codes: Codes) -> dict[str, bytes]:
 
 
 def joined(data: bytes) -> bytes:
-    """Return the manifest of a bundle that was split, as it was before."""
+    """Return the manifest of a bundle as it was before the bundle was split."""
     parts = parts_of(data)
     header = _without(_OF_SPLIT_HEADER, parts.header)
     return parts.write(
@@ -57,7 +57,7 @@ def _suffix(entry: Entry) -> str:
 
 
 def _macros(module: Module) -> list[tuple[str, str]]:
-    """Return a variant's macros in the order of its name: the manifest has them in that of the alphabet."""
+    """Return a variant's macros in the order of its name; the manifest has them in alphabetical order."""
     rest, left, found = module.name[len(module.base) + 1 : -1], dict(module.variant), list[tuple[str, str]]()
     while (macro := rest.partition("=")[0]) in left:
         found.append((macro, left.pop(macro)))

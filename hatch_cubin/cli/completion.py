@@ -1,4 +1,4 @@
-"""Make the script that lets a shell complete the command line; shtab writes it."""
+"""The script with which a shell completes the command line; shtab generates it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from ..errors import ConfigError, Problem
 
-# What stands for a path in the help, and what shtab calls it.
+# The placeholders for paths in the help, and shtab's names for them.
 _PATHS = {"DIR": "DIRECTORY", "FILE": "FILE", "SOURCE": "FILE", "WHEEL|DIR|PACKAGE": "FILE"}
 
 
 def completion(parser: argparse.ArgumentParser, shell: str) -> str:
-    """Return the script for one of the shells."""
+    """Return the completion script for *shell*."""
     try:
         import shtab
     except ImportError:
@@ -25,7 +25,7 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to ask
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public list
         yield action
         if isinstance(action.choices, dict):
             for each in action.choices.values():

@@ -1,4 +1,4 @@
-"""What `inspect --ptx` and `inspect --sass` print: the code of a kernel, with lines of the source between."""
+"""`inspect --ptx` and `inspect --sass`: print a kernel's code, with the lines of its source between."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INSTALL = Problem(
 
 
 def list_code(wheels: Iterable[str], kernel: str, kind: str, arch: str | None) -> Answer:
-    """Return the code of a kernel in everything that is named."""
+    """Return the code of a kernel in each of the named wheels, folders and packages."""
     program = find_tool("nvdisasm", os.environ)
     if kind == "cubin" and program is None:
         raise ToolchainError(_INSTALL)
@@ -62,13 +62,13 @@ def _lines(where: str, listing: Listing) -> Iterator[str]:
 
 
 class _Texts:
-    """The sources that lie here: a wheel names them, and need not have them."""
+    """The sources that a wheel names, read from the current folder; they may be absent."""
 
     def __init__(self) -> None:
         self._read: dict[str, list[str]] = {}
 
     def line(self, file: str, number: int) -> str:
-        """Return a line of a source; an empty text where it is not in this folder, or no source."""
+        """Return a line of a source; an empty text if the file is not in this folder or is not a source."""
         if file not in self._read:
             self._read[file] = self._lines(file)
         lines = self._read[file]
@@ -76,7 +76,7 @@ class _Texts:
 
     def _lines(self, file: str) -> list[str]:
         inside = ".." not in file.replace("\\", "/").split("/") and not Path(file).is_absolute()
-        if not inside or not file.lower().endswith(_SOURCES):  # what a wheel names need not be a source
+        if not inside or not file.lower().endswith(_SOURCES):  # a wheel may name any file
             return []
         try:
             with user_folders.kept(Path(file), read_limits.SOURCE) as opened_file:

@@ -40,7 +40,7 @@ VERBS = {
 FORMAT = 1  # of what --json prints
 
 _WRONG_USAGE = 2
-_UNHEARD = 141  # as shells count: 128 and the number of SIGPIPE
+_UNHEARD = 141  # the exit code that shells give for SIGPIPE: 128 plus the signal's number
 _OPTIONS = ("-h", "--help", "--version", "--print-completion")
 _MEANT = {
     "build": "bake",
@@ -60,18 +60,18 @@ Exit codes: 0 done, 1 something is wrong with the project, 2 wrong usage.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code."""
-    gc.set_threshold(20_000)  # what is imported is no garbage: collect less often
-    atexit.register(gc.freeze)  # to free all of it piece by piece at the end takes as long as a short verb
+    gc.set_threshold(20_000)  # imported modules are not garbage: collect less often
+    atexit.register(gc.freeze)  # freeing every object at exit would take as long as a short verb
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # As standard error has it: a name is not worth a crash.
+        # As for standard error: escape a name that the encoding cannot represent instead of crashing.
         sys.stdout.reconfigure(errors="backslashreplace")
-    if sys.stderr is None:  # it was closed; so no file that is opened becomes what libraries complain to
+    if sys.stderr is None:  # closed: the next file opened would take descriptor 2, and libraries write there
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
     try:
         _run(sys.argv[1:] if arguments is None else arguments)
-    except BrokenPipeError:  # whoever reads this has seen enough
+    except BrokenPipeError:  # the reader has seen enough and closed the pipe
         return _UNHEARD
-    except Exception as exc:  # noqa: BLE001 - Python would print the names in it as they are
+    except Exception as exc:  # noqa: BLE001 - Python would print the names in it unescaped
         from ..errors import crash_report
 
         with streams.Lossy(sys.stderr):
@@ -101,7 +101,7 @@ def _run(arguments: Sequence[str]) -> None:
 
 
 def _is_own(option: str) -> bool:
-    """Say whether an option may stand before a verb; as argparse does, it may be cut short."""
+    """Return whether an option may come before a verb. Like argparse, it accepts an abbreviated option."""
     return any(own.startswith(option.partition("=")[0]) for own in _OPTIONS)
 
 
@@ -123,7 +123,7 @@ def _answer(args: argparse.Namespace) -> None:
 
 
 def _tell_beside(verb: str, answer: Answer, folder: str | None) -> None:
-    """Tell what changes no exit code, and give a job of GitHub Actions its summary."""
+    """Print warnings, which do not change the exit code, and write the summary of a GitHub Actions job."""
     from ..errors import PREFIX, annotate
 
     for problem in answer.warnings:
@@ -140,7 +140,7 @@ def _tell_beside(verb: str, answer: Answer, folder: str | None) -> None:
 
 
 def _require_folder(args: argparse.Namespace) -> None:
-    """Raise CheckError where a project is looked for in a current folder that is there no more."""
+    """Raise CheckError if the project's path is relative and the current folder no longer exists."""
     if hasattr(args, "project") and not os.path.isabs(args.project):
         try:
             os.getcwd()
@@ -152,7 +152,7 @@ def _require_folder(args: argparse.Namespace) -> None:
 
 
 def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argparse.ArgumentParser:
-    """Return the parser, with the verbs *shown*; only *verbs* get their arguments, for that imports them."""
+    """Return the parser with the verbs *shown*. Only *verbs* get arguments, because that imports them."""
     parser = _Parser(
         prog="hatch-cubin",
         description=_DESCRIPTION,
@@ -178,7 +178,7 @@ def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argpa
 
 
 def _help_formatter(prog: str) -> argparse.HelpFormatter:
-    """Return what lays out help. argparse makes one for each argument; without a width it imports shutil."""
+    """Return a help formatter. argparse makes one per argument, and imports shutil if it has no width."""
     try:
         width = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size().columns or 80
     except (OSError, ValueError):
@@ -187,14 +187,14 @@ def _help_formatter(prog: str) -> argparse.HelpFormatter:
 
 
 class _UsageError(Exception):
-    """The arguments are wrong; what, and whose they are."""
+    """The arguments are wrong: the message, and the parser that rejected them."""
 
     def __init__(self, parser: argparse.ArgumentParser, what: str) -> None:
         super().__init__(what)
         self._parser, self.what = parser, what
 
     def explain(self, chosen: Sequence[str], arguments: Sequence[str]) -> None:
-        """Add what the first argument may be meant as that the verb does not know."""
+        """Add a suggestion for the first argument that the verb does not know."""
         _before, found, unknown = self.what.partition("unrecognized arguments: ")
         if found and chosen:
             from .usage_hints import hint
@@ -204,12 +204,12 @@ class _UsageError(Exception):
                 self.what += f"; {meant}"
 
     def tell(self) -> NoReturn:
-        """Say how it is used, and what is wrong; end."""
+        """Print the usage and the error, and exit."""
         argparse.ArgumentParser.error(self._parser, self.what)
 
 
 def _options_of_verbs() -> dict[str, list[str]]:
-    """Return the options that each verb has."""
+    """Return the options of each verb."""
     found = {}
     for verb in VERBS:
         own = argparse.ArgumentParser()
@@ -227,10 +227,10 @@ def _with_parts(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentPa
 
 
 class _Parser(argparse.ArgumentParser):
-    """Guesses what is meant. Prints help as any answer: of itself argparse keeps quiet where it cannot."""
+    """Suggests the nearest choice. Prints help like any answer, because argparse ignores a failed write."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise what is wrong with the arguments."""
+        """Raise the message as a usage error, which can still get a suggestion."""
         raise _UsageError(self, message)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -246,7 +246,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _PrintCompletion(argparse.Action):
-    """Print the script for a shell, and end."""
+    """Print the completion script for a shell, and exit."""
 
     def __call__(
         self,
@@ -264,7 +264,7 @@ class _PrintCompletion(argparse.Action):
 
 
 def _guess(said: str, known: Sequence[str]) -> str:
-    """Say that a word is none of those that are known, and which one may be meant."""
+    """Return the message that *said* is not in *known*, with the known word that may be meant."""
     import difflib
 
     meant = (
@@ -281,7 +281,7 @@ def _json(verb: str | None, facts: Mapping[str, Any], problems: Iterable[Problem
 
     errors = [problem.facts() for problem in in_order(problems)]
     text = json.dumps({"format": FORMAT, "verb": verb, **facts, "errors": errors}, indent=1)
-    return text.replace("##", "\\u0023#") + "\n"  # wherever "##[" stands, some services take it for a command
+    return text.replace("##", "\\u0023#") + "\n"  # some CI services run "##[" anywhere in a log as a command
 
 
 def _plain(lines: Iterable[str]) -> str:
@@ -289,7 +289,7 @@ def _plain(lines: Iterable[str]) -> str:
 
 
 def _print(text: str, problems: Sequence[Problem] = (), folder: str | None = None) -> None:
-    """Write to standard output, and end with all that is wrong; that it cannot be written is, too."""
+    """Write to standard output, then report all problems and exit; a failed write is one of them."""
     try:
         if text:
             streams.write(sys.stdout, text)

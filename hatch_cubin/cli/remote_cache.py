@@ -1,4 +1,4 @@
-"""What `hatch-cubin cache` does with the shared store: give it what it lacks, or take what a plan needs."""
+"""`hatch-cubin cache push` and `pull`: upload results to the shared store, or download those of a plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Exchange = Callable[["SharedStore", "Cache", "Sequence[Job]"], tuple[dict[str, 
 
 
 def push(args: argparse.Namespace) -> Answer:
-    """Give the store what it lacks of what the folder has for the plan."""
+    """Upload the plan's results that are in the cache folder and missing from the store."""
 
     def give(remote: SharedStore, _cache: Cache, jobs: Sequence[Job]) -> tuple[dict[str, int], str]:
         remote.push([job.keys.key for job in jobs])
@@ -30,7 +30,7 @@ def push(args: argparse.Namespace) -> Answer:
 
 
 def pull(args: argparse.Namespace) -> Answer:
-    """Take what the plan needs and the folder lacks."""
+    """Download the plan's results that are missing from the cache folder."""
 
     def take(remote: SharedStore, cache: Cache, jobs: Sequence[Job]) -> tuple[dict[str, int], str]:
         from ..remote import build_store

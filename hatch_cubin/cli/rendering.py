@@ -15,7 +15,7 @@ _HTML = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
 
 
 def as_lines(parts: Iterable[ReportSection]) -> list[str]:
-    """Return parts as lines with aligned columns; an empty line stands between two parts."""
+    """Return the parts as lines with aligned columns, and an empty line between two parts."""
     lines: list[str] = []
     for part in parts:
         lines += [""] * bool(lines)
@@ -28,7 +28,7 @@ def as_lines(parts: Iterable[ReportSection]) -> list[str]:
 
 
 def as_markdown(parts: Iterable[ReportSection]) -> list[str]:
-    """Return parts as lines of Markdown, in which nothing that others named is more than text."""
+    """Return the parts as lines of Markdown. Names are escaped, so that they cannot act as Markdown."""
     lines = [line for part in parts for line in _markdown(part)]
     size = 0
     for number, line in enumerate(lines):
@@ -39,7 +39,7 @@ def as_markdown(parts: Iterable[ReportSection]) -> list[str]:
 
 
 def problem_parts(problems: Sequence[Problem], warnings: Sequence[Problem]) -> Iterator[ReportSection]:
-    """Yield what is wrong, for those who see nothing else of it."""
+    """Yield the problems and the warnings as tables, for a reader who does not see standard error."""
     for title, told in (("what is wrong", problems), ("warnings", warnings)):
         if told:
             rows = [[str(each.where or ""), *_said(each)] for each in in_order(told)]
@@ -79,11 +79,11 @@ def _escaped(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a name as code, which is no Markdown; a pipe would end the cell all the same."""
+    """Return a name as Markdown code, in which only a pipe needs escaping: it would end the table's cell."""
     name = plain(text).replace("`", "'").replace("|", r"\|")
     return f"`{name}`"
 
 
 def plain(text: str) -> str:
-    """Escape what cannot be printed: a name that somebody else chose must not steer a terminal."""
+    """Escape characters that cannot be printed: a name in a wheel must not control the terminal."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -1,11 +1,11 @@
-"""What an argument may be meant as that a verb does not take. Imported only where the usage is wrong."""
+"""Suggest what to do about an argument that a verb does not take. Imported only if the usage is wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 Options = Mapping[str, Sequence[str]]  # by verb
-_OF_OTHERS = {  # short options, and names that other tools have, with what they are called here
+_OF_OTHERS = {  # short options and names from other tools, with the options that mean the same here
     "-C": ("--project",),
     "-a": ("--archs",),
     "-d": ("--project",),
@@ -26,9 +26,9 @@ _BESIDE = {"--dry-run": "'plan' compiles nothing"}
 
 
 def hint(verb: str, unknown: Sequence[str], arguments: Sequence[str], options: Options) -> str | None:
-    """Return what to do about the first argument that *verb* does not know, of all its *arguments*.
+    """Return a hint for the first of the *unknown* arguments, which *verb* does not take.
 
-    *options* has those of every verb.
+    *arguments* are all arguments of the call; *options* maps every verb to its options.
     """
     own, first = options[verb], unknown[0]
     if not first.startswith("-"):
@@ -43,7 +43,7 @@ def hint(verb: str, unknown: Sequence[str], arguments: Sequence[str], options: O
 
 
 def _bare(first: str, unknown: Sequence[str], arguments: Sequence[str], own: Sequence[str]) -> str:
-    """Return what to do about an argument that is not an option."""
+    """Return a hint for an unknown argument that is not an option."""
     before = [*arguments[: arguments.index(first)]] if first in arguments else []
     archs = before[-1] if "--archs" in before[-2:-1] else "".join(before[-1:]).partition("--archs=")[2]
     if archs:

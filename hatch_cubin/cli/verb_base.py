@@ -1,4 +1,4 @@
-"""What the verbs of the command line have in common: arguments, the project, answers, columns of text."""
+"""Shared parts of the command line's verbs: arguments, the project, answers, columns of text."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-_VARIABLES = {  # that options of the command line set for one run
+_VARIABLES = {  # environment variables that command-line options set for one run
     "--archs": "HATCH_CUBIN_ARCHS",
     "--executor": "HATCH_CUBIN_EXECUTOR",
     "--jobs": "HATCH_CUBIN_JOBS",
@@ -46,29 +46,29 @@ _VARIABLES = {  # that options of the command line set for one run
 
 
 class Answer(NamedTuple):
-    """What a verb has to say: facts for programs, lines for people, problems for both."""
+    """The result of a verb: facts for programs, lines for people, problems for both."""
 
     facts: Mapping[str, Any]
     lines: Sequence[str] = ()
     problems: Sequence[Problem] = ()
-    warnings: Sequence[Problem] = ()  # which change no exit code
+    warnings: Sequence[Problem] = ()  # they do not change the exit code
     summary: Sequence[str] = ()  # lines of Markdown for a job of GitHub Actions
 
 
 def json_argument(parser: argparse._ActionsContainer) -> None:
-    """Add `--json`, which every verb has that prints facts."""
+    """Add `--json`, an option of every verb that prints facts."""
     parser.add_argument("--json", action="store_true", help="print the facts as JSON")
 
 
 def output_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--json` and `--markdown`, of which one is enough."""
+    """Add `--json` and `--markdown`, which exclude each other."""
     either = parser.add_mutually_exclusive_group()
     json_argument(either)
     either.add_argument("--markdown", action="store_true", help="print it as Markdown, for a comment")
 
 
 def wheels_argument(parser: argparse.ArgumentParser, number: str = "+") -> None:
-    """Add what a verb looks into: any number of wheels, folders and packages, also none if that is "*"."""
+    """Add the wheels, folders and packages that a verb reads: at least one, or any number if that is "*"."""
     parser.add_argument(
         "wheels",
         metavar="WHEEL|DIR|PACKAGE",
@@ -78,7 +78,7 @@ def wheels_argument(parser: argparse.ArgumentParser, number: str = "+") -> None:
 
 
 def folder_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--project`, which says where the project is."""
+    """Add `--project`, the project's folder."""
     parser.add_argument(
         "--project",
         metavar="DIR",
@@ -88,7 +88,7 @@ def folder_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def project_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--project` and `--verbose`, which every verb has that works on a project."""
+    """Add `--project` and `--verbose`, options of every verb that works on a project."""
     folder_argument(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="say more on the way")
 
@@ -101,12 +101,12 @@ def archs_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def locked_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--locked`, which forbids what the project's lock does not say."""
+    """Add `--locked`, which makes any difference from the project's lock an error."""
     parser.add_argument("--locked", action="store_true", help="a stale cubin.lock is an error")
 
 
 def open_project(args: argparse.Namespace) -> Project:
-    """Return the project that the arguments name; they override the environment."""
+    """Return the project that the arguments name; options override environment variables."""
     from ..common.environment import WithOptions
     from ..frontends import open_project as door
 
@@ -121,21 +121,21 @@ def open_project(args: argparse.Namespace) -> Project:
 
 
 def check_build(project: Project) -> None:
-    """Raise ConfigError for what the project's own build would find wrong, or could not even tell."""
+    """Raise ConfigError for everything that the project's own build would reject or fail to report."""
     from ..frontends import open_project as door
 
     door.check_build(project)
 
 
 def require_compiler(project: Project) -> None:
-    """Raise ToolchainError, with the command that helps, where the table's compiler is not installed."""
+    """Raise ToolchainError, with the command that helps, if the table's compiler is not installed."""
     from ..frontends import open_project as door
 
     door.require_compiler(project)
 
 
 def table(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> list[str]:
-    """Return rows as lines with aligned columns: numbers, and the columns in *right*, to the right."""
+    """Return the rows as lines; numbers and the columns in *right* are aligned to the right."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
@@ -148,7 +148,7 @@ def table(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> list
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write a page for a browser; BundleError where that cannot be."""
+    """Write a page for a browser; raise BundleError if it cannot be written."""
     from ..common import file_access
 
     try:
@@ -158,14 +158,14 @@ def write_page(path: Path, text: str) -> None:
 
 
 def jobs(text: str) -> str:
-    """Return a number of jobs as it is given; argparse's error where HATCH_CUBIN_JOBS could not be that."""
+    """Return the number of jobs unchanged; raise argparse's error if HATCH_CUBIN_JOBS would not accept it."""
     from ..config import value_checks
 
     return _checked(value_checks.jobs_of_variable, text)
 
 
 def size_of(text: str) -> int:
-    """Return the bytes that a size means; argparse's error where it is none."""
+    """Return a size in bytes; raise argparse's error if the text is not a size."""
     from ..config import value_checks
 
     try:
@@ -175,7 +175,7 @@ def size_of(text: str) -> int:
 
 
 def capability(text: str) -> int:
-    """Return a compute capability as a number, 8.9 as 89; argparse's error where it is none."""
+    """Return a compute capability as a number, 8.9 as 89; raise argparse's error if the text is not one."""
     match = re.fullmatch(r"(?:sm_)?([0-9]{1,2})\.?([0-9])[af]?", text)
     if match is None:
         from ..common import gpu_names

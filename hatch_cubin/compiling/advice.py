@@ -1,4 +1,4 @@
-"""What is told of a compile that failed: each cause once, with where it comes from and what mends it."""
+"""Advice on a failed compile: each cause is reported once, with its origin and the way to fix it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from .hints import (
 )
 from .hints.failed_compile import Setting
 
-_MISSING = "not open source file"  # after "could" or "can"
-_LONGEST_WAY = 5  # of what is shown: the project's own lines are at its end
-# In this order: what comes first explains the most of what the compiler says.
+_MISSING = "not open source file"  # the words after "could" or "can"
+_LONGEST_WAY = 5  # most lines of an include chain that are shown; the last ones are the project's own
+# In this order: earlier causes explain more of the compiler's messages.
 _CAUSES = (
     not_source.spoiled,
     other_languages.foreign,
@@ -68,7 +68,7 @@ _CAUSES = (
 
 
 def advise(found: Sequence[Diagnostic], setting: Setting) -> list[Diagnostic]:
-    """Return the errors of a source that failed, those that follow from one cause as one, with what to do."""
+    """Return the errors of a source that failed, with advice. Errors with the same cause are merged."""
     of_source = [each for each in found if instantiations.entry_of(each) is None]
     explained = (instantiations.with_entry(each, setting) for each in _explained(of_source, setting))
     told = [*explained, *instantiations.told(found, setting)]
@@ -84,13 +84,13 @@ def _explained(found: Sequence[Diagnostic], setting: Setting) -> list[Diagnostic
 
 
 def _with_way(error: Diagnostic, setting: Setting) -> Diagnostic:
-    """Show how the source comes to a header of others that has an error, or to one that lacks another."""
+    """Add the include chain to an error in a header outside the project, or about a header that it misses."""
     if error.where is None or (error.is_own and _MISSING not in error.text):
         return error
     shown = tuple(f"included from {step.where}" for step in reversed(setting.ways.get(error.where.path, ())))
     cut = ("…",) if len(shown) > _LONGEST_WAY else ()
     way = (*cut, *shown[-_LONGEST_WAY:])
-    if error.is_own:  # once for all sources
+    if error.is_own:  # reported once for all sources
         return replace(error, way=way)
     return replace(error, context=(*error.context, *way))
 

@@ -1,4 +1,4 @@
-"""Compile the units that the cache lacks, store what comes of them, explain what fails."""
+"""Compile the units that are missing from the cache, store the results, and explain failures."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     from .hints.failed_compile import Setting
 
 _EDITED = "was changed while a source that includes it was compiled"
-_PATIENCE_S = 300.0  # with a build that was stopped or hangs while it compiles what this one needs too
+_PATIENCE_S = 300.0  # wait for another build that compiles the same unit: it may have been stopped, or hang
 _MOST_TRIED = 16
 
 
 class Bake:
-    """Compiles the units that the cache lacks."""
+    """Compiles the units that are missing from the cache."""
 
     def __init__(
         self, project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit, results: Results
     ) -> None:
         self._project, self._cache, self._toolkit, self._results = project, cache, toolkit, results
         misses = (job for job in jobs if job.unit not in results.done)
-        # Units that can share their headers stand together.
+        # Units that can share their headers are next to each other.
         self._misses = served_together(
             sorted(misses, key=lambda job: (job.unit.module.source.path, job.unit.arch)), toolkit
         )
-        # Paths are named for all jobs, so that no name depends on what is cached already.
+        # Paths get names for all jobs, so that a name does not depend on what is already in the cache.
         self._paths = CompilePaths(project.tree, (root for job in jobs for root in job.search))
         self._workers = min(cores.of(project.config), len(self._misses))
         self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
@@ -69,7 +69,7 @@ class Bake:
         self._texts = {module.source.path: module.source.text for module in modules}
 
     def run(self) -> None:
-        """Compile, until every unit has a result or has failed."""
+        """Compile until every unit has a result or has failed."""
         units = len(self._results.done) + sum(map(len, self._misses))
         with contextlib.ExitStack() as stack:
             self._storing = Storing(self._cache, self._turns.done, len(self._misses))
@@ -89,10 +89,13 @@ class Bake:
                 self._results.tried += self._try_others(setup)
 
     def _answers(self, setup: executor.Setup) -> Generator[executor.Result]:
-        """Return what yields the results of all tasks: workers here, or those of a cluster."""
+        """Return a generator of all tasks' results.
+
+        They come from workers here, or from those of a cluster.
+        """
         if (where := self._project.config.executor) is None:
             return executor.run(self._upcoming, setup, self._accepts)
-        from .cluster import opening  # which few builds need
+        from .cluster import opening  # lazy: few builds use a cluster
 
         first = [group[0] for group in self._misses]
         project, toolkit, paths = self._project, self._toolkit, self._paths
@@ -102,14 +105,14 @@ class Bake:
         return opening.results(work, where)
 
     def _misfit(self, answer: executor.Result) -> str | None:
-        """Say how a result of another machine is not what it was asked for; None if it is."""
+        """Return why another machine's result does not belong to its task; None if it does."""
         for job in self._misses[answer.id] if answer.ok else ():
             if (wrong := misfit(job.unit, answer)) is not None:
                 return f"{job.unit.name}: {wrong}"
         return None
 
     def _compare(self, sample: Sample, setup: executor.Setup) -> None:
-        """Compare a sample with results of this machine; of a worker that made others, nothing is kept."""
+        """Compare a sample with results made here. Keep nothing from a worker whose results differ."""
         differing = [*sample.differing(self._tasks, setup, self._not_compared)]
         workers = {worker for _number, worker in differing}
         for job in (job for group in self._misses for job in group):
@@ -129,7 +132,7 @@ class Bake:
         self._project.warn(f"{name} could not be rechecked here: {why}")
 
     def _try_others(self, setup: executor.Setup) -> list[Unit]:
-        """Return which archs beside those asked for sources compile for that need what some GPUs have."""
+        """Return units of other archs that do compile, for sources that need features of only some GPUs."""
         wanted = archs_of(self._results, self._toolkit).candidates()[:_MOST_TRIED]
         like = {job.unit.module: job for group in self._misses for job in group}
         trials = [[replace(like[unit.module], unit=unit)] for unit in wanted]
@@ -145,7 +148,7 @@ class Bake:
         ]
 
     def _setup(self, stack: contextlib.ExitStack) -> executor.Setup:
-        first = [group[0] for group in self._misses]  # the others of a group have the same headers
+        first = [group[0] for group in self._misses]  # the other units of a group have the same headers
         folders = folders_for(first, self._paths, self._toolkit, stack)
         assembles = any(task.kind == "ptx" for task in self._tasks)
         scratch = make_scratch(stack) if assembles or any(task.prelude for task in self._tasks) else ""
@@ -157,13 +160,13 @@ class Bake:
         )
 
     def _upcoming(self, held: int | None, others: Sequence[int]) -> executor.Task | None:
-        """Return the next task for a worker that has precompiled *held*; None while there is none."""
+        """Return the next task for a worker that has precompiled *held*; None if there is none at present."""
 
         def choose(left: Mapping[int | None, Sized], elsewhere: Sequence[int]) -> int | None:
             return precompiled_headers.choose(left, held, [*others, *elsewhere])
 
         self._storing.settle(len(self._misses))
-        # Another build waits for what is not stored yet, and this one perhaps for that one.
+        # Store results first: another build may be waiting for them, while this build waits for that one.
         while (number := self._turns.take(choose)) is None:
             if not self._storing.settle(0):
                 return None
@@ -178,11 +181,12 @@ class Bake:
         return self._prepared(task, group[0])
 
     def _accepts(self, answer: executor.Result) -> bool:
-        """Say whether the results are those that the plain compile gives."""
+        """Return whether the results are the same as those of the plain compile."""
         group, prelude = self._misses[answer.id], self._tasks[answer.id].prelude
         if not answer.ok or prelude is None:
             return True
-        # The headers were precompiled some time ago. One may have been edited then, and be as before by now.
+        # The headers were precompiled some time ago. One of them may have been edited then and restored
+        # since.
         edited = answer.shared and header_stamps(self._project, group[0]) != self._stamps[prelude.id]
         accepted = [
             self._trust.accepts(job.unit, code_of(job.unit, answer), shared=answer.shared, edited=edited)
@@ -191,7 +195,7 @@ class Bake:
         return all(accepted)
 
     def _take_stored(self, number: int) -> bool:
-        """Take what another build has stored by now, and say whether there is anything."""
+        """Use results that another build has stored by now. Return whether there were any."""
         group = self._misses[number]
         hits = [hit for job in group if (hit := job.found_in(self._cache)) is not None]
         if len(hits) < len(group):
@@ -211,7 +215,8 @@ class Bake:
         for job in group:
             outcome = self._outcome(job, answer, found)
             if edited is not None:
-                # The result may be of another header than its key: once stored, it would be stale for ever.
+                # The result may belong to a header other than the one in its key. Stored, it would stay stale
+                # for ever.
                 outcome = self._advised(
                     job, [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
                 )
@@ -229,13 +234,13 @@ class Bake:
             self._turns.done(answer.id)
 
     def _prepared(self, task: executor.Task, _job: Job) -> executor.Task:
-        """Return a task with what it gets when its turn comes."""
+        """Return the task with the parts that are added only when its turn comes."""
         return task
 
     def _outcome(
         self, job: Job, answer: executor.Result, found: Sequence[Diagnostic]
     ) -> Compiled | list[Diagnostic]:
-        """Return what came of a unit: its result, or what is wrong with it and what to do."""
+        """Return a unit's result, or its errors with advice."""
         outcome = outcome_of(job.unit, answer, found)
         return outcome if isinstance(outcome, Compiled) else self._advised(job, outcome)
 
@@ -248,7 +253,7 @@ class Bake:
         return self._remarked[module]
 
     def _advised(self, job: Job, found: Sequence[Diagnostic]) -> list[Diagnostic]:
-        from .advice import advise  # nothing of it is needed where all goes well
+        from .advice import advise  # lazy: needed only if a compile fails
 
         return advise(found, self._setting(job))
 
@@ -258,14 +263,14 @@ class Bake:
         return [refused(tile_code, self._setting(job))]
 
     def _setting(self, job: Job) -> Setting:
-        from .hints.failed_compile import Setting  # nor of this
+        from .hints.failed_compile import Setting  # lazy: needed only if a compile fails
 
         version, own = self._toolkit.version, tuple(files_of([job]))
         tree, config = self._project.tree, self._project.config
         return Setting(tree, config, job.unit.module, job.search, own, version, self._texts)
 
     def _warnings(self, job: Job, found: Iterable[Diagnostic]) -> tuple[str, ...]:
-        """Return the warnings about the project's own files; others are not the user's to mend."""
+        """Return the warnings about the project's own files; the user cannot fix others."""
         own = (each for each in found if each.is_own and each.kind == "warning")
         problems = (Problem(each.text, each.where, self._about(job, each), each.context) for each in own)
         return tuple(dict.fromkeys(map(str, problems)))
@@ -285,7 +290,7 @@ class Bake:
         def pairs() -> list[CacheEntry]:
             return [self._cache.make_entry(job.keys.key, compiled, job.inputs) for job, compiled in kept]
 
-        # Stored at once, so that an interrupted build goes on from here.
+        # Stored at once, so that an interrupted build can resume from here.
         self._storing.start(answer.id, pairs)
         for job, compiled in kept:
             self._results.done[job.unit] = compiled
@@ -297,6 +302,6 @@ class Bake:
 def _sample(part: float) -> Sample | None:
     if not part:
         return None
-    from .cluster.sample_check import Sample  # which few builds need
+    from .cluster.sample_check import Sample  # lazy: few builds use a cluster
 
     return Sample(part)

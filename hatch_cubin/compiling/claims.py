@@ -1,4 +1,4 @@
-"""Which units this build compiles now, and which it leaves to other builds that run at the same time."""
+"""Decide which units this build compiles now, and which it leaves to other builds that are running."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from typing import TypeAlias
 
 from ..cache.entries import Cache
 
-# Chooses the group to go on with, given what is left of each group, and, for each key that other builds are
-# compiling, the group of that key.
+# Chooses the group to continue with. Arguments: the numbers left in each group, and the group of each key
+# that other builds are compiling.
 Choice: TypeAlias = Callable[[Mapping[int | None, Sized], Sequence[int]], int | None]
 
 
 class Turns:
-    """Gives out numbers, each one when this build shall compile what is missing under the number's *keys*.
+    """Gives out numbers.
 
-    What another build is compiling is put off, and taken from the cache once it is there, which *take_stored*
-    does if it can. A build waits only when it has nothing else to do, and it keeps no claim while it waits:
-    two builds cannot wait for each other. After *patience_s* in which nothing was done, the claims of other
-    builds no longer count.
+    A number is given out when this build should compile the missing units of its *keys*.
+
+    Units that another build is compiling are put off. Once that build has stored them, *take_stored* takes
+    them from the cache if it can. A build waits only if it has nothing else to do, and it keeps no claim
+    while it waits, so that two builds cannot wait for each other. After *patience_s* without progress, the
+    claims of other builds no longer count.
     """
 
     def __init__(
@@ -41,32 +43,32 @@ class Turns:
         self._begin_round(range(len(keys)))
 
     def done(self, number: int) -> None:
-        """Give up the claim on a number: its results are stored by now, or never will be."""
+        """Give up the claim on a number: its results have been stored, or will never be."""
         self._running.discard(number)
         self._since = time.monotonic()
         self._release(number)
 
     def left_like(self, number: int) -> int:
-        """Return how many more numbers are left in the group of this one."""
+        """Return how many more numbers are left in the group of *number*."""
         return len(self._left.get(self._groups[number], ()))
 
     def take(self, choose: Choice = lambda left, _elsewhere: next(iter(left))) -> int | None:
-        """Return a number to compile, the first that is left in the group that *choose* names.
+        """Return a number to compile: the first that is left in the group that *choose* returns.
 
-        None says that there is nothing to start until a number that was taken is done. If none is taken,
-        there is nothing left at all.
+        None means that nothing can start until a number that was taken is done. If no taken number is
+        unfinished, None means that nothing is left at all.
         """
         while self._left or self._ask_again():
             number = self._pop(choose(self._left, self._elsewhere))
             mine = all(map(self._cache.claim, self._keys[number])) or not self._patient
-            # Looked for again: another build may have stored it a moment ago.
+            # Checked again: another build may have stored it a moment ago.
             if self._take_stored(number):
                 self._release(number)
             elif mine:
                 self._running.add(number)
                 return number
             else:
-                self._release(number)  # what of it was claimed
+                self._release(number)  # gives up the keys that could be claimed
                 self._put_off.append(number)
                 if (group := self._groups[number]) is not None:
                     self._elsewhere.append(group)
@@ -92,9 +94,9 @@ class Turns:
         self._elsewhere: list[int] = []
 
     def _ask_again(self) -> bool:
-        """Begin a round with what was put off, and say whether to go on.
+        """Begin a new round with the numbers that were put off. Return whether to continue.
 
-        If nothing came of the last round, and nothing is being compiled, wait a moment.
+        Waits a moment if the last round achieved nothing and nothing is being compiled.
         """
         before = self._size
         self._begin_round(self._put_off)

@@ -1,10 +1,10 @@
 """Paths for the compiler that are the same in every build folder.
 
-Debug information, `assert` and `__FILE__` put paths into the bytes. Linux can name an open folder by
-the number of its descriptor. So the project and each header tree outside it get a descriptor whose number
-depends on nothing but the tree's name. Before CUDA 13.4, debug information also holds when each header was
-written, which differs with every checkout and installation. There the descriptors stand for copies of the
-headers, which all have the same time.
+Debug information, `assert` and `__FILE__` put paths into the compiled bytes. Linux can name an open folder by
+its descriptor number. So the project, and each header tree outside it, gets a descriptor whose number depends
+only on the tree's name. Before CUDA 13.4, debug information also contains the modification time of each
+header, which differs in every checkout and installation. For these versions the descriptors refer to copies
+of the headers, which all have the same time.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from ..headers.includes import Closure
 from ..headers.resolve import OWN, PROJECT, SearchFolder
 from ..project.source_roots import ProjectTree
 
-_PROJECT_DESCRIPTOR = 77  # any number that is free in a fresh process
+_PROJECT_DESCRIPTOR = 77  # any number that is not used in a new process
 _DEEP = 16
 _FIRST, _COUNT = 100, 800  # below the usual limit of 1024 open files
 
 
 class Layout(NamedTuple):
-    """Where copies stand in one folder: what each descriptor stands for, what has to be there, each file."""
+    """The positions of copies in a folder: each descriptor's folder, the folders to create, and each file."""
 
     places: Mapping[int, str]
     folders: tuple[str, ...]
-    files: Mapping[str, tuple[str, Path]]  # by place: the logical name, and what is copied
+    files: Mapping[str, tuple[str, Path]]  # by position: the logical name, and the file to copy
 
 
 class CompilePaths:
-    """How the project's folder and each header tree are called in a compile."""
+    """The names of the project's folder and of each header tree in a compile."""
 
     def __init__(self, tree: ProjectTree, search: Iterable[SearchFolder]) -> None:
         self._tree, self._project = tree, (project := tree.root)
         self._by_number = _named_by_number()
         self._numbers = {project: _PROJECT_DESCRIPTOR}
         self._logical = {project: PROJECT}
-        # One folder may have two names: a wheel's own, and the toolkit's that it is a part of.
+        # A folder may have two names: a wheel's, and that of the toolkit to which the wheel belongs.
         self._named = {PROJECT: project}
         self._trees = {(project, "")}
         for root in sorted(set(search), key=lambda root: root.logical):
@@ -61,17 +61,20 @@ class CompilePaths:
 
     @property
     def descriptors(self) -> Mapping[int, str]:
-        """The folder that each descriptor has to stand for in the compiler's process."""
+        """The folder that each descriptor refers to in the compiler's process."""
         return {number: str(path) for path, number in self._numbers.items()} if self._by_number else {}
 
     @property
     def are_scattered(self) -> bool:
-        """Whether some of the project lies elsewhere than the compile's names say."""
+        """Whether parts of the project are in other places than the names in the compile suggest."""
         return self._by_number and bool(self._tree.roots)
 
     def joined(self, into: Path) -> Mapping[int, str]:
-        """Link all of the project *into* a folder, its source roots too; return descriptors with that one."""
-        folder = into.joinpath(*["in"] * _DEEP)  # a `..` leads nowhere from it
+        """Link the whole project with its source roots *into* a folder.
+
+        Return descriptors that refer to it.
+        """
+        folder = into.joinpath(*["in"] * _DEEP)  # deep, so that `..` does not find anything
         folder.mkdir(parents=True)
         for place in self._project.iterdir():
             (folder / place.name).symlink_to(place)
@@ -80,20 +83,21 @@ class CompilePaths:
         return {**self.descriptors, _PROJECT_DESCRIPTOR: str(folder)}
 
     def copies(self, into: Path, closures: Iterable[Closure], folders: Iterable[str]) -> Mapping[int, str]:
-        """Copy the headers of *closures*, give all copies one time, and return descriptors for them.
+        """Copy the headers of *closures*, give all copies the same time, and return descriptors for them.
 
-        *folders* are those of the project in which includes begin: `../a.h` leads nowhere without them.
+        *folders* are the folders of the project from which files are included: without them, `../a.h` is not
+        found.
         """
         if not self.descriptors:
             return {}
-        closures = [*{id(closure): closure for closure in closures}.values()]  # jobs share them
+        closures = [*{id(closure): closure for closure in closures}.values()]  # jobs share closures
         names = dict.fromkeys(name for closure in closures for name in closure.files)
         layout = self.layout(names, folders)
         for folder in layout.folders:
             (into / folder).mkdir(parents=True, exist_ok=True)
         for closure in closures:
             for path, tree in self._trees:
-                if tree in closure.trees:  # any of its files may be meant
+                if tree in closure.trees:  # any file of the tree may be read
                     shutil.copytree(path, into / layout.places[self._numbers[path]], dirs_exist_ok=True)
         for place, (_name, source) in layout.files.items():
             _copy(source, into / place)
@@ -103,10 +107,11 @@ class CompilePaths:
         return {number: str(into / place) for number, place in layout.places.items()}
 
     def layout(self, names: Iterable[str], folders: Iterable[str]) -> Layout:
-        """Return where copies of files stand, by their logical names, so that each finds all others.
+        """Return the positions for copies of files, by logical name, so that each file finds all others.
 
-        *folders* are those of the project in which includes begin. Absolute paths are left out, for they mean
-        the same everywhere. KeyError where a name is in no folder: another file might be found in its place.
+        *folders* are the folders of the project from which files are included. Absolute paths are left out
+        because they mean the same everywhere. KeyError if a name is not in any folder: another file might be
+        found in its place.
         """
         names = [name for name in names if not name.startswith("/")]
         levels = max(map(_levels_out, names), default=0)
@@ -124,30 +129,31 @@ class CompilePaths:
         )
 
     def _home_of(self, logical: str) -> tuple[Path, str]:
-        """Return the innermost folder that has the file of a logical name, and the file's path in it."""
+        """Return the innermost folder that contains the file of a logical name, and the file's path in it."""
         name = max((name for name in self._named if logical.startswith(f"{name}/")), default=logical, key=len)
         return self._named[name], logical[len(name) + 1 :]
 
     def _place(self, path: Path, levels: int) -> Path:
-        """Return where a folder is copied to: into another one's copy if it lies in that one.
+        """Return the position for the copy of a folder. A folder inside another one is copied into its copy.
 
-        It is so deep that files which lie so many levels out of it stay in one folder with it.
+        The position is so deep that files up to *levels* levels above the folder still stay in one tree with
+        it.
         """
         outermost = next(each for each in sorted(self._numbers) if path.is_relative_to(each))
         return Path(str(self._numbers[outermost]), *["in"] * levels, path.relative_to(outermost))
 
     @cached_property
     def readable(self) -> Mapping[str, str]:
-        """What the user calls each folder that a diagnostic may name."""
+        """The user's name for each folder that a diagnostic may mention."""
         above = {} if self._by_number else {str(each.folder): OWN + each.name for each in self._tree.roots}
         return {self._name(path): logical for path, logical in self._logical.items()} | above
 
     def of_source(self, path: str) -> str:
-        """Return the compile's name of a file of the project."""
+        """Return the name of a project file in the compile."""
         return f"{self._name(self._project)}/{path}" if self._by_number else str(self._tree.disk_path(path))
 
     def of_root(self, root: SearchFolder) -> str:
-        """Return the compile's name of a folder of the search path."""
+        """Return the name of a folder of the search path in the compile."""
         if root.tree:
             return self._name(root.path)
         return self.of_source(root.logical.removeprefix(OWN))
@@ -157,7 +163,7 @@ class CompilePaths:
 
 
 def _levels_out(name: str) -> int:
-    """Return how many levels out of its folder a file can lie: 2 for `project/../../a.h`."""
+    """Return how many levels above its folder a file can be: 2 for `project/../../a.h`."""
     return name.split("/").count("..")
 
 

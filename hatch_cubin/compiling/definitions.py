@@ -1,4 +1,4 @@
-"""Find where a text defines what a symbol is called, whatever its namespace and its parameters are. Pure."""
+"""Find the definition of a symbol in a text, ignoring its namespace and parameters. Does no I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..project.source import Source, without_comments
 
 
 class Definition(NamedTuple):
-    """Where a text defines something of a name, and the line that does."""
+    """The place where a text defines a name, and the text of that line."""
 
     where: Location
     text: str
@@ -22,7 +22,7 @@ class Definition(NamedTuple):
 
 
 def base_of(symbol: str) -> str:
-    """Return the last part of a symbol's name, without a template's arguments."""
+    """Return the last part of a symbol's name, without template arguments."""
     return re.sub(r"<.*", "", kernel_names.demangle(symbol)).rpartition("::")[2]
 
 
@@ -35,7 +35,7 @@ def plain_text(source: Source) -> str:
 
 
 def definition(symbol: str, source: Source) -> Definition | None:
-    """Return where a text defines a function or a variable of a symbol's name, in whatever scope."""
+    """Return where a text defines a function or variable with a symbol's name, in any scope."""
     word, text = re.escape(base_of(symbol)), plain_text(source)
     for pattern in (
         rf"(?:^|[;{{}}])[^\n;{{}}()=#]*[\w*&>][ \t*&]+(?:\w+::)*{word}\s*\([^;{{}}]*\)\s*(?:const\s*)?\{{",
@@ -50,7 +50,7 @@ def definition(symbol: str, source: Source) -> Definition | None:
 
 
 def mention(symbol: str, source: Source) -> Location | None:
-    """Return where a text defines what a symbol stands for; else where it declares it, or names it first."""
+    """Return where a text defines a symbol, or else where it declares or first mentions its name."""
     if (found := definition(symbol, source)) is not None:
         return found.where
     word, text = re.escape(base_of(symbol)), plain_text(source)

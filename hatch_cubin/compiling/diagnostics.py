@@ -1,4 +1,4 @@
-"""Read the compilers' logs: every diagnostic with its place, once for all archs that have it. Pure."""
+"""Parse the compilers' logs: each diagnostic with its place, reported once for all archs. Does no I/O."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _BARE = re.compile(
     r"(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$",
     re.IGNORECASE,
 )
-_ON_LINE = re.compile(r" on line ([0-9]{1,9})$")  # what ptxas cannot read at all
-# Any other line that calls itself an error. Lines of a source that a compiler quotes are indented.
+_ON_LINE = re.compile(r" on line ([0-9]{1,9})$")  # ptxas could not parse the line at all
+# Any other line that contains the word "error". Lines of a source that a compiler quotes are indented.
 _OTHER = re.compile(r"^(?P<place>\S.*?):? *\berror(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$", re.IGNORECASE)
 _REDEFINED = re.compile(r'incompatible redefinition of macro "(\w+)"')
 _OF_ITS_OWN = re.compile(r"extern declaration of the entity (\w+) is treated as a static definition")
@@ -64,27 +64,27 @@ class Diagnostic:
     text: str
     context: tuple[str, ...] = ()
     hint: str | None = None
-    otherwise: str | None = None  # the hint where no arch of the source compiles
-    number: int | None = None  # of a kind of warnings that can be silenced
-    # How the first of the sources that have it came there.
+    otherwise: str | None = None  # the hint if no arch of the source compiles
+    number: int | None = None  # for warnings of a kind that can be silenced
+    # The includes that lead to it, for the first source that has it.
     way: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def is_own(self) -> bool:
-        """Whether it is about a file of the project; headers from elsewhere are called `<folder>/...`."""
+        """Whether it is about a file of the project. Headers from elsewhere are called `<folder>/...`."""
         return self.where is None or not self.where.path.startswith("<")
 
     def followed_by(self, number: int) -> Diagnostic:
-        """Return the same with the number of others that it stands for."""
+        """Return a copy of this diagnostic that also mentions how many others it represents."""
         more = (f"and {count(number, 'more error')} after it",) if number else ()
         return replace(self, context=(*self.context, *more))
 
 
-Told = tuple[Diagnostic, "list[Diagnostic]"]  # what stands for some errors, and the errors that are left
+Told = tuple[Diagnostic, "list[Diagnostic]"]  # one error for several, and the remaining ones
 
 
 def parse_log(log: str, source: str, folders: Mapping[str, str]) -> list[Diagnostic]:
-    """Return the diagnostics of *log*; *folders* has the user's name for each folder of the compile."""
+    """Return the diagnostics in *log*. *folders* has the user's name for each folder of the compile."""
     for folder, logical in folders.items():
         own = f"{logical}/".startswith(OWN)
         log = log.replace(f"{folder}/", f"{logical}/"[len(OWN) :] if own else f"<{logical}>/")
@@ -120,16 +120,16 @@ def _diagnostic(line: str, source: str) -> Diagnostic | None:
 
 def _of_ptx(kind: str, source: str, line: int, text: str) -> Diagnostic:
     """Return a message about a line of PTX."""
-    if not source.lower().endswith(".ptx"):  # inline assembly: no line that the user ever wrote
+    if not source.lower().endswith(".ptx"):  # inline assembly: the line is not in any file of the user
         return Diagnostic(kind, Location(source), f"{text} (in the generated PTX)")
     return Diagnostic(kind, Location(source, line), text)
 
 
 def _warning(where: Location, text: str, number: int | None) -> Diagnostic:
-    if match := _REDEFINED.match(text):  # the table's value is lost: to silence it would hide that
+    if match := _REDEFINED.match(text):  # the table's value is lost; silencing the warning would hide that
         hint = f"#ifndef {match[1]} before it, and #endif behind, keep the value that was given"
         return Diagnostic("warning", where, text, hint=hint)
-    if match := _OF_ITS_OWN.match(text):  # what another source sets is never seen: nor is that to be silenced
+    if match := _OF_ITS_OWN.match(text):  # other sources' settings are ignored; silencing would hide it
         hint = (
             f"where another source defines {match[1]}, a module table links the two; else leave out 'extern'"
         )
@@ -138,7 +138,7 @@ def _warning(where: Location, text: str, number: int | None) -> Diagnostic:
 
 
 def about_warning(warning: Diagnostic, text: str) -> str | None:
-    """Return what to do about a warning that is not to be silenced; *text* is that of its file."""
+    """Return advice for a warning that should not be silenced. *text* is the text of its file."""
     match = _OF_ITS_OWN.match(warning.text)
     if match and re.search(rf"\bextern\s+__shared__[^;]*\b{match[1]}\s*\[", text):
         by_launch = f"write {match[1]}[] for the size that a launch gives"
@@ -147,7 +147,7 @@ def about_warning(warning: Diagnostic, text: str) -> str | None:
 
 
 def redefined(found: Iterable[Diagnostic], names: Collection[str]) -> list[Diagnostic]:
-    """Return an error for each warning that says of one of the macros that it is defined again."""
+    """Return an error for each warning about a second definition of one of the macros."""
     return [
         Diagnostic(
             "error", each.where, f"{match[1]} is defined again: its variants would be one", (), each.hint

@@ -14,12 +14,12 @@ from ..errors import Problem, ToolchainError
 from ..toolkit.worker import SCRIPT
 from .processes import Process, Watch
 
-_PATIENCE_S = 5.0  # with a process that has closed its pipe
+_PATIENCE_S = 5.0  # wait for a process that has closed its pipe
 
 
 @dataclass(frozen=True, slots=True)
 class Prelude:
-    """Includes that many tasks begin with, the options to precompile them with, and the rest of this task."""
+    """Includes that many tasks share, the options to precompile them with, and the rest of this task."""
 
     id: int
     includes: bytes
@@ -29,25 +29,28 @@ class Prelude:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One compile, in the compiler's own terms."""
+    """One compile, in the terms of the compiler."""
 
     id: int
-    kind: str  # "c++", "lto" for C++ that becomes LTO-IR, "ptx", "link"; or "xz", to have the code packed
+    kind: str  # "c++", "lto" (C++ to LTO-IR), "ptx", "link", or "xz" (pack the code)
     code: bytes
     name: bytes
     options: tuple[bytes, ...]
     instantiate: tuple[bytes, ...] = ()
     prelude: Prelude | None = None
-    searches: bool = False  # for headers
-    ptx: bool = False  # is wanted too, of C++ or of a link
-    # Of a link, the kind, the name and the bytes of each. Then `instantiate` has what those define that are
-    # no LTO-IR, and `code` is a probe that calls the functions among that.
+    searches: bool = False  # whether it searches for headers
+    ptx: bool = False  # whether PTX is wanted too, from C++ or a link
+    # For a link: kind, name and bytes of each input. `instantiate` then lists the symbols that inputs other
+    # than LTO-IR define, and `code` is a probe that calls the functions among them.
     inputs: tuple[tuple[str, bytes, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a task: *output* is a cubin, *ptx* that of C++, or what no assembler takes of it."""
+    """The result of a task.
+
+    *output* is a cubin; *ptx* is the PTX of C++, or PTX that no assembler accepts.
+    """
 
     id: int
     ok: bool
@@ -56,25 +59,25 @@ class Result:
     symbols: Mapping[str, str] = field(default_factory=dict)
     ptx: bytes = b""
     seconds: float = 0.0
-    shared: bool = False  # compiled with the precompiled prelude of its task
-    worker: str = ""  # the address of another machine that compiled it
+    shared: bool = False  # compiled with its task's precompiled header
+    worker: str = ""  # address of the other machine that compiled it
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a worker needs before its first task."""
+    """Settings that a worker needs before its first task."""
 
     libraries: tuple[str, ...]
     folders: Mapping[int, str]
     jobs: int
     timeout_s: float
     script: str = SCRIPT
-    scratch: str = ""  # a folder for precompiled headers, and for what ptxas reads and writes
+    scratch: str = ""  # a folder for precompiled headers, and for files that ptxas reads and writes
     assembler: str = ""  # the path of ptxas, if there are PTX sources
-    memory: int = 0  # bytes that a worker may take; 0 where only the machine limits them
+    memory: int = 0  # bytes that a worker may use; 0 if only the machine limits them
 
 
-# Returns the next task for a worker, given the prelude that it has precompiled and those that others have.
+# Returns the next task for a worker, given its precompiled header and those of the other workers.
 Next: TypeAlias = Callable[[int | None, Sequence[int]], Task | None]
 
 
@@ -85,14 +88,14 @@ def _anything(_result: Result) -> bool:
 def run(upcoming: Next, setup: Setup, accepts: Callable[[Result], bool] = _anything) -> Generator[Result]:
     """Yield each task's result as it is done.
 
-    *upcoming* is asked for a task whenever there is room for one. None says that there is no task now; while
-    nothing is running, None says that there are no more.
+    *upcoming* is called for a task whenever there is room for one. None means that there is no task now. If
+    it returns None while nothing is running, there are no more tasks.
 
-    A task whose process dies while others run may only have been short of memory; one with a precompiled
-    header may have died of that. Either runs again when all others are done, alone and without a precompiled
-    header; if its process dies again, it fails. A task that runs too long fails, and its process is ended. A
-    task with a precompiled header runs again without it where it runs too long, or where nobody *accepts* its
-    result.
+    If a task's process dies while other tasks run, memory may just have been short. If the task used a
+    precompiled header, that may be the cause. In both cases the task runs again after all others, alone and
+    without a precompiled header. If its process dies again, the task fails. If a task runs too long, its
+    process is ended and the task fails. But a task with a precompiled header runs again without it if it ran
+    too long, or if *accepts* rejects its result.
     """
     crew = Crew(setup)
     try:
@@ -102,15 +105,15 @@ def run(upcoming: Next, setup: Setup, accepts: Callable[[Result], bool] = _anyth
 
 
 class Crew:
-    """Worker processes, what each is doing and until when, and what is still to do.
+    """Worker processes, the task and deadline of each, and the tasks that are still to do.
 
-    NVRTC parses in one thread of a process at a time, so each task in flight has a process of its own.
+    NVRTC parses in only one thread of a process at a time, so each running task has its own process.
     """
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._again, self._suspects = deque[Task](), deque[Task]()
-        self._harmful: set[int] = set()  # preludes that ended a process
+        self._harmful: set[int] = set()  # precompiled headers during whose use a process died
         self._alone = self.halted = False
         self._busy: dict[_Worker, tuple[Task, float]] = {}
         self._idle: list[_Worker] = []
@@ -118,22 +121,22 @@ class Crew:
         self._watch: Watch = Watch()
 
     def results(self, upcoming: Next, accepts: Callable[[Result], bool] = _anything) -> Generator[Result]:
-        """Yield each task's result as it is done; when all are, the processes wait for others."""
+        """Yield each task's result as it is done. The processes then stay ready for further tasks."""
         self._next, self._accepts, self._width = upcoming, accepts, self._setup.jobs
         while self._set_to_work():
             result = self._wait()
-            if result is not None and not self.halted:  # whose end would look like a crash
-                self._set_to_work()  # no worker waits while the result is stored
+            if result is not None and not self.halted:  # ending a process looks like a crash
+                self._set_to_work()  # so that no worker is idle while the result is stored
                 yield result
 
     def halt(self) -> None:
-        """Have it do no more, from any thread; whoever waits for its results gets no more of them."""
+        """Stop all work; may be called from any thread. `results` yields nothing more."""
         self.halted = True
         for worker in [*self._all]:
             worker.kill()
 
     def _set_to_work(self) -> bool:
-        """Start as many tasks as may run at once; say whether any is running."""
+        """Start as many tasks as may run at once. Return whether any task is running."""
         if self.halted:
             return False
         self._alone = self._alone and bool(self._busy)
@@ -146,7 +149,7 @@ class Crew:
         return bool(self._busy)
 
     def _upcoming(self) -> Task | None:
-        """Return a task for the worker that will be free."""
+        """Return a task for the worker that will be idle next."""
         if self._again:
             return self._again.popleft()
         *waiting, held = [worker.held for worker in self._idle] or [None]
@@ -158,7 +161,7 @@ class Crew:
         return task.prelude is not None and task.prelude.id in self._harmful
 
     def _start(self, task: Task) -> bool:
-        """Have a task done, if there is room for a worker."""
+        """Start a task if there is room for a worker. Return whether it was started."""
         if (worker := self._free_worker()) is None:
             return False
         self._busy[worker] = (task, time.monotonic() + self._setup.timeout_s)
@@ -166,7 +169,7 @@ class Crew:
         return True
 
     def _free_worker(self) -> _Worker | None:
-        """Return an idle worker or a new one; None where the busy ones leave no room for another."""
+        """Return an idle worker or a new one. None if the busy workers leave no room for another."""
         if self._idle:
             return self._idle.pop()
         try:
@@ -178,13 +181,13 @@ class Crew:
         return worker
 
     def _wait(self) -> Result | None:
-        """Wait for the first task that ends, and return what came of it; None where it has to run again."""
-        first, (_task, until) = next(iter(self._busy.items()))  # all have the same limit
+        """Wait for the first task to end, and return its result. None if the task has to run again."""
+        first, (_task, until) = next(iter(self._busy.items()))  # all tasks have the same limit
         heard = self._watch.next(until - time.monotonic())
         if heard is None:
             return self._overdue(first)
         worker, message = heard
-        if worker not in self._busy:  # it had nothing to do, and was ended or died
+        if worker not in self._busy:  # an idle worker was ended or died
             self._idle = [each for each in self._idle if each is not worker]
             worker.close()
             return None
@@ -202,7 +205,7 @@ class Crew:
     def _overdue(self, worker: _Worker) -> Result | None:
         task, _deadline = self._busy.pop(worker)
         worker.close()
-        if task.prelude:  # to precompile takes longer, and that is not the task's fault
+        if task.prelude:  # precompiling takes longer, and that is not the task's fault
             self._again.append(replace(task, prelude=None))
             return None
         limit = f"{self._setup.timeout_s:g} s"
@@ -210,9 +213,9 @@ class Crew:
         return Result(task.id, ok=False, log=f"fatal: {what}")
 
     def _ended(self, worker: _Worker, task: Task) -> Result | None:
-        """Return what came of a task whose process is gone; None where the task runs again."""
+        """Return the result of a task whose process has died. None if the task will run again."""
         worker.close(_PATIENCE_S)
-        if not worker.ready:  # it never got to the task, whose fault this is not
+        if not worker.ready:  # it died before it started the task, so the task is not the cause
             if not self._busy and not self._idle:
                 what = f"the compiler process could not start ({worker.ending})"
                 raise ToolchainError(Problem(what, details=tuple(worker.complaints)[-5:]))
@@ -228,7 +231,7 @@ class Crew:
         return Result(task.id, ok=False, log=said)
 
     def close(self) -> None:
-        """End every process, whatever it is doing."""
+        """End every process, even if it is busy."""
         for worker in self._all:
             worker.close()
         self._watch.close()
@@ -239,8 +242,8 @@ class _Worker(Process):
 
     def __init__(self, setup: Setup, watch: Watch) -> None:
         super().__init__([sys.executable, "-I", setup.script], watch)
-        self.served = False  # what comes after an answer may end it before the next task does
-        self.held: int | None = None  # the prelude that it has precompiled, or is precompiling
+        self.served = False  # if so, an earlier task may be what ends the process
+        self.held: int | None = None  # the precompiled header that it has, or is making
         self.send(
             {
                 "sys_path": [os.path.abspath(entry) for entry in sys.path],

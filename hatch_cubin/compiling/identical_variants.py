@@ -1,4 +1,4 @@
-"""Macros of `variants` whose values all gave the same code. Pure."""
+"""Macros of `variants` for which all values gave the same code. Does no I/O."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _Same = tuple[str, tuple[tuple[str, str], ...]]  # an arch, and the other macros
 
 
 def alike(done: Mapping[Unit, Compiled]) -> list[str]:
-    """Return a note for each macro of which no value changes anything, whatever the others are."""
+    """Return a note for each macro whose value never changes the code, for any values of the other macros."""
     results: dict[tuple[str, str], dict[_Same, list[str]]] = defaultdict(lambda: defaultdict(list))
     for unit, compiled in done.items():
-        if unit.module.part_of:  # what it is linked into may differ
+        if unit.module.part_of:  # the module that it is linked into may still differ
             continue
         for name, _value in unit.module.variant:
             others = tuple(item for item in unit.module.variant if item[0] != name)

@@ -1,4 +1,7 @@
-"""Find the lines of sources that a compiler made PTX of, where an assembler refuses that PTX. Pure."""
+"""Map errors in compiler-made PTX back to source lines.
+
+Such errors come from inline assembly. Does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _REFUSED = re.compile(
 )
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"(.*?)"', re.MULTILINE)
 _LOCATION = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s")
-_REGISTER = re.compile(r"%[a-z]+\d+\b")  # numbered by the compiler, and for each arch in another way
+_REGISTER = re.compile(r"%[a-z]+\d+\b")  # the compiler numbers them differently for each arch
 
 
 class _Place(NamedTuple):
@@ -23,9 +26,9 @@ class _Place(NamedTuple):
 
 
 def located(log: str, ptx: str, source: str) -> str:
-    """Return a log with lines of sources in place of those of *ptx*, as far as line information in it tells.
+    """Return a log in which source lines replace lines of *ptx*, as far as its line information allows.
 
-    *source* is the path that the compile gave its source, which PTX has below the root folder.
+    *source* is the path of the source in the compile. In the PTX it is relative to the root folder.
     """
     places = _places(ptx, source)
 
@@ -39,7 +42,7 @@ def located(log: str, ptx: str, source: str) -> str:
 
 
 def _places(ptx: str, source: str) -> Mapping[int, _Place]:
-    """Return where each line of a PTX text comes from."""
+    """Return the source line for each line of a PTX text."""
     files = {number: source if path == f"/{source}" else path for number, path in _FILE.findall(ptx)}
     places: dict[int, _Place] = {}
     path = line = ""

@@ -1,4 +1,4 @@
-"""Warn of kernels that compile and ask for more than a GPU has for one launch. Pure."""
+"""Warn about kernels that compile but need more than a GPU offers for one launch. Does no I/O."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from ..errors import Location, Problem
 from ..project.source import without_comments
 from .hints.kernel_declarations import declared
 
-# Of "Technical Specifications per Compute Capability" in the CUDA programming guide: the same for all GPUs.
+# From "Technical Specifications per Compute Capability" in the CUDA programming guide. All GPUs have the same
+# limits.
 _MOST_THREADS = 1024
-_DEEPEST = 64  # of a block's third dimension
+_DEEPEST = 64  # limit of a block's third dimension
 _MOST_STACK = 512 * 1024
 _MOST_BLOCKS_PORTABLE = 8
 _MOST_BLOCKS = 16
@@ -21,14 +22,14 @@ _MOST_BLOCKS = 16
 def beyond(
     data: bytes, kernels: Mapping[str, str], texts_of: Callable[[], Mapping[str, str]], source: str
 ) -> list[Problem]:
-    """Return a problem for each kernel of a cubin that asks for more than GPUs have.
+    """Return a problem for each kernel of a cubin that needs more than GPUs offer.
 
-    *kernels* has the symbols by the names that people write, *texts_of* returns the texts of the *source*
-    and of the project's headers by their paths.
+    *kernels* maps the names that people write to symbols. *texts_of* returns the texts of *source* and of the
+    project's headers, by path.
     """
     try:
         limits, resources = elf.read_limits(data), elf.read_resources(data)
-    except ValueError:  # as of LTO-IR, or of a layout that is not known
+    except ValueError:  # for example LTO-IR, or an unknown layout
         return []
     names = {symbol: name for name, symbol in kernels.items()}
     found = []
@@ -48,7 +49,7 @@ def _wrong(limits: Mapping[str, tuple[int, ...]], stack: int) -> Iterator[tuple[
     if math.prod(most) > _MOST_THREADS:
         what = f"allows blocks of {math.prod(most)} threads, and no GPU launches more than {_MOST_THREADS}"
         yield what, f"give its __launch_bounds__, or its .maxntid, {_MOST_THREADS} or less"
-    # The first is for a fixed size, the other for one that the launch gives.
+    # "cluster" is a fixed size, "max_cluster" the limit for a size given at launch.
     blocks = max(math.prod(limits.get("cluster", (1,))), *limits.get("max_cluster", (1,)))
     if blocks > _MOST_BLOCKS:
         what = f"asks for clusters of {blocks} blocks, which no GPU can launch"
@@ -68,7 +69,7 @@ def _wrong(limits: Mapping[str, tuple[int, ...]], stack: int) -> Iterator[tuple[
 
 
 def _place(name: str, texts: Mapping[str, str], source: str) -> Location:
-    """Return where a kernel is declared, or its source if no text shows that."""
+    """Return where a kernel is declared; the source alone if no text shows that."""
     base = name.partition("<")[0].partition("(")[0].rpartition("::")[2]
     if source.endswith(".ptx"):
         lines = without_comments(texts[source]).splitlines()

@@ -1,8 +1,8 @@
-"""Link objects and files to modules: prove what goes in, take what comes out, and say what is wrong.
+"""Link objects and files to modules: check the inputs, read the result, and explain errors.
 
-nvJitLink links machine code that defines a thing twice, or differently, reports that only on its standard
-error, is not safe with damaged input, and names no input that needs what is missing. So the symbols of all
-that shows them are compared here.
+nvJitLink links machine code even if a symbol is defined twice or declared differently, and reports this only
+on standard error. It is not safe with damaged input, and it does not say which input needs a missing symbol.
+So this module compares the symbols of all inputs that show them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _UNDEFINED = re.compile(r"(?:Unresolved extern (?:function|variable)|Undefined r
 _TWICE = re.compile(
     r"Linking globals named '([^']+)': symbol multiply defined|Multiple definition of '([^']+)'"
 )
-_ABOUT = {  # the linker's words, and ours for what inputs disagree about
+_ABOUT = {  # the linker's words, and ours, for a contradiction between inputs
     "Memory space doesn't match": "the memory space of",
     "Managed attribute doesn't match": "the __managed__ attribute of",
     "Size doesn't match": "the size of",
@@ -54,34 +54,37 @@ _SIZES = re.compile(
 _ALIKE = "declare it everywhere as it is defined"
 _NEWER = re.compile(r"may need newer version of nvJitLink|LTOIR arch newer than target arch")
 _BAD = re.compile(r"bad input: ?(.*)$", re.MULTILINE)
-_OPAQUE = ("fatbin", "library")  # of inputs that show no symbols
+_OPAQUE = ("fatbin", "library")  # kinds of inputs that do not show symbols
 _OF_RUNTIME = ("__cudaCDP2", "cudaCDP", "cudaStream", "cudaEvent", "cudaDevice", "cudaMemcpy", "cudaMemset")
 _NVSHMEM = "nvidia-nvshmem-cu{}:**/libnvshmem_device.a"
 
-_STRICTNESS = ("", "f", "a")  # suffixes of archs: of an arch's number, its family, or the arch alone
+_STRICTNESS = ("", "f", "a")  # suffixes of archs: for a number, a family, or one arch alone
 
 Content = tuple[str, bytes, bytes]  # a kind, a name, and bytes
 
 
 class Links:
-    """The links that a build has to make. Those that cannot be made have failed already.
+    """The links that a build has to make. Those that cannot be made are already recorded as failed.
 
-    What goes into one is read here, once, and is what its key was made of.
+    Each input is read once, here. It has to be the content from which the link's key was made.
     """
 
     def __init__(self, project: Project, jobs: Sequence[Job], results: Results) -> None:
         self._project, self._results = project, results
         self._contents: dict[Unit, tuple[Content, ...]] = {}
         self._symbols: dict[Unit, list[tuple[str, LinkSymbols]]] = {}
-        self._read: dict[str, bytes | None] = {}  # None where it is not what it was
+        self._read: dict[str, bytes | None] = {}  # None if the content has changed
         self.ready = [job for job in jobs if self._is_ready(job)]
 
     def contents(self, unit: Unit) -> tuple[Content, ...]:
-        """Return what goes into a link, in order."""
+        """Return the inputs of a link, in order."""
         return self._contents[unit]
 
     def probe(self, unit: Unit) -> tuple[tuple[bytes, ...], bytes]:
-        """Return what inputs other than LTO-IR define, and C++ that calls the functions among that."""
+        """Return the symbols that inputs other than LTO-IR define.
+
+        The second value is C++ that calls the functions among them.
+        """
         symbols = [symbols for _name, symbols in self._symbols[unit]]
         defined = dict.fromkeys(name for each in symbols for name in each.strong if name.isidentifier())
         if not defined or all(kind != "lto" for kind, _name, _data in self._contents[unit]):
@@ -93,9 +96,9 @@ class Links:
         return tuple(name.encode() for name in defined), code.encode()
 
     def _is_ready(self, job: Job) -> bool:
-        """Read what a unit is linked of; say whether all is there, as it was, and nothing is there twice."""
+        """Read the inputs of a unit. Return whether all exist unchanged and no symbol is defined twice."""
         if any(each.unit is not None and each.unit not in self._results.done for each in job.linked):
-            self._results.failed.append((job.unit, []))  # as is told of its objects
+            self._results.failed.append((job.unit, []))  # the errors are reported for its objects
             return False
         wrong = list(self._load(job)) or [*self._twice(job), *self._unlike(job)]
         if wrong:
@@ -123,7 +126,7 @@ class Links:
     def _doubts_about_lto(
         self, job: Job, each: Input, data: bytes, before: Sequence[Content]
     ) -> Iterator[Diagnostic]:
-        """Yield why a file of LTO-IR cannot be linked, which nvJitLink says in other words or not at all."""
+        """Yield why a file of LTO-IR cannot be linked; nvJitLink says it in other words or not at all."""
         link = job.unit.module.link
         if link is not None and link.mode != "lto":
             yield self._error(job, f"{each.name} is LTO-IR, which needs mode = 'lto'")
@@ -134,7 +137,7 @@ class Links:
             yield self._error(job, what, hint=hint)
 
     def _doubts_about_arch(self, job: Job, each: Input, data: bytes) -> Iterator[Diagnostic]:
-        """Yield why a cubin that runs on fewer GPUs than the result cannot be linked: some releases do it."""
+        """Yield why a cubin for fewer GPUs than the result's cannot be linked; some nvJitLinks do it."""
         target, real = job.unit.arch.real, arch_of(data)
         own = parse_arch(real) if real else target
         if _STRICTNESS.index(own.suffix) > _STRICTNESS.index(target.suffix):
@@ -142,7 +145,7 @@ class Links:
             yield self._error(job, what, hint=f"take it built for {target}, or name {own} in 'archs'")
 
     def _data(self, each: Input) -> bytes | None:
-        """Return the bytes of an input; None where these are not those that were proven."""
+        """Return the bytes of an input; None if they differ from the bytes that were proven."""
         if each.unit is not None:
             compiled = self._results.done[each.unit]
             return compiled.data if file_digest(compiled.data) == compiled.sha256 else None
@@ -158,7 +161,7 @@ class Links:
         return self._error(job, f"{each.name} {what}", hint="build again")
 
     def _twice(self, job: Job) -> Iterator[Diagnostic]:
-        """Yield an error for each thing that two inputs define: nvJitLink would take one of them."""
+        """Yield an error for each symbol that two inputs define: nvJitLink would use one of them."""
         for symbol, inputs in self._defined_twice(job):
             yield self._duplicate(job, symbol, inputs)
 
@@ -192,7 +195,7 @@ class Links:
         return self._error(job, f"{_called(symbol)} {', and '.join(told)}", hint=_ALIKE)
 
     def _dispute(self, job: Job, symbol: str, about: str, known: Mapping[str, LinkSymbols]) -> Diagnostic:
-        """Return what the linker found out about inputs, some of which do not show their symbols."""
+        """Return the linker's finding about contradictory inputs, some of which do not show their symbols."""
         suspects = []
         for name in (each.name for each in job.linked):
             symbols = known.get(name)
@@ -205,13 +208,13 @@ class Links:
         return Diagnostic("error", self._where(job), text, details, hint)
 
     def _where(self, job: Job) -> Location:
-        """Return the line of the table with the sources of a linked module."""
+        """Return the line of the table that lists the sources of a linked module."""
         config = self._project.config
         number = [rule.name for rule in config.module].index(job.unit.module.base)
         return config.place.of("module", number, "sources")
 
     def outcome_of(self, job: Job, result: Result) -> Compiled | list[Diagnostic]:
-        """Return what came of a link, or what is wrong with it."""
+        """Return the result of a link, or its errors."""
         if not result.ok:
             return self._explained(job, result)
         unit = job.unit
@@ -239,12 +242,12 @@ class Links:
         twice = dict.fromkeys(one or other for one, other in _TWICE.findall(result.log))
         known = dict(self._symbols[job.unit])
         shown = {name: objects.ptx_symbols(text) for name, text in result.symbols.items()}
-        if missing and "" in shown:  # all LTO-IR as one: of what it lacks, the linker names the first
+        if missing and "" in shown:  # all LTO-IR as one; the linker names only its first missing symbol
             there = {symbol for each in known.values() for symbol in (*each.strong, *each.weak)}
             more = (symbol for symbol in shown.pop("").needed if symbol not in there)
             missing |= dict.fromkeys(symbol for symbol in more if not _is_of_driver(symbol))
         of_runtime = [symbol for symbol in missing if symbol.startswith(_OF_RUNTIME)]
-        asked = [symbol for symbol in missing if symbol not in of_runtime[1:]]  # one file has all of them
+        asked = [symbol for symbol in missing if symbol not in of_runtime[1:]]  # one file defines all of them
         found = [self._missing(job, symbol, {**known, **shown}) for symbol in asked]
         for symbol in twice:
             everyone = {**known, **shown}.items()
@@ -261,7 +264,7 @@ class Links:
         return found or [self._as_told(job, result.log)]
 
     def _as_told(self, job: Job, log: str) -> Diagnostic:
-        """Return what the linker says, where that says nothing about symbols."""
+        """Return the linker's own message if it is not about symbols."""
         own = next(filter(None, (_named_text(job, line) for line in log.splitlines())), None)
         told = diagnostics.parse_log(log, own or job.unit.module.source.path, {})
         if _NEWER.search(log):
@@ -279,7 +282,7 @@ class Links:
         return self._error(job, text, *(line for line in lines[:20] if text not in line))
 
     def _missing(self, job: Job, symbol: str, known: Mapping[str, LinkSymbols]) -> Diagnostic:
-        """Say what nothing defines, who needs it, and what nearly is it."""
+        """Return an error that names a symbol without a definition, its users, and similar symbols."""
         users = [name for name, symbols in known.items() if symbol in symbols.needed]
         word = word_of(symbol)
         users = users or [each.path for each in _sources(job) if word.search(plain_text(each))]
@@ -308,7 +311,7 @@ class Links:
                 yield f"{found.where} has one {why}: {found.text}"
 
     def _source_hint(self, job: Job, symbol: str) -> str | None:
-        """Return a hint at a source of the project that defines what is missing, and is not linked."""
+        """Return a hint that names a source which defines a missing symbol but is not linked."""
         own = {source.path for source in _sources(job)}
         for path, text in texts_of(self._project).items():
             found = None if path in own else definition(symbol, Source(path, text))
@@ -318,15 +321,15 @@ class Links:
 
 
 class Linking(Bake):
-    """Makes links, as other units are compiled."""
+    """Makes links in the same way as other units are compiled."""
 
     def run_with(self, links: Links) -> None:
-        """Make those that can be made."""
+        """Make all links that are ready."""
         self._links = links
         self.run()
 
     def _try_others(self, _setup: Setup) -> list[Unit]:
-        return []  # what failed is told by its sources, for whose other archs the compiles have tried
+        return []  # the errors of its sources say why; the compiles have tried their other archs
 
     def _prepared(self, task: Task, job: Job) -> Task:
         defined, probe = self._links.probe(job.unit)
@@ -343,7 +346,7 @@ def _sources(job: Job) -> list[Source]:
 
 
 def texts_of(project: Project) -> dict[str, str]:
-    """Return the texts of the project's sources by their paths, those that can be read."""
+    """Return the texts of all readable sources of the project, by path."""
     found: dict[str, str] = {}
     with contextlib.suppress(SourceError):
         found = {source.path: source.text for source in read_sources(project)}
@@ -356,7 +359,7 @@ def _called(symbol: str) -> str:
 
 
 def _is_of_driver(symbol: str) -> bool:
-    """Say whether the driver brings it when a module is loaded."""
+    """Return whether the driver defines the symbol when it loads a module."""
     return symbol in {"vprintf", "malloc", "free", "__assertfail"} or symbol.startswith(".")
 
 
@@ -366,13 +369,13 @@ def _location(symbol: str, source: Source) -> Location | None:
 
 
 def _place(job: Job, symbol: str, name: str) -> str:
-    """Return the line of an input that defines, declares or names a symbol; else the input's name."""
+    """Return the line in an input that defines, declares or mentions a symbol; else the input's name."""
     source = next((each for each in _sources(job) if each.path == name), None)
     return str((source and mention(symbol, source)) or name)
 
 
 def _nearly(symbol: str, known: Mapping[str, LinkSymbols]) -> Iterator[str]:
-    """Yield what inputs have under the same name, in another namespace or with other parameters."""
+    """Yield symbols of inputs with the same name but another namespace or other parameters."""
     base = base_of(symbol)
     for name, symbols in known.items():
         for each in (*symbols.strong, *symbols.weak):
@@ -381,5 +384,5 @@ def _nearly(symbol: str, known: Mapping[str, LinkSymbols]) -> Iterator[str]:
 
 
 def _named_text(job: Job, line: str) -> str | None:
-    """Return the PTX source that a line of the linker's is about."""
+    """Return the PTX source to which a line of the linker's log refers."""
     return next((each.name for each in job.linked if each.text and f"({each.name})" in line), None)

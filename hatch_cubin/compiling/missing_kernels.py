@@ -1,4 +1,4 @@
-"""Kernels that some archs of a module lack, since conditions left them out there. Pure."""
+"""Kernels that are missing for some archs of a module because conditions left them out. Does no I/O."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from ..cache.entries import Compiled
 from ..planning.unit_plan import Module, Unit
 
-_SHOWN = 3  # of the names: `inspect` has them all
+_SHOWN = 3  # names to show: `inspect` lists all of them
 
 
 def gaps(done: Mapping[Unit, Compiled]) -> list[str]:
-    """Return what archs of modules lack of the kernels that others have, the same of many variants once."""
+    """Return notes on kernels that only some archs of a module have. Many equal variants get one note."""
     modules: dict[Module, list[Unit]] = defaultdict(list)
     for unit in done:
         modules[unit.module].append(unit)
@@ -21,7 +21,7 @@ def gaps(done: Mapping[Unit, Compiled]) -> list[str]:
 
 def _notes(module: Module, units: list[Unit], done: Mapping[Unit, Compiled]) -> Iterator[str]:
     having = {unit: done[unit].kernels for unit in units} if units[1:] else {}
-    if all(names == having[units[0]] for names in having.values()):  # as nearly always, and in thousands
+    if all(names == having[units[0]] for names in having.values()):  # the usual case for many modules
         return
     every = set[str]().union(*having.values())
     lacking: dict[tuple[str, ...], list[str]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Get the result of every unit: look it up in the cache, and have compiled what is missing."""
+"""Get the result of every unit: look it up in the cache, and compile the missing ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def look_up(
     found: Mapping[Unit, Compiled] = MappingProxyType({}),
     fetch: Callable[[Sequence[Job]], object] | None = None,
 ) -> Results:
-    """Return what was *found* before, and what the cache has; *fetch* may add to it from elsewhere."""
+    """Return the results that were *found* before, and those in the cache.
+
+    *fetch* may add some to the cache.
+    """
     results = Results()
     for job in jobs:
         if (hit := found.get(job.unit) or job.found_in(cache)) is not None:
@@ -33,7 +36,7 @@ def look_up(
 
 
 def complete(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit, results: Results) -> None:
-    """Add what comes of every other unit: its result, compiled now, or why it has none."""
+    """Add an outcome for every other unit: its result, compiled now, or the reason why there is none."""
     misses = [job for job in jobs if job.unit not in results.done]
     repeat_warnings(project, results.done.values())
     if cache.damaged:
@@ -44,13 +47,13 @@ def complete(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolk
         results.missing = [job.unit for job in misses]
         results.hits_required_by = project.as_written("HATCH_CUBIN_REQUIRE_HITS")
     elif misses:
-        from .bake import Bake  # nothing of it is needed where all is cached
+        from .bake import Bake  # lazy: not needed if everything is in the cache
 
         alone = [job for job in jobs if not job.linked]
         if any(not job.linked for job in misses):
             Bake(project, alone, cache, toolkit, results).run()
-        if linked := [job for job in misses if job.linked]:  # of objects that are all there by now, or failed
-            from .linking import Linking, Links  # which few builds need
+        if linked := [job for job in misses if job.linked]:  # all their objects exist by now, or have failed
+            from .linking import Linking, Links  # lazy: only with linked modules
 
             if (links := Links(project, linked, results)).ready:
                 Linking(project, links.ready, cache, toolkit, results).run_with(links)

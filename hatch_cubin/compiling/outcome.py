@@ -1,4 +1,4 @@
-"""Say what a compile gave a unit: the result that can be loaded, or what is wrong with it. Pure."""
+"""Turn a compile's outcome into a result that can be loaded, or into a list of errors. Does no I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPTION = re.compile(r"\bfor (?:option )?--([a-z][a-z-]*)")
 def outcome_of(
     unit: Unit, result: executor.Result, found: Sequence[Diagnostic]
 ) -> Compiled | list[Diagnostic]:
-    """Return the result and the names of its kernels if it can be loaded, or else what is wrong with it."""
+    """Return the result and the names of its kernels if it can be loaded, or else the errors."""
     source = unit.module.source
     if not result.ok:
         errors = [_at_its_option(each, unit.module) for each in found if each.kind == "error"]
@@ -39,9 +39,10 @@ def outcome_of(
 
 
 def misfit(unit: Unit, result: executor.Result) -> str | None:
-    """Say how a result is not that of *unit*, whoever made it; None if it is.
+    """Return why a result does not belong to *unit*, whichever machine made it; None if it does.
 
-    A source may have no kernel, or be compiled to what cannot be loaded: that is its own fault.
+    A source without a kernel, or with a result that cannot be loaded, is not reported here: that is the
+    source's own fault.
     """
     is_object = bool(unit.module.part_of)
     try:
@@ -56,7 +57,7 @@ def misfit(unit: Unit, result: executor.Result) -> str | None:
 
 
 def _compiled(unit: Unit, result: executor.Result) -> Compiled:
-    """Return a result with the names of its kernels, which were not compared with anything yet."""
+    """Return a result with the names of its kernels. The names have not been checked yet."""
     symbols = {loader.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
     if unit.module.part_of:
         return Compiled(result.output, symbols)
@@ -67,14 +68,14 @@ def _compiled(unit: Unit, result: executor.Result) -> Compiled:
 
 
 def code_of(unit: Unit, result: executor.Result) -> bytes:
-    """Return what a unit is of a compile: its cubin or its PTX; a PTX source is its own."""
+    """Return a unit's part of a compile: its cubin or its PTX. A PTX source is itself its PTX."""
     if not unit.arch.is_ptx:
         return result.output
     return unit.module.source.text.encode() if unit.module.source.is_ptx else result.ptx
 
 
 def _at_its_option(error: Diagnostic, module: Module) -> Diagnostic:
-    """Give an error about an option the place of that option: it stands in the table and in no source."""
+    """Give an error about an option the place of that option, which is in the table and not in a source."""
     option = _OPTION.search(error.text)
     where = module.written.get(option[1].replace("-", "_")) if option else None
     return error if where is None else replace(error, where=where)

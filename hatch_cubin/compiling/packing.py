@@ -1,4 +1,4 @@
-"""Pack results into blocks, in compiler processes: each block is a result of its own, kept in the cache."""
+"""Pack results into blocks, in worker processes. Each block is a result of its own and kept in the cache."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ..project.project import Project
 from ..toolkit.toolkit import Keys
 from . import cores, executor
 
-_XZ = "xz"  # in the place of an arch
+_XZ = "xz"  # used in place of an arch
 _PLAIN = describe({}, (), "{}")  # a block has no kernels of its own
 _LIGHTER = "HATCH_CUBIN_JOBS=1 packs one block at a time, in the least memory; without 'pack' none is"
 
 
 def require_packer(project: Project) -> None:
-    """Raise ToolchainError where this Python cannot pack."""
+    """Raise ToolchainError if this Python cannot pack."""
     try:
         import lzma  # noqa: F401 - which few builds need, and some interpreters lack
     except ImportError as exc:
@@ -36,9 +36,12 @@ def require_packer(project: Project) -> None:
 def pack(
     project: Project, jobs: Sequence[Job], done: Mapping[Unit, Compiled], cache: Cache, recall: Recall
 ) -> Packed:
-    """Return the blocks of the results of all *jobs*; what the cache lacks is packed now, and stored.
+    """Return the blocks for the results of all *jobs*.
 
-    A block of the cache counts if it unpacks to these very results: its record alone proves nothing of them.
+    Blocks that are missing from the cache are packed and stored.
+
+    A block from the cache is used only if it unpacks to exactly these results, because its record does not
+    prove that.
     """
     blocks = cut(_piece(job.unit, done[job.unit]) for job in jobs)
     there = {block.key: hit for block in blocks if (hit := _cached(block, cache, recall)) is not None}
@@ -50,7 +53,7 @@ def pack(
     for block, packed in _packed(project, misses, contents):
         cache.put(block.key, packed, {BLOCK: [piece.sha256 for piece in block.pieces]})
         again = cache.get(block.key, _known(packed, ""))
-        found[block.key] = again or packed  # which may be held, and leave the memory
+        found[block.key] = again or packed  # read again, so that the bytes can leave the memory
     before, after = sum(block.size for block in blocks), sum(found[block.key].size for block in blocks)
     counts = f"{len(blocks) - len(misses)} cached, {len(misses)} packed"
     project.inform(f"{count(len(blocks), 'block')}: {counts}, {size(before)} in {size(after)}")
@@ -58,7 +61,7 @@ def pack(
 
 
 def recalled(packed: Packed, cache: Cache) -> dict[str, Units]:
-    """Return what the next build need not prove again of blocks."""
+    """Return the facts about blocks that the next build need not prove again."""
     return {
         _asked(key): {
             _XZ: (Keys(key, None), RecalledResult(block.sha256, block.size, cache.record_stamp(key), _PLAIN))
@@ -69,7 +72,7 @@ def recalled(packed: Packed, cache: Cache) -> dict[str, Units]:
 
 
 def _cached(block: Block, cache: Cache, recall: Recall) -> Compiled | None:
-    """Return what the cache has of a block: only what an earlier build has proven, if one has."""
+    """Return a block from the cache. If an earlier build has proven one, only that one is accepted."""
     recalled = recall.units(_asked(block.key)).get(_XZ)
     return cache.get(block.key, recalled[1] if recalled else None)
 
@@ -83,7 +86,7 @@ def _is_right(block: Block, hit: Compiled | None) -> bool:
 
 
 def _known(packed: Compiled, record: str) -> RecalledResult:
-    """Return what proves that a block is this one."""
+    """Return the facts that prove a block's identity."""
     return RecalledResult(packed.sha256, packed.size, record, _PLAIN)
 
 
@@ -94,7 +97,7 @@ def _piece(unit: Unit, compiled: Compiled) -> Piece:
 def _packed(
     project: Project, blocks: Sequence[Block], contents: Mapping[str, Content]
 ) -> Iterator[tuple[Block, Compiled]]:
-    """Yield each block as it is packed."""
+    """Yield each block when it is packed."""
     if not blocks:
         return
     tasks = (

@@ -1,4 +1,4 @@
-"""What is doubtful in a plan that may compile: macros that nothing names, headers outside the project."""
+"""Warnings about a plan that may still compile: macros that no text names, headers outside the project."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..project.project import Project
 from ..project.scan import IDENTIFIER, PASTE_OPERATOR, join_continued_lines
 
 NEARER = "put a copy into the project, or name its folder in 'source-roots'"
-_NOT_OURS = re.compile(r"_|CUDA|CUDART|NV_|NVRTC|NDEBUG$")  # perhaps NVRTC's own header asks for them
+_NOT_OURS = re.compile(r"_|CUDA|CUDART|NV_|NVRTC|NDEBUG$")  # NVRTC's own header may use them
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:el)?if(?:n?def)?\b(.*)", re.MULTILINE)
 
 
 def outside_headers(project: Project, jobs: Iterable[Job]) -> list[Problem]:
-    """Return a problem for each header that a build reads outside the project: an sdist cannot have it."""
+    """Return a problem for each header that a build reads outside the project: an sdist cannot contain it."""
     found: dict[str, Problem] = {}
     for job in {id(job.closure): job for job in jobs}.values():  # many modules share a closure
         for path in _own(job.closure):
@@ -35,10 +35,11 @@ def outside_headers(project: Project, jobs: Iterable[Job]) -> list[Problem]:
 
 
 def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
-    """Return a problem for each macro of `define` that no text of its compiles names.
+    """Return a problem for each macro in `define` that no text of its compiles names.
 
-    *jobs* are those of the whole project. In doubt there is none: where macros are pasted together, and where
-    headers of others are read that may ask for the macro, unless a condition has nearly its name.
+    *jobs* are those of the whole project. In doubtful cases there is no problem: if macros are pasted
+    together, or if headers from elsewhere are read that may use the macro, unless a condition contains nearly
+    its name.
     """
     config = project.config
     tables: list[tuple[tuple[str | int, ...], Macros]] = [(("define",), config.define)]
@@ -64,19 +65,19 @@ def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """The texts of all compiles that have a macro."""
+    """The texts of all compiles in which a macro is defined."""
 
     project: Project
     jobs: Sequence[Job]
 
     def unread(self, name: str) -> str | None:
-        """Return what a macro may be meant as, "" if that is unknown; None if a text may name it."""
+        """Return the probable meaning of an unread macro, "" if unknown; None if a text may name it."""
         named = re.compile(rf"\b{name}\b")
         if any(
             named.search(text) or PASTE_OPERATOR.search(text) for text in self._own()
-        ):  # mostly the first text
+        ):  # usually the first text names it
             return None
-        import difflib  # slow to import, and few projects have such a macro
+        import difflib  # lazy: slow to import, and few projects have such a macro
 
         asked = {
             word
@@ -90,7 +91,7 @@ class _Texts:
         return close[0] if close and not self._is_named_by_others(name) else None
 
     def _own(self) -> Iterator[str]:
-        """Yield the project's texts, and what the table hands to the compiler as code."""
+        """Yield the project's texts, and the code that the table gives to the compiler."""
         paths: set[str] = set()
         for job in self.jobs:
             yield join_continued_lines(job.unit.module.source.text)
@@ -102,12 +103,12 @@ class _Texts:
                     Path(path) if path.startswith("/") else self.project.tree.disk_path(path),
                     self.project.tree,
                 )
-            except SourceError:  # gone by now
+            except SourceError:  # the file has been removed
                 continue
             yield join_continued_lines(data.decode("utf-8", "replace"))
 
     def _is_named_by_others(self, name: str) -> bool:
-        """Say whether a header of others names a macro, or may do so."""
+        """Return whether a header from outside the project names a macro, or may do so."""
         if any(job.closure.trees for job in self.jobs):
             return True
         roots = {f"{root.logical}/": root.path for job in self.jobs for root in job.search}
@@ -128,16 +129,16 @@ def _values(module: Module) -> Iterator[str]:
 
 
 def _own(closure: Closure) -> list[str]:
-    """Return the paths of headers that are in no tree, relative to the project or absolute."""
+    """Return the paths of headers that are not in any tree: relative to the project, or absolute."""
     named = (logical for logical in closure.own if logical not in closure.widened)
     return [logical.removeprefix(OWN) for logical in named]
 
 
 def _others(closure: Closure) -> list[str]:
-    """Return the logical names of headers of others; those of a tree any of whose files may be read too."""
+    """Return the logical names of headers from elsewhere, and of trees in which any file may be read."""
     return [*closure.trees, *(logical for logical in closure.files if logical not in closure.own)]
 
 
 def _one_of_each(jobs: Iterable[Job]) -> list[Job]:
-    """Return one job for each module: those of its archs read the same texts."""
+    """Return one job for each module, because the jobs for its archs read the same texts."""
     return [*{job.unit.module: job for job in jobs if job.unit.module.link is None}.values()]

@@ -1,7 +1,7 @@
-"""Decide which includes the variants of a source share, so that a compiler parses these once for many.
+"""Decide which includes the variants of a source share, so that a compiler parses them once for many.
 
-They are shared only where that cannot change a byte. The macros that tell variants apart are then defined
-after the includes, so no header may know them.
+Includes are shared only if that cannot change a byte of the results. The macros that differ between variants
+are then defined after the includes, so no header may use them.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from ..keys.jobs import Job
 from ..planning.unit_plan import Module, Unit
 from ..project.source_roots import ProjectTree
 
-_PAYS_FROM = 4  # compiles in one process: to precompile takes as long as two of them, or three
-_MOST = 8  # processes with a precompiled header: each takes 300 MB of memory, and as much of disk
-_WORTH_BYTES = 1 << 20  # of headers, below which parsing is no great part of a compile
-_NOT_WITH = frozenset({"lineinfo", "debug", "pre_include", "undefine_macro"})  # for lines, or macros
+_PAYS_FROM = 4  # compiles per process: precompiling takes as long as two or three of them
+_MOST = 8  # processes with a precompiled header: each takes 300 MB of memory, and 300 MB of disk
+_WORTH_BYTES = 1 << 20  # of headers; parsing less is only a small part of a compile
+_NOT_WITH = frozenset({"lineinfo", "debug", "pre_include", "undefine_macro"})  # they change lines, or macros
 _INCLUDE = re.compile(
     r"(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*"
     r'#[ \t]*include[ \t]*(?:"[^"\n]*"|<[^>\n]*>)[ \t\r]*(?://[^\n]*)?\n'
 )
-_COMPILERS_OWN = re.compile(r"_|CUDA|NV|NDEBUG|NULL|NOMINMAX")  # names that NVRTC's built-in header may know
+_COMPILERS_OWN = re.compile(r"_|CUDA|NV|NDEBUG|NULL|NOMINMAX")  # names that NVRTC's built-in header may use
 _PLAIN_VALUE = re.compile(r"[\w .,:<>()+*-]*")
 _JOINED_LINES = re.compile(rb"(?:\\|\?\?/)\r?\n")
-_PASTE = re.compile(rb"(?:#|%:|\?\?=){2}")  # makes one word of two
+_PASTE = re.compile(rb"(?:#|%:|\?\?=){2}")  # joins two words into one
 _WORD = re.compile(rb"\w+")
-# Definitions in PTX; what only one kernel uses is indented, and not meant.
+# Definitions in PTX. Those that only one kernel uses are indented, and are left out on purpose.
 _DEFINED = re.compile(rb"^(?:\.\w+ )*\.(?:entry|func|global|const|shared)\b.*", re.MULTILINE)
 _ARGUMENT = re.compile(r"(?<=L[a-z])n?[0-9]+(?=E)|\[[0-9]+\]| = .*")  # of templates; also sizes and values
-_MOST_ORDERS = 4  # of a source, before any is of use: if each variant had its own, all would compile twice
+_MOST_ORDERS = 4  # per source, before one is useful: with one per variant, all would compile twice
 
 Order: TypeAlias = tuple[tuple[str, bool], ...]
 
 
 def end_of_includes(text: str) -> int:
-    """Return where the includes at the beginning of a text end; 0 where there are none, or odd ones."""
+    """Return where the includes at the beginning of a text end. 0 if there are none, or unusual ones."""
     end = 0
     while match := _INCLUDE.match(text, end):
         end = match.end()
@@ -49,11 +49,11 @@ def end_of_includes(text: str) -> int:
 
 
 def know_any(texts: Iterable[tuple[bytes, bool]], macros: Iterable[str]) -> bool:
-    """Say whether headers can know one of these macros.
+    """Return whether headers may use one of these macros.
 
-    *texts* are those of the headers, each with whether it is the project's. A header knows a macro if it has
-    the name, or may paste it together. One that pastes may make any name in the project, and elsewhere a name
-    of two words.
+    *texts* has, for each header, its bytes and whether it is part of the project. A header may use a macro if
+    it contains the name, or if it may paste the name together. A header that pastes may make any name if it
+    is part of the project. Elsewhere it may only make a name of two words.
     """
     words: set[bytes] = set()
     pasted = False
@@ -73,9 +73,10 @@ def _is_made_of(name: bytes, words: Container[bytes]) -> bool:
 
 
 def shared_includes(jobs: Sequence[Job], tree: ProjectTree, workers: int) -> dict[int, int]:
-    """Return the numbers of the jobs that share their includes, each with the end of these in its source.
+    """Return the numbers of the jobs that share their includes, with the end of the includes in the source.
 
-    A precompiled header serves one arch. With few jobs for each worker, all are done sooner without any.
+    A precompiled header serves only one arch. If each worker has only a few jobs, compiling without
+    precompiled headers is faster.
     """
     if len(jobs) < _PAYS_FROM * workers:
         return {}
@@ -96,10 +97,10 @@ def shared_includes(jobs: Sequence[Job], tree: ProjectTree, workers: int) -> dic
 
 
 def choose(left: Mapping[int | None, Sized], held: int | None, others: Sequence[int]) -> int | None:
-    """Return the prelude whose tasks a worker goes on with; None for the tasks without a prelude.
+    """Return the precompiled header whose tasks a worker continues with; None for tasks without one.
 
-    It is the first of these with tasks left: the prelude *held*, which the worker has precompiled; one that
-    none of the *others* has; none; the one with the most tasks left.
+    The first of these that has tasks left is chosen: the header *held*, which the worker has precompiled; a
+    header that none of the *others* has; no header; the header with the most tasks left.
     """
     if held is not None and held in left:
         return held
@@ -110,9 +111,10 @@ def choose(left: Mapping[int | None, Sized], held: int | None, others: Sequence[
 
 
 def pays(wanted: int, count: int, held: int | None, others: Sequence[int]) -> bool:
-    """Say whether a worker is done sooner if it precompiles the prelude *wanted*, which so many tasks need.
+    """Return whether a worker is done sooner if it precompiles the header *wanted* for *count* tasks.
 
-    *held* is the prelude that it has. Those *others* that have *wanted* too do their share of the tasks.
+    *held* is the precompiled header that the worker has now. Those *others* that have *wanted* as well take
+    their share of the tasks.
     """
     if wanted == held:
         return True
@@ -121,33 +123,36 @@ def pays(wanted: int, count: int, held: int | None, others: Sequence[int]) -> bo
 
 
 class Trust:
-    """Decides which results made with precompiled headers are those of the plain compile.
+    """Decides whether results made with precompiled headers are the same as those of the plain compile.
 
-    With precompiled headers, templates that the headers' own functions use are instantiated sooner. So
-    functions and variables may come in another order. A result with kernels alone has no such order, and is
-    believed. Any other unit is compiled again without precompiled headers. If that makes no difference, later
-    results in the same order are believed.
+    With precompiled headers, templates that the headers' own functions use are instantiated earlier. So
+    functions and variables may be in another order. A result that contains only kernels has no such order,
+    and is accepted. Any other unit is compiled again without precompiled headers. If both results are the
+    same, later results in the same order are accepted.
     """
 
     def __init__(self) -> None:
         self._orders: dict[str, list[Order]] = defaultdict(list)
-        self._served: Counter[str] = Counter()  # how many were taken
+        self._served: Counter[str] = Counter()  # the number of accepted results
         self._doubted: dict[Unit, bytes] = {}
         self._differing: set[str] = set()
 
     def allows(self, unit: Unit) -> bool:
-        """Say whether a unit's headers may be precompiled.
+        """Return whether a unit's headers may be precompiled.
 
-        They may as long as all results of its source agreed with the plain compile, in only a few orders.
+        They may as long as all results of its source have agreed with the plain compile, in only a few
+        orders.
         """
         path = unit.module.source.path
         few = len(self._orders[path]) <= _MOST_ORDERS + self._served[path] // 2
         return few and path not in self._differing
 
     def accepts(self, unit: Unit, output: bytes, *, shared: bool, edited: bool = False) -> bool:
-        """Say whether a result can be taken; if not, the unit is compiled again without a precompiled header.
+        """Return whether a result is accepted.
 
-        *shared* says that the result was made with one, *edited* that headers were written in the meantime.
+        If not, the unit is compiled again without a precompiled header.
+
+        *shared* means that the result was made with one, *edited* that a header was written since.
         """
         path = unit.module.source.path
         if shared and (edited or not self._believes(unit, output)):
@@ -168,9 +173,10 @@ class Trust:
 
 
 def order_of(output: bytes, *, is_ptx: bool) -> Order:
-    """Return the names of what a result has, in their order, and whether each is left out if nobody uses it.
+    """Return the names in a result, in order. For each: whether the compiler omits it if it is not used.
 
-    Functions and their static variables are left out then. A result with kernels alone has no order.
+    The compiler omits unused functions and their static variables. A result that contains only kernels has no
+    order.
     """
     try:
         if is_ptx:
@@ -179,16 +185,16 @@ def order_of(output: bytes, *, is_ptx: bool) -> Order:
         else:
             named = [*read_symbol_order(output)]
     except ValueError:
-        named = [("unreadable", True)]  # whoever takes the result reports that
+        named = [("unreadable", True)]  # the caller reports that when it uses the result
     return tuple((name, fixed or "_ZZ" in name) for name, fixed in named)
 
 
 def are_alike(known: Order, order: Order) -> bool:
-    """Say whether two orders are the same, apart from numbers that are arguments of templates.
+    """Return whether two orders are the same, apart from numbers that are template arguments.
 
-    A name may differ in such numbers on two conditions. It is not among the *known* names, for a header may
-    use those. And what it names is never left out, as an unused function is: a header may use a function,
-    which then comes sooner.
+    Names may differ in such numbers on two conditions. First, the name is not among the *known* names,
+    because a header may use those. Second, the compiler never omits the named thing. It does omit an unused
+    function, and a header may use a function, which then comes earlier.
     """
     taken = {name for name, _optional in known}
     return len(known) == len(order) and all(
@@ -203,27 +209,27 @@ def _numberless(name: str) -> str:
 
 
 def without_variant(module: Module) -> Module:
-    """Return a module without the macros that tell it from the other variants of its source."""
+    """Return a module without the macros that distinguish it from the other variants of its source."""
     names = tuple(name for name, _value in module.variant)
     return replace(module, variant=(), undefined=names)
 
 
 def behind_includes(module: Module, end: int) -> str:
-    """Return how a source goes on behind its includes: the variant's macros, then the rest of its lines."""
+    """Return the rest of a source after its includes: the variant's macros, then the remaining lines."""
     text, variant = module.source.text, dict(module.variant)
     macros = "".join(f"#define {name} {value}\n" for name, value in module.macros if name in variant)
     return f'{macros}#line {text.count(chr(10), 0, end) + 1} "{module.source.path}"\n{text[end:]}'
 
 
 def _is_plain(job: Job) -> bool:
-    """Say whether `#define` lines after the includes can take the place of a unit's options for macros."""
+    """Return whether `#define` lines after the includes can replace a unit's macro options."""
     module = job.unit.module
     values = (value for _name, value in module.variant)
     return not _NOT_WITH & module.options.keys() and all(map(_PLAIN_VALUE.fullmatch, values))
 
 
 def _end(job: Job, tree: ProjectTree) -> int:
-    """Return where a source's includes end; 0 unless its headers are large and know no macro of a variant."""
+    """Return where a source's includes end. 0 unless its headers are large and use no macro of a variant."""
     end = end_of_includes(job.unit.module.source.text)
     macros = [name for name, _value in job.unit.module.variant]
     if not end or job.closure.guessed or any(map(_COMPILERS_OWN.match, macros)):
@@ -232,19 +238,19 @@ def _end(job: Job, tree: ProjectTree) -> int:
         headers = [_header(job, tree, logical) for logical in job.closure.files]
     except OSError:
         return 0
-    # The value of another macro may name one of these macros, and a header may use that other one.
+    # The value of another macro may contain one of these macros, and a header may use that other macro.
     values = [(value.encode(), True) for name, value in job.unit.module.macros if name not in macros]
     size = sum(len(text) for text, _own in headers)
     return end if size >= _WORTH_BYTES and not know_any([*headers, *values], macros) else 0
 
 
 def _header(job: Job, tree: ProjectTree, logical: str) -> tuple[bytes, bool]:
-    """Return a header's text, and whether it is the project's."""
+    """Return a header's text, and whether it is part of the project."""
     return header_path(job, tree, logical).read_bytes(), logical.startswith(OWN)
 
 
 def header_path(job: Job, tree: ProjectTree, logical: str) -> Path:
-    """Return the file that a logical name of a closure means."""
+    """Return the file to which a logical name of a closure refers."""
     roots = ((root.logical, root.path) for root in job.search)
     for name, folder in roots:
         if logical.startswith(f"{name}/") and (path := folder / logical[len(name) + 1 :]).is_file():

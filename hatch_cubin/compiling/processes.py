@@ -1,7 +1,7 @@
-"""Processes that are talked to in messages: one thread hears them all, and waits for none.
+"""Processes that exchange messages with this one. A single thread reads from all and never blocks on one.
 
-The streams of a process are sockets, which a selector can watch on every system. Where a process cannot have
-a socket for a stream, as on Windows, threads carry the bytes between its pipes and sockets.
+A process's streams are sockets, which a selector can watch on every system. If a process cannot have a socket
+as a stream, as on Windows, threads copy the bytes between its pipes and sockets.
 """
 
 from __future__ import annotations
@@ -26,35 +26,36 @@ from ..toolkit.worker import framed
 
 _STREAMS_MAY_BE_SOCKETS = sys.platform != "win32"
 _PIECE = 1 << 16
-_LONGEST_S = 86_400.0  # that a selector is asked to wait: some count milliseconds in few bits
-_LAST_WORDS_S = 1.0  # for what a process has said, and that it left its streams to may go on
+_LONGEST_S = 86_400.0  # longest wait of a selector: some systems count milliseconds in few bits
+_LAST_WORDS_S = 1.0  # for the last output of a process: programs that inherited its streams may go on writing
 
 Message: TypeAlias = "dict[str, Any]"
 _Started: TypeAlias = "tuple[subprocess.Popen[bytes], Callable[[], None]]"
 
 
 class Watch:
-    """Hears what processes say: each message, and once None when one has ended."""
+    """Collects the messages of processes. A process that has ended gives None once."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._heard: deque[tuple[Process, Message | None]] = deque()
 
     def next(self, seconds: float) -> tuple[Process, Message | None] | None:
-        """Return what is heard next; None where that is nothing for so many seconds."""
+        """Return the next message and its process; None if there is none for *seconds*."""
         until = time.monotonic() + seconds
         while not self._heard:
             left = until - time.monotonic()
             ready = self._selector.select(max(0.0, min(left, _LONGEST_S)))
             for key, events in ready:
                 key.data(events)
-            # What was said while nobody listened is no silence, however long that was; chatter is.
+            # Messages that arrived while nothing was reading count, however late it is. Endless output
+            # without a message does not: the time-out still ends the wait.
             if left <= 0 and not self._heard and (not ready or left < -_LAST_WORDS_S):
                 return None
         return self._heard.popleft()
 
     def note(self, process: Process, message: Message | None) -> None:
-        """Have it returned in its turn."""
+        """Append a message to those that `next` returns."""
         self._heard.append((process, message))
 
     def hear(self, end: socket.socket, act: Callable[[int], None]) -> None:
@@ -62,27 +63,27 @@ class Watch:
         self._selector.register(end, selectors.EVENT_READ, act)
 
     def wait_for_room(self, end: socket.socket, *, waits: bool) -> None:
-        """Do so too when there is room to write, as long as something *waits* for it."""
+        """Also call the function when there is room to write, as long as something *waits* for it."""
         if known := self._selector.get_map().get(end.fileno()):
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if waits else 0)
             self._selector.modify(end, events, known.data)
 
     def forget(self, end: socket.socket) -> None:
-        """Look at a socket no more."""
-        with contextlib.suppress(KeyError, ValueError):  # it is forgotten, or even closed
+        """Stop watching a socket."""
+        with contextlib.suppress(KeyError, ValueError):  # already forgotten, or even closed
             self._selector.unregister(end)
 
     def close(self) -> None:
-        """Hear no more."""
+        """Stop watching all sockets."""
         self._selector.close()
 
 
 class Process:
-    """One process, which tells its watch of every message but the first: that says that it is *ready*."""
+    """A process. Its watch gets each of its messages except the first, which means that it is *ready*."""
 
     def __init__(self, command: Sequence[str], watch: Watch) -> None:
         self.ready = False
-        self.complaints: deque[str] = deque(maxlen=20)  # the last lines that it wrote for people
+        self.complaints: deque[str] = deque(maxlen=20)  # the last lines on its standard error
         self._watch = watch
         self._unsent, self._unread, self._complaint = bytearray(), bytearray(), b""
         self._waits = False  # for room to write
@@ -97,24 +98,27 @@ class Process:
 
     @property
     def ending(self) -> str:
-        """How the process ended."""
+        """A description of how the process ended."""
         code = self._process.returncode
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def send(self, message: Message) -> None:
-        """Send a message, what there is no room for as soon as there is."""
+        """Send a message. If there is no room for all of it, the rest is sent as soon as there is."""
         self._unsent += framed(message)
         self._write()
 
     def kill(self) -> None:
-        """End the process and those that it has started, from any thread; the watch notices."""
+        """End the process and its child processes; may be called from any thread.
+
+        The watch notices the end.
+        """
         if self._process.returncode is None and sys.platform != "win32":
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
 
     def close(self, patience_s: float = 0.0) -> None:
-        """End the process, whatever it is doing, unless it ends by itself within *patience_s*."""
+        """End the process, even if it is busy, unless it ends of its own accord within *patience_s*."""
         try:
             self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
@@ -134,20 +138,20 @@ class Process:
             self._write()
 
     def _write(self) -> None:
-        """Send what there is room for; the watch tells when there is more."""
+        """Send as much as there is room for. The watch reports when there is room again."""
         try:
             while self._unsent:
                 del self._unsent[: self._talk.send(self._unsent)]
         except BlockingIOError:
             pass
-        except OSError:  # it has ended, which the watch notices
+        except OSError:  # it has ended, and the watch notices that
             self._unsent.clear()
         if self._waits != bool(self._unsent):
             self._waits = not self._waits
             self._watch.wait_for_room(self._talk, waits=self._waits)
 
     def _read(self) -> None:
-        """Take what has come, and put messages together of it."""
+        """Read the available bytes and assemble messages from them."""
         piece = _received(self._talk)
         self._unread += piece
         try:
@@ -155,7 +159,7 @@ class Process:
                 if self.ready:
                     self._watch.note(self, message)
                 self.ready = True
-        except (EOFError, TypeError, ValueError):  # nothing that it says can be told apart any more
+        except (EOFError, TypeError, ValueError):  # its further output cannot be split into messages
             piece = b""
         if not piece:
             self._watch.forget(self._talk)
@@ -171,7 +175,7 @@ class Process:
         return piece
 
     def _hear_the_last(self) -> None:
-        """Take what it has complained of and nobody has heard yet."""
+        """Read the rest of its standard error."""
         self._errors.settimeout(_LAST_WORDS_S)
         while self._complain(_received(self._errors)):
             pass
@@ -180,14 +184,14 @@ class Process:
 
 
 def _whole(unread: bytearray) -> Iterator[Message]:
-    """Take each message off that is there to its end."""
+    """Remove and yield each complete message."""
     while len(unread) >= (end := 8 + int.from_bytes(unread[:8], "big")):
         yield marshal.loads(unread[8:end])  # noqa: S302 - of our own script
         del unread[:end]
 
 
 def _received(end: socket.socket) -> bytes:
-    """Return what has come by now; nothing where nothing will come any more."""
+    """Return the bytes available now; empty if there will be no more."""
     try:
         return end.recv(_PIECE)
     except OSError:
@@ -195,7 +199,7 @@ def _received(end: socket.socket) -> bytes:
 
 
 def _pair(stack: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
-    """Return our end, which never waits, and the other one; *stack* closes both."""
+    """Return our end, which never blocks, and the process's end. *stack* closes both."""
     ours, theirs = socket.socketpair()
     stack.callback(theirs.close)
     stack.callback(ours.close)
@@ -204,14 +208,14 @@ def _pair(stack: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
 
 
 def _start(command: Sequence[str], talk: socket.socket, errors: socket.socket) -> _Started:
-    """Start a process with sockets for its streams; return it, and what is left to do when it has ended."""
+    """Start a process with sockets as its streams. Return it, and a cleanup to run after it has ended."""
     process = subprocess.Popen(  # noqa: S603 - our own script
         command,
         stdin=talk.fileno(),
         stdout=talk.fileno(),
         stderr=errors.fileno(),
         env=without_secrets(os.environ),
-        start_new_session=True,  # an interrupt at the terminal is the front end's to answer
+        start_new_session=True,  # the front end handles an interrupt at the terminal
     )
     talk.close()
     errors.close()
@@ -219,7 +223,7 @@ def _start(command: Sequence[str], talk: socket.socket, errors: socket.socket) -
 
 
 def _start_with_pipes(command: Sequence[str], talk: socket.socket, errors: socket.socket) -> _Started:
-    """Do the same with pipes for its streams, and a thread for each."""
+    """Start a process with pipes as its streams, and a thread for each pipe."""
     process = subprocess.Popen(  # noqa: S603 - our own script
         command,
         stdin=subprocess.PIPE,
@@ -237,14 +241,14 @@ def _start_with_pipes(command: Sequence[str], talk: socket.socket, errors: socke
     threads = [threading.Thread(target=_carry, args=way, daemon=True) for way in ways]
 
     def leave() -> None:
-        for end in (talk, errors):  # whoever waits for one of them goes
+        for end in (talk, errors):  # releases threads that wait for one of them
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
         for thread in threads:
             if thread.ident is not None:
                 thread.join()
         for pipe in pipes:
-            with contextlib.suppress(OSError):  # of what it did not take any more
+            with contextlib.suppress(OSError):  # it may not have read everything
                 pipe.close()
         talk.close()
         errors.close()
@@ -263,7 +267,7 @@ def _start_with_pipes(command: Sequence[str], talk: socket.socket, errors: socke
 def _carry(
     read: Callable[[int], bytes], write: Callable[[bytes], int | None], into: socket.socket | None
 ) -> None:
-    """Carry bytes from one end to another, until one of them is gone; the socket they go *into* is told."""
+    """Copy bytes from one end to the other until one is closed. Then close the socket *into* for writing."""
     with contextlib.suppress(OSError):
         while piece := read(_PIECE):
             while piece:

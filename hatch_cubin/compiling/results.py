@@ -1,4 +1,4 @@
-"""What came of every unit, and the error that names all that failed."""
+"""The outcome of every unit, and the error that names all units that failed."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Results:
-    """What is known of every unit: found in the cache, compiled in so many seconds, failed or missing."""
+    """The outcome of every unit: found in the cache, compiled (with its seconds), failed, or missing."""
 
     done: dict[Unit, Compiled] = field(default_factory=dict)
     seconds: dict[Unit, float] = field(default_factory=dict)
-    workers: dict[Unit, str] = field(default_factory=dict)  # the addresses of other machines that compiled
+    workers: dict[Unit, str] = field(default_factory=dict)  # addresses of other machines that compiled units
     failed: list[tuple[Unit, list[Diagnostic]]] = field(default_factory=list)
     missing: list[Unit] = field(default_factory=list)
-    hits_required_by: str = "HATCH_CUBIN_REQUIRE_HITS"  # or an option, as the user wrote it
-    tried: list[Unit] = field(default_factory=list)  # what compiles and nobody asked for, to be offered
-    fetched: set[Unit] = field(default_factory=set)  # what of those done came from the store behind the cache
-    remote: Mapping[str, Any] | None = None  # what was exchanged with that
-    packed: Packed | None = None  # the blocks of all of them, where they were asked for
+    hits_required_by: str = "HATCH_CUBIN_REQUIRE_HITS"  # or an option, in the user's spelling
+    tried: list[Unit] = field(default_factory=list)  # archs not requested that do compile, for hints
+    fetched: set[Unit] = field(default_factory=set)  # finished units that came from the remote store
+    remote: Mapping[str, Any] | None = None  # a summary of the exchange with that store
+    packed: Packed | None = None  # the blocks of all units, if packing was requested
 
 
 def repeat_warnings(project: Project, hits: Iterable[Compiled]) -> None:
-    """Repeat the warnings that hits gave when they were compiled, if the build is verbose."""
+    """Repeat the compile warnings of cached units, if the build is verbose."""
     if project.verbose:
         for warning in dict.fromkeys(each for hit in hits for each in hit.warnings):
             project.warn(warning)
 
 
 def require(results: Results, toolkit: Toolkit, refused: Sequence[Problem] = ()) -> None:
-    """Raise an error that names all that failed or was *refused*, or all that is missing."""
+    """Raise an error that names all units that failed or were *refused*, or all that are missing."""
     if results.missing:
         archs: dict[Module, list[str]] = {}
         for unit in results.missing:
@@ -64,8 +64,8 @@ def _unwanted(module: Module, archs: str, switch: str) -> Problem:
 
 
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
-    """Return what failed: each diagnostic once, with a hint about the archs that worked."""
-    from .diagnostics import merge  # nothing of it is needed where all goes well
+    """Return the failures: each diagnostic once, with a hint about the archs that compiled."""
+    from .diagnostics import merge  # lazy: needed only if a unit failed
     from .hints.merge_pasteable import together
 
     archs = archs_of(results, toolkit)
@@ -75,7 +75,7 @@ def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
 
 
 def archs_of(results: Results, toolkit: Toolkit) -> Archs:
-    """Return what can be said of the archs of units that failed."""
-    from .hints.archs import Archs  # nothing of it is needed where all goes well
+    """Return the known facts about the archs of units that failed."""
+    from .hints.archs import Archs  # lazy: needed only if a unit failed
 
     return Archs(results.failed, results.done, toolkit.supported, results.tried)

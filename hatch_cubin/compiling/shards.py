@@ -1,4 +1,4 @@
-"""Deal compiles to jobs of CI, so that each has as much to do: the same on every machine. Pure."""
+"""Divide compiles evenly among CI jobs. Every machine gets the same division. Does no I/O."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import NamedTuple
 
 
 class Compile(NamedTuple):
-    """What one job does whole: its name, what it shares headers with, and how much it is."""
+    """A compile that is not divided: its name, the family that shares its headers, and its weight."""
 
     name: str
     family: str
-    weight: int  # a whole number: sums of others differ with the order
+    weight: int  # an integer: sums of floats depend on the order
 
 
 def deal(compiles: Iterable[Compile], count: int) -> dict[str, int]:
-    """Return the job, from 0 on, of each compile by its name. No job has more than the mean and the largest.
+    """Return the job of each compile by name, counted from 0.
 
-    A compile without a family goes, the longest first, to the job that has least by then. Families fill up
-    what is left below the mean, one after the other, so that most of one comes into few jobs: there its
-    headers are parsed once for many.
+    No job gets more than the mean plus the largest compile.
+
+    Compiles without a family are assigned first. The longest comes first, and each goes to the job with the
+    least work so far. Then the families fill the room below the mean one after another, so that most of a
+    family goes to a few jobs. There its headers are parsed once for many compiles.
     """
     families: dict[str, list[Compile]] = {}
     for each in compiles:
@@ -41,10 +43,10 @@ def _longest_first(compiles: Iterable[Compile], count: int) -> tuple[dict[str, i
 
 
 def _poured(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, int]:
-    """Lay compiles end to end, and the room of each job below the mean: each goes where its middle lies."""
+    """Lay compiles end to end along the jobs' room below the mean. Each goes to the job at its middle."""
     total = sum(loads) + sum(
         each.weight for each in compiles
-    )  # is the mean, where all counts `len(loads)` times
+    )  # the mean, with all values multiplied by `len(loads)`
     jobs, number, begin, end = dict[str, int](), -1, 0, 0
     for each in compiles:
         middle = (2 * begin + each.weight) * len(loads)
@@ -57,7 +59,7 @@ def _poured(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, int]
 
 
 def weighed(guesses: Mapping[str, int], known: Mapping[str, int]) -> dict[str, int]:
-    """Return the weight of each name: what is *known*, or a guess, scaled as those are that are known too."""
+    """Return the weight of each name: the *known* one, or a guess scaled by the names that have both."""
     both = [name for name in guesses if name in known]
     counted, guessed = sum(known[name] for name in both) or 1, sum(guesses[name] for name in both) or 1
     return {

@@ -1,4 +1,4 @@
-"""What is warned of in sources that compile: what depends on the time, a host's code, what is missing."""
+"""Warnings about sources that compile: dependence on the time, host code, kernels that are missing."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from . import limits, templates
 from .hints import tile_kernels
 from .hints.conditions import host_code
 
-_TABLE = ""  # the path of the macros of the table, each of which is a line of it
+_TABLE = ""  # path for macros of the table, each of which is a line of this text
 
 
 class Remarks(NamedTuple):
-    """What the texts of a unit's module show: the warnings, and where tile code is, which is refused."""
+    """Findings in the texts of a unit's module: warnings, and places of tile code, which is refused."""
 
     warnings: tuple[str, ...] = ()
     tile_code: Location | None = None
 
 
 def remarks(project: Project, job: Job) -> Remarks:
-    """Return what the texts of a unit's module show and no compiler says."""
+    """Return findings in the texts of a unit's module that no compiler reports."""
     module = job.unit.module
     if module.source.is_ptx:
         return Remarks()
@@ -43,9 +43,10 @@ def remarks(project: Project, job: Job) -> Remarks:
 def of_result(
     project: Project, job: Job, compiled: Compiled, cubin: bytes, sources: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return the warnings of a unit's result: kernels that no GPU can launch, templates without a kernel.
+    """Return warnings about a unit's result: kernels that no GPU can launch, templates without a kernel.
 
-    *cubin* is what was compiled with it, for PTX too; *sources* are the texts of all sources, by their paths.
+    *cubin* was compiled along with the result, even if the result is PTX. *sources* are the texts of all
+    sources, by path.
     """
     module = job.unit.module
     if module.link:
@@ -58,12 +59,12 @@ def of_result(
 
 
 def _texts(project: Project, job: Job) -> dict[str, str]:
-    """Return the texts, by their paths, of a source and of the project's headers that its includes name."""
+    """Return the texts of a source and of the project's headers that it includes, by path."""
     source = job.unit.module.source
     texts = {source.path: source.text}
     for path in named_files(project, [job]):
         if path != source.path:
-            with contextlib.suppress(SourceError):  # gone by now
+            with contextlib.suppress(SourceError):  # the file has been removed
                 texts[path] = disk.read_file(project.tree.disk_path(path), project.tree).decode(
                     "utf-8", "replace"
                 )
@@ -86,7 +87,7 @@ def _of_time(stamp: TimeMacroUse, project: Project, module: Module) -> Problem:
 
 
 def _place_of(macro: str, project: Project, module: Module) -> Location:
-    """Return where the table, or the last of the source's own rules that does, gives a macro its value."""
+    """Return where a macro gets its value: the last rule of the source that sets it, else the table."""
     place, rules = project.config.place, [*enumerate(project.config.source)]
     of_rules = (
         place.of("source", index, key, macro)

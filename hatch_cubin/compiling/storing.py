@@ -1,7 +1,8 @@
-"""Results on their way into the cache, several at once: each waits for the disk, and nothing else has to.
+"""Store results in the cache, several at once, because each waits for the disk and nothing else should.
 
-To store one takes as much of a processor as all else that a build does for it, and threads share an
-interpreter with that. So where there are many, another process stores them. Where that ends, threads go on.
+Storing a result takes as much processor time as everything else that a build does for it, and threads of one
+process share an interpreter. So another process stores them if there are many. If that process ends, threads
+continue.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from ..cache.entries import Cache, CacheEntry
 from .processes import Process, Watch
 from .storing_process import THREADS
 
-MANY = 500  # results: less would not wait as long as another process takes to start
-_MOST = 32  # results that are not stored yet, and would be lost with a process that is killed
-_MOST_SENT, _MOST_BYTES = 256, 1 << 26  # the same where they leave this process at once
-_PATIENCE_S = 60.0  # with a process that says nothing
+MANY = 500  # results: fewer are stored sooner than another process starts
+_MOST = 32  # results not stored yet: they are lost if the process is killed
+_MOST_SENT, _MOST_BYTES = 256, 1 << 26  # the same limits for results that are sent to another process at once
+_PATIENCE_S = 60.0  # wait for a process that does not answer
 _MAIN = (
     "import sys; sys.path[:] = sys.argv[2:]; from hatch_cubin.compiling.storing_process import main; main()"
 )
@@ -28,9 +29,10 @@ Make = Callable[[], Sequence[CacheEntry]]
 
 
 class Storing:
-    """Stores results by their numbers, and says of each that it is done; a *count* of them will come.
+    """Stores results by number and reports each one that is stored. It expects *count* results.
 
-    That is said when the next event is looked at: what waits for it may wait a little longer than the disk.
+    Reports come when the build looks at its next event, so they may come a little later than the disk is
+    done.
     """
 
     def __init__(self, cache: Cache, stored: Callable[[int], object], count: int) -> None:
@@ -39,7 +41,7 @@ class Storing:
         self._way: _Threads | _Elsewhere = _way(cache, count)
 
     def start(self, number: int, make: Make) -> None:
-        """Have a result stored, as soon as there are not too many."""
+        """Store a result as soon as there are not too many unfinished ones."""
         self._way.take(number, make)
         self._left[number] = make
         self.settle(len(self._left))
@@ -47,21 +49,24 @@ class Storing:
             self._tell(wait=True)
 
     def settle(self, most: int) -> bool:
-        """Wait until no more than so many are left to be stored, and say whether any was by now."""
+        """Wait until at most *most* results are left to be stored.
+
+        Return whether any have been stored by now.
+        """
         before = len(self._left)
         while self._left and self._tell(wait=len(self._left) > most):
             pass
         return len(self._left) < before
 
     def close(self) -> None:
-        """Wait for all."""
+        """Wait for all results."""
         try:
             self.settle(0)
         finally:
             self._way.close()
 
     def _tell(self, *, wait: bool) -> bool:
-        """Say of each that is stored by now that it is done; say whether any was."""
+        """Report each result that is stored by now. Return whether there were any."""
         try:
             numbers = self._way.done(wait=wait)
         except _GoneError:
@@ -80,13 +85,13 @@ def _way(cache: Cache, count: int) -> _Threads | _Elsewhere:
     if count >= MANY:
         try:
             return _Elsewhere(cache)
-        except OSError:  # there is no room for another process
+        except OSError:  # another process cannot be started
             pass
     return _Threads(cache)
 
 
 class _GoneError(Exception):
-    """Nobody says what is stored any more."""
+    """The other process no longer reports stored results."""
 
 
 class _Threads:
@@ -105,7 +110,10 @@ class _Threads:
         self._pending.append((number, self._threads.submit(self._store, make)))
 
     def done(self, *, wait: bool) -> list[int]:
-        """Return which are stored by now, in the order that they came; if need be, *wait* for the first."""
+        """Return the numbers stored by now, in the order of their arrival.
+
+        With *wait*, wait for one if needed.
+        """
         numbers = list[int]()
         while self._pending and ((wait and not numbers) or self._pending[0][1].done()):
             number, future = self._pending.popleft()
@@ -122,7 +130,7 @@ class _Threads:
 
 
 class _Elsewhere:
-    """Has another process store results, which does so even when this one is gone."""
+    """Has another process store results. That process continues even if this one ends."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -143,7 +151,10 @@ class _Elsewhere:
         self._process.send({"id": number, "pairs": [tuple(pair) for pair in pairs]})
 
     def done(self, *, wait: bool) -> list[int]:
-        """Return which are stored by now; if need be, *wait* for one. _GoneError where none will be."""
+        """Return the numbers stored by now.
+
+        With *wait*, wait for one if needed. _GoneError if none will come.
+        """
         numbers = list[int]()
         patience_s = _PATIENCE_S if wait else 0.0
         while (heard := self._watch.next(patience_s)) is not None:

@@ -1,4 +1,4 @@
-"""A process that stores results, for a build that has many: it goes on when that is gone."""
+"""A process that stores results for a build that has many. It continues when the build has ended."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from typing import Any, BinaryIO
 from ..cache.entries import Cache, CacheEntry
 from ..toolkit.worker import receive, send
 
-THREADS = 16  # as many as a disk can serve together; each is started when it is needed
+THREADS = 16  # as many as a disk serves well together; each is started when it is needed
 
 
 def main() -> None:
-    """Store what a build asks for, in the folder that is named."""
+    """Store the results that a build sends, in the folder named on the command line."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing that a library prints must end up between the answers
+    os.dup2(2, 1)  # output of libraries must not get between the answers
     serve(sys.stdin.buffer, answers, Path(sys.argv[1]))
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, folder: Path) -> None:
-    """Store what is requested until there is no more, and say of each when that is done."""
-    fault, one_at_a_time = list[str](), threading.Lock()  # the first one is told, and no other
+    """Store results until there are no more requests. Report each one when it is stored."""
+    fault, one_at_a_time = list[str](), threading.Lock()  # only the first fault is reported
     cache = Cache(folder, None, fault.append)
 
     def say(answer: dict[str, Any]) -> None:
-        with one_at_a_time, contextlib.suppress(OSError):  # of a build that is gone: the rest is stored
+        with one_at_a_time, contextlib.suppress(OSError):  # if the build has ended, the rest is stored anyway
             send(answers, answer)
 
     def store(request: dict[str, Any]) -> None:

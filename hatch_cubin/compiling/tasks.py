@@ -1,6 +1,6 @@
-"""Turn jobs into tasks: the text, the options and the folders that a compiler process is given.
+"""Turn jobs into tasks: the text, the options and the folders for a compiler process.
 
-One compile serves all units of a module that are compiled for the same arch: it gives the cubin and the PTX.
+One compile serves all units of a module that have the same arch: it gives both the cubin and the PTX.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from . import precompiled_headers
 from .compiler_paths import CompilePaths
 from .executor import Prelude, Task
 
-_FIRST_WITH_PRELUDES = (12, 9)  # which takes a seed for random names, so that nothing precedes a source
-_FIRST_WITHOUT_TIMES = (13, 4)  # which leaves the times of files out of debug information
+_FIRST_WITH_PRELUDES = (12, 9)  # takes a seed for random names, so that no line has to precede a source
+_FIRST_WITHOUT_TIMES = (13, 4)  # leaves file times out of debug information
 
 
 def served_together(jobs: Iterable[Job], toolkit: Toolkit) -> list[list[Job]]:
-    """Return the jobs that one compile serves together, in the order of the first of each."""
+    """Return groups of jobs that one compile serves, in the order of each group's first job."""
     groups: dict[tuple[Module, Arch], list[Job]] = {}
     for job in jobs:
         groups.setdefault((job.unit.module, assembled_for(job.unit, toolkit)), []).append(job)
@@ -41,7 +41,10 @@ def make_tasks(
     toolkit: Toolkit,
     workers: int,
 ) -> list[Task]:
-    """Return a task for each group of jobs; those of one source and arch share includes where that pays."""
+    """Return a task for each group of jobs.
+
+    Tasks of one source and arch share includes if that saves time.
+    """
     jobs = [group[0] for group in groups]
     tasks = [_task(number, group, paths, toolkit) for number, group in enumerate(groups)]
     if not paths.descriptors or toolkit.version < _FIRST_WITH_PRELUDES:
@@ -68,8 +71,8 @@ def _task(number: int, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolki
     options = compiler_options(_with_pre_includes(job, paths), toolkit, tuple(map(paths.of_root, job.search)))
     if source.is_ptx:
         return Task(number, "ptx", source.code, source.path.encode(), options)
-    # Quoted includes are searched in the folder of the name; the line directive makes diagnostics,
-    # __FILE__ and debug information say the project-relative path all the same.
+    # Quoted includes are searched in the folder of the name. The line directive makes diagnostics, __FILE__
+    # and debug information contain the project-relative path all the same.
     code = f'{preamble(unit.module, toolkit)}#line 1 "{source.path}"\n'.encode() + source.code
     instantiate = tuple(name.encode() for name in unit.module.instantiate)
     name, ptx = paths.of_source(source.path).encode(), any(each.unit.arch.is_ptx for each in jobs)
@@ -78,7 +81,7 @@ def _task(number: int, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolki
 
 
 def _with_pre_includes(job: Job, paths: CompilePaths) -> Unit:
-    """Return a unit whose options name pre-included files of the project as the compiler finds them."""
+    """Return a unit whose options name the project's pre-included files by the compiler's paths."""
     own, module = job.closure.at_root, job.unit.module
     if not own:
         return job.unit
@@ -89,7 +92,7 @@ def _with_pre_includes(job: Job, paths: CompilePaths) -> Unit:
 def folders_for(
     jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolkit, stack: contextlib.ExitStack
 ) -> Mapping[int, str]:
-    """Return the folder for each descriptor of the compiler: the real one, or a copy without its times."""
+    """Return the folder for each of the compiler's descriptors: the real one, or a copy without its times."""
     if toolkit.version >= _FIRST_WITHOUT_TIMES or not any(
         job.unit.module.options.get(name) for job in jobs for name in ("lineinfo", "debug")
     ):
@@ -98,7 +101,7 @@ def folders_for(
 
 
 def folders_of(jobs: Sequence[Job]) -> set[str]:
-    """Return the folders of the project in which includes of *jobs* begin."""
+    """Return the folders of the project from which *jobs* include files."""
     folders = {job.unit.module.source.folder for job in jobs}
     return folders | {root.logical.removeprefix(OWN) for job in jobs for root in job.search if not root.tree}
 

@@ -1,4 +1,4 @@
-"""Templates of kernels that no result of their source has: nothing instantiates them. Pure."""
+"""Kernel templates that are in no result of their source, because nothing instantiates them. Does no I/O."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULT
 def not_built(
     module: Module, kernels: Collection[str], sources: Mapping[str, str], tables: str
 ) -> list[Problem]:
-    """Return a problem for each template of a kernel that only 'instantiate' could bring into the wheel.
+    """Return a problem for each kernel template that only 'instantiate' could bring into the wheel.
 
-    *kernels* has the names of the kernels of a result, *sources* the texts of all sources by their paths,
-    *tables* is the header of a table for one source. In doubt there is no problem: if a condition is around
-    the template, or another source includes its file.
+    *kernels* are the names of the kernels in a result, *sources* the texts of all sources by path, and
+    *tables* is the header of a table for one source. In doubtful cases there is no problem: if a condition is
+    around the template, or if another source includes its file.
     """
     source = module.source
     if source.is_ptx or not _TEMPLATE_KERNEL.search(source.text) or _is_included(source.path, sources):
@@ -41,7 +41,7 @@ def not_built(
 
 
 def _lacking(module: Module, built: Collection[str]) -> Iterator[Kernel]:
-    """Yield the templates that the compiler surely reads, and of which it made no kernel."""
+    """Yield the templates that the compiler certainly reads, but of which it made no kernel."""
     text = without_comments(module.source.text)
     read = {number for _line, number in surely_read(module.source.text, frozenset())}
     named = {*built, *(name.partition("<")[0].rpartition("::")[2] for name in module.instantiate)}
@@ -56,11 +56,11 @@ def _lacking(module: Module, built: Collection[str]) -> Iterator[Kernel]:
 
 
 def _is_used(name: str, text: str, module: Module) -> bool:
-    """Say whether a text instantiates a template, though perhaps for other variants or archs."""
+    """Return whether a text instantiates a template, possibly for other variants or archs only."""
     word = re.escape(name)
     if re.search(rf"\btemplate\s+(?!<)[^;{{}}]*\b{word}\b", text):
         return True
-    # An object shows no kernels: a launch by another kernel, or its address, may have made some.
+    # An object does not list its kernels: a launch by another kernel, or its address, may instantiate one.
     return bool(module.part_of) and len(re.findall(rf"\b{word}\b", text)) > 1
 
 

@@ -1,1 +1,1 @@
-"""A module for each verb of the command line: the arguments that it takes, and what it answers."""
+"""A module for each verb of the command line: its arguments and its answer."""

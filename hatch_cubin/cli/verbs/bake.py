@@ -74,7 +74,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Bring the cache up to date."""
+    """Compile the units that are missing from the cache."""
     if args.weights and not args.shard:
         raise ConfigError(Problem("--weights changes nothing without --shard"))
     project = open_project(args)
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _summary(found: Mapping[str, Any], problems: Sequence[Problem]) -> list[str]:
-    """Return what a job of CI tells of it: how many units were compiled, and which took longest."""
+    """Return the summary for a CI job: how many units were compiled, and which took longest."""
     from ...wheels.reading.report import ReportSection, ReportTable
     from ..rendering import as_markdown, problem_parts
 
@@ -119,7 +119,7 @@ def _summary(found: Mapping[str, Any], problems: Sequence[Problem]) -> list[str]
 
 
 def _rechecked(project: Project, part: float) -> Project:
-    """Return the project with a part of what other machines compile to be compiled here too."""
+    """Return the project, set to compile *part* of the units here as well that other machines compile."""
     from dataclasses import replace
 
     if project.config.executor is None:
@@ -153,7 +153,7 @@ def _shard(text: str) -> Shard:
 
 
 def _chosen(plan: Plan, globs: Sequence[str]) -> Plan:
-    """Return the part of a plan that at least one glob matches, by a source's path or a module's name."""
+    """Return the plan with only those units whose source's path or module's name matches one of the globs."""
     from ...project.source import glob_regex
 
     rules = [glob_regex(glob) for glob in globs]

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _aimed(project: Project, into: str) -> Project:
-    """Return the project with the package whose folder is *into*, whatever package the table names."""
+    """Return the project, set to the package in the folder *into* even if the table names another package."""
     from pathlib import Path
 
     from ...frontends import open_project as door

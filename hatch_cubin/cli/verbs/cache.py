@@ -50,7 +50,7 @@ _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what can be done, and the arguments of each."""
+    """Add the actions, and the arguments of each."""
     choices = parser.add_subparsers(metavar="ACTION")
     parser.set_defaults(act=None, refuse=parser.error)
     for name, (act, summary) in _ACTIONS.items():
@@ -83,7 +83,7 @@ def _gc_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Do what was chosen."""
+    """Run the chosen action."""
     if args.act is None:
         args.refuse(f"name an action: {', '.join(_ACTIONS)}")
     answer: Answer = args.act(args)
@@ -162,7 +162,7 @@ def _fsck(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
     there = audit(folder)
     if any(each.kind == "damaged" for each in there.found):
-        user_folders.forget()  # a build that recalls a unit would not read its record
+        user_folders.forget()  # a build that remembers a unit would not read its damaged record
     facts = {"folder": str(folder), **there._asdict(), "found": [each._asdict() for each in there.found]}
     said = f"{_entries(there.entries)} as they were stored, {size(there.bytes)}"
     problems = [Problem(each.what, Location(each.file), _HINTS[each.kind]) for each in there.found]
@@ -225,7 +225,7 @@ _ACTIONS = {
 
 
 def _folder(args: argparse.Namespace) -> Path:
-    """Return the cache's folder; CheckError where no folder can be."""
+    """Return the cache's folder; raise CheckError if no folder can be there."""
     folder = _place(args)
     if problems := [*_in_the_way(folder)]:
         raise CheckError(*problems)
@@ -233,7 +233,7 @@ def _folder(args: argparse.Namespace) -> Path:
 
 
 def _in_the_way(folder: Path) -> Iterator[Problem]:
-    """Yield what makes a build have no cache: something stands there, or before it, that is no folder."""
+    """Yield a problem if builds cannot have a cache there, e.g. because a file blocks the folder's path."""
     try:
         mode = file_access.looked_at(folder).st_mode
     except FileNotFoundError:  # the next build makes it
@@ -248,7 +248,7 @@ def _in_the_way(folder: Path) -> Iterator[Problem]:
 
 
 def _place(args: argparse.Namespace) -> Path:
-    """Return where the cache is that a build here would use; if there is a project, its table counts."""
+    """Return the cache folder that a build here would use; the project's table can set it."""
     root = Path(args.project).absolute()
     configured = os.environ.get("HATCH_CUBIN_CACHE_DIR")
     if not configured and (root / "pyproject.toml").exists():
@@ -260,7 +260,7 @@ def _place(args: argparse.Namespace) -> Path:
 
 @contextlib.contextmanager
 def _told(folder: Path) -> Iterator[None]:
-    """Tell what the system refuses to do with the cache."""
+    """Raise CheckError if the system refuses an operation on the cache."""
     try:
         yield
     except OSError as exc:

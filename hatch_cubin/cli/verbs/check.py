@@ -58,7 +58,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Check everything, and return all that is wrong."""
+    """Check all wheels and the table, and return all problems."""
     if not (args.wheels or args.table):
         args.refuse("name a wheel, or --table")
     table, wrong = _table(args.project) if args.table else (None, ())
@@ -94,7 +94,7 @@ def _matches_nothing(glob: str, known: Iterable[str]) -> Problem:
 
 
 def _checked(what: str, args: argparse.Namespace, budget: int | None) -> tuple[str, CheckResult]:
-    """Check one wheel; what keeps it from being looked into is a problem of its own."""
+    """Check one wheel; if it cannot be read, the reason is returned as its problem."""
     try:
         with open_wheel(what, companions=True) as opened:
             return opened.path, check(opened, args.gpu, budget, fallback_reader(os.environ), args.spared)
@@ -118,7 +118,7 @@ def _facts(what: str, path: str, verdict: CheckResult) -> dict[str, Any]:
 
 
 def _table(folder: str) -> tuple[str | None, Sequence[Problem]]:
-    """Return where the table is that a build would read, or all that is wrong with it."""
+    """Return the location of the table that a build would read, or all problems of that table."""
     try:
         settings, place, _backend = table_location.find_table(folder)
         parse_config(settings, place, os.environ)
@@ -128,7 +128,7 @@ def _table(folder: str) -> tuple[str | None, Sequence[Problem]]:
 
 
 def _budget(folder: str) -> int | None:
-    """Return what the table of the project that is here allows; None where there is no project."""
+    """Return `max-size` from the table of the project in *folder*; None if there is no project or table."""
     if not os.path.exists(os.path.join(folder, "pyproject.toml")):
         return None
     with contextlib.suppress(table_location.NoTableError):

@@ -66,7 +66,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Compare both."""
+    """Compare the two wheels."""
     before, after = both = _sides(args)
     diffs = compare_wheels(before, after)
     problems = [each for side in both for facts in side.bundles.values() for each in unreadable_units(facts)]
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> Answer:
         bundles = [facts for side in both for facts in side.bundles.values()]
         try:
             write_page(args.html, html_page(title, bundles, {}, parts))
-        except BundleError as exc:  # what is known already must not be lost
+        except BundleError as exc:  # the comparison must still be printed
             problems += exc.problems
     sizes = {"before": before.bytes, "after": after.bytes}
     facts = {"before": before.path, "after": after.path, "bytes": sizes, "bundles": diffs}
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _sides(args: argparse.Namespace) -> tuple[ComparedWheel, ComparedWheel]:
-    """Return what is compared; all that keeps either from being looked into is told."""
+    """Return the two sides to compare; if one cannot be read, raise BundleError with the problems of both."""
     sides: list[ComparedWheel] = []
     problems: list[Problem] = []
     for what in (args.before, args.after):
@@ -101,7 +101,7 @@ def _sides(args: argparse.Namespace) -> tuple[ComparedWheel, ComparedWheel]:
 
 
 def _side(what: str) -> ComparedWheel:
-    """Return a wheel, a folder or a package; a pattern that no shell has expanded has to mean one."""
+    """Return a wheel, a folder or a package; a pattern that the shell left unexpanded must match only one."""
     if len(meant := expand_patterns([what])) > 1:
         problem = f"stands for {len(meant)} files, and 'diff' compares two: {', '.join(meant)}"
         raise BundleError(Problem(problem, Location(what)))
@@ -112,7 +112,7 @@ def _side(what: str) -> ComparedWheel:
 
 
 def _of_project(args: argparse.Namespace) -> ComparedWheel:
-    """Build the project here, as its wheel would have it."""
+    """Build the project here, and return the bundle that its wheel would contain."""
     project = open_project(args)
     check_build(project)
     from ...building import pipeline
@@ -128,7 +128,7 @@ def _of_project(args: argparse.Namespace) -> ComparedWheel:
 def _too_much(
     limits: Sequence[FailLimit], before: ComparedWheel, after: ComparedWheel, diffs: Sequence[BundleDiff]
 ) -> Iterator[Problem]:
-    """Yield a problem for each limit that is passed, with what passes it."""
+    """Yield a problem for each limit that is exceeded, with the size or the kernels that exceed it."""
     where = Location(after.path)
     for limit in limits:
         if limit.what == "size":
@@ -144,7 +144,7 @@ def _too_much(
 
 
 def _weights(before: ComparedWheel, after: ComparedWheel, diffs: Sequence[BundleDiff]) -> tuple[int, int]:
-    """Return the sizes of two wheels; where one is no wheel, those of what is in the bundles."""
+    """Return the sizes of two wheels; if one of them is not a wheel, the sizes of both sides' bundles."""
     if before.bytes is not None and after.bytes is not None:
         return before.bytes, after.bytes
     sizes = [diff["bytes"] for diff in diffs]
@@ -159,7 +159,7 @@ def _limits(text: str) -> list[FailLimit]:
 
 
 def _limit(text: str) -> FailLimit:
-    """Return what `spills`, `registers=8` or `size=5%` means; ValueError where it means nothing."""
+    """Return the limit that `spills`, `registers=8` or `size=5%` sets; raise ValueError if it sets none."""
     what, _, amount = text.partition("=")
     if what not in FAIL_ON_KINDS:
         meant = value_checks.guess(what, FAIL_ON_KINDS)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ...keys.jobs import Job
     from ...project.source_roots import ProjectTree
 
-_SHOWN = 8  # of a list; -v shows the rest
+_SHOWN = 8  # the most items of a list that are printed; -v prints the rest
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Look up the units of one source, and compare those that are a miss."""
+    """Look up the units of one source, and compare each cache miss with the nearest unit in the cache."""
     if args.driver is not None and args.gpu is None:
         args.refuse("--driver needs --gpu")
     project = open_project(args)
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> Answer:
 def _chosen(
     jobs: Sequence[Job], asked: str, tree: ProjectTree, by_kernel: Callable[[], Mapping[str, list[Job]]]
 ) -> list[Job]:
-    """Return the units of the source, the module or the kernel that is asked for."""
+    """Return the units of the source, the module or the kernel named *asked*."""
     path = tree.name_of(tree.root / asked)
     by_name: dict[str, list[Job]] = {}
     for job in jobs:
@@ -131,7 +131,7 @@ def _chosen(
 
 
 def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: ProjectTree) -> str:
-    """Return a hint at what may be meant by a name that is not known."""
+    """Return a hint for an unknown name: the known name that may be meant."""
     from ...headers.resolve import OWN
 
     readers = dict.fromkeys(job.unit.module.source.path for job in jobs if f"{OWN}{asked}" in job.closure.own)
@@ -145,7 +145,7 @@ def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: ProjectT
 
 
 def _gpu(cc: int, driver: int | None, units: Sequence[UnitLookup], plan: Plan, absent: str) -> dict[str, Any]:
-    """Return what a GPU would load of each module; *absent* says why no unit is built for just that GPU."""
+    """Return the arch of each module that a GPU would load; *absent*: why no unit is for exactly that GPU."""
     from ...explaining import arch_choice
 
     major, minor = plan.toolkit.version
@@ -171,7 +171,7 @@ def _gpu(cc: int, driver: int | None, units: Sequence[UnitLookup], plan: Plan, a
 
 
 def _needed_driver(unit: UnitLookup, major: int) -> int | None:
-    """Return the driver that a unit needs; None for PTX that is not compiled yet: only its text says it."""
+    """Return the driver that a unit needs; None for PTX that is not compiled yet: only its text tells."""
     from ...bundle import layout
 
     source, arch = unit.job.unit.module.source, unit.job.unit.arch
@@ -180,7 +180,7 @@ def _needed_driver(unit: UnitLookup, major: int) -> int | None:
 
 
 def _request_lines(specs: Iterable[ArchRequest]) -> Iterator[str]:
-    """Yield what specs give; neighbours in one place that give what they name have a line in common."""
+    """Yield the archs that requests give; neighbours in one place share a line if the text is the same."""
     for (place, gives), each in itertools.groupby(specs, lambda spec: (spec.place, _gives(spec))):
         yield f"archs  {', '.join(repr(one.spec) for one in each)} ({place}){gives}"
 
@@ -222,7 +222,7 @@ def _outcome(loads: Mapping[str, Any], gpu: Mapping[str, Any]) -> str:
 
 
 def _unit_lines(units: Sequence[UnitLookup], *, verbose: bool) -> Iterator[str]:
-    """Yield the fate of units, once for all that have the same; those that are a miss come first."""
+    """Yield the units' states, cache misses first; units with the same state and reasons share the lines."""
     fates: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for unit in sorted(units, key=lambda unit: unit.hit is not None):
         fates.setdefault(_state_and_reasons(unit, verbose=verbose), {}).setdefault(unit.module, []).append(
@@ -238,7 +238,7 @@ def _unit_lines(units: Sequence[UnitLookup], *, verbose: bool) -> Iterator[str]:
 
 
 def _state_and_reasons(unit: UnitLookup, *, verbose: bool) -> tuple[str, ...]:
-    """Return hit or miss, and the lines that belong under it."""
+    """Return hit or miss, and the lines with the reasons below it."""
     why = unit.reason_lines(verbose=verbose)
     state = "miss" if why else "hit "
     if not verbose:

@@ -26,7 +26,7 @@ from ...errors import ConfigError, Location, Problem
 from ...project.source import BUNDLE_FOLDER
 from ..verb_base import Answer, folder_argument, json_argument
 
-# What all-major means for every toolkit of CUDA 13 so far.
+# The archs that nvcc's all-major gives with every toolkit of CUDA 13 so far.
 ARCHS = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120")
 TOOLKIT = "13.0"
 
@@ -44,7 +44,7 @@ _SETTINGS = (
     ),
 )
 _INSIDE = "the build backend that makes the rest of the wheel"
-_PAST_OURS = {"flit_core": "flit build", "maturin": "maturin build"}  # commands that ask no build backend
+_PAST_OURS = {"flit_core": "flit build", "maturin": "maturin build"}  # commands that bypass the build backend
 _KERNEL_FILES = ("*.cu", "*.cuh", "*.h", "*.ptx")
 
 
@@ -55,7 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Add what is missing."""
+    """Add the missing settings, and return the changes and the next steps."""
     root = Path(args.project).absolute()
     files = _Files(root)
     if not os.path.lexists(root / _PYPROJECT):
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> Answer:
         raise ConfigError(Problem(what, unread.of(), f"rename it to {place}"))
     packages = _packages(root, backend, place)
     has_door = backend in (*table_location.HATCH_BACKENDS, WRAPPER) or backend.startswith("setuptools.")
-    builds_kernels = has_door or is_new  # who has a table without a door calls 'bundle'
+    builds_kernels = has_door or is_new  # with a table but no backend of ours, 'bundle' builds them
     if builds_kernels:
         _require(files, pyproject, backend)
     if is_new:
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _required(pyproject: Mapping[str, Any], backend: str) -> list[Setting]:
-    """Return the backend inside of ours, as far as the build requirements tell it."""
+    """Return the setting for the backend that ours wraps, if a build requirement names one."""
     requires = (
         table_location.inside(pyproject, "build-system").get("requires") if backend == WRAPPER else None
     )
@@ -106,7 +106,7 @@ def _required(pyproject: Mapping[str, Any], backend: str) -> list[Setting]:
 
 
 class _Files:
-    """Files of the project as they will be written, and a list of what is new in them."""
+    """The project's files as they will be written, and a list of the changes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -114,11 +114,11 @@ class _Files:
         self.changes: list[dict[str, str]] = []
 
     def read(self, name: str) -> str:
-        """Return a file's text, with the ends of its lines as they are; an empty one where there is none."""
+        """Return a file's text with its line endings unchanged; an empty text if there is no such file."""
         if name in self._texts:
             return self._texts[name]
         path = self.root / name
-        if path.exists() and not (path.is_file() or path.is_dir()):  # to open a pipe would wait for ever
+        if path.exists() and not (path.is_file() or path.is_dir()):  # opening a pipe would block forever
             raise ConfigError(Problem("cannot be read: it is not a regular file", Location(name)))
         try:
             return file_access.read(path, read_limits.TABLE).decode()
@@ -169,7 +169,7 @@ class _Files:
         self._change(name, f"{text}{before}{line}{end}", line)
 
     def save(self) -> None:
-        """Write all files, now that nothing can go wrong any more but the disk."""
+        """Write all files. All edits succeeded by now, so that only the disk can fail."""
         for name, text in self._texts.items():
             try:
                 _replace(Path(os.path.realpath(self.root / name)), text.encode())
@@ -178,10 +178,10 @@ class _Files:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Replace a file in one step, so that a full disk destroys nobody's file."""
+    """Replace a file in one step, so that a full disk does not destroy the user's file."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(beside, "xb") as file:  # what stands there already is not opened
+        with open(beside, "xb") as file:  # "x": do not open a file that is already there
             file.write(data)
         if path.exists():
             shutil.copymode(path, beside)
@@ -193,7 +193,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def _by_hand(name: str, lines: Sequence[str]) -> Iterator[None]:
-    """Have the user add by hand what cannot be added here."""
+    """If an edit fails, raise ConfigError with the *lines* that the user should add by hand."""
     try:
         yield
     except ValueError as exc:
@@ -203,7 +203,7 @@ def _by_hand(name: str, lines: Sequence[str]) -> Iterator[None]:
 
 
 def _table_place(root: Path) -> tuple[Place, bool]:
-    """Return where the table stands or would stand, and whether it has yet to be added."""
+    """Return where the table is or would be, and whether it still has to be added."""
     try:
         _table, place, _backend = table_location.find_table(root)
     except table_location.NoTableError as absent:
@@ -212,7 +212,7 @@ def _table_place(root: Path) -> tuple[Place, bool]:
 
 
 def _packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
-    """Return the packages and their folders, as far as these are known before anything is set up."""
+    """Return the packages and their folders that are known before the project is set up."""
     from ...frontends import open_project as door
 
     if backend in table_location.HATCH_BACKENDS:
@@ -222,7 +222,7 @@ def _packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
 
 
 def _wrap(files: _Files, pyproject: Mapping[str, Any], backend: str) -> list[Setting]:
-    """Put our build backend around the project's, and return what the table has to say of that one."""
+    """Make our build backend wrap the project's, and return the table's settings for the wrapped one."""
     system = ("build-system",)
     files.replace_value(_PYPROJECT, (*system, "build-backend"), json.dumps(WRAPPER))
     inner = [Setting("backend", json.dumps(backend), _INSIDE)]
@@ -233,7 +233,7 @@ def _wrap(files: _Files, pyproject: Mapping[str, Any], backend: str) -> list[Set
 
 
 def _require(files: _Files, pyproject: Mapping[str, Any], backend: str) -> None:
-    """Have the build front end install hatch-cubin."""
+    """Add hatch-cubin to the build requirements, so that the build front end installs it."""
     system = table_location.inside(pyproject, "build-system")
     requires = system.get("requires")
     if requires is None:
@@ -248,7 +248,7 @@ def _require(files: _Files, pyproject: Mapping[str, Any], backend: str) -> None:
 
 
 def _add_cache_keys(files: _Files, pyproject: Mapping[str, Any], packages: Mapping[str, str]) -> None:
-    """Tell uv what an editable install is built from: it would keep one with outdated or missing kernels."""
+    """Tell uv the inputs of an editable install, or else it keeps one with outdated or missing kernels."""
     uv = table_location.inside(pyproject, "tool", "uv")
     known = uv.get("cache-keys")
     if known is None:
@@ -262,7 +262,7 @@ def _add_cache_keys(files: _Files, pyproject: Mapping[str, Any], packages: Mappi
 
 
 def _default_keys(root: Path) -> Iterator[dict[str, str]]:
-    """Yield the files that uv looks at by default, and those that the table can stand in."""
+    """Yield the keys that uv has by default, and the files that can contain the table."""
     yield {"file": _PYPROJECT}
     yield from ({"file": name} for name in ("hatch.toml", "setup.py", "setup.cfg") if (root / name).exists())
     if (root / "src").is_dir():
@@ -272,16 +272,16 @@ def _default_keys(root: Path) -> Iterator[dict[str, str]]:
 def _kernel_keys(packages: Mapping[str, str]) -> Iterator[dict[str, str]]:
     for folder in packages.values():
         yield from ({"file": f"{folder}/**/{pattern}"} for pattern in _KERNEL_FILES)
-        yield {"dir": f"{folder}/{BUNDLE_FOLDER}"}  # whether it is there: its files change with every build
+        yield {"dir": f"{folder}/{BUNDLE_FOLDER}"}  # if it exists; each build changes its files
 
 
 def _written(key: Mapping[str, str]) -> str:
-    """Return a table of strings as TOML has it."""
+    """Return a table of strings in TOML."""
     return f"{{ {', '.join(f'{name} = {json.dumps(value)}' for name, value in key.items())} }}"
 
 
 def _ignore(files: _Files) -> None:
-    """Keep what an editable install writes into the tree out of git."""
+    """Make git ignore the bundle that an editable install writes into the tree."""
     lines = files.read(".gitignore").splitlines()
     known = {line.strip().removeprefix("**").strip("/").rpartition("/")[2] for line in lines}
     if BUNDLE_FOLDER not in known:

@@ -40,7 +40,7 @@ from ..verb_base import Answer, json_argument, table, wheels_argument, write_pag
 _BAR = 24
 _PARTS = 5
 _HEAD = ("module", "arch", "size", "registers", "shared", "stack", "spills", "kernel")
-_NUMBERS = range(2, 7)  # the columns that have numbers
+_NUMBERS = range(2, 7)  # the columns with numbers
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +64,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Survey every bundle that there is, or list the code of a kernel."""
+    """Survey every bundle of the wheels, or list the code of a kernel."""
     if kernel := args.ptx or args.sass:
         if args.html or args.report:
             args.refuse("--html and --report show no code")
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> Answer:
         if args.html is not None:
             title = _title([result["path"] for result in results])
             write_page(args.html, html_page(title, bundles, times, _difference(results)))
-    except BundleError as exc:  # what is known already must not be lost
+    except BundleError as exc:  # the facts must still be printed
         problems += exc.problems
     lines = [line for bundle in bundles for line in (*_lines(bundle), "")][:-1]
     return Answer(
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _result(what: str, second: FallbackReader | None, problems: list[Problem]) -> dict[str, Any]:
-    """Return the facts about one wheel; what keeps it from being looked into is a problem."""
+    """Return the facts about one wheel; if it cannot be read, add the reason to *problems*."""
     try:
         with open_wheel(what) as opened:
             return {
@@ -107,7 +107,7 @@ def _result(what: str, second: FallbackReader | None, problems: list[Problem]) -
 
 
 def _difference(results: Sequence[dict[str, Any]]) -> list[ReportSection]:
-    """Return how two wheels differ; nothing where there are more or fewer."""
+    """Return the differences between two wheels; an empty list if there are not exactly two."""
     sides = [compared_wheel(each["path"], each["bundles"]) for each in results if each["bundles"]]
     if not len(sides) == len(results) == 2:
         return []
@@ -121,7 +121,7 @@ def _title(paths: Sequence[str]) -> str:
 
 
 def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str, str], float]:
-    """Return what each unit took to compile, by module and arch; BundleError for another build's report."""
+    """Return each unit's compile time, by module and arch; raise BundleError for another build's report."""
     try:
         with user_folders.kept(path, read_limits.INDEX) as file:
             report = json.loads(file.read())
@@ -142,7 +142,7 @@ def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str
     return times
 
 
-# --- for people ----------------------------------------------------------------------------------
+# --- lines for people ----------------------------------------------------------------------------------
 
 
 def _lines(facts: BundleFacts) -> Iterator[str]:
@@ -159,7 +159,7 @@ def _lines(facts: BundleFacts) -> Iterator[str]:
 
 
 def _rows(unit: UnitFacts) -> Iterator[Sequence[str]]:
-    """Yield a row for each kernel; only the first one has what is the same for the whole unit."""
+    """Yield a row for each kernel; only the first row has the columns that all kernels of the unit share."""
     start: Sequence[str] = (plain(unit["module"]), plain(unit["arch"]), size(unit["bytes"]))
     for kernel in [] if unit["problem"] else unit["kernels"]:
         yield (*start, *_uses(kernel), plain(kernel["signature"]))

@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Write a private key, and show its public one."""
+    """Write a private key, and print its public key."""
     from ...cache import signing
     from ...config import toml_lines
 

@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Write the lock, or compare it."""
+    """Write the lock, or compare it with the lock that would be written."""
     project = open_project(args)
     check_build(project)
     require_compiler(project)

@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Plan, and look each unit up."""
+    """Plan the build, and look up each unit in the cache."""
     project = open_project(args)
     check_build(project)
     from ...building import pipeline

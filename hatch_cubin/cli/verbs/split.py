@@ -23,7 +23,7 @@ from ...errors import BundleError, Location, Problem
 from ...wheels.reading.bundles import open_wheel
 from ..verb_base import Answer, json_argument, size
 
-_PATIENCE_S = 10.0  # with another split into the same folder
+_PATIENCE_S = 10.0  # how long to wait for another split into the same folder
 _EXPERIMENTAL = "wheel variants are experimental: the drafts of them, PEP 825 and PEP 850, may change"
 
 
@@ -46,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Cut the wheel, and write its parts."""
+    """Split the wheel, and write its parts."""
     target = args.into / os.path.basename(args.wheel)
     if target.exists() and os.path.exists(args.wheel) and target.samefile(args.wheel):
         what = "would be replaced by its own part"
@@ -71,7 +71,7 @@ def _as_companions(path: Path, into: Path) -> list[str]:
 
 
 def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
-    """Write the wheel as it is and its variants, and what describes these: the names of all."""
+    """Write the unchanged wheel, its variants and their JSON index; return the names of all of them."""
     from ...frontends import repack
     from ...wheels.splitting.cut_variants import cut_into_variants
     from ...wheels.splitting.variants import describe_variants
@@ -80,7 +80,7 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
         parts = cut_into_variants(opened)
     _refuse_others(into, path, parts.labels)
     index = into / parts.described_in
-    _with_those_of_others(index, parts.labels)  # what is no such file is refused before anything is written
+    _with_those_of_others(index, parts.labels)  # refuse an invalid index before writing anything
     with repack.opened(path) as wheel:
         names = [path.name]
         with repack.placed(into, path.name) as place:
@@ -89,7 +89,7 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
             added = {name: [data] for name, data in part.written.items()}
             named = wheel._replace(name=f"{path.stem}-{part.label}.whl")
             names.append(repack.write(named, into, {**added}, part.gone.__contains__, platform=""))
-    with file_lock.wait_for_lock(into, _PATIENCE_S):  # others may add their labels just now
+    with file_lock.wait_for_lock(into, _PATIENCE_S):  # another process may be adding its labels
         labels = _with_those_of_others(index, parts.labels)
         with repack.placed(into, index.name) as place:
             place.write_bytes(describe_variants(labels))
@@ -97,7 +97,7 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
 
 
 def _refuse_others(into: Path, path: Path, labels: list[str]) -> None:
-    """Raise an error that names the variants of other builds that are there: installers would take them."""
+    """Raise BundleError for variants of other builds in the folder, because installers would choose them."""
     from ...wheels.checking.wheel_tags import WHEEL_NAME
 
     own, mine = WHEEL_NAME.fullmatch(path.name), {f"{path.stem}-{label}.whl" for label in labels}
@@ -113,7 +113,7 @@ def _refuse_others(into: Path, path: Path, labels: list[str]) -> None:
 
 
 def _with_those_of_others(index: Path, labels: list[str]) -> list[str]:
-    """Return the labels with those of other wheels of the same version, as of those for other systems."""
+    """Return *labels* and those in the index, which wheels of this version for other systems share."""
     from ...wheels.splitting.variants import read_labels
 
     try:

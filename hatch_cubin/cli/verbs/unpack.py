@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Read the bundles, and write them."""
+    """Read the bundles, and write each with a file for every unit."""
     from ...wheels.reading.unpacking import unpacked_files, write_bundle
 
     with open_wheel(args.wheel) as opened:

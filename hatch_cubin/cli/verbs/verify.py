@@ -74,7 +74,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Check everything, and return all that is wrong."""
+    """Check all wheels, and return all problems."""
     again = _Again(args) if args.rebuild else None
     checked = [_checked(what, again) for what in expand_patterns(args.wheels)]
     if again is not None:
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _checked(what: str, again: _Again | None) -> Answer:
-    """Check one wheel; what keeps it from being looked into is a problem of its own."""
+    """Check one wheel; if it cannot be read, the reason is returned as its problem."""
     facts: dict[str, Any] = {"named": what, "path": what, "bundles": []}
     lines: list[str] = []
     problems: list[Problem] = []
@@ -104,7 +104,7 @@ def _checked(what: str, again: _Again | None) -> Answer:
                 lines += _summary(bundle, comparison)
                 problems += _findings(bundle, comparison, again.install_command())
                 problems += _not_of_project(bundle, others)
-    except HatchCubinError as exc:  # what is known already must not be lost
+    except HatchCubinError as exc:  # earlier problems must still be reported
         problems += exc.problems
     return Answer({**facts, "ok": not problems}, lines, problems)
 
@@ -131,52 +131,52 @@ def _agrees(bundle: Bundle) -> str:
 
 
 class _Again:
-    """The project that wheels are compared with: opened once, and compiled once for each of its packages."""
+    """The project to compare wheels with; it is opened once, and compiled once for each of its packages."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._opened = _once(lambda: _opened_project(args))
         self._rebuilt: dict[tuple[str, bool], Callable[[], Rebuilt]] = {}
-        self._named: set[str] = set()  # bundles, compared or not, by the digest of the manifest
-        self._wholes: dict[str, Manifest] = {}  # of what was compared, by the digest of the manifest
-        self._parts: dict[str, tuple[str, Mapping[str, Any]]] = {}  # companions by path, and what they say
+        self._named: set[str] = set()  # manifest digests of all named bundles, compared or not
+        self._wholes: dict[str, Manifest] = {}  # manifests of compared bundles, by their digest
+        self._parts: dict[str, tuple[str, Mapping[str, Any]]] = {}  # companions' packages and descriptions
 
     def project(self, opened: OpenedWheel) -> Project:
-        """Return the project, with the package that the bundle was built for."""
+        """Return the project, set to the package that the bundle was built for."""
         from ...frontends import open_project as door
 
         told = (manifest_of(bundle).folder for bundle in opened.bundles)
         return door.aimed_at_one_of(self._opened(), filter(None, told))
 
     def install_command(self) -> str | None:
-        """Return how to install the builds of the project's lock; None where it has none."""
+        """Return the command that installs the toolkit of the project's lock; None if there is none."""
         from ...lockfile import locked_build
 
         return locked_build.install_command(self._opened())
 
     def rebuilt(self, project: Project) -> Rebuilt:
-        """Return what the project gives."""
+        """Return the result of compiling the project again, from the first call for this package."""
         from ...wheels.checking.rebuild import rebuild
 
         form = project.bundle_folder, project.config.pack
         return self._rebuilt.setdefault(form, _once(lambda: rebuild(project)))()
 
     def note_named(self, opened: OpenedWheel) -> None:
-        """Remember what was named: where it cannot be compared, that alone is told, and not of its parts."""
+        """Remember the bundles: if one cannot be compared, only that is reported, not its companions too."""
         for bundle in opened.bundles:
-            with contextlib.suppress(BundleError):  # which its proof tells
+            with contextlib.suppress(BundleError):  # the integrity check reports it
                 self._named.add(file_digest(bundle.read("manifest.json")))
 
     def note_whole(self, bundle: Bundle) -> None:
-        """Remember a bundle that was compared: its manifest has the digests of its companions' files."""
+        """Remember a compared bundle, because its manifest has the digests of its companions' files."""
         self._wholes[file_digest(bundle.read("manifest.json"))] = manifest_of(bundle)
 
     def note_part(self, opened: OpenedWheel, said: Mapping[str, Any] | None) -> None:
-        """Remember a companion, which is sound if it *said* something."""
+        """Remember a companion; *said* is its description, None if the companion is damaged."""
         if said is not None:
             self._parts[opened.path] = (opened.companion or "", said)
 
     def with_whole(self, checked: Answer) -> Answer:
-        """Return an answer, with what is wrong with a companion by the bundle that it belongs to."""
+        """Return an answer; for a companion, add the problem that its main wheel's bundle shows, if any."""
         package, said = self._parts.get(checked.facts["path"], ("", None))
         if said is None or said["index"] in self._named - self._wholes.keys():
             return checked
@@ -199,7 +199,7 @@ def _opened_project(args: argparse.Namespace) -> Project:
 
 
 def _once(make: Callable[[], T]) -> Callable[[], T]:
-    """Return a function that makes something when first called, and later gives or raises the same."""
+    """Return a function that calls *make* once; every call returns its result or raises its error."""
 
     @functools.cache
     def outcome() -> T | HatchCubinError:
@@ -222,7 +222,7 @@ def _compare(again: _Again, opened: OpenedWheel) -> tuple[Bundle, RebuildCompari
 
     project = again.project(opened)
     bundle = _bundle_of(project, opened)
-    if EDITABLE_FILE in bundle.packed_sizes:  # an editable install's, which is never packed
+    if EDITABLE_FILE in bundle.packed_sizes:  # editable installs are never packed
         project = replace(project, config=replace(project.config, pack=False))
     bill = sbom_of(opened, bundle)
     again.note_whole(bundle)
@@ -230,7 +230,7 @@ def _compare(again: _Again, opened: OpenedWheel) -> tuple[Bundle, RebuildCompari
 
 
 def _bundle_of(project: Project, opened: OpenedWheel) -> Bundle:
-    """Return the bundle that the project builds: others beside it may say of themselves what they like."""
+    """Return the bundle that the project builds; the manifests of bundles beside it are not trusted."""
     own = _own(project, opened)
     if len(own) == 1:
         return own[0]
@@ -244,9 +244,9 @@ def _bundle_of(project: Project, opened: OpenedWheel) -> Bundle:
 
 
 def _own(project: Project, opened: OpenedWheel) -> list[Bundle]:
-    if opened.archive is not None:  # what is imported is decided by the place, whatever a manifest says
+    if opened.archive is not None:  # imports go by the path, whatever a manifest says
         return bundles_of_package(opened, project.package)
-    folders = (project.bundle_folder, None)  # one without kernels has none
+    folders = (project.bundle_folder, None)  # a bundle without kernels has no folder
     return [bundle for bundle in opened.bundles if manifest_of(bundle).folder in folders]
 
 
@@ -277,7 +277,7 @@ def _summary(bundle: Bundle, comparison: RebuildComparison) -> Iterator[str]:
 
 
 def _not_of_project(bundle: Bundle, others: Sequence[Bundle]) -> Iterator[Problem]:
-    """Yield a problem for each bundle that no build was compared with: anything may be in it."""
+    """Yield a problem for each bundle that was not compared with a build, because it may contain anything."""
     for other in others:
         what = f"was not compared: the project here builds {bundle.place} alone"
         hint = "take it out of the wheel; code of another project is proven in that project's own wheel"
@@ -291,7 +291,7 @@ def _same(number: int) -> str:
 def _findings(bundle: Bundle, comparison: RebuildComparison, install: str | None) -> Iterator[Problem]:
     """Yield a problem for each kind of difference, with the units or the files that have it.
 
-    The project's lock knows how to *install* the toolkit of its builds.
+    *install* is the command that installs the toolkit of the project's lock.
     """
     where = Location(bundle.where)
     for verdict, (what, hint) in _FINDINGS.items():
@@ -301,13 +301,13 @@ def _findings(bundle: Bundle, comparison: RebuildComparison, install: str | None
             mend = hint if install is None or not why else f"cubin.lock names a toolkit: {install}"
             yield Problem(f"{count(len(units), 'unit')} {what}", where, mend, (*units, *why))
     files = [name for name, same in comparison.files.items() if not same]
-    if files and {*comparison.verdicts.values()} <= _UNCHANGED:  # otherwise they have to differ
+    if files and {*comparison.verdicts.values()} <= _UNCHANGED:  # changed units change these files too
         what = f"{count(len(files), 'file')} not what the project gives, though all units are"
         yield Problem(what, where, _where(comparison), (*files, *_toolchain(comparison)))
 
 
 def _where(comparison: RebuildComparison) -> str:
-    """Say where a wheel can be verified; git alone knows a commit, and an sdist has none."""
+    """Return a hint where to verify a wheel: its commit is known only in git, not in an unpacked sdist."""
     before = {name: shipped for name, shipped, _here in comparison.toolchain}
     if not before or not before.keys() <= {"commit", "dirty"}:
         return _OF_ITS_BUILD

@@ -1,6 +1,6 @@
-"""The workers of a Dask cluster. Dask has a thread of its own here, for none of its calls is sure to end.
+"""The workers of a Dask cluster. Calls to Dask run in a separate thread because any of them may hang.
 
-A task is tied to its worker: whether and where it is done again is decided in `crew.py`.
+Each task is tied to one worker. `scheduler.py` decides whether and where a task runs again.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 _CONNECT_S = 10.0
-_LOOK_S = 1.0  # between two looks at who is there
-_SILENT_S = 10.0  # without a sign of life, a worker is lost; large clusters beat more slowly
-_PATIENCE_S = 10.0  # with a cluster that has no worker, or only such as say nothing
-_ANSWER_S = 120.0  # for what a worker is asked before its first lease
-_MOST_ROUNDS = 3  # of giving a worker files, which it may drop for another build before it has all
+_LOOK_S = 1.0  # between two checks of the list of workers
+_SILENT_S = 10.0  # without a heartbeat for so long, a worker is lost; large clusters beat more slowly
+_PATIENCE_S = 10.0  # wait for a cluster that has no workers, or only silent ones
+_ANSWER_S = 120.0  # for a worker's answer before its first lease
+_MOST_ROUNDS = 3  # of sending a worker files, which it may drop for another build before it has all
 _CLOSE_S = 1.5
 _MISSING = "Dask's distributed is not installed here"
 _INSTALL = "pip install 'hatch-cubin[dask]'"
-_VERSION_S = 3.0  # for what is asked of a scheduler that is not as expected
+_VERSION_S = 3.0  # for the version of a scheduler that does not answer as expected
 _REACH = "is the scheduler running, can this machine reach it, and is it one without certificates?"
 _TRUST = (
     "is the scheduler running, and are the certificates of both sides signed by the same CA, and not expired?"
@@ -45,7 +45,7 @@ _CERTIFICATES = "Dask's configuration names them, or DASK_DISTRIBUTED__COMM__TLS
 
 
 class DaskFleet:
-    """The workers that a scheduler knows."""
+    """The workers that a scheduler lists."""
 
     def __init__(self, name: str, address: str, asked: Asked, parcel: Parcel) -> None:
         self.name = name
@@ -54,10 +54,10 @@ class DaskFleet:
         self._preparing: dict[str, asyncio.Task[None]] = {}
         self._refused: set[str] = set()
         self._ready: dict[str, Joined] = {}
-        self._seen: dict[str, tuple[object, float]] = {}  # each worker's last sign of life, and when it came
+        self._seen: dict[str, tuple[object, float]] = {}  # each worker's last heartbeat, and when it came
         self._builds: set[str] = set()
         self._connected = threading.Event()
-        self._until = 0.0  # when somebody may join who is not there, or not well
+        self._until = 0.0  # until when missing or unhealthy workers may still join
         self._leases: dict[str, set[asyncio.Task[None]]] = {}
         self._client: Any = None
         self._loop = asyncio.new_event_loop()
@@ -67,19 +67,19 @@ class DaskFleet:
 
     @property
     def hopes(self) -> int:
-        """How many workers are being prepared; others may come soon, or come back."""
+        """The number of workers being prepared, plus one while others may come soon or come back."""
         soon = time.monotonic() < self._until
         return len(self._preparing) + (soon or not self._connected.is_set())
 
     def give(self, worker: str, lease: Lease) -> None:
         """Have a worker compile a lease."""
         self._builds.add(lease.build)
-        with contextlib.suppress(RuntimeError):  # it is over already, and has said so
+        with contextlib.suppress(RuntimeError):  # the thread has ended, and has reported that
             self._loop.call_soon_threadsafe(self._take, worker, lease)
 
     def close(self) -> None:
-        """End what the workers do for this build, and let them go."""
-        with contextlib.suppress(RuntimeError):  # it is over already
+        """Stop the workers' processes for this build and disconnect from the workers."""
+        with contextlib.suppress(RuntimeError):  # the thread has ended already
             self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(_CLOSE_S + 0.5)
 
@@ -109,7 +109,7 @@ class DaskFleet:
             gone = await self._connect()
             while gone is None and not self._over.is_set():
                 if (gone := await self._look()) is not None:
-                    break  # what became of hope is told before it is given up
+                    break  # events must be reported before hope is given up
                 self._connected.set()
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._over.wait(), _LOOK_S)
@@ -126,10 +126,10 @@ class DaskFleet:
         except ImportError:
             return Gone(_MISSING, _INSTALL)
         for name in [*logging.root.manager.loggerDict]:
-            if name.partition(".")[0] == "distributed":  # what it has to say is said here
+            if name.partition(".")[0] == "distributed":  # its log messages are reported by this module
                 logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         try:
-            with warnings.catch_warnings():  # of another version; nothing else runs yet
+            with warnings.catch_warnings():  # about other versions; nothing else runs yet
                 warnings.simplefilter("ignore")
                 self._client = distributed.Client(  # type: ignore[no-untyped-call]
                     self._address, asynchronous=True, set_as_default=False, timeout=_CONNECT_S
@@ -140,7 +140,7 @@ class DaskFleet:
         return None
 
     async def _misfit(self, distributed: Any, exc: Exception) -> Gone:
-        """Say why nothing can be had of the scheduler: it may have another version, or other certificates."""
+        """Return why the scheduler cannot be used: it may have another version, or other certificates."""
         mine, theirs = distributed.__version__, None
         with contextlib.suppress(Exception):
             security = distributed.Security() if self._client is None else self._client.security
@@ -159,8 +159,8 @@ class DaskFleet:
             return answer["packages"]["distributed"]
 
     async def _look(self) -> Gone | None:
-        """See who is there: prepare whoever is new, and tell who is lost."""
-        if self._client.status != "running":  # Dask would connect again, and the scheduler know no lease
+        """Check the list of workers: prepare new ones and report lost ones."""
+        if self._client.status != "running":  # Dask would reconnect, but the scheduler has lost the leases
             return Gone("the connection to the scheduler is lost")
         try:
             found = await asyncio.wait_for(self._client.scheduler.identity(n_workers=-1), _SILENT_S)
@@ -170,7 +170,7 @@ class DaskFleet:
         return None
 
     def _see(self, workers: dict[str, dict[str, Any]]) -> None:
-        """Take note of who is there, and how."""
+        """Record which workers are there, and their state."""
         for name in {*self._ready, *self._preparing} - workers.keys():
             self._lose(name, "it is gone")
         now, silent_s = time.monotonic(), max(_SILENT_S, len(workers) / 20)
@@ -194,12 +194,12 @@ class DaskFleet:
             preparing.cancel()
         if self._ready.pop(name, None) is None:
             return
-        for task in self._leases.pop(name, ()):  # so that it does not begin with them when it comes back
+        for task in self._leases.pop(name, ()):  # so that it does not start with these when it returns
             task.cancel()
         self.events.put(Lost(name, why, ended))
 
     async def _prepare(self, name: str, facts: dict[str, Any]) -> None:
-        """Ask a worker who it is, and give it the files that it lacks."""
+        """Ask a worker for its identity, and send it the files that it does not have."""
         try:
             joined = await asyncio.wait_for(self._prepared(name, facts), _ANSWER_S)
         except asyncio.TimeoutError:
@@ -237,12 +237,12 @@ class DaskFleet:
         return Joined(name, process, slots, (facts["memory_limit"] or 0) // slots)
 
     async def _call(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
-        """Have a worker that has hatch-cubin call a function of ours."""
-        # Dask would look for tasks of its own in what it can see.
+        """Have a worker on which hatch-cubin is installed call one of our functions."""
+        # Packed, because Dask would search visible arguments for tasks of its own.
         return await self._submit(worker, worker_side.called, pickle.dumps((function, arguments)))
 
     async def _submit(self, worker: str, function: Callable[..., Any], argument: object) -> Any:
-        """Have one worker, and no other, call a function once."""
+        """Have this one worker, and no other, call a function once."""
         return await self._client.submit(
             function, argument, workers=[worker], allow_other_workers=False, retries=0, pure=False
         )
@@ -256,7 +256,7 @@ class DaskFleet:
         self.events.put(Answered(lease.number, reply, wrong))
 
     async def _leave(self) -> None:
-        """Stop the compilers, and go, in a short time."""
+        """Stop the compilers and disconnect within a short time."""
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self._part(), _CLOSE_S)
 
@@ -272,10 +272,10 @@ class DaskFleet:
 
 
 def _lacking(security: Any) -> str | None:
-    """Return which file of certificates is lacking, of those that Dask's configuration has to name."""
+    """Return which certificate file is missing among those that Dask's configuration must name."""
     names = {"ca-file": security.tls_ca_file, "client.cert": security.tls_client_cert}
     for name, path in {**names, "client.key": security.tls_client_key}.items():
-        if path is None and name in names:  # a key may be in the file of its certificate
+        if path is None and name in names:  # the file of a certificate may contain its key
             return f"tls:// needs certificates, and nothing says distributed.comm.tls.{name}"
         if path is not None and "\n" not in path and not os.path.isfile(path):
             return f"there is no file {path!r}, which distributed.comm.tls.{name} names"

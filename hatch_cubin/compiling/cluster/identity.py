@@ -1,7 +1,7 @@
-"""Who compiles: what has to be the same on two machines, so that their results are.
+"""The identity of a compiling machine: everything that two machines must share to give the same results.
 
-A worker of a cluster is asked before its first task. It answers from a process of its own, for an NVRTC that
-is loaded stays loaded.
+A worker of a cluster is asked for its identity before its first task. A separate process finds it out,
+because an NVRTC cannot be unloaded from a process.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ main(*sys.argv[1:3])
 
 
 class Identity(NamedTuple):
-    """What results depend on beside their tasks."""
+    """Everything except the task itself that a result depends on."""
 
     version: str  # of hatch-cubin
     schema: str
-    code: str  # a digest of what runs on both sides
+    code: str  # a digest of the code that runs on both sides
     data_model: str
     machine: str
     nvrtc: str
@@ -56,7 +56,7 @@ class Identity(NamedTuple):
 
 
 class Installed(NamedTuple):
-    """What a machine has: who it is, the compiler's files, and its folders of headers by name."""
+    """The contents of a machine: its identity, the compiler's files, and its folders of headers by name."""
 
     identity: Identity
     libraries: tuple[str, ...]
@@ -65,7 +65,7 @@ class Installed(NamedTuple):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that compile: the libraries, and ptxas if there is any."""
+        """The files that the compiler consists of: the libraries, and ptxas if it is needed."""
         return (*self.libraries, self.assembler) if self.assembler else self.libraries
 
 
@@ -76,7 +76,7 @@ def of(toolkit: Toolkit) -> Identity:
 
 
 def difference(theirs: Identity, mine: Identity) -> str | None:
-    """Return in what a worker is not as this build needs it; None where nothing differs."""
+    """Return how a worker differs from the identity that this build needs; None if it does not differ."""
     pairs = (
         ("hatch-cubin", theirs.version, mine.version),
         ("hatch-cubin with keys of", theirs.schema, mine.schema),
@@ -94,7 +94,7 @@ def difference(theirs: Identity, mine: Identity) -> str | None:
 
 
 def remedy(mine: Identity) -> str:
-    """Return the command that makes a worker as this build needs it."""
+    """Return the command that gives a worker the identity that this build needs."""
     major = mine.nvrtc.partition(".")[0]
     suffix = "" if int(major) >= 13 else f"-cu{major}"
     linker = [] if mine.nvjitlink is None else [f"nvidia-nvjitlink{suffix}=={mine.nvjitlink}"]
@@ -114,10 +114,10 @@ _answers: dict[tuple[str | None, bool, bool], tuple[Installed, Sequence[str | No
 
 
 def ask(wanted: str | None, *, links: bool, assembles: bool = False) -> Installed:
-    """Return what this machine has, as another process finds out; ValueError says why it cannot compile.
+    """Return the contents of this machine, found out by another process.
 
-    *wanted* is "system" where the toolkit of CUDA_HOME is meant. If the build *links*, nvJitLink has to be
-    there too; if it *assembles*, ptxas.
+    ValueError says why this machine cannot compile. *wanted* is "system" if the toolkit of CUDA_HOME is
+    meant. nvJitLink is required if the build *links*, and ptxas if it *assembles*.
     """
     asked = (wanted, links, assembles)
     found, state = _answers.get(asked, (None, ()))
@@ -135,7 +135,7 @@ def ask(wanted: str | None, *, links: bool, assembles: bool = False) -> Installe
 
 
 def _state(wanted: str | None, libraries: Sequence[str]) -> list[str | None]:
-    """Return what changes when something is installed: the compiler's own files may be outside of wheels."""
+    """Return values that change when something is installed; the compiler's files may be outside wheels."""
     return [installed(wanted), *map(_stamp, libraries)]
 
 
@@ -169,7 +169,7 @@ def _asked(command: Sequence[str]) -> dict[str, Any]:
 
 
 def main(wanted: str, uses: str) -> None:
-    """Print what this machine has."""
+    """Print the contents of this machine."""
     print(json.dumps(_answer(wanted or None, uses.split())))  # noqa: T201 - to the process that asked
 
 
@@ -192,9 +192,9 @@ def _answer(wanted: str | None, uses: Sequence[str]) -> dict[str, Any]:
 
 
 def _code() -> str:
-    """Return a digest of the code that both sides have to share."""
+    """Return a digest of the code that both sides must share."""
     here = Path(__file__).parent
     return digest((here / name).read_bytes() for name in _CODE)
 
 
-CODE = _code()  # as it is imported here
+CODE = _code()  # of the files as they are when this module is imported

@@ -1,7 +1,7 @@
-"""What goes to a worker of a cluster, what comes back, and what proves that one answers the other. Pure.
+"""The data sent to a worker of a cluster, its reply, and the proof that they belong together. Does no I/O.
 
-Nothing here tells a worker that errs from one that lies: whoever takes a worker's replies trusts it. What is
-found out is a reply that was cut, damaged, mixed up with another, or sent twice.
+This does not protect against a worker that lies: a build that accepts a worker's replies trusts the worker.
+It detects a reply that was cut off, damaged, confused with another one, or sent twice.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _TYPES = {field.name: type(getattr(_NONE, field.name)) for field in fields(Resul
 
 
 class Listing(NamedTuple):
-    """The files that compiles can read, by content, and where a worker has to put them."""
+    """The files that compiles can read, by content, and the places where a worker has to put them."""
 
     digest: str
-    places: Mapping[int, str]  # which folder each descriptor stands for
-    folders: tuple[str, ...]  # all that have to be there
+    places: Mapping[int, str]  # the folder for each descriptor
+    folders: tuple[str, ...]  # all folders that must exist
     files: Mapping[str, tuple[str, str]]  # by place: logical name and digest
 
     @classmethod
     def of(
         cls, places: Mapping[int, str], folders: Sequence[str], files: Mapping[str, tuple[str, str]]
     ) -> Listing:
-        """Return the listing of some files, named by what is in it."""
+        """Return the listing of some files, with a name made from its content."""
         whole = json.dumps([sorted(places.items()), sorted(folders), sorted(files.items())])
         return cls(digest([whole]), places, tuple(folders), files)
 
@@ -40,32 +40,32 @@ class Lease(NamedTuple):
 
     number: int
     build: str  # a name that no other build has
-    process: str  # of the worker, as it called itself; empty where any will do
-    listing: str  # the digest of the files that it reads
+    process: str  # the worker's name for its process; empty if any process will do
+    listing: str  # the digest of the listing of the files that it reads
     tasks: tuple[Task, ...]
     timeout_s: float  # for each task
-    memory: int  # bytes that the compiler's process may take; 0 where there is no limit
+    memory: int  # bytes that the compiler's process may use; 0 if there is no limit
 
 
 class Reply(NamedTuple):
-    """What came of a lease: a result for each task, or why there is none."""
+    """The reply to a lease: a result for each task, or why there are no results."""
 
-    worker: str  # how the worker calls itself
+    worker: str  # the worker's own name
     process: str
     number: int
-    results: tuple[tuple[dict[str, Any], str], ...] = ()  # the fields of each, and what proves them
+    results: tuple[tuple[dict[str, Any], str], ...] = ()  # the fields of each result, and its proof
     refusal: str = ""
 
 
 def sealed(task: Task, listing: str, result: Result) -> tuple[dict[str, Any], str]:
-    """Return a result as it is sent, with its proof."""
+    """Return a result in the form in which it is sent, with its proof."""
     values = {name: getattr(result, name) for name in _TYPES}
     values["symbols"] = dict(result.symbols)
     return values, _proof(task, listing, result)
 
 
 def opened(reply: object, lease: Lease) -> dict[int, Result]:
-    """Return the results of a lease by their tasks' numbers; ValueError says what is wrong with the reply."""
+    """Return the results of a lease by task number. ValueError says what is wrong with the reply."""
     if not isinstance(reply, Reply) or reply.number != lease.number:
         raise ValueError("a reply to something else")
     tasks = {task.id: task for task in lease.tasks}
@@ -83,10 +83,10 @@ def opened(reply: object, lease: Lease) -> dict[int, Result]:
 
 
 def _results(reply: Reply) -> list[tuple[Result, str]]:
-    """Return the results with what proves them; ValueError where they are none."""
+    """Return the results with their proofs. ValueError if the reply does not contain results."""
     try:
         return [(_result(values), proof) for values, proof in reply.results]
-    except (TypeError, ValueError):  # of whatever stands in place of results
+    except (TypeError, ValueError):  # the reply may contain anything
         raise ValueError("a damaged reply") from None
 
 
@@ -99,7 +99,7 @@ def _result(values: dict[str, Any]) -> Result:
 
 
 def _proof(task: Task, listing: str, result: Result) -> str:
-    """Return a digest of a result with all that it is the result of."""
+    """Return a digest of a result together with everything that it was made from."""
     asked: list[str | bytes] = [task.kind, task.code, task.name, str(task.ptx)]
     came: list[str | bytes] = [str(result.ok), result.output, result.ptx, result.log]
     symbols = [each for item in sorted(result.symbols.items()) for each in item]

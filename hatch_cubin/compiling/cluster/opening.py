@@ -1,4 +1,4 @@
-"""Compile where a build is asked to: on the workers of a cluster, and here what they cannot do."""
+"""Compile where the build's settings say: on the workers of a cluster, or here if they cannot do it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOCAL = ",local"
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is to be compiled: a job for each task's number, the next task, and how it is done here."""
+    """The work of a build: a job for each task number, the next task, and how to compile here."""
 
     project: Project
     jobs: Sequence[Job]
@@ -56,7 +56,7 @@ def results(work: Work, where: str) -> Generator[Result]:
     def away() -> Task | None:
         while (task := work.upcoming(None, ())) is not None:
             if travels(work.jobs[task.id]):
-                return replace(task, prelude=None)  # a precompiled header serves one process
+                return replace(task, prelude=None)  # a precompiled header serves only one process
             staying.append(task)
         return None
 
@@ -93,7 +93,7 @@ def _crew(work: Work, name: str, upcoming: Callable[[], Task | None]) -> Crew:
 def _fleet_of(project: Project, name: str, asked: Asked, parcel: Parcel, slots: int) -> Fleet:
     try:
         return _fleet(name, asked, parcel, slots)
-    except ConfigError as exc:  # about what the user wrote
+    except ConfigError as exc:  # about the user's own setting
         said = project.as_written("HATCH_CUBIN_EXECUTOR")
         raise ConfigError(*(each._replace(what=f"{said}: {each.what}") for each in exc.problems)) from exc
 
@@ -112,14 +112,14 @@ def _fleet(name: str, asked: Asked, parcel: Parcel, slots: int) -> Fleet:
 
 
 def _of_scheme(scheme: str) -> Callable[..., Any]:
-    """Return what an installed package offers for a URL."""
+    """Return the function that an installed package offers for a URL's scheme."""
     from importlib.metadata import entry_points
 
     known = entry_points(group=_GROUP)
     offers = {each.value: each for each in known if each.name == scheme}
     if len(offers) == 1:
         return _loaded(offers.popitem()[1].load, scheme)
-    if offers:  # whichever is taken gets the project
+    if offers:  # the chosen package gets the project
         what = f"several installed packages know {scheme}://"
         hint = f"uninstall all but one: {', '.join(sorted(offers))}"
         raise ConfigError(Problem(what, hint=hint))
@@ -136,9 +136,9 @@ def _of_module(name: str) -> Callable[..., Any]:
 def _loaded(load: Callable[[], Any], name: str) -> Callable[..., Any]:
     try:
         found: Callable[..., Any] = load()
-    except (Exception, SystemExit) as exc:  # whatever the user's code raises
+    except (Exception, SystemExit) as exc:  # the user's code may raise anything
         what = f"{name} cannot be imported: {said(exc)}"
-        address = re.search(r":[0-9]+$", name)  # as people know the scheduler of a cluster
+        address = re.search(r":[0-9]+$", name)  # users know a scheduler by its address
         hint = f"for a Dask scheduler, write dask://{name}" if address else None
         raise ConfigError(Problem(what, hint=hint)) from exc
     return found
@@ -147,7 +147,7 @@ def _loaded(load: Callable[[], Any], name: str) -> Callable[..., Any]:
 def _called(function: Callable[..., Any], name: str, *arguments: str) -> Executor:
     try:
         made = function(*arguments)
-    except (Exception, SystemExit) as exc:  # whatever the user's code raises
+    except (Exception, SystemExit) as exc:  # the user's code may raise anything
         raise ConfigError(Problem(f"{name} raised {said(exc)}")) from exc
     if not isinstance(made, Executor):
         kind = type(made).__name__

@@ -1,4 +1,4 @@
-"""Any `concurrent.futures.Executor`: it knows no workers, so each lease takes along all that it reads."""
+"""Any `concurrent.futures.Executor`. It does not list workers, so each lease includes all files it reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .workers import Answered, Event, Joined, said
 
 
 class PlainFleet:
-    """An executor, as one worker that takes so many leases at once."""
+    """An executor, treated as one worker that takes several leases at once."""
 
     hopes = 0
 
@@ -30,20 +30,20 @@ class PlainFleet:
         self._leases.put(lease)
 
     def close(self) -> None:
-        """Drop what was not begun."""
+        """Cancel the leases that have not started."""
         self._leases.put(None)
 
     def _submit(self) -> None:
-        """Hand leases on, in a thread: some executors take their time, or wait for room."""
+        """Submit leases from a thread, because some executors are slow to accept them, or wait for room."""
         while (lease := self._leases.get()) is not None:
             try:
                 self._hear(self._executor.submit(worker_side.compile_with, self._parcel, lease), lease.number)
             except BaseException as exc:  # noqa: BLE001 - whatever an executor raises: nobody else hears it
                 self.events.put(Answered(lease.number, None, said(exc)))
-        with contextlib.suppress(Exception):  # it is over, and nobody can do anything about that
+        with contextlib.suppress(Exception):  # it has ended, and there is no way to recover
             try:
                 self._executor.shutdown(wait=False, cancel_futures=True)
-            except TypeError:  # an executor that is older than that argument
+            except TypeError:  # an executor older than this argument
                 self._executor.shutdown(wait=False)
 
     def _hear(self, future: Future[Reply], number: int) -> None:

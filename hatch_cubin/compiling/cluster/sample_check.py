@@ -1,4 +1,4 @@
-"""Compile here too, for comparison, a sample of what the workers of a cluster have compiled."""
+"""Compile a sample of the cluster workers' results again on this machine, and compare."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ..executor import Result, Setup, Task
 
 
 class Sample:
-    """Chooses results, of each worker at least the first, and compares them with those of this machine."""
+    """Chooses results, at least the first of each worker, and compares them with results of this machine."""
 
     def __init__(self, part: float) -> None:
         self._part = part
-        self._chosen: dict[int, tuple[str, str]] = {}  # by number: the worker, and a digest of the result
+        self._chosen: dict[int, tuple[str, str]] = {}  # by number: the worker, and the digest of its result
         self._known: set[str] = set()
-        self._chance = random.SystemRandom()  # which nobody foresees
+        self._chance = random.SystemRandom()  # workers cannot predict it
 
     def note(self, result: Result) -> None:
-        """Choose a result or not."""
+        """Decide whether to choose a result, and remember it if so."""
         if not result.ok or not result.worker:
             return
         if result.worker not in self._known or self._chance.random() < self._part:
@@ -31,9 +31,9 @@ class Sample:
     def differing(
         self, tasks: Sequence[Task], setup: Setup, unknown: Callable[[int, str], object]
     ) -> Iterator[tuple[int, str]]:
-        """Yield the number of each result that is another one here, with the worker that made it.
+        """Yield the number of each result that differs here, with the worker that made it.
 
-        *unknown* is told the number of each that this machine has failed to compile, and why.
+        *unknown* is called with the number of each task that this machine failed to compile, and the reason.
         """
         left = iter([replace(tasks[number], prelude=None) for number in self._chosen])
         for result in executor.run(lambda _held, _others: next(left, None), setup):
@@ -45,7 +45,7 @@ class Sample:
 
 
 def _failed_here(result: Result) -> bool:
-    """Say whether it was the compiler's process that failed, or its time or memory that were too short."""
+    """Return whether the compiler's process failed, or ran out of time or memory."""
     return not result.ok and (result.log.startswith("fatal: ") or "out of memory" in result.log)
 
 

@@ -1,7 +1,7 @@
-"""Have the workers of a cluster compile: who gets which tasks, until when, and what comes of it.
+"""Distribute tasks to the workers of a cluster, with deadlines, and collect the results.
 
-Every lease has a deadline: the time that all its tasks may take. Whatever a worker does, a task is given to
-another one, and the first result that is proven counts.
+Every lease has a deadline: the time that all its tasks may take. If a worker fails or is too slow, its tasks
+go to another worker. The first proven result counts.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from ..executor import Result, Task
 from .lease import Lease, opened
 from .workers import Answered, Event, Fleet, Gone, Joined, Lost, Unfit
 
-_MOST_ENDS = 3  # workers that one task may end
-_MOST_FAULTS = 3  # of a worker
-_AHEAD = 2  # leases that a worker has for each of its slots: one to compile, one to go on with
+_MOST_ENDS = 3  # workers whose end one task may cause
+_MOST_FAULTS = 3  # of one worker
+_AHEAD = 2  # leases per slot of a worker: one to compile, and one to continue with
 _SHORTEST_S, _LONGEST_S = 0.2, 2.0  # that a lease should take
 _MOST_TASKS = 64
-_MOST_BYTES = 4 << 20  # of a lease: above 10 MB Dask warns of a large graph
-_GRACE_S = 60.0  # for what a lease needs beside its compiles
-_QUIET_S = 60.0  # until it is told that nothing has come back
+_MOST_BYTES = 4 << 20  # of a lease: above 10 MB, Dask warns of a large graph
+_GRACE_S = 60.0  # for the parts of a lease other than compiling
+_QUIET_S = 60.0  # until a warning that nothing has come back
 _CRASHES = ("fatal: the compiler crashed", "out of memory")
 
 
 class NoneLeftError(Exception):
-    """No worker is left, and there are tasks.
+    """No worker is left, but there are tasks.
 
-    *why* says what is wrong with the cluster, *reasons* with its workers, of which warnings have told.
+    *why* says what is wrong with the cluster, *reasons* what is wrong with its workers; warnings have already
+    reported the reasons.
     """
 
     def __init__(
@@ -43,29 +44,29 @@ class NoneLeftError(Exception):
 
 
 class Terms(NamedTuple):
-    """What a crew goes by."""
+    """The settings of a crew."""
 
-    listing: str  # the digest of the files that tasks read
+    listing: str  # the digest of the listing of the files that tasks read
     timeout_s: float  # for each task
-    total: int  # tasks at most
+    total: int  # most tasks
     warn: Callable[[str], object]
-    misfit: Callable[[Result], str | None]  # how a result is not what was asked for
+    misfit: Callable[[Result], str | None]  # why a result does not belong to its task
 
 
 @dataclass(slots=True)
 class _Given:
-    """A lease, and the worker that has it."""
+    """A lease and the worker that has it."""
 
     worker: str
     lease: Lease
     since: float
     until: float
-    again: bool = False  # whether others have its tasks too
+    again: bool = False  # whether other workers have its tasks too
 
 
 @dataclass(slots=True)
 class _Worker:
-    """One worker, and the leases that it has, in their order."""
+    """One worker and its leases, in order."""
 
     joined: Joined
     has: list[int] = field(default_factory=list)
@@ -85,19 +86,19 @@ class Crew:
         self._given: dict[int, _Given] = {}
         self._count = 0
         self._again: deque[Task] = deque()
-        self._suspects: deque[Task] = deque()  # each is given alone
-        self._open: dict[int, Task] = {}  # by number: given, and without a result
+        self._suspects: deque[Task] = deque()  # each is given out alone
+        self._open: dict[int, Task] = {}  # by number: given out, without a result so far
         self._ends: dict[int, list[str]] = {}  # the workers that a task may have ended
         self._faults: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}
-        self._useful: set[str] = set()  # workers that compiled something
-        self._useless: dict[str, str] = {}  # workers that failed at something, and how they did so last
+        self._useful: set[str] = set()  # workers that have compiled something
+        self._useless: dict[str, str] = {}  # workers that failed at a task, with their latest failure
         self._gone: Gone | None = None
         self._quiet_since: float | None = None  # from the first lease to the first answer
         self._pace = _Pace()
 
     def results(self) -> Generator[Result]:
-        """Yield the result of each task; NoneLeftError where there is nobody to do what is left."""
+        """Yield the result of each task. NoneLeftError if no worker is left for the remaining tasks."""
         try:
             while self._hand_out():
                 yield from self._took(self._wait())
@@ -106,7 +107,7 @@ class Crew:
             self._fleet.close()
 
     def _hand_out(self) -> bool:
-        """Give leases to whoever has room for some; say whether anything is to be waited for."""
+        """Give leases to workers with room for them. Return whether an answer must be awaited."""
         while (worker := self._free()) is not None:
             if tasks := self._lease_of_tasks():
                 self._give(worker, tasks)
@@ -121,17 +122,17 @@ class Crew:
         return self._peek()
 
     def _peek(self) -> bool:
-        """Say whether there is a task, for which nobody is there yet."""
+        """Return whether there is a task, even if there is no worker for it yet."""
         if (task := self._next()) is not None:
             self._again.append(task)
         return task is not None
 
     def _free(self) -> str | None:
-        """Return the worker that has least to do, if it has room."""
+        """Return the worker with the least to do, if it has room."""
         if not self._workers:
             return None
         name = min(self._workers, key=lambda each: self._workers[each].load)
-        most = _AHEAD if self._pace.done else 1  # who joins a moment later shall have something to do
+        most = _AHEAD if self._pace.done else 1  # leaves tasks for workers that join a moment later
         return name if self._workers[name].load < most else None
 
     def _lease_of_tasks(self) -> list[Task]:
@@ -154,9 +155,9 @@ class Crew:
         return tasks
 
     def _overdue(self, worker: str) -> list[Task]:
-        """Return tasks of a lease that takes its worker too long, for one that has nothing else to do.
+        """Return tasks of a lease that is taking too long, for a worker that has nothing else to do.
 
-        First come those that only wait behind others.
+        Tasks that only wait behind others come first.
         """
         if self._workers[worker].has:
             return []
@@ -171,7 +172,7 @@ class Crew:
         return []
 
     def _waits(self, number: int) -> bool:
-        """Say whether a lease is not begun: its worker has others before it."""
+        """Return whether a lease has not started because its worker has others before it."""
         worker = self._workers[self._given[number].worker]
         return worker.has.index(number) >= worker.joined.slots
 
@@ -199,7 +200,7 @@ class Crew:
         self._fleet.give(name, lease)
 
     def _wait(self) -> Event | None:
-        """Return what is heard next; None where that is nothing for a while."""
+        """Return the next event; None if there is none for a while."""
         deadlines = [given.until for given in self._given.values()]
         seconds = min([*deadlines, time.monotonic() + 1.0]) - time.monotonic()
         try:
@@ -208,7 +209,7 @@ class Crew:
             return None
 
     def _took(self, event: Event | None) -> Iterator[Result]:
-        """Take note of what is heard, and yield the results that come of it."""
+        """Record an event, and yield the results that follow from it."""
         match event:
             case Joined():
                 self._join(event)
@@ -229,7 +230,7 @@ class Crew:
         self._despair()
 
     def _join(self, joined: Joined) -> None:
-        if self._gone is not None:  # who was being prepared meanwhile: nothing can be given to it
+        if self._gone is not None:  # the worker was being prepared; no lease can be given to it now
             return
         if self._faults[joined.worker] < _MOST_FAULTS and joined.worker not in self._workers:
             self._workers[joined.worker] = _Worker(joined)
@@ -240,7 +241,7 @@ class Crew:
         self._terms.warn(f"worker {worker}: {why}")
 
     def _lose(self, name: str, why: str, *, blames: bool = True) -> Iterator[Result]:
-        """Have others do what a worker had; what it was compiling may be what ended it."""
+        """Give a worker's tasks to others. The tasks it was compiling may have ended it."""
         worker = self._workers.pop(name, None)
         if worker is None:
             return
@@ -256,7 +257,10 @@ class Crew:
                 self._again.extend(self._unheld(given))
 
     def _blame(self, given: _Given, how: str) -> Iterator[Result]:
-        """Note that the tasks of a lease may have ended a worker; each goes on alone, or has failed."""
+        """Note that the tasks of a lease may have ended a worker.
+
+        Each task runs again alone, or has failed.
+        """
         for task in self._unheld(given):
             ends = self._ends.setdefault(task.id, [])
             ends.append(how)
@@ -266,12 +270,12 @@ class Crew:
                 yield self._finished(Result(task.id, ok=False, log="\n".join([_ENDED, *ends])))
 
     def _unheld(self, given: _Given) -> list[Task]:
-        """Return the tasks of a lease that have no result, and that no other lease has."""
+        """Return the tasks of a lease that have no result and that are not in any other lease."""
         held: set[int] = set()
         for other in self._given.values():
             held.update(theirs := {task.id for task in other.lease.tasks})
             if not theirs.isdisjoint(task.id for task in given.lease.tasks):
-                other.again = False  # a third worker may be asked for them
+                other.again = False  # a third worker may get them
         return [task for task in given.lease.tasks if task.id in self._open and task.id not in held]
 
     def _finished(self, result: Result) -> Result:
@@ -281,7 +285,7 @@ class Crew:
     def _answered(self, event: Answered) -> Iterator[Result]:
         self._quiet_since = None
         given = self._given.pop(event.number, None)
-        if given is None:  # it comes too late, or twice
+        if given is None:  # it came too late, or twice
             return
         worker = self._workers[given.worker]
         worker.has.remove(event.number)
@@ -291,7 +295,7 @@ class Crew:
             yield from self._fault(given, str(exc), _who(event, given))
             return
         if wrong := next(filter(None, map(self._terms.misfit, found.values())), None):
-            # No accident does that, so it is not given another chance.
+            # This cannot happen by accident, so the worker gets no other chance.
             self._faults[given.worker] = _MOST_FAULTS
             yield from self._fault(given, f"it answered with something else: {wrong}", _who(event, given))
             return
@@ -300,7 +304,7 @@ class Crew:
                 yield from self._result(task, found[task.id], given)
 
     def _result(self, task: Task, result: Result, given: _Given) -> Iterator[Result]:
-        """Take one result, unless its compiler crashed: another worker may have more memory."""
+        """Accept one result, unless its compiler crashed: another worker may have more memory."""
         crashed = not result.ok and any(each in result.log for each in _CRASHES)
         if crashed and len(self._ends.get(task.id, ())) < _MOST_ENDS - 1:
             one = given.lease._replace(tasks=(task,))
@@ -317,7 +321,7 @@ class Crew:
         yield self._finished(result)
 
     def _fault(self, given: _Given, why: str, who: str) -> Iterator[Result]:
-        """Note that a worker did not do a lease as it should; after some of that it gets no more."""
+        """Note that a worker did not handle a lease properly. After several faults it gets no more leases."""
         self._again.extend(self._unheld(given))
         self._useless[who] = why
         self._faults[given.worker] += 1
@@ -326,20 +330,20 @@ class Crew:
             yield from self._lose(given.worker, told, blames=False)
 
     def _too_late(self) -> Iterator[Result]:
-        """Give up workers that were given longer than they can take."""
+        """Give up workers that have exceeded the deadline of a lease."""
         now = time.monotonic()
         late = {given.worker for given in self._given.values() if given.until < now}
         for worker in late:
             yield from self._lose(worker, "it did not answer in time")
 
     def _name_useless(self) -> None:
-        """Name the workers that failed at all that they were given, unless that may be the sources' fault."""
+        """Name the workers that failed at all their tasks, unless the sources may be the cause."""
         for worker, why in self._useless.items():
             if self._useful and worker not in self._useful and worker not in self._reasons:
                 self._terms.warn(f"worker {worker} failed at all that it was given, at last so: {why}")
 
     def _wonder(self) -> None:
-        """Tell that nothing has come back for long: deadlines of leases are far off."""
+        """Warn if nothing has come back for a long time: deadlines of leases are far off."""
         if self._quiet_since is not None and time.monotonic() - self._quiet_since >= _QUIET_S:
             self._quiet_since = None
             name = self._fleet.name
@@ -347,8 +351,8 @@ class Crew:
             self._terms.warn(f"{what}; see that its workers run, or build without it")
 
     def _despair(self) -> None:
-        """Raise NoneLeftError where nobody is there, and nobody will come."""
-        # What hope becomes is told before the hope is given up.
+        """Raise NoneLeftError if there are no workers and none will come."""
+        # `hopes` is read first: an event is reported before a hope is given up.
         hopeless = self._gone is not None or not self._fleet.hopes
         if not self._workers and hopeless and self._fleet.events.empty():
             left = {task.id: task for task in (*self._suspects, *self._again, *self._open.values())}
@@ -358,7 +362,7 @@ class Crew:
 
 
 class _Pace:
-    """How long tasks take, as far as is known: what is told of one source is expected of its others."""
+    """Estimates how long tasks take: the known time of one task of a source is expected for its others."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -371,7 +375,7 @@ class _Pace:
         self._of[task.name] = seconds
 
     def of(self, task: Task) -> float:
-        """Return the seconds that a task will take; until anything is known, it makes a lease of its own."""
+        """Return a task's estimated seconds. While none are known, a task fills a whole lease."""
         if not self.done:
             return _LONGEST_S
         return self._of.get(task.name, self._all_s / self.done)
@@ -384,19 +388,19 @@ _ENDED = f"fatal: {_MOST_ENDS} workers ended, or were lost, while they compiled 
 
 
 def _who(event: Answered, given: _Given) -> str:
-    """Return the name of the worker that answered: what a lease was given to may know no workers."""
+    """Return the name of the worker that answered: the fleet that got the lease may not list workers."""
     name = getattr(event.reply, "worker", None)
     return name if isinstance(name, str) and not given.lease.process else given.worker
 
 
 def _proven(event: Answered, given: _Given) -> dict[int, Result]:
-    """Return the results of a reply; ValueError says why there are none."""
+    """Return the results of a reply. ValueError says why there are none."""
     if event.wrong is not None:
         raise ValueError(event.wrong)
     reply = event.reply
     if refusal := getattr(reply, "refusal", ""):
         raise ValueError(refusal)
     found = opened(reply, given.lease)
-    if not given.lease.process:  # whoever took it: what was given it to knows no workers
+    if not given.lease.process:  # any process may answer: the fleet does not list workers
         return found
     return {number: replace(result, worker=given.worker) for number, result in found.items()}

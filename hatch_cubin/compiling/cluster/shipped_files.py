@@ -1,4 +1,4 @@
-"""What a build gives to the workers of a cluster: the files that its compiles can read, each once."""
+"""The files that a build sends to the workers of a cluster: those that its compiles can read, each once."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ...keys.jobs import Job
 from ..compiler_paths import CompilePaths
 from .lease import Listing
 
-_PIECE = 4 << 20  # above 10 MB Dask warns of a large graph
+_PIECE = 4 << 20  # above 10 MB, Dask warns of a large graph
 
 
 class Parcel(NamedTuple):
-    """Files by their digests, and where a worker has to put them."""
+    """Files by digest, and where a worker has to put them."""
 
     listing: Listing
     blobs: dict[str, bytes]
 
     def pieces(self, wanted: Iterable[str]) -> Iterator[list[bytes]]:
-        """Yield the files that are wanted, a few megabytes at a time."""
+        """Yield the wanted files, a few megabytes at a time."""
         piece: list[bytes] = []
         for content in wanted:
             piece.append(self.blobs[content])
@@ -36,10 +36,10 @@ class Parcel(NamedTuple):
 
 
 def travels(job: Job) -> bool:
-    """Say whether another machine can compile a job: all that it reads is known, and lies in named folders.
+    """Return whether another machine can compile a job: all its files are known and in named folders.
 
-    Where no text tells what an include means, it may be a folder that is there or not. A link takes less time
-    than to send what it links.
+    If no text shows what an include means, the include may depend on whether a folder exists. Links are not
+    sent because linking takes less time than sending the inputs.
     """
     return (
         not job.linked
@@ -49,7 +49,7 @@ def travels(job: Job) -> bool:
 
 
 def pack(jobs: Sequence[Job], paths: CompilePaths, folders: Iterable[str]) -> Parcel:
-    """Return the files that *jobs* can read; includes begin in *folders* of the project too."""
+    """Return the files that *jobs* can read. Includes begin in *folders* of the project too."""
     closures = [*{id(job.closure): job.closure for job in jobs}.values()]
     layout = paths.layout(sorted(names_in(closure.files for closure in closures)), folders)
     own = {name: content for closure in closures for name, content in closure.own.items()}

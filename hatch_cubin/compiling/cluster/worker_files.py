@@ -1,7 +1,7 @@
-"""The files that a worker of a cluster has for its compiles: kept by content, laid out for each build.
+"""The files that a cluster's worker has for its compiles: stored by content, laid out for each build.
 
-Two builds, and two versions of one project, share what is the same. Every file has the same time, for some
-compilers put times into what they make.
+Builds and versions of a project share equal files. All files have the same time because some compilers put
+times into their results.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ...common import temporary_folders
 from ...common.digest import file_digest
 from .lease import Listing
 
-_MOST_LAYOUTS = 16  # of builds at once, or of one that is made again and again
+_MOST_LAYOUTS = 16  # of builds at once, or of one build that runs again and again
 
 
 @dataclass(slots=True)
 class _Layout:
-    """Files as a build needs them, and how many leases read them."""
+    """Files laid out for a build, and the number of leases that read them."""
 
     folder: Path
     places: Mapping[int, str]  # a folder for each descriptor
@@ -37,21 +37,21 @@ class Shelf:
         self._folder = temporary_folders.make()
         self._blobs, self._layouts = self._folder.path / "files", self._folder.path / "layouts"
         self._lock = threading.Lock()
-        self._laid: dict[str, _Layout] = {}  # the one used last at the end
+        self._laid: dict[str, _Layout] = {}  # the most recently used one is last
         self._count = 0
         for folder in (self._blobs, self._layouts):
             folder.mkdir()
 
     def add(self, blobs: Iterable[bytes]) -> None:
-        """Keep files."""
+        """Store files."""
         with self._lock:
             for blob in blobs:
                 self._keep(file_digest(blob), blob)
 
     def lacking(self, listing: Listing, here: Mapping[str, str]) -> list[str]:
-        """Return the digests of what is lacking; lay all out where nothing is.
+        """Return the digests of the missing files. If none are missing, lay all files out.
 
-        *here* are folders of headers that are installed here: what is the same in them is copied.
+        *here* are folders of headers installed on this machine: files that are equal in them are copied.
         """
         with self._lock:
             if listing.digest not in self._laid:
@@ -65,7 +65,10 @@ class Shelf:
 
     @contextlib.contextmanager
     def using(self, listing: str) -> Iterator[Mapping[int, str]]:
-        """Lend the folder for each descriptor; KeyError where that was never laid out, or long ago."""
+        """Lend the folder for each descriptor.
+
+        KeyError if the listing was never laid out, or was removed since.
+        """
         with self._lock:
             layout = self._touched(listing)
             layout.users += 1
@@ -76,7 +79,7 @@ class Shelf:
                 layout.users -= 1
 
     def close(self) -> None:
-        """Remove all of it."""
+        """Remove all files."""
         self._folder.close()
 
     def _has(self, content: str, logical: str, here: Mapping[str, str]) -> bool:
@@ -92,7 +95,7 @@ class Shelf:
         return False
 
     def _keep(self, content: str, blob: bytes) -> None:
-        """Write a file, whole or not at all."""
+        """Write a file, completely or not at all."""
         path, part = self._blobs / content, self._blobs / "part"
         if path.is_file():
             return
@@ -105,7 +108,7 @@ class Shelf:
         return layout
 
     def _lay_out(self, listing: Listing) -> None:
-        # One that is made again lies elsewhere: compilers that wait have the folders of the first one open.
+        # A layout made again gets a new folder: waiting compilers have the folders of the first one open.
         self._count += 1
         into, part = self._layouts / str(self._count), self._layouts / "part"
         shutil.rmtree(part, ignore_errors=True)
@@ -121,7 +124,7 @@ class Shelf:
         self._trim()
 
     def _trim(self) -> None:
-        """Remove the layouts that nobody has used for long, and the files that no other has."""
+        """Remove layouts that have not been used for long, and files that no other layout uses."""
         earlier = [*self._laid][:-1]
         unused = [name for name in earlier if not self._laid[name].users]
         dropped = unused[: max(0, len(self._laid) - _MOST_LAYOUTS)]

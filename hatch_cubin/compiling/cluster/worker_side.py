@@ -1,6 +1,7 @@
-"""What a build calls on a worker of a cluster: say who you are, take files, compile, stop.
+"""Functions that a build calls on a worker of a cluster: identify itself, take files, compile, stop.
 
-Compiles run in processes of their own, as at home. They end when the worker does, for their input ends then.
+Compiles run in separate processes, as on the build's machine. They end with the worker, because their input
+ends then.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ from .identity import Identity, Installed
 from .lease import Lease, Listing, Reply, sealed
 from .worker_files import Shelf
 
-_IDLE_S = 30.0  # that compilers wait for another lease
-_MOST_OVER = 100  # builds of which is known that they are over
+_IDLE_S = 30.0  # that idle compilers wait for another lease
+_MOST_OVER = 100  # finished builds that are remembered
 
 
 class BuildIsOverError(Exception):
-    """There is nobody to compile for."""
+    """The build that wanted the results is over."""
 
 
 class Asked(NamedTuple):
-    """What a build asks a worker before its first task."""
+    """The facts about a build that a worker needs before its first task."""
 
     identity: Identity  # the build's own
-    wanted: str | None  # "system" where the toolkit of CUDA_HOME is meant
+    wanted: str | None  # "system" if the toolkit of CUDA_HOME is meant
 
 
 class Parcel(NamedTuple):
-    """All that compiles of a build can read, for a worker that may have nothing of it."""
+    """All files that a build's compiles can read, for a worker that may have none of them."""
 
     asked: Asked
     listing: Listing
@@ -48,7 +49,7 @@ class Parcel(NamedTuple):
 
 
 class _Here:
-    """What this process of a worker has: files, and compilers that wait for their next lease."""
+    """The files of this worker process, and its compilers that wait for their next lease."""
 
     def __init__(self) -> None:
         self.process = uuid.uuid4().hex
@@ -58,7 +59,7 @@ class _Here:
         self._shelf: Shelf | None = None
         self._scratch: temporary_folders.Folder | None = None
         self._idle: list[tuple[executor.Setup, executor.Crew]] = []
-        self._busy: dict[executor.Crew, str] = {}  # and for which builds
+        self._busy: dict[executor.Crew, str] = {}  # with the build of each
         self._timer: threading.Timer | None = None
         self._over: deque[str] = deque(maxlen=_MOST_OVER)
 
@@ -71,7 +72,7 @@ class _Here:
 
     @property
     def scratch(self) -> str:
-        """A folder for what ptxas reads and writes."""
+        """A folder for files that ptxas reads and writes."""
         with self._lock:
             if self._scratch is None:
                 self._scratch = temporary_folders.make()
@@ -79,7 +80,7 @@ class _Here:
 
     @contextlib.contextmanager
     def crew(self, setup: executor.Setup, build: str) -> Iterator[executor.Crew]:
-        """Lend a crew, one that waits if there is any; one that was disturbed is not used again."""
+        """Lend a crew, an idle one if possible. A crew whose work was interrupted is not used again."""
         with self._lock:
             if build in self._over:
                 raise BuildIsOverError
@@ -102,17 +103,17 @@ class _Here:
                     crew.close()
 
     def stop(self, build: str | None) -> None:
-        """End the compilers of a build, and those that wait; None is for all."""
+        """End the compilers of a build, and idle ones. None means all builds."""
         with self._lock:
             if build:
-                self._over.append(build)  # its next lease may be on the way
+                self._over.append(build)  # its next lease may already have been sent
             for crew, whose in self._busy.items():
                 if build is None or build == whose:
                     crew.halt()
             self._dismiss()
 
     def close(self) -> None:
-        """End all compilers, and remove all files, unless they are those of who has forked this process."""
+        """End all compilers and remove all files, unless they belong to the process that forked this one."""
         if self.pid != os.getpid():
             return
         self.stop(None)
@@ -125,7 +126,7 @@ class _Here:
                 self._scratch = None
 
     def _wait(self) -> None:
-        """Dismiss those who wait unless there is another lease for some time."""
+        """Dismiss idle compilers if there is no further lease for some time."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = threading.Timer(_IDLE_S, self.stop, [""])
@@ -145,7 +146,7 @@ _first = threading.Lock()
 
 
 def here() -> _Here:
-    """Return what this process has; a process that was forked off starts anew."""
+    """Return the state of this process. A forked process starts with a new state."""
     with _first:
         if not _here or _here[0].pid != os.getpid():
             _here[:] = [_Here()]
@@ -154,7 +155,7 @@ def here() -> _Here:
 
 
 def identify(asked: Asked) -> tuple[str, str | None]:
-    """Return how this process calls itself, and in what the machine is not as the build needs it."""
+    """Return this process's name, and how the machine differs from the identity that the build needs."""
     try:
         found = _installed(asked)
     except ValueError as exc:
@@ -165,7 +166,7 @@ def identify(asked: Asked) -> tuple[str, str | None]:
 
 
 def equip(asked: Asked, listing: Listing, blobs: bytes = b"") -> list[str]:
-    """Take files; return the digests of those that are lacking still."""
+    """Store files. Return the digests of those that are still missing."""
     if blobs:
         here().shelf.add(unpacked(blobs))
     return here().shelf.lacking(listing, _installed(asked).headers)
@@ -202,7 +203,7 @@ def compile_lease(asked: Asked, lease: Lease) -> Reply:
 
 
 def compile_with(parcel: Parcel, lease: Lease) -> Reply:
-    """Do the same with all that it takes: whoever sends this knows no workers."""
+    """Compile a lease sent together with all its files, for fleets that do not list their workers."""
     process, refusal = identify(parcel.asked)
     if refusal is None:
         if equip(parcel.asked, parcel.listing):
@@ -212,23 +213,23 @@ def compile_with(parcel: Parcel, lease: Lease) -> Reply:
 
 
 def stop(build: str) -> None:
-    """End the compilers of a build, which is over."""
+    """End the compilers of a build that is over."""
     here().stop(build)
 
 
 def called(data: bytes) -> Any:
-    """Call a function with its arguments, as a build has packed them."""
+    """Call a function with its arguments, as packed by a build."""
     function, arguments = pickle.loads(data)  # noqa: S301 - of a build, which this worker trusts
     return function(*arguments)
 
 
 def packed(blobs: Sequence[bytes]) -> bytes:
-    """Return files as they are sent."""
+    """Return files in the form in which they are sent."""
     return zlib.compress(pickle.dumps(blobs), 6)
 
 
 def unpacked(data: bytes) -> list[bytes]:
-    """Return the files of what was sent."""
+    """Return the files from their sent form."""
     blobs: list[bytes] = pickle.loads(zlib.decompress(data))  # noqa: S301 - of a build, which this worker trusts
     return blobs
 

@@ -1,4 +1,4 @@
-"""What the workers of a cluster are to a build: whoever takes leases, and what is heard of them."""
+"""The interface between a build and the workers of a cluster: giving leases, and events in return."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .lease import Lease
 
 
 class Joined(NamedTuple):
-    """A worker is ready for so many leases at once; *memory* is what one of their compilers may take."""
+    """A worker is ready for so many leases at once. *memory* is the limit for each of their compilers."""
 
     worker: str
     process: str
@@ -18,16 +18,16 @@ class Joined(NamedTuple):
 
 
 class Unfit(NamedTuple):
-    """A worker cannot compile for this build, and why."""
+    """A worker cannot compile for this build, for the given reason."""
 
     worker: str
     why: str
 
 
 class Lost(NamedTuple):
-    """A worker is not there any more, or says nothing; it may join again.
+    """A worker has gone or stopped answering; it may join again.
 
-    *ended* says whether what it compiled may have been the end of it.
+    *ended* says whether its task may have been what ended it.
     """
 
     worker: str
@@ -36,7 +36,7 @@ class Lost(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A lease has come back: with a reply, or with what went wrong."""
+    """A lease has come back: with a reply, or with an error."""
 
     number: int
     reply: object
@@ -56,21 +56,21 @@ Event: TypeAlias = "Joined | Unfit | Lost | Answered | Gone"
 class Fleet(Protocol):
     """The workers of one cluster."""
 
-    name: str  # as the user wrote it
+    name: str  # in the user's spelling
     events: queue.SimpleQueue[Event]
 
     @property
     def hopes(self) -> int:
-        """How many workers may join yet, as far as is known. An event comes before a hope is given up."""
+        """The known number of workers that may still join. Their events come before the number goes down."""
 
     def give(self, worker: str, lease: Lease) -> None:
-        """Have a worker compile a lease; an event tells what came of it. This waits for nothing."""
+        """Have a worker compile a lease. An event reports the outcome. This does not block."""
 
     def close(self) -> None:
-        """End what the workers do for this build, and let them go; this takes two seconds at most."""
+        """Stop the workers' processes for this build and disconnect. This takes two seconds at most."""
 
 
 def said(exc: BaseException) -> str:
-    """Return what an exception says, in a line."""
+    """Return an exception's text, in one line."""
     lines = str(exc).strip().splitlines()
     return f"{type(exc).__name__}: {lines[0]}" if lines else type(exc).__name__

@@ -1,1 +1,1 @@
-"""What to do about a compile that failed, by cause: each module knows one kind."""
+"""Hints for a failed compile: each module knows one kind of cause."""

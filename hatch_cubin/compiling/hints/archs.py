@@ -1,4 +1,4 @@
-"""About archs: those that a source compiles for, and those that have an instruction which others lack."""
+"""Hints about archs: those that a source compiles for, and those that have a certain instruction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..diagnostics import Diagnostic
 
 _LATER = re.compile(r"requires \.target sm_([0-9]+)([af]?) or higher")
 _CLUSTERS = re.compile(r"__(?:cluster_dims|block_size)__ is not supported for this GPU architecture")
-# What messages call missing before an arch: each was compiled for sm_75, 80, 90 and 100.
+# Names that messages report as missing before a certain arch. Each was compiled for sm_75, 80, 90 and 100.
 _SINCE = tuple(
     (number, re.compile(pattern))
     for number, pattern in (
@@ -30,7 +30,7 @@ _SINCE = tuple(
 _NONE = "no arch that this compiler can target has it"
 _OWN = re.compile(r"(.*) (?:not supported on \.target|cannot be compiled for architecture) 'sm_")
 
-# What messages call an instruction, and the GPUs that have it: each was assembled for every arch of 13.5.
+# Instructions as messages call them, with their GPUs. Each was assembled for every arch of CUDA 13.5.
 _HOPPER, _DATACENTER, _DESKTOP = map(with_tensor, (HOPPER, DATACENTER, DESKTOP))
 _HAVING = tuple(
     (re.compile(pattern), numbers)
@@ -49,9 +49,9 @@ _HAVING = tuple(
 
 
 class Archs:
-    """What the archs of each source came to, and what was said of those that failed.
+    """The outcome of each source's archs, and the compiler's messages for those that failed.
 
-    Of archs that nobody asked for, those are offered that were *tried* and compile.
+    An arch that the table does not request is offered only if it was *tried* and compiles.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Archs:
         self._working, self._tried = _by_path(done), _by_path(tried)
 
     def candidates(self) -> list[Unit]:
-        """Return what may compile and nobody asked for, of sources that need what some GPUs have."""
+        """Return units that may compile and were not requested, for sources that only some GPUs can run."""
         return [
             Unit(module, arch)
             for path, module in self._first.items()
@@ -82,7 +82,7 @@ class Archs:
         ]
 
     def advise(self, error: Diagnostic, module: Module) -> Diagnostic:
-        """Return an error with the archs that its source can be built for, where it says nothing else."""
+        """Return an error with a hint at archs that its source can be built for, if it has no hint yet."""
         if error.hint is not None or module.link:
             return error
         path = _name(module)
@@ -101,11 +101,11 @@ class Archs:
         return replace(error, hint=error.otherwise)
 
     def _good(self, path: str) -> list[Arch]:
-        """Return the archs that were asked for and compile."""
+        """Return the requested archs that compile."""
         return sorted(self._working[path] - self._failing[path])
 
     def _others(self, path: str) -> list[Arch]:
-        """Return the archs that may compile in place of those that failed."""
+        """Return the archs that may compile instead of those that failed."""
         having, failing = self._having_all(path), self._failing[path]
         if self._good(path):
             numbers = {arch.number for arch in failing}
@@ -113,7 +113,7 @@ class Archs:
         return [arch for arch in having if arch not in failing and arch not in self._working[path]]
 
     def _having_all(self, path: str) -> list[Arch]:
-        """Return the archs that may have all that is lacking: the first plain one, or those of some GPUs."""
+        """Return the archs that may have all missing features: the first plain one, or else suffixed ones."""
         every = [
             Arch(number, suffix)
             for number in self._supported
@@ -132,7 +132,7 @@ def _by_path(units: Iterable[Unit]) -> dict[str, set[Arch]]:
 
 
 def _name(module: Module) -> str:
-    """Return what the archs of a module's source are known by; an object's are those of its module."""
+    """Return the key under which a source's archs are collected; an object has the key of its module."""
     return module.name if module.part_of or module.link else module.source.path
 
 
@@ -149,22 +149,22 @@ def _have_it(archs: Sequence[Arch]) -> str:
 
 
 def _of_gpu(text: str) -> bool:
-    """Say whether an error is about what some GPUs have."""
+    """Return whether an error is about a feature that only some GPUs have."""
     return _first(text) is not None or any(pattern.search(text) for pattern in (_LATER, _CLUSTERS, _OWN))
 
 
 def _text(error: Diagnostic) -> str:
-    """Return what an error says, with the types of arguments if it says those below."""
+    """Return an error's text, with the types of the arguments if they are in the line below it."""
     return "\n".join((error.text, *error.context[:1])) if error.text.endswith("argument list") else error.text
 
 
 def _first(text: str) -> int | None:
-    """Return the number of the first arch for which headers declare what an error is about."""
+    """Return the number of the first arch for which headers declare the name that an error is about."""
     return next((number for number, pattern in _SINCE if pattern.search(text)), None)
 
 
 def _may_have(arch: Arch, text: str) -> bool:
-    """Say whether an arch may have what an error is about."""
+    """Return whether an arch may have the feature that an error is about."""
     if match := _LATER.search(text):
         return arch.number >= int(match[1]) and bool(arch.suffix or not match[2])
     if (first := _first(text)) is not None:
@@ -175,6 +175,6 @@ def _may_have(arch: Arch, text: str) -> bool:
 
 
 def _having(text: str) -> frozenset[int] | None:
-    """Return the GPUs that have what an error is about, as far as that is known."""
+    """Return the GPUs that have the feature that an error is about; None if they are not known."""
     match = _OWN.search(text)
     return next((numbers for pattern, numbers in _HAVING if match and pattern.search(match[1])), None)

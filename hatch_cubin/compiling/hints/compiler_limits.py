@@ -1,4 +1,4 @@
-"""About limits of the compiler: what an option switches on, and how large memory can be."""
+"""Hints about limits of the compiler: features that need an option, and the largest sizes of memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOO_MUCH_CONSTANT = re.compile(
 )
 _SIZED = re.compile(r"\bextern\s+__shared__[^;\[]*?(\w+)\s*\[\s*[^\]\s]")
 _BY_LAUNCH = "and give the bytes of all such arrays where the kernel is launched"
-_MOST_OF_A_BLOCK = 227 * 1024  # of sm_90, sm_100 and sm_103; all others have less
+_MOST_OF_A_BLOCK = 227 * 1024  # on sm_90, sm_100 and sm_103; all other archs have less
 _PARAMETERS = re.compile(r"Formal parameter space overflowed")
 _INCOMPATIBLE = re.compile(r'declaration is incompatible with previous "(\w+)"')
 
@@ -56,7 +56,7 @@ def _about_memory(error: Diagnostic, setting: Setting) -> str | None:
 
 
 def _about_shared(size: int, most: int, setting: Setting) -> str:
-    """Return what to do about static shared memory: more is there for what a launch gives a size."""
+    """Return a hint for too much static shared memory: memory that a launch sizes can be larger."""
     told = f"__shared__ arrays of fixed size have {most} bytes at most, these have {size}"
     if size > _MOST_OF_A_BLOCK:
         return f"{told}; and no block of any GPU has more than {_MOST_OF_A_BLOCK}, however it gets them"
@@ -68,7 +68,7 @@ def _about_shared(size: int, most: int, setting: Setting) -> str:
 
 
 def types_of_128_bits(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of the types that an option allows, in place of all that follows from their absence."""
+    """Report the types that need an option, instead of all errors that follow from their absence."""
     named = {each: match[1] for each in found if (match := _TYPES.search(each.text))}
     if not named:
         return None

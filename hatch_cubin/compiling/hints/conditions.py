@@ -1,4 +1,4 @@
-"""About text that conditions keep from the compiler, and about host code that none does."""
+"""Hints about text that preprocessor conditions hide from the compiler, and host code that none hides."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ FILLED = f", with a type or a value for each {GAP}"
 
 
 class Condition(NamedTuple):
-    """A conditional around a piece of text, and the line of the branch's directive."""
+    """A preprocessor condition around a piece of text, and the line of its branch's directive."""
 
     kind: str
     operand: str
     line: int
 
     def lacking(self, given: AbstractSet[str]) -> tuple[str, ...] | None:
-        """Return the macros that it waits for, none where it holds; None where only a compiler can say."""
-        if self.kind in {"elif", "else"}:  # which depend on every branch before them
+        """Return the macros that it still needs, () if it holds, None if only a compiler can tell."""
+        if self.kind in {"elif", "else"}:  # they depend on every branch before them
             return None
         if self.operand == "1":
             return ()
@@ -59,7 +59,7 @@ class Condition(NamedTuple):
 
 
 def about_no_kernel(setting: Setting) -> str | None:
-    """Return what to do about a source that compiles to nothing."""
+    """Return a hint for a source without a kernel in its result."""
     module = setting.module
     left_out = f"functions alone are not a kernel: {setting.line('exclude', [setting.path])}"
     if setting.sources.keys() == {setting.path}:
@@ -85,11 +85,11 @@ def about_no_kernel(setting: Setting) -> str | None:
 
 
 def _about_templates(setting: Setting, left_out: str) -> str:
-    """Return how to name the templates of kernels that a source has, or else that its headers have."""
+    """Return a hint at how to instantiate the kernel templates of a source, or else of its headers."""
     found = declared({path: setting.text_of(path) for path in (setting.path, *setting.headers)})
     templates = [kernel for kernel in found.kernels if kernel.parameters]
     own = [kernel for kernel in templates if kernel.where.path == setting.path]
-    # A source with functions of its own may include a template for those of its types alone.
+    # A source with functions of its own may include a header with a template only for its types.
     is_for_headers = "__device__" not in setting.text_of(setting.path)
     if entries := examples(found, own or templates)[:MOST_EXAMPLES]:
         filled = FILLED if any(GAP in each for each in entries) else ""
@@ -97,7 +97,7 @@ def _about_templates(setting: Setting, left_out: str) -> str:
             table = toml_lines.source_table(setting.module.tables, setting.path, instantiate=entries)
             return f"{_BY_NAME}{filled}; for example:{table}"
         return left_out
-    if _GLOBAL.search(without_comments(setting.text_of(setting.path))):  # in a macro, or one of conditions
+    if _GLOBAL.search(without_comments(setting.text_of(setting.path))):  # in a macro, or hidden by conditions
         return f"{_BY_NAME} with its arguments"
     macros = [text for macro in setting.module.macros for text in macro]
     texts = [*map(setting.text_of, setting.headers), *macros, setting.text_of(setting.path)]
@@ -107,7 +107,7 @@ def _about_templates(setting: Setting, left_out: str) -> str:
 
 
 def surely_read(text: str, given: AbstractSet[str]) -> Iterator[tuple[str, int]]:
-    """Yield each line that no condition keeps from a compiler with the macros *given*, and its number."""
+    """Yield each line, with its number, that no condition hides from a compiler with the macros *given*."""
     known = _OF_NVRTC | given
     for line, number, around in _lines(text):
         if all(condition.lacking(known) == () for condition in around):
@@ -115,7 +115,7 @@ def surely_read(text: str, given: AbstractSet[str]) -> Iterator[tuple[str, int]]
 
 
 def _around_kernels(text: str) -> tuple[Condition, ...]:
-    """Return the conditions around the first kernel, if there are some around every one."""
+    """Return the conditions around the first kernel, if every kernel has conditions around it."""
     found = [(line, around) for line, _number, around in _lines(text) if line.strip()]
     kernels = [around for line, around in found if "__global__" in line]
     every = kernels or [around for _line, around in found]
@@ -123,9 +123,9 @@ def _around_kernels(text: str) -> tuple[Condition, ...]:
 
 
 def host_code(module: Module, texts: Mapping[str, str]) -> Problem | None:
-    """Return a warning of a host's main function or launch that is taken as device code, and never called.
+    """Return a warning about a host's main function or launch that compiles as uncalled device code.
 
-    *texts* are those of the source and of the project's headers, by their paths.
+    *texts* are the texts of the source and of the project's headers, by path.
     """
     if not module.options.get("device_as_default_execution_space"):
         return None
@@ -134,7 +134,7 @@ def host_code(module: Module, texts: Mapping[str, str]) -> Problem | None:
         before = ""
         for line, number, around in _lines(join_continued_lines(text)):
             is_main = _MAIN.match(line) or _MAIN.match(f"{before} {line}") or by_macro.match(line)
-            # No result with a kernel's own launches can be loaded. Headers of libraries have some for others.
+            # A kernel that launches kernels cannot be loaded. Library headers have launches for other uses.
             launches = path == module.source.path and _LAUNCH.search(line)
             found = "main()" if is_main else "a launch" if launches else None
             if found and not any("__CUDACC_RTC__" in each.operand for each in around):
@@ -144,7 +144,7 @@ def host_code(module: Module, texts: Mapping[str, str]) -> Problem | None:
 
 
 def _main_by_macro(texts: Iterable[str]) -> re.Pattern[str]:
-    """Return what matches a line in which macros make a main function, or are given its name."""
+    """Return a pattern for lines in which a macro makes a main function, or gets its name as an argument."""
     macros = [match.groups() for text in texts for match in _VALUE.finditer(join_continued_lines(text))]
     named, before = {"main"}, 0
     while len(named) > before:
@@ -157,9 +157,9 @@ def _main_by_macro(texts: Iterable[str]) -> re.Pattern[str]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, int, tuple[Condition, ...]]]:
-    """Yield each line that is no condition, its number, and the conditions around it but include guards."""
+    """Yield each line except conditions, its number, and the conditions around it but include guards."""
     around: list[Condition | None] = []
-    guard = ""  # the macro of the last #ifndef, where nothing has followed it yet
+    guard = ""  # the macro of the last #ifndef, if nothing has followed it yet
     for number, line in enumerate(without_comments(text).splitlines(), start=1):
         match = _DIRECTIVE.fullmatch(line)
         kind, operand = (match[1], match[2].strip()) if match else ("", "")

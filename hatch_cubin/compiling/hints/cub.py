@@ -1,4 +1,4 @@
-"""About <cub/cub.cuh>, all of CUB at once, which NVRTC takes in no release: which parts a source uses."""
+"""Hints about <cub/cub.cuh>, all of CUB at once, which no release of NVRTC compiles: the parts to include."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PARTS = re.compile(
 
 
 def about_whole(setting: Setting) -> str:
-    """Return which headers have what the source uses of CUB."""
+    """Return a hint at the headers for the parts of CUB that the source uses."""
     texts = (without_comments(setting.text_of(path)) for path in (setting.path, *setting.headers))
     used = sorted({re.split(r"\s*::\s*", name)[1] for text in texts for name in _PARTS.findall(text)})
     if not used:

@@ -1,4 +1,4 @@
-"""About what C++ for the device does not have, and what is written in its place."""
+"""Hints about features that C++ for the device does not have, and their replacements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...project.source import without_comments
 from ..diagnostics import Diagnostic, Told
 from .failed_compile import Setting
 
-# What the compiler says, with the types of arguments below it, and what to do.
+# Patterns for the compiler's message, with the types of arguments below it, and the hints.
 _RULES = tuple(
     (re.compile(pattern), hint)
     for pattern, hint in (
@@ -58,7 +58,7 @@ _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 
 
 def broken(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Report the first error about something that device code does not have."""
+    """Report the first error about a feature that device code does not have."""
     for each in found:
         if each.is_own and each.hint is None and (hint := _about(each, setting)) is not None:
             others = [other for other in found if other is not each]
@@ -76,7 +76,7 @@ def _about(error: Diagnostic, setting: Setting) -> str | None:
 
 
 def characters(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Report a character that is not ASCII outside of quotes and comments, with all that follows from it."""
+    """Report a non-ASCII character outside of quotes and comments, without the errors that follow."""
     for each in found:
         if each.where is None or not each.is_own or not _NO_TOKEN.search(each.text):
             continue
@@ -91,7 +91,7 @@ def characters(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def unfinished(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Report a struct or the like without its semicolon, and not the line below, which is refused."""
+    """Report a struct or similar type without its semicolon, instead of the error in the line below."""
     for each in found:
         if each.is_own and each.where is not None and _UNFINISHED.fullmatch(each.text):
             text = without_comments(setting.text_of(each.where.path))
@@ -105,7 +105,7 @@ def unfinished(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def _kind_of_last_block(text: str) -> str | None:
-    """Return the keyword of the type whose braces end a text; None if it ends with something else."""
+    """Return the keyword of the type whose braces end a text; None if the text ends with something else."""
     depth = 0
     for at in range(len(text) - 1, -1, -1) if text.endswith("}") else ():
         depth += {"}": 1, "{": -1}.get(text[at], 0)

@@ -1,4 +1,4 @@
-"""About headers that are included between the braces of `extern "C" { }`."""
+"""Hints about headers that are included between the braces of `extern "C" { }`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HINT = 'move the include above the block: templates and overloads cannot be ext
 
 
 def enclosed(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of the include, in place of each template and overload that the header has."""
+    """Report the include, instead of an error for each template and overload in the header."""
     for each in found:
         if each.where is not None and _REFUSED.match(each.text):
             for step in _enclosed(setting.ways.get(each.where.path, ()), setting):
@@ -30,7 +30,7 @@ def enclosed(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def _enclosed(way: Sequence[Step], setting: Setting) -> Iterator[Step]:
-    """Yield the include of the project's that stands in such a block, the outermost first."""
+    """Yield the project's includes that are in such a block, the outermost first."""
     for step in way:
         lines = without_comments(setting.text_of(step.where.path)).splitlines()
         if _is_in_block("\n".join(lines[: (step.where.line or 1) - 1])):
@@ -38,7 +38,7 @@ def _enclosed(way: Sequence[Step], setting: Setting) -> Iterator[Step]:
 
 
 def _is_in_block(before: str) -> bool:
-    """Say whether a block with C linkage is open after a text."""
+    """Return whether a block with C linkage is open at the end of a text."""
     opened: list[bool] = []
     is_next = False
     for match in _BRACES.finditer(before):

@@ -1,4 +1,4 @@
-"""What hints depend on beside the compiler's words: the project, the source and the toolkit."""
+"""The context of a failed compile that hints need: the project, the source and the toolkit."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .include_chain import Step, ways_from
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A compile that failed: of which source, in which project, with which CUDA."""
+    """A failed compile: its source, its project, and its version of CUDA."""
 
     tree: ProjectTree
     config: Config
     module: Module
-    search: tuple[SearchFolder, ...]  # where its headers were looked for
-    headers: tuple[str, ...]  # those of the project that it can read
+    search: tuple[SearchFolder, ...]  # the folders that were searched for headers
+    headers: tuple[str, ...]  # the project's headers that it can read
     version: tuple[int, int]
     sources: Mapping[str, str] = field(default_factory=dict)  # the texts of all sources of the project
 
@@ -36,11 +36,11 @@ class Setting:
 
     @property
     def ways(self) -> Mapping[str, tuple[Step, ...]]:
-        """How the source comes to read each header."""
+        """The chain of includes from the source to each header."""
         return ways_from(self.module.source, self.tree, self.search)
 
     def text_of(self, path: str) -> str:
-        """Return the text of a file of the project that the compile read; empty where it is gone."""
+        """Return the text of a file of the project that the compile read; empty if the file is gone."""
         if path == self.path:
             return self.module.source.text
         if path not in self.headers:
@@ -51,14 +51,14 @@ class Setting:
             return ""
 
     def line(self, key: str, value: Sequence[str]) -> str:
-        """Return the table's line with a list, and with what the table has there already."""
+        """Return the table's line for a list, with *value* added to the items that are there already."""
         there = getattr(self.config, key.replace("-", "_"))
         return toml_lines.setting(key, [*there, *(each for each in value if each not in there)])
 
     def pasted(self, key: Literal["define", "options"], value: Mapping[str, Any]) -> str:
-        """Return the lines with a value, below or after the words that they follow.
+        """Return the lines that set a value, in the form that follows the words of a hint.
 
-        What a rule of the source sets is not the table's to set: there it is a rule that has the value.
+        If a rule of the source sets the value already, the lines are a rule too: rules override the table.
         """
         if value.keys() & self._of_rules(key):
             there = self.module.define if key == "define" else self.module.options
@@ -68,7 +68,7 @@ class Setting:
         return f" {toml_lines.setting(key, {**_written(there), **value})}"
 
     def place_of_entry(self, entry: str) -> Location | None:
-        """Return the line of the table that has an entry of the source's `instantiate`."""
+        """Return the table's line with an entry of the source's `instantiate`."""
         wanted = "".join(entry.split())
         for index, rule in self._rules():
             for number, each in enumerate(rule.instantiate):
@@ -77,7 +77,7 @@ class Setting:
         return None
 
     def place_of_macro(self, name: str) -> Location:
-        """Return the line of the table that gives the source a macro."""
+        """Return the table's line that defines a macro for the source."""
         for index, rule in reversed([*self._rules()]):  # later tables win
             for key, values in (("variants", rule.variants), ("define", rule.define)):
                 if name in dict(values):
@@ -85,7 +85,7 @@ class Setting:
         return self.config.place.of("define", name)
 
     def place_of_pre_include(self, header: str) -> Location | None:
-        """Return the line of the table that includes a header before the source."""
+        """Return the table's line that includes a header before the source."""
         if header not in self.module.pre_includes:
             return None
         tables: list[tuple[str | int, ...]] = [("source", index) for index, _rule in self._rules()]
@@ -95,13 +95,13 @@ class Setting:
         return next(self.config.place.of(*path) for path in reversed(paths) if self.config.place.has(*path))
 
     def _rules(self) -> Iterator[tuple[int, SourceRule]]:
-        """Yield the rules of the table that are for the source, with their numbers."""
+        """Yield the table's rules that match the source, with their numbers."""
         for index, rule in enumerate(self.config.source):
             if glob_regex(rule.path).fullmatch(self.path):
                 yield index, rule
 
     def silencing(self, number: int) -> str:
-        """Return the lines that silence a kind of warnings, beside what is silenced already."""
+        """Return the lines that silence one more kind of warning and all that are silenced already."""
         there = self.module.options.get("diag_suppress", ())
         numbers = [*(there if isinstance(there, (list, tuple)) else [there]), number]
         return self.pasted("options", {"diag-suppress": numbers})
@@ -115,7 +115,7 @@ class Setting:
 
 
 def _written(values: Macros | Mapping[str, Any]) -> dict[str, Any]:
-    """Return macros or options as a table has them."""
+    """Return macros or options in the form that they have in a table."""
     if isinstance(values, Mapping):
         return {name.replace("_", "-"): value for name, value in values.items()}
     return dict(values)

@@ -1,4 +1,4 @@
-"""About headers that were not found: whose each is, and what brings it."""
+"""Hints about headers that were not found: the owner of each, and how to get it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .include_chain import Step
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
 _CURAND = r"curand_(kernel|globals|discrete2?|(log)?normal(_static)?|philox4x32_x|poisson|precalc|uniform)\.h"
 _INCLUDE = re.compile(r"""[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)[">]""")
-# Wheels with headers for the device, by what an include of one looks like. Each was installed and compiled
-# with. Of some there is one for each major version of CUDA: what names it, for 12 and for 13.
+# Wheels with headers for the device, by a pattern for their includes. Each was installed and compiled
+# with. Some have a wheel for each major version of CUDA: these are the names for 12 and for 13.
 _PACKAGES = {
     r"(cutlass|cute)/.+": "nvidia-cutlass",
     _CURAND: "nvidia-curand",
@@ -38,12 +38,12 @@ _OF_MAJOR = {
     "nvidia-nvshmem": ("nvidia-nvshmem-cu12", "nvidia-nvshmem-cu13"),
 }
 _DECLARED_ANEW = re.compile(r"declaration is incompatible with .*<(?:nvrtc|cuda)/")
-_WITH_OLDER_HEADERS = (13, 0)  # whose CCCL all wheels that are known here compile with
+_WITH_OLDER_HEADERS = (13, 0)  # all wheels listed above compile with its CCCL
 _NOWHERE = (
     "no folder of 'include-dirs' has it, and no wheel of 'header-packages': name the folder of the project, "
     "or the distribution, that has it"
 )
-# Folders that the toolkit's headers stand in, as far as they tell them from a project's.
+# Folders of the toolkit's headers that a project's headers are unlikely to be in.
 _FOLDERS_OF_TOOLKIT = re.compile(
     r"cuda/((std|experimental|__\w+)/.+|\w+)|cub/.+\.cuh|thrust/.+\.(h|inl)|nv/\w+|(cooperative_groups|crt)/.+"
 )
@@ -58,9 +58,9 @@ _NAMES_OF_TOOLKIT = re.compile(
 
 
 def missing(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of a header that was not found: compilation ends there, and what else was said follows from it.
+    """Report a header that was not found. Compilation ends there, so that all other errors follow from it.
 
-    The others that it would not have found are told at once.
+    Other includes that would not be found either are reported at the same time.
     """
     for each in found:
         if each.hint is None and (match := _MISSING.search(each.text)):
@@ -82,7 +82,7 @@ def missing(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def _leading_nowhere(setting: Setting) -> Iterator[Step]:
-    """Yield each include of the project's files that is read for sure, and that finds nothing."""
+    """Yield each include in the project's files that the compiler surely reads and that finds no header."""
     resolver = Resolver(setting.tree, setting.search)
     given = {name for name, value in setting.module.macros if value != "0"}
     pending = [setting.path]
@@ -98,7 +98,7 @@ def _leading_nowhere(setting: Setting) -> Iterator[Step]:
 
 
 def _about(name: str, includer: str, setting: Setting, everything: Sequence[tuple[str, str]]) -> str:
-    """Return what to do about a header that was not found, and with it about *everything* that was not."""
+    """Return a hint for a header that was not found; it covers *everything* that was not found."""
     if (hint := host_code.about_header(name)) is not None:
         return hint
     if folder_of(name, includer, setting) is not None:
@@ -117,7 +117,7 @@ def _about(name: str, includer: str, setting: Setting, everything: Sequence[tupl
 
 
 def older_than_cuda(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of a wheel whose headers declare anew what the toolkit's headers have otherwise by now."""
+    """Report a wheel whose headers contradict declarations in the toolkit's headers of another age."""
     for each in found:
         if not each.is_own and each.where is not None and _DECLARED_ANEW.search(each.text):
             wheel = each.where.path.removeprefix("<").partition("/")[0]
@@ -135,13 +135,13 @@ def older_than_cuda(found: Sequence[Diagnostic], setting: Setting) -> Told | Non
 def folder_of(name: str, includer: str, setting: Setting) -> str | None:
     """Return the folder of the project from which the header *name* would be found, the nearest first.
 
-    Of those that are as near, one whose header asks for nothing of the host's, and then one in the includer's
+    Among equally near folders, a header that includes nothing for hosts wins, and then one in the includer's
     part of the project.
     """
     return _folder_of(setting.tree, name, includer, setting.search)
 
 
-@functools.lru_cache(maxsize=256)  # reads much of a project, and is asked for each unit that fails
+@functools.lru_cache(maxsize=256)  # it reads many files, and runs for each unit that fails
 def _folder_of(tree: ProjectTree, name: str, includer: str, search: tuple[SearchFolder, ...]) -> str | None:
     folders = [path.removesuffix(name).rstrip("/") or "." for path in _called(name, tree) if path != includer]
     near = os.path.dirname(includer)
@@ -154,13 +154,13 @@ def _folder_of(tree: ProjectTree, name: str, includer: str, search: tuple[Search
 
 
 def _called(name: str, tree: ProjectTree) -> list[str]:
-    """Return the files of a project that an include of *name* may mean, but those of installed packages."""
+    """Return the project's files that an include of *name* may mean, without those of installed packages."""
     found = (path for path in misnamed_headers.files_of(tree) if path == name or path.endswith(f"/{name}"))
     return [path for path in found if os.path.isfile(tree.disk_path(path))]
 
 
 def _leads_astray(name: str, folder: str, tree: ProjectTree, search: tuple[SearchFolder, ...]) -> bool:
-    """Say whether the header that a folder has includes what only hosts have, or what cannot be read."""
+    """Return whether the folder's header includes headers for hosts only, or files that cannot be read."""
     root = SearchFolder(tree.disk_path(folder), f"{OWN}{folder}")
     try:
         closure = Resolver(tree, (root, *search)).resolve("", f"#include <{name}>\n", (), ())
@@ -170,7 +170,7 @@ def _leads_astray(name: str, folder: str, tree: ProjectTree, search: tuple[Searc
 
 
 def _package_of(name: str, setting: Setting) -> str | None:
-    """Return the wheel of NVIDIA's that has a header."""
+    """Return the known wheel that has a header."""
     package = next((package for pattern, package in _PACKAGES.items() if re.fullmatch(pattern, name)), None)
     of_12, of_13 = _OF_MAJOR.get(package or "", (package, package))
     return of_12 if setting.version[0] == 12 else of_13
@@ -198,9 +198,9 @@ def _about_toolkit(name: str, setting: Setting) -> str:
 
 
 def _is_here(name: str, setting: Setting) -> bool:
-    """Say whether the part of the toolkit that would have a header was searched."""
-    folder = name.partition("/")[0] if "/" in name else "crt"  # beside which the wheels' single headers stand
-    whole = "cuda/" if folder == "crt" else ""  # NVRTC's own has some of these, and a folder of that name
+    """Return whether the part of the toolkit that would have a header was searched."""
+    folder = name.partition("/")[0] if "/" in name else "crt"  # it is beside the wheels' single headers
+    whole = "cuda/" if folder == "crt" else ""  # NVRTC's own folder has some of these, and a crt/
     return any(
         root.tree and root.logical.startswith(whole) and (root.path / folder).is_dir()
         for root in setting.search

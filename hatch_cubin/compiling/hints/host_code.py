@@ -1,4 +1,4 @@
-"""About host code, which NVRTC does not compile: what of it a source has, and whose headers are for it."""
+"""Hints about host code, which NVRTC does not compile: in the source itself, and in headers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OUTSIDE = (
     "a lambda outside of functions is the host's: write it in the kernel, "
     "or a struct with a __device__ operator()"
 )
-# Functions that device code lacks, and what it has instead.
+# Functions that are missing from device code, and their replacements.
 _INSTEAD = tuple(
     (
         re.compile(rf'identifier "(?:{names})" is undefined|namespace "std" has no member "(?:{names})"'),
@@ -57,13 +57,13 @@ _INSTEAD = tuple(
     )
 )
 
-# What no device code has: with it, a function is the host's.
+# Names that device code never uses: a function with one of them is host code.
 _OF_HOSTS = re.compile(
     r"<<<|\bint\s+main\s*\(|\bcuda(?:Malloc|Free|Mem|Stream|Event|Device|Get|Set|Launch|Func)\w*\s*\("
     r"|\bstd\s*::\s*(?:cout|cerr|string|vector|map|thread|unique_ptr|shared_ptr|runtime_error)\b|\b(?:torch|at|py)::"
 )
 
-# Whose headers these are: a folder, or the name of one.
+# The owners of headers for hosts, by folder or by the header's name.
 _LIBRARIES = {
     "PyTorch's": "torch/ ATen/ c10/",
     "pybind11's": "pybind11/",
@@ -107,7 +107,7 @@ STANDARD = frozenset(
     unordered_map unordered_set valarray vector wctype.h windows.h
     """.split()
 )
-# Headers of CCCL that NVRTC takes in no release, and what to do instead.
+# Headers of CCCL that no release of NVRTC compiles, and their replacements.
 _OF_CCCL = (
     (re.compile(r"thrust/complex\.h"), "<cuda/std/complex> has the same for device code"),
     (re.compile(r"thrust/swap\.h"), "<cuda/std/utility> has the same for device code"),
@@ -117,7 +117,7 @@ _OF_CCCL = (
 
 
 def about_header(name: str) -> str | None:
-    """Return what to do where a header is for host code; None for any other."""
+    """Return a hint if a header is for host code; None for any other header."""
     owner = _OWNERS.get(name) or _OWNERS.get(f"{name.partition('/')[0]}/")
     if owner is None and name not in STANDARD:
         return None
@@ -126,7 +126,7 @@ def about_header(name: str) -> str | None:
 
 
 def entered(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of a header that is for host code, in place of what the compiler says of all that it includes."""
+    """Report a header for host code, instead of the compiler's errors in everything that it includes."""
     places = dict.fromkeys(each.where.path for each in found if each.where and not each.is_own)
     entries = {path: _entry(setting.ways.get(path, ())) for path in places}
     for name in entries.values():
@@ -141,12 +141,12 @@ def entered(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def _entry(way: Sequence[Step]) -> str:
-    """Return the header of others that the project includes, on the way to one that it leads to."""
+    """Return the outside header that the project includes first on the chain of includes."""
     return next((step.name for step in reversed(way) if step.is_own), "")
 
 
 def unannotated(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of functions that do not say where they run."""
+    """Report functions that are not marked with where they run."""
     pasted = setting.pasted("options", {"device-as-default-execution-space": True})
     as_device = f"to take such functions as device code:{pasted}"
 
@@ -162,13 +162,13 @@ def unannotated(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def _is_marked(error: Diagnostic) -> bool:
-    """Return whether a function says where it runs, but an error before it hides that from the compiler."""
+    """Return whether a function is marked with where it runs, but an earlier error hides the mark."""
     code, mark = (*error.context[:2], "", "")[:2]
     return error.is_own and re.search(r"\b__(?:global|device)__(?!\w)", code[: mark.find("^")]) is not None
 
 
 def variables(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Report a variable that does not say where it is, or a mark of a function that is misspelt."""
+    """Report a variable that is not marked with its memory space, or a misspelt mark of a function."""
     for each in found:
         if each.hint is None and each.is_own and _VARIABLE.search(each.text):
             line = "".join(each.context[:1])
@@ -176,7 +176,7 @@ def variables(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
                 continue
             marks = _MARK.findall(line)
             meant = next(filter(None, (did_you_mean(mark, _MARKS) for mark in marks)), None)
-            if meant is not None:  # what else is wrong with its line follows from it
+            if meant is not None:  # the other errors in its line follow from it
                 others = [other for other in found if other.where != each.where]
                 return replace(each, hint=meant).followed_by(len(found) - len(others) - 1), others
             return _variable(each, setting), [other for other in found if other is not each]
@@ -193,8 +193,8 @@ def _variable(error: Diagnostic, setting: Setting) -> Diagnostic:
 
 
 def calls(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of what only a host can do."""
-    # A host's own function was told of already, unless it is taken as device code.
+    """Report calls that only a host can make."""
+    # A function for the host was reported already, unless it is compiled as device code.
     is_kernels = not setting.module.options.get("device_as_default_execution_space")
 
     like_it = [each for each in found if _CALLS.search(each.text)]
@@ -208,7 +208,7 @@ def calls(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def lambdas(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
-    """Report lambdas that are marked, as nvcc takes them with an option, or that no function has."""
+    """Report lambdas that are marked (nvcc accepts these with an option) or that are outside of functions."""
     lines = {each.where for each in found if each.is_own and _OF_LAMBDA.search(each.text)}
     like_it = [each for each in found if each.where in lines]
     is_outside = any("closure class" in each.text for each in like_it)
@@ -216,7 +216,7 @@ def lambdas(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
 
 
 def functions(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
-    """Report a function of the C or C++ library that device code lacks, with what it has instead."""
+    """Report a function of the C or C++ library that is missing from device code, with its replacement."""
     for each in found:
         instead = next((text for pattern, text in _INSTEAD if pattern.search(each.text)), None)
         if instead is not None and each.is_own and each.hint is None:
@@ -225,7 +225,7 @@ def functions(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
 
 
 def _launches(found: Sequence[Diagnostic], setting: Setting) -> bool:
-    """Say whether a kernel launches kernels, of which the compiler may report only calls of the runtime."""
+    """Return whether a kernel launches kernels; the compiler may report only its calls of the runtime."""
     if any(_LAUNCHES.search(each.text) for each in found):
         return True
     has_launch = "<<<" in without_comments(setting.module.source.text)
@@ -233,7 +233,7 @@ def _launches(found: Sequence[Diagnostic], setting: Setting) -> bool:
 
 
 def _with_runtime(setting: Setting) -> str:
-    """Return the table that links a source with CUDA's device runtime, which gives no PTX."""
+    """Return the table that links a source with CUDA's device runtime; such a link cannot produce PTX."""
     rule: dict[str, object] = {"name": setting.module.base, "sources": [setting.path], "mode": "rdc"}
     targets = setting.module.targets
     if any(each.arch.is_ptx and each.named for each in targets):
@@ -247,11 +247,11 @@ def _with_runtime(setting: Setting) -> str:
 def _as_one(
     like_it: Sequence[Diagnostic], found: Sequence[Diagnostic], about: Callable[[Diagnostic], str]
 ) -> Told | None:
-    """Tell of the first, of the project's own if there are any, in place of all that follows from it."""
+    """Report the first error, in the project's own code if possible, instead of all that follow from it."""
     if not like_it:
         return None
     first = next((each for each in like_it if each.is_own), like_it[0])
-    # A header of others may only have met what the project's own code got wrong.
+    # An error in an outside header may only follow from a mistake in the project's own code.
     met = not all(each.is_own for each in like_it)
     others = [each for each in found if met and each.is_own and each not in like_it]
     return replace(first, hint=about(first)).followed_by(len(found) - len(others) - 1), others

@@ -1,4 +1,4 @@
-"""How a source comes to read each header: the includes from the one to the other, with their lines."""
+"""The chain of includes that leads from a source to each header, with the line of each include."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _File = tuple[SearchFolder, str]
 
 
 class Step(NamedTuple):
-    """One include: the file and the line it stands in, and the name it has there."""
+    """One include: its file and line, and the name as it is written there."""
 
     where: Location
     name: str
 
     @property
     def is_own(self) -> bool:
-        """Whether it stands in a file of the project."""
+        """Whether the include is in a file of the project."""
         return not self.where.path.startswith("<")
 
 
-@functools.lru_cache(maxsize=4)  # of hundreds of headers, and asked for each arch that fails
+@functools.lru_cache(maxsize=4)  # it may have hundreds of headers, and runs for each arch that fails
 def ways_from(
     source: Source, tree: ProjectTree, search: tuple[SearchFolder, ...]
 ) -> Mapping[str, tuple[Step, ...]]:
-    """Return the shortest way to each header, by what diagnostics call it."""
+    """Return the shortest chain of includes to each header, by the header's name in diagnostics."""
     resolver, scans = Resolver(tree, search), ScanCache()
     start = resolver.own(source.path)
     ways: dict[str, tuple[Step, ...]] = {source.path: ()}
@@ -64,5 +64,5 @@ def _named(file: _File, tree: ProjectTree) -> str:
 def _text(file: _File, tree: ProjectTree) -> str:
     try:
         return disk.read_file(file[0].path / file[1], tree).decode("utf-8", "replace")
-    except SourceError:  # gone by now: nothing leads on from there
+    except SourceError:  # the file is gone by now: its includes are unknown
         return ""

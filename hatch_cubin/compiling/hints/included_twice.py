@@ -1,4 +1,4 @@
-"""About headers that a compile reads twice, and about two headers of which it reads one."""
+"""Hints about a header that is read twice, and about two headers of which only one is read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GUARD = re.compile(r"\s*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n\s*#[ \t]*define[ \t]+(
 
 
 def headers(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Report a header of the project without a guard, or two that have one guard."""
+    """Report a header of the project without an include guard, or two headers with the same guard."""
     for each in found:
         if each.where is not None and each.where.path in setting.headers and _is_again(each):
             path = each.where.path
@@ -32,7 +32,7 @@ def headers(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def _is_again(error: Diagnostic) -> bool:
-    """Return whether a line of a header is an error because the compiler has read that same line before."""
+    """Return whether a line of a header is an error because the compiler has already read the same line."""
     match = _AGAIN.search(error.text)
     return match is not None and (
         match[1] is None or error.where is None or int(match[1]) == error.where.line
@@ -51,7 +51,7 @@ def _about(path: str, setting: Setting) -> str:
 
 
 def _hidden(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Report two headers with one guard, if what is missing is in one of them."""
+    """Report two headers with the same guard, if one of them has the name that is missing."""
     texts = {path: setting.text_of(path) for path in setting.headers}
     for each in found:
         match = re.fullmatch(r'identifier "(\w+)" is undefined', each.text)
@@ -66,7 +66,7 @@ def _hidden(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def _sharing(texts: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield each two headers with the same guard, and the guard."""
+    """Yield each pair of headers with the same guard, and the guard."""
     guards = {path: match[1] for path, text in texts.items() if (match := _guard(text)) is not None}
     for one, guard in guards.items():
         for other, same in guards.items():

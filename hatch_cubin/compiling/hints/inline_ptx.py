@@ -1,4 +1,4 @@
-"""About inline assembly: its operands, its registers, and where a percent sign is doubled."""
+"""Hints about inline assembly: its operands, its registers, and where to double a percent sign."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REGISTERS = str.split(
 
 
 def operands(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Report inline assembly that names an operand or a register which is not there."""
+    """Report inline assembly that names an operand or a register that does not exist."""
     for each in found if not setting.module.source.is_ptx else ():
         if each.hint is None and (hint := _about(each)) is not None:
             others = [other for other in found if other.where != each.where or other.hint is not None]

@@ -1,4 +1,4 @@
-"""About entries of `instantiate`: each at its line of the table, with the kernel that it may mean."""
+"""Hints about entries of `instantiate`: each at its line of the table, with the kernel that it may mean."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _DECLARED = re.compile(
 )
 _AMBIGUOUS = re.compile(r"cannot determine which")
 _INSTANTIATED = re.compile(r'detected during instantiation of "void ([\w:]+)[(<]')
-_MOST = 5  # templates that are listed
+_MOST = 5  # the most templates that a hint lists
 _WORD = re.compile(r"\w+")
-# What stands around a name where C++ declares, instantiates or launches it.
+# The text around a name where C++ declares, instantiates or launches it.
 _DECORATION = re.compile(
     r"\b(?:extern|inline|static|void|typename|template(?:\s*<\s*>)?|__\w+__(?:\s*\([^()]*\))?)(?!\w)"
 )
 _CALLED = re.compile(r"((?:::\s*)?[A-Za-z_]\w*(?:\s*(?:::|\.)\s*\w+)*)\s*([<\[(;]|$)")
-# Types of elements, as NumPy, PyTorch and others call them, and what device code has.
+# Types of elements as NumPy, PyTorch and others call them, and their types in device code.
 _ELEMENTS = {
     **dict.fromkeys(("half", "float16"), "__half"),
     "bfloat16": "__nv_bfloat16",
@@ -67,7 +67,7 @@ _BUILTIN = (
 
 
 def entry_of(error: Diagnostic) -> str | None:
-    """Return the entry of `instantiate` that an error is about; None where it is about the source."""
+    """Return the entry of `instantiate` that an error is about; None if the error is about the source."""
     matches = filter(None, map(_ENTRY.match, error.context))
     return next((match[1].strip() for match in matches), None)
 
@@ -75,7 +75,7 @@ def entry_of(error: Diagnostic) -> str | None:
 def told(found: Sequence[Diagnostic], setting: Setting) -> list[Diagnostic]:
     """Return one error for each entry that is wrong.
 
-    Where the source has errors too, what is wrong with a kernel that it has may only follow from them.
+    If the source has errors too, an error about one of its kernels may only follow from them.
     """
     first: dict[str, Diagnostic] = {}
     for each in found:
@@ -89,7 +89,7 @@ def told(found: Sequence[Diagnostic], setting: Setting) -> list[Diagnostic]:
 
 
 def with_entry(error: Diagnostic, setting: Setting) -> Diagnostic:
-    """Return an error in a template with the entry that asks for it, if only one entry has that template."""
+    """Return an error in a template with the entry that instantiates it, if only one entry does."""
     names = (match[1] for line in error.context if (match := _INSTANTIATED.search(line)))
     entries = [each for name in names for each in setting.module.instantiate if _parts(each)[0] == name]
     where = setting.place_of_entry(entries[0]) if entries and {*entries} == {entries[0]} else None
@@ -119,14 +119,14 @@ def _about(entry: str, error: Diagnostic, setting: Setting) -> str | None:
     match = _UNKNOWN.search(error.text)
     unknown = (match[1] or match[2]) if match else ""
     if unknown == mine.base and name == mine.name and not rest:
-        return None  # it is declared where the compiler does not see it
+        return None  # it is declared in text that the compiler does not see
     if not arguments or _AMBIGUOUS.search(error.text):
         return _about_template(entry, mine, found)
     return _rewritten(entry, mine) or _about_arguments(entry, arguments, unknown, mine, setting)
 
 
 def _rewritten(entry: str, kernel: Kernel) -> str | None:
-    """Return how to write an entry that has more than a kernel's name and arguments, or other types."""
+    """Return the correct form of an entry that has other types, or text beside its name and arguments."""
     name, arguments, rest = _parts(entry)
     another = rest.startswith("<") and not rest.startswith("<<")
     if another or rest.startswith(",") or re.match(rf"{kernel.base}\b", rest):
@@ -142,7 +142,7 @@ def _rewritten(entry: str, kernel: Kernel) -> str | None:
 
 
 def _lacks_arguments(arguments: str, kernel: Kernel) -> bool:
-    """Return whether a template has more parameters without a default than an entry has arguments."""
+    """Return whether an entry has fewer arguments than its template has parameters without a default."""
     needed = [each for each in kernel.parameters if not (each.has_default or each.is_pack)]
     return len(parts(arguments.strip()[1:-1])) < len(needed)
 
@@ -179,19 +179,19 @@ def _parts(entry: str) -> tuple[str, str, str]:
 
 
 def _kernel_of(name: str, kernels: Sequence[Kernel]) -> Kernel | None:
-    """Return the kernel of that name, in its namespace or else in another one."""
+    """Return the kernel with that name, in the namespace given or else in another one."""
     same = [each for each in kernels if each.base == name.rpartition("::")[2]]
     exact = (each for each in same if f"::{each.name}".endswith(f"::{name.removeprefix('::')}"))
     return next(exact, same[0] if same else None)
 
 
 def _of_device(arguments: str) -> str:
-    """Return a template's arguments in C++ if they name types of Python's libraries."""
+    """Return a template's arguments with the types of Python's libraries replaced by those of C++."""
     return _ELEMENT.sub(lambda match: _ELEMENTS.get(match[1].lower(), match[0]), arguments)
 
 
 def _about_function(name: str, found: Declared, setting: Setting) -> str:
-    """Return what to do about an entry that names a function for the device."""
+    """Return a hint for an entry that names a device function."""
     what = f"'{name}' is no kernel, and is compiled with the kernels that call it: drop the entry"
     return (
         what
@@ -216,21 +216,21 @@ def _another_type(unknown: str, entry: str, setting: Setting) -> str | None:
 
 
 def _another_kernel(name: str, arguments: str, kernels: Sequence[Kernel]) -> str | None:
-    """Return the guess for an entry whose kernel is unknown: one with a name like it."""
+    """Return a guess for an entry whose kernel is unknown: a kernel with a similar name."""
     names = {each.base: each.name for each in kernels}
     close = nearest(name.rpartition("::")[2], names)
     return f"did you mean '{names[close]}{_of_device(arguments)}'?" if close else None
 
 
 def _about_others(entry: str, name: str, found: Declared, setting: Setting, error: Diagnostic) -> str | None:
-    """Return what to do about an entry whose name is no kernel's, or that has none."""
+    """Return a hint for an entry without a name, or with a name that is not a kernel's."""
     words = _WORD.findall(entry)
     named = next((each for each in found.kernels if each.base in words[:1]), None)
     if named is not None:
         return _about_template(entry, named, found)
     unknown = _UNKNOWN.search(error.text)
     is_unknown = unknown is not None and (unknown[1] or unknown[2]) == name.rpartition("::")[2]
-    if not (is_unknown or re.match(r"\W*<|\W*$", entry)):  # a header of others may have it
+    if not (is_unknown or re.match(r"\W*<|\W*$", entry)):  # an outside header may have it
         return None
     templates = examples(found, found.kernels)[:_MOST]
     listed = ", ".join(map(repr, templates))
@@ -242,7 +242,7 @@ def _about_others(entry: str, name: str, found: Declared, setting: Setting, erro
 
 
 def _declared(setting: Setting) -> Declared:
-    """Return what the source and its headers declare."""
+    """Return the declarations in the source and its headers."""
     return declared({path: setting.text_of(path) for path in (setting.path, *setting.headers)})
 
 

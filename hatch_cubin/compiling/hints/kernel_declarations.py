@@ -1,4 +1,4 @@
-"""The kernels that texts declare, and an example of arguments for those that are templates. Pure."""
+"""The kernels that texts declare, with example arguments for kernel templates. Pure."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _TYPE = re.compile(r"(?:typename|class)\b\s*(\.\.\.)?\s*\w*")
 _FUNCTION = re.compile(r"(.*?)\(\s*(?:\*|&)\s*\w*\s*\)\s*\((.*)\)", re.DOTALL)
 _INTEGRAL = re.compile(r"\b(?:is_)?(?:un)?signed(?:_v|_integral)?\s*<|\b(?:is_)?integral(?:_v)?\b")
 _SPECIFIERS = re.compile(r"\b__\w+__\b|\b(?:static|inline|constexpr)\b")
-# What only integers have: a remainder, and operations on bits.
+# Operations that only integers have: remainders, and operations on bits.
 _OF_INTEGERS = re.compile(r"%|\^|(?:<<|>>|[&|])=")
 _CLOSES = {"(": ")", "[": "]", "{": "}", "<": ">"}
-# What suits a value of a type, by its name or by its last character.
+# An example value for each type, by the type's name or its last character.
 _OF_TYPES = {"bool": "true", "float": "1.0f", "double": "1.0", "*": "nullptr", "&": GAP}
 _INDEX = re.compile(r"(?:I|Idx|Index|Int|Offset|Size|Count)(?:T|_t|Type|[A-Z_]|$)")
 _FEW = re.compile(r"n?_?dims?|.*(?:rank|axis|order|unroll)", re.IGNORECASE)
@@ -42,41 +42,41 @@ _MANY = re.compile(r"(?:block|thread|warp|tile|size|width|dim|bits)", re.IGNOREC
 
 
 class Parameter(NamedTuple):
-    """One parameter of a template, as it is written."""
+    """One parameter of a template, as the source has it."""
 
     kind: str  # "type", "value" or "template"
-    type: str  # of a value; of a template its own parameters
+    type: str  # the type of a value; the parameters of a template
     name: str
     is_pack: bool = False
     has_default: bool = False
 
 
 class Kernel(NamedTuple):
-    """A kernel that a file of the project has: its whole name, its template's head, and its place."""
+    """A kernel in a file of the project: its qualified name, its template's head, and its location."""
 
     name: str
     template: str
     where: Location
     parameters: tuple[Parameter, ...] = ()
-    code: str = ""  # its declaration, and its body where there is one
+    code: str = ""  # its declaration, with its body if it has one
 
     @property
     def base(self) -> str:
-        """Its name without those of namespaces."""
+        """The kernel's name without namespaces."""
         return self.name.rpartition("::")[2]
 
 
 class _Type(NamedTuple):
-    """A type that a file of the project declares: a class with its body, or an enumeration with a member."""
+    """A type in a file of the project: a class with its body, or an enumeration with its first member."""
 
     name: str
     body: str = ""
     first: str = ""
-    arity: int = 0  # of a class template
+    arity: int = 0  # the number of parameters of a class template
 
 
 class _Function(NamedTuple):
-    """A function for the device: its name, what it returns and what it accepts."""
+    """A device function: its name, the type of its result, and the types of its parameters."""
 
     name: str
     result: str
@@ -85,14 +85,14 @@ class _Function(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What the files of the project declare, as far as an example may need it."""
+    """The declarations in the project's files from which an example can be made."""
 
     kernels: tuple[Kernel, ...]
     types: tuple[_Type, ...]
     functions: tuple[_Function, ...]
 
     def example(self, kernel: Kernel) -> str:
-        """Return the template of a kernel with an argument of the right kind for each of its parameters."""
+        """Return a kernel template with an example argument of the right kind for each parameter."""
         needed = [*kernel.parameters]
         while needed and (needed[-1].has_default or (needed[-1].is_pack and needed[:-1])):
             needed.pop()
@@ -107,7 +107,7 @@ class Declared:
         return self._value(parameter)
 
     def _type(self, parameter: Parameter, kernel: Kernel) -> str:
-        """Return a type: one of the project's that has what the kernel uses of it, or a plain number's."""
+        """Return a type: one of the project's with the members that the kernel uses, or a type of number."""
         members = {*re.findall(rf"\b{parameter.name}\s*::\s*(?:template\s+)?(\w+)", kernel.code)}
         arguments = re.findall(rf"\b{parameter.name}\b[\s&]*(\w+)\s*[,)]", kernel.code)
         calls = [
@@ -145,7 +145,7 @@ class Declared:
 
 
 def declared(texts: Mapping[str, str]) -> Declared:
-    """Return what *texts*, by their paths, declare."""
+    """Return the declarations in *texts*, which are given by path."""
     bare = {path: without_comments(text) for path, text in texts.items()}
     macros = {match[1]: match[2] for text in bare.values() for match in _HEAD_MACRO.finditer(text)}
     concepts = {name for text in bare.values() for name in _CONCEPT.findall(text)}
@@ -163,7 +163,7 @@ def declared(texts: Mapping[str, str]) -> Declared:
 
 
 class _Scan:
-    """One pass through a text: what it declares, each with the names of the scopes around it."""
+    """One pass through a text, which collects its declarations with the names of the scopes around them."""
 
     def __init__(self, path: str, code: str, concepts: set[str]) -> None:
         self.kernels: list[Kernel] = []
@@ -171,7 +171,7 @@ class _Scan:
         self.functions: list[_Function] = []
         self._path, self._code, self._concepts = path, code, concepts
         self._around: list[str] = []
-        self._head: str | None = None  # of the template that is being declared
+        self._head: str | None = None  # parameters of the template that is being declared
         takes: Mapping[str | None, Callable[[re.Match[str]], None]] = {
             "kernel": self._take_kernel,
             "first": self._take_enum,
@@ -188,7 +188,7 @@ class _Scan:
                 self._head = code[match.end() : at - 1]
             else:
                 takes[match.lastgroup](match)
-                if not match["kernel"]:  # whose head may stand on either side of the word
+                if not match["kernel"]:  # its head may come before or after __global__
                     self._head = None
 
     def _whole(self, name: str) -> str:
@@ -198,7 +198,7 @@ class _Scan:
         return tuple(_parameter(each, self._concepts) for each in parts(self._head or ""))
 
     def _take_kernel(self, match: re.Match[str]) -> None:
-        # Without a parameter, the head is that of a specialization, which is compiled by itself.
+        # A head without parameters is a specialization, which is compiled without being instantiated.
         found = None if self._head == "" else _kernel(self._code, match.end())
         if found is not None:
             name, end = found
@@ -234,9 +234,9 @@ class _Scan:
 
 
 def _kernel(code: str, at: int) -> tuple[str, int] | None:
-    """Return the name of the kernel that is declared there, and where the name ends.
+    """Return the name of the kernel that is declared after *at*, and the position where the name ends.
 
-    What has parentheses before it is an attribute or a macro.
+    A name with parentheses that comes before the kernel's name is an attribute or a macro.
     """
     stop = re.compile(r"[;{}]").search(code, at)
     limit = stop.start() if stop else len(code)
@@ -256,11 +256,11 @@ def _end_of_body(code: str, at: int) -> int:
 
 
 def end_of(code: str, at: int, opened: str) -> int:
-    """Return where the bracket closes that was opened right before; the text's end if it never does."""
+    """Return the position after the bracket that closes the one before *at*; the text's end if none does."""
     pending = [_CLOSES[opened]]
     for index in range(at, len(code)):
         char = code[index]
-        # Between parentheses, < and > compare.
+        # Between parentheses, < and > are comparisons.
         if char in "([{" or (char == "<" and pending[-1] == ">"):
             pending.append(_CLOSES[char])
         elif char == pending[-1]:
@@ -271,7 +271,7 @@ def end_of(code: str, at: int, opened: str) -> int:
 
 
 def parts(text: str) -> list[str]:
-    """Return what commas part, but those between brackets."""
+    """Return the parts of a text between commas, except commas inside brackets."""
     found, start, at = [], 0, 0
     while at < len(text):
         if text[at] in _CLOSES:
@@ -301,7 +301,7 @@ def _parameter(text: str, concepts: set[str]) -> Parameter:
     if function:
         return Parameter("value", written, function[1], is_pack, has_default)
     type_ = written.removesuffix(name).strip()
-    # A type of one word, and no name.
+    # A type of one word, without a name.
     return Parameter("value", type_ or name, name if type_ else "", is_pack, has_default)
 
 
@@ -318,7 +318,7 @@ def _without_default(text: str) -> tuple[str, bool]:
 
 
 def _without_name(text: str) -> str:
-    """Return the type of a function's parameter."""
+    """Return a function parameter's type, without the parameter's name."""
     return (
         re.sub(r"(?<=[\s*&])\w+$", "", text.strip()).strip()
         if re.search(r"[\s*&]\w+$", text)
@@ -340,5 +340,5 @@ def _on_one_line(text: str) -> str:
 
 
 def examples(found: Declared, kernels: Sequence[Kernel]) -> list[str]:
-    """Return an example of each kernel that is a template."""
+    """Return an example for each kernel that is a template."""
     return [*dict.fromkeys(found.example(kernel) for kernel in kernels if kernel.parameters)]

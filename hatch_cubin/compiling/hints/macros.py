@@ -1,4 +1,4 @@
-"""About macros that change code which was not written for them: that of headers, or the source's own."""
+"""Hints about macros that replace names by accident, in headers or in the source itself."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _NO_TYPES = "return|case|goto|else|sizeof|new|delete|throw|not|and|or|typedef|in
 _TYPES = (
     r"float\w*|double\w*|int\w*|unsigned|signed|char|short|long|bool|void|auto|half2?|size_t|\w+_t|[A-Z]\w*"
 )
-_FARTHEST = 2  # columns from a macro to where the compiler notices what is wrong
+_FARTHEST = 2  # columns from a macro's end to where the compiler reports the error
 
 
 def in_built_in_header(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of a macro that NVRTC's own header has as a name: without macros that header has no errors."""
+    """Report a macro whose name NVRTC's own header uses: only a macro can cause errors in that header."""
     beside = [each for each in found if each.where is not None and each.where.path == _BUILT_IN]
     if not beside or not setting.module.macros:
         return None
@@ -38,7 +38,7 @@ def in_built_in_header(found: Sequence[Diagnostic], setting: Setting) -> Told | 
 
 
 def taken(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of a macro that headers of others have as a name: all else that is said follows from it."""
+    """Report a macro whose name an outside header uses: all other errors follow from it."""
     for each in found:
         if not each.is_own and _OF_SYNTAX.match(each.text):
             places = _places(setting)
@@ -51,7 +51,7 @@ def taken(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def replaced(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of a macro of the table that takes the place of what the project's own code calls so."""
+    """Report a macro of the table that replaces a name which the project's own code declares."""
     failing = {each.where: each for each in found if each.is_own}
     for name, _value in setting.module.macros:
         for where in _declarations(name, setting):
@@ -65,7 +65,7 @@ def replaced(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def stands(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell what a macro of the table stands for, where the project's own code fails beside it."""
+    """Report the value of a macro of the table, if the project's own code fails next to that macro."""
     variant = dict(setting.module.variant)
     for each in found:
         missing = _UNDEFINED.match(each.text)
@@ -82,7 +82,7 @@ def stands(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def _declarations(name: str, setting: Setting) -> Iterator[Location]:
-    """Yield where the project's own code declares something of that name."""
+    """Yield the locations at which the project's own code declares that name."""
     word = re.escape(name)
     declares = re.compile(
         rf"\b(?:struct|class|union|enum|namespace|using|typename|concept)\s+{word}\b(?!\s*::)"
@@ -108,7 +108,7 @@ def _listed(names: Collection[str], kind: str) -> str:
 
 
 def _places(setting: Setting) -> Mapping[str, Location]:
-    """Return where each macro is defined: by the table, or by the project's files."""
+    """Return the location of each macro's definition, in the table or in the project's files."""
     places = {name: setting.place_of_macro(name) for name, _value in setting.module.macros}
     for path in (setting.path, *setting.headers):
         text = without_comments(setting.text_of(path))
@@ -118,7 +118,7 @@ def _places(setting: Setting) -> Mapping[str, Location]:
 
 
 def _beside(error: Diagnostic) -> Iterator[str]:
-    """Yield the names at the place that an error shows, or right before it."""
+    """Yield the names at the position that an error points at, or right before it."""
     code, mark = (*error.context, "", "")[:2]
     for word in _NAME.finditer(code) if mark.strip() == "^" else ():
         if word.start() <= mark.index("^") <= word.end() + _FARTHEST:

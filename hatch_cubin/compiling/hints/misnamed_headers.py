@@ -1,4 +1,4 @@
-"""About headers that no file is called like: the one of the project, or of the toolkit, that may be meant."""
+"""Hints about headers whose name no file has: the header of the project or the toolkit that may be meant."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .failed_compile import Setting
 from .host_code import STANDARD
 from .similar_names import did_you_mean, nearest
 
-_VENV = "pyvenv.cfg"  # which a virtual environment has in its folder
+_VENV = "pyvenv.cfg"  # the file that marks a virtual environment's folder
 _SUFFIXES = (".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl", ".inc")
 _TEMPLATES = (".in", ".cmake", ".j2", ".jinja", ".jinja2", ".mako", ".template", ".tmpl", ".tpl")
 _OF_WHEELS = ("curand_kernel.h", "cute/tensor.hpp", "cutlass/cutlass.h", "nvshmem.h")
 _INTERNAL = re.compile(r"__.*|details?|internal|agent")
-_SHORTEST_START = 4  # letters of a header's name from which the rest is guessed
+_SHORTEST_START = 4  # letters of a header's name that are enough to guess the rest
 
 
 def projects(name: str, includer: str, setting: Setting) -> str | None:
-    """Return what to do if an include may mean a header of the project, or one that is not generated yet."""
+    """Return a hint if an include may mean a header of the project, or one that is not generated yet."""
     written = name.strip().replace("\\", "/")
     last = posixpath.basename(written)
     paths = [path for path in files_of(setting.tree) if path != includer]
@@ -50,7 +50,7 @@ def _same_stem(name: str, known: set[str]) -> str | None:
 
 
 def _that_finds(path: str, name: str, written: str, includer: str, setting: Setting) -> str:
-    """Return the name by which an include finds a file of the project, with the folder to search for it."""
+    """Return the name with which an include finds a file of the project, and the folder to search for it."""
     quoted = re.search(rf'#[ \t]*include[ \t]*"{re.escape(name)}"', setting.text_of(includer))
     relative = posixpath.relpath(path, posixpath.dirname(includer) or ".")
     if quoted and (written.startswith("..") or not relative.startswith("..")):
@@ -64,14 +64,14 @@ def _that_finds(path: str, name: str, written: str, includer: str, setting: Sett
 
 
 def toolkits(name: str, setting: Setting) -> str | None:
-    """Return the guess for a header that is spelled nearly like one that is found outside of the project."""
+    """Return a guess for a header whose name resembles that of a header outside of the project."""
     folder, last = posixpath.split(name)
     stem = last.removesuffix(".h")
     if folder == "cuda/std" and stem in STANDARD:
         version = ".".join(map(str, setting.version))
         return f"CUDA {version} has no <{stem}> for device code: {name!r} does not exist"
     beside = [each for root in setting.search if root.tree for each in _names_in(root.path / folder)]
-    if not folder:  # a project may have any such name: what only starts alike is another header
+    if not folder:  # a project may use any such name: one that only starts alike is another header
         beside = [each for each in beside if ("." in each) == ("." in last)]
     if (meant := _like(last, beside) if folder else nearest(last, beside)) is not None:
         return f"did you mean {posixpath.join(folder, meant)!r}?"
@@ -84,7 +84,7 @@ def toolkits(name: str, setting: Setting) -> str | None:
 
 
 def _like(name: str, known: list[str]) -> str | None:
-    """Return the name with the fewest errors of spelling, or the one that goes on after these letters."""
+    """Return the known name with the fewest spelling errors, or the only one that starts with *name*."""
     stem = PurePosixPath(name).stem
     if stem in known:
         return stem
@@ -102,7 +102,7 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def _below(root: Path, top: str) -> Iterator[str]:
-    """Yield the headers for users in a folder of headers, and in those that it has."""
+    """Yield the headers for users in a folder of headers and its subfolders."""
     for parent, folders, files in os.walk(root / top):
         folders[:] = sorted(each for each in folders if not _INTERNAL.fullmatch(each))
         for each in sorted(files):
@@ -110,19 +110,19 @@ def _below(root: Path, top: str) -> Iterator[str]:
 
 
 def files_of(tree: ProjectTree) -> list[str]:
-    """Return the files of a project, but those of installed packages."""
+    """Return the files of a project, without those of installed packages."""
     paths = [*walk(tree, ".")]
     installed = tuple(path.removesuffix(_VENV) for path in paths if path.endswith(f"/{_VENV}"))
     return [path for path in paths if not path.startswith(installed)]
 
 
 def steps(one: str, other: str) -> int:
-    """Return how many folders lie between two of the project."""
+    """Return the number of steps between two folders of the project."""
     return len(PurePosixPath(one).parts) + len(PurePosixPath(other).parts) - 2 * in_common(one, other)
 
 
 def in_common(one: str, other: str) -> int:
-    """Return how many folders two of the project are in together."""
+    """Return the number of folders that two folders of the project have in common."""
     parts, others = PurePosixPath(one).parts, PurePosixPath(other).parts
     common = 0
     while parts[common : common + 1] == others[common : common + 1] != ():

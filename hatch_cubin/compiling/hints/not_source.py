@@ -1,4 +1,4 @@
-"""About files that are no sources: what stands in for one, or what one is made from."""
+"""Hints about files that are not sources, such as placeholders for a source, or templates of one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLACEHOLDER = re.compile(
     r"\{%.*?%\}|\{#.*?#\}|\{\{.*?\}\}(?=\s*[\w*&(\]<])|<%.*?%>|(?<!\w)@[A-Za-z_]\w*@|\$\{\w[^}]*\}"
     r"|%\(\w+\)[a-z]|\binclude\s*[\"<][^\">\n]*?\{\w*\}"
 )
-# What a text in quotes may have.
+# These also occur in quoted text, where they are not placeholders.
 _BARE_PLACEHOLDER = re.compile(
     r"(?<![\w$])\$[A-Za-z_]\w*|(?<=void )\{\w+\}(?=\s*\()|(?:^|(?<=[=(,<\[]))\s*%[sdifgxru]\b"
     r"|(?<=[=(,])\s*<<\w+>>|\{(?!default)[A-Za-z_]\w*(?:![rsa])?:(?!:)[^{}\s;]+\}|\[\s*\{\w+\}\s*\]"
@@ -36,7 +36,7 @@ _PYTHON = re.compile(r"\s*(?:import [\w., ]+|from [\w.]+ import [\w*(][^;\n]*|#!
 
 
 def spoiled(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of a file that is no source at all, in place of what a compiler makes of it."""
+    """Report a file that is not a source at all, instead of the compiler's errors in it."""
     for each in found:
         if each.is_own and each.where is not None and each.where.line is not None:
             text = setting.text_of(each.where.path)
@@ -67,7 +67,7 @@ def _what_is_wrong(text: str, where: Location, setting: Setting) -> Diagnostic |
 
 
 def perhaps_filled_in(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of a name in braces that nothing declares: a script may be meant to put something in its place."""
+    """Report an undeclared name in braces: perhaps a script should have replaced it."""
     for each in found:
         match = _UNDEFINED.match(each.text)
         if match is None or not each.is_own or each.hint is not None or each.where is None:
@@ -84,7 +84,7 @@ def perhaps_filled_in(found: Sequence[Diagnostic], setting: Setting) -> Told | N
 
 
 def _template_of_format(text: str, path: str, setting: Setting) -> Diagnostic | None:
-    """Return what to say of a text whose braces are doubled, as for Python's str.format."""
+    """Return an error for a text with doubled braces, as in a template for Python's str.format."""
     for number, line in enumerate(text.splitlines(), start=1):
         if match := _BRACED.search(line.replace("{{", "").replace("}}", "")):
             return _template(match[0], Location(path, number), line, setting)
@@ -106,7 +106,7 @@ def _rendered(path: str, setting: Setting) -> str:
 
 
 def _instead(text: str) -> str | None:
-    """Return what to do about a file that was fetched, or not, as something else."""
+    """Return a hint for a file that is not CUDA C++: a pointer of git-annex, Python, or a page of HTML."""
     if _ANNEX.match(text):
         return "it is a pointer of git-annex: git annex get brings the file"
     if _PYTHON.match(text):
@@ -117,7 +117,7 @@ def _instead(text: str) -> str | None:
 
 
 def _definitions(text: str, line: str) -> list[tuple[int, str]]:
-    """Return the lines, with their numbers, that define the macros which a line uses."""
+    """Return the lines, with their numbers, that define the macros in a line."""
     words = {*re.findall(r"\w+", line)}
     lines = enumerate(text.splitlines(), start=1)
     return [(number, each) for number, each in lines if (match := _DEFINED.match(each)) and match[1] in words]

@@ -1,4 +1,4 @@
-"""About sources in another language for GPUs, as HIP or OpenCL C."""
+"""Hints about sources in another language for GPUs, such as HIP or OpenCL C."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..diagnostics import Diagnostic, Told
 from .failed_compile import Setting
 
 _THREAD = "blockIdx.x * blockDim.x + threadIdx.x"
-# What the compiler's words or the line that they are about show, the language, and what CUDA has instead.
+# Patterns for the compiler's message or its source line, the language, and the equivalent in CUDA.
 _LANGUAGES = (
     (
         (
@@ -52,7 +52,7 @@ _LANGUAGES = (
 
 
 def foreign(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Report another language at the first error that shows it, in place of all errors."""
+    """Report another language at the first error that shows it, instead of all errors."""
     for each in found:
         shown = "\n".join((each.text, *each.context[:1]))
         for pattern, language, instead in _LANGUAGES:

@@ -1,4 +1,4 @@
-"""What the other sources of a project define that a source calls, and call that it defines."""
+"""Functions that are defined in one source of a project and called in another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ONLY_THERE = re.compile(r"\b(?:static|inline|__forceinline__|constexpr|template
 
 
 def defined_elsewhere(symbol: str, setting: Setting) -> tuple[str, Definition] | None:
-    """Return the other source that defines what a symbol stands for, and where."""
+    """Return the other source that defines a symbol's function, and the definition."""
     for path, text in setting.sources.items():
         found = None if path == setting.path else definition(symbol, Source(path, text))
         if found is not None:
@@ -35,14 +35,14 @@ def is_for_others(found: Definition, text: str) -> bool:
 
 
 def linked(name: str, sources: Sequence[str], setting: Setting) -> str:
-    """Return the table that links two sources, below the words that it follows."""
+    """Return the table that links the sources, in the form that follows the words of a hint."""
     rule = {"name": name, "sources": [*sources], "mode": "lto"}
     lines = (setting_line(key, value) for key, value in rule.items())
     return "".join(f"\n    {line}" for line in (setting.config.place.tables("module"), *lines))
 
 
 def called_elsewhere(setting: Setting) -> str | None:
-    """Return what to do if another source calls a function of this one, which has no kernel."""
+    """Return a hint if another source calls a function of this source, which has no kernels."""
     text = setting.text_of(setting.path)
     for function in declared({setting.path: text}).functions:
         own = definition(function.name, Source(setting.path, text))

@@ -1,4 +1,4 @@
-"""About what CUDA no longer takes, in C++ and in PTX, or does not take yet."""
+"""Hints about features of C++ and PTX that CUDA no longer supports, or does not support yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNSYNCED = re.compile(
     r'identifier "__shfl(?:_up|_down|_xor)?" is undefined|Instruction \'vote\' without \'\.sync\''
 )
 _SYNCED = "such calls name the lanes that take part, since CUDA 9: __shfl_sync(mask, …), __any_sync(mask, …)"
-# What an assembler says of a whole text, the directive that it means, and what to do.
+# The assembler's messages about a whole text, the directive that each is about, and the hint.
 _OF_PTX = (
     (
         re.compile(r"requires PTX ISA \.version 3\.1 or later"),
@@ -42,7 +42,7 @@ _OF_PTX = (
 
 
 def references(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
-    """Tell of a texture or surface reference; all that uses it fails with it."""
+    """Report a texture or surface reference, instead of the errors in all code that uses it."""
     for each in found:
         if match := _REFERENCE.search(each.text):
             instead = f"pass the kernel a cuda{match[1].title()}Object_t"
@@ -52,7 +52,7 @@ def references(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
 
 
 def unsynced(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
-    """Tell of a call among the lanes of a warp that does not say which lanes take part."""
+    """Report a warp-level call without a mask of the lanes that take part."""
     for each in found:
         if _UNSYNCED.search(each.text):
             return replace(each, hint=_SYNCED), [other for other in found if other is not each]
@@ -60,7 +60,7 @@ def unsynced(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
 
 
 def outdated(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of a PTX text that is too old or too new for the assembler, with the line that says so."""
+    """Report PTX that is too old or too new for the assembler, at the directive that shows this."""
     for each in found if setting.module.source.is_ptx else ():
         for pattern, directive, hint in _OF_PTX:
             if pattern.search(each.text):
@@ -70,7 +70,7 @@ def outdated(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def _place_of(directive: str, setting: Setting) -> Location:
-    """Return where a directive stands, or the one that every text has in its place."""
+    """Return the location of a directive, or else of `.target`, which every PTX text has."""
     text = without_comments(setting.module.source.text)
     for each in (directive, ".target"):
         if match := re.search(rf"^[^\S\n]*{re.escape(each)}\b", text, re.MULTILINE):

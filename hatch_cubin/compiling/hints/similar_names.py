@@ -1,4 +1,4 @@
-"""The known name that a misspelt one may mean. Pure."""
+"""Find the known name that a misspelt name may mean. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 
-_SHORTEST = 4  # of names with an error of spelling: of shorter ones, too many are alike
+_SHORTEST = 4  # letters of names that may have a spelling error: too many shorter names are alike
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the name with the fewest errors of spelling; None if none is near.
+    """Return the known name with the fewest spelling errors; None if no known name is near.
 
     Capital letters and underscores do not count as errors.
     """
@@ -25,7 +25,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """Return the question whether the nearest name is meant."""
+    """Return a question that suggests the nearest name; None if no known name is near."""
     near = nearest(name, known)
     return near and f"did you mean {near!r}?"
 
@@ -35,7 +35,7 @@ def _key(name: str) -> str:
 
 
 def _errors(one: str, other: str, most: int) -> int:
-    """Return how many letters are added, left out, replaced or swapped; if above *most*, any number above."""
+    """Return the number of letters added, left out, replaced or swapped; any number above *most* if more."""
     if abs(len(one) - len(other)) > most:
         return most + 1
     before: list[int] = []

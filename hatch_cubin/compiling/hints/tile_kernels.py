@@ -1,4 +1,4 @@
-"""About tile kernels: NVRTC leaves them out, unless an option that nothing here sets allows them."""
+"""Hints about tile kernels: NVRTC leaves them out without an option that hatch-cubin never sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TILE = re.compile(r"\b__tile(?:_global)?__(?!\w)")
 
 
 def place_in(texts: Mapping[str, str]) -> Location | None:
-    """Return where one of *texts*, by their paths, has tile code that the compiler surely reads."""
+    """Return the location of tile code that the compiler surely reads in *texts*, which are given by path."""
     for path, text in texts.items():
         if "__tile" in text:
             for line, number in surely_read(text, frozenset()):
@@ -24,7 +24,7 @@ def place_in(texts: Mapping[str, str]) -> Location | None:
 
 
 def refused(where: Location, setting: Setting) -> Diagnostic:
-    """Return the error that tile code is not supported."""
+    """Return an error that tile code is not supported."""
     text = setting.text_of(setting.path)
     if where.path != setting.path:
         hint = f"{setting.path} has to do without what includes it"
@@ -38,6 +38,6 @@ def refused(where: Location, setting: Setting) -> Diagnostic:
 
 
 def unsupported(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of tile code in place of what the compiler says of it, or of the headers that it needs."""
+    """Report tile code, instead of the compiler's errors in it or in the headers that it needs."""
     where = place_in({path: setting.text_of(path) for path in (setting.path, *setting.headers)})
     return None if where is None or not found else (refused(where, setting), [])

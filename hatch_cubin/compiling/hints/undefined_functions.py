@@ -1,4 +1,4 @@
-"""About functions that a source calls, and whose bodies another source has or none."""
+"""Hints about functions that a source calls, but whose bodies are in another source or missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HINT_FOR_PTX = "every source is assembled by itself: its text has to define wha
 
 
 def unresolved(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of the first such function, by its name in the source, with the line that declares it."""
+    """Report the first function without a body, by its name in the source, at the line that declares it."""
     for each in found:
         if match := _UNRESOLVED.search(each.text):
             symbol, name = match[1], demangle(match[1])
@@ -32,7 +32,7 @@ def unresolved(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def undeclared(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Report a function that another source of the project defines, and this one does not declare."""
+    """Report a function that this source does not declare and another source of the project defines."""
     for each in found:
         match = _UNDECLARED.fullmatch(each.text)
         if match is None or not each.is_own or each.hint is not None:
@@ -44,7 +44,7 @@ def undeclared(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def _at_definition(symbol: str, setting: Setting, *, is_declared: bool = True) -> str | None:
-    """Return how to use what another source of the project defines: linked, or moved into a header."""
+    """Return how to use a function that another source defines: link the source, or move it into a header."""
     elsewhere = defined_elsewhere(symbol, setting)
     if elsewhere is None or not (is_declared or "(" in elsewhere[1].text):
         return None
@@ -59,7 +59,7 @@ def _at_definition(symbol: str, setting: Setting, *, is_declared: bool = True) -
 
 
 def _declaration(name: str, setting: Setting) -> Location | None:
-    """Return where a function is declared, or else called for the first time."""
+    """Return the location of a function's declaration, or else of its first call."""
     word = re.escape(re.sub(r"<.*", "", name).rpartition("::")[2])
     declared = rf"^[^\n;{{}}()=]{{,200}}[\w*&>][ \t*&]{{1,20}}{word}\s*\([^;{{}}]{{,2000}};"
     for pattern in (declared, rf"\b{word}\b"):

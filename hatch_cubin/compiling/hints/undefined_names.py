@@ -1,4 +1,4 @@
-"""About names that nothing defines: the header that has each, or the macro that the source waits for."""
+"""Hints about undefined names: the header that has each name, or the macro that the source needs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _WORD = re.compile(r"\w+")
 _MACRO = re.compile(r"(?:__)?[A-Z][A-Z0-9_]*")
 _INTEGERS = r"u?int(_least|_fast)?(8|16|32|64)_t|u?int(ptr|max)_t"
 
-# What nvcc includes by itself, what it does not, and what is meant where std lacks it: header, names, all
-# of which the header has here with CUDA 12.9, 13.0 and 13.5.
+# Headers that nvcc includes on its own, other headers, and headers for members that are missing from
+# std, each with a pattern of names. Each header has all of its names with CUDA 12.9, 13.0 and 13.5.
 _BY_NVCC = {
     "cstdint": rf"{_INTEGERS}|U?INT(_LEAST|_FAST)?\d+_(MAX|MIN)|(U?INT(PTR|MAX)|PTRDIFF|SIZE)_(MAX|MIN)",
     "cmath": r"INFINITY|NAN|HUGE_VALF?|M_(E|LN2|LN10|LOG2E|LOG10E|[12]?_?PI(_[24])?|2_SQRTPI|SQRT2|SQRT1_2)",
@@ -60,7 +60,7 @@ _OF_STD = {
     "cmath": r"(a?(sin|cos|tan)h?|sqrt|cbrt|exp[2m]?1?|log(2|10|1p|b)?|pow|abs|f(abs|loor|max|min|mod|ma|dim)"
     r"|hypot|ceil|l{0,2}r(ound|int)|nearbyint|round|rint|trunc|erfc?|[lt]gamma|copysign|is(nan|inf|finite)|signbit)f?",
 }
-# What device code has without an include, and keywords: a test compiles all names but the latter.
+# Names that device code has without an include, which a test compiles, and keywords.
 _OF_MATH = str.split(
     """
     acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi erf erfc erfinv exp exp10
@@ -89,7 +89,7 @@ _OF_CUDA = (
         """
     ),
 )
-# With a header, which is named only while nothing includes it.
+# Names from headers; a hint names the header only while it is not included.
 _OF_HEADERS = str.split(
     """
     half half2 __half __half2 __half2float __float2half __hadd __hmul __hfma __nv_bfloat16
@@ -100,7 +100,7 @@ _OF_HEADERS = str.split(
 )
 _OF_CXX20 = frozenset({"concept", "requires", "consteval", "constinit"})
 _NAMESPACES = {"cooperative_groups": "cooperative_groups.h", "nvcuda": "mma.h"}
-# The headers of CUDA's namespaces; of `cuda::std`, they are called as those of `std` are.
+# The headers of CUDA's namespaces; those of `cuda::std` have the same names as those of `std`.
 _MEMBERS = {
     "cooperative_groups": {
         "cooperative_groups/reduce.h": r"reduce\w*|plus|less|greater|bit_(and|or|xor)",
@@ -128,14 +128,14 @@ _QUALIFIED = re.compile(r"\w+(?:\s*::\s*\w+)*")
 _SCOPES = re.compile(r"\b(?:namespace|struct|class|enum(?:\s+class)?)\s+(\w+)")
 _NO_MEMBER = re.compile(r'namespace "([\w:]+)" has no (?:tag )?member(?: class)? "(\w+)"')
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
-# Names that are alike by intent, as TILE_X and TILE_Y: they differ in a number or a letter at the end.
+# Intentionally similar names, such as TILE_X and TILE_Y, differ in a number or a letter at the end.
 _NUMBERED = re.compile(r"(?:\d+|_[A-Za-z])$")
 
 
 def undefined(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of names that headers have which nothing includes.
+    """Report names from headers that are not included.
 
-    A type that is missing leads to errors anywhere, a value to errors in its line.
+    A missing type can cause errors anywhere, a missing value only in its own line.
     """
     included = {
         *setting.module.pre_includes,
@@ -153,7 +153,7 @@ def undefined(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def not_given(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of names that are written as macros are, and that nothing defines."""
+    """Report undefined names that are written like macros."""
     macros = {each: name for each in found if (name := _macro_in(each)) is not None}
     if not macros:
         return None
@@ -169,7 +169,7 @@ def not_given(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def renamed(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Report a macro of the table that no text mentions, if its name is nearly the one that is undefined."""
+    """Report a macro of the table that no text mentions, if its name resembles an undefined name."""
     words = {word for text in _texts(setting) for word in _WORD.findall(text)}
     unused = {name for name, _value in setting.module.macros} - words
     for each in found:
@@ -182,7 +182,7 @@ def renamed(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def namespaces(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of a namespace that is not declared, in place of all that follows from it."""
+    """Report a namespace that is not declared, instead of all errors that follow from it."""
     for each in found:
         name = _name_in(each) if each.is_own and _NO_NAMESPACE.search(each.text) else ""
         hint = _about_namespace(name, setting) if name and each.hint is None else None
@@ -207,7 +207,7 @@ def _about_namespace(name: str, setting: Setting) -> str | None:
 
 
 def misspelled(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of a name that resembles one of the source's or of CUDA's, or that is a word of a later C++."""
+    """Report a name that resembles a name of the source or of CUDA, or that is a keyword of a later C++."""
     undefined = {_name_in(each) for each in found}
     for each in found:
         name = _name_in(each) if each.is_own and each.hint is None else ""
@@ -221,7 +221,7 @@ def misspelled(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def _unlike(name: str, words: Iterable[str]) -> set[str]:
-    """Return the words without those that differ from a name by intent."""
+    """Return the words without those that are similar to a name by intent."""
     return {word for word in words if _NUMBERED.sub("", word) != _NUMBERED.sub("", name)}
 
 
@@ -239,7 +239,7 @@ def _about_headers(headers: Sequence[str], setting: Setting) -> str:
 
 
 def _header_of(error: Diagnostic) -> str | None:
-    """Return the header that has the name which an error is about."""
+    """Return the header with the name that an error is about."""
     name = _name_in(error)
     if _NO_NAMESPACE.search(error.text):
         return _NAMESPACES.get(name) or _of_member(*_qualified(error))
@@ -254,7 +254,7 @@ def _of_member(scope: str, name: str) -> str | None:
     outer, _, inner = scope.partition("::")
     if outer == "cub":
         return cub.header_of(name)
-    if outer == "cuda" and inner not in {"", "std"}:  # as of cuda::ptx::…
+    if outer == "cuda" and inner not in {"", "std"}:  # such as cuda::ptx::…
         return _in(_MEMBERS["cuda"], inner.partition("::")[0])
     return _in(_MEMBERS.get(scope, {}), name)
 
@@ -264,7 +264,7 @@ def _in(headers: Mapping[str, str], name: str) -> str | None:
 
 
 def _qualified(error: Diagnostic) -> tuple[str, str]:
-    """Return the scope and the name that an error points at."""
+    """Return the name that an error points at, and the scope before it: scope first."""
     code, at = _pointed_at(error)
     match = _QUALIFIED.match(code, at)
     scope, _, name = re.sub(r"\s", "", match[0] if match else "").rpartition("::")
@@ -272,7 +272,7 @@ def _qualified(error: Diagnostic) -> tuple[str, str]:
 
 
 def _name_in(error: Diagnostic) -> str:
-    """Return the name that an error is about; where its text has none, the one that it points at."""
+    """Return the name that an error is about; if its text has no name, the name that it points at."""
     if match := _UNDEFINED.search(error.text):
         return match[1]
     if match := _NO_MEMBER.search(error.text):
@@ -292,7 +292,7 @@ def _macro_in(error: Diagnostic) -> str | None:
 
 
 def _pointed_at(error: Diagnostic) -> tuple[str, int]:
-    """Return the line of code that an error shows, and where in it the caret stands."""
+    """Return the line of code that an error shows, and the caret's position in it."""
     for code, mark in zip(error.context, error.context[1:], strict=False):
         if mark.strip() == "^":
             return code, mark.index("^")
