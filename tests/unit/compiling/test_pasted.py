@@ -21,7 +21,6 @@ SAID = (
     "toolkit = … is asked for, but ",
     "toolkit = …: without NVIDIA's cuda-toolkit here",
     "archs = ['native'] needs a GPU",
-    'archs = ["sm_…"]… in the build configuration',
 )
 
 

@@ -224,7 +224,10 @@ def test_without_any_source_the_message_has_the_folders_that_were_searched(
         ({"csrc/deep/k.cu": "", "src/demo/_cubins/saxpy.compute_90.ptx": ""}, "csrc/deep/**/*.cu"),
         ({"k.ptx": "", "tests/t.cu": ""}, "k.ptx"),
         ({"src/demo/K.CU": ""}, "src/demo/K.CU"),
-        ({"src/demo/k.cuh": SAXPY, "src/demo/a.h": "int f();", "tools/x.c": SAXPY}, "src/demo/k.cuh"),
+        (
+            {"src/demo/k.cuh": SAXPY, "src/demo/a.h": "int f();", "src/demo/b.py": "", "tools/x.c": SAXPY},
+            "src/demo/k.cuh",
+        ),
         ({"src/demo/k.c": SAXPY}, "src/demo/k.c"),
         ({"src/demo/a.h": "\0", "src/demo/k.hpp": SAXPY}, "src/demo/k.hpp"),
     ],
