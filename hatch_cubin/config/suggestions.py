@@ -229,7 +229,7 @@ def _package(value: object) -> str | None:
 
 def _size(value: object, unit: str) -> str | None:
     match = re.fullmatch(
-        r"([0-9]+(?:[.,][0-9]{1,3})?) *(?:([kmgt])(i?)(?:b|bytes?)?|b|bytes?|)", _plain(value)
+        r"([0-9]{1,15}(?:[.,][0-9]{1,3})?) *(?:([kmgt])(i?)(?:b|bytes?)?|b|bytes?|)", _plain(value)
     )
     if match is None:
         return None

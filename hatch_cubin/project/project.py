@@ -287,7 +287,7 @@ def _sources_elsewhere(project: Project) -> list[str] | None:
 
 def _folder_meant(project: Project, path: str) -> str | None:
     """Return a hint for a path that is not a folder: the folder of this file, or one with a similar name."""
-    if project.tree.disk_path(path).is_file():
+    if os.path.isfile(project.tree.disk_path(path)):  # which is false for a path that cannot be read
         return f'it is a file: "{PurePosixPath(path).parent}" is its folder'
     folders = {str(parent) for each in walk(project.tree, ".") for parent in PurePosixPath(each).parents}
     return guess(path, sorted(folders))
