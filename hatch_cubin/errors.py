@@ -49,6 +49,10 @@ class Problem(NamedTuple):
         hint = () if self.hint is None else (f"hint: {self.hint}",)
         return one_message("\n  ".join((head, *self.details, *hint)))
 
+    def with_code(self) -> str:
+        """Return the message with its code at the end of its first line, for users to search for."""
+        return str(self._replace(what=f"{self.what} [{self.code}]") if self.code else self)
+
     def facts(self) -> dict[str, str | int | list[str] | None]:
         """Return the same for JSON."""
         path, line = self.where or (None, None)
@@ -137,14 +141,9 @@ def render(error: HatchCubinError, outcome: str = "", *, verbose: bool = False) 
     summary = [f"{PREFIX}{count(len(ordered), 'error')}{outcome}"] if outcome or ordered[1:] else []
     shown = len(ordered) if verbose else _SHOWN
     return [
-        *(f"{PREFIX}error: {_with_code(_as_one(group, shown))}" for group in _by_cause(ordered)),
+        *(f"{PREFIX}error: {_as_one(group, shown).with_code()}" for group in _by_cause(ordered)),
         *summary,
     ]
-
-
-def _with_code(problem: Problem) -> Problem:
-    """Return the problem with its code behind the message, where users find it to search for it."""
-    return problem._replace(what=f"{problem.what} [{problem.code}]") if problem.code else problem
 
 
 def _by_cause(problems: Iterable[Problem]) -> Iterator[list[Problem]]:

@@ -22,7 +22,7 @@ from ..common import user_folders
 from ..compiling.obtain import complete, look_up
 from ..compiling.plan_warnings import NEARER, outside_headers, unread_macros
 from ..compiling.results import Results, require
-from ..errors import HatchCubinError, Location, Problem, SourceError
+from ..errors import HatchCubinError, Location, Problem, SourceError, problem
 from ..keys.jobs import (
     Job,
     every_closure,
@@ -138,10 +138,10 @@ def choose_plan(
     if any(each.where is not None and each.where.path == table for each in plan.refused):
         raise SourceError(*plan.refused)  # known before anything is compiled
     if not plan.refused:  # of the whole project
-        for problem in outside_headers(project, plan.jobs):
-            project.warn(str(problem))
-        for problem in unread_macros(project, plan.jobs):
-            project.inform(str(problem))
+        for warning in outside_headers(project, plan.jobs):
+            project.warn(warning.with_code())
+        for notice in unread_macros(project, plan.jobs):
+            project.inform(notice.with_code())
     return plan
 
 
@@ -367,8 +367,8 @@ def sdist_files(project: Project) -> dict[str, Path]:
     """
     found = _reachable(project)
     for path in filter(lies_outside, found):
-        what = "lies outside the project, so sdists lack it, and the kernels that include it fail there"
-        project.warn(str(Problem(what, Location(path), NEARER)))
+        what = "lies outside the project: sdists do not have it, so kernels that include it fail there"
+        project.warn(problem("header-outside-project", what, Location(path), NEARER).with_code())
     own = [lock_format.NAME] if os.path.isfile(project.root / lock_format.NAME) else []
     inside = (path for path in found if not lies_outside(path))
     tree = project.tree

@@ -15,7 +15,7 @@ from ..common.natural_order import by_number
 from ..compiling.precompiled_headers import header_path
 from ..compiling.shards import Compile, deal, weighed
 from ..compiling.tasks import served_together
-from ..errors import ConfigError, Location, Problem
+from ..errors import ConfigError, Location, problem
 from ..keys.jobs import Job
 from ..planning.unit_plan import Unit
 from ..project.project import Project
@@ -125,7 +125,7 @@ def _known(groups: Mapping[str, Sequence[Job]], reports: Sequence[str], toolkit:
         found = _seconds(path)
         if found and names.isdisjoint(module for module, _arch in found):
             what = "is the report of another project: it knows none of these modules"
-            raise ConfigError(Problem(what, Location(path), _HINT))
+            raise ConfigError(problem("report-of-other-project", what, Location(path), _HINT))
         seconds |= {unit: took for unit, took in found.items() if took}
     took = {
         name: sum(
@@ -146,9 +146,12 @@ def _seconds(path: str) -> dict[tuple[str, str], float]:
             (str(unit["module"]), str(unit["arch"])): _positive(unit["seconds"]) for unit in report["units"]
         }
     except OSError as exc:
-        raise ConfigError(Problem(f"cannot be read: {exc.strerror}", Location(path), _HINT)) from exc
+        what = f"cannot be read: {exc.strerror}"
+        raise ConfigError(problem("file-not-readable", what, Location(path), _HINT)) from exc
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as exc:
-        raise ConfigError(Problem("is no build report", Location(path), _HINT)) from exc
+        raise ConfigError(
+            problem("not-a-build-report", "is not a build report", Location(path), _HINT)
+        ) from exc
 
 
 def _positive(value: Any) -> float:

@@ -14,11 +14,11 @@ from ..common.environment import (
     read_environment,
     unknown_variables,
 )
-from ..errors import ConfigError, Problem
+from ..errors import ConfigError, Problem, problem
 from . import nvrtc_options, value_checks
 from .known_names import WRAPPER, key_meant
 from .toml_positions import Place
-from .value_checks import Macros, Variants
+from .value_checks import Macros, RefusedValueError, Variants
 
 HATCHLING_KEYS = frozenset(
     {
@@ -36,15 +36,17 @@ def read_table(table: Mapping[str, Any], place: Place, environ: Mapping[str, str
     own = {key: value for key, value in table.items() if key not in HATCHLING_KEYS}
     values = reader.table({**_CHECKS, **_WRAPPER_CHECKS} if place.wraps else _CHECKS, own, ())
     if place.wraps and not {"backend", "build-backend"} & own.keys():  # the second is reported already
-        reader.add("the table does not say which build backend makes the wheel", (), 'backend = "…"')
+        what = "the table does not say which build backend makes the wheel"
+        reader.add(problem("missing-key", what, hint='backend = "…"'), ())
     if is_on(environ, REQUIRE_SIGNED) and "trusted-keys" not in own:
         what = f"{REQUIRE_SIGNED} is set, and the table does not say whose signatures count"
-        reader.add(what, (), 'trusted-keys = ["…"]')
+        reader.add(problem("no-trusted-keys", what, hint='trusted-keys = ["…"]'), ())
     replaced, wrong = read_environment(environ, _VARIABLES)
     _contradictions(values, reader, ())
     values |= replaced
-    for variable, what in wrong.items():  # which has no line
-        reader.problems.append(Problem(_short_line(what), hint=_variable_meant(variable, environ[variable])))
+    for variable, what in wrong.items():  # a variable has no line
+        hint = _variable_meant(variable, environ[variable])
+        reader.problems.append(problem("invalid-variable", _short_line(what), hint=hint))
     if reader.problems:
         raise ConfigError(*reader.problems)
     names = {name: as_written(environ, variable) for variable, (name, _read) in _VARIABLES.items()}
@@ -79,11 +81,22 @@ class _Reader:
             try:
                 values[key.replace("-", "_")] = read(value, self, (*path, key))
             except ValueError as exc:
-                self.add(f"{key} {exc}", (*path, key), _meant(key, value))
+                self.refuse(exc, f"{key} {exc}", (*path, key), _meant(key, value))
         return values
 
-    def add(self, what: str, path: tuple[str | int, ...], hint: str | None = None) -> None:
-        self.problems.append(Problem(_short_line(what), self.place.of(*path), hint))
+    def add(self, found: Problem, path: tuple[str | int, ...]) -> None:
+        """Keep a problem, and put it at the line of the key at *path*."""
+        what = _short_line(found.what)
+        self.problems.append(found._replace(what=what, where=self.place.of(*path)))
+
+    def refuse(
+        self, error: ValueError, what: str, path: tuple[str | int, ...], hint: str | None = None
+    ) -> None:
+        """Keep the problem that a check has raised *error* for a value; *what* is the whole sentence."""
+        found = problem("invalid-value", what, hint=hint)
+        if isinstance(error, RefusedValueError):
+            found = found._replace(code=error.problem.code)
+        self.add(found, path)
 
     def _unknown(self, key: str, known: Mapping[str, Any], path: tuple[str | int, ...]) -> None:
         inside = self.place.tables(str(path[0])) if path else str(self.place)
@@ -97,7 +110,8 @@ class _Reader:
             hint = _WRAPPER_HINT
         if not path and key in _BUILD_SYSTEM_KEYS and not self.place.wraps:
             hint = f"{key!r} belongs into the table [build-system]"
-        self.add(f"{key!r} is not an option of {inside}", (*path, key), key_meant(key, *path[:1]) or hint)
+        what = f"{key!r} is not an option of {inside}"
+        self.add(problem("unknown-key", what, hint=key_meant(key, *path[:1]) or hint), (*path, key))
 
     def of_other_table(self, key: str, path: tuple[str | int, ...]) -> str | None:
         """Return the hint that another table has a key, for a key of the table at *path*."""
@@ -231,7 +245,7 @@ class Each:
                 results.append(self.check(item))
                 self._further(item, reader)
             except ValueError as exc:
-                reader.add(f"{path[-1]}: {exc}", (*path, index), self._about(item, reader))
+                reader.refuse(exc, f"{path[-1]}: {exc}", (*path, index), self._about(item, reader))
         return tuple(results)
 
 
@@ -252,7 +266,8 @@ def _of_this_cuda(requirement: str, reader: _Reader) -> None:
     name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
     if reader.major and not nvidia_wheels.is_for_major(name, reader.major):
         right = nvidia_wheels.for_major(name, reader.major)
-        raise ValueError(f"{name!r} is not for CUDA {reader.major}, for which it is {right!r}")
+        what = f"{name!r} is not for CUDA {reader.major}, for which it is {right!r}"
+        raise RefusedValueError(problem("wheel-for-other-cuda", what))
 
 
 def _linkable(entry: str, reader: _Reader) -> None:
@@ -261,9 +276,11 @@ def _linkable(entry: str, reader: _Reader) -> None:
     if colon and not re.fullmatch("(lib)?cudadevrt", wheel):  # no wheel has that name, anybody could
         _of_this_cuda(wheel, reader)
     elif not colon and entry.endswith((".cu", ".cuh", ".cpp", ".cc", ".c")):
-        raise ValueError(f"{entry!r} is a source, and what is linked is compiled already")
+        what = f"{entry!r} is a source, but 'link' is for files that are compiled already"
+        raise RefusedValueError(problem("not-linkable", what))
     elif colon or re.fullmatch(r"-.*|(lib)?cudadevrt(\.\w+)?|nvidia-cuda-runtime[\w-]*", entry):
-        raise ValueError(f"{entry!r} is not a file of the project, and not a wheel with a glob of its files")
+        what = f"{entry!r} is not a file of the project, and not a wheel with a glob of its files"
+        raise RefusedValueError(problem("not-linkable", what))
 
 
 def _archs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
@@ -275,7 +292,8 @@ def _archs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple
 def _trusted_keys(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
     if value_checks.is_secret(value):  # before anything can show it
         what = "trusted-keys has a private key: whoever has read it can sign"
-        reader.add(what, path, "make a new one with 'hatch-cubin keygen', and put its public key here")
+        hint = "make a new one with 'hatch-cubin keygen', and put its public key here"
+        reader.add(problem("private-key-in-table", what, hint=hint), path)
         return ()
     if value == []:
         raise ValueError("must name at least one key")
@@ -297,7 +315,7 @@ def _macros(value: object, reader: _Reader, path: tuple[str | int, ...]) -> list
         except ValueError as exc:
             hint = _variants_meant(name, item, reader, path) if isinstance(item, list) else None
             hint = hint or _macro_meant(name, value, reader, path)
-            reader.add(f"define.{name} {exc}", (*path, name), hint)
+            reader.refuse(exc, f"define.{name} {exc}", (*path, name), hint)
     return macros
 
 
@@ -311,20 +329,23 @@ def _option_table(
         name = key.replace("-", "_")
         if reason := nvrtc_options.REFUSED.get(name):
             hint = _flag_meant(key) if reason == nvrtc_options.NOT_LOADABLE else None
-            reader.add(f"options.{key} cannot be set: {reason}", (*path, key), hint)
+            what = f"options.{key} cannot be set: {reason}"
+            reader.add(problem("option-not-allowed", what, hint=hint), (*path, key))
         elif name not in nvrtc_options.ALLOWED:
             what = f"options.{key} is not an option of cuda.core.ProgramOptions"
             hint = reader.of_other_table(key, path) or _option_meant(key, value, reader, path)
-            reader.add(what, (*path, key), hint or value_checks.guess(name, nvrtc_options.ALLOWED))
+            hint = hint or value_checks.guess(name, nvrtc_options.ALLOWED)
+            reader.add(problem("unknown-option", what, hint=hint), (*path, key))
         elif name in values:
-            reader.add(f"options.{key} is set twice, in two spellings", (*path, key))
+            what = f"options.{key} is set twice, in two spellings"
+            reader.add(problem("option-set-twice", what), (*path, key))
         else:
             try:
                 values[name] = nvrtc_options.check_option(name, item)
                 _check_further(name, item, reader, (*path, key))
             except ValueError as exc:
                 hint = _option_meant(key, value, reader, path)
-                reader.add(f"options.{key} {exc}", (*path, key), hint)
+                reader.refuse(exc, f"options.{key} {exc}", (*path, key), hint)
     return values
 
 
@@ -345,9 +366,9 @@ def _ptxas_options(value: str | list[str], reader: _Reader, path: tuple[str | in
             ptxas_options.check(option)
         except ValueError as exc:
             where = path if isinstance(value, str) else (*path, index)
-            reader.add(
-                f"options.{path[-1]} {exc}", where, ptxas_options.meant(option, alone=isinstance(value, str))
-            )
+            hint = ptxas_options.meant(option, alone=isinstance(value, str))
+            what = f"options.{path[-1]} {exc}"
+            reader.add(problem("ptxas-option-not-allowed", what, hint=hint), where)
 
 
 def _variants(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Variants:
@@ -362,7 +383,7 @@ def _variants(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Va
             variants.append((name, value_checks.once([*map(value_checks.macro_text, items)])))
         except ValueError as exc:
             hint = None if isinstance(items, list) else _meant("variants", value)
-            reader.add(f"variants.{name} {exc}", (*path, name), hint)
+            reader.refuse(exc, f"variants.{name} {exc}", (*path, name), hint)
     return tuple(variants)
 
 
@@ -374,27 +395,29 @@ def _source_roots(value: object, reader: _Reader, path: tuple[str | int, ...]) -
         try:
             roots[value_checks.root_name(name, roots)] = value_checks.folder_above(folder)
         except ValueError as exc:
-            reader.add(f"source-roots.{name} {exc}", (*path, name))
+            reader.refuse(exc, f"source-roots.{name} {exc}", (*path, name))
     return tuple(roots.items())
 
 
 def _globs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-        reader.add(
-            f"{path[-1]} must be an array of strings", path, f"did you mean {reader.place.source_tables}?"
-        )
+        what = f"{path[-1]} must be an array of strings"
+        hint = f"did you mean {reader.place.source_tables}?"
+        reader.add(problem("invalid-value", what, hint=hint), path)
         return ()
     return Each(value_checks.path, _file_above)(value, reader, path)
 
 
 def _sources(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
-    needed = {"path": ("a source table must say which sources it is for", 'path = "..."')}
+    what = "a source table must say which sources it is for"
+    needed = {"path": problem("missing-key", what, hint='path = "..."')}
     return _array(value, reader, path, _SOURCE_CHECKS, needed)
 
 
 def _modules(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
     needed = {
-        key: (f"a module table must have {key!r}", example) for key, example in _OF_EVERY_MODULE.items()
+        key: problem("missing-key", f"a module table must have {key!r}", hint=example)
+        for key, example in _OF_EVERY_MODULE.items()
     }
     return _array(value, reader, path, _MODULE_CHECKS, needed)
 
@@ -404,9 +427,12 @@ def _array(
     reader: _Reader,
     path: tuple[str | int, ...],
     known: Mapping[str, Callable[..., Any]],
-    needed: Mapping[str, tuple[str, str]],
+    needed: Mapping[str, Problem],
 ) -> tuple[dict[str, Any], ...]:
-    """Return the tables of an array that are right; each key that is *needed* has what is said without it."""
+    """Return the tables of an array that are right.
+
+    *needed* has the required keys, each with the problem to report if it is missing.
+    """
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise ValueError(f"must be an array of tables, written as {reader.place.tables(str(path[-1]))}")
     rules = []
@@ -414,9 +440,9 @@ def _array(
         here = (*path, index)
         before = len(reader.problems)
         values = reader.table(known, table, here)
-        for key, (what, hint) in needed.items():
+        for key, missing in needed.items():
             if key not in table:
-                reader.add(what, here, hint)
+                reader.add(missing, here)
         if len(reader.problems) == before:
             _contradictions(values, reader, here)
         if len(reader.problems) == before:
@@ -433,10 +459,12 @@ def _contradictions(values: Mapping[str, Any], reader: _Reader, path: tuple[str 
     for name, _text in values.get("define", ()):
         if name in several:
             what = f"define.{name} would change nothing: 'variants' gives {name} its values"
-            reader.add(what, (*path, "define", name), f"leave {name} out of 'define', or out of 'variants'")
+            hint = f"leave {name} out of 'define', or out of 'variants'"
+            reader.add(problem("macro-without-effect", what, hint=hint), (*path, "define", name))
         if name in taken:
             what = f"define.{name} would change nothing: the option 'undefine-macro' takes {name} back"
-            reader.add(what, (*path, "define", name), f"leave {name} out of one of the two")
+            hint = f"leave {name} out of one of the two"
+            reader.add(problem("macro-without-effect", what, hint=hint), (*path, "define", name))
 
 
 def _members(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
@@ -449,7 +477,8 @@ def _cache_dir(value: object, reader: _Reader, path: tuple[str | int, ...]) -> s
     text = value_checks.place(value)
     if value_checks.leads_out(text):
         what = f"cache-dir {text!r} must stay inside the project, relative to it"
-        reader.add(what, path, "HATCH_CUBIN_CACHE_DIR can name any folder of a machine")
+        hint = "HATCH_CUBIN_CACHE_DIR can name any folder of a machine"
+        reader.add(problem("path-leaves-project", what, hint=hint), path)
     return text
 
 

@@ -62,13 +62,13 @@ class NoTableError(ConfigError):
 
     def __init__(self, place: Place, unread: Place | None = None) -> None:
         if unread is None:
-            problem = Problem(f"there is no table {place}", Location(place.file), _START_HINT)
+            missing = problem("no-table", f"there is no table {place}", Location(place.file), _START_HINT)
         elif is_hidden(unread, place):
-            problem = hidden(unread, place)
+            missing = hidden(unread, place)
         else:
             hint = f"rename {unread}, which the project's build backend does not read"
-            problem = Problem(f"there is no table {place}", Location(place.file), hint)
-        super().__init__(problem)
+            missing = problem("no-table", f"there is no table {place}", Location(place.file), hint)
+        super().__init__(missing)
         self.place = place
 
 
@@ -81,7 +81,7 @@ def hidden(unread: Place, right: Place) -> Problem:
     """Return what to say about such a table."""
     part = f"[{right.table[0]}]"
     what = f"{unread} is not read: {_HATCH_TOML} has a {part}, and Hatch reads that one instead"
-    return Problem(what, unread.of(), f"move it to {_HATCH_TOML}, as {right}")
+    return problem("table-in-wrong-place", what, unread.of(), f"move it to {_HATCH_TOML}, as {right}")
 
 
 def find_table(root: Folder) -> tuple[Mapping[str, Any], Place, str]:
@@ -105,7 +105,7 @@ def read_project(root: Folder) -> tuple[Mapping[str, Any], str]:
     if is_misnamed_wrapper(backend):
         where = place_of(root, ("build-system",)).of("build-backend")
         what = f"there is no build backend {backend!r}"
-        raise ConfigError(Problem(what, where, f'build-backend = "{WRAPPER}"'))
+        raise ConfigError(problem("unknown-build-backend", what, where, f'build-backend = "{WRAPPER}"'))
     return pyproject, backend
 
 
@@ -186,7 +186,8 @@ def misnamed_hook(root: Folder, name: str) -> ConfigError:
     homes = [*(("targets", target, "hooks") for target in targets), ("hooks",)]
     home = next(path for path in homes if name in inside(build, *path))
     place, right = _hatch_place(root, (*home, name)), _hatch_place(root, (*home, HOOK))
-    return ConfigError(Problem(f"there is no hook {name!r}", place.of(), f"did you mean {right}?"))
+    what = f"there is no hook {name!r}"
+    return ConfigError(problem("unknown-hook", what, place.of(), f"did you mean {right}?"))
 
 
 def requires_hatch_cubin(root: Folder) -> bool:
@@ -242,14 +243,16 @@ def _read(root: Folder, name: str) -> Mapping[str, Any]:
         if os.path.isfile(root):
             what = f"a project is a folder, and {os.path.abspath(root)} is a file"
             folder = shlex.quote(os.fspath(os.path.dirname(root)) or os.curdir)
-            raise ConfigError(Problem(what, hint=f"name the folder: --project {folder}")) from None
+            name_it = f"name the folder: --project {folder}"
+            raise ConfigError(problem("not-a-project", what, hint=name_it)) from None
         what = f"there is no {name} in {os.path.abspath(root)}"
-        raise ConfigError(Problem(what, hint=_ELSEWHERE_HINT)) from None
+        raise ConfigError(problem("not-a-project", what, hint=_ELSEWHERE_HINT)) from None
     except OSError as exc:
-        raise ConfigError(Problem(f"cannot be read: {exc.strerror}", Location(name))) from exc
+        what = f"cannot be read: {exc.strerror}"
+        raise ConfigError(problem("file-not-readable", what, Location(name))) from exc
     except (ValueError, RecursionError) as exc:
         hint = "save it as UTF-8, without a byte order mark (BOM)" if _has_bom(root, name) else None
-        raise ConfigError(Problem(f"is not TOML: {exc}", Location(name), hint)) from exc
+        raise ConfigError(problem("invalid-toml", f"is not TOML: {exc}", Location(name), hint)) from exc
 
 
 def _has_bom(root: Folder, name: str) -> bool:
@@ -271,7 +274,8 @@ def _checked(root: Folder, table: Any, place: Place) -> tuple[Mapping[str, Any],
     if not isinstance(table, Mapping):
         is_array = isinstance(table, list) and [*map(type, table)] == [dict]
         hint = f"single brackets make it one: {place}" if is_array else None
-        raise ConfigError(Problem(f"{place} must be a table, not {table!r}", place.of(), hint))
+        what = f"{place} must be a table, not {table!r}"
+        raise ConfigError(problem("invalid-value", what, place.of(), hint))
     _refuse_short_headers(root, place)
     return table, place
 
@@ -295,4 +299,4 @@ def _refuse_short_headers(root: Folder, place: Place) -> None:
 
 def _unread(place: Place, read: Place) -> ConfigError:
     what = f"there is a table {read} too, and the project's build backend reads that one alone"
-    return ConfigError(Problem(what, place.of(), "keep one of the two"))
+    return ConfigError(problem("two-tables", what, place.of(), "keep one of the two"))

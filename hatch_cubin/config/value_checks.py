@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from .. import __version__
 from ..common import arch_names
+from ..errors import Problem, problem
 from . import nvidia_wheels
 from .known_names import WRAPPER, is_misnamed_wrapper
 
@@ -30,6 +31,14 @@ CUDA: Mapping[int, Mapping[int, int]] = {
     13: {0: 3, 1: 2, 2: 2, 3: 1, 4: 3, 5: 0},
 }
 _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
+
+
+class RefusedValueError(ValueError):
+    """A check refuses a value for a reason that has its own code; others raise a plain ValueError."""
+
+    def __init__(self, found: Problem) -> None:
+        super().__init__(found.what)
+        self.problem = found
 
 
 def guess(text: str, known: Iterable[str]) -> str | None:
@@ -58,7 +67,8 @@ def remote(value: object) -> str:
 
     url = store_urls.parse(value)
     if url.user is not None:
-        raise ValueError("must have no user and no password: HATCH_CUBIN_REMOTE may, which is in no file")
+        what = "must have no user and no password: HATCH_CUBIN_REMOTE may, which is in no file"
+        raise RefusedValueError(problem("password-in-table", what))
     return url.shown
 
 
@@ -129,15 +139,16 @@ def arch(text: str) -> str:
         arch_names.parse_spec(text)
     except ValueError as exc:
         if "is not an arch" not in str(exc):
-            raise
+            raise RefusedValueError(problem("unknown-arch", str(exc))) from None
         from ..common import gpu_names  # which only a wrong table needs
 
         if meant := gpu_names.archs_meant(text):
-            raise ValueError(f"{exc}, did you mean {', '.join(map(repr, meant))}?") from None
+            what = f"{exc}, did you mean {', '.join(map(repr, meant))}?"
+            raise RefusedValueError(problem("unknown-arch", what)) from None
         is_number = any(map(str.isdigit, text))  # then no group was meant
         question = None if is_number else guess(text.lower(), arch_names.GROUPS)
         advice = f", {question}" if question else f"; write {_SOME_ARCHS}"
-        raise ValueError(f"{exc}{advice}") from None
+        raise RefusedValueError(problem("unknown-arch", f"{exc}{advice}")) from None
     return text
 
 
@@ -156,16 +167,18 @@ def toolkit(value: object) -> str:
     if minors and (minor < 0 or (minor in minors and patch <= minors[minor])):
         return text
     if major < min(CUDA):
-        raise ValueError(f"must be CUDA {min(CUDA)} or later, not {text!r}")
+        what = f"must be CUDA {min(CUDA)} or later, not {text!r}"
+        raise RefusedValueError(problem("unknown-cuda-version", what))
     if major < max(CUDA) and minor not in minors:
-        raise ValueError(
-            f"must be a CUDA that there is, not {text!r}: the last CUDA {major} is {newest_of(major)}"
-        )
+        what = f"must be a CUDA that there is, not {text!r}: the last CUDA {major} is {newest_of(major)}"
+        raise RefusedValueError(problem("unknown-cuda-version", what))
     newest = f"{major}.{minor}.{minors[minor]}" if minor in minors else newest_of(max(CUDA))
-    raise ValueError(
-        f"must be a CUDA that hatch-cubin {__version__} knows, not {text!r}: {newest} is the newest "
-        f"{f'CUDA {major}.{minor}' if minor in minors else 'one'}, and a newer hatch-cubin may know {text}"
+    which = f"CUDA {major}.{minor}" if minor in minors else "one"
+    what = (
+        f"must be a CUDA that hatch-cubin {__version__} knows, not {text!r}: {newest} is the newest {which}, "
+        f"and a newer hatch-cubin may know {text}"
     )
+    raise RefusedValueError(problem("unknown-cuda-version", what))
 
 
 def newest_of(major: int) -> str:
@@ -214,7 +227,8 @@ def path(value: object) -> str:
         whose = (
             ": the toolkit's headers are found without it" if "/cuda" in text and "include" in text else ""
         )
-        raise ValueError(f"{text!r} must stay inside the project, relative to it{whose}")
+        what = f"{text!r} must stay inside the project, relative to it{whose}"
+        raise RefusedValueError(problem("path-leaves-project", what))
     if "\\" in text:
         plain = text.replace("\\", "/")
         raise ValueError(f"{text!r} must be written with '/', as \"{plain}\"")
@@ -270,7 +284,8 @@ def header_package(text: str) -> str:
     """Check the name of a distribution with headers."""
     name = re.split(r"[\s<>=!~]", distribution(text), maxsplit=1)[0]
     if (meant := nvidia_wheels.without_headers(name)) is not None:
-        raise ValueError(f"{text!r} is not the distribution with these headers: {meant}")
+        what = f"{text!r} is not the distribution with these headers: {meant}"
+        raise RefusedValueError(problem("not-a-header-package", what))
     return text
 
 
@@ -301,7 +316,9 @@ def trusted_key(text: str) -> str:
     try:
         read_public(text)
     except ValueError as exc:
-        raise ValueError(f"a key {exc}") from None  # whatever it is, it may be a secret
+        raise RefusedValueError(
+            problem("bad-public-key", f"a key {exc}")
+        ) from None  # whatever it is, it may be a secret
     return text
 
 
@@ -328,12 +345,13 @@ def macro_name(text: str) -> None:
     from . import reserved_macros
 
     if match[1] in (reserved_macros.CALLED if match[2] else reserved_macros.NAMES):
-        raise ValueError(
-            "cannot be a macro: NVRTC's own built-in header uses that name, and no source would compile"
-        )
+        what = "cannot be a macro: NVRTC's own built-in header uses that name, and no source would compile"
+        raise RefusedValueError(problem("reserved-macro", what))
     if reserved_macros.PREDEFINED.fullmatch(match[1]):
         by = f", by '{reserved_macros.BY_KEY[match[1]]}'" if match[1] in reserved_macros.BY_KEY else ""
-        raise ValueError(f"cannot be a macro: NVRTC gives it a value of its own{by}")
+        raise RefusedValueError(
+            problem("reserved-macro", f"cannot be a macro: NVRTC gives it a value of its own{by}")
+        )
 
 
 def macro_text(value: object) -> str | None:
@@ -352,7 +370,8 @@ def once(values: Sequence[str | None]) -> tuple[str | None, ...]:
     if len({*values}) < len(values):
         twice = next(value for value in values if values.count(value) > 1)
         shown = "false" if twice is None else repr(twice)
-        raise ValueError(f"has {shown} twice{', for true is 1' if twice == '1' else ''}")
+        reason = ", for true is 1" if twice == "1" else ""
+        raise RefusedValueError(problem("repeated-value", f"has {shown} twice{reason}"))
     return tuple(values)
 
 

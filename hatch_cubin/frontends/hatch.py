@@ -21,7 +21,7 @@ from ..common.console import Console
 from ..config import table_location
 from ..config.config import Config, parse_config
 from ..config.known_names import MISNAMED_HOOKS
-from ..errors import PREFIX, ConfigError, Problem, reported
+from ..errors import PREFIX, ConfigError, problem, reported
 from ..lockfile import required_wheels
 from ..project.project import Project, cache_entries, cache_folders
 from ..project.source import BUNDLE_FOLDER
@@ -153,7 +153,9 @@ def packages_of(root: Path) -> dict[str, str]:
         return _packages(str(root), WheelBuilder(str(root)).metadata)
     except (TypeError, ValueError) as exc:  # what hatchling raises, whatever is wrong with a project
         what = " ".join(str(exc).split())
-        raise ConfigError(Problem(f"hatchling cannot build this project: {what}")) from exc
+        raise ConfigError(
+            problem("project-not-buildable", f"hatchling cannot build this project: {what}")
+        ) from exc
 
 
 def runs_hook(root: Path) -> bool:
@@ -214,7 +216,11 @@ def _require_listed(root: str) -> None:
     places = [table_location.place_of(root, path) for path in ((*outer, "targets", "wheel"), outer)]
     place = next((each for each in places if each.has("packages")), places[0])
     problems = [
-        Problem(f"packages: there is no {each} in the project", place.of("packages", index))
+        problem(
+            "package-folder-not-found",
+            f"packages: there is no {each} in the project",
+            place.of("packages", index),
+        )
         for index, each in enumerate(WheelBuilder(root).config.packages)
         if not os.path.exists(os.path.join(root, each))
     ]

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..config import table_location
 from ..config.config import DEFAULT_SOURCES
 from ..config.known_names import WRAPPER, inside, with_us
-from ..errors import Location, Problem
+from ..errors import Location, Problem, problem
 from ..project.project import Project
 from ..project.source import BUNDLE_FOLDER
 
@@ -22,7 +22,9 @@ def reasons(project: Project, known: dict[str, str]) -> Iterator[Problem]:
     """Yield what keeps kernels out of wheels; *known* are all packages of the project."""
     pyproject, backend = table_location.read_project(project.root)
     if project.is_skipped:
-        yield Problem("HATCH_CUBIN_SKIP is set: wheels that are built with it have no kernels")
+        yield problem(
+            "kernels-skipped", "HATCH_CUBIN_SKIP is set: wheels that are built with it have no kernels"
+        )
     if backend in table_location.HATCH_BACKENDS:
         yield from _switched_off(project)
     elif backend != WRAPPER and not backend.startswith("setuptools."):
@@ -42,9 +44,9 @@ def _switched_off(project: Project) -> Iterator[Problem]:
     what = f"hatchling does not run the hook of {place}, so wheels have no kernels"
     if place.has("enable-by-default"):
         hint = f"remove this line, or set {_HOOK_SWITCH}=1 where wheels are built"
-        yield Problem(what, place.of("enable-by-default"), hint)
+        yield problem("hook-disabled", what, place.of("enable-by-default"), hint)
     else:
-        yield Problem(what, place.of(), f"unset {_NO_HOOKS} where wheels are built")
+        yield problem("hook-disabled", what, place.of(), f"unset {_NO_HOOKS} where wheels are built")
 
 
 def _other_backend(project: Project, backend: str, requires: object) -> Problem:
@@ -53,7 +55,8 @@ def _other_backend(project: Project, backend: str, requires: object) -> Problem:
         if table_location.requires_hatch_cubin(project.root)
         else f", and requires = {json.dumps(with_us(requires, ()))}"
     )
-    return Problem(
+    return problem(
+        "backend-without-kernels",
         f"build-backend is {backend!r}, which builds no kernels: its wheels have none",
         table_location.place_of(project.root, ("build-system",)).of("build-backend"),
         f'write build-backend = "{WRAPPER}"{needed}, and under {project.config.place} '
@@ -81,7 +84,8 @@ def _outside_the_wheel(project: Project, known: dict[str, str]) -> Iterator[Prob
             more = f", as {'are' if others > 1 else 'is'} {others} more file{'s' * (others > 1)}" * bool(
                 others
             )
-            yield Problem(
+            yield problem(
+                "source-not-in-wheel",
                 f"is left out{more}: the package {name!r} is not in the wheel",
                 Location(first),
                 "add it to the wheel's packages; or name the sources that are meant with 'sources'",

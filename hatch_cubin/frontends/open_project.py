@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ..config import known_names, reader, table_location
 from ..config.known_names import WRAPPER
-from ..errors import PREFIX, ConfigError, Location, Problem, ToolchainError
+from ..errors import PREFIX, ConfigError, Location, Problem, ToolchainError, problem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,9 +80,8 @@ def require_compiler(project: Project) -> None:
     here = ", ".join(installed_wheels.compiler()) or "no part of a compiler"
     # The command names all wheels: one that is installed may be there in another version.
     usual = requirements.install_command(project.config, project.environ)
-    raise ToolchainError(
-        Problem(what, place, locked_build.install_command(project) or usual, (f"here: {here}",))
-    )
+    hint = locked_build.install_command(project) or usual
+    raise ToolchainError(problem("requirement-not-installed", what, place, hint, (f"here: {here}",)))
 
 
 def check_build(project: Project) -> None:
@@ -100,11 +99,14 @@ def check_build(project: Project) -> None:
     if _knows_us(backend) and (misspelled or not table_location.requires_hatch_cubin(project.root)):
         import json
 
-        what = "[build-system] does not require hatch-cubin: a build would not have it"
+        where = table_location.place_of(project.root, ("build-system",)).of("requires")
+        hint = f"requires = {json.dumps(known_names.with_us(known))}"
         if misspelled:
             what = f"[build-system] requires {misspelled[0]!r}, which is not hatch-cubin"
-        where = table_location.place_of(project.root, ("build-system",)).of("requires")
-        problems = (Problem(what, where, f"requires = {json.dumps(known_names.with_us(known))}"),)
+            problems = (problem("misspelled-requirement", what, where, hint),)
+        else:
+            what = "[build-system] does not require hatch-cubin: a build would not have it"
+            problems = (problem("hatch-cubin-not-required", what, where, hint),)
     if (
         _tells_packages(project.config.backend or backend)
         or len(project.packages) < 2
@@ -119,7 +121,7 @@ def check_build(project: Project) -> None:
     from . import missing_kernels
 
     for reason in missing_kernels.reasons(project, found_packages(project.root)):
-        project.warn(str(reason))
+        project.warn(reason.with_code())
 
 
 def aimed(project: Project, folder: Path) -> Project:
@@ -178,7 +180,7 @@ def _packages_in(root: Path, values: Mapping[str, Any]) -> Mapping[str, str] | N
 
     if not (root / folder).is_dir() or not ProjectTree(root).is_inside(folder):
         what = f"package-dir: {folder!r} is not a folder of the project"
-        raise ConfigError(Problem(what, values["place"].of("package-dir")))
+        raise ConfigError(problem("package-folder-not-found", what, values["place"].of("package-dir")))
     return {values.get("package") or folder.rpartition("/")[2]: folder}
 
 
@@ -194,7 +196,9 @@ def packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
         from . import hatch
     except ImportError:
         what = "this project is built with hatchling, which is not installed here"
-        raise ConfigError(Problem(what, place.of(), "pip install hatchling")) from None
+        raise ConfigError(
+            problem("backend-not-installed", what, place.of(), "pip install hatchling")
+        ) from None
     return hatch.packages_of(root)
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ..cache.entries import Content
 from ..common import temporary_folders
-from ..errors import BundleError, Location, Problem
+from ..errors import BundleError, Location, problem
 from ..wheels.reading.bundles import refuse_large_directory
 
 _RECORD = re.compile(r"([^/]+\.dist-info)/RECORD")
@@ -48,20 +48,24 @@ def opened(path: Path) -> Iterator[Wheel]:
         refuse_large_directory(path)
         archive = zipfile.ZipFile(path)
     except zipfile.BadZipFile as exc:
-        raise BundleError(Problem("is no zip archive, which a wheel is", Location(path.name))) from exc
+        raise BundleError(
+            problem("not-a-wheel", "is not a zip archive, so it is not a wheel", Location(path.name))
+        ) from exc
     except ValueError as exc:
-        raise BundleError(Problem(f"is not read: {exc}", Location(path.name))) from exc
+        raise BundleError(problem("not-a-wheel", f"is not read: {exc}", Location(path.name))) from exc
     with archive:
         members = archive.infolist()
         names = [info.filename for info in members]
         records = [found[1] for name in names if (found := _RECORD.fullmatch(name))]
         if len(records) != 1:
-            what = f"a wheel has one .dist-info/RECORD, here are {len(records)}"
-            raise BundleError(Problem(what, Location(path.name)))
+            what = f"has {len(records)} .dist-info/RECORD files, but a wheel has exactly one"
+            raise BundleError(problem("metadata-not-once", what, Location(path.name)))
         metadata = records[0]
         if signed := [name for name in _SIGNED if f"{metadata}/{name}" in names]:
             what = f"the wheel is signed ({signed[0]}): with kernels in it, the signature would be wrong"
-            raise BundleError(Problem(what, Location(path.name), "sign it when it is finished"))
+            raise BundleError(
+                problem("wheel-signed", what, Location(path.name), "sign it when it is finished")
+            )
         matches = filter(None, map(_PACKAGE.fullmatch, names))
         packages = {match[2][:-1].replace("/", "."): match[1][:-1] for match in matches}
         yield Wheel(archive, path.name, members, metadata, packages)
@@ -111,7 +115,8 @@ def placed(into: Path, name: str) -> Iterator[Path]:
             yield folder / name
             (folder / name).replace(into / name)
     except OSError as exc:
-        raise BundleError(Problem(f"cannot be written: {exc.strerror}", Location(str(into / name)))) from exc
+        where = Location(str(into / name))
+        raise BundleError(problem("file-not-writable", f"cannot be written: {exc.strerror}", where)) from exc
 
 
 def _for_platform(wheel: Wheel, platform: str) -> tuple[str, dict[str, Content]]:

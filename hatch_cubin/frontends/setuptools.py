@@ -34,12 +34,12 @@ def packages_of(root: Path) -> dict[str, str]:
     import sys
 
     from ..common import temporary_folders
-    from ..errors import ConfigError, Location, Problem
+    from ..errors import ConfigError, Location, problem
 
     here = Location("pyproject.toml")
     if importlib.util.find_spec("setuptools") is None:
         what = "this project is built with setuptools, which is not installed here"
-        raise ConfigError(Problem(what, here, "pip install setuptools"))
+        raise ConfigError(problem("backend-not-installed", what, here, "pip install setuptools"))
     script = (
         ["setup.py"] if (root / "setup.py").is_file() else ["-c", "import setuptools; setuptools.setup()"]
     )
@@ -50,8 +50,10 @@ def packages_of(root: Path) -> dict[str, str]:
             command, cwd=root, capture_output=True, text=True, errors="replace", check=False
         )
         if done.returncode or not answer.is_file():  # no file if setup.py sets up nothing
-            what = "setuptools cannot tell the project's packages"
-            raise ConfigError(Problem(what, here, details=tuple(_reason(done.stderr))))
+            what = "setuptools cannot build this project, so its packages are not known"
+            raise ConfigError(
+                problem("project-not-buildable", what, here, details=tuple(_reason(done.stderr)))
+            )
         packages: dict[str, str] = json.loads(answer.read_text("utf-8"))
     return packages
 

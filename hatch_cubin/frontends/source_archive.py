@@ -12,7 +12,7 @@ from pathlib import Path
 from ..common import temporary_folders
 from ..config import toml_positions
 from ..config.known_names import asked
-from ..errors import BundleError, Location, Problem
+from ..errors import BundleError, Location, problem
 from ..project.source import BUNDLE_FOLDER
 
 
@@ -23,7 +23,9 @@ def write(made: Path, into: Path, files: Mapping[str, Path], caches: Sequence[st
     to its place once it is whole.
     """
     if not made.name.endswith(".tar.gz"):
-        raise BundleError(Problem("is no .tar.gz, which an sdist is", Location(made.name)))
+        raise BundleError(
+            problem("not-an-sdist", "is not a .tar.gz file, so it is not an sdist", Location(made.name))
+        )
     try:
         into.mkdir(parents=True, exist_ok=True)
         with tarfile.open(made) as old, temporary_folders.make_in(into) as folder:
@@ -37,19 +39,21 @@ def write(made: Path, into: Path, files: Mapping[str, Path], caches: Sequence[st
                 _fill(new, old, _top(old, made.name), files, tuple(f"{cache}/" for cache in caches))
             (folder / made.name).replace(into / made.name)
     except tarfile.ReadError as exc:
-        raise BundleError(Problem("is no .tar.gz, which an sdist is", Location(made.name))) from exc
+        raise BundleError(
+            problem("not-an-sdist", "is not a .tar.gz file, so it is not an sdist", Location(made.name))
+        ) from exc
     except OSError as exc:
         where = Location(str(into / made.name))
-        raise BundleError(Problem(f"cannot be written: {exc.strerror}", where)) from exc
+        raise BundleError(problem("file-not-writable", f"cannot be written: {exc.strerror}", where)) from exc
 
 
 def _top(archive: tarfile.TarFile, name: str) -> str:
     """Return the folder that all members are in; BundleError for one that is, or leads, out of it."""
     if not any(info.isreg() for info in archive.getmembers()):
-        raise BundleError(Problem("has no files", Location(name)))
+        raise BundleError(problem("not-an-sdist", "has no files", Location(name)))
     top = posixpath.normpath(archive.getmembers()[0].name).split("/")[0]
     problems = [
-        Problem(f"{info.name!r} leads out of the folder {top}/", Location(name))
+        problem("unsafe-path", f"{info.name!r} leads out of the folder {top}/", Location(name))
         for info in archive.getmembers()
         if not _is_inside(top, info)
     ]

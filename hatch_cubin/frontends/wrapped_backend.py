@@ -10,14 +10,16 @@ from typing import Any
 
 from ..config.config import Config
 from ..config.known_names import BACKENDS, WRAPPER, backend_meant
-from ..errors import ConfigError, Problem
+from ..errors import ConfigError, problem
 
 
 def load(config: Config, root: Path) -> Any:
     """Return the backend, whose attributes are its hooks; ConfigError where there is none."""
     if config.backend is None:
         what = f"[build-system] names another build backend than {WRAPPER}"
-        raise ConfigError(Problem(what, config.place.of(), f'build-backend = "{WRAPPER}"'))
+        raise ConfigError(
+            problem("not-the-build-backend", what, config.place.of(), f'build-backend = "{WRAPPER}"')
+        )
     where = config.place.of("backend")
     module, _, inside = config.backend.partition(":")
     for folder in reversed(config.backend_path):
@@ -28,16 +30,17 @@ def load(config: Config, root: Path) -> Any:
     except ModuleNotFoundError as exc:
         if exc.name is None or not f"{module}.".startswith(f"{exc.name}."):  # something that it imports
             what = f"the build backend {module!r} cannot be imported: {exc}"
-            raise ConfigError(Problem(what, where)) from exc
+            raise ConfigError(problem("backend-import-failed", what, where)) from exc
         what = f"the build backend {module!r} is not installed here"
-        raise ConfigError(Problem(what, where, _hint(config, module))) from exc
+        raise ConfigError(problem("backend-not-installed", what, where, _hint(config, module))) from exc
     try:
         backend = functools.reduce(getattr, filter(None, inside.split(".")), imported)
     except AttributeError as exc:
-        raise ConfigError(Problem(f"{module!r} has no build backend {inside!r}", where)) from exc
+        what = f"{module!r} has no build backend {inside!r}"
+        raise ConfigError(problem("not-a-build-backend", what, where)) from exc
     if not hasattr(backend, "build_wheel"):
-        what = f"{config.backend!r} is no build backend: it has no 'build_wheel'"
-        raise ConfigError(Problem(what, where, _meant(config.backend)))
+        what = f"{config.backend!r} is not a build backend: it has no 'build_wheel'"
+        raise ConfigError(problem("not-a-build-backend", what, where, _meant(config.backend)))
     return backend
 
 

@@ -15,7 +15,7 @@ from ..cache.entries import Content
 from ..common import streams, temporary_folders
 from ..config import table_location
 from ..config.config import Config, parse_config
-from ..errors import ConfigError, Problem, reported
+from ..errors import ConfigError, problem, reported
 from ..lockfile import required_wheels
 from ..project.project import Project, cache_entries
 from ..project.source import BUNDLE_FOLDER
@@ -111,12 +111,12 @@ def _as_shipped(project: Project, wheel: repack.Wheel) -> Project:
     has = ", ".join(map(repr, wheel.packages)) or "none"
     if config.package is not None and config.package not in wheel.packages:
         what = f"package {config.package!r} is not in the wheel that {config.backend} made: it has {has}"
-        raise ConfigError(Problem(what, place.of("package")))
+        raise ConfigError(problem("package-not-in-wheel", what, place.of("package")))
     shipped = {name: folder for name, folder in project.packages.items() if name in wheel.packages}
     wanted = f"{config.package or next(iter(shipped), '')}."
     if not any(wanted.startswith(f"{name}.") for name in shipped):
         what = f"where in the project is the package? The wheel that {config.backend} made has: {has}"
-        raise ConfigError(Problem(what, place.of(), _home(project, wheel)))
+        raise ConfigError(problem("package-folder-not-found", what, place.of(), _home(project, wheel)))
     project = replace(project, packages=shipped)
     _ = project.package  # several may be left
     return project

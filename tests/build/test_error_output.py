@@ -37,15 +37,24 @@ def test_every_mistake_in_the_table_is_reported_with_its_line(tmp_path: Path, ta
         name = "x"
         """
     assert _fails(demo(tmp_path, options), target) == [
-        "hatch-cubin: error: pyproject.toml:10: 'arch' is not an option of [tool.hatch.build.hooks.cubin]",
+        (
+            "hatch-cubin: error: pyproject.toml:10: 'arch' is not an option of "
+            "[tool.hatch.build.hooks.cubin] [unknown-key]"
+        ),
         "  hint: did you mean 'archs'?",
-        "hatch-cubin: error: pyproject.toml:11: jobs must be a whole number from 1 to 1024, not 0",
+        (
+            "hatch-cubin: error: pyproject.toml:11: jobs must be a whole number from 1 to 1024, not 0 "
+            "[invalid-value]"
+        ),
         "  hint: without 'jobs', as many units are compiled at once as there are cores: leave it out",
         (
             "hatch-cubin: error: pyproject.toml:14: archs: 'sm90x' is not an arch; "
-            "write sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
+            "write sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major [unknown-arch]"
         ),
-        "hatch-cubin: error: pyproject.toml:16: a source table must say which sources it is for",
+        (
+            "hatch-cubin: error: pyproject.toml:16: a source table must say which sources it is for "
+            "[missing-key]"
+        ),
         '  hint: path = "..."',
         "hatch-cubin: 4 errors, nothing was built",
     ]
@@ -55,7 +64,7 @@ def test_a_mistake_in_hatch_toml_names_hatch_toml(tmp_path: Path) -> None:
     root = write_tree(demo(tmp_path), {"hatch.toml": "# mine\n[build.hooks.cubin]\narchs = []\n"})
     without_table(root)
     assert _fails(root) == [
-        "hatch-cubin: error: hatch.toml:3: archs must name at least one arch",
+        "hatch-cubin: error: hatch.toml:3: archs must name at least one arch [invalid-value]",
         "hatch-cubin: 1 error, nothing was built",
     ]
 
@@ -65,7 +74,7 @@ def test_a_mistake_in_the_wheels_own_table_names_that_table(tmp_path: Path) -> N
     assert _fails(demo(tmp_path, more=more)) == [
         (
             "hatch-cubin: error: pyproject.toml:13: "
-            "'job' is not an option of [tool.hatch.build.targets.wheel.hooks.cubin]"
+            "'job' is not an option of [tool.hatch.build.targets.wheel.hooks.cubin] [unknown-key]"
         ),
         "  hint: did you mean 'jobs'?",
         "hatch-cubin: 1 error, nothing was built",
@@ -74,7 +83,10 @@ def test_a_mistake_in_the_wheels_own_table_names_that_table(tmp_path: Path) -> N
 
 def test_a_mistake_in_the_environment_names_the_variable(tmp_path: Path) -> None:
     assert _fails(demo(tmp_path), HATCH_CUBIN_JOBS="many") == [
-        "hatch-cubin: error: HATCH_CUBIN_JOBS: must be a whole number from 1 to 1024, not 'many'",
+        (
+            "hatch-cubin: error: HATCH_CUBIN_JOBS: must be a whole number from 1 to 1024, not 'many' "
+            "[invalid-variable]"
+        ),
         "hatch-cubin: 1 error, nothing was built",
     ]
 
@@ -85,7 +97,10 @@ def test_a_mistake_is_found_while_requirements_are_asked_for(tmp_path: Path) -> 
     done = run(sys.executable, "-c", code, cwd=root, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
-        "hatch-cubin: error: pyproject.toml:10: toolkit must be CUDA 12 or later, not '11'",
+        (
+            "hatch-cubin: error: pyproject.toml:10: toolkit must be CUDA 12 or later, not '11' "
+            "[unknown-cuda-version]"
+        ),
         '  hint: toolkit = "12.9"',
         "hatch-cubin: 1 error, nothing was built",
     ]
@@ -212,9 +227,8 @@ def test_a_front_end_passes_the_lines_on(tmp_path: Path, front_end: tuple[str, .
     done = run(sys.executable, "-m", *front_end, cwd=root, check=False)
     assert done.returncode == 1
     said = done.stdout + done.stderr
-    assert (
-        "hatch-cubin: error: pyproject.toml:10: jobs must be a whole number from 1 to 1024, not 0\n" in said
-    )
+    what = "jobs must be a whole number from 1 to 1024, not 0 [invalid-value]"
+    assert f"hatch-cubin: error: pyproject.toml:10: {what}\n" in said
     assert "Traceback" not in said
 
 

@@ -289,7 +289,7 @@ def test_a_project_that_requires_hatch_cubin_and_has_no_table_is_not_built(
     done = ask(root, hook, *(["dist"] if hook.startswith("build") else []), check=False)
     assert done.returncode == 1
     assert done.stderr.endswith(
-        "hatch-cubin: error: pyproject.toml: there is no table [tool.hatch-cubin]\n"
+        "hatch-cubin: error: pyproject.toml: there is no table [tool.hatch-cubin] [no-table]\n"
         f"  hint: {hint}\nhatch-cubin: 1 error, nothing was built\n"
     )
 
@@ -414,9 +414,12 @@ def test_a_mistake_in_the_table_is_told_with_its_line(
     tmp_path: Path, hook: str, arguments: tuple[str, ...]
 ) -> None:
     assert fails(project(tmp_path, "jobs = 0\narch = []\n"), hook, *arguments)[:4] == [
-        "hatch-cubin: error: pyproject.toml:10: jobs must be a whole number from 1 to 1024, not 0",
+        (
+            "hatch-cubin: error: pyproject.toml:10: jobs must be a whole number from 1 to 1024, not 0 "
+            "[invalid-value]"
+        ),
         "  hint: without 'jobs', as many units are compiled at once as there are cores: leave it out",
-        "hatch-cubin: error: pyproject.toml:11: 'arch' is not an option of [tool.hatch-cubin]",
+        "hatch-cubin: error: pyproject.toml:11: 'arch' is not an option of [tool.hatch-cubin] [unknown-key]",
         "  hint: did you mean 'archs'?",
     ]
 
@@ -424,7 +427,7 @@ def test_a_mistake_in_the_table_is_told_with_its_line(
 def test_a_table_that_is_none_is_a_mistake(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"pyproject.toml": f"{SETUPTOOLS}[tool]\nhatch-cubin = 1\n", **FLAT})
     assert fails(root, "build_wheel", "dist") == [
-        "hatch-cubin: error: pyproject.toml:10: [tool.hatch-cubin] must be a table, not 1",
+        "hatch-cubin: error: pyproject.toml:10: [tool.hatch-cubin] must be a table, not 1 [invalid-value]",
         "hatch-cubin: 1 error, nothing was built",
     ]
 
@@ -539,7 +542,7 @@ def test_a_project_that_setuptools_cannot_read_is_an_error(tmp_path: Path, setup
         setuptools.packages_of(root)
     (problem,) = caught.value.problems
     assert (problem.what, str(problem.where)) == (
-        "setuptools cannot tell the project's packages",
+        "setuptools cannot build this project, so its packages are not known",
         "pyproject.toml",
     )
     assert "".join(problem.details[-1:]).startswith(why)

@@ -8,10 +8,13 @@ from tests import error_codes
 from tests.helpers import REPOSITORY
 
 CODED = (  # rooms in which every problem has a code
+    "building",
     "cache",
     "common",
+    "config",
     "cubin",
     "explaining",
+    "frontends",
     "program_cache",
     "project",
     "remote",

@@ -144,17 +144,32 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
     write = "write sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
     reserved = "cannot be a macro: NVRTC's own built-in header uses that name, and no source would compile"
     assert problems(options) == [
-        Problem(what, Location("pyproject.toml", FIRST + line), hint)
-        for line, what, hint in [
-            (0, "'arch' is not an option of [tool.hatch.build.hooks.cubin]", "did you mean 'archs'?"),
-            (3, f"archs: 'sm_9' is not an arch; {write}", None),
-            (4, "archs: 'native ' is not an arch, did you mean 'native'?", None),
-            (6, "jobs must be a whole number from 1 to 1024, not 0", AUTOMATIC),
-            (7, f"define.T {reserved}", None),
-            (7, "define.1N is not a macro's name", None),
-            (10, "variants must be a table of arrays such as { BLOCK = [128, 256] }, not {}", None),
-            (9, "a source table must say which sources it is for", 'path = "..."'),
-            (15, "options.stdd is not an option of cuda.core.ProgramOptions", "did you mean 'std'?"),
+        Problem(what, Location("pyproject.toml", FIRST + line), hint, code=code)
+        for code, line, what, hint in [
+            (
+                "unknown-key",
+                0,
+                "'arch' is not an option of [tool.hatch.build.hooks.cubin]",
+                "did you mean 'archs'?",
+            ),
+            ("unknown-arch", 3, f"archs: 'sm_9' is not an arch; {write}", None),
+            ("unknown-arch", 4, "archs: 'native ' is not an arch, did you mean 'native'?", None),
+            ("invalid-value", 6, "jobs must be a whole number from 1 to 1024, not 0", AUTOMATIC),
+            ("reserved-macro", 7, f"define.T {reserved}", None),
+            ("invalid-value", 7, "define.1N is not a macro's name", None),
+            (
+                "invalid-value",
+                10,
+                "variants must be a table of arrays such as { BLOCK = [128, 256] }, not {}",
+                None,
+            ),
+            ("missing-key", 9, "a source table must say which sources it is for", 'path = "..."'),
+            (
+                "unknown-option",
+                15,
+                "options.stdd is not an option of cuda.core.ProgramOptions",
+                "did you mean 'std'?",
+            ),
         ]
     ]
 
@@ -330,7 +345,7 @@ def test_a_value_of_the_wrong_kind_is_shown_as_it_may_be_meant(line: str, meant:
 )
 def test_a_source_is_not_linked_but_compiled(entry: str, hint: str | None) -> None:
     (problem,) = problems(f'{A_MODULE}link = ["{entry}"]')
-    what = f"link: {entry!r} is a source, and what is linked is compiled already"
+    what = f"link: {entry!r} is a source, but 'link' is for files that are compiled already"
     assert (problem.what, problem.hint) == (what, hint)
 
 
@@ -953,7 +968,7 @@ def test_a_variable_replaces_its_key(variable: str, value: str, field: str, expe
 )
 def test_a_bad_variable_is_named_and_has_no_line(variable: str, value: str, message: str) -> None:
     (found,) = problems("", {f"HATCH_CUBIN_{variable}": value})
-    assert found._replace(hint=None) == Problem(message)
+    assert found._replace(hint=None) == Problem(message, code="invalid-variable")
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_a_hook_by_nearly_that_name_is_an_error_with_the_right_one(
     with pytest.raises(SystemExit):
         next(builder.build(directory=str(tmp_path / "dist")))
     message = (
-        f"hatch-cubin: error: pyproject.toml:9: there is no hook {name!r}\n"
+        f"hatch-cubin: error: pyproject.toml:9: there is no hook {name!r} [unknown-hook]\n"
         f"  hint: did you mean [{home}.cubin]?\n"
         "hatch-cubin: 1 error, nothing was built\n"
     )

@@ -328,6 +328,7 @@ def test_what_is_missing_is_named_with_what_is_there_and_the_command(
         Location("pyproject.toml", 4),
         COMMAND,
         (f"here: {here}",),
+        "requirement-not-installed",
     )
 
 

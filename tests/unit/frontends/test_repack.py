@@ -132,11 +132,11 @@ def test_what_is_no_wheel_is_told(tmp_path: Path) -> None:
     inner = make(tmp_path / "inner", {"demo/__init__.py": b""})
     with pytest.raises(BundleError) as caught, repack.opened(inner):
         raise AssertionError
-    assert str(caught.value) == f"{inner.name}: a wheel has one .dist-info/RECORD, here are 0"
+    assert str(caught.value) == f"{inner.name}: has 0 .dist-info/RECORD files, but a wheel has exactly one"
     inner.write_bytes(b"no archive")
     with pytest.raises(BundleError) as caught, repack.opened(inner):
         raise AssertionError
-    assert str(caught.value) == f"{inner.name}: is no zip archive, which a wheel is"
+    assert str(caught.value) == f"{inner.name}: is not a zip archive, so it is not a wheel"
 
 
 def test_a_list_of_members_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:

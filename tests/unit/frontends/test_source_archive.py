@@ -147,11 +147,11 @@ def test_nothing_leads_out_of_an_sdists_folder(tmp_path: Path, wrong: tuple[tarf
 def test_an_sdist_of_another_kind_is_told(tmp_path: Path) -> None:
     with pytest.raises(BundleError) as caught:
         source_archive.write(tmp_path / "demo-1.0.zip", tmp_path, {}, ())
-    assert str(caught.value) == "demo-1.0.zip: is no .tar.gz, which an sdist is"
+    assert str(caught.value) == "demo-1.0.zip: is not a .tar.gz file, so it is not an sdist"
     (tmp_path / NAME).write_bytes(b"no archive")
     with pytest.raises(BundleError) as caught:
         source_archive.write(tmp_path / NAME, tmp_path / "dist", {}, ())
-    assert str(caught.value) == f"{NAME}: is no .tar.gz, which an sdist is"
+    assert str(caught.value) == f"{NAME}: is not a .tar.gz file, so it is not an sdist"
 
 
 def test_an_sdist_without_files_is_told(tmp_path: Path) -> None:

@@ -61,11 +61,11 @@ HINTS = {
         ),
         (
             'backend = "flit_core"',
-            "4: 'flit_core' is no build backend: it has no 'build_wheel'\n  hint: " + HINTS["flit_core"],
+            "4: 'flit_core' is not a build backend: it has no 'build_wheel'\n  hint: " + HINTS["flit_core"],
         ),
         (
             'backend = "json"',
-            "4: 'json' is no build backend: it has no 'build_wheel'",
+            "4: 'json' is not a build backend: it has no 'build_wheel'",
         ),
         (
             'backend = "no_such"\nbackend-path = ["tools"]',

@@ -254,6 +254,7 @@ def test_of_the_trees_packages_those_count_that_are_in_the_wheel(project: Path) 
 
 
 WHERE = "pyproject.toml:4: where in the project is the package? The wheel that _inner made has: "
+UNPLACED = " [package-folder-not-found]"
 WHICH = "pyproject.toml:4: which package receives the kernels? The wheel's packages are: "
 SIGNED = "the wheel is signed (RECORD.jws): with kernels in it, the signature would be wrong"
 
@@ -261,9 +262,14 @@ SIGNED = "the wheel is signed (RECORD.jws): with kernels in it, the signature wo
 @pytest.mark.parametrize(
     ("package", "wheel", "what", "hint"),
     [
-        ("", ("other/__init__.py",), f"{WHERE}'other'", 'package-dir = "…"'),
-        ("ns.x", ("demo/__init__.py", "ns/x/__init__.py"), f"{WHERE}'demo', 'ns.x'", 'package-dir = "…"'),
-        ("", ("demo.py",), f"{WHERE}none", "kernels need a package: a folder with __init__.py"),
+        ("", ("other/__init__.py",), f"{WHERE}'other'{UNPLACED}", 'package-dir = "…"'),
+        (
+            "ns.x",
+            ("demo/__init__.py", "ns/x/__init__.py"),
+            f"{WHERE}'demo', 'ns.x'{UNPLACED}",
+            'package-dir = "…"',
+        ),
+        ("", ("demo.py",), f"{WHERE}none{UNPLACED}", "kernels need a package: a folder with __init__.py"),
         (
             "",
             (*IN_WHEEL, "tools/__init__.py"),
@@ -273,7 +279,7 @@ SIGNED = "the wheel is signed (RECORD.jws): with kernels in it, the signature wo
         (
             "",
             (*IN_WHEEL, "demo-1.0.dist-info/RECORD.jws"),
-            f"demo-1.0-py3-none-any.whl: {SIGNED}",
+            f"demo-1.0-py3-none-any.whl: {SIGNED} [wheel-signed]",
             "sign it when it is finished",
         ),
     ],
@@ -309,7 +315,7 @@ def test_a_package_that_the_tree_shows_in_one_place_is_named_with_it(
     members = ("acme/gpu/__init__.py", "python/__init__.py", *INFO)
     options = f'package = "{package}"\n' if package else ""
     written(project, options, members, files={f"{home}/__init__.py": "" for home in homes})
-    what = f"{WHERE}'acme.gpu', 'python'"
+    what = f"{WHERE}'acme.gpu', 'python'{UNPLACED}"
     assert refused("build_wheel", capsys) == f"hatch-cubin: error: {what}\n  hint: {hint}\n{NOTHING}"
 
 
@@ -319,7 +325,7 @@ def test_a_package_that_the_wheel_has_not_is_an_error(
     written(project, 'package = "other"\n')
     assert refused("build_wheel", capsys) == (
         "hatch-cubin: error: pyproject.toml:8: package 'other' is not in the wheel that _inner made: it has "
-        f"'demo'\n{NOTHING}"
+        f"'demo' [package-not-in-wheel]\n{NOTHING}"
     )
 
 
@@ -348,7 +354,8 @@ def test_a_missing_table_is_told(
 ) -> None:
     write_tree(project, {"pyproject.toml": f'[build-system]\nbuild-backend = "hatch_cubin.backend"\n{table}'})
     assert refused("build_wheel", capsys) == (
-        f"hatch-cubin: error: pyproject.toml: there is no table [tool.hatch-cubin]\n  hint: {hint}\n{NOTHING}"
+        "hatch-cubin: error: pyproject.toml: there is no table [tool.hatch-cubin] [no-table]\n"
+        f"  hint: {hint}\n{NOTHING}"
     )
 
 

@@ -436,7 +436,7 @@ def test_a_project_without_a_table_says_so(
 ) -> None:
     monkeypatch.chdir(write_tree(tmp_path, {"pyproject.toml": ""}))
     assert check(capsys, "--table").err[0] == (
-        "hatch-cubin: error: pyproject.toml: there is no table [tool.hatch-cubin]"
+        "hatch-cubin: error: pyproject.toml: there is no table [tool.hatch-cubin] [no-table]"
     )
 
 
@@ -454,7 +454,7 @@ def test_without_a_project_wheels_are_checked_and_a_table_is_missed(
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert facts(capsys, wheel)["max_size"] is None
     assert check(capsys, wheel, "--table").err == [
-        f"hatch-cubin: error: there is no pyproject.toml in {tmp_path / 'elsewhere'}",
+        f"hatch-cubin: error: there is no pyproject.toml in {tmp_path / 'elsewhere'} [not-a-project]",
         "  hint: run it in a project, or name one: --project DIR",
     ]
 

@@ -346,7 +346,8 @@ def test_a_backend_that_is_nearly_ours_is_told(tmp_path: Path, capsys: pytest.Ca
     with pytest.raises(SystemExit, match=r"^1$"):
         main(["init", "--project", str(tmp_path)])
     assert capsys.readouterr().err == (
-        "hatch-cubin: error: pyproject.toml:3: there is no build backend 'hatch_cubin.backends'\n"
+        "hatch-cubin: error: pyproject.toml:3: there is no build backend 'hatch_cubin.backends' "
+        "[unknown-build-backend]\n"
         '  hint: build-backend = "hatch_cubin.backend"\n'
     )
 
@@ -410,7 +411,7 @@ def test_a_pipe_in_the_place_of_a_file_is_said_and_not_opened(
     os.mkfifo(tmp_path / name)
     with pytest.raises(SystemExit):
         main(["init", "--project", str(tmp_path)])
-    assert f"{name}: cannot be read: it is not a regular file\n" in capsys.readouterr().err
+    assert f"{name}: cannot be read: it is not a regular file" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")

@@ -145,7 +145,7 @@ def test_what_the_projects_own_build_would_end_with_is_told(
         main([verb, "--project", str(root)])
     assert capsys.readouterr().err == (
         "hatch-cubin: error: pyproject.toml:2: [build-system] does not require hatch-cubin: a build would not"
-        ' have it\n  hint: requires = ["hatchling", "hatch-cubin"]\n'
+        ' have it [hatch-cubin-not-required]\n  hint: requires = ["hatchling", "hatch-cubin"]\n'
         "hatch-cubin: error: pyproject.toml:9: which package receives the kernels? The wheel's packages are:"
         " 'demo', 'more' [package-not-chosen]\n  hint: package = \"…\"\n"
         "hatch-cubin: 2 errors\n"

@@ -175,16 +175,31 @@ def test_what_a_report_lacks_is_guessed_and_told_once(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "w.json: cannot be read: No such file or directory"),
-        ("{", "w.json: is no build report"),
-        ("[]", "w.json: is no build report"),
-        ('{"units": [{"module": "saxpy", "arch": "sm_90"}]}', "w.json: is no build report"),
-        ('{"units": [{"module": "saxpy", "arch": "sm_90", "seconds": -1}]}', "w.json: is no build report"),
-        ('{"units": [{"module": "saxpy", "arch": "sm_90", "seconds": NaN}]}', "w.json: is no build report"),
-        ('{"units": [{"module": "saxpy", "arch": "sm_90", "seconds": 1e999}]}', "w.json: is no build report"),
+        (None, "w.json: cannot be read: No such file or directory [file-not-readable]"),
+        ("{", "w.json: is not a build report [not-a-build-report]"),
+        ("[]", "w.json: is not a build report [not-a-build-report]"),
+        (
+            '{"units": [{"module": "saxpy", "arch": "sm_90"}]}',
+            "w.json: is not a build report [not-a-build-report]",
+        ),
+        (
+            '{"units": [{"module": "saxpy", "arch": "sm_90", "seconds": -1}]}',
+            "w.json: is not a build report [not-a-build-report]",
+        ),
+        (
+            '{"units": [{"module": "saxpy", "arch": "sm_90", "seconds": NaN}]}',
+            "w.json: is not a build report [not-a-build-report]",
+        ),
+        (
+            '{"units": [{"module": "saxpy", "arch": "sm_90", "seconds": 1e999}]}',
+            "w.json: is not a build report [not-a-build-report]",
+        ),
         (
             '{"units": [{"module": "other", "arch": "sm_90", "seconds": 1}]}',
-            "w.json: is the report of another project: it knows none of these modules",
+            (
+                "w.json: is the report of another project: it knows none of these modules "
+                "[report-of-other-project]"
+            ),
         ),
     ],
 )
