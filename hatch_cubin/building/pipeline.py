@@ -22,7 +22,7 @@ from ..common import user_folders
 from ..compiling.obtain import complete, look_up
 from ..compiling.plan_warnings import NEARER, outside_headers, unread_macros
 from ..compiling.results import Results, require
-from ..errors import HatchCubinError, Location, Problem, problem
+from ..errors import HatchCubinError, Location, Problem, SourceError, problem
 from ..keys.jobs import (
     Job,
     every_closure,
@@ -134,6 +134,9 @@ def choose_plan(
     """
     project.warn_of_variables()
     plan = _chosen_plan(project, require, hold, in_part=in_part, followed=followed)
+    table = project.config.place.file
+    if any(each.where is not None and each.where.path == table for each in plan.refused):
+        raise SourceError(*plan.refused)  # known before anything is compiled
     if not plan.refused:  # of the whole project
         for warning in outside_headers(project, plan.jobs):
             project.warn(warning.with_code())

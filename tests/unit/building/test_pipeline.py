@@ -35,7 +35,7 @@ from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit, compiler_options
 from tests.cubins import assembled
-from tests.helpers import COPY_PTX, SAXPY, SCALE, found, make_project, write_tree
+from tests.helpers import COPY_PTX, SAXPY, SCALE, TABLE, found, make_project, write_tree
 
 pytestmark = pytest.mark.nvrtc
 
@@ -597,6 +597,13 @@ def test_a_damaged_entry_is_built_again_with_one_warning(tmp_path: Path) -> None
     said.clear()
     assert pipeline.build(project_of(tmp_path, {"k.cu": SAXPY}, said=said)) == first
     assert said == []
+
+
+def test_names_that_two_module_tables_share_are_refused_before_anything_is_compiled(tmp_path: Path) -> None:
+    table = f'[[{".".join(TABLE)}.module]]\nname = "m"\nmode = "rdc"\nsources = ["demo/k.cu"]\n'
+    asked = project_of(tmp_path, {"k.cu": SAXPY, "other.cu": SAXPY}, f'archs = ["sm_90"]\n{table}{table}')
+    with pytest.raises(SourceError, match=r"^pyproject\.toml:[0-9]+: 'm' is already the name of pyproject"):
+        pipeline.choose_plan(asked, in_part=True)
 
 
 def test_a_cache_that_cannot_be_one_costs_a_warning_and_nothing_else(tmp_path: Path) -> None:
