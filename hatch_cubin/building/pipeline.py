@@ -322,7 +322,9 @@ def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = 
         notes = layout.describe_editable(project.tree, project.bundle_folder, sources, rebuild, root)
     files = build(project)
     files.pop(sbom.NAME, None)
-    layout.write(files | notes, project.root / project.bundle_folder, project.root)
+    folder = project.root / project.bundle_folder
+    layout.refuse_foreign(folder)
+    layout.write(files | notes, folder, project.root)
 
 
 def make_lock(project: Project) -> Lock:

@@ -20,7 +20,7 @@ from ..common.digest import file_digest
 from ..common.file_lock import wait_for_lock
 from ..common.sizes import size
 from ..cubin.ptx import ptx_version
-from ..errors import BundleError, Location, Problem
+from ..errors import BundleError, Location, Problem, problem
 from ..planning.unit_plan import Module, Unit
 from ..project import disk
 from ..project.source_roots import ProjectTree
@@ -37,6 +37,7 @@ Place = Mapping[str, str | int]  # location of a result: its file, or its block 
 
 GENERATOR = {"name": "hatch-cubin", "version": __version__}
 
+_HEAD = 200  # bytes of a loader, which names hatch-cubin in its first line
 _TEMPORARY = ".writing-"
 _WORKPLACE = ".hatch"  # Hatch's own folder in the project: no backend takes files from there
 _WRITTEN_S, _ABANDONED_S = 60, 3600  # age after which temporary files are removed: with a lock, without one
@@ -254,6 +255,16 @@ def stage(files: Mapping[str, Content], folder: Path) -> dict[str, str]:
     except OSError as exc:
         raise _unwritable(exc, folder) from exc
     return places
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Raise BundleError if a package in this folder is not hatch-cubin's: a build would replace it."""
+    core = folder / "__init__.py"
+    with contextlib.suppress(OSError):  # it cannot be read: writing reports that
+        if core.is_file() and b"hatch-cubin" not in core.read_bytes()[:_HEAD]:
+            what = "was not written by hatch-cubin, and a build would replace everything in its folder"
+            hint = f"move your files out of {folder.name}/: that name belongs to the bundle"
+            raise BundleError(problem("foreign-files-in-bundle", what, Location(str(core)), hint))
 
 
 def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None) -> None:

@@ -44,7 +44,9 @@ def run(args: argparse.Namespace) -> Answer:
     from ...project.source import BUNDLE_FOLDER
 
     files = pipeline.build(project, require=require_compiler)
-    layout.write(files, project.root / project.bundle_folder, project.root)
+    folder = project.root / project.bundle_folder
+    layout.refuse_foreign(folder)
+    layout.write(files, folder, project.root)
     total = sum(map(len, files.values()))
     facts = {
         "package": project.package,

@@ -150,6 +150,15 @@ def test_the_cache_holds_them_as_any_result(tmp_path: Path, monkeypatch: pytest.
     assert said[0].startswith("3 blocks: 0 cached, 3 packed, ")
 
 
+def test_an_editable_install_leaves_a_package_alone_that_is_not_a_bundle(tmp_path: Path) -> None:
+    project, _said = project_of(tmp_path)
+    mine = write_tree(tmp_path, {"demo/_cubins/__init__.py": "MINE = 1\n", "demo/_cubins/util.py": ""})
+    with pytest.raises(BundleError) as caught:
+        pipeline.build_in_place(project, layout.OF_HATCH)
+    assert [problem.code for problem in caught.value.problems] == ["foreign-files-in-bundle"]
+    assert sorted(path.name for path in (mine / "demo/_cubins").iterdir()) == ["__init__.py", "util.py"]
+
+
 def test_an_editable_install_is_not_packed(tmp_path: Path) -> None:
     project, said = project_of(tmp_path)
     pipeline.build_in_place(project, layout.OF_HATCH)

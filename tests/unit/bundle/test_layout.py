@@ -25,6 +25,7 @@ from tests.helpers import (
     SAXPY,
     SCALE,
     bundle,
+    found,
     load_bundle,
     made,
     make_project,
@@ -433,3 +434,19 @@ def test_a_place_where_nothing_can_be_staged_is_named(tmp_path: Path) -> None:
         layout.stage({"a.cubin": [b"a"]}, tmp_path / "absent")
     place = tmp_path / "absent" / "a.cubin"
     assert str(caught.value) == f"{place}: cannot write the bundle: No such file or directory"
+
+
+@pytest.mark.parametrize("text", ["", "MINE = 1\n"])
+def test_a_package_that_hatch_cubin_did_not_write_is_not_replaced(tmp_path: Path, text: str) -> None:
+    write_tree(tmp_path, {"_cubins/__init__.py": text, "_cubins/util.py": "x = 1\n"})
+    with pytest.raises(BundleError) as caught:
+        layout.refuse_foreign(tmp_path / "_cubins")
+    assert found(caught.value) == [("foreign-files-in-bundle", str(tmp_path / "_cubins/__init__.py"))]
+    assert (tmp_path / "_cubins/util.py").read_text("utf-8") == "x = 1\n"
+
+
+def test_a_bundle_and_a_folder_that_is_not_there_can_be_written(tmp_path: Path) -> None:
+    layout.refuse_foreign(tmp_path / "_cubins")
+    core = Path(loader.__file__).read_bytes()
+    write_tree(tmp_path, {"_cubins/__init__.py": core})
+    layout.refuse_foreign(tmp_path / "_cubins")

@@ -11,7 +11,7 @@ from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import sbom
 from hatch_cubin.cli.main import main
 from tests.build.projects import in_bundle, tree
-from tests.helpers import SAXPY, load_bundle, make_project, write_tree
+from tests.helpers import SAXPY, codes, load_bundle, make_project, write_tree
 
 PYPROJECT = """\
 [build-system]
@@ -123,3 +123,10 @@ def test_a_package_outside_the_project_is_refused(
         "  hint: --project DIR names another one; elsewhere a copy of _cubins does as well\n"
     )
     assert not (project / place / "_cubins").exists()
+
+
+@pytest.mark.nvrtc
+def test_a_package_of_that_name_is_left_alone(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_tree(project, {"python/demo/_cubins/__init__.py": "MINE = 1\n"})
+    assert codes(refusal(capsys, "python/demo")) == ["foreign-files-in-bundle"]
+    assert (project / "python/demo/_cubins/__init__.py").read_text("utf-8") == "MINE = 1\n"
