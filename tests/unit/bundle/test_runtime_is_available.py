@@ -346,7 +346,7 @@ def test_an_isolated_subinterpreter_has_what_its_python_lets_it_have(stub: Path,
     read, *rest = ask(tmp_path, SUBINTERPRETER, stub).splitlines()
     if sys.version_info[:2] == (3, 12):  # whose ctypes cannot be imported there
         assert read == "b'k for sm_90' False"
-        assert "_ctypes does not support loading in subinterpreters; the main interpreter can" in rest[0]
+        assert "module _ctypes does not support loading in subinterpreters" in rest[0]
     else:
         assert (read, rest[0]) == ("b'k for sm_90' True", "13000")
     assert rest[1:] == ["None"]
