@@ -6,6 +6,7 @@ import functools
 import importlib.metadata
 import importlib.util
 import json
+import runpy
 import shlex
 import sys
 import sysconfig
@@ -265,6 +266,11 @@ def test_the_schema_of_a_whole_file_looks_at_our_tables_alone(tool: dict[str, An
 def test_the_example_project_fits() -> None:
     text = (REPOSITORY / "example_project/pyproject.toml").read_text("utf-8")
     assert accepts(toml_positions.loads(text), whole=True)
+
+
+def test_the_module_prints_the_schema_of_a_whole_file(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(schema.__file__), run_name="__main__")
+    assert capsys.readouterr().out == schema.written(schema.of_pyproject())
 
 
 @pytest.mark.parametrize("way", ["configuration", "comment"])
