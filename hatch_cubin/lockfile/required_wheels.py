@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +22,7 @@ def required_wheels(config: Config, root: str | Path, project: Callable[[], Proj
     """Return what the build front end has to install for a wheel."""
     if not requirements.build_requirements(config, os.environ):
         return []
+    project = functools.cache(project)  # a front end reads files and asks its backend for it
     ptx = _has_ptx(project)
     now = requirements.build_requirements(config, os.environ, assembles=ptx)
     if not has_or_needs_lock(root):

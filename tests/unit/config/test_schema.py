@@ -268,6 +268,10 @@ def test_the_example_project_fits() -> None:
     assert accepts(toml_positions.loads(text), whole=True)
 
 
+def test_a_hook_has_no_key_of_the_wrapper() -> None:
+    assert set(schema._WRAPPER_KEYS) == reader._WRAPPER_CHECKS.keys()
+
+
 def test_the_module_prints_the_schema_of_a_whole_file(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(schema.__file__), run_name="__main__")
     assert capsys.readouterr().out == schema.written(schema.of_pyproject())
