@@ -81,8 +81,6 @@ def _of_time(stamp: TimeMacroUse, project: Project, module: Module) -> Problem:
     if stamp.path == _TABLE:
         what = module.macros[stamp.line - 1][0]
         where = _place_of(what, project, module)
-    elif not stamp.is_literal:
-        what = f"{what}, which macros make here,"
     return Problem(f"{what} makes every compile differ; a cached unit keeps that of its first", where)
 
 
