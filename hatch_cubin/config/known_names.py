@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ..common.distribution_names import comparable_name
+
 WRAPPER = "hatch_cubin.backend"  # a build backend, around another one that the table names
 HOOK = "cubin"
 BACKENDS = {  # those that were tried, by what [build-system] requires for them
@@ -62,7 +64,7 @@ def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
 
 def backend_meant(text: str) -> str | None:
     """Return the build backend whose tool, distribution or module is named here, as in 'flit_core'."""
-    name = re.sub(r"[-_.]+", "-", text.lower())
+    name = comparable_name(text)
     for tool, right in BACKENDS.items():
         if f"{tool}-".startswith(f"{name}-") or name.startswith(f"{tool}-"):
             return right

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ..common.distribution_names import comparable_name
+
 # Parts of the toolkit: their wheels end with -cu12 on CUDA 12, and have no such end on CUDA 13.
 # Other libraries (cuDNN, NCCL, cuSPARSELt …) end with -cu12 and with -cu13.
 _PARTS = frozenset(
@@ -35,14 +37,14 @@ _LIBRARIES = {
 
 def without_headers(name: str) -> str | None:
     """Return what to say of a distribution that brings no headers for kernels; None for any other."""
-    return _LIBRARIES.get(_normal(name))
+    return _LIBRARIES.get(comparable_name(name))
 
 
 def for_major(name: str, major: int) -> str:
     """Return what a wheel is called for a major version of CUDA; *name* itself if it is for all of them."""
-    if _CUPY.fullmatch(_normal(name)):
+    if _CUPY.fullmatch(comparable_name(name)):
         return f"cupy-cuda{major}x"
-    match = _NVIDIA.fullmatch(_normal(name))
+    match = _NVIDIA.fullmatch(comparable_name(name))
     if match is None or not (match[2] or match[1] in _PARTS):
         return name
     return f"nvidia-{match[1]}{'' if match[1] in _PARTS and major >= 13 else f'-cu{major}'}"
@@ -50,7 +52,7 @@ def for_major(name: str, major: int) -> str:
 
 def is_for_major(name: str, major: int) -> bool:
     """Say whether a wheel may be used with a major version of CUDA."""
-    return _normal(for_major(name, major)) == _normal(name)
+    return comparable_name(for_major(name, major)) == comparable_name(name)
 
 
 def device_runtime(major: int) -> str:
@@ -60,8 +62,4 @@ def device_runtime(major: int) -> str:
 
 def may_be_device_runtime(entry: str) -> bool:
     """Say whether an entry of a module's `link` may mean that library, as flags and paths of nvcc's do."""
-    return _DEVICE_RUNTIME.search(_normal(entry)) is not None
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name.lower())
+    return _DEVICE_RUNTIME.search(comparable_name(entry)) is not None

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from .. import __version__
 from ..common import temporary_folders, user_folders
 from ..common.digest import digest
+from ..common.distribution_names import comparable_name
 from ..config.config import Config
 from ..errors import ConfigError, Problem, ToolchainError
 from ..project.source_roots import ProjectTree
@@ -117,7 +118,7 @@ def installed_by_chance(config: Config, required: Callable[[], Iterable[str]]) -
     project's build.
     """
     wheels = {
-        path.name.partition("-")[0].replace("_", "-").lower(): path
+        comparable_name(path.name.partition("-")[0]): path
         for entry in sys.path
         for path in Path(entry).glob("nvidia_*.dist-info")
     }

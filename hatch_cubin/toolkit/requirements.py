@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from ..common.distribution_names import comparable_name
 from ..common.environment import SIGNING_KEY, is_on
 from ..config import nvidia_wheels
 from ..config.config import Config
@@ -152,7 +153,7 @@ def asked_for(config: Config, required: Iterable[str] | None = None) -> set[str]
     found: set[tuple[str, tuple[str, ...]]] = set()
     while left:
         each = left.pop()
-        name = re.sub(r"[-_.]+", "-", name_of(each)).lower()
+        name = comparable_name(name_of(each))
         extras = re.match(r"[\w.-]+\s*\[([^]]*)\]", each)
         if (known := (name, tuple(re.findall(r"[\w.-]+", extras[1])) if extras else ())) not in found:
             found.add(known)

@@ -45,6 +45,7 @@ MODULES: dict[str, dict[str, str]] = {
     "common": {
         "__init__": "",
         "capabilities": "",
+        "distribution_names": "",
         "arch_names": "capabilities",
         "digest": "",
         "ed25519_keys": "",
@@ -311,7 +312,7 @@ MODULES: dict[str, dict[str, str]] = {
         "checking/integrity": "checking/record_check checking/sbom_check checking/variant_check "
         "checking/verify reading/bundles reading/companions",
         "checking/wheel_tags": "checking/variant_check reading/bundles reading/survey",
-        "splitting/variant_index": "checking/wheel_tags reading/bundles splitting/split",
+        "splitting/variant_index": "checking/wheel_tags reading/bundles",
         "checking/check": "checking/absolute_paths checking/integrity checking/size_advice "
         "checking/stray_files checking/wheel_tags reading/bundles reading/companions "
         "reading/compiled_code reading/coverage reading/report reading/survey splitting/variant_index "

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from ...bundle.manifest import NOT_OURS
+from ...common.distribution_names import comparable_name
 from ...errors import BundleError, Location, Problem, problem
 from ..reading.bundles import OpenedWheel, member_location, read_member
 from ..reading.survey import manifest_of
@@ -87,7 +88,7 @@ def _metadata_problems(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> 
         yield problem("metadata-not-once", what, Location(str(wheel.filename)))
         return
     folder = places[0].partition("/")[0]
-    if _folded(folder) != _folded(f"{release}.dist-info"):
+    if comparable_name(folder) != comparable_name(f"{release}.dist-info"):
         what = f"contains {folder}, but the wheel's name says {release}"
         yield problem("wheel-renamed", what, Location(str(wheel.filename)), _REFUSED)
     else:
@@ -127,11 +128,6 @@ def _release_problems(wheel: zipfile.ZipFile, place: str, release: str) -> Itera
     head = re.split(r"\r?\n\r?\n", read_member(wheel, place).decode("utf-8", "replace"))[0]
     for (field, pattern), said in zip(_METADATA_FIELDS.items(), release.split("-"), strict=True):
         found = pattern.findall(head)
-        if [*map(_folded, found)] != [_folded(said)]:
+        if [*map(comparable_name, found)] != [comparable_name(said)]:
             what = f"says {field}: {', '.join(found) or 'nothing'}, but the wheel's name says {said}"
             yield problem("wheel-renamed", what, member_location(wheel, place), _REFUSED)
-
-
-def _folded(name: str) -> str:
-    """Return a name as installers compare it."""
-    return re.sub(r"[-_.]+", "-", name).lower()

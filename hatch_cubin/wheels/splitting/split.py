@@ -17,6 +17,7 @@ from ...bundle import loader_files, sbom
 from ...bundle.layout import SPLIT
 from ...bundle.manifest import Manifest, canonical, parts_of, prove_manifest
 from ...common.digest import file_digest
+from ...common.distribution_names import underscored_name
 from ...errors import BundleError, Location, problem
 from ..checking.record_check import record_problems
 from ..checking.sbom_check import sbom_of, sbom_problems
@@ -54,7 +55,7 @@ class MainWheel(NamedTuple):
     text: str
 
     def package(self, arch: str) -> str:
-        return f"{file_stem(self.project)}_cubins_{_extra_name(arch)}"
+        return f"{underscored_name(self.project)}_cubins_{_extra_name(arch)}"
 
     def companion(self, arch: str) -> str:
         return self.package(arch).replace("_", "-")
@@ -120,11 +121,6 @@ def split(opened: OpenedWheel) -> SplitWheel:
         home.place: _with_extras(home, [*files]),
     }
     return SplitWheel(written, frozenset(f"{bundle.place}/{file}" for file in packages), made)
-
-
-def file_stem(project: str) -> str:
-    """Return a project's name in the spelling of file names."""
-    return re.sub(r"[-_.]+", "_", project).lower()
 
 
 def manifest_of_part(

@@ -8,16 +8,16 @@ from pathlib import Path, PurePath
 
 from ...bundle.manifest import NOT_OURS
 from ...common import file_access, read_limits
+from ...common.distribution_names import underscored_name
 from ...errors import Location, Problem, problem
 from ..checking.wheel_tags import WHEEL_NAME
 from ..reading.bundles import OpenedWheel
-from .split import file_stem
 
 
 def variants_file_name(release: str) -> str:
     """Return the name of the file, from the part of a wheel's name that all variants share."""
     project, _, version = release.partition("-")
-    return f"{file_stem(project)}-{version}-variants.json"
+    return f"{underscored_name(project)}-{version}-variants.json"
 
 
 def index_problems(opened: OpenedWheel) -> Iterator[Problem]:
