@@ -19,16 +19,16 @@ from hypothesis import settings
 from hatch_cubin.common import user_folders
 from hatch_cubin.compiling import cores, processes
 
-from . import forks
+from . import forked_compilers
 from .capabilities import CAPABILITIES
-from .figures import KEY, Figures
+from .fault_counts import KEY, Figures
 
 if TYPE_CHECKING:
     from .store_server import StoreServer
 
 _TESTS = Path(__file__).parent
 _FOLDERS = ("unit", "build", "faults", "property", "standin", "gpu")
-_SHIPS = {_TESTS / "unit/bundle", _TESTS / "standin/test_layouts.py"}
+_SHIPS = {_TESTS / "unit/bundle", _TESTS / "unit/loader", _TESTS / "standin/test_layouts.py"}
 _TEXT = {_TESTS / place for place in ("unit/docs", "unit/test_consistency.py", "unit/test_layering.py")}
 # Coverage takes as long as what it counts. It counts what these tests do in their own process, which is
 # nearly all there is, and what those that are marked do in all of theirs.
@@ -49,7 +49,7 @@ _STARTS = {
     )
 }
 
-pytest_plugins = ["tests.guarding"]  # no test uses a folder that is not its own
+pytest_plugins = ["tests.isolation_plugin"]  # no test uses a folder that is not its own
 
 # The same examples each time: a law that fails must fail for whoever looks.
 settings.register_profile("default", derandomize=True, deadline=None)
@@ -184,7 +184,7 @@ def _forked_compilers(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     around = {request.node.path, *request.node.path.parents}
     many = sys.platform == "linux" and "PYTEST_XDIST_WORKER" in os.environ
     if many and request.node.get_closest_marker("nvrtc") and not _STARTS & around:
-        monkeypatch.setattr(processes, "subprocess", forks.Subprocess())
+        monkeypatch.setattr(processes, "subprocess", forked_compilers.Subprocess())
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Cubins and wheels that are written by hand, and a source whose kernels use all that there is to use."""
+"""Cubins, wheels and a source with kernels of each kind, written by hand."""
 
 from __future__ import annotations
 

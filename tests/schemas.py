@@ -15,8 +15,8 @@ from hatch_cubin.common.ed25519_keys import PUBLIC
 from hatch_cubin.config import nvrtc_options, ptxas_options, reader, reserved_macros, store_urls, value_checks
 from hatch_cubin.config.known_names import WRAPPER
 from hatch_cubin.config.schema import Schema, written
+from tests.docs_pages import code, page, rows, section
 from tests.helpers import REPOSITORY
-from tests.pages import code, page, rows, section
 
 OWN = REPOSITORY / "hatch_cubin/config/table.schema.json"
 # Without a URL as its $id, validate-pyproject would not resolve the references in it.

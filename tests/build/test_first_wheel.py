@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs_pages import page
 from tests.helpers import run
-from tests.pages import page
 
 from .projects import sdist
 

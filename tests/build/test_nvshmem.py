@@ -9,8 +9,8 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.cubin import elf
+from tests.docs_pages import page
 from tests.helpers import TABLE, make_project
-from tests.pages import page
 
 pytestmark = [pytest.mark.nvrtc, pytest.mark.nvshmem]
 

@@ -18,8 +18,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from hatch_cubin.config import toml_positions
+from tests.docs_pages import blocks, page
 from tests.helpers import REPOSITORY, SAXPY, run, write_tree
-from tests.pages import blocks, page
 
 from .projects import compiled, demo
 from .services import GitHub, Ran

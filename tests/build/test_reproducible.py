@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.figures import Figures
+from tests.fault_counts import Figures
 from tests.helpers import COPY_PTX, SAXPY, run, sha256, wheel_files
-from tests.matrix import VERSIONS
+from tests.python_matrix import VERSIONS
 
 from . import test_setuptools
 from .projects import build, build_sdist, demo, unpack

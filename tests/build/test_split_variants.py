@@ -20,7 +20,7 @@ import pytest
 from hatch_cubin.bundle.manifest import read_manifest
 from tests.cubins import PTX, cubin
 from tests.helpers import SAXPY, bundle, load_bundle, made, run, wheel_files, write_tree
-from tests.splits import split_wheel
+from tests.split_wheels import split_wheel
 from tests.unit.wheels.splitting.test_variants import OFFERED, SEEN
 
 from .projects import build, demo

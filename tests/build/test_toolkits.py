@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.capabilities import cuobjdump
-from tests.habits import FROM_HABIT
 from tests.helpers import COPY_PTX, REPOSITORY, load_bundle, pyproject, run, wheel_files
+from tests.host_includes import FROM_HABIT
 
 from .conftest import Venv
 from .projects import ONE_ARCH, demo

@@ -25,8 +25,8 @@ from hatch_cubin.compiling.cluster import dask
 from hatch_cubin.errors import ToolchainError
 from hatch_cubin.project.project import Project
 from tests.capabilities import network
-from tests.clusters import Cluster, ends
-from tests.figures import Figures
+from tests.dask_cluster import Cluster, ends
+from tests.fault_counts import Figures
 from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project
 
 pytestmark = [pytest.mark.nvrtc, pytest.mark.linux, pytest.mark.counted]

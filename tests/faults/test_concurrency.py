@@ -21,10 +21,10 @@ import pytest
 from hatch_cubin.bundle import layout
 from hatch_cubin.cache import housekeeping
 from hatch_cubin.cache.entries import Cache
-from tests.figures import Figures
+from tests.fault_counts import Figures
 from tests.helpers import load_bundle, pyproject, write_tree
 
-from . import crowd
+from . import builders
 
 pytest.importorskip("cuda.core")
 pytestmark = pytest.mark.linux
@@ -126,11 +126,11 @@ def test_clearing_and_trimming_beside_builds_reaches_none_of_them(tmp_path: Path
     logs = [tmp_path / f"log{number}" for number in range(10)]
     run_all(
         *(
-            crowd.start(crowd.build_again_and_again, folder, 40, None, seconds, log, *logs[:2])
+            builders.start(builders.build_again_and_again, folder, 40, None, seconds, log, *logs[:2])
             for log in logs[2:]
         ),
-        crowd.start(crowd.clear_again_and_again, folder, seconds, logs[0]),
-        crowd.start(crowd.trim_again_and_again, folder, seconds, logs[1]),
+        builders.start(builders.clear_again_and_again, folder, seconds, logs[0]),
+        builders.start(builders.trim_again_and_again, folder, seconds, logs[1]),
     )
     built = total(logs[2:])
     figures.tell(**built, clears=total(logs[:1])["clears"], trims=total(logs[1:2])["trims"])
@@ -140,21 +140,21 @@ def test_clearing_and_trimming_beside_builds_reaches_none_of_them(tmp_path: Path
 def test_a_cap_is_kept_by_many_and_a_large_entry_evicts_no_other(tmp_path: Path, figures: Figures) -> None:
     folder, seconds = tmp_path / "cache", figures.pick(3, 60)
     with Cache(folder, None, pytest.fail) as cache:
-        crowd.take_all(cache, crowd.keys(100), lambda _counts: None)
+        builders.take_all(cache, builders.keys(100), lambda _counts: None)
     whole = housekeeping.stats(folder).bytes
     cap = whole // 10
     large = hashlib.sha256(b"large").digest()
     logs = [tmp_path / f"log{number}" for number in range(16)]
-    run_all(*(crowd.start(crowd.build_again_and_again, folder, 100, cap, seconds, log) for log in logs))
+    run_all(*(builders.start(builders.build_again_and_again, folder, 100, cap, seconds, log) for log in logs))
     with Cache(folder, cap, pytest.fail) as cache:
-        cache.put(large, crowd.result_of(large, 2 * cap), {})
+        cache.put(large, builders.result_of(large, 2 * cap), {})
     left = housekeeping.stats(folder)
     figures.tell(**total(logs), cap=cap, left=left.bytes, largest=2 * cap, entries=left.entries)
     assert (total(logs)["wrong"], total(logs)["warnings"]) == (0, 0)
     others = left.bytes - sum(record.size for record in housekeeping.records(folder) if record.size > cap)
     assert 0.5 * cap < others <= cap + 1000  # its record is an entry's as well
     with Cache(folder, None, pytest.fail) as cache:
-        assert cache.get(large) == crowd.result_of(large, 2 * cap)
+        assert cache.get(large) == builders.result_of(large, 2 * cap)
 
 
 # --- one bundle, two builds -----------------------------------------------------------------------
@@ -164,15 +164,16 @@ def test_a_cap_is_kept_by_many_and_a_large_entry_evicts_no_other(tmp_path: Path,
 def fighting(tmp_path: Path) -> Iterator[Path]:
     """Return a bundle's folder which two builds write without end, each its own version."""
     folder, end = tmp_path / "demo" / "_cubins", tmp_path / "end"
-    layout.write(crowd.editable(b"1"), folder)
+    layout.write(builders.editable(b"1"), folder)
     builds = [
-        crowd.start(crowd.write_again_and_again, folder, version, str(end)) for version in crowd.VERSIONS
+        builders.start(builders.write_again_and_again, folder, version, str(end))
+        for version in builders.VERSIONS
     ]
     yield folder
     end.touch()
     run_all(*builds)
     held = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert held in [crowd.editable(version) for version in crowd.VERSIONS]
+    assert held in [builders.editable(version) for version in builders.VERSIONS]
 
 
 def test_a_reader_beside_two_builds_meets_one_of_their_bundles(
@@ -183,7 +184,7 @@ def test_a_reader_beside_two_builds_meets_one_of_their_bundles(
         cubins = load_bundle(tmp_path / "nothing", {})
         cubins._HERE = str(fighting)
         cubins._looked.append(True)
-        for name in crowd.NAMES:
+        for name in builders.NAMES:
             try:
                 data = cubins.read(name, cc=(9, 0)).decode()
             except cubins.CubinDamagedError:

@@ -24,9 +24,9 @@ from hatch_cubin.cache.audit import audit
 from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.cache.records import entry_path, record_key
 from hatch_cubin.cache.signing import Signer, Signing
+from tests.fault_counts import Figures
 from tests.faults.harness.builds import UNITS, Builds
 from tests.faults.harness.damage import flip, swap, truncate, zero
-from tests.figures import Figures
 from tests.helpers import bundle, load_bundle, made, make_project
 
 pytest.importorskip("cuda.core")

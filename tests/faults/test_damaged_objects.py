@@ -11,8 +11,8 @@ from hatch_cubin.building import pipeline
 from hatch_cubin.cache.records import entry_path
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.project.project import Project
+from tests.fault_counts import Figures
 from tests.faults.harness.damage import flip, truncate, zero
-from tests.figures import Figures
 from tests.helpers import TABLE, make_project, write_tree
 
 pytestmark = [pytest.mark.nvrtc, pytest.mark.counted]

@@ -9,7 +9,7 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.errors import CompileError
-from tests.figures import Figures
+from tests.fault_counts import Figures
 from tests.helpers import SAXPY, make_project
 
 pytestmark = pytest.mark.nvrtc

@@ -18,9 +18,9 @@ import pytest
 from hatch_cubin.bundle import layout
 from hatch_cubin.errors import BundleError
 from tests.build import projects
+from tests.fault_counts import Figures
 from tests.faults.harness.builds import FILES, OPTIONS, UNITS, Builds, read_as_before, read_as_now
 from tests.faults.harness.disk import Disk, Fault, faults
-from tests.figures import Figures
 from tests.helpers import bundle, load_bundle, made, wheel_files, write_tree
 
 pytest.importorskip("cuda.core")

@@ -22,16 +22,16 @@ import pytest
 from hatch_cubin.cache import housekeeping
 from hatch_cubin.cache.entries import Cache
 from hatch_cubin.cache.records import decode, entry_path, record_key
-from tests.figures import Figures
+from tests.fault_counts import Figures
 from tests.helpers import SAXPY, pyproject, run, wheel_files, write_tree
 
-from . import crowd
+from . import builders
 
 pytest.importorskip("cuda.core")
 pytestmark = pytest.mark.linux
 
 CHANCE = random.Random(0)  # noqa: S311 - a test wants the same moments each time
-CAP = crowd.LARGE * 50_000  # half of what is stored
+CAP = builders.LARGE * 50_000  # half of what is stored
 HATCHLING = (sys.executable, "-m", "hatchling", "build", "-t", "wheel")
 
 
@@ -47,8 +47,8 @@ def _unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def start_writer(folder: Path) -> BaseProcess:
     """Start a build with a stub of a compiler; it is at work when this returns."""
-    heard, spoken = crowd.pipe()
-    process = crowd.start(crowd.build_until_killed, folder, CAP, spoken)
+    heard, spoken = builders.pipe()
+    process = builders.start(builders.build_until_killed, folder, CAP, spoken)
     spoken.close()
     assert heard.recv_bytes() == b"ready"
     heard.close()
@@ -58,9 +58,9 @@ def start_writer(folder: Path) -> BaseProcess:
 def torn(folder: Path) -> int:
     """Count what stands where a result should, and is none: halves may be missing, but never cut."""
     wrong = 0
-    for key in crowd.keys(crowd.LARGE):
+    for key in builders.keys(builders.LARGE):
         with contextlib.suppress(FileNotFoundError):
-            wrong += Path(entry_path(folder, key)).read_bytes() != crowd.result_of(key, 100_000).data
+            wrong += Path(entry_path(folder, key)).read_bytes() != builders.result_of(key, 100_000).data
         with contextlib.suppress(FileNotFoundError):
             wrong += decode(Path(entry_path(folder, record_key(key))).read_bytes()) is None
     return wrong
@@ -88,7 +88,7 @@ def test_killed_writers_tear_nothing(tmp_path: Path, figures: Figures) -> None:
         writer.join()
     left, counts = temporary_bytes(folder), dict[str, int]()
     with Cache(folder, None, pytest.fail) as cache:
-        crowd.take_all(cache, crowd.keys(crowd.LARGE), counts.update, size=100_000)
+        builders.take_all(cache, builders.keys(builders.LARGE), counts.update, size=100_000)
     figures.tell(
         kills=kills, torn=wrong, wrong=counts["wrong"], most_temporary_mb=most / 1e6, left_mb=left / 1e6
     )

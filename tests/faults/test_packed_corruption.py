@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.fault_counts import Figures
 from tests.faults.harness.damage import flip, swap, truncate
-from tests.figures import Figures
 from tests.helpers import load_bundle, made, packed_bundle
 
 UNITS = [

@@ -13,7 +13,7 @@ from hatch_cubin.cache.records import entry_path, record_key
 from hatch_cubin.cli.main import main
 from hatch_cubin.common import user_folders
 from tests.faults.harness.builds import Builds, Outcome
-from tests.strange import (
+from tests.special_files import (
     a_file,
     a_folder,
     a_link_to_a_device,

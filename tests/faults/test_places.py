@@ -19,8 +19,8 @@ import pytest
 from hatch_cubin.cache import housekeeping
 from tests.build.projects import demo
 from tests.capabilities import namespace
+from tests.fault_counts import Figures
 from tests.faults.harness.builds import UNITS, Builds
-from tests.figures import Figures
 from tests.helpers import COPY_PTX, run, wheel_files
 
 pytestmark = [pytest.mark.linux, pytest.mark.nvrtc]

@@ -23,10 +23,10 @@ import pytest
 from hatch_cubin.program_cache import statements
 from hatch_cubin.program_cache.database import Database
 from tests.capabilities import namespace
-from tests.figures import Figures
+from tests.fault_counts import Figures
 from tests.helpers import run
 
-from . import crowd, programs
+from . import builders, cache_users
 
 pytestmark = [pytest.mark.linux, pytest.mark.counted]
 
@@ -54,7 +54,8 @@ def test_many_processes_at_once_read_only_what_was_stored(
 ) -> None:
     path, turns = tmp_path / "cache", figures.pick(300, 20_000)
     users = [
-        crowd.start(programs.use, path, seed, turns, cap, tmp_path / f"{seed}.json") for seed in range(16)
+        builders.start(cache_users.use, path, seed, turns, cap, tmp_path / f"{seed}.json")
+        for seed in range(16)
     ]
     for user in users:
         user.join()
@@ -69,8 +70,8 @@ def test_many_processes_at_once_read_only_what_was_stored(
 
 
 def start_writer(path: Path, seed: int) -> BaseProcess:
-    heard, spoken = crowd.pipe()
-    process = crowd.start(programs.write_until_killed, path, seed, CAP, spoken)
+    heard, spoken = builders.pipe()
+    process = builders.start(cache_users.write_until_killed, path, seed, CAP, spoken)
     spoken.close()
     assert heard.recv_bytes() == b"ready"
     heard.close()
@@ -90,15 +91,15 @@ def test_killed_writers_leave_an_undamaged_file(tmp_path: Path, figures: Figures
         writers[number % 2].join()
         assert writers[number % 2].exitcode == -signal.SIGKILL
         cache = Database(str(path), None, said.append)
-        counts += programs.look(cache)
+        counts += cache_users.look(cache)
         cache.close()
         writers[number % 2] = start_writer(path, number + 2)
     for writer in writers:
         writer.kill()
         writer.join()
     cache = Database(str(path), CAP, said.append)
-    cache.write(b"0", programs.value(b"0"))
-    counts += programs.look(cache)
+    cache.write(b"0", cache_users.value(b"0"))
+    counts += cache_users.look(cache)
     cache.close()
     figures.tell(kills=kills, right=counts["right"], wrong=counts["wrong"], warnings=len(said))
     assert counts["right"] > kills
@@ -141,10 +142,10 @@ def partly_checkpointed(folder: Path) -> Path:
     said: list[str] = []
     cache = Database(str(folder / "used"), None, said.append)
     for number in range(SMALL // 2):
-        cache.write(b"%d" % number, programs.value(b"%d" % number))
+        cache.write(b"%d" % number, cache_users.value(b"%d" % number))
     cache.close()
     for number in range(SMALL // 2, SMALL):
-        cache.write(b"%d" % number, programs.value(b"%d" % number))
+        cache.write(b"%d" % number, cache_users.value(b"%d" % number))
     (folder / "cut").mkdir()
     for end in ("", "-wal"):
         shutil.copyfile(folder / f"used{end}", folder / "cut" / f"cache{end}")
@@ -165,9 +166,9 @@ def test_a_power_cut_loses_whole_entries_only(
         cut(folder / "cache", chance)
         said: list[str] = []
         cache = Database(str(folder / "cache"), None, said.append)
-        counts += programs.look(cache, SMALL)
-        cache.write(b"%d" % number, programs.value(b"%d" % number))
-        assert cache.read(b"%d" % number) == programs.value(b"%d" % number)
+        counts += cache_users.look(cache, SMALL)
+        cache.write(b"%d" % number, cache_users.value(b"%d" % number))
+        assert cache.read(b"%d" % number) == cache_users.value(b"%d" % number)
         cache.close()
         if cut in {cut_log, zero_log}:
             assert (said, files_set_aside(folder / "cache")) == ([], [])
@@ -191,7 +192,7 @@ def test_a_damaged_byte_is_neither_returned_nor_an_exception(tmp_path: Path, fig
         data[at] ^= 1 << at % 8
         path.write_bytes(data)
         cache = Database(str(path), CAP, said.append)
-        counts += programs.look(cache, SMALL)
+        counts += cache_users.look(cache, SMALL)
         cache.write(b"new", b"code")
         assert cache.read(b"new") == b"code"
         cache.remove(b"7")
@@ -213,7 +214,8 @@ def test_damage_while_processes_use_the_file_is_never_returned(tmp_path: Path, f
     path, turns = tmp_path / "cache", figures.pick(300, 10_000)
     chance = random.Random(2)  # noqa: S311 - a test wants the same damage each time
     users = [
-        crowd.start(programs.use, path, seed, turns, CAP, tmp_path / f"{seed}.json") for seed in range(6)
+        builders.start(cache_users.use, path, seed, turns, CAP, tmp_path / f"{seed}.json")
+        for seed in range(6)
     ]
     flips = 0
     while any(user.is_alive() for user in users):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.figures import Figures
+from tests.fault_counts import Figures
 from tests.helpers import REPOSITORY, SAXPY, make_project, run
 
 pytestmark = [pytest.mark.nvrtc, pytest.mark.linux]

@@ -23,8 +23,8 @@ from hatch_cubin.remote.calls import StoreCalls
 from hatch_cubin.remote.http import HttpStore
 from hatch_cubin.remote.location import StoreTarget
 from hatch_cubin.remote.shared_store import MAX_SINGLE_UNITS, SharedStore
+from tests.cached_results import folder_with, item
 from tests.helpers import SAXPY, make_project
-from tests.results import folder_with, item
 from tests.store_server import Fault, Handler, StoreServer, answer, endless, reset
 
 pytestmark = pytest.mark.counted

@@ -2,7 +2,7 @@
 
     python3 FOLDER/day.py [--report report.json] [--total 540]
 
-FOLDER is what `python -m tests.gpu.bring` packed. Python 3.10 or newer, numpy and cuda-core are needed;
+FOLDER is what `python -m tests.gpu.pack_day` packed. Python 3.10 or newer, numpy and cuda-core are needed;
 torch, cupy, numba-cuda and triton are compared with where they work. Nothing is asked, no network is used.
 Each step is a process of its own with a limit, so that one that crashes or hangs costs the others nothing.
 What is not begun when the time for all is over is skipped. It ends with 0 if no step failed. With --dry-run,

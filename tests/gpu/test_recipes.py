@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hatch_cubin.building import pipeline
+from tests.guide_recipes import RECIPES
 from tests.helpers import SAXPY, make_project, write_tree
-from tests.recipes import RECIPES
 
 pytestmark = pytest.mark.nvrtc
 

@@ -18,7 +18,7 @@ from hatch_cubin.planning import unit_plan
 from hatch_cubin.planning.unit_plan import Unit
 from hatch_cubin.project.source import Source
 from hatch_cubin.toolkit import toolkit
-from tests.figures import Figures
+from tests.fault_counts import Figures
 from tests.helpers import COPY_PTX, TABLE, read_config
 
 pytestmark = [pytest.mark.nvrtc, pytest.mark.counted]

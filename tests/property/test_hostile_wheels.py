@@ -22,7 +22,7 @@ from hatch_cubin.wheels.reading.bundles import Bundle, OpenedWheel
 from hatch_cubin.wheels.reading.page import html_page
 from hatch_cubin.wheels.reading.survey import survey
 from tests.cubins import cubin
-from tests.figures import Figures
+from tests.fault_counts import Figures
 from tests.fuzz import manifests
 from tests.helpers import COPY_PTX, bundle, made, write_tree
 

@@ -11,7 +11,7 @@ import pytest
 
 from hatch_cubin.project import scan
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.figures import Figures
+from tests.fault_counts import Figures
 from tests.fuzz import include_trees
 
 pytestmark = [pytest.mark.nvrtc, pytest.mark.linux]

@@ -17,7 +17,7 @@ from hatch_cubin.lockfile.lock_comparison import is_unsure
 from hatch_cubin.planning.unit_plan import Module
 from hatch_cubin.project.source import Source
 from hatch_cubin.project.source_roots import ProjectTree
-from tests.figures import Figures
+from tests.fault_counts import Figures
 from tests.fuzz import include_trees
 
 PLAIN = [(condition, macro) for condition, macro in include_trees.QUESTIONS if not macro]  # others are unsure

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from hatch_cubin.headers import recalled_closures
-from tests.figures import Figures
+from tests.fault_counts import Figures
 from tests.fuzz import edits
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatch_cubin import loader
-from tests.families import FAMILIES, TEGRA
+from tests.arch_families import FAMILIES, TEGRA
 
 NUMBERS = (53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 107, 110, 120, 121)
 

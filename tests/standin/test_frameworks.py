@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.guide_recipes import RECIPES
 from tests.helpers import bundle, made, run, sha256
-from tests.recipes import RECIPES
 
 from . import codes, events, install
 from .conftest import Run

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.gpu.bring import LARGEST, bring
+from tests.gpu.pack_day import LARGEST, pack_day
 
 from . import events, run_beside
 
@@ -29,7 +29,7 @@ OF_OTHERS = [
 @pytest.fixture(scope="module")
 def brought(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("brought")
-    assert bring(folder, cuda12=False) < LARGEST
+    assert pack_day(folder, cuda12=False) < LARGEST
     return folder
 
 

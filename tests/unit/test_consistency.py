@@ -17,9 +17,9 @@ from hatch_cubin.building import report
 from hatch_cubin.bundle import layout
 from hatch_cubin.cache import records
 from hatch_cubin.config import config, reader, toml_positions
-from tests import matrix
+from tests.docs_pages import section
 from tests.helpers import REPOSITORY
-from tests.pages import section
+from tests.python_matrix import BETWEEN, ON_THE_NEWEST, ON_THE_OLDEST
 
 from .test_layering import PACKAGE, ROOMS
 
@@ -194,6 +194,10 @@ def test_no_test_runs_nowhere() -> None:
 
 def interpreters(marks: Collection[str]) -> set[str]:
     """Return which interpreters run a test with these marks."""
-    shares = {"oldest": matrix.ON_THE_OLDEST, "between": matrix.BETWEEN, "newest": matrix.ON_THE_NEWEST}
+    shares = {
+        "oldest": ON_THE_OLDEST,
+        "between": BETWEEN,
+        "newest": ON_THE_NEWEST,
+    }
     names = {mark: mark in marks for mark in MARKS}
     return {where for where, share in shares.items() if eval(share, {}, names)}  # noqa: S307

@@ -113,7 +113,7 @@ def test_it(what, tmp_path, request, monkeypatch):
 def outcomes(folder: Path, text: str, **environ: str) -> dict[str, str]:
     """Run tests in a process of its own, and return what pytest says of each."""
     write_tree(folder, {"project/pytest.ini": "[pytest]\n", "project/test_it.py": text})
-    command = (sys.executable, "-m", "pytest", "-p", "tests.guarding", "-p", "no:cacheprovider", "-q", "-rA")
+    command = (sys.executable, "-m", "pytest", "-p", "tests.isolation_plugin", "-pno:cacheprovider", "-qrA")
     where = ("-c", folder / "project/pytest.ini", "--color=no", folder / "project/test_it.py")
     (folder / "temp").mkdir()
     own = {"PYTEST_DEBUG_TEMPROOT": str(folder / "temp"), "PYTEST_ADDOPTS": "", "PYTHONPATH": ""}

@@ -16,7 +16,7 @@ from hatch_cubin.planning.unit_plan import Toolchain, plan_modules, plan_units
 from hatch_cubin.project.project import Project
 from hatch_cubin.project.source import Source
 from tests.helpers import read_config
-from tests.strange import a_pipe
+from tests.special_files import a_pipe
 
 
 def results() -> Results:

@@ -33,7 +33,7 @@ from tests.helpers import (
     sha256,
     write_tree,
 )
-from tests.strange import a_link_to_nowhere, a_pipe
+from tests.special_files import a_link_to_nowhere, a_pipe
 
 
 def manifest_of(*built: layout.Built, **how: Any) -> Any:

@@ -17,7 +17,14 @@ from hatch_cubin.cache.records import Record, entry_path, record_key
 from hatch_cubin.cache.signing import Signer, Signing
 from hatch_cubin.common.file_lock import Lock
 from tests.helpers import sha256, write_tree
-from tests.strange import a_folder, a_link_to_a_device, a_link_to_itself, a_link_to_nowhere, a_pipe, a_socket
+from tests.special_files import (
+    a_folder,
+    a_link_to_a_device,
+    a_link_to_itself,
+    a_link_to_nowhere,
+    a_pipe,
+    a_socket,
+)
 
 pytest.importorskip("cuda.core")
 pytestmark = pytest.mark.usefixtures("no_endless_wait")

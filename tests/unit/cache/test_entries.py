@@ -29,7 +29,7 @@ from hatch_cubin.cache.signing import RECORD, Distrust, SignaturePolicy, Signer,
 from hatch_cubin.project import disk
 from tests.cubins import FUNC, KERNEL, OBJECT, REGISTERS, SECTION, elf
 from tests.helpers import sha256, write_tree
-from tests.strange import (
+from tests.special_files import (
     a_file,
     a_folder,
     a_link_to_a_device,

@@ -13,7 +13,7 @@ import pytest
 from hatch_cubin.cache import exchange, housekeeping
 from hatch_cubin.cache.entries import Cache
 from hatch_cubin.cache.records import RecalledResult, Record, Request, decode, entry_path, record_key
-from tests.results import folder_with, item
+from tests.cached_results import folder_with, item
 
 ONE, OTHER = item("one"), item("other")
 

@@ -27,7 +27,7 @@ from hatch_cubin.common.ed25519_keys import Signature
 from hatch_cubin.errors import SignatureError
 from hatch_cubin.project.project import Project
 from tests.helpers import found, read_config
-from tests.strange import a_pipe
+from tests.special_files import a_pipe
 
 OWN, OTHER = Signer(bytes([1]) * 32), Signer(bytes([2]) * 32)
 PRIVATE = ed25519_keys.write(ed25519_keys.PRIVATE, bytes([1]) * 32)

@@ -12,12 +12,12 @@ import pytest
 
 from hatch_cubin import backend
 from hatch_cubin.cli.main import VERBS, main
-from tests import hostile
+from tests import hostile_texts
 from tests.cubins import cubin, inside, make_wheel
 from tests.helpers import bundle, made, pyproject, write_tree
 from tests.unit.frontends.test_hatch import _hook
 
-NAMES = [text for text in hostile.TEXTS if "\ud800" not in text and "\0" not in text]
+NAMES = [text for text in hostile_texts.TEXTS if "\ud800" not in text and "\0" not in text]
 OF_WHEELS = ("inspect", "verify", "check", "unpack", "split", "diff")
 SOURCE = """\
 extern "C" __global__ void k(float *x) {{
@@ -70,8 +70,8 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def assert_harmless(output: str) -> None:
-    assert hostile.commands(output) == []
-    assert hostile.steering(output) == ""
+    assert hostile_texts.commands(output) == []
+    assert hostile_texts.steering(output) == ""
 
 
 @pytest.mark.parametrize("verb", OF_WHEELS)
@@ -87,7 +87,7 @@ def test_what_a_wheel_holds_commands_nothing(
 
 
 def test_what_the_arguments_hold_commands_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    for text in hostile.TEXTS:
+    for text in hostile_texts.TEXTS:
         for arguments in (
             (text,),
             ("plan", text),
@@ -161,7 +161,7 @@ def test_annotations_are_the_only_commands(
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
-    found = hostile.commands(said(capsys, "bake", "--project", str(hostile_project(tmp_path))))
+    found = hostile_texts.commands(said(capsys, "bake", "--project", str(hostile_project(tmp_path))))
     assert found
     assert all(line.startswith(("::error file=", "::error::")) for line in found)
     assert all("\x1b" not in line and "##[" not in line.partition("::")[2] for line in found)

@@ -19,9 +19,9 @@ from hatch_cubin.cli import main
 from hatch_cubin.common import ed25519_keys
 from hatch_cubin.wheels.checking import check
 from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, TABLE, bundle, made, pyproject, write_tree
-from tests.library import code, whole_wheel
-from tests.splits import PARTS, VARIANTS, finished_wheel, split_wheel
-from tests.splits import PLAIN as OF_SPLIT
+from tests.sample_wheels import code, whole_wheel
+from tests.split_wheels import PARTS, VARIANTS, finished_wheel, split_wheel
+from tests.split_wheels import PLAIN as OF_SPLIT
 from tests.store_server import store_server
 
 REFERENCE = (REPOSITORY / "docs/reference/json.md").read_text("utf-8")

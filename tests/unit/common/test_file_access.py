@@ -10,18 +10,28 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.common import file_access
-from tests import strange
+from tests.special_files import (
+    a_file,
+    a_folder,
+    a_link_to_a_device,
+    a_link_to_a_folder,
+    a_link_to_a_pipe,
+    a_link_to_itself,
+    a_link_to_nowhere,
+    a_pipe,
+    a_socket,
+)
 
 KINDS: dict[Callable[[Path], None], str] = {
-    strange.a_file: "is a file",
-    strange.a_folder: "is a folder",
-    strange.a_pipe: "is a pipe",
-    strange.a_socket: "is a socket",
-    strange.a_link_to_a_pipe: "is a pipe",
-    strange.a_link_to_a_device: "is a device",
-    strange.a_link_to_a_folder: "is a folder",
-    strange.a_link_to_nowhere: "is a link that leads nowhere",
-    strange.a_link_to_itself: "is a link that leads nowhere",
+    a_file: "is a file",
+    a_folder: "is a folder",
+    a_pipe: "is a pipe",
+    a_socket: "is a socket",
+    a_link_to_a_pipe: "is a pipe",
+    a_link_to_a_device: "is a device",
+    a_link_to_a_folder: "is a folder",
+    a_link_to_nowhere: "is a link that leads nowhere",
+    a_link_to_itself: "is a link that leads nowhere",
 }
 
 pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("no_endless_wait")]
@@ -45,7 +55,7 @@ def test_a_file_is_written_and_anew_what_was_there(tmp_path: Path) -> None:
     assert (tmp_path / "it").stat().st_mode & 0o111 == 0
 
 
-@pytest.mark.parametrize("put", [strange.a_pipe, strange.a_link_to_a_pipe, strange.a_socket])
+@pytest.mark.parametrize("put", [a_pipe, a_link_to_a_pipe, a_socket])
 def test_what_nobody_reads_is_not_waited_for(tmp_path: Path, put: Callable[[Path], None]) -> None:
     put(tmp_path / "it")
     with pytest.raises(OSError, match=rf"it {KINDS[put]} that nobody reads"):

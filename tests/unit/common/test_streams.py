@@ -12,12 +12,12 @@ from typing import TextIO
 import pytest
 
 from hatch_cubin.common import streams
-from tests import hostile
+from tests import hostile_texts
 
 WRITES = """\
 import sys
 from hatch_cubin.common import streams
-from tests import hostile
+from tests import hostile_texts
 try:
     streams.write(sys.{stream}, "text")
 except OSError as exc:
@@ -157,20 +157,20 @@ def test_the_words_that_say_what_a_message_is_have_colour(
 # What others wrote
 
 
-@pytest.mark.parametrize("text", hostile.TEXTS, ids=ascii)
+@pytest.mark.parametrize("text", hostile_texts.TEXTS, ids=ascii)
 @pytest.mark.parametrize("form", ["{}", "  {}", "x\n{}\ny", "error: {}", "\t\n{}"])
 def test_nothing_that_others_wrote_is_a_command(text: str, form: str) -> None:
     said = form.format(text)
     for shown in (streams.plain(said), streams.one_line(said), streams.one_message(said)):
-        assert hostile.commands(shown) == []
-        assert hostile.steering(shown) == ""
+        assert hostile_texts.commands(shown) == []
+        assert hostile_texts.steering(shown) == ""
         assert streams.plain(shown) == shown
 
 
-@pytest.mark.parametrize("text", hostile.COMMANDS, ids=ascii)
+@pytest.mark.parametrize("text", hostile_texts.COMMANDS, ids=ascii)
 def test_the_texts_would_be_commands(text: str) -> None:
     """And so the test above can fail."""
-    assert hostile.commands(text) or hostile.steering(text)
+    assert hostile_texts.commands(text) or hostile_texts.steering(text)
 
 
 @pytest.mark.parametrize(

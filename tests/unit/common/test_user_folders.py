@@ -15,7 +15,7 @@ import pytest
 from hatch_cubin.building import pipeline
 from hatch_cubin.common import user_folders
 from tests.helpers import COPY_PTX, make_project, run
-from tests.strange import (
+from tests.special_files import (
     a_file,
     a_folder,
     a_link_to_a_device,

@@ -9,7 +9,7 @@ from hatch_cubin.compiling.diagnostics import NO_KERNEL, Diagnostic
 from hatch_cubin.headers.resolve import SearchFolder
 from tests.helpers import write_tree
 
-from .hints.settings import APART, error, setting, undefined
+from .hints.failed_compiles import APART, error, setting, undefined
 
 
 def test_other_errors_stay_as_they_are(tmp_path: Path) -> None:

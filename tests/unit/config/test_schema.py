@@ -20,8 +20,8 @@ from hatch_cubin.config import reader, schema, toml_positions
 from hatch_cubin.config.config import Place, parse_config
 from hatch_cubin.errors import ConfigError
 from tests import schemas
+from tests.docs_pages import blocks, code, page
 from tests.helpers import REPOSITORY, pyproject, run, write_tree
-from tests.pages import blocks, code, page
 from tests.unit.docs.test_reference import KEYS
 
 TOOL = "tests/unit/config/test_schema.py needs validate-pyproject, which this environment has not"

@@ -11,8 +11,8 @@ import pytest
 from hatch_cubin.building import pipeline
 from hatch_cubin.config import toml_positions
 from hatch_cubin.config.config import Place, parse_config
+from tests.docs_pages import blocks, rows
 from tests.helpers import REPOSITORY, TABLE, make_project
-from tests.pages import blocks, rows
 
 GUIDE = (REPOSITORY / "docs/guides/migrating.md").read_text("utf-8")
 HEADER = f"[{'.'.join(TABLE)}]\n"

@@ -14,8 +14,8 @@ from hatch_cubin.cli.main import main
 from hatch_cubin.common import user_folders
 from hatch_cubin.config import toml_positions
 from hatch_cubin.config.config import Place, parse_config
+from tests.docs_pages import blocks, page
 from tests.helpers import SAXPY, TABLE, pyproject, write_tree
-from tests.pages import blocks, page
 
 GUIDE = page("guides/signing")
 ASKS = "HATCH_CUBIN_REQUIRE_SIGNED"

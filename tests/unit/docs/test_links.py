@@ -19,8 +19,8 @@ from hatch_cubin.config import table_location, toml_positions
 from hatch_cubin.config.config import Place, parse_config
 from hatch_cubin.config.known_names import WRAPPER
 from hatch_cubin.project.project import Project
+from tests.docs_pages import PAGES, anchors, blocks, page, rows
 from tests.helpers import REPOSITORY, SAXPY, bundle, load_bundle, made, make_project, run, write_tree
-from tests.pages import PAGES, anchors, blocks, page, rows
 
 README = PAGES["README.md"]
 LINKS = [

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs_pages import code, rows
 from tests.helpers import REPOSITORY, made, packed_bundle, sha256, write_tree
-from tests.pages import code, rows
 
 PAGE = (REPOSITORY / "docs/reference/packs.md").read_text("utf-8")
 (READER,) = re.findall(r"^<!-- reader -->\n```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

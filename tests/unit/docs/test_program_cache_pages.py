@@ -13,9 +13,9 @@ import pytest
 
 from hatch_cubin import SQLiteProgramCache
 from hatch_cubin.program_cache import database, statements
+from tests.docs_pages import blocks, code, page, section
+from tests.docs_pages import rows as cells
 from tests.helpers import SAXPY, bundle, load_bundle, made
-from tests.pages import blocks, code, page, section
-from tests.pages import rows as cells
 
 pytest.importorskip("cuda.core")
 

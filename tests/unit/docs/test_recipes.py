@@ -13,8 +13,8 @@ from typing import NoReturn
 import pytest
 
 from hatch_cubin import loader
+from tests.guide_recipes import GUIDE, RECIPES
 from tests.helpers import entry_fields, write_tree
-from tests.recipes import GUIDE, RECIPES
 
 
 def test_there_is_a_recipe_for_each_framework() -> None:

@@ -19,8 +19,8 @@ from hatch_cubin.config import ptxas_options, reader, reserved_macros, toml_posi
 from hatch_cubin.config.config import Config, ModuleRule, Place, SourceRule, parse_config
 from hatch_cubin.config.nvrtc_options import ALLOWED, REFUSED
 from hatch_cubin.errors import ConfigError
+from tests.docs_pages import code, page, rows, section
 from tests.helpers import REPOSITORY, entry_fields, read_config
-from tests.pages import code, page, rows, section
 
 CONFIGURATION = page("reference/configuration")
 COMMAND_LINE = page("reference/command-line")

@@ -18,8 +18,8 @@ from hatch_cubin.keys.jobs import Job
 from hatch_cubin.project.project import read_sources
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit, compiler_options
-from tests.habits import FROM_HABIT
 from tests.helpers import make_project
+from tests.host_includes import FROM_HABIT
 
 pytestmark = pytest.mark.nvrtc
 

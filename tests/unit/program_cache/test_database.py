@@ -16,7 +16,7 @@ import pytest
 
 from hatch_cubin.program_cache import database, statements, usable_paths
 from hatch_cubin.program_cache.database import Database
-from tests import strange
+from tests import special_files
 
 pytestmark = [pytest.mark.usefixtures("no_endless_wait"), pytest.mark.counted]
 
@@ -455,8 +455,8 @@ def another_layout(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (strange.a_file, "file is not a database"),
-        (strange.a_sparse_file, "file is not a database"),
+        (special_files.a_file, "file is not a database"),
+        (special_files.a_sparse_file, "file is not a database"),
         (another_database, "it is not a program cache"),
         (another_layout, "it is damaged"),
     ],
@@ -605,7 +605,7 @@ def test_a_pipe_that_replaces_the_file_later_is_not_opened(opened: Opener) -> No
     cache = opened()
     cache.close()
     opened.path.unlink()
-    strange.a_pipe(opened.path)
+    special_files.a_pipe(opened.path)
     assert cache.read(b"k") is None
     assert opened.warnings == ["cannot be used fully: a program cache is a file, and this is a pipe"]
 

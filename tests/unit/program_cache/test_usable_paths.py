@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.program_cache import usable_paths
-from tests import strange
+from tests import special_files
 
 pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("no_endless_wait")]
 
@@ -85,11 +85,11 @@ def test_a_local_disk_is_allowed(mounts: Path, path: str) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (strange.a_folder, "a program cache is a file, and this is a folder"),
-        (strange.a_pipe, "a program cache is a file, and this is a pipe"),
-        (strange.a_link_to_a_pipe, "a program cache is a file, and this is a pipe"),
-        (strange.a_socket, "a program cache is a file, and this is a socket"),
-        (strange.a_link_to_a_device, "a program cache is a file, and this is a device"),
+        (special_files.a_folder, "a program cache is a file, and this is a folder"),
+        (special_files.a_pipe, "a program cache is a file, and this is a pipe"),
+        (special_files.a_link_to_a_pipe, "a program cache is a file, and this is a pipe"),
+        (special_files.a_socket, "a program cache is a file, and this is a socket"),
+        (special_files.a_link_to_a_device, "a program cache is a file, and this is a device"),
     ],
 )
 def test_something_that_is_not_a_file_is_refused_and_not_opened(

@@ -16,8 +16,8 @@ from hatch_cubin.remote.calls import StoreCalls
 from hatch_cubin.remote.http import HttpStore
 from hatch_cubin.remote.location import store_target
 from hatch_cubin.remote.shared_store import MAX_SINGLE_UNITS, SharedStore
+from tests.cached_results import folder_with, item
 from tests.helpers import REPOSITORY, read_config, write_tree
-from tests.results import folder_with, item
 
 pytestmark = pytest.mark.nginx
 

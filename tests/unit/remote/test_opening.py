@@ -10,8 +10,8 @@ import pytest
 
 from hatch_cubin.remote.opening import open_shared_store
 from hatch_cubin.remote.shared_store import SharedStore
+from tests.cached_results import folder_with
 from tests.helpers import make_project
-from tests.results import folder_with
 
 
 def opened(root: Path, url: str | None, said: list[str]) -> SharedStore | None:

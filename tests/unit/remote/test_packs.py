@@ -9,7 +9,7 @@ import pytest
 
 from hatch_cubin.remote import packs
 from hatch_cubin.remote.packs import Pack, PackIndex, decode, make_packs
-from tests.results import item
+from tests.cached_results import item
 
 A, B, C = item("a"), item("b", 200), item("c", 300)
 

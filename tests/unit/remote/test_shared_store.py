@@ -20,7 +20,7 @@ from hatch_cubin.remote.packs import PackedResult, PackIndex
 from hatch_cubin.remote.shared_store import MAX_SINGLE_UNITS, SharedStore
 from hatch_cubin.remote.store import StoreError, TrafficCounter
 from hatch_cubin.remote.trust import StorePolicy
-from tests.results import folder_with, item
+from tests.cached_results import folder_with, item
 
 OWNER, STRANGER = Signer(bytes([1]) * 32), Signer(bytes([2]) * 32)
 ITEMS = [item(f"unit {number}", 100 + number) for number in range(4)]

@@ -16,7 +16,7 @@ from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.cache.records import entry_path
 from hatch_cubin.cli.main import main
 from hatch_cubin.common import user_folders
-from tests import strange
+from tests import special_files
 from tests.helpers import SAXPY, pyproject, write_tree
 from tests.store_server import store_server
 
@@ -531,11 +531,11 @@ def test_a_user_without_a_folder_can_clear_a_cache(
 # What can be no cache
 
 IN_THE_WAY: dict[Callable[[Path], None], str] = {
-    strange.a_pipe: "it is a pipe",
-    strange.a_socket: "it is a socket",
-    strange.a_file: "it is a file",
-    strange.a_link_to_a_device: "it is a device",
-    strange.a_link_to_nowhere: "it is a link that leads nowhere",
+    special_files.a_pipe: "it is a pipe",
+    special_files.a_socket: "it is a socket",
+    special_files.a_file: "it is a file",
+    special_files.a_link_to_a_device: "it is a device",
+    special_files.a_link_to_nowhere: "it is a link that leads nowhere",
 }
 
 

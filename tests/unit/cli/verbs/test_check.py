@@ -12,7 +12,7 @@ from hatch_cubin.cli.main import main
 from hatch_cubin.wheels.checking import check as checking
 from tests.cubins import FUNC, KERNEL, PTX, REGISTERS, elf, make_wheel
 from tests.helpers import bundle, codes, made, pyproject, wheel_files, write_tree
-from tests.library import INFO, Kernel, code, units, wheel_of, whole_wheel
+from tests.sample_wheels import INFO, Kernel, code, units, wheel_of, whole_wheel
 
 KERNELS: dict[Kernel, bytes] = {
     (name, arch): code(name) for name in ("a", "b", "c") for arch in ("sm_80", "sm_90")

@@ -11,7 +11,7 @@ import pytest
 from hatch_cubin.cli.main import main
 from hatch_cubin.wheels.comparing.diff import FAIL_ON_KINDS
 from tests.helpers import SAXPY, bundle, pyproject, write_tree
-from tests.library import Kernel, code, units, wheel_of, whole_wheel
+from tests.sample_wheels import Kernel, code, units, wheel_of, whole_wheel
 from tests.unit.wheels.reading.test_page import Page
 
 from .test_check import Answer

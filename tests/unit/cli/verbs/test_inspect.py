@@ -21,7 +21,7 @@ from hatch_cubin.cubin.symbol_origins import digests_by_part
 from hatch_cubin.wheels.reading.bundles import open_wheel
 from tests.cubins import FUNC, KERNEL, PTX, cubin, elf, facts_of, inside, make_wheel
 from tests.helpers import SAXPY, bundle, made, make_project, sha256, write_tree
-from tests.strange import a_pipe
+from tests.special_files import a_pipe
 from tests.unit.wheels.reading.test_page import Page
 
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from hatch_cubin.cli.main import main
+from tests.docs_pages import blocks, page
 from tests.helpers import REPOSITORY, pyproject, write_tree
-from tests.pages import blocks, page
 
 (HOOK,) = yaml.safe_load((REPOSITORY / ".pre-commit-hooks.yaml").read_text("utf-8"))
 

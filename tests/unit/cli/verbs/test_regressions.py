@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.cli.main import main
-from tests.library import Kernel, code, wheel_of
+from tests.sample_wheels import Kernel, code, wheel_of
 
 ARCHS = ("sm_80", "sm_90")
 LIBRARY: dict[Kernel, bytes] = {

@@ -20,7 +20,7 @@ from hatch_cubin.wheels.splitting.split import split
 from tests.cubins import DATE, inside, make_wheel
 from tests.cubins import FILES as OTHERS
 from tests.helpers import bundle, made, wheel_files, write_tree
-from tests.splits import PACKED, PARTS, PLAIN, finished_wheel, install, split_wheel
+from tests.split_wheels import PACKED, PARTS, PLAIN, finished_wheel, install, split_wheel
 
 MAIN, SM80, SM90 = PARTS
 FORMS = pytest.mark.parametrize("files", [PLAIN, PACKED], ids=["plain", "packed"])

@@ -16,7 +16,7 @@ from hatch_cubin.common import file_lock
 from hatch_cubin.wheels.splitting.variants import describe_variants
 from tests.cubins import inside, make_wheel
 from tests.helpers import bundle, made, run, wheel_files
-from tests.splits import INDEX, PACKED, PARTS, PLAIN, VARIANTS, finished_wheel, install, split_wheel
+from tests.split_wheels import INDEX, PACKED, PARTS, PLAIN, VARIANTS, finished_wheel, install, split_wheel
 
 from .test_verify import line_of, recorded
 

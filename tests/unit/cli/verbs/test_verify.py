@@ -28,7 +28,7 @@ from hatch_cubin.project.source_roots import ProjectTree
 from hatch_cubin.wheels.checking import loader_releases
 from tests.cubins import FUNC, KERNEL, bill_for, cubin, elf, in_wheel, inside, make_wheel
 from tests.helpers import COPY_PTX, bundle, made, sha256, write_tree
-from tests.strange import a_pipe
+from tests.special_files import a_pipe
 from tests.unit.cubin.test_target import of_13
 
 Files = Mapping[str, bytes]

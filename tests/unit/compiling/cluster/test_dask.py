@@ -23,7 +23,7 @@ from hatch_cubin.compiling.cluster.shipped_files import Parcel
 from hatch_cubin.compiling.cluster.worker_side import Asked
 from hatch_cubin.compiling.cluster.workers import Answered, Event, Gone, Joined, Lost, Unfit
 
-from .fakes import LISTING, task
+from .fake_workers import LISTING, task
 
 ASKED = Asked(Identity("1.2", "keys 1", "code", "lp64", "", "13.5.37"), None)
 PARCEL = Parcel(Listing.of({77: "77"}, ["77"], {"77/a.h": ("project/a.h", "of a")}), {"of a": b"a"})

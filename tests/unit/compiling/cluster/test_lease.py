@@ -10,7 +10,7 @@ import pytest
 from hatch_cubin.compiling.cluster.lease import Lease, Listing, Reply, opened
 from hatch_cubin.compiling.executor import Result
 
-from .fakes import LISTING, done, reply, task
+from .fake_workers import LISTING, done, reply, task
 
 LEASE = Lease(7, "build", "process", LISTING, (task(1), task(2)), 60.0, 0)
 RICH = Result(

@@ -15,7 +15,7 @@ from hatch_cubin.compiling.cluster.plain_executor import PlainFleet
 from hatch_cubin.compiling.cluster.worker_side import Asked, Parcel
 from hatch_cubin.compiling.cluster.workers import Answered, Joined
 
-from .fakes import LISTING, task
+from .fake_workers import LISTING, task
 
 PARCEL = Parcel(Asked(Identity("1", "k", "c", "lp64", "", "13.5.37"), None), Listing.of({}, [], {}), b"")
 LEASE = Lease(7, "build", "", LISTING, (task(1),), 60.0, 0)

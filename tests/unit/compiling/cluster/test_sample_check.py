@@ -20,7 +20,7 @@ from hatch_cubin.errors import ToolchainError
 from hatch_cubin.project.project import Project
 from tests.helpers import SAXPY, make_project
 
-from .fakes import done, task
+from .fake_workers import done, task
 
 
 @pytest.fixture

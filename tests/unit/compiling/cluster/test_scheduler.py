@@ -12,7 +12,7 @@ from hatch_cubin.compiling.cluster.scheduler import Crew, NoneLeftError, Terms
 from hatch_cubin.compiling.cluster.workers import Answered, Event, Gone, Joined, Lost, Unfit
 from hatch_cubin.compiling.executor import Result, Task
 
-from .fakes import LISTING, Clock, FakeFleet, Gift, done, reply, task
+from .fake_workers import LISTING, Clock, FakeFleet, Gift, done, reply, task
 
 Act = Callable[[FakeFleet], object]
 

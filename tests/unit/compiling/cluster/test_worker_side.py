@@ -22,7 +22,7 @@ from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import SAXPY, write_tree
 
-from .fakes import task
+from .fake_workers import task
 
 MINE = Identity("1.2", "keys 1", identity.CODE, "lp64", "", "13.5.37")
 ASKED = Asked(MINE, None)

@@ -17,7 +17,7 @@ from hatch_cubin.planning.unit_plan import Module, Unit
 from hatch_cubin.project.source import Source
 from tests.helpers import make_project
 
-from .settings import TABLES, error, table
+from .failed_compiles import TABLES, error, table
 
 SUPPORTED = (75, 80, 90, 100, 103, 110, 120, 121)
 MODULE = Module("a", Source("demo/a.cu", ""), (), (), {}, (), (), (), tables=TABLES)

@@ -13,7 +13,7 @@ from hatch_cubin.compiling.hints import compiler_limits
 from hatch_cubin.errors import CompileError
 from tests.helpers import make_project
 
-from .settings import TABLES, error, setting
+from .failed_compiles import TABLES, error, setting
 
 INTEGER = '128-bit integer type is only supported in Linux with the "--device-int128" flag in NVRTC'
 REAL = '128-bit floating point type is only supported in Linux with the "--device-float128" flag in NVRTC'

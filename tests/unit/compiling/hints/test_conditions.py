@@ -13,7 +13,7 @@ from hatch_cubin.planning.unit_plan import Module
 from hatch_cubin.project.source import Source
 from tests.helpers import SAXPY
 
-from .settings import APART, setting, table
+from .failed_compiles import APART, setting, table
 
 BY_NAME = "a template is compiled only where 'instantiate' names it"
 UNNAMED = f"{BY_NAME}; for example:" + table('instantiate = ["k<float>"]')

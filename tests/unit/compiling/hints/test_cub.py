@@ -11,7 +11,7 @@ from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.hints import cub
 from hatch_cubin.errors import CompileError
 from tests.helpers import make_project
-from tests.unit.compiling.hints.settings import setting
+from tests.unit.compiling.hints.failed_compiles import setting
 
 BOTH = ["Exchange", "Load", "MergeSort", "Reduce", "Scan", "Store"]
 BLOCK = ["AdjacentDifference", "Discontinuity", "Histogram", "RadixRank", "RadixSort", "RunLengthDecode"]

@@ -11,7 +11,7 @@ from hatch_cubin.compiling.hints import device_rules
 from hatch_cubin.errors import CompileError
 from tests.helpers import make_project
 
-from .settings import error, setting
+from .failed_compiles import error, setting
 
 K = 'extern "C" __global__ void k(int *x) {{ {} }}\n'
 STRUCT = "struct V {\n  int a;\n}"

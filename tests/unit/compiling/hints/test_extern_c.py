@@ -10,7 +10,7 @@ from hatch_cubin.compiling.diagnostics import Diagnostic
 from hatch_cubin.compiling.hints import extern_c
 from hatch_cubin.errors import Location
 
-from .settings import error, setting
+from .failed_compiles import error, setting
 
 TEMPLATE = 'this declaration may not have extern "C" linkage'
 OVERLOAD = 'more than one instance of overloaded function "f" has "C" linkage'

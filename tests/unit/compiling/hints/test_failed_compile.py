@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from .settings import TABLES, setting, table
+from .failed_compiles import TABLES, setting, table
 
 
 def test_a_line_has_what_the_table_has_and_the_new(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hatch_cubin.headers.includes import Closure, Resolver
 from hatch_cubin.headers.resolve import SearchFolder
 from tests.helpers import SAXPY, make_project, write_tree
 
-from .settings import APART, error, setting
+from .failed_compiles import APART, error, setting
 
 NOBODY = (
     "no folder of 'include-dirs' has it, and no wheel of 'header-packages': name the folder of the project, "

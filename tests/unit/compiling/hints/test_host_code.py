@@ -14,7 +14,7 @@ from hatch_cubin.errors import CompileError, Location
 from hatch_cubin.headers.resolve import SearchFolder
 from tests.helpers import make_project, write_tree
 
-from .settings import APART, TABLES, error, setting, table
+from .failed_compiles import APART, TABLES, error, setting, table
 
 AS_DEVICE = "to take such functions as device code: options = { device-as-default-execution-space = true }"
 UNANNOTATED = (

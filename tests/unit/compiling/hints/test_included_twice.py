@@ -11,7 +11,7 @@ from hatch_cubin.compiling.hints import included_twice
 from hatch_cubin.errors import CompileError, Problem
 from tests.helpers import make_project
 
-from .settings import error, setting
+from .failed_compiles import error, setting
 
 TWICE = '#include "a.cuh"\n#include "b.cuh"\nextern "C" __global__ void k(float *x) { *x = f(*x) + g(*x); }\n'
 F = "struct V {};\nenum E { A, B };\n__device__ float f(float x) { return x; }\n"

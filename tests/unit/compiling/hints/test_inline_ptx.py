@@ -11,7 +11,7 @@ from hatch_cubin.compiling.hints import inline_ptx
 from hatch_cubin.errors import CompileError
 from tests.helpers import make_project
 
-from .settings import error, setting
+from .failed_compiles import error, setting
 
 KERNEL = (
     'extern "C" __global__ void k(int *x) {{ int v = *x; float f = 0; asm volatile({}); *x = v + (int)f; }}\n'

@@ -13,7 +13,7 @@ from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import Diagnostic
 from hatch_cubin.errors import CompileError, Location
 from tests.helpers import make_project, read_config
-from tests.unit.compiling.hints.settings import TABLES, setting
+from tests.unit.compiling.hints.failed_compiles import TABLES, setting
 
 TEXT = """\
 struct Half2 {};

@@ -11,7 +11,7 @@ from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import Diagnostic
 from hatch_cubin.errors import CompileError, Location
 from tests.helpers import make_project
-from tests.unit.compiling.hints.settings import TABLES, error, setting
+from tests.unit.compiling.hints.failed_compiles import TABLES, error, setting
 
 THEIRS = "<nvrtc/cccl>/cub/x.cuh"
 RULE = f"{TABLES}\npath = 'demo/a.cu'\n"

@@ -11,7 +11,7 @@ from hatch_cubin.errors import Location
 from hatch_cubin.headers.resolve import SearchFolder
 from tests.helpers import pyproject, write_tree
 
-from .settings import error, setting
+from .failed_compiles import error, setting
 
 
 def own(name: str, root: Path, *files: str, options: str = "", quoted: bool = True) -> str | None:

@@ -9,7 +9,7 @@ import pytest
 from hatch_cubin.compiling.hints import not_source
 from hatch_cubin.errors import Location
 
-from .settings import error, setting
+from .failed_compiles import error, setting
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 

@@ -9,7 +9,7 @@ import pytest
 
 from hatch_cubin.compiling.advice import advise
 
-from .settings import error, setting, undefined
+from .failed_compiles import error, setting, undefined
 
 MISSING = 'cannot open source file "{}"'
 

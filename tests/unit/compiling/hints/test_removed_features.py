@@ -9,7 +9,7 @@ import pytest
 from hatch_cubin.compiling.hints import removed_features
 from hatch_cubin.errors import Location
 
-from .settings import error, setting, undefined
+from .failed_compiles import error, setting, undefined
 
 ANEW = "write .version 3.1 with .address_size 64, where its code allows that, or generate it anew"
 PTX = "// .version\n.version 3.0\n.target sm_20\n  .address_size 32\n"

@@ -11,7 +11,7 @@ from hatch_cubin.compiling.hints import tile_kernels
 from hatch_cubin.errors import CompileError, Location, Problem
 from tests.helpers import SAXPY, make_project
 
-from .settings import error, setting
+from .failed_compiles import error, setting
 
 TILE = "__tile_global__ void t(float *x) {}\n"
 WHAT = "tile kernels (__tile_global__) are not supported yet"

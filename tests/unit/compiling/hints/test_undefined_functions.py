@@ -9,7 +9,7 @@ import pytest
 from hatch_cubin.compiling.hints import undefined_functions
 from hatch_cubin.errors import Location
 
-from .settings import error, setting
+from .failed_compiles import error, setting
 
 INCLUDE = "every source is compiled by itself: include the file that defines it"
 

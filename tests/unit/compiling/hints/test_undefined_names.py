@@ -12,7 +12,7 @@ from hatch_cubin.compiling.diagnostics import Told
 from hatch_cubin.compiling.hints import undefined_names
 from tests.helpers import make_project, read_config
 
-from .settings import APART, TABLES, error, setting, table, undefined
+from .failed_compiles import APART, TABLES, error, setting, table, undefined
 
 
 def pre_included(header: str) -> str:

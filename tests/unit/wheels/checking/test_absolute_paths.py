@@ -11,7 +11,7 @@ from hatch_cubin.wheels.checking.absolute_paths import absolute_paths, path_prob
 from hatch_cubin.wheels.reading.bundles import open_wheel
 from tests.cubins import PTX, cubin, inside, make_wheel
 from tests.helpers import bundle, made, packed_bundle, write_tree
-from tests.library import INFO, whole_wheel
+from tests.sample_wheels import INFO, whole_wheel
 
 CODE = cubin("k")
 SOME = [f"/home/me/{number}.cuh" for number in range(3)]

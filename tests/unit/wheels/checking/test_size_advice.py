@@ -19,7 +19,7 @@ from hatch_cubin.wheels.checking.size_advice import largest_files, remedies, rem
 from hatch_cubin.wheels.reading.bundles import open_wheel
 from tests.cubins import PTX, make_wheel
 from tests.helpers import bundle, made, packed_bundle, wheel_files
-from tests.library import Kernel, code, units, wheel_of, whole_wheel
+from tests.sample_wheels import Kernel, code, units, wheel_of, whole_wheel
 
 LARGE = 20_000
 ARCHS = ("sm_80", "sm_90")

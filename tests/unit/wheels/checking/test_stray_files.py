@@ -10,7 +10,7 @@ from hatch_cubin.wheels.checking.stray_files import stray_problems
 from hatch_cubin.wheels.reading.bundles import open_wheel
 from tests.cubins import cubin, inside, make_wheel
 from tests.helpers import bundle, made, wheel_files, write_tree
-from tests.library import whole_wheel
+from tests.sample_wheels import whole_wheel
 
 FILES = bundle(made("k", data=cubin("k")))
 FATBIN = bytes.fromhex("50ed55ba") + bytes(60)

@@ -10,7 +10,7 @@ from hatch_cubin.wheels.checking.wheel_tags import tag_problems, tag_warnings
 from hatch_cubin.wheels.reading.bundles import open_wheel
 from tests.cubins import cubin, inside, make_wheel
 from tests.helpers import bundle, made, wheel_files, write_tree
-from tests.library import INFO, METADATA, whole_wheel
+from tests.sample_wheels import INFO, METADATA, whole_wheel
 
 
 def files(data_model: str = "lp64") -> dict[str, bytes]:

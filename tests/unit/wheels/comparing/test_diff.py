@@ -16,7 +16,7 @@ from hatch_cubin.wheels.reading.report import ReportSection
 from hatch_cubin.wheels.reading.survey import BundleFacts, KernelFacts
 from tests.cubins import FUNC, KERNEL, elf, facts_of
 from tests.helpers import bundle, made, make_project
-from tests.library import Kernel, code, units
+from tests.sample_wheels import Kernel, code, units
 
 BASE: dict[Kernel, bytes] = {
     (name, arch): code(name) for name in ("a", "b", "c") for arch in ("sm_80", "sm_90")

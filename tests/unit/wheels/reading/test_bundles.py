@@ -16,7 +16,7 @@ from hatch_cubin.common import read_limits
 from hatch_cubin.errors import BundleError
 from hatch_cubin.loader import finder
 from hatch_cubin.wheels.reading.bundles import expand_patterns, open_wheel, read_member
-from tests import strange
+from tests import special_files
 from tests.cubins import FILES, inside, make_wheel
 from tests.helpers import write_tree
 
@@ -243,10 +243,10 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("put", "kind"),
     [
-        (strange.a_pipe, "a pipe"),
-        (strange.a_link_to_a_device, "a device"),
-        (strange.a_link_to_nowhere, "a link that leads nowhere"),
-        (strange.a_folder, "a folder"),
+        (special_files.a_pipe, "a pipe"),
+        (special_files.a_link_to_a_device, "a device"),
+        (special_files.a_link_to_nowhere, "a link that leads nowhere"),
+        (special_files.a_folder, "a folder"),
     ],
 )
 def test_what_stands_in_a_files_place_is_named_and_not_opened(

@@ -17,7 +17,7 @@ from hatch_cubin.wheels.reading.compiled_code import read_results
 from hatch_cubin.wheels.reading.survey import manifest_of
 from tests.cubins import make_wheel
 from tests.helpers import wheel_files
-from tests.splits import PARTS, install, split_wheel
+from tests.split_wheels import PARTS, install, split_wheel
 
 MAIN, SM80, SM90 = PARTS
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.cubins import PTX, cubin
 from tests.helpers import bundle, load_bundle, made, sha256
-from tests.splits import PACKED, PARTS, PLAIN, install, split_wheel
+from tests.split_wheels import PACKED, PARTS, PLAIN, install, split_wheel
 
 from .doubles import Driver
 

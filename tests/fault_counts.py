@@ -1,4 +1,4 @@
-"""How many faults the tests make, and what came of them."""
+"""How many faults each test makes, and what they led to."""
 
 from __future__ import annotations
 

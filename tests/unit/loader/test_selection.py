@@ -9,7 +9,7 @@ import pytest
 
 from hatch_cubin import loader
 from hatch_cubin.bundle.manifest import module_line, write_manifest
-from tests.families import FAMILIES, TEGRA
+from tests.arch_families import FAMILIES, TEGRA
 from tests.helpers import bundle, load_bundle, made, sha256
 
 CAPABILITIES = (53, 60, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 107, 110, 120, 121, 130)

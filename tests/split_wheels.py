@@ -1,4 +1,4 @@
-"""Wheels that are split, for whoever tests what becomes of them."""
+"""Wheels that `hatch-cubin split` made."""
 
 from __future__ import annotations
 

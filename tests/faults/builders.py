@@ -1,4 +1,4 @@
-"""What the processes of a crowd do: builds with a stub of a compiler, and those who disturb them.
+"""What the concurrent processes do: builds with a stub compiler, and processes that disturb them.
 
 A result is made of its key, so that each process knows what is right.
 """

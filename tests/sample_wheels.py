@@ -1,4 +1,4 @@
-"""A library of many kernels, compiled by nobody: code that says what it uses, and whole wheels of it."""
+"""Wheels of many kernels, made without a compiler, with chosen resources."""
 
 from __future__ import annotations
 

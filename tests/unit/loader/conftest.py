@@ -1,4 +1,4 @@
-"""What the tests of the loader share."""
+"""Fixtures of the tests of the loader."""
 
 from __future__ import annotations
 

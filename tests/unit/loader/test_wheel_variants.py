@@ -9,7 +9,7 @@ import pytest
 
 from tests.cubins import PTX, cubin
 from tests.helpers import load_bundle, sha256
-from tests.splits import PACKED, PLAIN, VARIANTS, install, split_wheel
+from tests.split_wheels import PACKED, PLAIN, VARIANTS, install, split_wheel
 
 FORMS = pytest.mark.parametrize("files", [PLAIN, PACKED], ids=["plain", "packed"])
 _WHOLE, NULL, _SM80, SM90 = VARIANTS

@@ -1,4 +1,4 @@
-"""Texts that would command a CI service or steer a terminal, and what such a service makes of a line."""
+"""Texts that would be commands for a CI service or a terminal, and a search for such commands."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Pack what the day a GPU is there needs: bundles of every kind, the recipes, the script that runs them.
 
-    python -m tests.gpu.bring FOLDER
+    python -m tests.gpu.pack_day FOLDER
 
 The folder is then taken to the machine with the GPU, where `python3 FOLDER/day.py` needs nothing of this
 project and no network. The kernels of CUDA 12 are compiled in an environment of their own, which takes a
@@ -24,8 +24,8 @@ from hatch_cubin.building import pipeline
 from hatch_cubin.config import table_location
 from hatch_cubin.config.config import parse_config
 from hatch_cubin.project.project import Project
+from tests.guide_recipes import RECIPES
 from tests.helpers import REPOSITORY, SAXPY, make_project, pyproject, write_tree
-from tests.recipes import RECIPES
 from tests.standin import install
 
 LARGEST = 64 << 20  # bytes, all together
@@ -43,7 +43,7 @@ PROJECTS = {  # package → its table
 }
 
 
-def bring(folder: Path, *, cuda12: bool) -> int:
+def pack_day(folder: Path, *, cuda12: bool) -> int:
     """Write everything into *folder* and return how many bytes that are."""
     site = folder / "site"
     for package, options in PROJECTS.items():
@@ -98,7 +98,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    size = bring(folder, cuda12=True)
+    size = pack_day(folder, cuda12=True)
     sys.stdout.write(f"{folder}: {size} bytes\n")
     if size > LARGEST:
         sys.exit(f"that is more than {LARGEST} bytes")

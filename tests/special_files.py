@@ -1,4 +1,4 @@
-"""What may stand in the place of a file or a folder, and is none. Each of these makes one at a path."""
+"""Special files, links and folders in the place of a plain file: each function makes one at a path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which capabilities run the code of which family, and which are Tegra's: written down once more."""
+"""The families of archs, and the Tegra capabilities: written independently of the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiler processes that start at once: forked from one that has imported what they all import."""
+"""Compiler processes that start fast: forked from a process that has imported their modules."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Subprocess:
 def _context() -> ForkServerContext:
     """Start the process that the others are forked from."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["cuda.bindings.nvrtc", "tests.forks"])
+    context.set_forkserver_preload(["cuda.bindings.nvrtc", "tests.forked_compilers"])
     counts = {name: os.environ.pop(name) for name in [*os.environ] if name.startswith("COVERAGE_PROCESS")}
     forkserver.ensure_running()
     os.environ.update(counts)

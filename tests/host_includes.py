@@ -1,4 +1,4 @@
-"""A source that includes and uses what device code has from the host's standard library, out of habit."""
+"""A source that includes and uses headers of the host, as much code for devices does."""
 
 FROM_HABIT = r"""
 #include <algorithm>
