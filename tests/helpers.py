@@ -110,6 +110,28 @@ def found(error: errors.HatchCubinError) -> list[tuple[str, str]]:
     return [(problem.code, str(problem.where or "")) for problem in errors.in_order(error.problems)]
 
 
+class Coded:
+    """Equal to a problem, or a printed error, with this code at this place if its text has these values."""
+
+    def __init__(self, code: str, place: object = "", *values: str) -> None:
+        self.code, self.place, self.values = code, str(place), values
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, errors.Problem) and str(other.where or "") != self.place:
+            return False
+        text = other.with_code() if isinstance(other, errors.Problem) else str(other)
+        head = text.partition("\n")[0].removeprefix(errors.PREFIX).removeprefix("error: ")
+        place = f"{self.place}: " if self.place else ""
+        right = head.startswith(place) and head.endswith(f" [{self.code}]")
+        return right and all(value in text.removeprefix(place) for value in self.values)
+
+    def __hash__(self) -> int:
+        return hash(self.code)
+
+    def __repr__(self) -> str:
+        return ": ".join((self.place, " … ".join((*self.values, f"[{self.code}]"))))
+
+
 def codes(printed: str) -> list[str]:
     """Return the codes of the errors and warnings in what a command printed, in that order."""
     return re.findall(r"^hatch-cubin: .* \[([a-z0-9]+(?:-[a-z0-9]+)+)\]$", printed, re.MULTILINE)
