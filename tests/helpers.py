@@ -14,7 +14,9 @@ import textwrap
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import pytest
 
 from hatch_cubin import errors, loader
 from hatch_cubin.bundle import layout, loader_files, packs
@@ -29,6 +31,8 @@ from hatch_cubin.project.project import Project
 from hatch_cubin.project.source import Source
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Keys
+
+_Error = TypeVar("_Error", bound=BaseException)
 
 REPOSITORY = Path(__file__).parent.parent
 TABLE = ("tool", "hatch", "build", "hooks", "cubin")
@@ -103,6 +107,13 @@ def make_project(root: Path, files: Mapping[str, str | bytes], options: str = ""
     (root / "pyproject.toml").write_text(pyproject(options))
     merged = {**os.environ, **environ}
     return Project(root=root, packages={"demo": "demo"}, config=read_config(options, merged), environ=merged)
+
+
+def refusal(kind: type[_Error], call: Callable[..., object], *arguments: Any, **named: Any) -> _Error:
+    """Return the error that a call ends with."""
+    with pytest.raises(kind) as caught:
+        call(*arguments, **named)
+    return caught.value
 
 
 def found(error: errors.HatchCubinError) -> list[tuple[str, str]]:

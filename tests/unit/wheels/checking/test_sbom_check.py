@@ -11,7 +11,7 @@ import pytest
 
 from hatch_cubin import __version__
 from hatch_cubin.bundle import sbom
-from hatch_cubin.errors import Problem
+from hatch_cubin.errors import Location, Problem
 from hatch_cubin.wheels.checking.sbom_check import sbom_problems
 from hatch_cubin.wheels.reading.bundles import open_wheel
 from tests.cubins import bill_for, inside, make_wheel
@@ -29,7 +29,7 @@ def problems(what: Path) -> list[Problem]:
     """Return the problems of a wheel or a bundle, with places inside it."""
     with open_wheel(str(what)) as opened:
         found = sbom_problems(opened)
-        return [each._replace(where=str(each.where).removeprefix(f"{what}/")) for each in found]
+        return [each._replace(where=Location(str(each.where).removeprefix(f"{what}/"))) for each in found]
 
 
 def of_wheel(tmp_path: Path, files: Mapping[str, bytes]) -> list[Problem]:
