@@ -78,7 +78,7 @@ class _Texts:
         if not inside or not file.lower().endswith(_SOURCES):  # a wheel may name any file
             return []
         try:
-            with user_folders.kept(Path(file), read_limits.SOURCE) as opened_file:
+            with user_folders.open_retained(Path(file), read_limits.SOURCE) as opened_file:
                 return opened_file.read().decode("utf-8", "replace").splitlines()
         except OSError:
             return []

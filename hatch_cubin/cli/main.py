@@ -241,7 +241,7 @@ class _Parser(argparse.ArgumentParser):
     def _print_message(self, message: str, file: Any = None) -> None:
         if file is sys.stderr:
             with streams.Lossy(file):
-                streams.tell(file, message.removesuffix("\n"))
+                streams.print_message(file, message.removesuffix("\n"))
         else:
             _print(message)
 
@@ -309,4 +309,4 @@ def _print(text: str, problems: Sequence[Problem] = (), folder: str | None = Non
 
 
 def _complain(message: str) -> None:
-    streams.tell(sys.stderr, message)
+    streams.print_message(sys.stderr, message)

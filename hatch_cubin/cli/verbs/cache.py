@@ -167,7 +167,8 @@ def _fsck(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
     there = audit(folder)
     if any(each.kind == "damaged" for each in there.found):
-        user_folders.forget()  # a build that remembers a unit would not read its damaged record
+        # A build that remembers a unit would not read its damaged record.
+        user_folders.remove_recalled_facts()
     facts = {"folder": str(folder), **there._asdict(), "found": [each._asdict() for each in there.found]}
     said = f"{_entries(there.entries)} as they were stored, {size(there.bytes)}"
     problems = [_of_finding(each) for each in there.found]
@@ -202,7 +203,7 @@ def _gc(args: argparse.Namespace) -> Answer:
 
 def _clear(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
-    user_folders.forget()
+    user_folders.remove_recalled_facts()
     with _told(folder):
         removed = housekeeping.clear(folder)
     user_folders.sweep()
@@ -250,7 +251,7 @@ def _folder(args: argparse.Namespace) -> Path:
 def _in_the_way(folder: Path) -> Iterator[Problem]:
     """Yield a problem if builds cannot have a cache there, e.g. because a file blocks the folder's path."""
     try:
-        mode = file_access.looked_at(folder).st_mode
+        mode = file_access.status_of(folder).st_mode
     except FileNotFoundError:  # the next build makes it
         return
     except OSError as exc:

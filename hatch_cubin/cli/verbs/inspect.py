@@ -124,7 +124,7 @@ def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str
     """Return each unit's compile time, by module and arch; raise BundleError for another build's report."""
     where = Location(str(path))
     try:
-        with user_folders.kept(path, read_limits.INDEX) as file:
+        with user_folders.open_retained(path, read_limits.INDEX) as file:
             report = json.loads(file.read())
         units = {(unit["module"], unit["arch"]): unit for unit in report["units"]}
         sizes = {unit: int(found["bytes"]) for unit, found in units.items()}

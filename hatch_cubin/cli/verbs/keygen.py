@@ -40,7 +40,9 @@ def run(args: argparse.Namespace) -> Answer:
         raise CheckError(problem("file-not-writable", what, Location(args.file))) from exc
     variable = f"HATCH_CUBIN_SIGNING_KEY=@{shlex.quote(os.path.abspath(args.file))}"
     with streams.Lossy(sys.stderr):
-        streams.tell(sys.stderr, f"{PREFIX}whoever has this file can sign, so commit it nowhere: {variable}")
+        streams.print_message(
+            sys.stderr, f"{PREFIX}anyone who has this file can sign, so do not commit it: {variable}"
+        )
     return Answer({"file": args.file, "public_key": public}, [toml_lines.setting("trusted-keys", [public])])
 
 

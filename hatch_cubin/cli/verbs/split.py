@@ -118,7 +118,7 @@ def _with_those_of_others(index: Path, labels: list[str]) -> list[str]:
     from ...wheels.splitting.variants import read_labels
 
     try:
-        with user_folders.kept(index, read_limits.INDEX) as file:
+        with user_folders.open_retained(index, read_limits.INDEX) as file:
             there = read_labels(file.read())
     except FileNotFoundError:
         there = []
