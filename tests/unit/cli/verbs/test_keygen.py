@@ -36,7 +36,7 @@ def test_no_key_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str
     path.write_text("mine")
     with pytest.raises(SystemExit, match=r"^1$"):
         main(["keygen", str(path)])
-    what = f"hatch-cubin: error: {path}: is there already, and no key is overwritten\n"
+    what = f"hatch-cubin: error: {path}: is there already, and no key is overwritten [file-exists]\n"
     assert capsys.readouterr() == ("", f"{what}  hint: name another file\n")
     assert path.read_text() == "mine"
 
@@ -52,7 +52,7 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path, capsys: pytest.Ca
     path = tmp_path / "absent/key"
     with pytest.raises(SystemExit, match=r"^1$"):
         main(["keygen", str(path)])
-    what = f"hatch-cubin: error: {path}: cannot be written: No such file or directory\n"
+    what = f"hatch-cubin: error: {path}: cannot be written: No such file or directory [file-not-writable]\n"
     assert capsys.readouterr() == ("", what)
 
 

@@ -221,7 +221,10 @@ def test_a_file_that_says_nothing_of_this_project_is_refused(
 def test_weights_without_a_shard_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match=r"^1$"):
         main(["bake", "--weights", "w.json"])
-    assert capsys.readouterr().err == "hatch-cubin: error: --weights changes nothing without --shard\n"
+    assert (
+        capsys.readouterr().err
+        == "hatch-cubin: error: --weights changes nothing without --shard [option-without-effect]\n"
+    )
 
 
 def test_a_header_of_several_sources_weighs_as_much_for_each(root: Path, bake: Any) -> None:
