@@ -1,6 +1,7 @@
-"""What is known of GPUs, by compute capability: one table for all that is not asked of the compiler. Pure.
+"""Facts about GPUs that no compiler reports, by compute capability: names, Tegra parts, CUDA releases.
 
-The loader imports nothing of the package, so it has its own copy of the Tegra parts. A test compares the two.
+Which capabilities can be compiled for is asked of NVRTC (`toolkit/toolkit.py`). The loader imports nothing
+from the package, so it has its own copy of the Tegra parts. A test compares the two.
 """
 
 from __future__ import annotations
@@ -8,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-Release = tuple[int, int]  # of CUDA
+Release = tuple[int, int]  # a release of CUDA
 
 FIRST_A, FIRST_F = 90, 100  # the first capabilities with arch-specific and family-specific code
 FAMILIES_SINCE: Release = (12, 9)  # the first release that compiles family-specific code
 
 
 class Gpu(NamedTuple):
-    """What is known of the GPUs of one capability."""
+    """Facts about the GPUs of one capability."""
 
-    names: str = ""  # of NVIDIA's own table, without the brand and what follows it
+    names: str = ""  # as in NVIDIA's table, without the brand and without additions such as "Laptop"
     since: Release | None = None  # the first release that can target them, if some that we support cannot
     last: int | None = None  # the last major version of CUDA that can target them
     is_tegra: bool = False  # a system on a chip: machine code of other capabilities does not run on it
-    tensor: str = ""  # which instructions its tensor cores have, since Hopper
-    renamed: int | None = None  # the capability that the next major version of CUDA has for them
+    tensor: str = ""  # the line of GPUs whose tensor core instructions it has, since Hopper
+    renamed: int | None = None  # their capability in the next major version of CUDA, if it changed
 
 
 HOPPER, DATACENTER, DESKTOP = "hopper", "datacenter", "desktop"
