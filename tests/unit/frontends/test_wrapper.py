@@ -274,7 +274,7 @@ SIGNED = "the wheel is signed (RECORD.jws): with kernels in it, the signature wo
             "",
             (*IN_WHEEL, "tools/__init__.py"),
             f"{WHICH}'demo', 'tools' [package-not-chosen]",
-            'package = "…"',
+            'for example: package = "demo"',
         ),
         (
             "",

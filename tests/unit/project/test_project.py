@@ -79,7 +79,7 @@ def test_with_several_packages_the_user_must_name_one(tree: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         _ = project(tree, "", {"a": "a", "b": "b"}).package
     what = "which package receives the kernels? The wheel's packages are: 'a', 'b'"
-    assert caught.value.problems == (problem("package-not-chosen", what, TABLE_PLACE, 'package = "…"'),)
+    assert caught.value.problems == (problem("package-not-chosen", what, TABLE_PLACE, 'for example: package = "a"'),)
 
 
 def test_a_glob_that_only_looks_inside_the_packages_has_a_hint(tmp_path: Path) -> None:
