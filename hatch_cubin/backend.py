@@ -1,7 +1,7 @@
 """The build backend `hatch_cubin.backend`: it builds the kernels, and leaves the rest to another backend.
 
-Which one that is, the table names. A hook that it does not have is not offered here either. The name of this
-module stands in projects, and in their editable installs: it stays.
+The table names the other backend. If it does not have a hook, this backend does not have it either. The name
+of this module is written in projects and in their editable installs, so it must not change.
 """
 
 from __future__ import annotations

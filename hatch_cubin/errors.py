@@ -1,4 +1,4 @@
-"""The errors that a user can cause and mend, and how they are printed."""
+"""The errors that a user can cause and fix, and how they are printed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 PREFIX = "hatch-cubin: "
 _ANNOTATED = 20  # lines of details
-_MANY = 3  # problems with one cause, which are one message then
-_SHOWN = 10  # of their places
+_MANY = 3  # this many problems with one cause are printed as one message
+_SHOWN = 10  # this many of their places are printed
 _INTERRUPTED = 130  # as shells count: 128 and the signal's number
 _UNEXPECTED = "this error is unexpected, probably a bug in hatch-cubin: please report it with the lines above"
-_LINE_ENDS = {ord("\n"): "\\n"}  # in a name: so that no line of a message begins with what others chose
+_LINE_ENDS = {
+    ord("\n"): "\\n"
+}  # in a name: other people may have chosen it, and no line may begin with their text
 
 
 class Location(NamedTuple):
@@ -54,7 +56,7 @@ class Problem(NamedTuple):
         return str(self._replace(what=f"{self.what} [{self.code}]") if self.code else self)
 
     def facts(self) -> dict[str, str | int | list[str] | None]:
-        """Return the same for JSON."""
+        """Return the problem for JSON."""
         path, line = self.where or (None, None)
         return {
             "code": self.code,
@@ -75,18 +77,18 @@ def problem(
 ) -> Problem:
     """Return a problem with the code under which docs/reference/errors.md lists it.
 
-    A code names one kind of problem and stays as it is when the sentence *what* is improved.
+    A code names one kind of problem. It stays the same if the message *what* is reworded.
     """
     return Problem(what, where, hint, details, code)
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
-    """Return each problem once, sorted by file and line; those without come last, of a file or of all."""
+    """Return each problem once, by file and line. Problems without a line or a file come last."""
     return sorted(dict.fromkeys(problems), key=_place)
 
 
 class HatchCubinError(Exception):
-    """The base of all errors that the user can mend; it carries every problem found."""
+    """The base of all errors that the user can fix. It has every problem that was found."""
 
     def __init__(self, *problems: Problem) -> None:
         super().__init__(*problems)
@@ -105,7 +107,7 @@ class SourceError(HatchCubinError):
 
 
 class ToolchainError(HatchCubinError):
-    """The CUDA compiler is absent, too old, or cannot do what was asked."""
+    """The CUDA compiler is missing, too old, or does not support a setting."""
 
 
 class CompileError(HatchCubinError):
@@ -117,19 +119,19 @@ class BundleError(HatchCubinError):
 
 
 class MissError(HatchCubinError):
-    """Units had to be compiled where only cache hits were allowed."""
+    """Units would have to be compiled, but only cache hits are allowed."""
 
 
 class LockError(HatchCubinError):
-    """A build that has to go by the lock cannot."""
+    """A build must follow the lock, but cannot."""
 
 
 class SignatureError(HatchCubinError):
-    """Nothing can be signed here, or no signature be checked."""
+    """Results cannot be signed, or signatures cannot be checked."""
 
 
 class CheckError(HatchCubinError):
-    """A check failed: what was looked at is not as it should be."""
+    """A check found something wrong, such as a damaged wheel or a stale lock."""
 
 
 def render(error: HatchCubinError, outcome: str = "", *, verbose: bool = False) -> list[str]:
@@ -147,7 +149,7 @@ def render(error: HatchCubinError, outcome: str = "", *, verbose: bool = False) 
 
 
 def _by_cause(problems: Iterable[Problem]) -> Iterator[list[Problem]]:
-    """Yield the problems that one change solves together if there are many, each other one by itself."""
+    """Yield groups of problems: many that the same change fixes together, and all others alone."""
 
     def cause(problem: Problem) -> tuple[str | None, ...]:
         is_change = problem.hint is not None and " = " in problem.hint  # a line of the table
@@ -165,7 +167,7 @@ def _by_cause(problems: Iterable[Problem]) -> Iterator[list[Problem]]:
 
 
 def _as_one(group: list[Problem], shown: int) -> Problem:
-    """Return what stands for a group: its first problem, with the places of the others."""
+    """Return one problem for a group: the first one, with the places of all others."""
     first, *others = group
     if not others:
         return first
@@ -190,12 +192,12 @@ def _place(problem: Problem) -> tuple[bool, str, bool, int]:
 def reported(
     display: Callable[[str], object], outcome: str = "", folder: str | None = None, *, verbose: bool = False
 ) -> Iterator[None]:
-    """Turn a user's problems into messages and exit code 1, an interrupt into 130; let the rest through.
+    """Turn a user's problems into messages and exit code 1, and an interrupt into exit code 130.
 
-    An exception that passes through has no text that could steer whoever reads its traceback.
+    Other exceptions pass through, except those whose traceback could control a terminal or CI service.
 
     *outcome* follows the count of problems, and says what they led to. Their places may be relative to
-    *folder*, where that is not the current one. *verbose* messages list every place.
+    *folder*. *verbose* messages list every place.
     """
     try:
         yield
@@ -218,7 +220,7 @@ def reported(
 
 
 def _contain(error: Exception, display: Callable[[str], object]) -> None:
-    """Print the traceback of *error* and end if Python, which prints it as it is, would print commands."""
+    """If the traceback of *error* contains commands for a terminal or CI, print it escaped, and exit."""
     import traceback  # slow to import
 
     if (trace := "".join(traceback.format_exception(error))) != plain(trace):
@@ -228,7 +230,7 @@ def _contain(error: Exception, display: Callable[[str], object]) -> None:
 
 
 def crash_report(error: Exception) -> str:
-    """Return the traceback of an error, escaped, and what to do about an error that no user causes."""
+    """Return the traceback of an error, escaped. For an unexpected error, add a request to report it."""
     import traceback  # slow to import
 
     trace = plain("".join(traceback.format_exception(error)).rstrip())
@@ -238,7 +240,7 @@ def crash_report(error: Exception) -> str:
 
 
 def annotate(kind: str, problems: Iterable[Problem], folder: str | None = None) -> None:
-    """Have GitHub Actions show problems at their lines; elsewhere do nothing."""
+    """Let GitHub Actions show problems at their lines. Elsewhere, do nothing."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
     from .common import github

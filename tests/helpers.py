@@ -14,7 +14,9 @@ import textwrap
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import pytest
 
 from hatch_cubin import errors, loader
 from hatch_cubin.bundle import layout, loader_files, packs
@@ -29,6 +31,8 @@ from hatch_cubin.project.project import Project
 from hatch_cubin.project.source import Source
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Keys
+
+_Error = TypeVar("_Error", bound=BaseException)
 
 REPOSITORY = Path(__file__).parent.parent
 TABLE = ("tool", "hatch", "build", "hooks", "cubin")
@@ -105,9 +109,38 @@ def make_project(root: Path, files: Mapping[str, str | bytes], options: str = ""
     return Project(root=root, packages={"demo": "demo"}, config=read_config(options, merged), environ=merged)
 
 
+def refusal(kind: type[_Error], call: Callable[..., object], *arguments: Any, **named: Any) -> _Error:
+    """Return the error that a call ends with."""
+    with pytest.raises(kind) as caught:
+        call(*arguments, **named)
+    return caught.value
+
+
 def found(error: errors.HatchCubinError) -> list[tuple[str, str]]:
     """Return the code and the place of each problem of an error, in the order that users see."""
     return [(problem.code, str(problem.where or "")) for problem in errors.in_order(error.problems)]
+
+
+class Coded:
+    """Equal to a problem, or a printed error, with this code at this place if its text has these values."""
+
+    def __init__(self, code: str, place: object = "", *values: str) -> None:
+        self.code, self.place, self.values = code, str(place), values
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, errors.Problem) and str(other.where or "") != self.place:
+            return False
+        text = other.with_code() if isinstance(other, errors.Problem) else str(other)
+        head = text.partition("\n")[0].removeprefix(errors.PREFIX).removeprefix("error: ")
+        place = f"{self.place}: " if self.place else ""
+        right = head.startswith(place) and head.endswith(f" [{self.code}]")
+        return right and all(value in text.removeprefix(place) for value in self.values)
+
+    def __hash__(self) -> int:
+        return hash(self.code)
+
+    def __repr__(self) -> str:
+        return ": ".join((self.place, " … ".join((*self.values, f"[{self.code}]"))))
 
 
 def codes(printed: str) -> list[str]:

@@ -47,25 +47,25 @@ if TYPE_CHECKING:
 
 
 class Plan(NamedTuple):
-    """What is to be built, and with what."""
+    """The units to build, and the toolkit, records and store to build them with."""
 
     toolkit: Toolkit
     jobs: tuple[Job, ...]
     recall: Recall
-    refused: tuple[Problem, ...] = ()  # what is wrong with headers, and why some modules have no jobs
-    headers: Mapping[str, str | None] | None = None  # of others, where the lock tells
+    refused: tuple[Problem, ...] = ()  # unreadable headers, and modules without jobs
+    headers: Mapping[str, str | None] | None = None  # headers outside the project, if the lock lists them
     found: Mapping[Unit, Compiled] = MappingProxyType({})  # results that are known already
-    remote: SharedStore | None = None  # the store, where it was asked already
+    remote: SharedStore | None = None  # the store, if requests were already sent to it
     lock: Lock | None = None  # the project's
 
 
 def build(
     project: Project, *, noted: bool = True, require: Callable[[Project], object] | None = None
 ) -> dict[str, bytes]:
-    """Compile what the cache lacks, and return the files of the bundle and its bill of materials, by name.
+    """Compile missing units, and return the files of the bundle and its bill of materials, by name.
 
-    A build whose cache is thrown away afterwards must not be *noted*: its notes would take the place of those
-    of builds whose cache is kept.
+    A build whose cache is thrown away afterwards must not be *noted*: its notes would replace the notes of
+    builds whose cache is kept.
     """
     files, _sources = build_held(project, None, noted=noted, require=require)
     return {
@@ -89,9 +89,9 @@ def build_held(
         project.warn("HATCH_CUBIN_SKIP is set: the bundle has no kernels")
         empty = layout.lay_out([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
         return empty, needed_files(project, by_name=True)
-    _ = project.package  # a wrong one is found out before anything is compiled
+    _ = project.package  # a wrong package is an error before anything is compiled
     if project.config.pack:
-        from ..compiling.packing import require_packer  # nothing of it is needed where nothing is packed
+        from ..compiling.packing import require_packer  # lazy: only with `pack`
 
         require_packer(project)
     with _seldom_collected():
@@ -109,7 +109,7 @@ def build_held(
 
 @contextlib.contextmanager
 def _seldom_collected() -> Iterator[None]:
-    """Have Python collect garbage less often: it would search a large plan again and again, and find none."""
+    """Let Python collect garbage less often: it would search a large plan repeatedly without finding any."""
     before = gc.get_threshold()
     gc.set_threshold(200_000, *before[1:])
     try:
@@ -126,18 +126,18 @@ def choose_plan(
     in_part: bool = False,
     followed: bool = False,
 ) -> Plan:
-    """Return the plan of a build: by the word of the project's lock, or else by that of the toolkit here.
+    """Return the plan of a build: from the project's lock if it fits, otherwise from the installed toolkit.
 
-    *require* is called before the toolkit is asked, and may raise an error that tells how to install it. What
-    is found in the cache on the way is kept in the folder *hold*. A plan whose headers are *followed* is that
-    of the toolkit here in any case.
+    *require* is called before the toolkit is used, and may raise an error that says how to install it.
+    Results that are found in the cache for this are linked in the folder *hold*. With *followed*, headers are
+    searched with the installed toolkit in any case.
     """
     project.warn_of_variables()
     plan = _chosen_plan(project, require, hold, in_part=in_part, followed=followed)
     table = project.config.place.file
     if any(each.where is not None and each.where.path == table for each in plan.refused):
         raise SourceError(*plan.refused)  # known before anything is compiled
-    if not plan.refused:  # of the whole project
+    if not plan.refused:  # only the whole project shows it
         for warning in outside_headers(project, plan.jobs):
             project.warn(warning.with_code())
         for notice in unread_macros(project, plan.jobs):
@@ -179,7 +179,7 @@ def _chosen_plan(
 
 
 def make_plan(project: Project, sources: ProjectSources | None = None, *, in_part: bool = False) -> Plan:
-    """Return what a build consists of: every unit, with its headers and its keys.
+    """Return the plan of a build without a lock: every unit, with its headers and its keys.
 
     A header that cannot be read is an error, unless the plan is made *in part*, without its units.
     """
@@ -196,7 +196,7 @@ def make_plan(project: Project, sources: ProjectSources | None = None, *, in_par
 def bake(
     project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None, packs: bool = False
 ) -> Results:
-    """Return the result of every unit; one error names all that fail, once all others are stored."""
+    """Return the result of every unit. One error names all units that fail, after all others are stored."""
     results = attempt(project, plan, noted=noted, hold=hold, packs=packs)
     require(results, plan.toolkit, plan.refused)
     if plan.lock is not None:
@@ -208,26 +208,26 @@ def bake(
 def attempt(
     project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None, packs: bool = False
 ) -> Results:
-    """Return the result of every unit that has one, and which have none; if all have one, it *packs* them."""
+    """Return the results, with the units that failed or are missing. *packs*: pack them if all succeeded."""
     start = time.monotonic()
     user_folders.sweep()
-    with contextlib.ExitStack() as whatever_comes:
+    with contextlib.ExitStack() as at_the_end:
         with open_cache(project, hold) as cache:
-            for doubt in (plan.toolkit.doubt, user_folders.trouble()):
+            for doubt in (plan.toolkit.doubt, user_folders.fallback_warning()):
                 if doubt is not None:
                     project.warn(doubt)
             remote = plan.remote or build_store.open_store(project, cache, plan.jobs, plan.toolkit)
             fetch = None if remote is None else partial(build_store.fetch, remote)
             results = look_up(plan.jobs, cache, plan.found, fetch)
-            whatever_comes.callback(write_report, project, results)
+            at_the_end.callback(write_report, project, results)
             complete(project, plan.jobs, cache, plan.toolkit, results)
             if remote is not None:
                 _exchange_with_store(project, remote, plan.jobs, results)
             seconds = time.monotonic() - start
-            if noted:  # also where packing fails: each of these results is right
-                whatever_comes.callback(_note, project, plan, results, cache)
+            if noted:  # also if packing fails: each of these results is correct
+                at_the_end.callback(_note, project, plan, results, cache)
             if packs and not plan.refused and len(results.done) == len(plan.jobs):
-                from ..compiling.packing import pack  # nor of this
+                from ..compiling.packing import pack  # lazy: only with `pack`
 
                 results.packed = pack(project, _shipped(plan), results.done, cache, plan.recall)
         report(project, results, seconds)
@@ -237,7 +237,7 @@ def attempt(
 def _exchange_with_store(
     project: Project, remote: SharedStore, jobs: Iterable[Job], results: Results
 ) -> None:
-    """Give the store the results that it is missing, if this build may write; note what was exchanged."""
+    """Upload results that the store is missing, if this build may write; count what was exchanged."""
     done = [job for job in jobs if job.unit in results.done]
     if project.is_switched_on("HATCH_CUBIN_REMOTE_WRITE"):
         remote.push([job.keys.key for job in done])
@@ -246,10 +246,10 @@ def _exchange_with_store(
 
 
 def _note(project: Project, plan: Plan, results: Results, cache: Cache) -> None:
-    """Note what the next builds may recall, and what this one found in the cache."""
+    """Record the facts that the next builds may reuse, and the hits of this build."""
     found = _found(plan, results, cache)
     if results.packed:
-        from ..compiling.packing import recalled  # nor of this
+        from ..compiling.packing import recalled  # lazy: only with `pack`
 
         found |= recalled(results.packed, cache)
     plan.recall.keep(plan.toolkit.facts, found)
@@ -266,12 +266,12 @@ def _note(project: Project, plan: Plan, results: Results, cache: Cache) -> None:
 
 
 def _shipped(plan: Plan) -> list[Job]:
-    """Return the jobs whose results are in the bundle: what is only linked is not."""
+    """Return the jobs whose results are in the bundle: all except objects, which are only linked."""
     return [job for job in plan.jobs if not job.unit.module.part_of]
 
 
 def failures(results: Results, plan: Plan) -> Sequence[Problem]:
-    """Return what is wrong with the units that have no result."""
+    """Return the problems of the units without a result."""
     try:
         require(results, plan.toolkit, plan.refused)
     except HatchCubinError as exc:
@@ -280,7 +280,7 @@ def failures(results: Results, plan: Plan) -> Sequence[Problem]:
 
 
 def _found(plan: Plan, results: Results, cache: Cache) -> dict[str, Units]:
-    """Return what is now known of the modules about which this build found out something new."""
+    """Return the facts about each module that has a result which was not recalled."""
     found: dict[str, Units] = {}
     for asked, units in itertools.groupby(plan.jobs, key=lambda job: job.asked):
         pairs = [(job, results.done[job.unit]) for job in units if job.unit in results.done]
@@ -302,7 +302,7 @@ def open_cache(project: Project, hold: Path | None = None) -> Cache:
     """Return the project's cache; with a folder to *hold* hits, it puts links to them there."""
     signing = None
     if project.uses_signatures:
-        from ..cache.signing import signing_of  # which few builds need
+        from ..cache.signing import signing_of  # lazy: only with signatures
 
         signing = signing_of(project)
     return Cache(project.cache_folder, project.config.cache_size, project.warn, hold, signing)
@@ -316,7 +316,7 @@ def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = 
     """
     notes = {}
     project = replace(project, config=replace(project.config, pack=False))
-    if not project.is_skipped:  # looked at before the build: what is edited while it runs counts as edited
+    if not project.is_skipped:  # read before the build: an edit during the build counts as an edit
         root = project.root.as_posix() if linked else None
         sources = needed_files(project)
         notes = layout.describe_editable(project.tree, project.bundle_folder, sources, rebuild, root)
@@ -328,7 +328,7 @@ def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = 
 
 
 def make_lock(project: Project) -> Lock:
-    """Compile what the cache lacks, and return the lock of what was built."""
+    """Compile missing units, and return the lock of all units."""
     sources = read_sources(project)
     plan = make_plan(project, sources, in_part=True)
     results = {unit: found.sha256 for unit, found in bake(project, plan).done.items()}
@@ -336,7 +336,7 @@ def make_lock(project: Project) -> Lock:
 
 
 def check_lock(project: Project, found: Lock) -> list[str]:
-    """Return how a lock differs from the one that would be written now; nothing is compiled."""
+    """Return the differences between a lock and the lock that would be written now. Nothing is compiled."""
     sources = read_sources(project)
     if changes := lock_comparison.plan_by_lock(found, project, sources).changes:
         return [*changes]
@@ -357,15 +357,15 @@ def _described(
 def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
     """Return every file of the project that its kernels can be built from: sources and headers.
 
-    *by_name* leaves out headers that no include names, and that only a computed one could mean.
+    *by_name* leaves out headers that only a computed include could reach.
     """
     return [path for path in _reachable(project, by_name=by_name) if not lies_outside(path)]
 
 
 def sdist_files(project: Project) -> dict[str, Path]:
-    """Return every file that an sdist needs, the lock too, by its place there, with where it is now.
+    """Return the files that an sdist needs, and the lock: the path on the disk by the path in the sdist.
 
-    Those that lie elsewhere are warned of: an sdist has none of them.
+    Warns about files outside the project, because an sdist cannot have them.
     """
     found = _reachable(project)
     for path in filter(lies_outside, found):
@@ -381,7 +381,7 @@ def _reachable(project: Project, *, by_name: bool = False) -> list[str]:
     try:
         return reachable_files(project, read_sources(project), by_name=by_name)
     except HatchCubinError:
-        if project.is_skipped:  # a bundle without kernels does not need its sources to be right
+        if project.is_skipped:  # a bundle without kernels does not need correct sources
             return []
         raise
 

@@ -1,4 +1,4 @@
-"""What a build reports when it is done: one line for people, and a JSON file where one is asked for."""
+"""Report the results of a build: one line for people, and a JSON file if HATCH_CUBIN_REPORT names one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..project.project import Project
 
 FORMAT = 1
 
-_SHOWN = 8  # workers: the file has them all
+_SHOWN = 8  # workers: the JSON file lists all
 
 
 def report(project: Project, results: Results, seconds: float) -> None:
@@ -35,7 +35,7 @@ def report(project: Project, results: Results, seconds: float) -> None:
 
 
 def write_report(project: Project, results: Results) -> None:
-    """Write the file that HATCH_CUBIN_REPORT names; what a build did not get to is not in it."""
+    """Write the file that HATCH_CUBIN_REPORT names. Units that the build did not reach are not in it."""
     if not (path := project.environ.get("HATCH_CUBIN_REPORT")):
         return
     try:
@@ -73,7 +73,7 @@ def facts(results: Results) -> dict[str, Any]:
 
 
 def _by_worker(results: Results) -> str:
-    """Return how many units each other machine has compiled, those with the most first."""
+    """Return the number of units that each other machine compiled, largest first."""
     counts = Counter(results.workers.values()).most_common()
     more = f", and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else ""
     return ", ".join(f"{worker} {count}" for worker, count in counts[:_SHOWN]) + more

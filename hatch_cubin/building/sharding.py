@@ -1,6 +1,7 @@
-"""Which part of a plan one of several jobs of CI compiles.
+"""Choose the part of a plan that one of several CI jobs compiles.
 
-That follows from the plan and from reports of earlier builds alone. What is cached differs from job to job.
+The choice depends only on the plan and on reports of earlier builds, and never on the cache: each job has
+another cache.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from ..planning.unit_plan import Unit
 from ..project.project import Project
 from ..toolkit.toolkit import Toolkit, assembled_for
 
-# A guess of milliseconds: for any unit, for each instantiation, and bytes for each.
+# Estimated milliseconds: of each unit, of each instantiation; and the bytes of source and of headers that
+# take one.
 _ANY, _INSTANCE, _SOURCE_BYTES, _HEADER_BYTES = 30, 50, 100, 5000
-_LONGEST_S = 1e7  # that anything may take
+_LONGEST_S = 1e7  # the longest compile that a report may claim
 _HINT = "HATCH_CUBIN_REPORT=FILE has a build write one"
 
 
@@ -35,7 +37,7 @@ class Shard(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Return what '2/8' means; ValueError with a sentence where that is nothing."""
+        """Return the shard that a text such as '2/8' names; ValueError with a message if it names none."""
         number, slash, count = text.partition("/")
         digits = all(part.isascii() and part.isdigit() and len(part) < 6 for part in (number, count))
         if not (slash and digits and 1 <= int(number) <= int(count)):
@@ -49,7 +51,7 @@ class Shard(NamedTuple):
 
 
 class Share(NamedTuple):
-    """The jobs of one shard, and what is to be told of the split."""
+    """The jobs of one shard, and the facts about all shards for the report."""
 
     jobs: tuple[Job, ...]
     facts: Mapping[str, Any]
@@ -58,7 +60,7 @@ class Share(NamedTuple):
 def share(
     project: Project, jobs: Sequence[Job], toolkit: Toolkit, shard: Shard, reports: Sequence[str]
 ) -> Share:
-    """Return the part of *jobs* that a shard compiles, weighed by what *reports* of earlier builds tell."""
+    """Return the part of *jobs* that a shard compiles. *reports* of earlier builds have their times."""
     in_order = sorted(jobs, key=lambda job: (by_number(job.unit.module.name), job.unit.arch))
     groups = {_name(group[0], toolkit): group for group in _compiled_together(in_order, toolkit)}
     headers = _Headers(project)
@@ -68,7 +70,7 @@ def share(
     }
     known = _known(groups, reports, toolkit)
     if reports and (new := len(groups) - len(known)):
-        project.inform(f"the weights lack {new} of {len(groups)} compiles, which are guessed")
+        project.inform(f"{new} of {len(groups)} compiles are not in the weights: their times are estimated")
     weight = weighed(guesses, known)
     dealt = deal(
         (Compile(name, _family(group[0], toolkit), weight[name]) for name, group in groups.items()),
@@ -85,12 +87,12 @@ def share(
 
 
 def _compiled_together(jobs: Sequence[Job], toolkit: Toolkit) -> list[list[Job]]:
-    """Return the jobs that are done in one place: what one compile serves, and a link with its objects."""
+    """Return the jobs that one shard must do together: units of one compile, a link with its objects."""
     groups = served_together(jobs, toolkit)
     if not any(job.linked for job in jobs):
         return groups
     place = {job.unit: number for number, group in enumerate(groups) for job in group}
-    first = [*range(len(groups))]  # of those that each is joined with
+    first = [*range(len(groups))]  # the smallest number of the groups that each is joined with
 
     def home(unit: Unit) -> int:
         number = place[unit]
@@ -98,7 +100,7 @@ def _compiled_together(jobs: Sequence[Job], toolkit: Toolkit) -> list[list[Job]]
             first[number] = number = first[first[number]]
         return number
 
-    for job in jobs:  # what has an object in common with another link is linked where that one is
+    for job in jobs:  # links that share an object are in one shard
         mine = {home(job.unit), *(home(each.unit) for each in job.linked if each.unit is not None)}
         for number in mine:
             first[number] = min(mine)
@@ -113,12 +115,12 @@ def _name(job: Job, toolkit: Toolkit) -> str:
 
 
 def _family(job: Job, toolkit: Toolkit) -> str:
-    """Return what variants of one source have in common, whose headers may be precompiled."""
+    """Return the name that variants of one source share: together they can use a precompiled header."""
     return f"{job.unit.module.source.path} for {assembled_for(job.unit, toolkit)}"
 
 
 def _known(groups: Mapping[str, Sequence[Job]], reports: Sequence[str], toolkit: Toolkit) -> dict[str, int]:
-    """Return the milliseconds of each group that some report knows."""
+    """Return the milliseconds of each group that a report contains."""
     names = {job.unit.module.name for group in groups.values() for job in group}
     seconds: dict[tuple[str, str], float] = {}
     for path in reports:
@@ -138,9 +140,9 @@ def _known(groups: Mapping[str, Sequence[Job]], reports: Sequence[str], toolkit:
 
 
 def _seconds(path: str) -> dict[tuple[str, str], float]:
-    """Return the seconds of each unit that a report has, 0 for those that were not compiled."""
+    """Return the seconds of each unit in a report, 0 for units that were not compiled."""
     try:
-        with user_folders.kept(Path(path), read_limits.INDEX) as file:
+        with user_folders.open_retained(Path(path), read_limits.INDEX) as file:
             report = json.loads(file.read())
         return {
             (str(unit["module"]), str(unit["arch"])): _positive(unit["seconds"]) for unit in report["units"]
@@ -167,12 +169,12 @@ def _guess(job: Job, headers: _Headers) -> int:
 
 
 class _Headers:
-    """How many bytes of headers jobs can read: the same on all machines, where keys are the same."""
+    """The bytes of headers that jobs can read. They are equal on all machines with equal keys."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
         self._files: dict[str, int] = {}  # by logical name
-        self._closures: dict[int, int] = {}  # by identity, for many jobs share one
+        self._closures: dict[int, int] = {}  # by identity: many jobs share one
 
     def bytes_of(self, job: Job) -> int:
         if id(job.closure) not in self._closures:
@@ -183,7 +185,7 @@ class _Headers:
         if logical not in self._files:
             try:
                 size = header_path(job, self._project.tree, logical).stat().st_size
-            except OSError:  # gone since; the compile tells
+            except OSError:  # removed meanwhile: the compile reports it
                 size = 0
             self._files[logical] = size
         return self._files[logical]

@@ -323,7 +323,7 @@ def _unwritable(exc: OSError, folder: Path) -> BundleError:
     place, why = exc.filename2 or exc.filename or folder, exc.strerror
     if isinstance(exc, (FileExistsError, IsADirectoryError)):
         with contextlib.suppress(OSError):  # another process has removed it
-            why = f"it {file_access.kind(file_access.looked_at(place).st_mode)}"
+            why = f"it {file_access.kind(file_access.status_of(place).st_mode)}"
     return BundleError(Problem(f"cannot write the bundle: {why}", Location(str(place))))
 
 

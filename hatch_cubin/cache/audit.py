@@ -83,7 +83,7 @@ class _FolderAudit:
         """Yield the files that have names of entries and records, with their sizes; no file is opened."""
         for name in self._try_to_read(folder, os.listdir) or ():
             path, known = f"{folder}{os.sep}{name}", f"{below}{name}"
-            status = self._try_to_read(path, file_access.looked_at)
+            status = self._try_to_read(path, file_access.status_of)
             mode = 0 if status is None else status.st_mode
             if stat.S_ISDIR(mode) and _FOLDER_NAME.fullmatch(known):
                 yield from self._walk(path, f"{known}/")

@@ -375,9 +375,9 @@ class Cache:
         """Remove files and pipes in place of folders, and folders in place of files."""
         paths = [entry_path(self.folder, each) for each in (key, record_key(key))]
         for part in ("tmp", "entries"):
-            user_folders.make_way(f"{self.folder}{os.sep}{part}")
+            user_folders.clear_path(f"{self.folder}{os.sep}{part}")
         for path in paths:
-            user_folders.make_way(os.path.dirname(path))
+            user_folders.clear_path(os.path.dirname(path))
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path)
 

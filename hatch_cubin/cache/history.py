@@ -53,7 +53,7 @@ def note(cache: Path, project: Path, counts: Mapping[str, float], keys: Iterable
             "builds": [latest, *builds(cache)][:_MAX_BUILDS],
             "keys": sorted(key.hex() for key in keys),
         }
-        user_folders.keep(path, json.dumps(known).encode(), _MAX_CACHES)
+        user_folders.write_retained(path, json.dumps(known).encode(), _MAX_CACHES)
 
 
 def builds(cache: Path) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ def keys(cache: Path) -> set[bytes] | None:
 
 def _read(cache: Path) -> _CacheNotes | None:
     try:
-        with user_folders.kept(_path(cache)) as file:
+        with user_folders.open_retained(_path(cache)) as file:
             found = json.load(file)
         if found["format"] != _FORMAT:
             return None

@@ -195,9 +195,9 @@ def open_unnoticed(path: str) -> BinaryIO:
 
 def _without_access_time(path: str, flags: int) -> int:
     try:
-        return os.open(path, flags | getattr(os, "O_NOATIME", 0) | user_folders.AT_ONCE)
+        return os.open(path, flags | getattr(os, "O_NOATIME", 0) | user_folders.NONBLOCKING)
     except PermissionError:  # only the owner of a file may keep its access time
-        return os.open(path, flags | user_folders.AT_ONCE)
+        return os.open(path, flags | user_folders.NONBLOCKING)
 
 
 def _files(folder: Path) -> dict[str, os.stat_result]:

@@ -50,7 +50,7 @@ def _adds_only_a_signature(cache: Cache, key: bytes, written: bytes) -> bool:
 def why_not_mergeable(cache: Path, folder: Path) -> str | None:
     """Return why *folder* cannot be merged into *cache*; None if it can."""
     try:
-        mode = file_access.looked_at(folder).st_mode
+        mode = file_access.status_of(folder).st_mode
     except OSError as exc:
         return f"is not a cache folder: {exc.strerror}"
     if not os.path.isdir(folder):

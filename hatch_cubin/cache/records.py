@@ -28,7 +28,7 @@ MAX_RECORD_SIZE = 1 << 23  # bytes; the largest known record has a twelfth of it
 _SIZES = range(read_limits.CODE + 1)
 _HEX = re.compile("(?:[0-9a-f]{2})+")
 _DIGEST = re.compile("[0-9a-f]{64}")
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | user_folders.AT_ONCE
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | user_folders.NONBLOCKING
 MISSING_ERRNOS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 USE_STEP_NS = 1000  # times this far apart still differ as seconds in a float
 

@@ -167,7 +167,7 @@ def _private(said: str, project: Project) -> bytes:
 
 
 def _read(path: str, project: Project) -> str:
-    with file_access.opened(path) as file:  # no pipe: a build may read the key twice
+    with file_access.open_plain(path) as file:  # no pipe: a build may read the key twice
         if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
             import shlex
 

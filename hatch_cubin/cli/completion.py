@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from ..errors import ConfigError, Problem
+from ..errors import ConfigError, problem
 
 # The placeholders for paths in the help, and shtab's names for them.
 _PATHS = {"DIR": "DIRECTORY", "FILE": "FILE", "SOURCE": "FILE", "WHEEL|DIR|PACKAGE": "FILE"}
@@ -17,7 +17,9 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
         import shtab
     except ImportError:
         what = "shtab, which writes completions, is not installed here"
-        raise ConfigError(Problem(what, hint="pip install 'hatch-cubin[cli]'")) from None
+        raise ConfigError(
+            problem("shtab-not-installed", what, hint="pip install 'hatch-cubin[cli]'")
+        ) from None
     for action in _actions(parser):
         if kind := _PATHS.get(str(action.metavar)):
             action.complete = getattr(shtab, kind)  # type: ignore[attr-defined]

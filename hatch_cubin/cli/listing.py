@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..common import read_limits, user_folders
-from ..errors import BundleError, Location, Problem, ToolchainError
+from ..errors import BundleError, Location, Problem, ToolchainError, problem
 from ..wheels.reading.bundles import open_wheel
 from ..wheels.reading.code_listing import Listing, code_listings
 from ..wheels.reading.cuobjdump import find_tool
@@ -17,17 +17,15 @@ from .verb_base import Answer
 
 _SOURCES = (".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".ptx", ".c", ".cc", ".cpp", ".cxx")
 _WHICH = "without --ptx and --sass, inspect lists the kernels"
-_INSTALL = Problem(
-    "machine code is printed by NVIDIA's nvdisasm, which is not here",
-    hint="pip install nvidia-cuda-nvdisasm, or put that of a toolkit on PATH",
-)
+_INSTALL = "pip install nvidia-cuda-nvdisasm, or put that of a toolkit on PATH"
 
 
 def list_code(wheels: Iterable[str], kernel: str, kind: str, arch: str | None) -> Answer:
     """Return the code of a kernel in each of the named wheels, folders and packages."""
     program = find_tool("nvdisasm", os.environ)
     if kind == "cubin" and program is None:
-        raise ToolchainError(_INSTALL)
+        what = "machine code is printed by NVIDIA's nvdisasm, which is not here"
+        raise ToolchainError(problem("nvdisasm-not-found", what, hint=_INSTALL))
     results: list[dict[str, Any]] = []
     lines: list[str] = []
     problems: list[Problem] = []
@@ -41,7 +39,8 @@ def list_code(wheels: Iterable[str], kernel: str, kind: str, arch: str | None) -
                     result["listings"] += listed
                     lines += (line for each in listed for line in ("", *_lines(bundle.where, each)))
                 if not result["listings"]:
-                    raise BundleError(Problem(f"has no kernel {kernel!r}", Location(opened.path), _WHICH))
+                    absent = f"has no kernel {kernel!r}"
+                    raise BundleError(problem("no-such-kernel", absent, Location(opened.path), _WHICH))
         except BundleError as exc:
             problems += exc.problems
         results.append(result)
@@ -79,7 +78,7 @@ class _Texts:
         if not inside or not file.lower().endswith(_SOURCES):  # a wheel may name any file
             return []
         try:
-            with user_folders.kept(Path(file), read_limits.SOURCE) as opened_file:
+            with user_folders.open_retained(Path(file), read_limits.SOURCE) as opened_file:
                 return opened_file.read().decode("utf-8", "replace").splitlines()
         except OSError:
             return []

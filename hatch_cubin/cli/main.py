@@ -94,9 +94,9 @@ def _run(arguments: Sequence[str]) -> None:
     except _UsageError as wrong:
         wrong.explain(chosen, arguments)
         if "--json" in arguments:
-            from ..errors import Problem
+            from ..errors import problem
 
-            _print(_json(chosen[0] if chosen else None, {}, [Problem(wrong.what)]))
+            _print(_json(chosen[0] if chosen else None, {}, [problem("wrong-usage", wrong.what)]))
         wrong.tell()
 
 
@@ -126,9 +126,9 @@ def _tell_beside(verb: str, answer: Answer, folder: str | None) -> None:
     """Print warnings, which do not change the exit code, and write the summary of a GitHub Actions job."""
     from ..errors import PREFIX, annotate
 
-    for problem in answer.warnings:
+    for warning in answer.warnings:
         with streams.Lossy(sys.stderr):
-            _complain(f"{PREFIX}warning: {problem}")
+            _complain(f"{PREFIX}warning: {warning.with_code()}")
     annotate("warning", answer.warnings, folder)
     if answer.summary:
         from ..common import github
@@ -145,10 +145,11 @@ def _require_folder(args: argparse.Namespace) -> None:
         try:
             os.getcwd()
         except OSError as exc:
-            from ..errors import CheckError, Problem
+            from ..errors import CheckError, problem
 
             what = f"the current folder cannot be used: {exc.strerror}"
-            raise CheckError(Problem(what, hint="go to a project, or name one: --project DIR")) from exc
+            hint = "go to a project, or name one: --project DIR"
+            raise CheckError(problem("current-folder-unusable", what, hint=hint)) from exc
 
 
 def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argparse.ArgumentParser:
@@ -240,7 +241,7 @@ class _Parser(argparse.ArgumentParser):
     def _print_message(self, message: str, file: Any = None) -> None:
         if file is sys.stderr:
             with streams.Lossy(file):
-                streams.tell(file, message.removesuffix("\n"))
+                streams.print_message(file, message.removesuffix("\n"))
         else:
             _print(message)
 
@@ -279,7 +280,7 @@ def _json(verb: str | None, facts: Mapping[str, Any], problems: Iterable[Problem
 
     from ..errors import in_order
 
-    errors = [problem.facts() for problem in in_order(problems)]
+    errors = [each.facts() for each in in_order(problems)]
     text = json.dumps({"format": FORMAT, "verb": verb, **facts, "errors": errors}, indent=1)
     return text.replace("##", "\\u0023#") + "\n"  # some CI services run "##[" anywhere in a log as a command
 
@@ -296,9 +297,10 @@ def _print(text: str, problems: Sequence[Problem] = (), folder: str | None = Non
     except BrokenPipeError:
         raise
     except OSError as exc:
-        from ..errors import Problem
+        from ..errors import problem
 
-        problems = [Problem(f"standard output cannot be written: {exc.strerror}"), *problems]
+        what = f"standard output cannot be written: {exc.strerror}"
+        problems = [problem("output-not-writable", what), *problems]
     if problems:
         from ..errors import CheckError, reported
 
@@ -307,4 +309,4 @@ def _print(text: str, problems: Sequence[Problem] = (), folder: str | None = Non
 
 
 def _complain(message: str) -> None:
-    streams.tell(sys.stderr, message)
+    streams.print_message(sys.stderr, message)

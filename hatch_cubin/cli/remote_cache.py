@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..common.sizes import count
-from ..errors import CheckError, ConfigError, Problem
+from ..errors import CheckError, ConfigError, Problem, problem
 from .verb_base import Answer, open_project, require_compiler, size
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ def _exchanged(args: argparse.Namespace, exchange: _Exchange) -> Answer:
     project = open_project(args)
     if project.config.remote_cache is None:
         what = "there is no shared store to exchange results with"
-        raise ConfigError(Problem(what, project.config.place.of(), 'remote-cache = "https://…"'))
+        raise ConfigError(
+            problem("no-shared-store", what, project.config.place.of(), 'remote-cache = "https://…"')
+        )
     require_compiler(project)
     from ..building import pipeline
     from ..remote import build_store
@@ -58,9 +60,13 @@ def _exchanged(args: argparse.Namespace, exchange: _Exchange) -> Answer:
         listening = replace(project, warn=said.append)
         remote = build_store.open_store(listening, cache, plan.jobs, plan.toolkit)
         if remote is None:
-            raise CheckError(*map(Problem, said))
+            raise CheckError(*_problems(said))
         counts, done = exchange(remote, cache, plan.jobs)
     facts: dict[str, Any] = {"units": len(plan.jobs), **counts, **remote.facts}
     units = count(len(plan.jobs), "unit")
     lines = [facts["url"], f"{units}: {done}, {size(facts['bytes'])}"]
-    return Answer(facts, lines, [*map(Problem, said)])
+    return Answer(facts, lines, _problems(said))
+
+
+def _problems(said: Iterable[str]) -> list[Problem]:
+    return [problem("shared-store-failed", each) for each in said]

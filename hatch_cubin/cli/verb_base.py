@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..common.sizes import size
-from ..errors import BundleError, Location, Problem
+from ..errors import BundleError, Location, Problem, problem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,7 +154,8 @@ def write_page(path: Path, text: str) -> None:
     try:
         file_access.write(path, text)
     except OSError as exc:
-        raise BundleError(Problem(f"cannot be written: {exc.strerror}", Location(str(path)))) from exc
+        what = f"cannot be written: {exc.strerror}"
+        raise BundleError(problem("file-not-writable", what, Location(str(path)))) from exc
 
 
 def jobs(text: str) -> str:

@@ -33,7 +33,7 @@ class Arch(NamedTuple):
 
     @property
     def real(self) -> Arch:
-        """The arch that gives a cubin of the same code: its own PTX is assembled to that."""
+        """The `sm_` arch of the same number: the PTX of this arch is assembled for it."""
         return Arch(self.number, self.suffix)
 
 
@@ -45,7 +45,7 @@ class Target(NamedTuple):
 
 
 def parse_spec(text: str) -> tuple[Arch, ...] | str:
-    """Return what one spelling stands for: archs, or the name of a group; ValueError otherwise."""
+    """Return the archs that one spelling means, or the name of a group; ValueError if it is neither."""
     if text in GROUPS:
         return text
     for pattern, style in _SPELLINGS:
@@ -70,7 +70,7 @@ def _archs(style: str, kind: str, number: str, suffix: str, tail: str = "") -> t
 
 
 def parse_arch(text: str) -> Arch:
-    """Return the one arch that *text* names; ValueError where it names none, several or a group."""
+    """Return the one arch that *text* names; ValueError if it names several archs, a group or no arch."""
     parsed = parse_spec(text)
     if isinstance(parsed, str) or len(parsed) != 1:
         raise ValueError(f"{text!r} is not one arch")
@@ -78,7 +78,7 @@ def parse_arch(text: str) -> Arch:
 
 
 def number_of(text: str) -> int | None:
-    """Return the number of an arch; None of one that does not exist, which a manifest of others may have."""
+    """Return the number of an arch; None if *text* is not an arch, as in a damaged manifest."""
     try:
         arch = parse_arch(text)
     except ValueError:
@@ -87,12 +87,12 @@ def number_of(text: str) -> int | None:
 
 
 def split_specs(text: str) -> list[str]:
-    """Split a list as it stands in an environment variable: commas, semicolons or spaces."""
+    """Split a list from an environment variable, at commas, semicolons or spaces."""
     return [part for part in re.split(r"[\s,;]+", text) if part]
 
 
 def expand(specs: Iterable[str], supported: Sequence[int], native: Sequence[int]) -> tuple[Target, ...]:
-    """Return the targets that *specs* stand for, in their order and each once.
+    """Return the targets that *specs* mean, in their order and each once.
 
     A target that is named, and also comes with a group, counts as named.
     """
@@ -106,7 +106,7 @@ def expand(specs: Iterable[str], supported: Sequence[int], native: Sequence[int]
 
 
 def group(name: str, supported: Sequence[int], native: Sequence[int]) -> tuple[Arch, ...]:
-    """Return the archs of a group, as nvcc and CMake mean them."""
+    """Return the archs of a group, as nvcc and CMake define them."""
     if name == "native":
         return tuple(Arch(number) for number in dict.fromkeys(native))
     numbers = sorted(supported)

@@ -1,6 +1,7 @@
-"""What is known of GPUs, by compute capability: one table for all that is not asked of the compiler. Pure.
+"""Facts about GPUs that no compiler reports, by compute capability: names, Tegra parts, CUDA releases.
 
-The loader imports nothing of the package, so it has its own copy of the Tegra parts. A test compares the two.
+Which capabilities can be compiled for is asked of NVRTC (`toolkit/toolkit.py`). The loader imports nothing
+from the package, so it has its own copy of the Tegra parts. A test compares the two.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-Release = tuple[int, int]  # of CUDA
+Release = tuple[int, int]  # a release of CUDA
 
 FIRST_A, FIRST_F = 90, 100  # the first capabilities with arch-specific and family-specific code
 FAMILIES_SINCE: Release = (12, 9)  # the first release that compiles family-specific code
@@ -16,15 +17,15 @@ _PTX_SINCE: Mapping[str, Release] = {"": (1, 0), "a": (8, 0), "f": (8, 8)}  # .v
 
 
 class Gpu(NamedTuple):
-    """What is known of the GPUs of one capability."""
+    """Facts about the GPUs of one capability."""
 
-    names: str = ""  # of NVIDIA's own table, without the brand and what follows it
+    names: str = ""  # as in NVIDIA's table, without the brand and without additions such as "Laptop"
     ptx: Release = (1, 0)  # the first .version of PTX that can name it as .target
     since: Release | None = None  # the first release that can target them, if some that we support cannot
     last: int | None = None  # the last major version of CUDA that can target them
     is_tegra: bool = False  # a system on a chip: machine code of other capabilities does not run on it
-    tensor: str = ""  # which instructions its tensor cores have, since Hopper
-    renamed: int | None = None  # the capability that the next major version of CUDA has for them
+    tensor: str = ""  # the line of GPUs whose tensor core instructions it has, since Hopper
+    renamed: int | None = None  # their capability in the next major version of CUDA, if it changed
 
 
 HOPPER, DATACENTER, DESKTOP = "hopper", "datacenter", "desktop"
@@ -40,7 +41,9 @@ GPUS: Mapping[int, Gpu] = {
     72: Gpu("xavier", (6, 1), last=12, is_tegra=True),
     75: Gpu("t4 t4g t1000 1650 1660 2060 2070 2080 turing", (6, 3)),
     80: Gpu("a100 a30 ampere", (7, 0)),
-    86: Gpu("a2 a10 a10g a16 a40 a2000 a4000 a4500 a5000 a5500 a6000 3050 3060 3070 3080 3090 ampere", (7, 1)),
+    86: Gpu(
+        "a2 a10 a10g a16 a40 a2000 a4000 a4500 a5000 a5500 a6000 3050 3060 3070 3080 3090 ampere", (7, 1)
+    ),
     87: Gpu("orin ampere", (7, 4), is_tegra=True),
     88: Gpu("", (9, 0), since=(13, 0)),
     89: Gpu("l4 l20 l40 l40s 4050 4060 4070 4080 4090 6000ada adalovelace ada", (7, 8)),

@@ -1,7 +1,7 @@
-"""What a person sees while a build runs: messages, and how far it has come.
+"""Show messages and progress while a build runs.
 
-On a terminal, one line is redrawn several times a second. Elsewhere, a plain line is written every few
-seconds. A message takes the place of the line, and the line is drawn again below it.
+On a terminal, the progress line is redrawn several times a second. Elsewhere, a plain line is written every
+few seconds. A message replaces the progress line, which is drawn again below it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TextIO
 from . import streams
 
 _REDRAW_S, _LINE_S = 0.2, 5.0
-_SHORTEST_NAME = 16  # a shorter one says nothing
+_SHORTEST_NAME = 16  # a shorter one is useless
 
 
 class Console:
-    """Writes the messages of one front end, and its progress, so that neither garbles the other."""
+    """Write the messages and the progress of one front end without mixing them."""
 
     def __init__(
         self,
@@ -36,16 +36,16 @@ class Console:
         self._lock = threading.Lock()
 
     def say(self, message: str) -> None:
-        """Write a message about what happens."""
+        """Write a message for information."""
         self._message(self._say, message)
 
     def warn(self, message: str) -> None:
-        """Write a message about what may be wrong."""
+        """Write a warning."""
         self._message(self._warn, message)
 
     @contextlib.contextmanager
     def units(self, total: int, cached: int) -> Iterator[Progress]:
-        """Show progress while the block runs: of *total* units, *cached* need no compiling."""
+        """Show progress while the block runs. *cached* of the *total* units are not compiled."""
         progress, over = Progress(total, cached), threading.Event()
         drawer = threading.Thread(target=self._keep_drawing, args=(progress, over), daemon=True)
         drawer.start()
@@ -86,7 +86,7 @@ class Console:
 
 
 class Progress:
-    """How far the units of one build are: the build updates it, the thread that draws reads it."""
+    """The progress of one build. The build updates it, and the thread that draws reads it."""
 
     def __init__(self, total: int, cached: int) -> None:
         self._total = total
@@ -100,7 +100,7 @@ class Progress:
         self._running[unit] = None
 
     def finished(self, unit: str) -> None:
-        """Note that a unit was compiled, well or not."""
+        """Note that the compile of a unit has ended, with or without success."""
         self._running.pop(unit, None)
         self._compiled += 1
 
@@ -111,8 +111,8 @@ class Progress:
     def line(self, columns: int | None = None) -> str:
         """Return the progress as one line.
 
-        If it has more than so many *columns*, the name of the unit is shortened first, and goes first. How
-        much is done and how long the rest takes stay longest.
+        If it is longer than *columns*, the unit's name is shortened, and then left out. The count of units
+        and the remaining time are kept longest.
         """
         done = self._cached + self._compiled
         parts = [f"hatch-cubin: {done} of {self._total} units", f"{self._cached} cached"]
@@ -149,7 +149,7 @@ def _columns(text: str) -> int:
     """Return how many columns a terminal needs for a text: two for a wide character, none for an accent."""
     if text.isascii():
         return len(text)
-    import unicodedata  # which few names need
+    import unicodedata  # lazy: few names need it
 
     wide = (unicodedata.east_asian_width(char) in "WF" for char in text)
     return len(text) + sum(wide) - sum(map(bool, map(unicodedata.combining, text)))

@@ -1,4 +1,4 @@
-"""SHA-256 digests: of files, and of lists of parts, where different lists never have the same digest."""
+"""Make SHA-256 digests of files and of lists of parts. Different lists have different digests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 
 def digest(parts: Iterable[str | bytes]) -> str:
-    """Return the SHA-256 of *parts*, each prefixed with its length, so that no two lists look alike."""
+    """Return the SHA-256 of *parts*, each prefixed with its length, so that different lists differ."""
     hasher = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -23,7 +23,7 @@ def file_digest(data: bytes) -> str:
 
 
 def pieces_digest(pieces: Iterable[bytes]) -> str:
-    """Return the plain SHA-256 of a file's bytes, which come in pieces."""
+    """Return the plain SHA-256 of a file's bytes, given in pieces."""
     hasher = hashlib.sha256()
     for piece in pieces:
         hasher.update(piece)
@@ -31,7 +31,7 @@ def pieces_digest(pieces: Iterable[bytes]) -> str:
 
 
 def stream_digest(file: BinaryIO) -> str:
-    """Return the plain SHA-256 of an open file, which may be too large to be read whole."""
+    """Return the plain SHA-256 of an open file, without reading all of it into memory."""
     hasher = hashlib.sha256()
     while chunk := file.read(1 << 20):
         hasher.update(chunk)

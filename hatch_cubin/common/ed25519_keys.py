@@ -1,7 +1,7 @@
-"""Keys and signatures of Ed25519 as text, which no slip of the hand and no flipped bit turns into another.
+"""Encode Ed25519 keys and signatures as text, so that a typing error never makes another valid text. Pure.
 
-A text is its kind, then the bytes and the beginning of a digest of both, in base64 without padding: each text
-has one meaning, and nothing has two texts. Pure: what signs and checks is in `cache/signing.py`.
+A text is its kind, then the bytes and the beginning of a digest of both, in base64 without padding. Each text
+has one meaning, and each key has one text. `cache/signing.py` signs and checks.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import NamedTuple
 PUBLIC, PRIVATE, SIGNATURE = "ed25519", "ed25519-private", "ed25519-signature"
 
 _SIZES = {PUBLIC: 32, PRIVATE: 32, SIGNATURE: 64}
-_CHECKED = 4  # bytes of the digest at least: so many that no padding is needed
+_CHECKED = 4  # the least bytes of the digest; more are used if base64 would need padding
 _NAMES = {PUBLIC: "a public key", PRIVATE: "a private key", SIGNATURE: "a signature"}
 _TEXT = re.compile("([a-z0-9-]+):([A-Za-z0-9_-]+)")
 
 _PRIME = 2**255 - 19
-_ORDER_8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7  # as high as points of order 8
+# The y coordinate of a point of order 8.
+_ORDER_8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 _OF_LOW_ORDER = {0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8}
 
 
@@ -29,7 +30,7 @@ def write(kind: str, raw: bytes) -> str:
 
 
 def read(kind: str, text: str) -> bytes:
-    """Return the bytes of a text of that kind; ValueError, which never shows the text, where it is none."""
+    """Return the bytes of a text of that kind, or raise ValueError. Its message never shows the text."""
     import base64
 
     match = _TEXT.fullmatch(text)
@@ -42,21 +43,21 @@ def read(kind: str, text: str) -> bytes:
         raise ValueError(f"has {len(text)} characters, and {_NAMES[kind]} has {length}")
     data = base64.urlsafe_b64decode(match[2])
     if data[size:] != _check(kind, data[:size]):
-        raise ValueError("has a character that is not as it was written: copy it anew")
+        raise ValueError("has a wrong character: copy it again")
     return data[:size]
 
 
 def read_public(text: str) -> bytes:
-    """Return the bytes of a public key; ValueError where everybody's signature would be right."""
+    """Return the bytes of a public key; ValueError if anyone could make valid signatures for it."""
     raw = read(PUBLIC, text)
     y = int.from_bytes(raw, "little") & ~(1 << 255)
     if y >= _PRIME or y in _OF_LOW_ORDER:
-        raise ValueError("is no key that 'hatch-cubin keygen' makes: anybody could sign for it")
+        raise ValueError("is not a key from 'hatch-cubin keygen': anyone could sign for it")
     return raw
 
 
 class Signature(NamedTuple):
-    """Whose signature stands below something that is signed, and its bytes."""
+    """A signature, and the public key that it was made with."""
 
     key: str
     value: bytes
@@ -66,7 +67,7 @@ class Signature(NamedTuple):
 
     @classmethod
     def decode(cls, line: bytes) -> Signature | None:
-        """Return the signature that a line holds; None where it holds anything else."""
+        """Return the signature in a line; None if the line is not a signature."""
         try:
             key, value = line.removesuffix(b"\n").decode("ascii").split(" ")
             read(PUBLIC, key)

@@ -19,12 +19,14 @@ _SWITCHES = (
     "HATCH_CUBIN_REMOTE_WRITE",
     "HATCH_CUBIN_TRACEBACK",
 )
-# Those that others read: the report of a build, an editable install, and the loader.
+# Variables that editable installs, the build report and the loader read.
 _OTHERS = ("HATCH_CUBIN_REBUILD", "HATCH_CUBIN_REPORT", "HATCH_CUBIN_STRICT")
 _PREFIX = "HATCH_CUBIN_"
-_LIKE_OURS = re.compile("HATCH[^A-Z]?CU|CUBIN", re.IGNORECASE)  # so begins what may be meant as one of ours
-_NEARLY = 0.8  # of the letters of a name that does not begin as ours do
-_ROUGHLY = 0.6  # of the letters behind the prefix
+_LIKE_OURS = re.compile(
+    "HATCH[^A-Z]?CU|CUBIN", re.IGNORECASE
+)  # the beginning of a name that may be meant as one of ours
+_NEARLY = 0.8  # the share of equal letters, for a name without our prefix
+_ROUGHLY = 0.6  # the share of equal letters after the prefix
 _STATES = {"1": True, "true": True, "": False, "0": False, "false": False}
 
 
@@ -44,12 +46,12 @@ class WithOptions(dict[str, str]):
 
 
 def as_written(environ: Mapping[str, str], variable: str) -> str:
-    """Return what the user wrote to set a variable: its own name, or an option of the command line."""
+    """Return the name that the user wrote to set a variable: its own, or an option of the command line."""
     return environ.options.get(variable, variable) if isinstance(environ, WithOptions) else variable
 
 
 def unknown_variables(environ: Mapping[str, str], readers: Iterable[str]) -> list[str]:
-    """Return a message for each variable with a name like ours that nothing reads.
+    """Return a message for each variable that has a name like ours, but is not read.
 
     *readers* are the variables that have values.
     """
@@ -64,7 +66,7 @@ def unknown_variables(environ: Mapping[str, str], readers: Iterable[str]) -> lis
 
 
 def _meant(name: str, known: Iterable[str]) -> str | None:
-    """Return the variable that a name is nearly, whatever stands between its words."""
+    """Return the variable whose name is nearly the given one, ignoring the characters between words."""
     import difflib  # slow to import, and few environments need it
 
     bare = _bare(name) if name.upper().startswith("HATCH") else f"HATCH{_bare(name)}"
@@ -80,7 +82,7 @@ def _bare(name: str) -> str:
 
 
 def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what a program may know that we start, and that signs nothing and asks no store."""
+    """Return the environment for a program that needs neither signing keys nor the store."""
     return {name: value for name, value in environ.items() if name not in _SECRETS}
 
 

@@ -1,4 +1,4 @@
-"""What stands at a path, and how to write to one that a user named."""
+"""Open files safely: only plain files are read, and nothing waits for a pipe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from .sizes import size
 
 if TYPE_CHECKING:
-    from pathlib import Path  # a wrong table is told before anything slow is imported
+    from pathlib import Path  # lazy: errors of the table are printed before slow imports
 
 _KINDS = {
     stat.S_IFREG: "is a file",
@@ -22,23 +22,23 @@ _KINDS = {
 
 
 def kind(mode: int) -> str:
-    """Say what a file of that mode is; of a link it is the mode of what it leads to, if there is anything."""
+    """Return a phrase for the kind of a file, such as 'is a pipe', from its mode."""
     return _KINDS.get(stat.S_IFMT(mode), "is a device")
 
 
-def looked_at(path: str | Path) -> os.stat_result:
-    """Return the status of what a path leads to, and where that is nowhere, of the link."""
+def status_of(path: str | Path) -> os.stat_result:
+    """Return the status of a file, or of the link itself if it leads nowhere."""
     try:
         return os.stat(path)
     except OSError:
         return os.lstat(path)
 
 
-def opened(path: str | Path, most: int | None = None) -> BinaryIO:
+def open_plain(path: str | Path, most: int | None = None) -> BinaryIO:
     """Open a file that others may have written, to read it.
 
-    OSError if it is not a plain file, or has more bytes than *most*. To open a pipe would wait for ever, and
-    a device has no end.
+    OSError if it is not a plain file, or has more bytes than *most*. Opening a pipe would wait for ever, and
+    reading a device might never end.
     """
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
@@ -54,13 +54,13 @@ def opened(path: str | Path, most: int | None = None) -> BinaryIO:
 
 
 def read(path: str | Path, most: int) -> bytes:
-    """Return what is in a file of others; OSError if it is not a file, or has more bytes than *most*."""
-    with opened(path, most) as file:
+    """Return the content of a file; OSError if it is not a plain file, or has more bytes than *most*."""
+    with open_plain(path, most) as file:
         return file.read(most)
 
 
 def refuse_larger(descriptor: int, most: int) -> int:
-    """Return how many bytes a file has; OSError if they are more than *most*: sparse ones fill memory."""
+    """Return the size of an open file; OSError if it is larger than *most*: it would fill the memory."""
     found = os.fstat(descriptor).st_size
     if found > most:
         raise OSError(errno.EFBIG, f"it has {size(found)}, and no more than {size(most)} are read")
@@ -72,9 +72,9 @@ def _never_waiting(path: str, flags: int) -> int:
 
 
 def write(path: str | Path, text: str) -> None:
-    """Write a file that a user named. It may be a terminal, another device, or a pipe that somebody reads.
+    """Write a file that the user named. It may be a terminal, another device, or a pipe with a reader.
 
-    A pipe that nobody reads is an OSError: to open it would wait for ever.
+    A pipe without a reader is an OSError, because opening it would wait for ever.
     """
     with open(path, "w", encoding="utf-8", opener=_at_once) as file:
         file.write(text)
@@ -88,6 +88,6 @@ def _at_once(path: str, flags: int) -> int:
         if exc.errno != errno.ENXIO:
             raise
         raise OSError(errno.ENXIO, f"it {kind(os.stat(path).st_mode)} that nobody reads") from exc
-    if never_wait:  # for its reader: that one is there, and may be slower than we are
+    if never_wait:  # the pipe has a reader, which may be slower than we are: wait for it
         os.set_blocking(descriptor, True)
     return descriptor

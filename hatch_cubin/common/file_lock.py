@@ -1,8 +1,8 @@
-"""Locks between the processes of one machine, on folders that are there anyway.
+"""Locks between the processes of one machine, on existing folders.
 
-No file is made for a lock, and a process that ends, in whatever way, holds none. Where a folder cannot
-be locked (Windows, some network file systems), everyone is let in. So what is done under a lock has to be
-right without one too; at worst it is done twice.
+No extra file is needed for a lock, and the system releases the locks of a process when it ends, also if it is
+killed. If a folder cannot be locked (Windows, some network file systems), every process may continue. So work
+under a lock must be correct without the lock too; at worst it is done twice.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class Lock:
-    """Permission to go on; *real* says whether it keeps others out."""
+    """Permission to continue. *real* says whether other processes are locked out."""
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
 
     @property
     def real(self) -> bool:
-        """Whether there is a lock at all."""
+        """Whether other processes are locked out."""
         return self._descriptor is not None
 
     def close(self) -> None:
-        """Let the next one in."""
+        """Release the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -41,16 +41,16 @@ class Lock:
 
 
 def try_lock(folder: str | Path, *, shared: bool = False) -> Lock | None:
-    """Return the folder's lock at once; None where another process holds it.
+    """Return the folder's lock without waiting; None if another process holds it.
 
-    Processes that all ask for a *shared* lock can hold it together. Where the folder cannot be locked, the
-    lock is not real.
+    Several processes can hold a *shared* lock together. If the folder cannot be locked, the returned lock is
+    not real.
     """
     descriptor = None
     try:
         import fcntl
 
-        # A folder or nothing: to open a pipe in its place would wait for whoever writes into it.
+        # Only a folder: opening a pipe in its place would wait for a writer.
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -63,7 +63,7 @@ def try_lock(folder: str | Path, *, shared: bool = False) -> Lock | None:
 
 
 def wait_for_lock(folder: Path, seconds: float) -> Lock:
-    """Wait for the folder's lock and return it; after so many seconds, return one that is not real."""
+    """Wait for the folder's lock and return it. After *seconds*, return one that is not real."""
     deadline = time.monotonic() + seconds
     while (lock := try_lock(folder)) is None:
         if time.monotonic() > deadline:

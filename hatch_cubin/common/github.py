@@ -1,4 +1,4 @@
-"""What GitHub Actions shows of a job besides its log: annotations at lines, and the job's summary."""
+"""Write annotations and job summaries for GitHub Actions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-_DEEP = 2  # levels of folders in which a project of a repository is looked for
+_DEEP = 2  # levels of folders that are searched for a project
 _TEXT = {ord("%"): "%25", ord("\r"): "%0D", ord("\n"): "%0A"}
 _VALUE = _TEXT | {ord(":"): "%3A", ord(","): "%2C"}
 
@@ -28,16 +28,16 @@ def annotation(kind: str, text: str, place: str | None, line: int | None) -> str
 
 
 def in_repository(path: str, folder: str | None) -> str:
-    """Return a path as the repository has it, if it can be found there.
+    """Return a path relative to the repository, if the file can be found there.
 
-    A build from an sdist runs in a folder of its own. There, the folder helps in which its front end was
-    called, or a search for the one project that has such a file.
+    A build from an sdist runs in a separate folder. Then the file is searched in the folder in which the
+    front end was started, and in the projects of the repository, if only one of them has such a file.
     """
     found: list[str] = []
     if workspace := os.environ.get("GITHUB_WORKSPACE"):
         bases = filter(None, (folder, os.curdir, os.environ.get("PWD"), workspace))
         places = (os.path.join(base, path) for base in bases)
-        # What stands in a wheel is no file.
+        # A path inside a wheel is not a file on the disk.
         there = [
             _inside(place, workspace) for place in places if os.path.isabs(path) or os.path.exists(place)
         ]
@@ -46,10 +46,10 @@ def in_repository(path: str, folder: str | None) -> str:
 
 
 def _inside(path: str, workspace: str) -> str | None:
-    """Return a path as it is below the workspace; None where it is elsewhere."""
+    """Return a path relative to the workspace; None if it is not in the workspace."""
     try:
         inside = os.path.relpath(os.path.realpath(path), os.path.realpath(workspace))
-    except (OSError, ValueError):  # the current folder is gone, the path has a null byte, is on another drive
+    except (OSError, ValueError):  # no current folder, a null byte in the path, another drive
         return None
     return None if inside.startswith(os.pardir) else inside.replace(os.sep, "/")
 
@@ -61,7 +61,7 @@ def _projects_with(path: str, workspace: str) -> Iterator[str]:
 
 
 def summarize(lines: Sequence[str]) -> OSError | None:
-    """Add lines of Markdown to the summary of this job; return why it cannot be written."""
+    """Add lines of Markdown to the summary of this job; return the error if it cannot be written."""
     if not lines or not is_here() or not (path := os.environ.get("GITHUB_STEP_SUMMARY")):
         return None
     try:

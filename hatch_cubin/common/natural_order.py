@@ -1,4 +1,4 @@
-"""The order in which people expect names: 64 before 128. Pure."""
+"""Sort names by the numbers in them: 64 before 128. Pure."""
 
 from __future__ import annotations
 

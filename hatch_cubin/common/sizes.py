@@ -1,4 +1,4 @@
-"""Numbers as people read them: of bytes, of things, of releases of CUDA."""
+"""Write numbers for people: of bytes, of things, of CUDA releases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def size(count: int) -> str:
 
 
 def decimal(count: int) -> str:
-    """Return a number of bytes in thousands, as limits of indexes are given: '1.5 MB'."""
+    """Return a number of bytes in decimal units, which package indexes use for limits: '1.5 MB'."""
     return _text(count, 1000, ("B", "KB", "MB", "GB"))
 
 
@@ -19,7 +19,7 @@ def count(number: int, what: str) -> str:
 
 
 def cuda(number: int) -> str:
-    """Return the release of CUDA that a driver's number stands for: 13000 is '13.0'."""
+    """Return the CUDA release of a driver's version number: 13000 is '13.0'."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 

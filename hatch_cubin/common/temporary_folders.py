@@ -1,7 +1,8 @@
-"""Temporary folders that are gone when their process is, in whatever way it ends.
+"""Temporary folders that are removed when their process ends, also if it is killed.
 
-They go when they are closed, or by a signal that asks the process to end. What a process that was killed has
-left, another one sweeps: a folder is locked for as long as its owner lives. Without locks its age has to do.
+They are removed when they are closed, or when a signal asks the process to end. If a process was killed,
+another process removes its folders later: each folder is locked while its owner lives. Without locks, its age
+decides.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _open: set[Folder] = set()
 
 
 class Folder:
-    """A temporary folder, which is its maker's to close; a process that was forked off leaves it alone."""
+    """A temporary folder. Its maker closes it; forked processes do not touch it."""
 
     def __init__(self, path: Path, lock: Lock) -> None:
         self.path = path
@@ -39,7 +40,7 @@ class Folder:
         _answer_endings()
 
     def close(self) -> None:
-        """Remove it with all that is in it."""
+        """Remove the folder with its content."""
         if self._owner == os.getpid():
             shutil.rmtree(self.path, ignore_errors=True)
             self._lock.close()
@@ -55,7 +56,7 @@ class Folder:
 
 
 def make() -> Folder:
-    """Return a new folder where the system wants what is temporary."""
+    """Return a new folder in the system's folder for temporary files."""
     try:
         return make_in(None)
     except OSError as exc:
@@ -67,15 +68,15 @@ def make_in(place: Path | None) -> Folder:
     """Return a new folder in *place*, or raise OSError."""
     while True:
         path = Path(tempfile.mkdtemp(prefix="hatch-cubin-", suffix=_LOCKED, dir=place))
-        if (lock := try_lock(path)) is None:  # another process is sweeping it already
+        if (lock := try_lock(path)) is None:  # another process is removing it already
             continue
         if path.is_dir():
             return Folder(path if lock.real else path.rename(path.with_suffix(_UNLOCKED)), lock)
-        lock.close()  # that one was faster
+        lock.close()  # another process was faster
 
 
 def sweep(place: Path) -> None:
-    """Remove what processes that were killed have left in *place*; nothing is waited for."""
+    """Remove folders that killed processes have left in *place*, without waiting for locks."""
     with contextlib.suppress(OSError):
         for name in os.listdir(place):
             if match := _NAME.fullmatch(name):
@@ -93,13 +94,13 @@ def _sweep(folder: Path, *, locked: bool) -> None:
 
 
 def _user() -> int:
-    return os.geteuid() if hasattr(os, "geteuid") else 0  # as files have it on Windows
+    return os.geteuid() if hasattr(os, "geteuid") else 0  # st_uid of files on Windows
 
 
 def _answer_endings() -> None:
-    """Clean up before a signal ends the process; where a host has a handler of its own, that stays.
+    """Clean up before a signal ends the process. A handler that a host program has set stays.
 
-    Only handlers set through Python can be seen, not those of a host's C code.
+    Only handlers that were set through Python can be seen, not those of a host's C code.
     """
     with contextlib.suppress(ValueError):  # only the main thread may
         for number in _ENDINGS:
@@ -108,7 +109,7 @@ def _answer_endings() -> None:
 
 
 def _leave_endings() -> None:
-    # In a thread the handlers stay, which is harmless: without folders they end the process and no more.
+    # In other threads the handlers stay, which is harmless: without folders they only end the process.
     with contextlib.suppress(ValueError):
         for number in _ENDINGS:
             if signal.getsignal(number) is _end:
@@ -119,16 +120,16 @@ def _end(number: int, _frame: FrameType | None) -> None:
     for folder in [*_open]:
         folder.close()
     signal.signal(number, signal.SIG_DFL)
-    # As if there had been nothing to do: who waits for the process sees the signal.
+    # A process that waits for this one sees the signal, as if there had been no handler.
     os.kill(os.getpid(), number)
-    # The first process of a container lives on, for the kernel spares it what it does not handle.
+    # The kernel does not end the first process of a container by a signal that it does not handle.
     os._exit(128 + number)
 
 
 def _disown() -> None:
-    """Leave the folders to the parent of a process that was forked off, and signals as they were before.
+    """In a forked process, leave the folders to the parent, and restore the signal handlers.
 
-    A handler of Python's would wait for the end of a long call in C, such as a compiler's.
+    A handler in Python would only run after a long call in C, such as a compile.
     """
     _open.clear()
     _leave_endings()

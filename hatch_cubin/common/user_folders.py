@@ -1,4 +1,4 @@
-"""The folders outside the project where things are kept between builds, or a temporary stand-in."""
+"""The user's folders for files that are kept between builds, or a temporary folder in their place."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from typing import BinaryIO
 
 from . import file_access, temporary_folders
 
-HEADERS = "headers"  # the folder of NVRTC's bundled headers, in the user's
-# For what was a file a moment ago: a pipe that took its place since is not waited for.
-AT_ONCE = getattr(os, "O_NONBLOCK", 0)
+HEADERS = "headers"  # the folder of NVRTC's bundled headers, in the user's folder
+# For files: if a pipe has replaced the file meanwhile, opening it does not wait.
+NONBLOCKING = getattr(os, "O_NONBLOCK", 0)
 
-_MOST = 1 << 28  # bytes: something is wrong with a file that has more
+_MOST = 1 << 28  # bytes: a larger file is damaged
 _WRITING_S = 3600  # a temporary file that is older was left by a build that was killed
 
 _why: list[str] = []
 
 
 def user_folder() -> Path:
-    """Return the user's cache folder; a temporary one where the user has none."""
+    """Return the user's cache folder, or a temporary one if the user has none."""
     try:
         folder = own_folder()
     except RuntimeError as exc:
-        return instead(f"this user has no home folder: {exc}")
+        return use_temporary_folder(f"this user has no home folder: {exc}")
     try:
-        make_way(folder)
+        clear_path(folder)
     except NotADirectoryError:
-        return instead(f"{folder} is not a folder")
+        return use_temporary_folder(f"{folder} is not a folder")
     return folder
 
 
 def own_folder() -> Path:
-    """Return the user's cache folder; RuntimeError where HOME is not set and the system knows no home."""
+    """Return the user's cache folder; RuntimeError if the user has no home folder."""
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("hatch-cubin", appauthor=False))
@@ -51,19 +51,19 @@ def cubins_folder(root: Path, configured: str | None) -> Path:
     if configured is not None:
         return root / os.path.expanduser(configured)
     folder = user_folder() / "cubins"
-    with contextlib.suppress(NotADirectoryError):  # which the cache itself will tell
-        make_way(folder)
+    with contextlib.suppress(NotADirectoryError):  # the cache reports it
+        clear_path(folder)
     return folder
 
 
-def instead(why: str) -> Path:
+def use_temporary_folder(why: str) -> Path:
     """Return a temporary folder for this process, and remember *why* the user's own is not used."""
     _why.append(why)
     return _process_folder()
 
 
-def trouble() -> str | None:
-    """Return a warning that says why a temporary folder is used; None where none is."""
+def fallback_warning() -> str | None:
+    """Return a warning that says why a temporary folder is used; None if it is not used."""
     if not _why:
         return None
     return f"{_why[0]}; a temporary folder does instead, and the next build finds nothing in it"
@@ -76,17 +76,17 @@ def _process_folder() -> Path:
     return folder.path
 
 
-def keep(path: Path, data: bytes, most: int) -> None:
-    """Write *data* to *path* in one step, and keep at most so many files of its kind.
+def write_retained(path: Path, data: bytes, most: int) -> None:
+    """Write *data* to *path* in one step, and keep at most *most* files of its kind.
 
-    Files of its kind are those in its folder with its suffix; those used last are kept. Temporary files that
-    killed builds left are removed too.
+    Files of its kind are in its folder and have its suffix; the least recently used are removed. Temporary
+    files of killed builds are removed too.
     """
     for folder in (path.parent.parent, path.parent):
-        make_way(folder)
+        clear_path(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(f".{os.getpid()}")
-    beside.unlink(missing_ok=True)  # of a process that had this number before
+    beside.unlink(missing_ok=True)  # of an earlier process with this number
     try:
         with open(beside, "xb") as file:
             file.write(data)
@@ -99,7 +99,7 @@ def keep(path: Path, data: bytes, most: int) -> None:
 
 
 def _drop_others(path: Path, most: int) -> None:
-    """Remove what is of the kind of *path* but for so many, and what killed builds left beside."""
+    """Remove files of the kind of *path* beyond *most*, and temporary files of killed builds."""
     found = [(file, file.lstat()) for file in path.parent.iterdir()]
     times = {file: status.st_mtime for file, status in found if stat.S_ISREG(status.st_mode)}
     files = sorted(times, key=times.__getitem__, reverse=True)
@@ -110,19 +110,19 @@ def _drop_others(path: Path, most: int) -> None:
             file.unlink(missing_ok=True)
 
 
-def kept(path: Path, most: int = _MOST) -> BinaryIO:
-    """Open a file that was kept; OSError if there is none, if it is not a file, or has more bytes."""
-    return file_access.opened(path, most)
+def open_retained(path: Path, most: int = _MOST) -> BinaryIO:
+    """Open a file that an earlier build wrote; OSError if it is missing, not a plain file, or too large."""
+    return file_access.open_plain(path, most)
 
 
-def make_way(folder: str | Path) -> None:
-    """Remove what stands in a folder's place and can hold nothing: a pipe, a socket, a device.
+def clear_path(folder: str | Path) -> None:
+    """Remove a pipe, a socket or a device that is in a folder's place: no data is lost by it.
 
-    NotADirectoryError where it is a file, or a link to anything but a folder.
+    NotADirectoryError if a file is there, or a link that does not lead to a folder.
     """
     try:
         mode = os.lstat(folder).st_mode
-    except OSError:  # nothing is there, or whoever makes the folder will say what is wrong
+    except OSError:  # nothing is there, or making the folder will report the error
         return
     if stat.S_ISREG(mode) or (stat.S_ISLNK(mode) and not os.path.isdir(folder)):
         raise NotADirectoryError(errno.ENOTDIR, f"{folder} is not a folder")
@@ -132,12 +132,12 @@ def make_way(folder: str | Path) -> None:
 
 
 def recall_folder() -> Path:
-    """Return the folder of what builds recall; RuntimeError where the user has no cache folder."""
+    """Return the folder of the facts that builds reuse; RuntimeError if the user has no cache folder."""
     return own_folder() / "recall"
 
 
-def forget() -> None:
-    """Remove what builds recall, so that the next one finds it out again; the folder may be a link."""
+def remove_recalled_facts() -> None:
+    """Remove the facts that builds reuse: the next build finds them again. The folder may be a link."""
     with contextlib.suppress(RuntimeError, OSError):
         folder = recall_folder()
         for file in [*folder.iterdir()]:
@@ -147,8 +147,8 @@ def forget() -> None:
 
 
 def sweep() -> None:
-    """Remove the temporary folders that builds which were killed have left."""
-    with contextlib.suppress(OSError):  # there is no place for temporary files
+    """Remove temporary folders of killed builds."""
+    with contextlib.suppress(OSError):  # there is no folder for temporary files
         temporary_folders.sweep(Path(tempfile.gettempdir()))
     with contextlib.suppress(RuntimeError):
         temporary_folders.sweep(own_folder() / HEADERS)

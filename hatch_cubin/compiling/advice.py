@@ -28,7 +28,8 @@ from .hints.failed_compile import Setting
 
 _MISSING = "not open source file"  # the words after "could" or "can"
 _LONGEST_WAY = 5  # most lines of an include chain that are shown; the last ones are the project's own
-# In this order: earlier causes explain more of the compiler's messages.
+# The first cause that matches reports one error and takes the errors that it explains; the search then starts
+# again with the rest.
 _CAUSES = (
     not_source.spoiled,
     other_languages.foreign,

@@ -33,7 +33,7 @@ def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None,
     from ..project.project import Project
 
     def tell(kind: str) -> Callable[[str], object]:
-        return lambda message: streams.tell(stream, f"{PREFIX}{kind}{message}")
+        return lambda message: streams.print_message(stream, f"{PREFIX}{kind}{message}")
 
     root = Path(folder).absolute()
     if ".." in root.parts:  # hatchling takes the package's folder for one of another project then

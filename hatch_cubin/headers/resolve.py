@@ -324,7 +324,7 @@ def leads_to_a_process(path: str) -> bool:
 def content_digest(path: str | Path) -> str:
     """Return the digest that a closure has for a file; the file is read in pieces."""
     try:
-        with file_access.opened(path) as file:
+        with file_access.open_plain(path) as file:
             return stream_digest(file)
     except OSError:
         return "unreadable"

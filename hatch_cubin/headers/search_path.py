@@ -189,7 +189,7 @@ def _bundled(toolkit: Toolkit) -> Path | None:
     except OSError as exc:
         why = f"NVRTC's headers cannot be kept in the user's cache folder: {exc.strerror}"
     try:
-        return _unpacked(toolkit, user_folders.instead(why))
+        return _unpacked(toolkit, user_folders.use_temporary_folder(why))
     except OSError as exc:
         raise ToolchainError(Problem(f"{why}, nor unpacked elsewhere: {exc.strerror}")) from exc
 
@@ -204,7 +204,7 @@ def _unpacked(toolkit: Toolkit, home: Path) -> Path | None:
     folder = home / toolkit.nvrtc
     if _is_whole(folder):
         return folder / "include"
-    user_folders.make_way(home)
+    user_folders.clear_path(home)
     home.mkdir(parents=True, exist_ok=True)
     with temporary_folders.make_in(home) as scratch:
         staged = scratch / toolkit.nvrtc

@@ -93,7 +93,7 @@ class Recall:
             new = changed or len(kept) != len(self._lines) or evidence != self._evidence
             if new and evidence is not None:
                 lines = kept | self._now(self._path, found)
-                user_folders.keep(self._path, _encode(facts, evidence, lines), _FILES)
+                user_folders.write_retained(self._path, _encode(facts, evidence, lines), _FILES)
 
     def _take(self, name: str) -> str | None:
         return self._lines.pop(name, None)
@@ -166,7 +166,7 @@ def _encode(facts: Facts, evidence: Evidence, lines: Mapping[str, str]) -> bytes
 def _read(path: Path, installed: Installation | None) -> tuple[Facts, Evidence, dict[str, str]]:
     """Return what was encoded; ValueError or TypeError where it is anything else, or another's."""
     hasher, lines = hashlib.sha256(), {}
-    with user_folders.kept(path) as file:
+    with user_folders.open_retained(path) as file:
         check, head = file.readline(), file.readline()
         hasher.update(head)
         for line in file:  # not read at once, for that would be a second copy of all of it

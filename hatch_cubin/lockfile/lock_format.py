@@ -79,7 +79,7 @@ def read(root: Path) -> Lock | None:
     path = os.path.join(root, NAME)
     try:
         # As text, because git may change the line ends.
-        with io.TextIOWrapper(file_access.opened(path, read_limits.INDEX), encoding="utf-8") as file:
+        with io.TextIOWrapper(file_access.open_plain(path, read_limits.INDEX), encoding="utf-8") as file:
             return decode(file.read())
     except FileNotFoundError:
         return None

@@ -21,7 +21,7 @@ def check(path: str) -> None:
     """Raise an OSError with the reason if no database can be at *path*; nothing is opened."""
     mode = 0
     with contextlib.suppress(FileNotFoundError):
-        mode = file_access.looked_at(path).st_mode
+        mode = file_access.status_of(path).st_mode
     if mode and not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, f"a program cache is a file, and this {file_access.kind(mode)}", path)
     kind = file_system_type(path)

@@ -125,7 +125,7 @@ class SharedStore:
     def _single_results(self, keys: Sequence[bytes]) -> Iterator[PackedResult]:
         """Yield results that jobs with few units have stored as a small project does.
 
-        Only if the store has some of a sample is it wanted_packs for all.
+        The rest is requested only if the store has some of a sample.
         """
         yield from (found := [*self._unit_results(keys[:_SAMPLE_SIZE])])
         if found:

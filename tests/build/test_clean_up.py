@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import run
+from tests.helpers import refusal, run
 
 from .projects import add_hook, build, demo, leftovers, tree
 
@@ -64,9 +64,7 @@ def test_no_place_for_temporary_files_is_one_line(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tempfile, "mkdtemp", full)
-    with pytest.raises(SystemExit) as ended:
-        build(demo(tmp_path))
-    assert ended.value.code == 1
+    assert refusal(SystemExit, build, demo(tmp_path)).code == 1
     what = "temporary files cannot be written: No space left on device"
     assert capsys.readouterr().err.splitlines() == [
         f"hatch-cubin: error: {what} [no-temporary-folder]",

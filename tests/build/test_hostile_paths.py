@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.cli.main import main
-from tests.helpers import COPY_PTX, SAXPY, codes, run, sha256, wheel_files, write_tree
+from tests.helpers import COPY_PTX, SAXPY, codes, refusal, run, sha256, wheel_files, write_tree
 
 from .projects import build, build_sdist, demo, unpack
 
@@ -122,10 +122,9 @@ def test_files_that_no_compiler_can_be_given_are_each_refused(
 ) -> None:
     files = {"demo/__init__.py": "", **{f"demo/{name}.cu": SAXPY for name in REFUSED}}
     root = demo(tmp_path, files=files)
-    with pytest.raises(SystemExit) as caught:
-        build(root)
+    error = refusal(SystemExit, build, root)
     lines = capsys.readouterr().err.splitlines()
-    assert caught.value.code == 1
+    assert error.code == 1
     assert sorted(lines[:-1:2]) == sorted(
         f"hatch-cubin: error: {f'demo/{name}.cu'!r} has characters that cannot be passed to a compiler "
         "[unusable-file-name]"

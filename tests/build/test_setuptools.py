@@ -15,7 +15,7 @@ import pytest
 
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.frontends import setuptools
-from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, run, wheel_files, write_tree
+from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, refusal, run, wheel_files, write_tree
 
 from .conftest import Venv
 from .projects import BILL, LOADER, NOTES, ONE_ARCH, SETUPTOOLS, build, compiled, demo, in_bundle, unpack
@@ -538,9 +538,7 @@ def test_what_a_setup_py_prints_is_its_own_affair(tmp_path: Path) -> None:
 )
 def test_a_project_that_setuptools_cannot_read_is_an_error(tmp_path: Path, setup: str, why: str) -> None:
     root = project(tmp_path, "", {**FLAT, "setup.py": setup})
-    with pytest.raises(ConfigError) as caught:
-        setuptools.packages_of(root)
-    (problem,) = caught.value.problems
+    (problem,) = refusal(ConfigError, setuptools.packages_of, root).problems
     assert (problem.what, str(problem.where)) == (
         "setuptools cannot build this project, so its packages are not known",
         "pyproject.toml",
@@ -550,9 +548,7 @@ def test_a_project_that_setuptools_cannot_read_is_an_error(tmp_path: Path, setup
 
 def test_all_that_setuptools_says_of_its_error_is_shown(tmp_path: Path) -> None:
     root = project(tmp_path, "", {**FLAT, "other/__init__.py": ""})
-    with pytest.raises(ConfigError) as caught:
-        setuptools.packages_of(root)
-    first, *_more, last = caught.value.problems[0].details
+    first, *_more, last = refusal(ConfigError, setuptools.packages_of, root).problems[0].details
     assert first.startswith("error: Multiple top-level packages discovered in a flat-layout: [")
     assert last.startswith("To find more information")
 

@@ -18,7 +18,7 @@ from hatch_cubin.compiling import executor
 from hatch_cubin.compiling.executor import Next, Prelude, Result, Setup, Task, run
 from hatch_cubin.errors import ToolchainError
 from hatch_cubin.toolkit import worker
-from tests.helpers import in_order, write_tree
+from tests.helpers import in_order, refusal, write_tree
 from tests.helpers import run as in_process
 
 pytestmark = pytest.mark.counted
@@ -271,9 +271,7 @@ def test_a_worker_that_ends_with_nothing_to_do_is_cleared_away(tmp_path: Path) -
 def test_a_worker_that_cannot_start_is_no_fault_of_a_source(
     tmp_path: Path, script: str, details: tuple[str, ...]
 ) -> None:
-    with pytest.raises(ToolchainError) as caught:
-        list(run(tasks("a", "b"), setup_for(tmp_path, script)))
-    (problem,) = caught.value.problems
+    (problem,) = refusal(ToolchainError, list, run(tasks("a", "b"), setup_for(tmp_path, script))).problems
     assert problem.what.startswith("the compiler process could not start (")
     assert problem.details == details
 

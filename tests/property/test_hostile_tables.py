@@ -19,7 +19,7 @@ from hatch_cubin.planning.unit_plan import Unit
 from hatch_cubin.project.source import Source
 from hatch_cubin.toolkit import toolkit
 from tests.fault_counts import Figures
-from tests.helpers import COPY_PTX, TABLE, read_config
+from tests.helpers import COPY_PTX, TABLE, read_config, refusal
 
 pytestmark = [pytest.mark.nvrtc, pytest.mark.counted]
 
@@ -172,8 +172,6 @@ def test_a_hundred_thousand_archs_are_read_or_each_refused(arch: str) -> None:
 def test_variants_without_end_are_refused_before_they_are_counted_out() -> None:
     axes = {name: list(range(1000)) for name in ("N", "M", "K")}
     config = parse_config({"source": [{"path": "demo/k.cu", "variants": axes}]}, PLACE, {})
-    with pytest.raises(ConfigError) as caught:
-        units_of(config)
-    assert str(caught.value) == (
+    assert str(refusal(ConfigError, units_of, config)) == (
         "demo/k.cu: 'variants' ask for 1000000000 modules of this source, the most is 100000"
     )

@@ -10,6 +10,7 @@ from tests.helpers import REPOSITORY
 CODED = (  # rooms in which every problem has a code
     "building",
     "cache",
+    "cli",
     "common",
     "config",
     "cubin",

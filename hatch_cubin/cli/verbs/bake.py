@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...errors import ConfigError, Problem
+from ...errors import ConfigError, Problem, problem
 from ..verb_base import (
     Answer,
     archs_argument,
@@ -76,7 +76,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Answer:
     """Compile the units that are missing from the cache."""
     if args.weights and not args.shard:
-        raise ConfigError(Problem("--weights changes nothing without --shard"))
+        raise ConfigError(problem("option-without-effect", "--weights changes nothing without --shard"))
     project = open_project(args)
     check_build(project)
     if args.recheck:
@@ -123,7 +123,8 @@ def _rechecked(project: Project, part: float) -> Project:
     from dataclasses import replace
 
     if project.config.executor is None:
-        raise ConfigError(Problem("--recheck changes nothing without --executor"))
+        what = "--recheck changes nothing without --executor"
+        raise ConfigError(problem("option-without-effect", what))
     return replace(project, config=replace(project.config, recheck=part))
 
 
@@ -163,7 +164,7 @@ def _chosen(plan: Plan, globs: Sequence[str]) -> Plan:
     if not jobs:
         known = ", ".join(dict.fromkeys(job.unit.module.source.path for job in plan.jobs))
         what = f"--only {' '.join(globs)} matches no source and no module"
-        raise ConfigError(Problem(what, hint=f"sources: {known}"))
+        raise ConfigError(problem("only-matches-nothing", what, hint=f"sources: {known}"))
     return plan._replace(jobs=jobs)
 
 

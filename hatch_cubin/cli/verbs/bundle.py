@@ -11,7 +11,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from ...errors import ConfigError, Location, Problem
+from ...errors import ConfigError, Location, problem
 from ..verb_base import (
     Answer,
     archs_argument,
@@ -69,9 +69,9 @@ def _aimed(project: Project, into: str) -> Project:
     if not door.is_package(folder):
         what = "is no package, it has no __init__.py"
         hint = "name the folder of the package whose code imports _cubins"
-        raise ConfigError(Problem(what, Location(into), hint))
+        raise ConfigError(problem("not-a-package", what, Location(into), hint))
     if root not in folder.parents:
         what = f"is outside the project, which is {root}"
         hint = "--project DIR names another one; elsewhere a copy of _cubins does as well"
-        raise ConfigError(Problem(what, Location(into), hint))
+        raise ConfigError(problem("package-outside-project", what, Location(into), hint))
     return door.aimed(project, folder)

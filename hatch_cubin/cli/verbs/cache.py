@@ -22,7 +22,7 @@ from ...common.digest import digest
 from ...common.sizes import count
 from ...config import table_location
 from ...config.config import parse_config
-from ...errors import CheckError, Location, Problem
+from ...errors import CheckError, Location, Problem, problem
 from .. import remote_cache
 from ..verb_base import (
     Answer,
@@ -37,6 +37,7 @@ from ..verb_base import (
 )
 
 if TYPE_CHECKING:
+    from ...cache.audit import Finding
     from ...cache.merging import MergeResult
 
 _HINTS = {
@@ -131,7 +132,11 @@ def _merge(args: argparse.Namespace) -> Answer:
 
     folder, others = _folder(args), [Path(each) for each in args.folders]
     obstacles = {str(other): merging.why_not_mergeable(folder, other) for other in others}
-    if problems := [Problem(what, Location(name), _MERGED) for name, what in obstacles.items() if what]:
+    if problems := [
+        problem("cache-not-mergeable", what, Location(name), _MERGED)
+        for name, what in obstacles.items()
+        if what
+    ]:
         raise CheckError(*problems)
     with Cache(folder, None, _refuse) as cache:
         merged = {str(other): merging.merge(cache, other) for other in others}
@@ -153,7 +158,7 @@ def _merged(name: str, merged: MergeResult) -> Iterator[str]:
 
 
 def _refuse(what: str) -> None:
-    raise CheckError(Problem(what))
+    raise CheckError(problem("cache-unusable", what))
 
 
 def _fsck(args: argparse.Namespace) -> Answer:
@@ -162,11 +167,21 @@ def _fsck(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
     there = audit(folder)
     if any(each.kind == "damaged" for each in there.found):
-        user_folders.forget()  # a build that remembers a unit would not read its damaged record
+        # A build that remembers a unit would not read its damaged record.
+        user_folders.remove_recalled_facts()
     facts = {"folder": str(folder), **there._asdict(), "found": [each._asdict() for each in there.found]}
     said = f"{_entries(there.entries)} as they were stored, {size(there.bytes)}"
-    problems = [Problem(each.what, Location(each.file), _HINTS[each.kind]) for each in there.found]
+    problems = [_of_finding(each) for each in there.found]
     return Answer(facts, [str(folder), said], problems)
+
+
+def _of_finding(finding: Finding) -> Problem:
+    what, where, hint = finding.what, Location(finding.file), _HINTS[finding.kind]
+    if finding.kind == "damaged":
+        return problem("cache-entry-damaged", what, where, hint)
+    if finding.kind == "orphaned":
+        return problem("cache-entry-incomplete", what, where, hint)
+    return problem("foreign-file-in-cache", what, where, hint)
 
 
 def _gc(args: argparse.Namespace) -> Answer:
@@ -178,7 +193,8 @@ def _gc(args: argparse.Namespace) -> Answer:
     keep = history.keys(folder) if args.keep_last_build else set()
     if keep is None:
         what = f"no build with the cache at {folder} is known here"
-        raise CheckError(Problem(what, hint="--keep-last-build comes after a build of the same user"))
+        hint = "--keep-last-build comes after a build of the same user"
+        raise CheckError(problem("no-build-known", what, hint=hint))
     with _told(folder):
         removed = housekeeping.trim(folder, size=args.max_size, unused_for=unused_for, keep=keep)
     user_folders.sweep()
@@ -187,7 +203,7 @@ def _gc(args: argparse.Namespace) -> Answer:
 
 def _clear(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
-    user_folders.forget()
+    user_folders.remove_recalled_facts()
     with _told(folder):
         removed = housekeeping.clear(folder)
     user_folders.sweep()
@@ -235,7 +251,7 @@ def _folder(args: argparse.Namespace) -> Path:
 def _in_the_way(folder: Path) -> Iterator[Problem]:
     """Yield a problem if builds cannot have a cache there, e.g. because a file blocks the folder's path."""
     try:
-        mode = file_access.looked_at(folder).st_mode
+        mode = file_access.status_of(folder).st_mode
     except FileNotFoundError:  # the next build makes it
         return
     except OSError as exc:
@@ -244,7 +260,8 @@ def _in_the_way(folder: Path) -> Iterator[Problem]:
         if stat.S_ISDIR(mode):
             return
         why = f"it {file_access.kind(mode)}"
-    yield Problem(f"no cache can be there: {why}", Location(str(folder)), _ELSEWHERE)
+    what = f"no cache can be there: {why}"
+    yield problem("cache-unusable", what, Location(str(folder)), _ELSEWHERE)
 
 
 def _place(args: argparse.Namespace) -> Path:
@@ -265,7 +282,8 @@ def _told(folder: Path) -> Iterator[None]:
         yield
     except OSError as exc:
         what = f"the cache at {folder} cannot be looked after: {exc.strerror}"
-        raise CheckError(Problem(what, Location(str(exc.filename or folder)))) from exc
+        where = Location(str(exc.filename or folder))
+        raise CheckError(problem("cache-unusable", what, where)) from exc
 
 
 def _removed(folder: Path, removed: housekeeping.Removed) -> Answer:

@@ -18,7 +18,7 @@ from typing import Any
 from ...config import table_location
 from ...config.config import parse_config
 from ...config.value_checks import guess
-from ...errors import ConfigError, HatchCubinError, Problem
+from ...errors import ConfigError, HatchCubinError, Problem, problem
 from ...project.source import glob_regex
 from ...wheels.checking.check import CheckResult, check, check_sections, exceptable_names
 from ...wheels.reading.bundles import expand_patterns, open_wheel
@@ -90,7 +90,8 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _matches_nothing(glob: str, known: Iterable[str]) -> Problem:
-    return Problem(f"--except {glob!r} matches no kernel and no module", hint=guess(glob, sorted(known)))
+    what = f"--except {glob!r} matches no kernel and no module"
+    return problem("except-matches-nothing", what, hint=guess(glob, sorted(known)))
 
 
 def _checked(what: str, args: argparse.Namespace, budget: int | None) -> tuple[str, CheckResult]:
@@ -111,8 +112,8 @@ def _facts(what: str, path: str, verdict: CheckResult) -> dict[str, Any]:
         "largest": verdict.largest,
         "bundles": verdict.bundles,
         "warnings": [
-            {name: told for name, told in problem.facts().items() if name != "line"}
-            for problem in verdict.warnings
+            {name: told for name, told in warning.facts().items() if name != "line"}
+            for warning in verdict.warnings
         ],
     }
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ...common.sizes import count
 from ...config import value_checks
-from ...errors import BundleError, HatchCubinError, Location, Problem
+from ...errors import BundleError, HatchCubinError, Location, Problem, problem
 from ...wheels.comparing.comparison import ComparedWheel, compare_wheels, compared_wheel
 from ...wheels.comparing.diff import FAIL_ON_KINDS, BundleDiff, FailLimit, exceeding
 from ...wheels.comparing.diff_report import diff_sections, percent_change
@@ -103,8 +103,8 @@ def _sides(args: argparse.Namespace) -> tuple[ComparedWheel, ComparedWheel]:
 def _side(what: str) -> ComparedWheel:
     """Return a wheel, a folder or a package; a pattern that the shell left unexpanded must match only one."""
     if len(meant := expand_patterns([what])) > 1:
-        problem = f"stands for {len(meant)} files, and 'diff' compares two: {', '.join(meant)}"
-        raise BundleError(Problem(problem, Location(what)))
+        ambiguous = f"stands for {len(meant)} files, and 'diff' compares two: {', '.join(meant)}"
+        raise BundleError(problem("several-wheels", ambiguous, Location(what)))
     with open_wheel(meant[0]) as opened:
         return compared_wheel(
             opened.path, [survey(bundle, fallback_reader(os.environ)) for bundle in opened.bundles]
@@ -134,13 +134,13 @@ def _too_much(
         if limit.what == "size":
             was, now = _weights(before, after, diffs)
             if limit.is_passed(was, now):
-                what = f"has grown from {size(was)} to {size(now)}, {percent_change(was, now)}"
-                yield Problem(f"{what} (--fail-on {limit.text})", where)
+                change = f"from {size(was)} to {size(now)}, {percent_change(was, now)}"
+                yield problem("wheel-grown", f"has grown {change} (--fail-on {limit.text})", where)
         elif passed := [title for diff in diffs for title in exceeding(diff, limit)]:
             more = len(passed) - _SHOWN
             shown = (*passed[:_SHOWN], *([f"and {more} more"] if more > 0 else []))
             what = f"{count(len(passed), 'kernel')} {_WORSE[limit.what]} (--fail-on {limit.text})"
-            yield Problem(what, where, details=shown)
+            yield problem("kernels-worse", what, where, details=shown)
 
 
 def _weights(before: ComparedWheel, after: ComparedWheel, diffs: Sequence[BundleDiff]) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ...common import arch_names, gpu_names
 from ...common.natural_order import by_number
 from ...common.sizes import cuda
-from ...errors import ConfigError, Problem
+from ...errors import ConfigError, problem
 from ..verb_base import Answer, capability, json_argument, open_project, project_arguments, require_compiler
 
 if TYPE_CHECKING:
@@ -125,9 +125,11 @@ def _chosen(
         return found
     if sources:
         what = f"{asked!r} is a kernel of several sources"
-        raise ConfigError(Problem(what, hint=f"name one of them: {_listed([*sources], verbose=True)}"))
+        hint = f"name one of them: {_listed([*sources], verbose=True)}"
+        raise ConfigError(problem("kernel-in-several-sources", what, hint=hint))
     what = f"{asked!r} is not a source, a module or a kernel of this project"
-    raise ConfigError(Problem(what, hint=_guess(path, dict.fromkeys((*by_name, *kernels)), jobs, tree)))
+    hint = _guess(path, dict.fromkeys((*by_name, *kernels)), jobs, tree)
+    raise ConfigError(problem("unknown-name", what, hint=hint))
 
 
 def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: ProjectTree) -> str:

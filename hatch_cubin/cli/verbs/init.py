@@ -22,7 +22,7 @@ from ...config import table_location, toml_edit
 from ...config.known_names import WRAPPER, backend_meant, is_nearly_own, is_own, with_us
 from ...config.toml_edit import Setting
 from ...config.toml_positions import Place
-from ...errors import ConfigError, Location, Problem
+from ...errors import ConfigError, Location, problem
 from ...project.source import BUNDLE_FOLDER
 from ..verb_base import Answer, folder_argument, json_argument
 
@@ -63,14 +63,14 @@ def run(args: argparse.Namespace) -> Answer:
         hint = "'hatch new --init' or 'uv init --package' makes one"
         if (root / "setup.py").exists():
             hint = "make an empty one, which is enough beside setup.py"
-        raise ConfigError(Problem(what, hint=hint))
+        raise ConfigError(problem("not-a-project", what, hint=hint))
     pyproject, backend = table_location.read_project(root)
     place, is_new = _table_place(root)
     if is_new and (unread := table_location.unread_table(root, backend)):
         if table_location.is_hidden(unread, place):
             raise ConfigError(table_location.hidden(unread, place))
         what = f"there is a table {unread} already, which the project's build backend does not read"
-        raise ConfigError(Problem(what, unread.of(), f"rename it to {place}"))
+        raise ConfigError(problem("table-in-wrong-place", what, unread.of(), f"rename it to {place}"))
     packages = _packages(root, backend, place)
     has_door = backend in (*table_location.HATCH_BACKENDS, WRAPPER) or backend.startswith("setuptools.")
     builds_kernels = has_door or is_new  # with a table but no backend of ours, 'bundle' builds them
@@ -119,14 +119,16 @@ class _Files:
             return self._texts[name]
         path = self.root / name
         if path.exists() and not (path.is_file() or path.is_dir()):  # opening a pipe would block forever
-            raise ConfigError(Problem("cannot be read: it is not a regular file", Location(name)))
+            what = "cannot be read: it is not a regular file"
+            raise ConfigError(problem("not-a-regular-file", what, Location(name)))
         try:
             return file_access.read(path, read_limits.TABLE).decode()
         except FileNotFoundError:
             return ""
         except (OSError, ValueError) as exc:
             reason = getattr(exc, "strerror", None) or exc
-            raise ConfigError(Problem(f"cannot be read: {reason}", Location(name))) from exc
+            what = f"cannot be read: {reason}"
+            raise ConfigError(problem("file-not-readable", what, Location(name))) from exc
 
     def _change(self, name: str, text: str, what: str) -> None:
         self._texts[name] = text
@@ -174,7 +176,8 @@ class _Files:
             try:
                 _replace(Path(os.path.realpath(self.root / name)), text.encode())
             except OSError as exc:
-                raise ConfigError(Problem(f"cannot be written: {exc.strerror}", Location(name))) from exc
+                what = f"cannot be written: {exc.strerror}"
+                raise ConfigError(problem("file-not-writable", what, Location(name))) from exc
 
 
 def _replace(path: Path, data: bytes) -> None:
@@ -197,9 +200,8 @@ def _by_hand(name: str, lines: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except ValueError as exc:
-        raise ConfigError(
-            Problem(f"cannot be edited: {exc}", Location(name), "add this by hand", tuple(lines))
-        ) from exc
+        what, hint = f"cannot be edited: {exc}", "add this by hand"
+        raise ConfigError(problem("file-not-editable", what, Location(name), hint, tuple(lines))) from exc
 
 
 def _table_place(root: Path) -> tuple[Place, bool]:
@@ -242,7 +244,8 @@ def _require(files: _Files, pyproject: Mapping[str, Any], backend: str) -> None:
     elif isinstance(requires, list) and any(map(is_nearly_own, requires)):
         hint = f"requires = {json.dumps(with_us(requires))}"
         where = table_location.place_of(files.root, ("build-system",)).of("requires")
-        raise ConfigError(Problem("another name than hatch-cubin is required", where, hint))
+        what = "another name than hatch-cubin is required"
+        raise ConfigError(problem("misspelled-requirement", what, where, hint))
     elif not isinstance(requires, list) or not any(map(is_own, requires)):
         files.add_items(_PYPROJECT, ("build-system", "requires"), ['"hatch-cubin"'])
 

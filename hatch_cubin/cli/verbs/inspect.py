@@ -17,7 +17,7 @@ from typing import Any
 
 from ...common import read_limits, user_folders
 from ...common.sizes import count, size
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, Problem, problem
 from ...wheels.comparing.comparison import compare_wheels, compared_wheel
 from ...wheels.comparing.diff_report import diff_sections
 from ...wheels.reading.bundles import expand_patterns, open_wheel
@@ -122,8 +122,9 @@ def _title(paths: Sequence[str]) -> str:
 
 def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str, str], float]:
     """Return each unit's compile time, by module and arch; raise BundleError for another build's report."""
+    where = Location(str(path))
     try:
-        with user_folders.kept(path, read_limits.INDEX) as file:
+        with user_folders.open_retained(path, read_limits.INDEX) as file:
             report = json.loads(file.read())
         units = {(unit["module"], unit["arch"]): unit for unit in report["units"]}
         sizes = {unit: int(found["bytes"]) for unit, found in units.items()}
@@ -131,14 +132,15 @@ def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str
             unit: float(found["seconds"]) for unit, found in units.items() if found["state"] == "compiled"
         }
     except OSError as exc:
-        raise BundleError(Problem(f"cannot be read: {exc.strerror}", Location(str(path)))) from exc
+        what = f"cannot be read: {exc.strerror}"
+        raise BundleError(problem("file-not-readable", what, where)) from exc
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as exc:
-        raise BundleError(Problem("is no build report", Location(str(path)))) from exc
+        raise BundleError(problem("not-a-build-report", "is not a build report", where)) from exc
     for unit in (unit for each in bundles for unit in each["units"]):
         if sizes.get((unit["module"], unit["arch"])) != unit["bytes"]:
             name = unit_name(unit["module"], unit["arch"])
             what = f"is the report of another build: {name} is not the same in it"
-            raise BundleError(Problem(what, Location(str(path))))
+            raise BundleError(problem("report-of-other-build", what, where))
     return times
 
 

@@ -12,7 +12,7 @@ import shlex
 import sys
 
 from ...common import streams
-from ...errors import PREFIX, CheckError, Location, Problem
+from ...errors import PREFIX, CheckError, Location, problem
 from ..verb_base import Answer, json_argument
 
 
@@ -33,12 +33,16 @@ def run(args: argparse.Namespace) -> Answer:
             file.write(f"{private}\n")
     except FileExistsError:
         what = "is there already, and no key is overwritten"
-        raise CheckError(Problem(what, Location(args.file), "name another file")) from None
+        where, hint = Location(args.file), "name another file"
+        raise CheckError(problem("file-exists", what, where, hint)) from None
     except OSError as exc:
-        raise CheckError(Problem(f"cannot be written: {exc.strerror}", Location(args.file))) from exc
+        what = f"cannot be written: {exc.strerror}"
+        raise CheckError(problem("file-not-writable", what, Location(args.file))) from exc
     variable = f"HATCH_CUBIN_SIGNING_KEY=@{shlex.quote(os.path.abspath(args.file))}"
     with streams.Lossy(sys.stderr):
-        streams.tell(sys.stderr, f"{PREFIX}whoever has this file can sign, so commit it nowhere: {variable}")
+        streams.print_message(
+            sys.stderr, f"{PREFIX}anyone who has this file can sign, so do not commit it: {variable}"
+        )
     return Answer({"file": args.file, "public_key": public}, [toml_lines.setting("trusted-keys", [public])])
 
 

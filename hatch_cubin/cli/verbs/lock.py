@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...common.sizes import count
-from ...errors import BundleError, CheckError, Location, Problem
+from ...errors import BundleError, CheckError, Location, problem
 from ..verb_base import Answer, check_build, json_argument, open_project, project_arguments, require_compiler
 
 if TYPE_CHECKING:
@@ -41,10 +41,12 @@ def _check(project: Project) -> Answer:
 
     found = lock_format.read(project.root)
     if found is None:
-        raise CheckError(Problem(f"there is no {lock_format.NAME}", hint="'hatch-cubin lock' writes one"))
+        what = f"there is no {lock_format.NAME}"
+        raise CheckError(problem("lock-missing", what, hint="'hatch-cubin lock' writes one"))
     changes = pipeline.check_lock(project, found)
     if changes:
-        stale = Problem("is stale", Location(lock_format.NAME), lock_format.HINT, tuple(changes))
+        where = Location(lock_format.NAME)
+        stale = problem("lock-stale", "is stale", where, lock_format.HINT, tuple(changes))
         return Answer(_facts(found, changes), problems=[stale])
     return Answer(_facts(found), [f"{lock_format.NAME} is what would be written"])
 
@@ -57,7 +59,8 @@ def _write(project: Project) -> Answer:
     try:
         (project.root / lock_format.NAME).write_bytes(lock_format.encode(made).encode())
     except OSError as exc:
-        raise BundleError(Problem(f"cannot be written: {exc.strerror}", Location(lock_format.NAME))) from exc
+        what = f"cannot be written: {exc.strerror}"
+        raise BundleError(problem("file-not-writable", what, Location(lock_format.NAME))) from exc
     facts = _facts(made)
     units = count(facts["units"], "unit")
     lines = [f"{lock_format.NAME} has {units}, compiled by NVRTC {made.builds['nvrtc']}: commit it"]

@@ -19,12 +19,11 @@ import shutil
 from pathlib import Path
 
 from ...common import file_lock, read_limits, user_folders
-from ...errors import BundleError, Location, Problem
+from ...errors import BundleError, Location, problem
 from ...wheels.reading.bundles import open_wheel
 from ..verb_base import Answer, json_argument, size
 
 _PATIENCE_S = 10.0  # how long to wait for another split into the same folder
-_EXPERIMENTAL = "wheel variants are experimental: the drafts of them, PEP 825 and PEP 850, may change"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +49,9 @@ def run(args: argparse.Namespace) -> Answer:
     target = args.into / os.path.basename(args.wheel)
     if target.exists() and os.path.exists(args.wheel) and target.samefile(args.wheel):
         what = "would be replaced by its own part"
-        raise BundleError(Problem(what, Location(args.wheel), "--into takes another folder"))
+        raise BundleError(
+            problem("wheel-overwrites-itself", what, Location(args.wheel), "--into takes another folder")
+        )
     if args.form == "variants":
         return _answer(args.into, *_as_variants(Path(args.wheel), args.into))
     return _answer(args.into, _as_companions(Path(args.wheel), args.into))
@@ -104,7 +105,7 @@ def _refuse_others(into: Path, path: Path, labels: list[str]) -> None:
     there = [(each, WHEEL_NAME.fullmatch(each.name)) for each in sorted(into.glob("*.whl"))]
     what, hint = "is a variant of another build of this wheel", "remove it, or split --into another folder"
     others = [
-        Problem(what, Location(str(each)), hint)
+        problem("variant-of-other-build", what, Location(str(each)), hint)
         for each, found in there
         if own and found and found[5] and found.groups()[:4] == own.groups()[:4] and each.name not in mine
     ]
@@ -117,14 +118,16 @@ def _with_those_of_others(index: Path, labels: list[str]) -> list[str]:
     from ...wheels.splitting.variants import read_labels
 
     try:
-        with user_folders.kept(index, read_limits.INDEX) as file:
+        with user_folders.open_retained(index, read_limits.INDEX) as file:
             there = read_labels(file.read())
     except FileNotFoundError:
         there = []
     except OSError as exc:
-        raise BundleError(Problem(f"cannot be read: {exc.strerror}", Location(str(index)))) from exc
+        what = f"cannot be read: {exc.strerror}"
+        raise BundleError(problem("file-not-readable", what, Location(str(index)))) from exc
     except ValueError as exc:
-        raise BundleError(Problem(str(exc), Location(str(index)), "--into takes another folder")) from exc
+        where, hint = Location(str(index)), "--into takes another folder"
+        raise BundleError(problem("foreign-variant-index", str(exc), where, hint)) from exc
     return [*dict.fromkeys([*there, *labels])]
 
 
@@ -135,4 +138,6 @@ def _answer(into: Path, names: list[str], index: str | None = None) -> Answer:
     if index is None:
         return Answer({"wheels": wheels}, lines)
     facts = {"wheels": wheels, "index": index}
-    return Answer(facts, [*lines, f"{into / index}"], (), [Problem(_EXPERIMENTAL)])
+    what = "wheel variants are experimental: the drafts of them, PEP 825 and PEP 850, may change"
+    warning = problem("experimental-variants", what)
+    return Answer(facts, [*lines, f"{into / index}"], (), [warning])

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...common.digest import file_digest
 from ...common.sizes import count
-from ...errors import BundleError, HatchCubinError, Location, Problem
+from ...errors import BundleError, HatchCubinError, Location, Problem, problem
 from ...wheels.checking.editable_check import EDITABLE_FILE
 from ...wheels.checking.integrity import integrity_problems
 from ...wheels.checking.sbom_check import sbom_of
@@ -51,18 +51,7 @@ T = TypeVar("T")
 
 _UNCHANGED = frozenset(("same", "not looked at"))
 _OF_ITS_BUILD = "verify it with the sources and the toolkit that it was built with"
-_FINDINGS: Mapping[UnitVerdict, tuple[str, str | None]] = {
-    "differs": (
-        "not what its inputs compile to",
-        "a poisoned cache does this, or a changed wheel: empty the cache, and build again",
-    ),
-    "other inputs": (
-        "built from another source, header, option or compiler",
-        _OF_ITS_BUILD,
-    ),
-    "only in the bundle": ("shipped, and not built by the project", None),
-    "only in the rebuild": ("built by the project, and not shipped", None),
-}
+_WRONG: tuple[UnitVerdict, ...] = ("differs", "other inputs", "only in the bundle", "only in the rebuild")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -184,12 +173,14 @@ class _Again:
         whole = self._wholes.get(said["index"])
         if whole is None:
             what = f"was not compared: it is a part of {said['project']} {said['version']}"
-            problem = Problem(what, path, "name the wheel that it was split from, as split wrote it, with it")
+            hint = "name the wheel that it was split from, as split wrote it, with it"
+            wrong = problem("companion-not-compared", what, path, hint)
         elif not fits_manifest(package, said, whole):
-            problem = Problem("has other files than its manifest leaves to it", path, "split the wheel again")
+            what = "has other files than its manifest leaves to it"
+            wrong = problem("companion-differs", what, path, "split the wheel again")
         else:
             return checked
-        return Answer({**checked.facts, "ok": False}, checked.lines, [*checked.problems, problem])
+        return Answer({**checked.facts, "ok": False}, checked.lines, [*checked.problems, wrong])
 
 
 def _opened_project(args: argparse.Namespace) -> Project:
@@ -237,10 +228,11 @@ def _bundle_of(project: Project, opened: OpenedWheel) -> Bundle:
     if own:
         places = ", ".join(bundle.place for bundle in own)
         what = f"has several bundles that this project ({project.bundle_folder}) may have built: {places}"
-        raise BundleError(Problem(what, Location(opened.path), "verify one of them"))
+        raise BundleError(problem("several-bundles", what, Location(opened.path), "verify one of them"))
     places = ", ".join(bundle.place for bundle in opened.bundles)
     what = f"has no bundle that this project builds ({project.bundle_folder}), only {places}"
-    raise BundleError(Problem(what, Location(opened.path), "--project DIR names the project"))
+    hint = "--project DIR names the project"
+    raise BundleError(problem("bundle-of-other-project", what, Location(opened.path), hint))
 
 
 def _own(project: Project, opened: OpenedWheel) -> list[Bundle]:
@@ -281,7 +273,7 @@ def _not_of_project(bundle: Bundle, others: Sequence[Bundle]) -> Iterator[Proble
     for other in others:
         what = f"was not compared: the project here builds {bundle.place} alone"
         hint = "take it out of the wheel; code of another project is proven in that project's own wheel"
-        yield Problem(what, Location(other.where), hint if other.wheel else None)
+        yield problem("bundle-not-compared", what, Location(other.where), hint if other.wheel else None)
 
 
 def _same(number: int) -> str:
@@ -294,16 +286,30 @@ def _findings(bundle: Bundle, comparison: RebuildComparison, install: str | None
     *install* is the command that installs the toolkit of the project's lock.
     """
     where = Location(bundle.where)
-    for verdict, (what, hint) in _FINDINGS.items():
+    for verdict in _WRONG:
         units = [unit_name(*unit) for unit, found in comparison.verdicts.items() if found == verdict]
         if units:
             why = [*_toolchain(comparison)] if verdict == "other inputs" else []
-            mend = hint if install is None or not why else f"cubin.lock names a toolkit: {install}"
-            yield Problem(f"{count(len(units), 'unit')} {what}", where, mend, (*units, *why))
+            wrong = _about(verdict, count(len(units), "unit"))
+            hint = wrong.hint if install is None or not why else f"cubin.lock names a toolkit: {install}"
+            yield wrong._replace(where=where, hint=hint, details=(*units, *why))
     files = [name for name, same in comparison.files.items() if not same]
     if files and {*comparison.verdicts.values()} <= _UNCHANGED:  # changed units change these files too
         what = f"{count(len(files), 'file')} not what the project gives, though all units are"
-        yield Problem(what, where, _where(comparison), (*files, *_toolchain(comparison)))
+        details = (*files, *_toolchain(comparison))
+        yield problem("file-differs", what, where, _where(comparison), details)
+
+
+def _about(verdict: UnitVerdict, units: str) -> Problem:
+    if verdict == "differs":
+        hint = "a poisoned cache does this, or a changed wheel: empty the cache, and build again"
+        return problem("unit-differs", f"{units} not what its inputs compile to", hint=hint)
+    if verdict == "other inputs":
+        what = f"{units} built from another source, header, option or compiler"
+        return problem("unit-inputs-differ", what, hint=_OF_ITS_BUILD)
+    if verdict == "only in the bundle":
+        return problem("unit-not-built", f"{units} shipped, and not built by the project")
+    return problem("unit-not-shipped", f"{units} built by the project, and not shipped")
 
 
 def _where(comparison: RebuildComparison) -> str:

@@ -280,7 +280,7 @@ def _may_hold_bundles(folder: Path) -> bool:
 
 def _folder_bundle(folder: Path) -> Bundle:
     found = {
-        path.relative_to(folder).as_posix(): file_access.looked_at(path).st_mode
+        path.relative_to(folder).as_posix(): file_access.status_of(path).st_mode
         for path in sorted(folder.rglob("*"))
         if "__pycache__" not in path.parts
     }

@@ -27,7 +27,7 @@ def index_problems(opened: OpenedWheel) -> Iterator[Problem]:
         return
     index, label = place
     try:
-        with file_access.opened(index, read_limits.INDEX) as file:
+        with file_access.open_plain(index, read_limits.INDEX) as file:
             labels = json.loads(file.read())["variants"].keys()
     except FileNotFoundError:  # reported as a warning
         return

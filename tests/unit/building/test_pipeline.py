@@ -35,7 +35,7 @@ from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit, compiler_options
 from tests.cubins import assembled
-from tests.helpers import COPY_PTX, SAXPY, SCALE, TABLE, found, make_project, write_tree
+from tests.helpers import COPY_PTX, SAXPY, SCALE, TABLE, found, make_project, refusal, write_tree
 
 pytestmark = pytest.mark.nvrtc
 
@@ -72,9 +72,7 @@ def open_and_get(project: Project, job: Job) -> bool:
 
 
 def failure(root: Path, files: Files, options: str = TWO, **environ: str) -> str:
-    with pytest.raises(CompileError) as caught:
-        build(root, files, options, **environ)
-    return str(caught.value)
+    return str(refusal(CompileError, build, root, files, options, **environ))
 
 
 def report(root: Path, files: Files, options: str = TWO, **environ: str) -> dict[str, Any]:
@@ -618,9 +616,7 @@ def test_a_cache_that_cannot_be_one_costs_a_warning_and_nothing_else(tmp_path: P
 def test_misses_can_be_forbidden(tmp_path: Path) -> None:
     files = {"a.cu": SAXPY, "b.cu": SAXPY + "\n"}
     build(tmp_path, {"a.cu": SAXPY})
-    with pytest.raises(MissError) as caught:
-        build(tmp_path, files, HATCH_CUBIN_REQUIRE_HITS="1")
-    assert str(caught.value) == (
+    assert str(refusal(MissError, build, tmp_path, files, HATCH_CUBIN_REQUIRE_HITS="1")) == (
         "demo/b.cu: b for sm_80, sm_90 is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set\n"
         "  hint: 'hatch-cubin explain demo/b.cu' says what differs"
     )
@@ -984,9 +980,7 @@ def test_a_missing_header_is_told_with_the_way_to_it_once_for_all_sources(tmp_pa
         "a.h": '\n#include "b.h"',
         "b.h": "#include <iostream>",
     }
-    with pytest.raises(CompileError) as caught:
-        build(tmp_path, files, ONE)
-    (problem,) = caught.value.problems
+    (problem,) = refusal(CompileError, build, tmp_path, files, ONE).problems
     assert problem.where == Location("demo/b.h", 1)
     assert problem.details[-3:-1] == ("included from demo/a.h:2", "included from demo/k.cu:1")
     assert problem.details[-1].startswith("while compiling k, l for ")
@@ -997,12 +991,11 @@ def test_a_header_that_is_a_pipe_fails_the_sources_that_include_it_and_no_other(
     said: list[str] = []
     project = project_of(tmp_path, files, ONE, said)
     os.mkfifo(tmp_path / "demo/pipe.h")
-    with pytest.raises(CompileError) as caught:
-        pipeline.build(project)
-    assert [(each.code, each.where, each.details[:1]) for each in caught.value.problems[:1]] == [
+    error = refusal(CompileError, pipeline.build, project)
+    assert [(each.code, each.where, each.details[:1]) for each in error.problems[:1]] == [
         ("not-a-regular-file", Location("demo/pipe.h"), ("included from demo/k.cu:2",))
     ]
-    assert caught.value.problems[1].where == Location("demo/m.cu", 1)
+    assert error.problems[1].where == Location("demo/m.cu", 1)
     (tmp_path / "demo/m.cu").unlink()
     for build_or_plan in (pipeline.build, pipeline.make_plan):
         with pytest.raises(SourceError) as refused:

@@ -20,7 +20,7 @@ from hatch_cubin.headers.includes import Resolver
 from hatch_cubin.headers.search_path import project_roots
 from hatch_cubin.lockfile import lock_format
 from hatch_cubin.project.project import Project
-from tests.helpers import SAXPY, found, make_project, write_tree
+from tests.helpers import SAXPY, found, make_project, refusal, write_tree
 
 pytestmark = pytest.mark.nvrtc
 
@@ -104,12 +104,11 @@ def test_an_include_that_leads_elsewhere_in_an_sdist_is_refused(
     files = {name: including(header)}
     above = {source: files[name]} if folder == "csrc" else {}
     project = mono(tmp_path, above, {"own.h": "", **({} if above else files)})
-    with pytest.raises(HatchCubinError) as caught:
-        pipeline.build(project)
+    error = refusal(HatchCubinError, pipeline.build, project)
     hint = "let a folder of 'include-dirs' find it, which may be one of a source root"
     if named.startswith(("..", "demo")):
         hint = "name its folder in 'source-roots', and let a folder of 'include-dirs' find it"
-    assert str(caught.value) == f"{named}: {CROSSING}\n  included from {source}:1\n  hint: {hint}"
+    assert str(error) == f"{named}: {CROSSING}\n  included from {source}:1\n  hint: {hint}"
 
 
 # Files of a monorepo, and their names in the project.
@@ -184,20 +183,18 @@ def test_an_include_that_leads_nowhere_is_the_compilers_error(tmp_path: Path) ->
 
 def test_a_header_of_a_root_is_found_for_a_hint(tmp_path: Path) -> None:
     project = mono(tmp_path, {}, {"k.cu": including("<far.h>")})
-    with pytest.raises(HatchCubinError) as caught:
-        pipeline.build(project)
+    error = refusal(HatchCubinError, pipeline.build, project)
     hint = '  hint: include-dirs = ["csrc/include", "csrc/deep"]'
-    lines = str(caught.value).splitlines()
+    lines = str(error).splitlines()
     assert (lines[0], hint in lines) == ('demo/k.cu:1: cannot open source file "far.h"', True)
 
 
 def test_a_header_that_is_a_link_out_of_its_root_is_refused(tmp_path: Path) -> None:
     project = mono(tmp_path, {"csrc/k.cu": including('"link.h"')}, {})
     (tmp_path / "csrc/link.h").symlink_to("../other.h")
-    with pytest.raises(HatchCubinError) as caught:
-        pipeline.build(project)
-    assert found(caught.value) == [("link-leads-outside", "csrc/link.h")]
-    assert caught.value.problems[0].details == ("included from csrc/k.cu:1",)
+    error = refusal(HatchCubinError, pipeline.build, project)
+    assert found(error) == [("link-leads-outside", "csrc/link.h")]
+    assert error.problems[0].details == ("included from csrc/k.cu:1",)
 
 
 def test_a_computed_include_means_files_of_roots_too(tmp_path: Path) -> None:
@@ -261,28 +258,23 @@ def test_a_folder_that_is_a_link_out_of_a_root_is_refused(tmp_path: Path) -> Non
     """Its kernels would be missing, and nobody told."""
     project = mono(tmp_path, {"else/k.cu": SAXPY}, {}, OPTIONS.replace("csrc/*.cu", "csrc/**/*.cu"))
     (tmp_path / "csrc/more").symlink_to("../else")
-    with pytest.raises(SourceError) as caught:
-        pipeline.make_plan(project)
-    assert found(caught.value) == [("link-leads-outside", "csrc/more")]
+    assert found(refusal(SourceError, pipeline.make_plan, project)) == [("link-leads-outside", "csrc/more")]
 
 
 def test_an_sdist_that_was_made_without_us_is_told(tmp_path: Path) -> None:
     project = mono(tmp_path, {}, {"own.cu": SAXPY})
     again = unpacked(project, tmp_path / "un/packed")
     shutil.rmtree(again.root / "source-roots")
-    with pytest.raises(HatchCubinError) as caught:
-        pipeline.make_plan(again)
+    error = refusal(HatchCubinError, pipeline.make_plan, again)
     why = "PKG-INFO shows that this is an sdist, but it has no source-roots/csrc: hatch-cubin did not make it"
-    hints = [problem.hint for problem in caught.value.problems if problem.code == "pattern-matches-nothing"]
+    hints = [problem.hint for problem in error.problems if problem.code == "pattern-matches-nothing"]
     assert why in hints
 
 
 def test_a_guess_that_finds_a_link_out_of_a_root_is_refused(tmp_path: Path) -> None:
     project = mono(tmp_path, {"csrc/k.cu": f"{GUESS}#include NEAR(near.h)\n{SAXPY}", "else/secret.h": ""}, {})
     (tmp_path / "csrc/link.h").symlink_to("../else/secret.h")
-    with pytest.raises(SourceError) as caught:
-        pipeline.make_plan(project)
-    assert ("link-leads-outside", "csrc/link.h") in found(caught.value)
+    assert ("link-leads-outside", "csrc/link.h") in found(refusal(SourceError, pipeline.make_plan, project))
 
 
 def test_a_lock_of_the_tree_holds_in_the_sdist(tmp_path: Path) -> None:
@@ -321,7 +313,6 @@ def test_what_an_sdist_lacks_is_nothing_that_its_kernels_need(tmp_path: Path) ->
 def test_a_project_that_was_copied_away_from_its_roots_says_so(tmp_path: Path) -> None:
     project = mono(tmp_path / "mono", {}, {"own.cu": SAXPY})
     shutil.copytree(project.root, tmp_path / "copied")
-    with pytest.raises(HatchCubinError) as caught:
-        pipeline.build(replace(project, root=tmp_path / "copied"))
-    assert found(caught.value) == [("source-root-not-found", "pyproject.toml:13")] * 2
-    assert [f"'../{name}'" in str(caught.value) for name in ("csrc", "third")] == [True, True]
+    error = refusal(HatchCubinError, pipeline.build, replace(project, root=tmp_path / "copied"))
+    assert found(error) == [("source-root-not-found", "pyproject.toml:13")] * 2
+    assert [f"'../{name}'" in str(error) for name in ("csrc", "third")] == [True, True]

@@ -184,7 +184,7 @@ NO_KEY = "is not a private key, which begins with 'ed25519-private:'"
         ("@", f"{KEY} {NO_KEY}"),
         (f"@{PRIVATE}", f"{KEY} {NO_KEY}"),
         (PRIVATE[:-1], f"{KEY} has 63 characters, and a private key has 64"),
-        (PRIVATE[:-2] + "AA", f"{KEY} has a character that is not as it was written: copy it anew"),
+        (PRIVATE[:-2] + "AA", f"{KEY} has a wrong character: copy it again"),
         (PRIVATE.replace("-private", ""), f"{KEY} is a public key, and not a private key, which begins with"),
         (f"{PRIVATE} {PRIVATE}", f"{KEY} {NO_KEY}"),
     ],

@@ -244,7 +244,7 @@ def test_what_cannot_be_printed_is_one_line_and_ends_with_1(
     tmp_path: Path, arguments: list[str], redirection: str, why: str
 ) -> None:
     write_tree(tmp_path / "demo/_cubins", bundle())
-    said = f"hatch-cubin: error: standard output cannot be written: {why}\n"
+    said = f"hatch-cubin: error: standard output cannot be written: {why} [output-not-writable]\n"
     assert shell(redirection, *arguments, cwd=tmp_path) == (1, "", said)
     assert shell(f"{redirection} 2>&-", *arguments, cwd=tmp_path) == (1, "", "")
 
@@ -258,7 +258,7 @@ def test_what_is_wrong_is_told_where_the_answer_cannot_be(
         main.main(["plan"])
     assert capsys.readouterr().err == (
         "hatch-cubin: error: k.cubin: is damaged\n"
-        "hatch-cubin: error: standard output cannot be written: it is closed\n"
+        "hatch-cubin: error: standard output cannot be written: it is closed [output-not-writable]\n"
         "hatch-cubin: 2 errors\n"
     )
 
@@ -349,6 +349,9 @@ def test_a_current_folder_that_is_gone_is_one_line(
     with pytest.raises(SystemExit, match="1"):
         main.main(verb.split())
     assert capsys.readouterr().err.splitlines()[-2:] == [
-        "hatch-cubin: error: the current folder cannot be used: No such file or directory",
+        (
+            "hatch-cubin: error: the current folder cannot be used: No such file or directory"
+            " [current-folder-unusable]"
+        ),
         "  hint: go to a project, or name one: --project DIR",
     ]

@@ -63,7 +63,7 @@ def test_a_text_of_one_kind_is_none_of_another(of: tuple[str, bytes], other: str
         (write(PRIVATE, KEY), "is a private key, and not a public key, which begins with 'ed25519:'"),
         (write(PUBLIC, KEY)[:-1], "has 55 characters, and a public key has 56"),
         (write(PUBLIC, KEY)[:-1] + "!", "is not a public key, which begins with 'ed25519:'"),
-        (write(PUBLIC, KEY)[:-1] + "A", "has a character that is not as it was written: copy it anew"),
+        (write(PUBLIC, KEY)[:-1] + "A", "has a wrong character: copy it again"),
     ],
 )
 def test_what_is_wrong_is_told_without_showing_it(text: str, what: str) -> None:
@@ -109,7 +109,7 @@ def test_there_are_five_heights_of_low_order() -> None:
 def test_a_key_for_which_anybody_can_sign_is_none(y: int, sign: int) -> None:
     text = write(PUBLIC, (y | sign).to_bytes(32, "little"))
     with pytest.raises(
-        ValueError, match=r"^is no key that 'hatch-cubin keygen' makes: anybody could sign for it$"
+        ValueError, match=r"^is not a key from 'hatch-cubin keygen': anyone could sign for it$"
     ):
         read_public(text)
 

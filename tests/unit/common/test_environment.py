@@ -8,7 +8,7 @@ from hatch_cubin.common import ed25519_keys
 from hatch_cubin.common.environment import is_on, without_secrets
 from hatch_cubin.config import value_checks
 from hatch_cubin.errors import ConfigError
-from tests.helpers import read_config
+from tests.helpers import read_config, refusal
 
 ON = ["1", "true", "True", "TRUE"]
 OFF = ["", "0", "false", "False"]
@@ -37,9 +37,7 @@ def test_a_switch_is_off_otherwise(value: str) -> None:
 @pytest.mark.parametrize("value", NEITHER)
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_a_switch_that_is_neither_on_nor_off_is_an_error(switch: str, value: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        read_config(TABLE, {switch: value})
-    (found,) = caught.value.problems
+    (found,) = refusal(ConfigError, read_config, TABLE, {switch: value}).problems
     assert found.what == f"{switch}: must be 1 or true, 0 or false, not {value!r}"
 
 
@@ -85,11 +83,10 @@ def test_where_to_compile_is_read_with_the_configuration(text: str) -> None:
     "text", ["head", "dask://head", "tls://head:port", "dask://a:1/x", "a:b:c", ",local", "dask://a:1,here"]
 )
 def test_it_is_a_clusters_url_or_a_function(text: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        read_config("", {"HATCH_CUBIN_EXECUTOR": text})
+    error = refusal(ConfigError, read_config, "", {"HATCH_CUBIN_EXECUTOR": text})
     some = "'dask://host:8786', 'tls://host:8786' or 'module:function'"
     said = f"HATCH_CUBIN_EXECUTOR: must be one of {some}, perhaps with ',local' behind it, not {text!r}"
-    assert str(caught.value) == said
+    assert str(error) == said
 
 
 @pytest.mark.parametrize(("text", "part"), [("1%", 0.01), ("100%", 1.0), ("0.5%", 0.005)])

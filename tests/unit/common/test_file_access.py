@@ -40,12 +40,12 @@ pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("no_endless_wait")]
 @pytest.mark.parametrize("put", KINDS)
 def test_what_stands_there_has_a_name(tmp_path: Path, put: Callable[[Path], None]) -> None:
     put(tmp_path / "it")
-    assert file_access.kind(file_access.looked_at(tmp_path / "it").st_mode) == KINDS[put]
+    assert file_access.kind(file_access.status_of(tmp_path / "it").st_mode) == KINDS[put]
 
 
 def test_nothing_has_none(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        file_access.looked_at(tmp_path / "it")
+        file_access.status_of(tmp_path / "it")
 
 
 def test_a_file_is_written_and_anew_what_was_there(tmp_path: Path) -> None:

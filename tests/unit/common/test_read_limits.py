@@ -79,8 +79,8 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path, make: Callable[[Path], No
 def test_what_was_kept_may_have_a_limit_of_its_own(tmp_path: Path) -> None:
     path = write_tree(tmp_path, {"f": b"four"}) / "f"
     with pytest.raises(OSError, match="no more than 3 B are read"):
-        user_folders.kept(path, 3)
-    with user_folders.kept(path, 4) as file:
+        user_folders.open_retained(path, 3)
+    with user_folders.open_retained(path, 4) as file:
         assert file.read() == b"four"
 
 

@@ -149,8 +149,8 @@ def test_the_words_that_say_what_a_message_is_have_colour(
     monkeypatch: pytest.MonkeyPatch, message: str, shown: str
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    streams.tell(screen := Screen(), message)
-    streams.tell(paper := io.StringIO(), message)
+    streams.print_message(screen := Screen(), message)
+    streams.print_message(paper := io.StringIO(), message)
     assert (screen.getvalue(), paper.getvalue()) == (f"{shown}\n", f"{message}\n")
 
 

@@ -41,21 +41,21 @@ def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_things_are_kept_in_the_users_cache_folder() -> None:
     assert user_folders.user_folder() == Path(platformdirs.user_cache_dir("hatch-cubin", appauthor=False))
-    assert user_folders.trouble() is None
+    assert user_folders.fallback_warning() is None
 
 
 @pytest.mark.usefixtures("homeless")
 def test_a_user_without_a_home_has_one_temporary_folder_per_process_and_is_told() -> None:
     folder = user_folders.user_folder()
     assert (folder.is_dir(), user_folders.user_folder()) == (True, folder)
-    assert user_folders.trouble() == (
+    assert user_folders.fallback_warning() == (
         "this user has no home folder: Could not determine home directory.; "
         "a temporary folder does instead, and the next build finds nothing in it"
     )
 
 
 def test_the_temporary_folder_is_removed_when_the_process_ends(tmp_path: Path) -> None:
-    code = "from hatch_cubin.common import user_folders; print(user_folders.instead('why'))"
+    code = "from hatch_cubin.common import user_folders; print(user_folders.use_temporary_folder('why'))"
     folder = Path(run(sys.executable, "-c", code, cwd=tmp_path).stdout.strip())
     assert folder.name.startswith("hatch-cubin-")
     assert not folder.exists()
@@ -90,7 +90,7 @@ def test_a_build_without_a_home_is_one_warning(tmp_path: Path, monkeypatch: pyte
     said: list[str] = []
     files = pipeline.build(replace(project, warn=said.append))
     assert "copy.sm_90.cubin" in files
-    assert said == [user_folders.trouble()]
+    assert said == [user_folders.fallback_warning()]
 
 
 # What is kept there
@@ -102,18 +102,18 @@ def kept_in(folder: Path) -> dict[str, bytes]:
 
 def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "own" / "notes" / "a.txt"
-    user_folders.keep(path, b"first", 5)
-    user_folders.keep(path, b"second", 5)
-    with user_folders.kept(path) as file:
+    user_folders.write_retained(path, b"first", 5)
+    user_folders.write_retained(path, b"second", 5)
+    with user_folders.open_retained(path) as file:
         assert file.read() == b"second"
     assert kept_in(path.parent) == {"a.txt": b"second"}
 
 
 def test_what_was_used_last_is_kept(tmp_path: Path) -> None:
     for age, name in enumerate("abcd"):
-        user_folders.keep(tmp_path / f"{name}.txt", b"", 9)
+        user_folders.write_retained(tmp_path / f"{name}.txt", b"", 9)
         os.utime(tmp_path / f"{name}.txt", (2e9 - age, 2e9 - age))
-    user_folders.keep(tmp_path / "a.txt", b"", 3)
+    user_folders.write_retained(tmp_path / "a.txt", b"", 3)
     assert sorted(kept_in(tmp_path)) == ["b.txt", "c.txt", "d.txt"]
 
 
@@ -121,7 +121,7 @@ def test_what_a_killed_build_left_is_swept_when_it_is_old(tmp_path: Path) -> Non
     for name, age in {"a.1": 0, "b.2": 1e9}.items():
         (tmp_path / name).write_text("half")
         os.utime(tmp_path / name, (2e9 - age, 2e9 - age))
-    user_folders.keep(tmp_path / "c.txt", b"", 3)
+    user_folders.write_retained(tmp_path / "c.txt", b"", 3)
     assert sorted(kept_in(tmp_path)) == ["a.1", "c.txt"]
 
 
@@ -144,8 +144,8 @@ def test_what_is_no_file_is_not_opened_and_is_replaced(short: Path, put: Callabl
     path = short / "a.txt"
     put(path)
     with pytest.raises(OSError, match=r"it is a |symbolic links"):
-        user_folders.kept(path)
-    user_folders.keep(path, b"right", 3)
+        user_folders.open_retained(path)
+    user_folders.write_retained(path, b"right", 3)
     assert kept_in(short) == {"a.txt": b"right"}
 
 
@@ -153,7 +153,7 @@ def test_what_is_no_file_is_not_opened_and_is_replaced(short: Path, put: Callabl
 def test_what_is_larger_than_anything_that_is_kept_is_not_read(short: Path) -> None:
     a_sparse_file(short / "a.txt")
     with pytest.raises(OSError, match="no more than"):
-        user_folders.kept(short / "a.txt")
+        user_folders.open_retained(short / "a.txt")
 
 
 @pytest.mark.linux
@@ -163,7 +163,7 @@ def test_what_stands_where_a_file_is_written_first_is_not_waited_for(
     short: Path, put: Callable[[Path], None]
 ) -> None:
     put(short / f"a.{os.getpid()}")
-    user_folders.keep(short / "a.txt", b"right", 3)
+    user_folders.write_retained(short / "a.txt", b"right", 3)
     assert kept_in(short) == {"a.txt": b"right"}
 
 
@@ -177,7 +177,7 @@ def test_what_cannot_be_kept_leaves_nothing_beside(tmp_path: Path, monkeypatch: 
         patched.setattr(os, "replace", refuse)
         patched.setattr(Path, "replace", refuse)
         with pytest.raises(OSError, match="No space left on device"):
-            user_folders.keep(tmp_path / "a.txt", b"", 3)
+            user_folders.write_retained(tmp_path / "a.txt", b"", 3)
     assert kept_in(tmp_path) == {}
 
 
@@ -190,7 +190,7 @@ def test_what_can_hold_nothing_makes_way_for_a_folder(
 ) -> None:
     (short / place).parent.mkdir(exist_ok=True)
     put(short / place)
-    user_folders.keep(short / "own/notes/a.txt", b"right", 3)
+    user_folders.write_retained(short / "own/notes/a.txt", b"right", 3)
     assert kept_in(short / "own/notes") == {"a.txt": b"right"}
 
 
@@ -199,7 +199,7 @@ def test_what_can_hold_nothing_makes_way_for_a_folder(
 def test_what_is_not_ours_to_remove_makes_no_way(short: Path, put: Callable[[Path], None]) -> None:
     put(short / "own")
     with pytest.raises(NotADirectoryError, match="own is not a folder"):
-        user_folders.keep(short / "own/notes/a.txt", b"", 3)
+        user_folders.write_retained(short / "own/notes/a.txt", b"", 3)
     assert os.path.lexists(short / "own")
 
 
@@ -221,7 +221,7 @@ def test_what_can_hold_nothing_makes_way_for_the_users_folders(
     put(at_home / "cubins")
     assert user_folders.cubins_folder(Path("project"), None) == at_home / "cubins"
     assert not os.path.lexists(at_home / "cubins")
-    assert user_folders.trouble() is None
+    assert user_folders.fallback_warning() is None
 
 
 @pytest.mark.linux
@@ -231,7 +231,7 @@ def test_a_temporary_folder_does_where_the_users_own_is_none(
 ) -> None:
     put(at_home)
     assert user_folders.cubins_folder(Path("project"), None).parent.name.startswith("hatch-cubin-")
-    assert user_folders.trouble() == (
+    assert user_folders.fallback_warning() == (
         "own is not a folder; a temporary folder does instead, and the next build finds nothing in it"
     )
 
@@ -255,7 +255,7 @@ def test_what_is_configured_is_left_as_it_is(short: Path) -> None:
 @pytest.mark.linux
 def test_a_folder_that_nobody_can_look_at_is_told_by_whoever_uses_it(at_home: Path) -> None:
     at_home.symlink_to("own")
-    user_folders.make_way(at_home / "cubins")
+    user_folders.clear_path(at_home / "cubins")
 
 
 @pytest.mark.linux
@@ -265,7 +265,7 @@ def test_what_cannot_be_removed_stays(short: Path, monkeypatch: pytest.MonkeyPat
 
     a_pipe(short / "own")
     monkeypatch.setattr(os, "unlink", refuse)
-    user_folders.make_way(short / "own")
+    user_folders.clear_path(short / "own")
     assert (short / "own").is_fifo()
 
 
@@ -273,7 +273,7 @@ def test_what_cannot_be_removed_stays(short: Path, monkeypatch: pytest.MonkeyPat
 def test_a_link_to_a_folder_is_one(tmp_path: Path) -> None:
     (tmp_path / "large disk").mkdir()
     (tmp_path / "own").symlink_to("large disk")
-    user_folders.keep(tmp_path / "own/a.txt", b"right", 3)
+    user_folders.write_retained(tmp_path / "own/a.txt", b"right", 3)
     assert kept_in(tmp_path / "large disk") == {"a.txt": b"right"}
 
 
@@ -283,7 +283,7 @@ def test_what_is_forgotten_is_gone_wherever_it_is_kept(
     monkeypatch.setattr(user_folders, "own_folder", lambda: tmp_path)
     (tmp_path / "large disk").mkdir()
     (tmp_path / "recall").symlink_to("large disk")
-    user_folders.keep(user_folders.recall_folder() / "a.txt", b"", 3)
-    user_folders.forget()
+    user_folders.write_retained(user_folders.recall_folder() / "a.txt", b"", 3)
+    user_folders.remove_recalled_facts()
     assert kept_in(tmp_path / "large disk") == {}
     assert (tmp_path / "recall").is_dir()

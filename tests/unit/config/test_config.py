@@ -798,7 +798,7 @@ def test_a_header_package_is_a_name_and_perhaps_its_versions(name: str) -> None:
         (f'["{KEY[:-1]}"]', "trusted-keys: a key has 55 characters, and a public key has 56"),
         (
             f'["{ed25519_keys.write(ed25519_keys.PUBLIC, bytes(32))}"]',
-            "trusted-keys: a key is no key that 'hatch-cubin keygen' makes: anybody could sign for it",
+            "trusted-keys: a key is not a key from 'hatch-cubin keygen': anyone could sign for it",
         ),
         ("[1]", "trusted-keys must be an array of strings, not [1]"),
     ],

@@ -16,7 +16,7 @@ from hatch_cubin.errors import ConfigError
 from hatch_cubin.frontends import hatch
 from hatch_cubin.project.project import cache_entries, cache_folders
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import SAXPY, make_project, pyproject, write_tree
+from tests.helpers import SAXPY, make_project, pyproject, refusal, write_tree
 
 FILES = {"demo/__init__.py": "", "demo/saxpy.cu": SAXPY}
 
@@ -116,9 +116,7 @@ def test_hatchling_adds_what_the_hook_asks_for_to_what_the_table_lists(tmp_path:
 def test_a_wrong_table_ends_dependencies_with_exit_code_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        _hook(_project(tmp_path, 'toolkit = "nine"')).dependencies()
-    assert ended.value.code == 1
+    assert refusal(SystemExit, _hook(_project(tmp_path, 'toolkit = "nine"')).dependencies).code == 1
     assert capsys.readouterr().err.startswith("hatch-cubin: error: pyproject.toml:10: toolkit must be ")
 
 

@@ -14,7 +14,7 @@ from hatch_cubin.common import ed25519_keys
 from hatch_cubin.errors import ConfigError, Location, Problem, ToolchainError
 from hatch_cubin.frontends import open_project as door
 from hatch_cubin.project.project import Project
-from tests.helpers import SAXPY, install_wheel, pyproject, write_tree
+from tests.helpers import SAXPY, install_wheel, pyproject, refusal, write_tree
 
 pytestmark = pytest.mark.counted
 
@@ -99,9 +99,7 @@ def test_the_table_of_a_wrapped_backend_can_name_the_packages_folder(
 def test_a_folder_that_is_none_of_the_project_is_told(tmp_path: Path) -> None:
     root = write_tree(tmp_path / "project", {"pyproject.toml": f'{WRAPPED}package-dir = "lib"\n'})
     message = "pyproject.toml:5: package-dir: 'lib' is not a folder of the project"
-    with pytest.raises(ConfigError) as caught:
-        _opened(root)
-    assert str(caught.value) == message
+    assert str(refusal(ConfigError, _opened, root)) == message
     (root / "lib").symlink_to(tmp_path)
     with pytest.raises(ConfigError) as caught:
         _opened(root)
@@ -174,9 +172,7 @@ def test_what_a_build_would_find_wrong_is_found_without_one(
     tmp_path: Path, text: str, messages: list[str]
 ) -> None:
     write_tree(tmp_path, {"pyproject.toml": text, "src/a/__init__.py": "", "src/b/__init__.py": ""})
-    with pytest.raises(ConfigError) as caught:
-        door.check_build(_opened(tmp_path))
-    assert [*map(str, caught.value.problems)] == messages
+    assert [*map(str, refusal(ConfigError, door.check_build, _opened(tmp_path)).problems)] == messages
 
 
 @pytest.mark.parametrize(
@@ -231,9 +227,7 @@ def test_without_hatchling_its_projects_cannot_be_opened(
     monkeypatch.delattr("hatch_cubin.frontends.hatch", raising=False)
     monkeypatch.setitem(sys.modules, "hatchling", None)
     monkeypatch.setitem(sys.modules, "hatchling.builders.hooks.plugin.interface", None)
-    with pytest.raises(ConfigError) as caught:
-        _opened(root)
-    assert str(caught.value) == (
+    assert str(refusal(ConfigError, _opened, root)) == (
         "pyproject.toml:9: this project is built with hatchling, which is not installed here\n"
         "  hint: pip install hatchling"
     )

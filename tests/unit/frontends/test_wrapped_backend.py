@@ -11,7 +11,7 @@ from hatch_cubin.config.config import Config, parse_config
 from hatch_cubin.config.table_location import own_table
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.frontends import wrapped_backend
-from tests.helpers import write_tree
+from tests.helpers import refusal, write_tree
 
 WRAPPED = '[build-system]\nbuild-backend = "hatch_cubin.backend"\n[tool.hatch-cubin]\n'
 
@@ -104,10 +104,9 @@ def test_one_that_is_known_is_named_as_it_is_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, hint: str
 ) -> None:
     monkeypatch.setitem(sys.modules, backend.partition(".")[0], None)  # not installed
-    with pytest.raises(ConfigError) as caught:
-        wrapped_backend.load(config(tmp_path, f'backend = "{backend}"'), tmp_path)
+    error = refusal(ConfigError, wrapped_backend.load, config(tmp_path, f'backend = "{backend}"'), tmp_path)
     what = f"pyproject.toml:4: the build backend {backend!r} is not installed here"
-    assert str(caught.value) == f"{what}\n  hint: {hint}"
+    assert str(error) == f"{what}\n  hint: {hint}"
 
 
 def test_without_our_backend_around_it_there_is_none(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_where_the_home_cannot_be_written_the_headers_are_unpacked_for_this_proc
     (bundled, _cccl) = roots(again)
     assert (bundled.path / "cuda_fp16.h").is_file()
     assert (len(first.installs), again.installs) == (1, [])
-    assert user_folders.trouble() == (
+    assert user_folders.fallback_warning() == (
         f"NVRTC's headers cannot be kept in the user's cache folder: {home / 'headers'} is not a folder; "
         "a temporary folder does instead, and the next build finds nothing in it"
     )

@@ -16,7 +16,7 @@ from hatch_cubin import loader
 from hatch_cubin.bundle import layout
 from hatch_cubin.project import disk
 from hatch_cubin.project.source_roots import ProjectTree
-from tests.helpers import bundle, load_bundle, made, write_tree
+from tests.helpers import bundle, load_bundle, made, refusal, write_tree
 
 editable = loader._part("_editable")
 BUILD = ("-c", "open('built', 'w').close()")
@@ -103,10 +103,8 @@ def test_notes_that_are_gone_are_told(root: Path, instead: str) -> None:
     path.unlink()
     if instead == "pipe":
         os.mkfifo(path)
-    with pytest.raises(loader.CubinError) as caught:
-        look()
     assert (
-        str(caught.value)
+        str(refusal(loader.CubinError, look))
         == f"hatch_cubin.loader: {path} is missing, or no plain file: install the package again"
     )
 

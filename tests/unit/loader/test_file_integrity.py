@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import bundle, load_bundle, made, write_tree
+from tests.helpers import bundle, load_bundle, made, refusal, write_tree
 
 FILES = bundle(made("k"), made("other"))
 
@@ -58,12 +58,9 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, name: str, instead:
     (tmp_path / name).unlink()
     if instead == "folder":
         (tmp_path / name).mkdir()
-    with pytest.raises(cubins.CubinDamagedError) as caught:
-        cubins.read("k", cc=(9, 0))
-    assert f"{tmp_path / name} is damaged: it cannot be read ({reason}); reinstall the package" in str(
-        caught.value
-    )
-    assert isinstance(caught.value.__cause__, (OSError, ValueError))
+    error = refusal(cubins.CubinDamagedError, cubins.read, "k", cc=(9, 0))
+    assert f"{tmp_path / name} is damaged: it cannot be read ({reason}); reinstall the package" in str(error)
+    assert isinstance(error.__cause__, (OSError, ValueError))
 
 
 READ = (
@@ -151,9 +148,7 @@ def test_what_is_broken_in_an_archive_is_told_as_its_importer_does(
         begin += 30 + len(member.filename)
     whole = archive.read_bytes()
     archive.write_bytes(whole[:begin] + b"\xff" * 4 + whole[begin + 4 :])
-    with pytest.raises(subprocess.CalledProcessError) as caught:
-        read_in_a_process(archive)
-    said = caught.value.stderr.splitlines()[-1]
+    said = refusal(subprocess.CalledProcessError, read_in_a_process, archive).stderr.splitlines()[-1]
     assert b"CubinDamagedError" in said
     assert b"k.sm_90.cubin is damaged: it cannot be read " + reason in said
 

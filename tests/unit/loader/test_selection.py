@@ -10,7 +10,7 @@ import pytest
 from hatch_cubin import loader
 from hatch_cubin.bundle.manifest import module_line, write_manifest
 from tests.arch_families import FAMILIES, TEGRA
-from tests.helpers import bundle, load_bundle, made, sha256
+from tests.helpers import bundle, load_bundle, made, refusal, sha256
 
 CAPABILITIES = (53, 60, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 107, 110, 120, 121, 130)
 PTX = "PTX, translated by the driver"
@@ -172,22 +172,18 @@ def test_a_kernel_of_a_module_without_files_is_told_so(tmp_path: Path) -> None:
     header = {"format": 1, "generator": {"name": "hatch-cubin", "version": "1"}, "toolchain": {}}
     data = b"".join(write_manifest(header, {"k": ["k"], "no": ["k"]}, [line]))
     cubins = load_bundle(tmp_path, {"manifest.json": data})
-    with pytest.raises(cubins.CubinNotFoundError) as caught:
-        cubins.find("no", cc=(9, 0))
     assert ': shipped nothing; "sm_90" added to archs in the build configuration would serve it' in str(
-        caught.value
+        refusal(cubins.CubinNotFoundError, cubins.find, "no", cc=(9, 0))
     )
 
 
 @pytest.mark.parametrize(("driver", "having"), [(None, ""), (12080, " with driver 12.8")])
 def test_nothing_that_fits_says_what_would(tmp_path: Path, driver: int | None, having: str) -> None:
     cubins = load_bundle(tmp_path, bundle(made("k", "sm_90")))
-    with pytest.raises(cubins.CubinNotFoundError) as caught:
-        cubins.find("k", cc=(8, 0), driver=driver)
     assert (
         f"nothing shipped for 'k' runs on compute capability 8.0{having}: shipped sm_90 (driver 13.0); "
         '"sm_80" added to archs in the build configuration would serve it'
-    ) in str(caught.value)
+    ) in str(refusal(cubins.CubinNotFoundError, cubins.find, "k", cc=(8, 0), driver=driver))
 
 
 @pytest.mark.parametrize(
@@ -249,7 +245,6 @@ def test_a_capability_may_be_the_pair_that_cuda_core_names(tmp_path: Path) -> No
 def test_a_kernel_is_asked_for_by_its_name(tmp_path: Path, name: Any) -> None:
     cubins = load_bundle(tmp_path, bundle(made("saxpy")))
     for ask in (cubins.find, cubins.read):
-        with pytest.raises(TypeError) as caught:
-            ask(name, cc=(9, 0))
+        error = refusal(TypeError, ask, name, cc=(9, 0))
         said = f": a kernel or a module is asked for by its name, not by {name!r}"
-        assert str(caught.value).endswith(said)
+        assert str(error).endswith(said)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin import __version__
-from tests.helpers import bundle, load_bundle, made, write_tree
+from tests.helpers import bundle, load_bundle, made, refusal, write_tree
 
 FILES = bundle(made("k"))
 CUBIN = "k.sm_90.cubin"
@@ -87,9 +87,7 @@ def system(**instead: Callable[..., Any]) -> types.SimpleNamespace:
 
 def spoiled(cubins: Any, name: str) -> str:
     """Return what the reader of that file says of it."""
-    with pytest.raises(cubins.CubinDamagedError) as caught:
-        eval(READERS[name], {"cubins": cubins})  # noqa: S307
-    return str(caught.value)
+    return str(refusal(cubins.CubinDamagedError, eval, READERS[name], {"cubins": cubins}))
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -223,15 +221,11 @@ def test_a_fault_of_the_system_is_told_as_what_it_is(
     if name == CUBIN:
         cubins.names()
     monkeypatch.setattr(cubins, "_opened", failing(number))
-    with pytest.raises(cubins.CubinError) as caught:
-        eval(READERS[name], {"cubins": cubins})  # noqa: S307
+    error = refusal(cubins.CubinError, eval, READERS[name], {"cubins": cubins})
     said = f"{tmp_path / name} cannot be read: {os.strerror(number)}; {AT_FAULT}"
-    assert (
-        str(caught.value).removesuffix(f" (bundle of hatch-cubin {__version__})")
-        == f"{cubins.__name__}: {said}"
-    )
-    assert type(caught.value) is cubins.CubinError
-    assert isinstance(caught.value.__cause__, OSError)
+    assert str(error).removesuffix(f" (bundle of hatch-cubin {__version__})") == f"{cubins.__name__}: {said}"
+    assert type(error) is cubins.CubinError
+    assert isinstance(error.__cause__, OSError)
     monkeypatch.undo()
     eval(READERS[name], {"cubins": cubins})  # noqa: S307
 
@@ -305,7 +299,6 @@ def test_what_an_importer_cannot_give_is_told_as_of_a_file(
             raise raised
 
     cubins.__spec__.loader = Importer()
-    with pytest.raises(cubins.CubinError) as caught:
-        cubins.names()
-    assert type(caught.value).__name__ == kind
-    assert reason in str(caught.value)
+    error = refusal(cubins.CubinError, cubins.names)
+    assert type(error).__name__ == kind
+    assert reason in str(error)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import bundle, load_bundle, made, sha256, write_tree
+from tests.helpers import bundle, load_bundle, made, refusal, sha256, write_tree
 
 OWN = bundle(made("k"), made("other"), made("red", kernels={"reduce": "r"}, variant={"N": "1"}))
 
@@ -184,11 +184,10 @@ def test_what_is_not_a_bundle_is_said_to_be_that(
     write_tree(tmp_path, there)
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(cubins.CubinError) as caught:
-        cubins.use(kind(path))
-    assert type(caught.value) is cubins.CubinError
+    error = refusal(cubins.CubinError, cubins.use, kind(path))
+    assert type(error) is cubins.CubinError
     said = f": use() takes the folder of a bundle, and {os.path.join(tmp_path, NOT_A_BUNDLE[path])}"
-    assert said.replace("/ has", " has") in str(caught.value)
+    assert said.replace("/ has", " has") in str(error)
     assert seen(cubins) == IN_OWN
 
 

@@ -15,7 +15,7 @@ from hatch_cubin.keys.jobs import reachable_files
 from hatch_cubin.project import source
 from hatch_cubin.project.project import Project, read_sources
 from hatch_cubin.project.source_roots import ProjectTree
-from tests.helpers import SAXPY, TABLE, found, pyproject, read_config, write_tree
+from tests.helpers import SAXPY, TABLE, found, pyproject, read_config, refusal, write_tree
 
 HEADER = pyproject("").count("\n")  # the line of the table's header
 TABLE_PLACE = Location("pyproject.toml", HEADER)
@@ -69,25 +69,22 @@ def test_a_named_package_receives_the_bundle(
 )
 def test_without_a_package_the_hint_says_how_to_make_one(tmp_path: Path, files: list[str], hint: str) -> None:
     write_tree(tmp_path, dict.fromkeys(files, ""))
-    with pytest.raises(ConfigError) as caught:
-        _ = project(tmp_path, "", {}).package
-    assert found(caught.value) == [("no-package-for-kernels", str(TABLE_PLACE))]
-    assert hint in str(caught.value.problems[0].hint)
+    error = refusal(ConfigError, lambda: project(tmp_path, "", {}).package)
+    assert found(error) == [("no-package-for-kernels", str(TABLE_PLACE))]
+    assert hint in str(error.problems[0].hint)
 
 
 def test_with_several_packages_the_user_must_name_one(tree: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        _ = project(tree, "", {"a": "a", "b": "b"}).package
+    error = refusal(ConfigError, lambda: project(tree, "", {"a": "a", "b": "b"}).package)
     what = "which package receives the kernels? The wheel's packages are: 'a', 'b'"
-    assert caught.value.problems == (problem("package-not-chosen", what, TABLE_PLACE, 'for example: package = "a"'),)
+    hint = 'for example: package = "a"'
+    assert error.problems == (problem("package-not-chosen", what, TABLE_PLACE, hint),)
 
 
 def test_a_glob_that_only_looks_inside_the_packages_has_a_hint(tmp_path: Path) -> None:
     write_tree(tmp_path, {"k.cu": ""})
-    with pytest.raises(SourceError) as caught:
-        read_sources(project(tmp_path, 'sources = ["*.cu"]'))
     assert (
-        caught.value.problems[0].hint
+        refusal(SourceError, read_sources, project(tmp_path, 'sources = ["*.cu"]')).problems[0].hint
         == 'a glob that begins with a wildcard looks inside the packages: sources = ["k.cu"]'
     )
     (tmp_path / "k.cu").unlink()
@@ -211,11 +208,10 @@ def test_the_sources_are_read_in_the_order_of_their_paths(tmp_path: Path) -> Non
 def test_without_any_source_the_message_has_the_folders_that_were_searched(
     tmp_path: Path, packages: dict[str, str], where: str
 ) -> None:
-    with pytest.raises(SourceError) as caught:
-        read_sources(project(tmp_path, "", packages))
+    error = refusal(SourceError, read_sources, project(tmp_path, "", packages))
     what = f"there are no .cu or .ptx sources in {where}"
     hint = "write a source there, or name the folder of your sources"
-    assert caught.value.problems == (problem("no-sources-found", what, TABLE_PLACE, hint),)
+    assert error.problems == (problem("no-sources-found", what, TABLE_PLACE, hint),)
 
 
 @pytest.mark.parametrize(
@@ -251,22 +247,20 @@ def test_without_any_source_the_hint_names_files_with_kernels(
 
 def test_if_every_source_is_excluded_the_message_names_them(tmp_path: Path) -> None:
     write_tree(tmp_path, {"src/demo/k.cu": SAXPY, "src/demo/a/m.ptx": "", "other/k.cu": SAXPY})
-    with pytest.raises(SourceError) as caught:
-        read_sources(project(tmp_path, 'exclude = ["src/demo/**"]'))
+    error = refusal(SourceError, read_sources, project(tmp_path, 'exclude = ["src/demo/**"]'))
     what = "'exclude' leaves no source: src/demo/a/m.ptx, src/demo/k.cu"
     hint = "a project without kernels does not need a table of hatch-cubin"
-    assert caught.value.problems == (problem("all-sources-excluded", what, FIRST_PLACE, hint),)
+    assert error.problems == (problem("all-sources-excluded", what, FIRST_PLACE, hint),)
 
 
 def test_a_folder_in_place_of_a_glob_has_a_hint(tmp_path: Path) -> None:
     write_tree(tmp_path, {"kernels/a.cu": ""})
-    with pytest.raises(SourceError) as caught:
-        read_sources(project(tmp_path, 'sources = ["kernels/"]'))
+    error = refusal(SourceError, read_sources, project(tmp_path, 'sources = ["kernels/"]'))
     what, hint = (
         "sources: 'kernels' matches no file",
         'it is a folder: write "kernels/**/*.cu" for the files in it',
     )
-    assert caught.value.problems == (problem("pattern-matches-nothing", what, FIRST_PLACE, hint),)
+    assert error.problems == (problem("pattern-matches-nothing", what, FIRST_PLACE, hint),)
 
 
 def test_a_glob_in_a_wrong_folder_is_told_where_the_sources_are(tmp_path: Path) -> None:
@@ -315,19 +309,18 @@ def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> Non
           "src/demo/a.cu",
         ]
         """
-    with pytest.raises(SourceError) as caught:
-        read_sources(project(tmp_path, options))
-    assert found(caught.value) == [
+    error = refusal(SourceError, read_sources, project(tmp_path, options))
+    assert found(error) == [
         ("pattern-matches-nothing", f"pyproject.toml:{HEADER + 3}"),
         ("include-folder-not-found", f"pyproject.toml:{HEADER + 6}"),
         ("include-folder-not-found", f"pyproject.toml:{HEADER + 10}"),
         ("nul-byte-in-source", "src/demo/a.cu"),
         ("file-not-readable", "src/demo/c.cu"),
     ]
-    assert [each.what for each in caught.value.problems[1:3]] == [
+    assert [each.what for each in error.problems[1:3]] == [
         f"include-dirs: {folder!r} is not a folder of the project" for folder in ("include", "src/demo/a.cu")
     ]
-    assert [each.hint for each in caught.value.problems[1:3]] == [
+    assert [each.hint for each in error.problems[1:3]] == [
         None,
         'it is a file: "src/demo" is its folder',
     ]
@@ -377,10 +370,9 @@ def test_include_folders_that_lead_out_of_the_project_are_refused(tmp_path: Path
     (root / "out").symlink_to("/etc")
     (root / "up").symlink_to(tmp_path)
     (root / "here").symlink_to("real")
-    with pytest.raises(SourceError) as caught:
-        read_sources(project(root, 'include-dirs = ["here", "out", "up"]'))
+    error = refusal(SourceError, read_sources, project(root, 'include-dirs = ["here", "out", "up"]'))
     what = "include-dirs: {!r} is a link to a place outside the project"
     hint = "put a copy of its headers into the project"
-    assert caught.value.problems == tuple(
+    assert error.problems == tuple(
         problem("link-leads-outside", what.format(name), FIRST_PLACE, hint) for name in ("out", "up")
     )

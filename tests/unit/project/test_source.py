@@ -21,7 +21,7 @@ from hatch_cubin.project.source import (
     without_comments,
 )
 from hatch_cubin.project.source_roots import ProjectTree
-from tests.helpers import COPY_PTX, found, sha256, write_tree
+from tests.helpers import COPY_PTX, found, refusal, sha256, write_tree
 
 FILES = (
     "demo/a.cu",
@@ -184,30 +184,27 @@ def test_a_source_is_decoded_as_the_compiler_should_see_it(data: bytes, text: st
 def test_wide_characters_are_refused(tmp_path: Path, encoding: str) -> None:
     bom = "" if encoding in {"utf-16", "utf-32"} else "\ufeff"
     write_tree(tmp_path, {"k.cu": (bom + "int i;").encode(encoding)})
-    with pytest.raises(SourceError) as caught:
-        read_source(ProjectTree(tmp_path), "k.cu")
+    error = refusal(SourceError, read_source, ProjectTree(tmp_path), "k.cu")
     what = "is UTF-16 or UTF-32: save it as UTF-8"
-    assert caught.value.problems == (problem("unsupported-encoding", what, Location("k.cu")),)
+    assert error.problems == (problem("unsupported-encoding", what, Location("k.cu")),)
 
 
 def test_a_nul_byte_is_refused(tmp_path: Path) -> None:
     write_tree(tmp_path, {"k.cu": b"int i;\0int j;"})
-    with pytest.raises(SourceError) as caught:
-        read_source(ProjectTree(tmp_path), "k.cu")
+    error = refusal(SourceError, read_source, ProjectTree(tmp_path), "k.cu")
     what = "contains a NUL byte: the compiler would stop reading there without an error"
-    assert caught.value.problems == (problem("nul-byte-in-source", what, Location("k.cu")),)
+    assert error.problems == (problem("nul-byte-in-source", what, Location("k.cu")),)
 
 
 @pytest.mark.parametrize("magic", [b"\x7fELF", b"\x50\xed\x55\xba"])
 def test_machine_code_is_refused(tmp_path: Path, magic: bytes) -> None:
     write_tree(tmp_path, {"k.ptx": magic + bytes(9)})
-    with pytest.raises(SourceError) as caught:
-        read_source(ProjectTree(tmp_path), "k.ptx")
+    error = refusal(SourceError, read_source, ProjectTree(tmp_path), "k.ptx")
     what = (
         "is a cubin or other machine code, but a source is text: "
         "name it in 'link' of a [[…module]] table, or in 'exclude'"
     )
-    assert caught.value.problems == (problem("machine-code-as-source", what, Location("k.ptx")),)
+    assert error.problems == (problem("machine-code-as-source", what, Location("k.ptx")),)
 
 
 def test_a_source_knows_its_stem_folder_and_kind(tmp_path: Path) -> None:
@@ -219,10 +216,9 @@ def test_a_source_knows_its_stem_folder_and_kind(tmp_path: Path) -> None:
 
 
 def test_a_missing_source_is_refused_with_the_systems_reason(tmp_path: Path) -> None:
-    with pytest.raises(SourceError) as caught:
-        read_source(ProjectTree(tmp_path), "gone.cu")
+    error = refusal(SourceError, read_source, ProjectTree(tmp_path), "gone.cu")
     what = f"cannot be read: {os.strerror(errno.ENOENT)}"
-    assert caught.value.problems == (problem("file-not-readable", what, Location("gone.cu")),)
+    assert error.problems == (problem("file-not-readable", what, Location("gone.cu")),)
 
 
 def test_a_link_to_nothing_or_to_itself_is_refused(tmp_path: Path) -> None:
@@ -239,27 +235,24 @@ def test_a_link_may_lead_to_another_file_of_the_project_but_not_out_of_it(tmp_pa
     (root / "inside.cu").symlink_to("a.cu")
     (root / "outside.cu").symlink_to("../outside.cu")
     assert read_source(ProjectTree(root), "inside.cu").text == "in"
-    with pytest.raises(SourceError) as caught:
-        read_source(ProjectTree(root), "outside.cu")
+    error = refusal(SourceError, read_source, ProjectTree(root), "outside.cu")
     what, hint = "is a link to a place outside the project", "'source-roots' can name folders above it"
-    assert caught.value.problems == (problem("link-leads-outside", what, Location("outside.cu"), hint),)
+    assert error.problems == (problem("link-leads-outside", what, Location("outside.cu"), hint),)
 
 
 @pytest.mark.linux
 def test_a_pipe_is_never_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.cu")
-    with pytest.raises(SourceError) as caught:
-        read_source(ProjectTree(tmp_path), "pipe.cu")
+    error = refusal(SourceError, read_source, ProjectTree(tmp_path), "pipe.cu")
     what = "is not a regular file"
-    assert caught.value.problems == (problem("not-a-regular-file", what, Location("pipe.cu")),)
+    assert error.problems == (problem("not-a-regular-file", what, Location("pipe.cu")),)
 
 
 @pytest.mark.parametrize("name", ["a\nb.cu", 'a".cu', "a\\b.cu", "a\udcff.cu", "a\u200f.cu"], ids=ascii)
 def test_a_file_name_that_cannot_be_passed_to_a_compiler_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(SourceError) as caught:
-        read_source(ProjectTree(tmp_path), name)
+    error = refusal(SourceError, read_source, ProjectTree(tmp_path), name)
     what = f"{name!r} has characters that cannot be passed to a compiler"
-    assert caught.value.problems == (problem("unusable-file-name", what, hint="rename the file"),)
+    assert error.problems == (problem("unusable-file-name", what, hint="rename the file"),)
 
 
 def test_ptx_says_its_version_and_target_with_their_line() -> None:
@@ -279,10 +272,9 @@ def test_ptx_says_its_version_and_target_with_their_line() -> None:
     ids=["empty", "no target", "odd target", "odd version", "huge"],
 )
 def test_a_text_without_a_header_is_not_ptx(text: str, missing: str) -> None:
-    with pytest.raises(SourceError) as caught:
-        _ = Source("k.ptx", text).ptx
+    error = refusal(SourceError, lambda: Source("k.ptx", text).ptx)
     what = f"has no {missing} directive, so it is not a PTX module"
-    assert caught.value.problems == (problem("ptx-header-missing", what, Location("k.ptx")),)
+    assert error.problems == (problem("ptx-header-missing", what, Location("k.ptx")),)
 
 
 def test_a_pointer_of_git_lfs_has_a_hint_how_to_get_the_ptx() -> None:

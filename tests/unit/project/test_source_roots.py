@@ -10,7 +10,7 @@ from hatch_cubin.errors import ConfigError, Location, SourceError, problem
 from hatch_cubin.project.project import Project
 from hatch_cubin.project.source import ProjectFiles, read_source, walk
 from hatch_cubin.project.source_roots import ProjectTree, SourceRoot
-from tests.helpers import pyproject, read_config, write_tree
+from tests.helpers import pyproject, read_config, refusal, write_tree
 
 LINE = pyproject("").count("\n") + 1  # the table's first
 CSRC = 'source-roots = { csrc = "../csrc" }'
@@ -28,9 +28,7 @@ def tree_of(root: Path, options: str = CSRC) -> ProjectTree:
 
 
 def refused(root: Path, options: str = CSRC) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        tree_of(root, options)
-    return str(caught.value).replace(str(root), "ROOT").splitlines()
+    return str(refusal(ConfigError, tree_of, root, options)).replace(str(root), "ROOT").splitlines()
 
 
 def test_files_of_a_source_root_have_names_as_if_the_root_were_in_the_project(mono: Path) -> None:
@@ -158,8 +156,7 @@ def test_a_link_may_not_leave_its_source_root(mono: Path) -> None:
     (mono / "csrc/in.cu").symlink_to("a.cu")
     tree = tree_of(mono / "pkg")
     assert read_source(tree, "csrc/in.cu").text == ""
-    with pytest.raises(SourceError) as caught:
-        read_source(tree, "csrc/out.cu")
+    error = refusal(SourceError, read_source, tree, "csrc/out.cu")
     what = "is a link to a place outside of the source root 'csrc'"
-    assert caught.value.problems == (problem("link-leads-outside", what, Location("csrc/out.cu")),)
+    assert error.problems == (problem("link-leads-outside", what, Location("csrc/out.cu")),)
     assert (tree.real_name("csrc/out.cu"), tree.real_name("csrc/in.cu")) == ("demo/own.cu", "csrc/a.cu")

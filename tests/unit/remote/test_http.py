@@ -17,6 +17,7 @@ from hatch_cubin.remote import http
 from hatch_cubin.remote.http import HttpStore
 from hatch_cubin.remote.location import StoreTarget
 from hatch_cubin.remote.store import StoreError
+from tests.helpers import refusal
 from tests.store_server import Fault, Handler, StoreServer, answer, endless, reset, store_server
 
 
@@ -46,9 +47,7 @@ def opened() -> Iterator[Open]:
 
 def error_of(store: HttpStore, server: StoreServer, fault: Fault, max_size: int = 100) -> str:
     server.fault = fault
-    with pytest.raises(StoreError) as caught:
-        store.get("cas/a", max_size)
-    return str(caught.value)
+    return str(refusal(StoreError, store.get, "cas/a", max_size))
 
 
 def test_stored_bytes_come_back(server: StoreServer, opened: Open) -> None:
@@ -115,9 +114,7 @@ def test_a_connection_that_breaks_within_a_body_is_an_error(
     store = opened(server.url)
     store.put("cas/a", b"abc")
     monkeypatch.setattr(HTTPResponse, "read", cut)
-    with pytest.raises(StoreError) as caught:
-        store.get("cas/a", 3)
-    assert str(caught.value) == "the connection broke off"
+    assert str(refusal(StoreError, store.get, "cas/a", 3)) == "the connection broke off"
     assert store._idle == []
 
 
@@ -217,9 +214,7 @@ def test_each_status_is_reported_by_its_meaning_without_the_servers_text(
 
     headers = {"Location": "https://ada:hunter2@evil.example", "Retry_After": "9999"}
     assert error_of(store, server, answer(status, b"a secret", **headers)) == told
-    with pytest.raises(StoreError) as caught:
-        store.put("cas/a", b"abc")
-    assert str(caught.value) == told
+    assert str(refusal(StoreError, store.put, "cas/a", b"abc")) == told
     assert len(server.log) == 2
 
 

@@ -7,7 +7,7 @@ import pytest
 from hatch_cubin.config import store_urls
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.remote.location import StoreTarget, store_target
-from tests.helpers import read_config
+from tests.helpers import read_config, refusal
 
 TABLE = 'remote-cache = "https://cache.example/cubins/"\n'
 SECRETS = {"HATCH_CUBIN_REMOTE_TOKEN": "hunter2"}
@@ -76,9 +76,7 @@ def test_without_a_token_there_is_no_authorization() -> None:
     ],
 )
 def test_an_invalid_url_in_the_table_is_an_error_without_its_password(url: str, why: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        target(f'remote-cache = "{url}"\n')
-    (problem,) = caught.value.problems
+    (problem,) = refusal(ConfigError, target, f'remote-cache = "{url}"\n').problems
     assert str(problem).startswith(f"pyproject.toml:10: remote-cache {why}")
     assert "hunter2" not in str(problem)
 
@@ -98,9 +96,7 @@ def test_an_invalid_url_in_the_table_is_an_error_without_its_password(url: str, 
     ],
 )
 def test_an_invalid_url_in_the_environment_is_an_error_without_its_password(url: str, why: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        target(HATCH_CUBIN_REMOTE=url)
-    (problem,) = caught.value.problems
+    (problem,) = refusal(ConfigError, target, HATCH_CUBIN_REMOTE=url).problems
     assert str(problem).startswith(f"HATCH_CUBIN_REMOTE: {why}")
     assert "hunter2" not in str(problem)
 

@@ -214,7 +214,8 @@ def test_what_one_machine_pushes_another_pulls(
 
 def test_without_a_store_nothing_is_pushed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert refusal(capsys, 1, "push") == (
-        "hatch-cubin: error: pyproject.toml:9: there is no shared store to exchange results with\n"
+        "hatch-cubin: error: pyproject.toml:9: there is no shared store to exchange results with"
+        " [no-shared-store]\n"
         '  hint: remote-cache = "https://…"\n'
     )
 
@@ -228,7 +229,7 @@ def test_a_store_that_fails_is_an_error_here(
         monkeypatch.setenv("HATCH_CUBIN_REMOTE", server.url)
         told = refusal(capsys, 1, "pull")
     what = f"the remote cache at {server.url} cannot be used fully: it fails (500)"
-    assert told == f"hatch-cubin: error: {what}\n"
+    assert told == f"hatch-cubin: error: {what} [shared-store-failed]\n"
 
 
 @pytest.mark.nvrtc
@@ -280,15 +281,16 @@ def test_all_that_is_wrong_is_told_with_what_becomes_of_it(
     told = capsys.readouterr()
     assert told.out == f"{tmp_path / 'cache'}\n0 entries as they were stored, 0 B\n"
     orphan = (
-        f"hatch-cubin: error: {entry}: has no record\n"
+        f"hatch-cubin: error: {entry}: has no record [cache-entry-incomplete]\n"
         "  hint: no build can use it: 'cache gc' drops it when it was unused for long\n"
     )
     damaged = (
-        f"hatch-cubin: error: entries/ab/{'0' * 62}: is a record that is damaged, or of another version\n"
+        f"hatch-cubin: error: entries/ab/{'0' * 62}: is a record that is damaged, or of another version"
+        " [cache-entry-damaged]\n"
         "  hint: the next build that needs it makes it again\n"
     )
     foreign = (
-        "hatch-cubin: error: notes.txt: is a file that no build writes\n"
+        "hatch-cubin: error: notes.txt: is a file that no build writes [foreign-file-in-cache]\n"
         "  hint: no build touches it: remove it\n"
     )
     assert told.err == "".join(sorted((orphan, damaged))) + foreign + "hatch-cubin: 3 errors\n"
@@ -335,7 +337,7 @@ def test_what_the_system_refuses_is_told(
         told = refusal(capsys, 1, *arguments)
     assert told == (
         f"hatch-cubin: error: {tmp_path / 'cache' / path}: "
-        f"the cache at {tmp_path / 'cache'} cannot be looked after: Permission denied\n"
+        f"the cache at {tmp_path / 'cache'} cannot be looked after: Permission denied [cache-unusable]\n"
     )
 
 
@@ -401,10 +403,14 @@ def test_folders_that_are_no_caches_are_all_told_before_anything_is_copied(
     names = [str(tmp_path / name) for name in ("good", "nowhere", "file", "folder", "link")]
     hint = "\n  hint: name folders that 'hatch-cubin cache dir' prints elsewhere, or copies of them\n"
     assert refusal(capsys, 1, "merge", *names) == (
-        f"hatch-cubin: error: {tmp_path}/file: is not a cache folder: it is a file{hint}"
-        f"hatch-cubin: error: {tmp_path}/folder: is not a cache folder: it has no folder 'entries'{hint}"
-        f"hatch-cubin: error: {tmp_path}/link: is the cache itself, into which others are merged{hint}"
-        f"hatch-cubin: error: {tmp_path}/nowhere: is not a cache folder: No such file or directory{hint}"
+        f"hatch-cubin: error: {tmp_path}/file: is not a cache folder: it is a file"
+        f" [cache-not-mergeable]{hint}"
+        f"hatch-cubin: error: {tmp_path}/folder: is not a cache folder: it has no folder 'entries'"
+        f" [cache-not-mergeable]{hint}"
+        f"hatch-cubin: error: {tmp_path}/link: is the cache itself, into which others are merged"
+        f" [cache-not-mergeable]{hint}"
+        f"hatch-cubin: error: {tmp_path}/nowhere: is not a cache folder: No such file or directory"
+        f" [cache-not-mergeable]{hint}"
         "hatch-cubin: 4 errors\n"
     )
     assert housekeeping.stats(cache).entries == 1
@@ -464,7 +470,8 @@ def test_where_no_build_is_known_nothing_goes(
     tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert refusal(capsys, 1, "gc", "--keep-last-build") == (
-        f"hatch-cubin: error: no build with the cache at {tmp_path / 'cache'} is known here\n"
+        f"hatch-cubin: error: no build with the cache at {tmp_path / 'cache'} is known here"
+        " [no-build-known]\n"
         "  hint: --keep-last-build comes after a build of the same user\n"
     )
 
@@ -558,7 +565,7 @@ def test_what_stands_where_the_cache_should_is_told(
     out, err = capsys.readouterr()
     assert out == (f"{tmp_path}/cache\n" if arguments == "dir" else "")
     assert err.splitlines() == [
-        f"hatch-cubin: error: {tmp_path}/cache: no cache can be there: {IN_THE_WAY[put]}",
+        f"hatch-cubin: error: {tmp_path}/cache: no cache can be there: {IN_THE_WAY[put]} [cache-unusable]",
         "  hint: let HATCH_CUBIN_CACHE_DIR or cache-dir name a folder, or make room for one there",
     ]
 
@@ -571,6 +578,7 @@ def test_a_file_on_the_way_to_the_cache_is_told(
     monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path / "file" / "cache"))
     assert refusal(capsys, 1, "stats").splitlines()[0] == (
         f"hatch-cubin: error: {tmp_path / 'file' / 'cache'}: no cache can be there: Not a directory"
+        " [cache-unusable]"
     )
 
 
@@ -592,5 +600,8 @@ def test_a_folder_that_cannot_be_read_is_not_said_to_be_empty(
 
     monkeypatch.setattr(os, "scandir", scandir)
     cache = tmp_path / "cache"
-    said = f"{cache / 'entries'}: the cache at {cache} cannot be looked after: Permission denied"
+    said = (
+        f"{cache / 'entries'}: the cache at {cache} cannot be looked after: Permission denied"
+        " [cache-unusable]"
+    )
     assert refusal(capsys, 1, *arguments.split()) == f"hatch-cubin: error: {said}\n"

@@ -199,7 +199,7 @@ def test_ptx_serves_too_from_a_driver_on(tmp_path: Path, capsys: pytest.CaptureF
     assert answer.code == 0
     assert answer.out[-1] == "  copy            compute_80 from driver 11.0  sm_90"
     assert [line.rpartition("_cubins: ")[2] for line in answer.err] == [
-        "1 of 4 kernels have only PTX for 8.0, while others have machine code",
+        "1 of 4 kernels have only PTX for 8.0, while others have machine code [only-ptx]",
         "  copy: built for sm_90, compute_80",
     ]
     assert check(capsys, tmp_path / "demo-1.0-py3-none-any.whl", "--except", "copy").err == []
@@ -314,7 +314,10 @@ def test_what_pypi_does_not_take_is_a_warning(
     assert answer.code == 0
     size = f"{wheel.stat().st_size / 1000:.1f} KB"
     assert answer.err == [
-        f"hatch-cubin: warning: {wheel}: is {size}: PyPI accepts at most 100 MB, unless you request more",
+        (
+            f"hatch-cubin: warning: {wheel}: is {size}: PyPI accepts at most 100 MB, unless you request more"
+            " [over-pypi-limit]"
+        ),
         '  hint: to make this an error: max-size = "100 MB"',
     ]
     (result,) = facts(capsys, wheel)["results"]
@@ -464,9 +467,9 @@ def test_a_glob_that_matches_nothing_is_a_warning(tmp_path: Path, capsys: pytest
     answer = check(capsys, wheel, "--except", "sa*", "--except", "scael", "--except", "x*")
     assert answer.code == 0
     assert answer.err == [
-        "hatch-cubin: warning: --except 'scael' matches no kernel and no module",
+        "hatch-cubin: warning: --except 'scael' matches no kernel and no module [except-matches-nothing]",
         "  hint: did you mean 'scale'?",
-        "hatch-cubin: warning: --except 'x*' matches no kernel and no module",
+        "hatch-cubin: warning: --except 'x*' matches no kernel and no module [except-matches-nothing]",
     ]
     assert facts(capsys, wheel, "--except", "sa*", "--except", "scael")["unmatched"] == ["scael"]
     assert facts(capsys, tmp_path / "none.whl", "--except", "scael")["unmatched"] == []

@@ -99,7 +99,10 @@ def test_on_a_page_the_difference_comes_first(
     assert f"<h1>{wheels[0].name} and {wheels[1].name}</h1>" in text
     absent = diff(capsys, *wheels, "--html", tmp_path / "absent/page.html")
     assert absent.err == [
-        f"hatch-cubin: error: {tmp_path}/absent/page.html: cannot be written: No such file or directory"
+        (
+            f"hatch-cubin: error: {tmp_path}/absent/page.html: cannot be written: No such file or directory"
+            " [file-not-writable]"
+        )
     ]
     assert "kernels lost: 1" in absent.out
 
@@ -130,14 +133,14 @@ def test_only_what_is_worse_by_more_than_that_fails(
     answer = diff(capsys, *wheels, "--fail-on", limits)
     assert answer.code == bool(said)
     errors = [line for line in answer.err if "error: " in line]
-    assert errors == [f"hatch-cubin: error: {wheels[1]}: {each}" for each in said]
+    assert errors == [f"hatch-cubin: error: {wheels[1]}: {each} [kernels-worse]" for each in said]
 
 
 def test_the_size_of_the_wheel(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     answer = diff(capsys, *wheels, "--fail-on", "size")
     assert answer.code == 1
     assert answer.err[0].startswith(f"hatch-cubin: error: {wheels[1]}: has grown from ")
-    assert answer.err[0].endswith(" % (--fail-on size)")
+    assert answer.err[0].endswith(" % (--fail-on size) [wheel-grown]")
     assert diff(capsys, *wheels[::-1], "--fail-on", "size").code == 0
 
 
@@ -154,7 +157,7 @@ def test_of_many_only_some_are_named(tmp_path: Path, capsys: pytest.CaptureFixtu
     many: dict[Kernel, bytes] = {(f"k{number}", "sm_80"): code(f"k{number}") for number in range(12)}
     old, new = wheel_of(tmp_path / "old", {**many, **BASE}), wheel_of(tmp_path / "new", BASE)
     answer = diff(capsys, old, new, "--fail-on", "lost")
-    assert answer.err[0].endswith("12 kernels lost (--fail-on lost)")
+    assert answer.err[0].endswith("12 kernels lost (--fail-on lost) [kernels-worse]")
     assert answer.err[11:] == ["  and 2 more"]
 
 
@@ -207,7 +210,10 @@ def test_a_pattern_that_no_shell_has_expanded_means_one(
     (new / "other.whl").write_bytes(wheels[1].read_bytes())
     both = f"{wheels[1]}, {new}/other.whl"
     assert diff(capsys, wheels[0], f"{new}/*.whl").err == [
-        f"hatch-cubin: error: {new}/*.whl: stands for 2 files, and 'diff' compares two: {both}"
+        (
+            f"hatch-cubin: error: {new}/*.whl: stands for 2 files, and 'diff' compares two: {both}"
+            " [several-wheels]"
+        )
     ]
 
 
@@ -226,4 +232,7 @@ def test_a_wheel_and_what_the_project_builds(
     capsys.readouterr()
     answer = diff(capsys, "before", "--fail-on", "lost")
     assert answer.out[0] == "before -> what the project in . builds"
-    assert answer.err[-2:] == ["hatch-cubin: error: .: 1 kernel lost (--fail-on lost)", "  saxpy for sm_80"]
+    assert answer.err[-2:] == [
+        "hatch-cubin: error: .: 1 kernel lost (--fail-on lost) [kernels-worse]",
+        "  saxpy for sm_80",
+    ]

@@ -434,7 +434,7 @@ def test_a_wrong_name_is_guessed(
         main(["explain", "--project", str(root), asked])
     assert ended.value.code == 1
     what = f"{asked!r} is not a source, a module or a kernel of this project"
-    assert capsys.readouterr().err == f"hatch-cubin: error: {what}\n  hint: {hint}\n"
+    assert capsys.readouterr().err == f"hatch-cubin: error: {what} [unknown-name]\n  hint: {hint}\n"
 
 
 @pytest.mark.parametrize(
@@ -516,7 +516,10 @@ def test_a_kernel_names_its_units(
     [
         (
             "fill",
-            "'fill' is a kernel of several sources\n  hint: name one of them: demo/three.cu, demo/two.cu",
+            (
+                "'fill' is a kernel of several sources"
+                " [kernel-in-several-sources]\n  hint: name one of them: demo/three.cu, demo/two.cu"
+            ),
         ),
         (
             "scale<float, 8>",

@@ -257,7 +257,7 @@ def test_a_backend_that_is_required_is_the_one_inside_of_ours(
 
 
 def test_a_folder_without_a_project_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    what = f"hatch-cubin: error: there is no pyproject.toml in {tmp_path}\n"
+    what = f"hatch-cubin: error: there is no pyproject.toml in {tmp_path} [not-a-project]\n"
     hint = "  hint: 'hatch new --init' or 'uv init --package' makes one\n"
     assert refusal(tmp_path, capsys) == what + hint
     (tmp_path / "setup.py").write_text("")
@@ -269,11 +269,17 @@ def test_a_folder_without_a_project_is_refused(tmp_path: Path, capsys: pytest.Ca
     [
         (
             "[tool]\nuv = 1\n",
-            "cannot be edited: what stands in its place is no table\n  [tool.uv]\n  cache-keys = [\n",
+            (
+                "cannot be edited: what stands in its place is no table"
+                " [file-not-editable]\n  [tool.uv]\n  cache-keys = [\n"
+            ),
         ),
         (
             "[tool.uv]\ncache-keys = 1\n",
-            "cannot be edited: tool.uv.cache-keys is no array\n  [tool.uv] cache-keys: { file = ",
+            (
+                "cannot be edited: tool.uv.cache-keys is no array"
+                " [file-not-editable]\n  [tool.uv] cache-keys: { file = "
+            ),
         ),
     ],
 )
@@ -296,7 +302,9 @@ def test_a_full_disk_costs_nobody_their_file(tmp_path: Path, capsys: pytest.Capt
         said = refusal(tmp_path, capsys)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert said == "hatch-cubin: error: pyproject.toml: cannot be written: File too large\n"
+    assert (
+        said == "hatch-cubin: error: pyproject.toml: cannot be written: File too large [file-not-writable]\n"
+    )
 
 
 @pytest.mark.linux
@@ -315,13 +323,16 @@ def test_a_file_that_cannot_be_read_or_written_is_said(
 ) -> None:
     write_tree(tmp_path, {**PACKAGE, "pyproject.toml": HATCH})
     (tmp_path / ".gitignore").mkdir()
-    assert refusal(tmp_path, capsys) == "hatch-cubin: error: .gitignore: cannot be read: it is a folder\n"
+    assert (
+        refusal(tmp_path, capsys)
+        == "hatch-cubin: error: .gitignore: cannot be read: it is a folder [file-not-readable]\n"
+    )
     (tmp_path / ".gitignore").rmdir()
     (tmp_path / ".gitignore").symlink_to("nowhere/.gitignore")
     with pytest.raises(SystemExit, match=r"^1$"):
         main(["init", "--project", str(tmp_path)])
     assert capsys.readouterr().err == (
-        "hatch-cubin: error: .gitignore: cannot be written: No such file or directory\n"
+        "hatch-cubin: error: .gitignore: cannot be written: No such file or directory [file-not-writable]\n"
     )
 
 
@@ -368,7 +379,7 @@ def test_a_table_that_the_backend_does_not_read_is_not_given_company(
     line = before.count("\n") + 1
     assert refusal(tmp_path, capsys) == (
         f"hatch-cubin: error: pyproject.toml:{line}: there is a table {table} already, which the"
-        f" project's build backend does not read\n  hint: rename it to {read}\n"
+        f" project's build backend does not read [table-in-wrong-place]\n  hint: rename it to {read}\n"
     )
 
 
@@ -423,4 +434,4 @@ def test_a_pipe_beside_a_file_is_said_and_not_opened(
     os.mkfifo(tmp_path / f".pyproject.toml.{os.getpid()}")
     with pytest.raises(SystemExit):
         main(["init", "--project", str(tmp_path)])
-    assert "pyproject.toml: cannot be written: File exists\n" in capsys.readouterr().err
+    assert "pyproject.toml: cannot be written: File exists [file-not-writable]\n" in capsys.readouterr().err

@@ -266,17 +266,20 @@ def test_a_real_bundle_with_the_report_of_its_build(
 @pytest.mark.parametrize(
     ("report", "said"),
     [
-        (None, "cannot be read: No such file or directory"),
-        ("[]", "is no build report"),
-        ('{"units":[{"module":"k"}]}', "is no build report"),
+        (None, "cannot be read: No such file or directory [file-not-readable]"),
+        ("[]", "is not a build report [not-a-build-report]"),
+        ('{"units":[{"module":"k"}]}', "is not a build report [not-a-build-report]"),
         (
             '{"units":[{"module":"k","arch":"sm_90","bytes":1e999,"seconds":1,"state":"hit"}]}',
-            "is no build report",
+            "is not a build report [not-a-build-report]",
         ),
-        ('{"units":[]}', "is the report of another build: k for sm_90 is not the same in it"),
+        (
+            '{"units":[]}',
+            "is the report of another build: k for sm_90 is not the same in it [report-of-other-build]",
+        ),
         (
             '{"units":[{"module":"k","arch":"sm_90","bytes":1,"seconds":1,"state":"compiled"}]}',
-            "is the report of another build: k for sm_90 is not the same in it",
+            "is the report of another build: k for sm_90 is not the same in it [report-of-other-build]",
         ),
     ],
 )
@@ -305,7 +308,7 @@ def test_a_page_that_cannot_be_written_says_so(tmp_path: Path, capsys: pytest.Ca
     place = write_tree(tmp_path / "_cubins", bundle(made("k", data=cubin("k"))))
     path = tmp_path / "absent" / "page.html"
     assert refusal(capsys, place, "--html", path) == (
-        f"hatch-cubin: error: {path}: cannot be written: No such file or directory\n"
+        f"hatch-cubin: error: {path}: cannot be written: No such file or directory [file-not-writable]\n"
     )
 
 
@@ -313,7 +316,10 @@ def test_a_page_that_cannot_be_written_says_so(tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.usefixtures("no_endless_wait")
 @pytest.mark.parametrize(
     ("option", "what"),
-    [("--html", "written: it is a pipe that nobody reads"), ("--report", "read: it is a pipe")],
+    [
+        ("--html", "written: it is a pipe that nobody reads [file-not-writable]"),
+        ("--report", "read: it is a pipe [file-not-readable]"),
+    ],
 )
 def test_a_pipe_is_not_waited_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, what: str

@@ -144,7 +144,11 @@ def test_a_line_that_the_source_has_no_more_is_named_alone(
             "does not have PTX of 'copy' for compute_90 [no-such-code]",
             "it has compute_80",
         ),
-        (("--ptx", "absent"), "_cubins: has no kernel 'absent'", "without --ptx and --sass, inspect lists"),
+        (
+            ("--ptx", "absent"),
+            "_cubins: has no kernel 'absent' [no-such-kernel]",
+            "without --ptx and --sass, inspect lists",
+        ),
     ],
 )
 def test_what_is_not_there_is_told_with_what_is(
@@ -204,7 +208,10 @@ def test_without_nvdisasm_it_says_what_to_install(
         1,
         [],
         [
-            "hatch-cubin: error: machine code is printed by NVIDIA's nvdisasm, which is not here",
+            (
+                "hatch-cubin: error: machine code is printed by NVIDIA's nvdisasm, which is not here"
+                " [nvdisasm-not-found]"
+            ),
             "  hint: pip install nvidia-cuda-nvdisasm, or put that of a toolkit on PATH",
         ],
     )

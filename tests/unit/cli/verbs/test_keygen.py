@@ -27,7 +27,7 @@ def test_the_private_key_goes_into_a_file_of_the_owner_and_the_public_one_is_a_l
     assert said.out == f'trusted-keys = ["{public}"]\n'
     assert read_config(said.out).trusted_keys == (public,)
     variable = f"HATCH_CUBIN_SIGNING_KEY=@{shlex.quote(str(path))}"
-    assert said.err == f"hatch-cubin: whoever has this file can sign, so commit it nowhere: {variable}\n"
+    assert said.err == f"hatch-cubin: anyone who has this file can sign, so do not commit it: {variable}\n"
     assert private.strip() not in said.out + said.err
 
 
@@ -36,7 +36,7 @@ def test_no_key_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str
     path.write_text("mine")
     with pytest.raises(SystemExit, match=r"^1$"):
         main(["keygen", str(path)])
-    what = f"hatch-cubin: error: {path}: is there already, and no key is overwritten\n"
+    what = f"hatch-cubin: error: {path}: is there already, and no key is overwritten [file-exists]\n"
     assert capsys.readouterr() == ("", f"{what}  hint: name another file\n")
     assert path.read_text() == "mine"
 
@@ -52,7 +52,7 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path, capsys: pytest.Ca
     path = tmp_path / "absent/key"
     with pytest.raises(SystemExit, match=r"^1$"):
         main(["keygen", str(path)])
-    what = f"hatch-cubin: error: {path}: cannot be written: No such file or directory\n"
+    what = f"hatch-cubin: error: {path}: cannot be written: No such file or directory [file-not-writable]\n"
     assert capsys.readouterr() == ("", what)
 
 

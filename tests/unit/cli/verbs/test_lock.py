@@ -41,7 +41,7 @@ class Said:
 def test_a_lock_is_written_once_all_is_compiled(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = Said(capsys, root, "lock", "--check")
     assert missing.err == [
-        "hatch-cubin: error: there is no cubin.lock",
+        "hatch-cubin: error: there is no cubin.lock [lock-missing]",
         "  hint: 'hatch-cubin lock' writes one",
     ]
     written = Said(capsys, root, "lock")
@@ -57,7 +57,7 @@ def test_a_check_says_what_has_changed(root: Path, capsys: pytest.CaptureFixture
     stale = Said(capsys, root, "lock", "--check")
     assert (stale.code, stale.err[:2]) == (
         1,
-        ["hatch-cubin: error: cubin.lock: is stale", "  demo/saxpy.cu is changed"],
+        ["hatch-cubin: error: cubin.lock: is stale [lock-stale]", "  demo/saxpy.cu is changed"],
     )
     assert (root / NAME).read_bytes() == before
 
@@ -71,7 +71,7 @@ def test_a_check_names_another_compiler(root: Path, capsys: pytest.CaptureFixtur
     assert (stale.code, stale.err[:2]) == (
         1,
         [
-            "hatch-cubin: error: cubin.lock: is stale",
+            "hatch-cubin: error: cubin.lock: is stale [lock-stale]",
             f"  NVRTC was 13.0.1, and is {Toolkit(None).nvrtc}",
         ],
     )
@@ -86,7 +86,7 @@ def test_what_a_lock_has_too_much_is_told_by_a_check_alone(
     assert Said(capsys, root, "plan", "--locked").code == 0
     told = Said(capsys, root, "lock", "--check")
     assert told.err == [
-        "hatch-cubin: error: cubin.lock: is stale",
+        "hatch-cubin: error: cubin.lock: is stale [lock-stale]",
         "  modules would be written otherwise",
         ANEW,
     ]
@@ -130,5 +130,5 @@ def test_a_lock_that_cannot_be_written_is_told(root: Path, capsys: pytest.Captur
     (root / NAME).mkdir()
     assert (
         Said(capsys, root, "lock").err[-1]
-        == "hatch-cubin: error: cubin.lock: cannot be written: Is a directory"
+        == "hatch-cubin: error: cubin.lock: cannot be written: Is a directory [file-not-writable]"
     )

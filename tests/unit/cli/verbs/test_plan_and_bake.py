@@ -97,7 +97,7 @@ def test_a_part_that_does_not_exist_is_an_error(root: Path, capsys: pytest.Captu
         main(["bake", "--project", str(root), "--only", "nix"])
     assert ended.value.code == 1
     assert capsys.readouterr().err == (
-        "hatch-cubin: error: --only nix matches no source and no module\n"
+        "hatch-cubin: error: --only nix matches no source and no module [only-matches-nothing]\n"
         "  hint: sources: demo/saxpy.cu, demo/scale.cu\n"
     )
 

@@ -151,7 +151,10 @@ def test_variants_of_another_build_do_not_stay_beside_those_of_this_one(
     assert (code, err.splitlines()[-2:]) == (
         1,
         [
-            f"hatch-cubin: error: {parts / there}: is a variant of another build of this wheel",
+            (
+                f"hatch-cubin: error: {parts / there}: is a variant of another build of this wheel"
+                " [variant-of-other-build]"
+            ),
             "  hint: remove it, or split --into another folder",
         ],
     )
@@ -193,7 +196,7 @@ def test_json_names_the_wheels_and_what_describes_them(
     assert out.splitlines()[-1] == str(tmp_path / "parts" / INDEX)
     assert err == (
         "hatch-cubin: warning: wheel variants are experimental: the drafts of them, PEP 825 and PEP 850, may"
-        " change\n"
+        " change [experimental-variants]\n"
     )
 
 
@@ -271,7 +274,10 @@ def test_nothing_is_replaced_that_was_not_written_so(
     said = refusal(capsys, whole, tmp_path / "parts")
     (tmp_path / "folder" / INDEX).mkdir(parents=True)
     assert f"{tmp_path / 'folder' / INDEX}: cannot be read: " in refusal(capsys, whole, tmp_path / "folder")
-    assert f"{tmp_path / 'parts' / INDEX}: is not what hatch-cubin writes\n  hint: --into takes" in said
+    assert (
+        f"{tmp_path / 'parts' / INDEX}: is not what hatch-cubin writes"
+        " [foreign-variant-index]\n  hint: --into takes" in said
+    )
     assert [path.name for path in (tmp_path / "parts").iterdir()] == [INDEX]
 
 
@@ -448,7 +454,7 @@ def test_check_warns_of_a_variant_that_nothing_describes(
     assert code == 0
     assert err == (
         f"hatch-cubin: warning: {parts / SM90}: {INDEX} is missing beside it, "
-        "and no installer chooses a variant without this file\n"
+        "and no installer chooses a variant without this file [wrong-variant-index]\n"
     )
     (parts / INDEX).mkdir()
     code, _out, err = ran(capsys, "check", parts / SM90, "--except", "b")

@@ -95,7 +95,7 @@ def test_a_poisoned_cache_is_found(tmp_path: Path, capsys: pytest.CaptureFixture
         == f"{shipped.as_posix()}: 2 units compiled again: 1 is the same to the byte"
     )
     assert answer.err.splitlines()[-3:] == [
-        f"hatch-cubin: error: {shipped.as_posix()}: 1 unit not what its inputs compile to",
+        f"hatch-cubin: error: {shipped.as_posix()}: 1 unit not what its inputs compile to [unit-differs]",
         "  saxpy for sm_90",
         "  hint: a poisoned cache does this, or a changed wheel: empty the cache, and build again",
     ]
@@ -119,7 +119,7 @@ def test_a_record_that_swaps_the_names_of_kernels_is_found(
     shipped = built(project)
     assert Answer(capsys, shipped).code == 0
     assert rebuilt(capsys, shipped, tmp_path).errors == [
-        f"{shipped.as_posix()}: 1 unit not what its inputs compile to"
+        f"{shipped.as_posix()}: 1 unit not what its inputs compile to [unit-differs]"
     ]
 
 
@@ -171,7 +171,10 @@ def test_another_toolchain_proves_nothing_and_is_named(
     folder = write_tree(tmp_path / "demo" / "_cubins", files)
     answer = rebuilt(capsys, folder, tmp_path)
     assert answer.err.splitlines()[-5:] == [
-        f"hatch-cubin: error: {folder}: 1 unit built from another source, header, option or compiler",
+        (
+            f"hatch-cubin: error: {folder}: 1 unit built from another source, header, option or compiler"
+            " [unit-inputs-differ]"
+        ),
         "  saxpy for sm_90",
         "  this proves nothing, for these differ:",
         f"    nvrtc: 13.0.88 when it was built, {toolkit.nvrtc} here",
@@ -218,7 +221,10 @@ def test_a_bundle_of_another_project_is_not_compared(
     shipped = write_tree(tmp_path / "other", bundle(made("k", data=CODE), folder="src/other/_cubins"))
     answer = rebuilt(capsys, shipped, tmp_path)
     assert answer.errors == [
-        f"{shipped}: has no bundle that this project builds (demo/_cubins), only {shipped.as_posix()}"
+        (
+            f"{shipped}: has no bundle that this project builds (demo/_cubins), only {shipped.as_posix()}"
+            " [bundle-of-other-project]"
+        )
     ]
 
 
@@ -308,7 +314,10 @@ def test_every_file_that_is_ours_is_compared(
         f"{wheel}/demo/_cubins: 2 units compiled again: 2 are the same to the byte",
         f"{wheel}/demo/_cubins: {OTHERS} other files made again: {OTHERS - 1} are the same to the byte",
     ]
-    assert "demo/_cubins: 1 file not what the project gives, though all units are" in answer.errors
+    assert (
+        "demo/_cubins: 1 file not what the project gives, though all units are [file-differs]"
+        in answer.errors
+    )
     assert f"  {name}" in answer.err.splitlines()
 
 
@@ -327,7 +336,9 @@ def test_code_that_the_manifest_was_made_to_fit_is_found_by_a_rebuild_alone(
     wheel = wheel_of(tmp_path, forge)
     answer = Answer(capsys, wheel)
     assert (answer.code, "agree with its manifest" in answer.out) == (0, True)  # and no more is said
-    assert rebuilt(capsys, wheel, tmp_path).errors == ["demo/_cubins: 1 unit not what its inputs compile to"]
+    assert rebuilt(capsys, wheel, tmp_path).errors == [
+        "demo/_cubins: 1 unit not what its inputs compile to [unit-differs]"
+    ]
 
 
 @pytest.mark.nvrtc
@@ -344,7 +355,7 @@ def test_a_unit_is_only_the_same_where_its_file_is(
     assert answer.out.splitlines()[0].endswith(
         "/demo/_cubins: 2 units compiled again: 0 are the same to the byte"
     )
-    assert "demo/_cubins: 2 units not what its inputs compile to" in answer.errors
+    assert "demo/_cubins: 2 units not what its inputs compile to [unit-differs]" in answer.errors
     assert "demo/_cubins/saxpy.sm_80.cubin: is missing [file-missing]" in answer.errors
 
 
@@ -373,7 +384,7 @@ def test_a_loader_with_code_appended_passes_no_rebuild_whatever_version_it_claim
         "this release [unknown-release]"
     )
     assert answer.errors == [
-        "demo/_cubins: 3 files not what the project gives, though all units are",
+        "demo/_cubins: 3 files not what the project gives, though all units are [file-differs]",
         f"demo/_cubins/manifest.json: {unknown}",
     ]
     assert answer.err.splitlines()[2:8] == [
@@ -400,7 +411,10 @@ def test_the_commit_is_compared_where_the_bill_names_one(
     commit = run("git", "rev-parse", "HEAD", cwd=tmp_path).stdout.strip()
     answer = rebuilt(capsys, wheel, tmp_path)
     assert answer.err.splitlines()[-6:] == [
-        f"hatch-cubin: error: {wheel}/demo/_cubins: 1 file not what the project gives, though all units are",
+        (
+            f"hatch-cubin: error: {wheel}/demo/_cubins: "
+            "1 file not what the project gives, though all units are [file-differs]"
+        ),
         f"  {sbom.NAME}",
         "  this proves nothing, for these differ:",
         f"    commit: none when it was built, {commit} here",
@@ -432,11 +446,11 @@ def test_the_notes_of_an_editable_install_are_compared(
     notes["files"]["demo/saxpy.cu"][-1] = sha256(b"evil")
     (folder / "editable.json").write_text(f"{manifest.canonical(notes)}\n")
     assert rebuilt(capsys, folder, tmp_path).errors == [
-        f"{folder.as_posix()}: 1 file not what the project gives, though all units are"
+        f"{folder.as_posix()}: 1 file not what the project gives, though all units are [file-differs]"
     ]
     (folder / "editable.json").write_text("{}")
     assert rebuilt(capsys, folder, tmp_path).errors == [
-        f"{folder.as_posix()}: 1 file not what the project gives, though all units are",
+        f"{folder.as_posix()}: 1 file not what the project gives, though all units are [file-differs]",
         (
             f"{folder.as_posix()}/editable.json: is not what hatch-cubin writes: it was "
             "edited or damaged [not-as-written]"
@@ -458,8 +472,8 @@ def test_the_bundle_that_is_imported_is_compared_whatever_another_says_that_it_i
 
     answer = rebuilt(capsys, wheel_of(tmp_path, forge), tmp_path)
     assert answer.errors == [
-        "a/_cubins: was not compared: the project here builds demo/_cubins alone",
-        "demo/_cubins: 1 file not what the project gives, though all units are",
+        "a/_cubins: was not compared: the project here builds demo/_cubins alone [bundle-not-compared]",
+        "demo/_cubins: 1 file not what the project gives, though all units are [file-differs]",
     ]
 
 
@@ -471,7 +485,7 @@ def test_of_several_copies_in_a_folder_one_has_to_be_named(
     second = shutil.copytree(first, tmp_path / "build/lib/demo/_cubins")
     what = "has several bundles that this project (demo/_cubins) may have built"
     assert rebuilt(capsys, tmp_path, tmp_path).errors == [
-        f"{tmp_path}: {what}: {second.as_posix()}, {first.as_posix()}"
+        f"{tmp_path}: {what}: {second.as_posix()}, {first.as_posix()} [several-bundles]"
     ]
     assert rebuilt(capsys, first, tmp_path).code == 0
 
@@ -498,4 +512,4 @@ def test_a_package_in_the_data_of_its_wheel_is_its_own_and_not_that_in_a_namespa
 
     answer = rebuilt(capsys, wheel_of(tmp_path, forge), tmp_path)
     what = "was not compared: the project here builds demo-1.0.data/platlib/demo/_cubins alone"
-    assert (answer.code, answer.errors) == (1, [f"ns/demo/_cubins: {what}"])
+    assert (answer.code, answer.errors) == (1, [f"ns/demo/_cubins: {what} [bundle-not-compared]"])

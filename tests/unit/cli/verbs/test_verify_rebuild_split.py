@@ -57,7 +57,10 @@ def test_a_companion_alone_is_not_proven(tmp_path: Path, capsys: pytest.CaptureF
     answer = rebuilt(capsys, tmp_path, parts / SM90)
     assert answer.code == 1
     assert answer.err.splitlines() == [
-        f"hatch-cubin: error: {parts / SM90}: was not compared: it is a part of demo 1.0",
+        (
+            f"hatch-cubin: error: {parts / SM90}: was not compared: it is a part of demo 1.0"
+            " [companion-not-compared]"
+        ),
         "  hint: name the wheel that it was split from, as split wrote it, with it",
     ]
 

@@ -11,25 +11,28 @@ import pytest
 
 from hatch_cubin import __version__
 from hatch_cubin.bundle import sbom
+from hatch_cubin.errors import Location, Problem
 from hatch_cubin.wheels.checking.sbom_check import sbom_problems
 from hatch_cubin.wheels.reading.bundles import open_wheel
-from tests.cubins import bill_for, in_wheel, inside, make_wheel
-from tests.helpers import bundle, made, sha256, write_tree
+from tests.cubins import bill_for, inside, make_wheel
+from tests.helpers import Coded, bundle, made, sha256, write_tree
 
 FILES = bundle(
     made("k"), made("k", "sm_80"), made("b"), toolchain={"nvrtc": "13.0.88", "nvjitlink": "13.0.39"}
 )
 BILL = bill_for(FILES)
 BESIDE = f"demo-1.0.dist-info/sboms/{sbom.NAME}"
-EDITED = "is not what hatch-cubin writes: it was edited or damaged"
+MISSING = Coded("sbom-missing", "demo/_cubins", "hatch-cubin.cdx.json")
 
 
-def problems(what: Path) -> list[str]:
+def problems(what: Path) -> list[Problem]:
+    """Return the problems of a wheel or a bundle, with places inside it."""
     with open_wheel(str(what)) as opened:
-        return [in_wheel(what, str(problem)) for problem in sbom_problems(opened)]
+        found = sbom_problems(opened)
+        return [each._replace(where=Location(str(each.where).removeprefix(f"{what}/"))) for each in found]
 
 
-def of_wheel(tmp_path: Path, files: Mapping[str, bytes]) -> list[str]:
+def of_wheel(tmp_path: Path, files: Mapping[str, bytes]) -> list[Problem]:
     return problems(make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", files))
 
 
@@ -64,18 +67,17 @@ def test_what_a_manifest_does_not_imply_may_stand_in_it(tmp_path: Path) -> None:
 
 
 def test_a_wheel_without_one_lacks_it(tmp_path: Path) -> None:
-    missing = "demo/_cubins: its bill of materials is missing: hatch-cubin.cdx.json"
     others = {
         "demo-1.0.dist-info/sboms/other.cdx.json": BILL,
         f"demo-1.0.dist-info/{sbom.NAME}": BILL,
         f"demo/{sbom.NAME}": BILL,
         f"demo-1.0.dist-info/sboms/X{sbom.NAME}": BILL,
     }
-    assert of_wheel(tmp_path, inside("demo/_cubins", FILES)) == [missing]
-    assert of_wheel(tmp_path, {**inside("demo/_cubins", FILES), **others}) == [missing]
+    assert of_wheel(tmp_path, inside("demo/_cubins", FILES)) == [MISSING]
+    assert of_wheel(tmp_path, {**inside("demo/_cubins", FILES), **others}) == [MISSING]
     # To say that kernels were left out leaves none out.
     lying = bundle(made("k"), skipped=True, toolchain={})
-    assert of_wheel(tmp_path, inside("demo/_cubins", lying)) == [missing]
+    assert of_wheel(tmp_path, inside("demo/_cubins", lying)) == [MISSING]
 
 
 def test_an_editable_install_and_a_bundle_without_kernels_need_none(tmp_path: Path) -> None:
@@ -95,41 +97,41 @@ TOOLS = f"NVRTC@13.0.88, hatch-cubin@{__version__}, nvJitLink@13.0.39"
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"),
+    ("change", "code", "value"),
     [
         (
             lambda fields: [without("NVRTC@13.0.88")(fields), fields["components"].append(OTHER_NVRTC)],
+            "sbom-differs",
             f"names {TOOLS.replace('88', '89')}, but the manifest names {TOOLS}",
         ),
-        (
-            without("nvJitLink@13.0.39"),
-            f"names NVRTC@13.0.88, hatch-cubin@{__version__}, but the manifest names {TOOLS}",
-        ),
+        (without("nvJitLink@13.0.39"), "sbom-differs", f" NVRTC@13.0.88, hatch-cubin@{__version__}, "),
         (
             lambda fields: fields["components"].append(sbom.part("application", "gcc", "15")),
-            f"names {TOOLS.replace(', ', ', gcc@15, ', 1)}, but the manifest names {TOOLS}",
+            "sbom-differs",
+            TOOLS.replace(", ", ", gcc@15, ", 1),
         ),
-        (without("file:demo/b.cu"), "does not name demo/b.cu, but the manifest does"),
+        (without("file:demo/b.cu"), "sbom-differs", "demo/b.cu"),
         (
             lambda fields: fields["metadata"]["component"].update(name="other._cubins"),
-            "is the bill of materials of other, but the bundle belongs to demo",
+            "sbom-of-other-package",
+            " demo",
         ),
     ],
     ids=["another compiler", "a tool less", "a tool more", "a source less", "another package"],
 )
 def test_one_that_hatch_cubin_might_have_written_fits_its_manifest(
-    tmp_path: Path, change: Callable[[Any], object], expected: str
+    tmp_path: Path, change: Callable[[Any], object], code: str, value: str
 ) -> None:
     files = {**inside("demo/_cubins", FILES), BESIDE: changed(change)}
-    assert of_wheel(tmp_path, files) == [f"{BESIDE}: {expected}"]
+    assert of_wheel(tmp_path, files) == [Coded(code, BESIDE, value)]
 
 
 def test_one_without_anything_in_it_lacks_everything(tmp_path: Path) -> None:
     empty = sbom.write_bill(sbom.bundle_part("demo", {}), [])
     assert of_wheel(tmp_path, {**inside("demo/_cubins", FILES), BESIDE: empty}) == [
-        f"{BESIDE}: names no tools, but the manifest names {TOOLS}",
-        f"{BESIDE}: does not name demo/b.cu, but the manifest does",
-        f"{BESIDE}: does not name demo/k.cu, but the manifest does",
+        Coded("sbom-differs", BESIDE, TOOLS),
+        Coded("sbom-differs", BESIDE, "demo/b.cu"),
+        Coded("sbom-differs", BESIDE, "demo/k.cu"),
     ]
 
 
@@ -170,9 +172,11 @@ def edited(change: Callable[[Any], object]) -> bytes:
     ids=range(23),
 )
 def test_what_hatch_cubin_never_writes_is_none(tmp_path: Path, data: bytes) -> None:
-    assert of_wheel(tmp_path, {**inside("demo/_cubins", FILES), BESIDE: data}) == [f"{BESIDE}: {EDITED}"]
-    (error,) = problems(write_tree(tmp_path / "_cubins", {**FILES, sbom.NAME: data}))
-    assert error.endswith(f"{sbom.NAME}: {EDITED}")
+    assert of_wheel(tmp_path, {**inside("demo/_cubins", FILES), BESIDE: data}) == [
+        Coded("not-as-written", BESIDE)
+    ]
+    place = write_tree(tmp_path / "_cubins", {**FILES, sbom.NAME: data})
+    assert problems(place) == [Coded("not-as-written", sbom.NAME)]
 
 
 # --- several bundles, several bills -----------------------------------------------------------------
@@ -185,22 +189,18 @@ def test_each_bundle_of_a_wheel_has_its_own(tmp_path: Path) -> None:
     # One that another package has brought along may have lost its own; whose it is must fit.
     assert of_wheel(tmp_path, {**both, BESIDE: inner}) == []
     assert of_wheel(tmp_path, {**both, BESIDE: b"{}"}) == [
-        f"{BESIDE}: is a bill of materials that does not belong to any bundle in the wheel",
-        "demo/_cubins: its bill of materials is missing: hatch-cubin.cdx.json",
-        "demo/inner/_cubins: its bill of materials is missing: hatch-cubin.cdx.json",
+        Coded("sbom-of-other-package", BESIDE),
+        MISSING,
+        Coded("sbom-missing", "demo/inner/_cubins"),
     ]
 
 
 def test_a_second_bill_is_nobodys(tmp_path: Path) -> None:
     more = f"other-1.0.dist-info/sboms/{sbom.NAME}"
     files = {**inside("demo/_cubins", FILES), BESIDE: BILL, more: BILL}
-    assert of_wheel(tmp_path, files) == [
-        f"{more}: is a bill of materials that does not belong to any bundle in the wheel"
-    ]
+    assert of_wheel(tmp_path, files) == [Coded("sbom-of-other-package", more)]
     in_it = {**inside("demo/_cubins", {**FILES, sbom.NAME: BILL}), BESIDE: BILL}
-    assert of_wheel(tmp_path, in_it) == [
-        f"{BESIDE}: is a bill of materials that does not belong to any bundle in the wheel"
-    ]
+    assert of_wheel(tmp_path, in_it) == [Coded("sbom-of-other-package", BESIDE)]
 
 
 def test_without_a_manifest_nothing_is_said_of_the_bill(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_bill_may_lack_the_namespaces_that_its_package_is_in(tmp_path: Path) -
     assert of_wheel(tmp_path, {**deep, **inside("ns/demo/_cubins", FILES), BESIDE: inner}) == []
     for place in ("nsdemo", "demo/ns", "ns/Demo", "inner"):
         assert of_wheel(tmp_path, {**inside(f"{place}/_cubins", FILES), BESIDE: BILL}) == [
-            f"{BESIDE}: is the bill of materials of demo, but the bundle belongs to {place.replace('/', '.')}"
+            Coded("sbom-of-other-package", BESIDE, " demo, ", place.replace("/", "."))
         ]
 
 
@@ -236,5 +236,9 @@ def test_a_wheel_may_have_its_packages_in_its_data(tmp_path: Path, folder: str) 
     both = {**inside(f"{data}/demo/_cubins", FILES), **inside(f"{data}/demo/inner/_cubins", FILES)}
     assert of_wheel(tmp_path, {**both, BESIDE: bill_for(FILES, "demo.inner")}) == []
     assert of_wheel(tmp_path, {**inside(f"{data}/other/_cubins", FILES), BESIDE: BILL}) == [
-        f"{BESIDE}: is the bill of materials of demo, but the bundle belongs to other"
+        Coded(
+            "sbom-of-other-package",
+            BESIDE,
+            "is the bill of materials of demo, but the bundle belongs to other",
+        )
     ]

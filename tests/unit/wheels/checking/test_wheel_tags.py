@@ -9,7 +9,7 @@ import pytest
 from hatch_cubin.wheels.checking.wheel_tags import tag_problems, tag_warnings
 from hatch_cubin.wheels.reading.bundles import open_wheel
 from tests.cubins import cubin, inside, make_wheel
-from tests.helpers import bundle, made, wheel_files, write_tree
+from tests.helpers import Coded, bundle, made, wheel_files, write_tree
 from tests.sample_wheels import INFO, METADATA, whole_wheel
 
 
@@ -19,12 +19,12 @@ def files(data_model: str = "lp64") -> dict[str, bytes]:
 
 def problems(place: Path) -> list[str]:
     with open_wheel(str(place)) as opened:
-        return [str(problem).replace(f"{place}", "W") for problem in tag_problems(opened)]
+        return [problem.with_code().replace(f"{place}", "W") for problem in tag_problems(opened)]
 
 
 def warnings(place: Path) -> list[str]:
     with open_wheel(str(place)) as opened:
-        return [problem.what for problem in tag_warnings(opened)]
+        return [problem.with_code() for problem in tag_warnings(opened)]
 
 
 @pytest.mark.parametrize("tag", ["py3-none-any", "cp312-cp312-manylinux_2_28_x86_64"])
@@ -43,15 +43,16 @@ def test_a_wheel_of_windows(tmp_path: Path) -> None:
 def test_kernels_of_another_platform(tmp_path: Path, model: str, tag: str) -> None:
     platform = tag.rpartition("-")[2]
     assert "".join(problems(whole_wheel(tmp_path, files(model), tag))) == (
-        f"W: its kernels have the C types of {model}, and {platform} does not have these\n"
+        f"W: its kernels have the C types of {model}, and {platform} does not have these [wrong-platform]\n"
         "  hint: a wheel that was built on Windows is for win_amd64, and no other wheel is"
     )
 
 
 def test_each_platform_of_a_name_is_looked_at(tmp_path: Path) -> None:
     both = {"WHEEL": b"Tag: py3-none-any\nTag: py3-none-win_amd64\n"}
-    (said,) = problems(whole_wheel(tmp_path, files(), "py3-none-any.win_amd64", **both))
-    assert "its kernels have the C types of lp64, and win_amd64 does not have these" in said
+    assert problems(whole_wheel(tmp_path, files(), "py3-none-any.win_amd64", **both)) == [
+        Coded("wrong-platform", "W", "lp64", "win_amd64")
+    ]
 
 
 def test_several_tags_in_one_name_are_all_of_them(tmp_path: Path) -> None:
@@ -64,7 +65,7 @@ def test_several_tags_in_one_name_are_all_of_them(tmp_path: Path) -> None:
 )
 def test_a_wheel_that_was_renamed(tmp_path: Path, said: bytes, shown: str) -> None:
     assert problems(whole_wheel(tmp_path, files(), WHEEL=said)) == [
-        f"W/{INFO}/WHEEL: says {shown}, but the wheel's name says py3-none-any"
+        f"W/{INFO}/WHEEL: says {shown}, but the wheel's name says py3-none-any [wrong-tags]"
     ]
 
 
@@ -72,7 +73,9 @@ def test_a_wheel_that_was_renamed(tmp_path: Path, said: bytes, shown: str) -> No
 def test_a_wheel_that_is_named_as_another_release(tmp_path: Path, release: str) -> None:
     wheel = whole_wheel(tmp_path, files())
     assert problems(wheel.rename(tmp_path / f"{release}-py3-none-any.whl")) == [
-        f"W: contains {INFO}, but the wheel's name says {release}\n  hint: installers refuse such a wheel"
+        Coded(
+            "wheel-renamed", "W", f"contains {INFO}, but the wheel's name says {release}", "installers refuse"
+        )
     ]
 
 
@@ -84,13 +87,13 @@ def test_another_spelling_or_a_build_number_is_the_same_release(tmp_path: Path, 
 def test_a_name_that_installers_do_not_know(tmp_path: Path) -> None:
     wheel = whole_wheel(tmp_path, files())
     assert problems(wheel.rename(tmp_path / "demo.whl").resolve()) == [
-        "W: is not named like a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
+        "W: is not named like a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl [wheel-misnamed]"
     ]
 
 
 def test_a_wheel_without_the_file_that_makes_it_one(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", inside("demo/_cubins", files()))
-    assert problems(wheel) == ["W: has 0 files .dist-info/WHEEL, and a wheel has one"]
+    assert problems(wheel) == [Coded("metadata-not-once", "W", "0 files .dist-info/WHEEL")]
 
 
 def test_damaged_metadata_is_told_by_what_proves_it(tmp_path: Path) -> None:
@@ -112,7 +115,7 @@ def test_a_manifest_that_cannot_be_read_is_told_by_what_proves_it(tmp_path: Path
 def test_a_tag_that_pypi_refuses(tmp_path: Path) -> None:
     wheel = whole_wheel(tmp_path, files(), "cp312-cp312-linux_x86_64")
     assert problems(wheel) == []
-    assert warnings(wheel) == ["PyPI does not accept linux_… tags: auditwheel turns them into manylinux_…"]
+    assert warnings(wheel) == [Coded("linux-tag", wheel)]
 
 
 def test_a_folder_has_no_tags(tmp_path: Path) -> None:
@@ -123,22 +126,16 @@ def test_a_folder_has_no_tags(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metadata", "said"),
     [
-        (b"Metadata-Version: 2.1\nName: demo\nVersion: 2.0\n", "Version: 2.0, but the wheel's name says 1.0"),
-        (
-            b"Metadata-Version: 2.1\r\nName: other\r\nVersion: 1.0\r\n",
-            "Name: other, but the wheel's name says demo",
-        ),
-        (
-            b"Metadata-Version: 2.1\nName: demo\n\nVersion: 1.0\n",
-            "Version: nothing, but the wheel's name says 1.0",
-        ),
-        (METADATA + b"Version: 2.0\n", "Version: 1.0, 2.0, but the wheel's name says 1.0"),
+        (b"Metadata-Version: 2.1\nName: demo\nVersion: 2.0\n", ["Version: 2.0,", " 1.0"]),
+        (b"Metadata-Version: 2.1\r\nName: other\r\nVersion: 1.0\r\n", ["Name: other,", " demo"]),
+        (b"Metadata-Version: 2.1\nName: demo\n\nVersion: 1.0\n", ["Version: nothing,", " 1.0"]),
+        (METADATA + b"Version: 2.0\n", ["Version: 1.0, 2.0,", " 1.0"]),
     ],
     ids=["version", "name", "in the description", "twice"],
 )
-def test_metadata_of_another_release(tmp_path: Path, metadata: bytes, said: str) -> None:
+def test_metadata_of_another_release(tmp_path: Path, metadata: bytes, said: list[str]) -> None:
     wheel = whole_wheel(tmp_path, files(), METADATA=metadata)
-    assert problems(wheel) == [f"W/{INFO}/METADATA: says {said}\n  hint: installers refuse such a wheel"]
+    assert problems(wheel) == [Coded("wheel-renamed", f"W/{INFO}/METADATA", *said)]
 
 
 @pytest.mark.parametrize("metadata", [b"name: Demo\nVERSION: 1.0 \n\nName: other\n", METADATA])
@@ -150,10 +147,7 @@ def test_folders_of_installers_that_are_another_projects(tmp_path: Path) -> None
     more = {"other-1.0.dist-info/METADATA": METADATA, "demo-2.0.data/purelib/x.py": b"", "demo/a.data/x": b""}
     wheel = whole_wheel(tmp_path, files())
     assert problems(make_wheel(wheel, wheel_files(wheel) | more)) == [
-        (
-            f"W/{each}: does not belong to demo-1.0: a wheel has one .dist-info folder, and "
-            "may have one .data folder"
-        )
+        Coded("foreign-metadata", f"W/{each}", "demo-1.0", "one .dist-info folder", "one .data folder")
         for each in ("demo-2.0.data", "other-1.0.dist-info")
     ]
 
@@ -161,12 +155,11 @@ def test_folders_of_installers_that_are_another_projects(tmp_path: Path) -> None
 @pytest.mark.parametrize(("value", "told"), [("true", False), ("False", False), ("yes", True)])
 def test_whether_the_root_is_pure_has_to_be_said_plainly(tmp_path: Path, value: str, *, told: bool) -> None:
     said = f"Wheel-Version: 1.0\nRoot-Is-Purelib: {value}\nTag: py3-none-any\n".encode()
-    what = f"W/{INFO}/WHEEL: says Root-Is-Purelib: {value}, not true or false"
-    assert problems(whole_wheel(tmp_path, files(), WHEEL=said)) == [what] * told
+    problem = Coded("wrong-tags", f"W/{INFO}/WHEEL", f"Root-Is-Purelib: {value},")
+    assert problems(whole_wheel(tmp_path, files(), WHEEL=said)) == [problem] * told
 
 
 def test_a_wheel_without_metadata(tmp_path: Path) -> None:
     wheel = whole_wheel(tmp_path, files())
     bare = {name: data for name, data in wheel_files(wheel).items() if not name.endswith("METADATA")}
-    what = f"W/{INFO}/METADATA: is missing\n  hint: installers refuse such a wheel"
-    assert problems(make_wheel(wheel, bare)) == [what]
+    assert problems(make_wheel(wheel, bare)) == [Coded("file-missing", f"W/{INFO}/METADATA")]
