@@ -252,7 +252,8 @@ def test_a_macro_that_the_source_mentions_keeps_its_name(tmp_path: Path) -> None
 def test_a_macro_of_the_source_that_is_spelled_nearly_alike_is_guessed(tmp_path: Path) -> None:
     there = setting(tmp_path, text="#define BLOCK 3\n#define TILE_X 4\n")
     assert hinted(undefined_names.not_given([undefined("BLOK")], there)) == (
-        "did you mean 'BLOCK'? If the build has to give it, with its value in place of …: define = { BLOK = \"…\" }"
+        "did you mean 'BLOCK'? If the build has to give it, with its value in place of …: "
+        'define = { BLOK = "…" }'
     )
     assert hinted(undefined_names.not_given([undefined("TILE_Y")], there)) == (
         'if the build has to give it, with its value in place of …: define = { TILE_Y = "…" }'
