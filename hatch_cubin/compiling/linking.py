@@ -133,7 +133,7 @@ class Links:
         own = next((content for kind, _name, content in before if kind == "lto"), None)
         if own is not None and objects.is_newer_lto(data, own):
             what = f"{each.name} is LTO-IR of a newer compiler than nvJitLink {job.toolkit.nvjitlink}"
-            hint = 'take it of that release, or build with a newer toolkit = "…"'
+            hint = "take it of that release, or let 'toolkit' name a newer one"
             yield self._error(job, what, hint=hint)
 
     def _doubts_about_arch(self, job: Job, each: Input, data: bytes) -> Iterator[Diagnostic]:

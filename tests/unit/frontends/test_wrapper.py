@@ -269,7 +269,7 @@ UNPLACED = "package-folder-not-found"
         ),
         ("ns.x", ("demo/__init__.py", "ns/x/__init__.py"), UNPLACED, ["'demo', 'ns.x'", 'package-dir = "…"']),
         ("", ("demo.py",), UNPLACED, ["none", "kernels need a package: a folder with __init__.py"]),
-        ("", (*IN_WHEEL, "tools/__init__.py"), "package-not-chosen", ["'demo', 'tools'", 'package = "…"']),
+        ("", (*IN_WHEEL, "tools/__init__.py"), "package-not-chosen", ["'demo', 'tools'", 'package = "demo"']),
         ("", (*IN_WHEEL, "demo-1.0.dist-info/RECORD.jws"), "wheel-signed", ["(RECORD.jws)"]),
     ],
     ids=["not in the tree", "not in the tree, named", "none", "several", "signed"],
