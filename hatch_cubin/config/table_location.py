@@ -298,5 +298,6 @@ def _refuse_short_headers(root: Folder, place: Place) -> None:
 
 
 def _unread(place: Place, read: Place) -> ConfigError:
-    what = f"there is a table {read} too, and the project's build backend reads that one alone"
-    return ConfigError(problem("two-tables", what, place.of(), "keep one of the two"))
+    what = f"{place} is not read: the project's build backend reads {read} of {read.file}"
+    hint = f"move its keys into {read} of {read.file}, and remove {place} from {place.file}"
+    return ConfigError(problem("two-tables", what, place.of(), hint))

@@ -303,8 +303,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. The copy of another bundle is run only if it is the very same file.
 _DIGESTS = {
-    "_packs": "fc2f6bddc2f305c8c5b9657072e3a6ec788763c126ff22fcabb5cca3f4bbc5f4",
-    "_split": "1703850d0d0b7bda6170a22b3fbf7723f5afee6fb16f0b6c5e84cfaaf5d7215f",
+    "_packs": "a968f0f6e7c0adb601517af2186378eeca4492d6647095e6d06cd6b0941164bb",
+    "_split": "97e0b65d65efd6b535552fd1a6a6bd17d399ef7c64f74d975e0c48e6429c50aa",
 }
 
 
@@ -410,4 +410,4 @@ def _fresh(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "ebd8d7b8988f002b"
+__build__ = "7f2620ac38d1f0f6"

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from ..common import user_folders
 from ..common.console import Progress
-from ..common.environment import SIGNING_KEY, as_written, is_on
+from ..common.environment import REMOTE, REMOTE_TOKEN, REMOTE_WRITE, SIGNING_KEY, as_written, is_on
 from ..config import toml_lines
 from ..config.config import DEFAULT_SOURCES, Config
 from ..config.reader import variables_unread
@@ -109,9 +109,12 @@ class Project:
         return bool(self.config.trusted_keys or self.environ.get(SIGNING_KEY))
 
     def warn_of_variables(self) -> None:
-        """Warn of variables whose names look like hatch-cubin's: they have no effect."""
+        """Warn of variables without effect: misspelled ones, and those of a store if there is none."""
         for message in variables_unread(self.environ):
             self.warn(message)
+        if self.config.remote_cache is None:
+            for variable in filter(self.environ.get, (REMOTE_WRITE, REMOTE_TOKEN)):
+                self.warn(f"{variable} is set, but no store is: set 'remote-cache' or {REMOTE}")
 
     def as_written(self, variable: str) -> str:
         """Return what the user wrote to set a variable of the environment."""

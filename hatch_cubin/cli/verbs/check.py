@@ -120,12 +120,16 @@ def _facts(what: str, path: str, verdict: CheckResult) -> dict[str, Any]:
 
 def _table(folder: str) -> tuple[str | None, Sequence[Problem]]:
     """Return the location of the table that a build would read, or all problems of that table."""
+    from ...frontends.open_project import requirement_problems
+
+    problems: tuple[Problem, ...] = ()
     try:
         settings, place, _backend = table_location.find_table(folder)
+        problems = requirement_problems(folder)
         parse_config(settings, place, os.environ)
     except ConfigError as exc:
-        return None, exc.problems
-    return f"{place.file} {place}", ()
+        return None, (*problems, *exc.problems)
+    return (None, problems) if problems else (f"{place.file} {place}", ())
 
 
 def _budget(folder: str) -> int | None:

@@ -103,6 +103,17 @@ def test_a_variable_that_nothing_reads_is_warned_of(tmp_path: Path) -> None:
     assert said[1:] == ["hatch-cubin knows no variable HATCH_CUBIN_XYZZY"]
 
 
+@pytest.mark.parametrize("variable", ["HATCH_CUBIN_REMOTE_WRITE", "HATCH_CUBIN_REMOTE_TOKEN"])
+def test_a_variable_of_a_store_without_a_store_is_warned_of(tmp_path: Path, variable: str) -> None:
+    said: list[str] = []
+    made = Project(
+        root=tmp_path, packages={}, config=read_config(), environ={variable: "1"}, warn=said.append
+    )
+    made.warn_of_variables()
+    replace(made, config=read_config('remote-cache = "http://localhost/"')).warn_of_variables()
+    assert said == [f"{variable} is set, but no store is: set 'remote-cache' or HATCH_CUBIN_REMOTE"]
+
+
 @pytest.mark.parametrize(
     ("name", "meant"),
     [

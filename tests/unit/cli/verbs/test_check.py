@@ -434,6 +434,16 @@ def test_all_that_is_wrong_with_a_table_is_told_beside_what_is_wrong_with_wheels
     assert facts(capsys, "--table")["table"] is None
 
 
+def test_a_build_requirement_that_is_missing_is_told_with_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = pyproject("jbos = 3", requires='"hatchling"')
+    monkeypatch.chdir(write_tree(tmp_path, {"pyproject.toml": text}))
+    assert codes("\n".join(check(capsys, "--table").err)) == ["hatch-cubin-not-required", "unknown-key"]
+    monkeypatch.chdir(write_tree(tmp_path, {"pyproject.toml": pyproject("", requires='"hatchling"')}))
+    assert codes("\n".join(check(capsys, "--table").err)) == ["hatch-cubin-not-required"]
+
+
 def test_a_project_without_a_table_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
