@@ -24,6 +24,7 @@ from .capabilities import CAPABILITIES
 from .fault_counts import KEY, Figures
 
 if TYPE_CHECKING:
+    from .command_line import Command
     from .store_server import StoreServer
 
 _TESTS = Path(__file__).parent
@@ -143,6 +144,14 @@ def server() -> Iterator[StoreServer]:
 
     with store_server() as server:
         yield server
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Return a function that runs a command of hatch-cubin in this process."""
+    from .command_line import runner  # which most tests need not wait for
+
+    return runner(capsys)
 
 
 @pytest.fixture

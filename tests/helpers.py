@@ -131,7 +131,8 @@ class Coded:
         if isinstance(other, errors.Problem) and str(other.where or "") != self.place:
             return False
         text = other.with_code() if isinstance(other, errors.Problem) else str(other)
-        head = text.partition("\n")[0].removeprefix(errors.PREFIX).removeprefix("error: ")
+        text = re.sub(r"^hatch-cubin: (error|warning): ", "", text)
+        head = text.partition("\n")[0]
         place = f"{self.place}: " if self.place else ""
         right = head.startswith(place) and head.endswith(f" [{self.code}]")
         return right and all(value in text.removeprefix(place) for value in self.values)

@@ -13,12 +13,14 @@ Release = tuple[int, int]  # a release of CUDA
 
 FIRST_A, FIRST_F = 90, 100  # the first capabilities with arch-specific and family-specific code
 FAMILIES_SINCE: Release = (12, 9)  # the first release that compiles family-specific code
+_PTX_SINCE: Mapping[str, Release] = {"": (1, 0), "a": (8, 0), "f": (8, 8)}  # .version, by an arch's suffix
 
 
 class Gpu(NamedTuple):
     """Facts about the GPUs of one capability."""
 
     names: str = ""  # as in NVIDIA's table, without the brand and without additions such as "Laptop"
+    ptx: Release = (1, 0)  # the first .version of PTX that can name it as .target
     since: Release | None = None  # the first release that can target them, if some that we support cannot
     last: int | None = None  # the last major version of CUDA that can target them
     is_tegra: bool = False  # a system on a chip: machine code of other capabilities does not run on it
@@ -29,28 +31,30 @@ class Gpu(NamedTuple):
 HOPPER, DATACENTER, DESKTOP = "hopper", "datacenter", "desktop"
 
 GPUS: Mapping[int, Gpu] = {
-    50: Gpu(last=12),
-    52: Gpu(last=12),
-    53: Gpu(last=12, is_tegra=True),
-    60: Gpu(last=12),
-    61: Gpu(last=12),
-    62: Gpu(last=12, is_tegra=True),
-    70: Gpu("v100 titanv volta", last=12),
-    72: Gpu("xavier", last=12, is_tegra=True),
-    75: Gpu("t4 t4g t1000 1650 1660 2060 2070 2080 turing"),
-    80: Gpu("a100 a30 ampere"),
-    86: Gpu("a2 a10 a10g a16 a40 a2000 a4000 a4500 a5000 a5500 a6000 3050 3060 3070 3080 3090 ampere"),
-    87: Gpu("orin ampere", is_tegra=True),
-    88: Gpu(since=(13, 0)),
-    89: Gpu("l4 l20 l40 l40s 4050 4060 4070 4080 4090 6000ada adalovelace ada"),
-    90: Gpu("h20 h100 h200 h800 gh200 hopper", tensor=HOPPER),
-    100: Gpu("b100 b200 gb200 blackwell", since=(12, 8), tensor=DATACENTER),
-    101: Gpu(since=(12, 8), last=12, is_tegra=True, tensor=DATACENTER, renamed=110),
-    103: Gpu("b300 gb300 blackwell", since=(12, 9), tensor=DATACENTER),
-    107: Gpu(since=(13, 5), tensor=DATACENTER),
-    110: Gpu("thor blackwell", since=(13, 0), is_tegra=True, tensor=DATACENTER),
-    120: Gpu("5050 5060 5070 5080 5090 pro6000 blackwell", since=(12, 8), tensor=DESKTOP),
-    121: Gpu("spark gb10 blackwell", since=(12, 9), tensor=DESKTOP),
+    50: Gpu("", (4, 0), last=12),
+    52: Gpu("", (4, 1), last=12),
+    53: Gpu("", (4, 2), last=12, is_tegra=True),
+    60: Gpu("", (5, 0), last=12),
+    61: Gpu("", (5, 0), last=12),
+    62: Gpu("", (5, 0), last=12, is_tegra=True),
+    70: Gpu("v100 titanv volta", (6, 0), last=12),
+    72: Gpu("xavier", (6, 1), last=12, is_tegra=True),
+    75: Gpu("t4 t4g t1000 1650 1660 2060 2070 2080 turing", (6, 3)),
+    80: Gpu("a100 a30 ampere", (7, 0)),
+    86: Gpu(
+        "a2 a10 a10g a16 a40 a2000 a4000 a4500 a5000 a5500 a6000 3050 3060 3070 3080 3090 ampere", (7, 1)
+    ),
+    87: Gpu("orin ampere", (7, 4), is_tegra=True),
+    88: Gpu("", (9, 0), since=(13, 0)),
+    89: Gpu("l4 l20 l40 l40s 4050 4060 4070 4080 4090 6000ada adalovelace ada", (7, 8)),
+    90: Gpu("h20 h100 h200 h800 gh200 hopper", (7, 8), tensor=HOPPER),
+    100: Gpu("b100 b200 gb200 blackwell", (8, 6), since=(12, 8), tensor=DATACENTER),
+    101: Gpu("", (8, 6), since=(12, 8), last=12, is_tegra=True, tensor=DATACENTER, renamed=110),
+    103: Gpu("b300 gb300 blackwell", (8, 8), since=(12, 9), tensor=DATACENTER),
+    107: Gpu("", (9, 4), since=(13, 5), tensor=DATACENTER),
+    110: Gpu("thor blackwell", (9, 0), since=(13, 0), is_tegra=True, tensor=DATACENTER),
+    120: Gpu("5050 5060 5070 5080 5090 pro6000 blackwell", (8, 7), since=(12, 8), tensor=DESKTOP),
+    121: Gpu("spark gb10 blackwell", (8, 8), since=(12, 9), tensor=DESKTOP),
 }
 NAMED = tuple(number for number, gpu in GPUS.items() if gpu.names)
 TEGRA = frozenset(number for number, gpu in GPUS.items() if gpu.is_tegra)
@@ -59,3 +63,8 @@ TEGRA = frozenset(number for number, gpu in GPUS.items() if gpu.is_tegra)
 def with_tensor(line: str) -> frozenset[int]:
     """Return the capabilities whose tensor cores have the instructions of a line of GPUs."""
     return frozenset(number for number, gpu in GPUS.items() if gpu.tensor == line)
+
+
+def first_ptx(number: int, suffix: str) -> Release | None:
+    """Return the first .version of PTX that can name an arch as .target; None if it is not known."""
+    return max(GPUS[number].ptx, _PTX_SINCE[suffix]) if number in GPUS else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..common.environment import (
@@ -28,6 +28,8 @@ HATCHLING_KEYS = frozenset(
         "require-runtime-features",
     }
 )
+
+_GAP = re.compile(r"(?:^|[<,/]\s*)(?:…|\.\.\.)\s*(?:$|[>,])")  # what a person is to replace, as hints show it
 
 
 def read_table(table: Mapping[str, Any], place: Place, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -77,6 +79,12 @@ class _Reader:
         for key, value in table.items():
             if (read := readers.get(key)) is None:
                 self._unknown(key, readers, path)
+                continue
+            if gaps := [*_gaps(value, (*path, key))]:
+                for place, text in gaps:
+                    what = f"{key}: {text!r} still has the placeholder of a hint"
+                    hint = f"replace the {'…' if '…' in text else '...'} by a real value"
+                    self.add(problem("placeholder-not-replaced", what, hint=hint), place)
                 continue
             try:
                 values[key.replace("-", "_")] = read(value, self, (*path, key))
@@ -213,6 +221,20 @@ def _file_above(path: str, _reader: _Reader) -> str | None:
     from . import suggestions  # as above
 
     return suggestions.above(path, is_file=True)
+
+
+def _gaps(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield each text of a key's value that is a placeholder of a hint, with its path.
+
+    The tables of an array have keys of their own, which are read one by one.
+    """
+    if isinstance(value, str) and _GAP.search(value):
+        yield path, value
+    elif isinstance(value, dict):
+        yield from (gap for key, each in value.items() for gap in _gaps(each, (*path, key)))
+    elif isinstance(value, list):
+        of_list = (each for each in enumerate(value) if not isinstance(each[1], dict))
+        yield from (gap for number, each in of_list for gap in _gaps(each, (*path, number)))
 
 
 def _short_line(text: str) -> str:

@@ -155,7 +155,7 @@ def _inputs_of(
 def _without_lto(project: Project, module: Module) -> Problem:
     number = [rule.name for rule in project.config.module].index(module.base)
     what = f"{module.base} is linked of PTX alone, and mode = 'lto' needs some LTO-IR"
-    return problem("wrong-link-mode", what, project.config.place.of("module", number, "mode"), 'mode = "rdc"')
+    return problem("rdc-mode-needed", what, project.config.place.of("module", number, "mode"), 'mode = "rdc"')
 
 
 class LinkedUnit(NamedTuple):

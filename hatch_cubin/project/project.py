@@ -71,7 +71,8 @@ class Project:
                 )
             if len(self.packages) != 1:
                 what = f"which package receives the kernels? The wheel's packages are: {known}"
-                raise ConfigError(problem("package-not-chosen", what, place.of(), 'package = "…"'))
+                example = f"for example: {toml_lines.setting('package', next(iter(self.packages)))}"
+                raise ConfigError(problem("package-not-chosen", what, place.of(), example))
             return next(iter(self.packages))
         folder = self._folder(wanted)
         if folder is None or not os.path.isdir(self.root / folder):

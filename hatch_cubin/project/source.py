@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ..common import file_access, read_limits
 from ..common.arch_names import parse_arch
+from ..common.capabilities import first_ptx
 from ..common.digest import file_digest
 from ..errors import Location, SourceError, problem
 from . import disk
@@ -278,7 +279,7 @@ def is_lfs_pointer(text: str) -> bool:
 
 
 def read_ptx_header(source: Source) -> PtxHeader:
-    """Return the `.version` and `.target` of a PTX source; SourceError if one is missing."""
+    """Return the `.version` and `.target` of a PTX source; SourceError if one is missing or too old."""
     text = without_comments(_ptx_head(source.text))
     version = read_ptx_version(text)
     target = _PTX_TARGET.search(text)
@@ -289,11 +290,25 @@ def read_ptx_header(source: Source) -> PtxHeader:
         raise SourceError(problem("ptx-header-missing", what, Location(source.path), hint))
     line = text.count("\n", 0, target.start(1)) + 1
     try:
-        parse_arch(target[2])
+        arch = parse_arch(target[2])
     except ValueError as exc:
         what = f".target: {exc}"
         raise SourceError(problem("unknown-arch", what, Location(source.path, line))) from None
+    needed = first_ptx(arch.number, arch.suffix)
+    if needed and version < needed:
+        raise SourceError(
+            problem(
+                "ptx-version-too-old",
+                f".version {_dotted(version)} is too old for .target {target[2]}",
+                Location(source.path, text.count("\n", 0, text.find(".version")) + 1),
+                f"write .version {_dotted(needed)}, or a later one",
+            )
+        )
     return PtxHeader(version, target[2], line, target[1].strip())
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
 
 
 def _ptx_head(text: str) -> str:

@@ -39,7 +39,8 @@ def refuse_older(toolkit: Toolkit) -> None:
     linker = tuple(map(int, toolkit.nvjitlink.split(".")[:2]))
     if linker < toolkit.version:
         what = f"nvJitLink {toolkit.nvjitlink} cannot link LTO-IR of NVRTC {toolkit.nvrtc}, which is newer"
-        hint = 'install an nvJitLink of the same release; to ask for both: toolkit = "…"'
+        release = ".".join(map(str, toolkit.version))
+        hint = f'install an nvJitLink of the same release; to ask for both: toolkit = "{release}"'
         raise ToolchainError(problem("nvjitlink-too-old", what, hint=hint))
 
 

@@ -451,7 +451,7 @@ def test_several_packages_are_a_question_to_the_user(tmp_path: Path) -> None:
             "hatch-cubin: error: pyproject.toml:9: which package receives the kernels? "
             "The wheel's packages are: 'one', 'two' [package-not-chosen]"
         ),
-        '  hint: package = "…"',
+        '  hint: for example: package = "one"',
     ]
 
 

@@ -13,6 +13,7 @@ CODED = (  # rooms in which every problem has a code
     "cache",
     "cli",
     "common",
+    "compiling",
     "config",
     "cubin",
     "explaining",

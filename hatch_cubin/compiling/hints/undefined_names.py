@@ -161,7 +161,7 @@ def not_given(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     defined = {name for text in _texts(setting) for name in _DEFINED.findall(text)}
     error, name = next(iter(macros.items()))
     guess = similar_names.did_you_mean(name, _unlike(name, defined))
-    given = f"if the build has to give it, with its value:{pasted}"
+    given = f"if the build has to give it, with its value in place of …:{pasted}"
     first = replace(error, hint=f"{guess} {given[0].upper()}{given[1:]}" if guess else given)
     lines = {each.where for each in macros}
     others = [each for each in found if each.where not in lines]

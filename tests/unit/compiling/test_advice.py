@@ -27,7 +27,7 @@ def test_what_one_cause_leaves_is_explained_by_the_next(tmp_path: Path) -> None:
         ),
         (
             'identifier "BLOCK" is undefined',
-            'if the build has to give it, with its value: define = { BLOCK = "…" }',
+            'if the build has to give it, with its value in place of …: define = { BLOCK = "…" }',
         ),
         ('identifier "blorp" is undefined', None),
     ]
@@ -41,7 +41,7 @@ def test_what_a_header_met_and_what_the_project_got_wrong_are_both_told(tmp_path
     assert told.hint == (
         "to take such functions as device code: options = { device-as-default-execution-space = true }"
     )
-    assert other.hint == 'if the build has to give it, with its value: define = { BLOCK = "…" }'
+    assert other.hint == 'if the build has to give it, with its value in place of …: define = { BLOCK = "…" }'
 
 
 def chain(root: Path, length: int) -> list[Diagnostic]:

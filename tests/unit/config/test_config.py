@@ -51,6 +51,34 @@ def only_message(options: str) -> str:
     return problem.what
 
 
+@pytest.mark.parametrize(
+    ("options", "line", "what", "mark"),
+    [
+        ('define = { N = "…" }', 0, "define: '…'", "…"),
+        ('include-dirs = ["include", "..."]', 0, "include-dirs: '...'", "..."),
+        ('remote-cache = "https://…"', 0, "remote-cache: 'https://…'", "…"),
+        (f'{A_SOURCE}name = "…"', 2, "name: '…'", "…"),
+        (f'{A_SOURCE}instantiate = ["scale<float, …>"]', 2, "instantiate: 'scale<float, …>'", "…"),
+        (f'{A_SOURCE}variants = {{ N = [1, "…"] }}', 2, "variants: '…'", "…"),
+        (f'{SOURCE}\npath = "..."', 1, "path: '...'", "..."),
+    ],
+)
+def test_a_placeholder_that_was_pasted_along_with_a_hint_is_refused(
+    options: str, line: int, what: str, mark: str
+) -> None:
+    told = f"{what} still has the placeholder of a hint"
+    hint = f"replace the {mark} by a real value"
+    where = Location("pyproject.toml", FIRST + line)
+    assert problems(options) == [Problem(told, where, hint, code="placeholder-not-replaced")]
+
+
+@pytest.mark.parametrize(
+    "options", ["define = { N = '\"wait…\"' }", f'{A_SOURCE}instantiate = ["k<decltype(f(x...))>"]']
+)
+def test_text_with_three_dots_that_is_no_placeholder_is_read(options: str) -> None:
+    read_config(options)
+
+
 def test_an_empty_table_means_the_defaults() -> None:
     config = read_config()
     assert config == Config(place=config.place)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.common import ed25519_keys
-from hatch_cubin.errors import ConfigError, Location, Problem, ToolchainError
+from hatch_cubin.errors import ConfigError, Location, Problem, ToolchainError, problem
 from hatch_cubin.frontends import open_project as door
 from hatch_cubin.project.project import Project
-from tests.helpers import SAXPY, install_wheel, pyproject, refusal, write_tree
+from tests.helpers import SAXPY, Coded, found, install_wheel, pyproject, refusal, write_tree
 
 pytestmark = pytest.mark.counted
 
@@ -98,12 +98,12 @@ def test_the_table_of_a_wrapped_backend_can_name_the_packages_folder(
 
 def test_a_folder_that_is_none_of_the_project_is_told(tmp_path: Path) -> None:
     root = write_tree(tmp_path / "project", {"pyproject.toml": f'{WRAPPED}package-dir = "lib"\n'})
-    message = "pyproject.toml:5: package-dir: 'lib' is not a folder of the project"
-    assert str(refusal(ConfigError, _opened, root)) == message
+    place = [("package-folder-not-found", "pyproject.toml:5")]
+    error = refusal(ConfigError, _opened, root)
+    assert found(error) == place
+    assert error.problems[0].what == "package-dir: 'lib' is not a folder of the project"
     (root / "lib").symlink_to(tmp_path)
-    with pytest.raises(ConfigError) as caught:
-        _opened(root)
-    assert str(caught.value) == message
+    assert found(refusal(ConfigError, _opened, root)) == place
 
 
 def test_the_packages_of_a_wrapped_backend_are_those_that_it_tells(tmp_path: Path) -> None:
@@ -119,60 +119,61 @@ def test_the_packages_of_a_wrapped_backend_are_those_that_it_tells(tmp_path: Pat
 
 
 ASKS = '[build-system]\nrequires = ["{0}", "hatch-cubin"]\nbuild-backend = "{1}"\n[tool.hatch-cubin]\n'
-WHICH = "which package receives the kernels? The wheel's packages are: "
-
-
-NOT_REQUIRED = "[build-system] does not require hatch-cubin: a build would not have it\n  hint: requires = "
+NOT_REQUIRED, MISSPELLED = "hatch-cubin-not-required", "misspelled-requirement"
 BOTH = '[tool.hatch.build.targets.wheel]\npackages = ["src/a", "src/b"]\n'
 
 
 @pytest.mark.parametrize(
-    ("text", "messages"),
+    ("text", "expected"),
     [
         (
             pyproject("", requires='"hatchling"') + BOTH,
             [
-                f'pyproject.toml:2: {NOT_REQUIRED}["hatchling", "hatch-cubin"]',
-                f"pyproject.toml:9: {WHICH}'a', 'b'\n  hint: package = \"…\"",
+                Coded(NOT_REQUIRED, "pyproject.toml:2", 'requires = ["hatchling", "hatch-cubin"]'),
+                Coded("package-not-chosen", "pyproject.toml:9", "'a', 'b'", 'package = "…"'),
             ],
         ),
         (
             pyproject('package = "a"', requires='"hatchling", "HatchCubin>=0.1"') + f"\n{BOTH}",
             [
-                (
-                    "pyproject.toml:2: [build-system] requires 'HatchCubin>=0.1', which is not hatch-cubin\n"
-                    '  hint: requires = ["hatchling", "hatch-cubin>=0.1"]'
+                problem(
+                    MISSPELLED,
+                    "[build-system] requires 'HatchCubin>=0.1', which is not hatch-cubin",
+                    Location("pyproject.toml", 2),
+                    'requires = ["hatchling", "hatch-cubin>=0.1"]',
                 )
             ],
         ),
         (
             pyproject('package = "a"', requires='"hatch-cubins", "hatchling", "hatch-cubin"') + f"\n{BOTH}",
             [
-                (
-                    "pyproject.toml:2: [build-system] requires 'hatch-cubins', which is not hatch-cubin\n"
-                    '  hint: requires = ["hatch-cubin", "hatchling"]'
+                Coded(
+                    MISSPELLED,
+                    "pyproject.toml:2",
+                    "'hatch-cubins'",
+                    'requires = ["hatch-cubin", "hatchling"]',
                 )
             ],
         ),
         (
             '[project]\nname = "demo"\nversion = "1.0"\n[tool.hatch-cubin]\npackage = "a"\n',
-            [f'pyproject.toml: {NOT_REQUIRED}["setuptools", "hatch-cubin"]'],
+            [Coded(NOT_REQUIRED, "pyproject.toml", 'requires = ["setuptools", "hatch-cubin"]')],
         ),
         (
             f'{WRAPPED}package = "c"\n',
             [
-                f'pyproject.toml:1: {NOT_REQUIRED}["setuptools", "hatch-cubin"]',
-                "pyproject.toml:5: package 'c' is not in the wheel, its packages are: 'a', 'b'",
+                Coded(NOT_REQUIRED, "pyproject.toml:1", 'requires = ["setuptools", "hatch-cubin"]'),
+                Coded("package-not-in-wheel", "pyproject.toml:5", "'c'", "'a', 'b'"),
             ],
         ),
     ],
     ids=["hatchling", "a misspelled name", "one beside ours", "setuptools", "wrapped"],
 )
 def test_what_a_build_would_find_wrong_is_found_without_one(
-    tmp_path: Path, text: str, messages: list[str]
+    tmp_path: Path, text: str, expected: list[Problem | Coded]
 ) -> None:
     write_tree(tmp_path, {"pyproject.toml": text, "src/a/__init__.py": "", "src/b/__init__.py": ""})
-    assert [*map(str, refusal(ConfigError, door.check_build, _opened(tmp_path)).problems)] == messages
+    assert [*refusal(ConfigError, door.check_build, _opened(tmp_path)).problems] == expected
 
 
 @pytest.mark.parametrize(
@@ -329,37 +330,32 @@ def test_what_is_missing_is_named_with_what_is_there_and_the_command(
 def test_a_release_that_a_variable_asks_for_is_told_with_the_variable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = _refused(tmp_path, monkeypatch, WHEELS, HATCH_CUBIN_TOOLKIT="12")
-    assert found is not None
-    assert found.where is None
-    assert found.what.startswith("HATCH_CUBIN_TOOLKIT=12: a build with CUDA 12 needs")
+    missing = _refused(tmp_path, monkeypatch, WHEELS, HATCH_CUBIN_TOOLKIT="12")
+    assert missing == Coded("requirement-not-installed", "", "HATCH_CUBIN_TOOLKIT=12: a build with CUDA 12 ")
 
 
 def test_headers_that_are_not_installed_are_no_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = 'toolkit = "13.0"\nheader-packages = ["some-headers==4.*"]'
-    found = _refused(tmp_path, monkeypatch, WHEELS, table)
-    assert found is not None
-    assert found.what == "'header-packages' needs what is not installed here: some-headers 4.*"
-    assert (found.where, found.hint) == (Location("pyproject.toml", 5), f"{COMMAND} 'some-headers==4.*'")
+    missing = _refused(tmp_path, monkeypatch, WHEELS, table)
+    values = (f"{COMMAND} 'some-headers==4.*'", "'header-packages' ", " some-headers 4.*")
+    assert missing == Coded("requirement-not-installed", "pyproject.toml:5", *values)
 
 
 def test_what_checks_signatures_is_no_compiler_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = ed25519_keys.write(ed25519_keys.PUBLIC, bytes(range(32)))
-    found = _refused(tmp_path, monkeypatch, WHEELS, f'toolkit = "13.0"\ntrusted-keys = ["{key}"]')
-    assert found is not None
-    assert found.what == "signing needs what is not installed here: cryptography >=42"
-    assert (found.where, found.hint) == (Location("pyproject.toml", 5), f"{COMMAND} 'cryptography>=42'")
+    missing = _refused(tmp_path, monkeypatch, WHEELS, f'toolkit = "13.0"\ntrusted-keys = ["{key}"]')
+    values = (f"{COMMAND} 'cryptography>=42'", "signing ", " cryptography >=42")
+    assert missing == Coded("requirement-not-installed", "pyproject.toml:5", *values)
 
 
 def test_neither_is_what_speaks_to_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = _refused(tmp_path, monkeypatch, WHEELS, HATCH_CUBIN_EXECUTOR="dask://head:8786")
-    assert found is not None
-    assert found.what == "HATCH_CUBIN_EXECUTOR needs what is not installed here: distributed >=2025.4"
-    assert (found.where, found.hint) == (None, f"{COMMAND} 'distributed>=2025.4'")
+    missing = _refused(tmp_path, monkeypatch, WHEELS, HATCH_CUBIN_EXECUTOR="dask://head:8786")
+    values = (f"{COMMAND} 'distributed>=2025.4'", "HATCH_CUBIN_EXECUTOR ", " distributed >=2025.4")
+    assert missing == Coded("requirement-not-installed", "", *values)
 
 
 def test_a_compiler_that_is_installed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,10 +365,9 @@ def test_a_compiler_that_is_installed_is_none(tmp_path: Path, monkeypatch: pytes
 def test_a_table_that_leaves_the_choice_gets_parts_that_go_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = _refused(tmp_path, monkeypatch, _without("cuda-core"), "")
-    assert found is not None
-    assert found.what == "a build needs what is not installed here: cuda-core >=1.2,<2"
-    assert found.hint == COMMAND.replace("13.0.*", "13.*")
+    missing = _refused(tmp_path, monkeypatch, _without("cuda-core"), "")
+    values = ("a build ", " cuda-core >=1.2,<2", COMMAND.replace("13.0.*", "13.*"))
+    assert missing == Coded("requirement-not-installed", "pyproject.toml:3", *values)
 
 
 @pytest.mark.nvrtc

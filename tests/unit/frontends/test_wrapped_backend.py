@@ -11,7 +11,7 @@ from hatch_cubin.config.config import Config, parse_config
 from hatch_cubin.config.table_location import own_table
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.frontends import wrapped_backend
-from tests.helpers import refusal, write_tree
+from tests.helpers import Coded, refusal, write_tree
 
 WRAPPED = '[build-system]\nbuild-backend = "hatch_cubin.backend"\n[tool.hatch-cubin]\n'
 
@@ -45,44 +45,40 @@ def test_it_may_be_an_object_inside_of_a_module_of_the_project(tmp_path: Path) -
     assert sys.path[:2] == [str(tmp_path / "tools"), str(tmp_path / "other")]
 
 
-HINTS = {
-    "no_such.api": 'what installs it is "no-such" in requires of [build-system]',
-    "flit_core": 'backend = "flit_core.buildapi"',
-    "no_such": "is backend-path the folder that it is in?",
-}
-
-
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "code", "values"),
     [
         (
             'backend = "no_such.api"',
-            "4: the build backend 'no_such.api' is not installed here\n  hint: " + HINTS["no_such.api"],
+            "backend-not-installed",
+            [
+                "the build backend 'no_such.api'",
+                'what installs it is "no-such" in requires of [build-system]',
+            ],
         ),
         (
             'backend = "flit_core"',
-            "4: 'flit_core' is not a build backend: it has no 'build_wheel'\n  hint: " + HINTS["flit_core"],
+            "not-a-build-backend",
+            ["'flit_core' is not a build backend: it has no 'build_wheel'", 'backend = "flit_core.buildapi"'],
         ),
-        (
-            'backend = "json"',
-            "4: 'json' is not a build backend: it has no 'build_wheel'",
-        ),
+        ('backend = "json"', "not-a-build-backend", ["'json'"]),
         (
             'backend = "no_such"\nbackend-path = ["tools"]',
-            "4: the build backend 'no_such' is not installed here\n  hint: " + HINTS["no_such"],
+            "backend-not-installed",
+            ["'no_such'", "is backend-path the folder that it is in?"],
         ),
         (
             'backend = "_needs"\nbackend-path = ["tools"]',
-            "4: the build backend '_needs' cannot be imported: No module named 'no_such_module'",
+            "backend-import-failed",
+            ["the build backend '_needs' cannot be imported: No module named 'no_such_module'"],
         ),
-        ('backend = "hatchling.build:Nothing"', "4: 'hatchling.build' has no build backend 'Nothing'"),
+        ('backend = "hatchling.build:Nothing"', "not-a-build-backend", ["'hatchling.build'", "'Nothing'"]),
     ],
 )
-def test_one_that_cannot_be_used_is_told(tmp_path: Path, options: str, message: str) -> None:
+def test_one_that_cannot_be_used_is_told(tmp_path: Path, options: str, code: str, values: list[str]) -> None:
     write_tree(tmp_path, {"tools/_needs.py": "import no_such_module\n"})
-    with pytest.raises(ConfigError) as caught:
-        wrapped_backend.load(config(tmp_path, options), tmp_path)
-    assert str(caught.value) == f"pyproject.toml:{message}"
+    error = refusal(ConfigError, wrapped_backend.load, config(tmp_path, options), tmp_path)
+    assert [*error.problems] == [Coded(code, "pyproject.toml:4", *values)]
 
 
 def test_a_mistake_in_a_backend_of_the_project_is_told_as_it_is(tmp_path: Path) -> None:
@@ -105,8 +101,7 @@ def test_one_that_is_known_is_named_as_it_is_called(
 ) -> None:
     monkeypatch.setitem(sys.modules, backend.partition(".")[0], None)  # not installed
     error = refusal(ConfigError, wrapped_backend.load, config(tmp_path, f'backend = "{backend}"'), tmp_path)
-    what = f"pyproject.toml:4: the build backend {backend!r} is not installed here"
-    assert str(error) == f"{what}\n  hint: {hint}"
+    assert [*error.problems] == [Coded("backend-not-installed", "pyproject.toml:4", repr(backend), hint)]
 
 
 def test_without_our_backend_around_it_there_is_none(tmp_path: Path) -> None:

@@ -165,7 +165,11 @@ def test_a_link_for_no_arch_at_all_is_refused() -> None:
     (no_arch,) = refusal(f'archs = ["compute_90"]\n{SOLVER}'.replace("lto", "rdc"), A_AND_B)
     assert "cannot be linked for compute_90" in no_arch
     assert "hint" not in no_arch
-    modules = planned(f'archs = ["all-major"]\n{SOLVER}', ["demo/h.ptx"], text=HELPERS.replace("80", "121a"))
+    modules = planned(
+        f'archs = ["all-major"]\n{SOLVER}',
+        ["demo/h.ptx"],
+        text=HELPERS.replace("8.0", "9.0").replace("sm_80", "sm_121a"),
+    )
     with pytest.raises(ConfigError, match="solver can be linked for none of the archs asked for"):
         unit_plan.plan_units(modules, TOOLCHAIN)
     with pytest.raises(ConfigError, match="cannot target sm_70"):

@@ -32,7 +32,7 @@ def cu(*paths: str) -> list[Source]:
 
 
 def ptx(target: str, path: str = "demo/k.ptx") -> Source:
-    return Source(path, f".version 8.7\n.target {target}\n")
+    return Source(path, f".version 9.4\n.target {target}\n")
 
 
 def expanded(config: Config) -> Mapping[tuple[str, ...], tuple[Target, ...]]:

@@ -77,7 +77,8 @@ def test_without_a_package_the_hint_says_how_to_make_one(tmp_path: Path, files: 
 def test_with_several_packages_the_user_must_name_one(tree: Path) -> None:
     error = refusal(ConfigError, lambda: project(tree, "", {"a": "a", "b": "b"}).package)
     what = "which package receives the kernels? The wheel's packages are: 'a', 'b'"
-    assert error.problems == (problem("package-not-chosen", what, TABLE_PLACE, 'package = "…"'),)
+    hint = 'for example: package = "a"'
+    assert error.problems == (problem("package-not-chosen", what, TABLE_PLACE, hint),)
 
 
 def test_a_glob_that_only_looks_inside_the_packages_has_a_hint(tmp_path: Path) -> None:

@@ -298,6 +298,14 @@ def test_a_target_that_does_not_exist_is_refused_at_its_line(target: str, reason
     assert caught.value.problems == (problem("unknown-arch", f".target: {reason}", Location("k.ptx", 2)),)
 
 
+def test_a_version_that_is_too_old_for_the_target_is_refused_with_the_first_that_has_it() -> None:
+    with pytest.raises(SourceError) as caught:
+        _ = Source("k.ptx", "// PTX\n.version 7.8\n.target sm_100f\n").ptx
+    what, place = ".version 7.8 is too old for .target sm_100f", Location("k.ptx", 2)
+    hint = "write .version 8.8, or a later one"
+    assert caught.value.problems == (problem("ptx-version-too-old", what, place, hint),)
+
+
 def test_comments_are_blanked_line_by_line_and_strings_are_not() -> None:
     text = 'a // b\n/* c\n d */ e\n.file 1 "http://x/*.cu" // f\n'
     assert without_comments(text) == ('a     \n    \n      e\n.file 1 "http://x/*.cu"     \n')

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.errors import ConfigError, Location, SourceError, problem
+from hatch_cubin.errors import ConfigError, Location, Problem, SourceError, problem
 from hatch_cubin.project.project import Project
 from hatch_cubin.project.source import ProjectFiles, read_source, walk
 from hatch_cubin.project.source_roots import ProjectTree, SourceRoot
-from tests.helpers import pyproject, read_config, refusal, write_tree
+from tests.helpers import Coded, pyproject, read_config, refusal, write_tree
 
-LINE = pyproject("").count("\n") + 1  # the table's first
+PLACE = Location("pyproject.toml", pyproject("").count("\n") + 1)  # the table's first line
 CSRC = 'source-roots = { csrc = "../csrc" }'
 
 
@@ -27,8 +27,8 @@ def tree_of(root: Path, options: str = CSRC) -> ProjectTree:
     return Project(root=root, packages={"demo": "demo"}, config=read_config(options)).tree
 
 
-def refused(root: Path, options: str = CSRC) -> list[str]:
-    return str(refusal(ConfigError, tree_of, root, options)).replace(str(root), "ROOT").splitlines()
+def refused(root: Path, options: str = CSRC) -> list[Problem]:
+    return [*refusal(ConfigError, tree_of, root, options).problems]
 
 
 def test_files_of_a_source_root_have_names_as_if_the_root_were_in_the_project(mono: Path) -> None:
@@ -80,15 +80,15 @@ COPIED = "a front end that builds in a copy of the project leaves it out: build 
     ],
 )
 def test_a_missing_root_is_refused_with_the_folder_that_was_searched(mono: Path, way: str, hint: str) -> None:
-    what = f"there is no folder {way!r} above ROOT, which is not an sdist"
+    what = f"source-roots: there is no folder {way!r} above {mono / 'pkg'}, which is not an sdist"
     assert refused(mono / "pkg", f'source-roots = {{ csrc = "{way}" }}') == [
-        *(f"pyproject.toml:{LINE}: source-roots: {what}", f"  hint: {hint}")
+        problem("source-root-not-found", what, PLACE, hint)
     ]
 
 
 def test_nothing_else_may_have_the_name_of_the_folder_for_roots_in_sdists(mono: Path) -> None:
     what = "'source-roots' is the folder for source roots in an sdist: nothing else can have this name"
-    told = [f"pyproject.toml:{LINE}: source-roots: {what}", "  hint: give it another name"]
+    told = [problem("source-root-name-taken", f"source-roots: {what}", PLACE, "give it another name")]
     assert refused(mono / "pkg", 'source-roots = { source-roots = "../csrc" }') == told
     write_tree(mono / "pkg", {"source-roots/a.cu": ""})
     assert refused(mono / "pkg") == told
@@ -96,39 +96,36 @@ def test_nothing_else_may_have_the_name_of_the_folder_for_roots_in_sdists(mono: 
 
 def test_a_root_must_not_have_the_name_of_a_file_of_the_project(mono: Path) -> None:
     write_tree(mono / "pkg", {"csrc/a.cu": ""})
-    told = [
-        (
-            f"pyproject.toml:{LINE}: source-roots: the project has a file or folder 'csrc' too: "
-            "which one do you mean?"
-        ),
-        "  hint: give one of them another name",
-    ]
+    what = "source-roots: the project has a file or folder 'csrc' too: which one do you mean?"
+    told = [problem("source-root-name-taken", what, PLACE, "give one of them another name")]
     assert refused(mono / "pkg") == told
     write_tree(mono / "pkg", {"PKG-INFO": ""})
     assert refused(mono / "pkg") == told
 
 
 @pytest.mark.parametrize(
-    ("folder", "why"),
+    ("folder", "code", "why"),
     [
-        ("../pkg/demo", "'../pkg/demo' is in the project: a source root is for a folder above it"),
-        ("../pkg", "'../pkg' is in the project: a source root is for a folder above it"),
-        ("../link", "'../link' contains the project itself"),
+        (
+            "../pkg/demo",
+            "source-root-in-project",
+            " is in the project: a source root is for a folder above",
+        ),
+        ("../pkg", "source-root-in-project", ""),
+        ("../link", "source-root-contains-project", " contains the project itself"),
     ],
 )
-def test_a_root_must_be_outside_the_project(mono: Path, folder: str, why: str) -> None:
+def test_a_root_must_be_outside_the_project(mono: Path, folder: str, code: str, why: str) -> None:
     (mono / "link").symlink_to(".")
-    assert refused(mono / "pkg", f'source-roots = {{ csrc = "{folder}" }}') == [
-        f"pyproject.toml:{LINE}: source-roots: {why}"
-    ]
+    options = f'source-roots = {{ csrc = "{folder}" }}'
+    assert refused(mono / "pkg", options) == [Coded(code, PLACE, f"source-roots: {folder!r}{why}")]
 
 
 def test_all_roots_that_overlap_are_reported(mono: Path) -> None:
     (mono / "link").symlink_to("csrc")
     table = 'source-roots = { one = "../csrc", two = "../link", deep = "../csrc/deep" }'
     assert refused(mono / "pkg", table) == [
-        f"pyproject.toml:{LINE}: source-roots: {name} is the folder {other}, or is in it: "
-        "one of the two is enough"
+        Coded("source-roots-overlap", PLACE, f"source-roots: {name} is the folder {other}, or is in it")
         for name, other in (("'two'", "'one'"), ("'deep'", "'one'"), ("'deep'", "'two'"))
     ]
 
@@ -137,7 +134,7 @@ def test_a_root_in_an_sdist_must_not_be_a_link_out_of_it(mono: Path) -> None:
     write_tree(mono / "pkg", {"PKG-INFO": ""})
     (mono / "pkg/source-roots").symlink_to("..")
     assert refused(mono / "pkg") == [
-        f"pyproject.toml:{LINE}: source-roots: 'source-roots/csrc' is a link to a place outside of the sdist"
+        Coded("link-leads-outside", PLACE, "'source-roots/csrc' is a link to a place outside of the sdist")
     ]
 
 

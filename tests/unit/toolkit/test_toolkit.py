@@ -16,7 +16,7 @@ from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit.installed_wheels import compiler
 from hatch_cubin.toolkit.libraries import candidates, system_major
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import found, write_tree
+from tests.helpers import Coded, found, write_tree
 
 HINT = 'install it here; as a build dependency this line brings it: toolkit = "13"'
 
@@ -126,10 +126,8 @@ def test_an_exact_release_that_nothing_tells_is_a_warning(monkeypatch: pytest.Mo
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("wanted", ["12.0", "13.99", "13.99.1"])
 def test_another_version_than_the_one_here_is_refused(wanted: str) -> None:
-    assert refusal("wrong-toolkit-installed", wanted) == (
-        f"toolkit = {wanted!r} is asked for, but the NVRTC here is {Toolkit(None).nvrtc}\n"
-        "  hint: build with isolation, which installs the one asked for, or install it here"
-    )
+    said = refusal("wrong-toolkit-installed", wanted)
+    assert all(value in said for value in (repr(wanted), f"NVRTC here is {Toolkit(None).nvrtc}\n"))
 
 
 @pytest.mark.parametrize("module", ["cuda.bindings", "cuda.core"])
@@ -244,9 +242,8 @@ def test_an_nvjitlink_of_another_version_is_refused_like_an_nvrtc(monkeypatch: p
     toolkit = Toolkit(str(major))
     with pytest.raises(ToolchainError) as caught:
         _ = toolkit.nvjitlink
-    assert found(caught.value) == [("wrong-toolkit-installed", "")]
-    said = f"toolkit = '{major}' is asked for, but the nvJitLink here is {major - 1}.9.1\n"
-    assert str(caught.value).startswith(said)
+    here = f"nvJitLink here is {major - 1}.9.1"
+    assert [*caught.value.problems] == [Coded("wrong-toolkit-installed", "", f" '{major}' ", here)]
 
 
 @pytest.mark.nvrtc

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 import zipfile
@@ -13,27 +12,17 @@ import pytest
 
 from hatch_cubin.bundle import sbom
 from hatch_cubin.bundle.unpacked_form import joined
-from hatch_cubin.cli.main import main
 from hatch_cubin.errors import BundleError
 from hatch_cubin.wheels.reading.bundles import open_wheel
 from hatch_cubin.wheels.splitting.split import split
+from tests.command_line import Command
 from tests.cubins import DATE, inside, make_wheel
 from tests.cubins import FILES as OTHERS
-from tests.helpers import bundle, made, wheel_files, write_tree
+from tests.helpers import Coded, bundle, codes, made, wheel_files, write_tree
 from tests.split_wheels import PACKED, PARTS, PLAIN, finished_wheel, install, split_wheel
 
 MAIN, SM80, SM90 = PARTS
 FORMS = pytest.mark.parametrize("files", [PLAIN, PACKED], ids=["plain", "packed"])
-
-
-def verify(capsys: pytest.CaptureFixture[str], *what: str | Path) -> tuple[int, str, str]:
-    code = 0
-    try:
-        code = main(["verify", *map(str, what)])
-    except SystemExit as ended:
-        code = int(str(ended.code))
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 @FORMS
@@ -118,117 +107,115 @@ def test_two_splits_give_the_same_bytes(tmp_path: Path) -> None:
             assert {member.date_time for member in part.infolist()} == {DATE}
 
 
-def test_json_names_the_wheels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_names_the_wheels(tmp_path: Path, command: Command) -> None:
     whole = finished_wheel(tmp_path)
-    assert main(["split", str(whole), "--by", "arch", "--into", str(tmp_path / "parts"), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)["wheels"]
-    assert said == [{"wheel": name, "bytes": (tmp_path / "parts" / name).stat().st_size} for name in PARTS]
+    ended = command("split", whole, "--by", "arch", "--into", tmp_path / "parts", "--json")
+    wheels = json.loads(ended.out)["wheels"]
+    assert wheels == [{"wheel": name, "bytes": (tmp_path / "parts" / name).stat().st_size} for name in PARTS]
 
 
 # What cannot be split
 
 
-def refusal(capsys: pytest.CaptureFixture[str], wheel: Path, into: Path) -> str:
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main(["split", str(wheel), "--by", "arch", "--into", str(into)])
-    return capsys.readouterr().err
+def refusal(command: Command, wheel: Path, into: Path) -> str:
+    """Return the one error of a split."""
+    (error,) = command("split", wheel, "--by", "arch", "--into", into).errors
+    return error
 
 
-def test_a_wheel_with_the_loader_of_another_version_is_not_split(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wheel_with_the_loader_of_another_version_is_not_split(tmp_path: Path, command: Command) -> None:
     """Its core would refuse the file that a split adds."""
     whole = finished_wheel(tmp_path / "whole", {**PLAIN, "__init__.py": b"# older\n"})
-    said = refusal(capsys, whole, tmp_path / "x")
-    assert "demo/_cubins/__init__.py: has the loader of another version than hatch-cubin" in said
+    other = Coded("not-splittable", f"{whole}/demo/_cubins/__init__.py", "has the loader of another version")
+    assert refusal(command, whole, tmp_path / "x") == other
 
 
-def test_a_part_is_not_split_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_part_is_not_split_again(tmp_path: Path, command: Command) -> None:
     parts = split_wheel(tmp_path)
-    assert "was split already [already-split]" in refusal(capsys, parts / MAIN, tmp_path / "x")
-    assert "is a companion of The.Demo 1.0 [companion-alone]" in refusal(capsys, parts / SM90, tmp_path / "x")
+    again = Coded("already-split", f"{parts / MAIN}/demo/_cubins/manifest.json", "was split already")
+    assert refusal(command, parts / MAIN, tmp_path / "x") == again
+    assert refusal(command, parts / SM90, tmp_path / "x") == Coded("companion-alone", parts / SM90)
 
 
-def test_what_has_nothing_to_split_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_has_nothing_to_split_says_so(tmp_path: Path, command: Command) -> None:
     folder = write_tree(tmp_path / "_cubins", PLAIN)
-    assert "is not a wheel: only a wheel with one bundle can be split [not-splittable]" in refusal(
-        capsys, folder, tmp_path / "x"
-    )
     two = make_wheel(
         tmp_path / "w-1-py3-none-any.whl", inside("a/_cubins", OTHERS) | inside("b/_cubins", OTHERS)
     )
-    assert "has 2 bundles" in refusal(capsys, two, tmp_path / "x")
     text = finished_wheel(tmp_path / "text", bundle(made("p", "compute_80"), folder="demo/_cubins"))
-    assert "does not contain machine code for a companion [not-splittable]" in refusal(
-        capsys, text, tmp_path / "x"
-    )
     bare = make_wheel(tmp_path / "bare.whl", inside("demo/_cubins", OTHERS))
-    assert "has 0 files .dist-info/METADATA, and a wheel has one [metadata-not-once]" in refusal(
-        capsys, bare, tmp_path / "x"
-    )
+    for wheel, code, place, what in (
+        (folder, "not-splittable", folder, "is not a wheel: only a wheel with one bundle can be split"),
+        (two, "not-splittable", two, "has 2 bundles"),
+        (text, "not-splittable", f"{text}/demo/_cubins", "does not contain machine code for a companion"),
+        (bare, "metadata-not-once", bare, "has 0 files .dist-info/METADATA, and a wheel has one"),
+    ):
+        assert refusal(command, wheel, tmp_path / "x") == Coded(code, place, what)
 
 
 INFO = "The.Demo-1.0.dist-info"
-DAMAGED: dict[str, tuple[str, bytes, str]] = {
-    "no text": (
-        f"{INFO}/METADATA",
-        b"Name: \xff\n",
-        f"/{INFO}/METADATA: is not text in UTF-8 [metadata-unreadable]",
-    ),
+DAMAGED: dict[str, tuple[str, bytes, str, str]] = {
+    "no text": (f"{INFO}/METADATA", b"Name: \xff\n", "metadata-unreadable", "is not text in UTF-8"),
     "no name": (
         f"{INFO}/METADATA",
         b"Metadata-Version: 2.1\n\nName: x\n",
-        f"/{INFO}/METADATA: does not have Name and Version",
+        "metadata-unreadable",
+        "does not have Name and Version",
     ),
-    "no bill": (
-        f"{INFO}/sboms/{sbom.NAME}",
-        b"[]",
-        f"/sboms/{sbom.NAME}: is not what hatch-cubin writes: it was edited or damaged [not-as-written]",
-    ),
-    "no record": (f"{INFO}/RECORD", b"", "/demo/__init__.py"),
-    "no manifest": ("demo/_cubins/manifest.json", b"{}", "/manifest.json: lacks 'format'"),
-    "other code": ("demo/_cubins/a.sm_80.cubin", b"x", "/a.sm_80.cubin: its sha256 is "),
+    "no bill": (f"{INFO}/sboms/{sbom.NAME}", b"[]", "not-as-written", ""),
+    "no manifest": ("demo/_cubins/manifest.json", b"{}", "manifest-unreadable", "lacks 'format'"),
+    "other code": ("demo/_cubins/a.sm_80.cubin", b"x", "file-changed", "its sha256 is "),
 }
 
 
 @pytest.mark.parametrize("how", DAMAGED)
-def test_a_damaged_wheel_is_not_split(tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str) -> None:
+def test_a_damaged_wheel_is_not_split(tmp_path: Path, command: Command, how: str) -> None:
     whole = finished_wheel(tmp_path)
-    name, data, told = DAMAGED[how]
+    name, data, code, value = DAMAGED[how]
     inside = wheel_files(whole)
     assert name in inside
     make_wheel(whole, inside | {name: data})
-    assert told in refusal(capsys, whole, tmp_path / "parts")
+    ended = command("split", whole, "--by", "arch", "--into", tmp_path / "parts")
+    assert Coded(code, f"{whole}/{name}", value) in ended.errors
     assert not (tmp_path / "parts").exists()
 
 
-def test_a_wheel_that_was_renamed_is_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wheel_that_record_does_not_describe_is_not_split(tmp_path: Path, command: Command) -> None:
+    whole = finished_wheel(tmp_path)
+    make_wheel(whole, wheel_files(whole) | {f"{INFO}/RECORD": b""})
+    ended = command("split", whole, "--by", "arch", "--into", tmp_path / "parts")
+    assert codes(ended.err) == ["not-in-record"]
+    assert f"{whole}/demo/__init__.py\n" in ended.err
+    assert not (tmp_path / "parts").exists()
+
+
+def test_a_wheel_that_was_renamed_is_split(tmp_path: Path, command: Command) -> None:
     whole = finished_wheel(tmp_path)
     renamed = whole.rename(tmp_path / "main.whl")
-    assert main(["split", str(renamed), "--by", "arch", "--into", str(tmp_path / "parts")]) == 0
+    assert command("split", renamed, "--by", "arch", "--into", tmp_path / "parts").code == 0
     assert {path.name for path in (tmp_path / "parts").iterdir()} == {"main.whl", SM80, SM90}
-    assert verify(capsys, tmp_path / "parts/main.whl")[0] == 0
+    assert command("verify", tmp_path / "parts/main.whl")[0] == 0
 
 
-def test_a_wheel_whose_index_was_edited_is_not_split(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wheel_whose_index_was_edited_is_not_split(tmp_path: Path, command: Command) -> None:
     whole = finished_wheel(tmp_path, PLAIN | {"manifest.json": PLAIN["manifest.json"] + b"\n"})
-    told = "/manifest.json: line 12 is not what hatch-cubin writes: it was edited or damaged"
-    assert told in refusal(capsys, whole, tmp_path / "parts")
+    edited = Coded("not-as-written", f"{whole}/demo/_cubins/manifest.json", "line 12 ")
+    assert refusal(command, whole, tmp_path / "parts") == edited
 
 
-def test_a_wheel_is_not_replaced_by_its_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wheel_is_not_replaced_by_its_part(tmp_path: Path, command: Command) -> None:
     whole = finished_wheel(tmp_path)
     before = whole.read_bytes()
-    assert "would be replaced by its own part" in refusal(capsys, whole, tmp_path)
+    overwritten = Coded("wheel-overwrites-itself", whole, "would be replaced by its own part")
+    assert refusal(command, whole, tmp_path) == overwritten
     assert whole.read_bytes() == before
 
 
-def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path, command: Command) -> None:
     whole = finished_wheel(tmp_path)
     (tmp_path / "parts" / SM80).mkdir(parents=True)
-    assert f"{SM80}: cannot be written: " in refusal(capsys, whole, tmp_path / "parts")
+    unwritable = Coded("file-not-writable", tmp_path / "parts" / SM80)
+    assert refusal(command, whole, tmp_path / "parts") == unwritable
 
 
 def test_a_wheel_without_a_bill_is_split_without_one(tmp_path: Path) -> None:
@@ -250,11 +237,10 @@ def test_a_wheel_without_a_bill_is_split_without_one(tmp_path: Path) -> None:
 
 @FORMS
 def test_parts_that_are_together_are_verified_together(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], files: dict[str, bytes]
+    tmp_path: Path, command: Command, files: dict[str, bytes]
 ) -> None:
     parts = split_wheel(tmp_path, files)
-    capsys.readouterr()
-    code, out, err = verify(capsys, *(parts / name for name in PARTS))
+    code, out, err = command("verify", *(parts / name for name in PARTS))
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].endswith(" files agree with its manifest; the loader is that of hatch-cubin 0.1.0")
@@ -264,56 +250,47 @@ def test_parts_that_are_together_are_verified_together(
 
 @FORMS
 def test_of_a_companion_that_is_not_here_nothing_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], files: dict[str, bytes]
+    tmp_path: Path, command: Command, files: dict[str, bytes]
 ) -> None:
     parts = split_wheel(tmp_path, files)
     (parts / SM80).unlink()
-    capsys.readouterr()
-    code, out, _err = verify(capsys, parts / MAIN)
+    code, out, _err = command("verify", parts / MAIN)
     assert code == 0
     assert out.endswith("; not looked at, for they are not here: the-demo-cubins-sm80\n")
 
 
 def test_an_installed_bundle_finds_its_companions_beside_its_package(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, command: Command
 ) -> None:
     parts = split_wheel(tmp_path)
     site = install(tmp_path / "site", *(parts / name for name in PARTS))
-    capsys.readouterr()
-    assert verify(capsys, site / "demo")[0] == 0
+    assert command("verify", site / "demo")[0] == 0
     shutil.rmtree(site / "the_demo_cubins_sm80")
-    code, out, _err = verify(capsys, site / "demo")
+    code, out, _err = command("verify", site / "demo")
     assert (code, out.rpartition("; ")[2]) == (
         0,
         "not looked at, for they are not here: the-demo-cubins-sm80\n",
     )
     (site / "the_demo_cubins_sm90/a.sm_90.cubin").write_bytes(b"x")
     (site / "the_demo_cubins_sm90/b.sm_90.cubin").unlink()
-    code, _out, err = verify(capsys, site / "demo")
-    assert code == 1
-    assert "a.sm_90.cubin: has 1 bytes, but the manifest says " in err
-    assert "the_demo_cubins_sm90/b.sm_90.cubin: is missing [file-missing]" in err
+    companion = site / "the_demo_cubins_sm90"
+    errors = command("verify", site / "demo").errors
+    assert Coded("file-changed", site / "demo/_cubins/a.sm_90.cubin", " 1 bytes") in errors
+    assert Coded("file-missing", companion / "b.sm_90.cubin") in errors
 
 
-def test_a_companion_of_another_version_is_told_as_that(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_companion_of_another_version_is_told_as_that(tmp_path: Path, command: Command) -> None:
     parts, other = (
         split_wheel(tmp_path / "a"),
         split_wheel(tmp_path / "b", bundle(made("x"), folder="demo/_cubins")),
     )
     shutil.copy(other / SM90, parts / SM90)
-    capsys.readouterr()
-    code, _out, err = verify(capsys, parts / MAIN)
-    assert code == 1
-    assert (
-        f"{(parts / SM90).as_posix()}: belongs to another version of the bundle [companion-of-other-version]"
-        in err
-    )
+    wrong = Coded("companion-of-other-version", parts / SM90, "belongs to another version of the bundle")
+    assert wrong in command("verify", parts / MAIN).errors
 
 
 def test_the_companion_of_another_wheel_in_the_same_folder_is_passed_over(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, command: Command
 ) -> None:
     """As where the parts for Linux and for Windows lie in one folder."""
     parts, other = (
@@ -321,40 +298,29 @@ def test_the_companion_of_another_wheel_in_the_same_folder_is_passed_over(
         split_wheel(tmp_path / "b", bundle(made("x"), folder="demo/_cubins")),
     )
     shutil.copy(other / SM90, parts / SM90.replace("-py3-", "-1-py3-"))  # which sorts before the right one
-    capsys.readouterr()
-    assert verify(capsys, parts / MAIN)[0] == 0
+    assert command("verify", parts / MAIN)[0] == 0
 
 
-DAMAGE: dict[str, tuple[dict[str, bytes | None], str]] = {
-    "a file": (
-        {"a.sm_90.cubin": b"x"},
-        "a.sm_90.cubin: is not the file that companion.json describes [file-changed]",
-    ),
-    "a file too many": (
-        {"more.cubin": b"x"},
-        "more.cubin: is not one of the companion's files [file-not-listed]",
-    ),
-    "a file that is gone": ({"a.sm_90.cubin": None}, "a.sm_90.cubin: is missing [file-missing]"),
-    "its description": ({"companion.json": b"{}"}, "companion.json: is not what hatch-cubin writes"),
-}
-
-
-@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize(
+    ("name", "data", "code"),
+    [
+        ("a.sm_90.cubin", b"x", "file-changed"),
+        ("more.cubin", b"x", "file-not-listed"),
+        ("a.sm_90.cubin", None, "file-missing"),
+        ("companion.json", b"{}", "not-as-written"),
+    ],
+)
 def test_a_companion_alone_is_what_it_describes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str
+    tmp_path: Path, command: Command, name: str, data: bytes | None, code: str
 ) -> None:
-    changes, said = DAMAGE[how]
     parts = split_wheel(tmp_path)
-    files: dict[str, Any] = wheel_files(parts / SM90)
-    files |= {f"the_demo_cubins_sm90/{name}": data for name, data in changes.items()}
+    name = f"the_demo_cubins_sm90/{name}"
+    files: dict[str, Any] = {**wheel_files(parts / SM90), name: data}
     make_wheel(parts / SM90, {name: data for name, data in files.items() if data is not None})
-    capsys.readouterr()
-    code, _out, err = verify(capsys, parts / SM90)
-    assert code == 1
-    assert said in err
+    assert Coded(code, f"{parts / SM90}/{name}") in command("verify", parts / SM90).errors
 
 
-def test_a_manifest_that_names_strange_companions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_manifest_that_names_strange_companions(tmp_path: Path, command: Command) -> None:
     parts = split_wheel(tmp_path)
     files = wheel_files(parts / MAIN)
     name = "demo/_cubins/manifest.json"
@@ -362,17 +328,16 @@ def test_a_manifest_that_names_strange_companions(tmp_path: Path, capsys: pytest
         parts / MAIN,
         {**files, name: files[name].replace(b'"companion":"the_demo_cubins_sm80"', b'"companion":"../x"')},
     )
-    capsys.readouterr()
-    assert "it names the companion '../x' and does not describe it" in verify(capsys, parts / MAIN)[2]
+    inconsistent = Coded("manifest-inconsistent", f"{parts / MAIN}/{name}", "it names the companion '../x' ")
+    assert inconsistent in command("verify", parts / MAIN).errors
 
 
-def test_what_inspect_shows_of_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_inspect_shows_of_parts(tmp_path: Path, command: Command) -> None:
     parts = split_wheel(tmp_path)
     (parts / SM80).unlink()
-    capsys.readouterr()
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main(["inspect", str(parts / MAIN), str(parts / SM90), "--json"])
-    facts = json.loads(capsys.readouterr().out)
+    ended = command("inspect", parts / MAIN, parts / SM90, "--json")
+    assert ended.code == 1
+    facts = json.loads(ended.out)
     units = facts["results"][0]["bundles"][0]["units"]
     assert {(unit["module"], unit["arch"]): unit["problem"] for unit in units} == {
         ("a", "sm_80"): "is in the-demo-cubins-sm80, which is not here",
@@ -394,16 +359,14 @@ ALONE = {
 
 @pytest.mark.parametrize("verb", ALONE)
 def test_who_wants_a_bundle_is_told_whose_companion_it_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     part = split_wheel(tmp_path) / SM90
     monkeypatch.chdir(tmp_path)
-    capsys.readouterr()
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main([str(part) if word == "PART" else word for word in ALONE[verb]])
-    first, hint, *_ = capsys.readouterr().err.splitlines()
-    assert first == f"hatch-cubin: error: {part}: is a companion of The.Demo 1.0 [companion-alone]"
-    assert hint == "  hint: name that wheel: its companions are read with it"
+    error, *_ = command(*(part if word == "PART" else word for word in ALONE[verb])).errors
+    what = "is a companion of The.Demo 1.0 [companion-alone]"
+    hint = "name that wheel: its companions are read with it"
+    assert error == f"hatch-cubin: error: {part}: {what}\n  hint: {hint}"
     assert not (tmp_path / "out").exists()
 
 
@@ -417,52 +380,45 @@ def test_a_companion_that_does_not_say_whose_it_is(tmp_path: Path, said: bytes) 
         pass
 
 
-def test_check_looks_at_a_companion_alone_as_verify_does(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_looks_at_a_companion_alone_as_verify_does(tmp_path: Path, command: Command) -> None:
     part = split_wheel(tmp_path) / SM90
-    capsys.readouterr()
-    assert main(["check", str(part)]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == str(part)
-    files = {**wheel_files(part), "the_demo_cubins_sm90/a.sm_90.cubin": b"x"}
-    make_wheel(part, files)
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main(["check", str(part)])
-    assert "is not the file that companion.json describes [file-changed]" in capsys.readouterr().err
+    ended, name = command("check", part), "the_demo_cubins_sm90/a.sm_90.cubin"
+    assert (ended.code, ended.out.splitlines()[0]) == (0, str(part))
+    make_wheel(part, {**wheel_files(part), name: b"x"})
+    changed = Coded("file-changed", f"{part}/{name}", "is not the file that companion.json describes")
+    assert changed in command("check", part).errors
 
 
 @FORMS
-def test_parts_are_unpacked_to_what_the_whole_is(tmp_path: Path, files: dict[str, bytes]) -> None:
+def test_parts_are_unpacked_to_what_the_whole_is(
+    tmp_path: Path, command: Command, files: dict[str, bytes]
+) -> None:
     parts = split_wheel(tmp_path, files)
-    assert main(["unpack", str(parts / MAIN), "--into", str(tmp_path / "out")]) == 0
+    assert command("unpack", parts / MAIN, "--into", tmp_path / "out").code == 0
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == PLAIN
 
 
-def test_parts_that_are_not_all_here_are_not_unpacked(tmp_path: Path) -> None:
+def test_parts_that_are_not_all_here_are_not_unpacked(tmp_path: Path, command: Command) -> None:
     parts = split_wheel(tmp_path)
     (parts / SM90).unlink()
-    with pytest.raises(SystemExit):
-        main(["unpack", str(parts / MAIN), "--into", str(tmp_path / "out")])
+    assert command("unpack", parts / MAIN, "--into", tmp_path / "out").code == 1
     assert not (tmp_path / "out").exists()
 
 
 def test_check_and_the_page_say_what_gpus_run_with_all_companions_whichever_are_here(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, command: Command
 ) -> None:
     parts = split_wheel(tmp_path)
-    capsys.readouterr()
     whole: list[str] = []
     for absent in ((), (SM80, SM90)):
         for name in absent:
             (parts / name).unlink()
         page = tmp_path / "page.html"
-        with contextlib.suppress(SystemExit):
-            main(["inspect", str(parts / MAIN), "--html", str(page)])
+        command("inspect", parts / MAIN, "--html", page)
         assert ("is in the-demo-cubins-sm80, which is not here" in page.read_text("utf-8")) == bool(absent)
         shown = page.read_text("utf-8").partition("What each GPU runs")[2].partition("</table>")[0]
-        capsys.readouterr()
-        assert main(["check", str(parts / MAIN), "--except", "b"]) == 0
-        out, err = capsys.readouterr()
+        code, out, err = command("check", parts / MAIN, "--except", "b")
+        assert code == 0
         said = ": companions are not here and were not checked: the-demo-cubins-sm80, the-demo-cubins-sm90"
         assert (said in err) == bool(absent)
         assert not whole or [*out.splitlines()[3:], shown] == whole

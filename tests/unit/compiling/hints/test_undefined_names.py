@@ -181,7 +181,7 @@ def test_names_written_as_macros_are_given_by_the_table(tmp_path: Path) -> None:
     assert told is not None
     assert (told[0].where, told[0].context) == (found[0].where, ("and 3 more errors after it",))
     line = 'define = { A = "1", BLOCK_SIZE = "…", N = "…" }'
-    assert told[0].hint == f"if the build has to give it, with its value: {line}"
+    assert told[0].hint == f"if the build has to give it, with its value in place of …: {line}"
     assert [each.text for each in told[1]] == ["own"]
     assert read_config(line.replace("…", "4")).define == (("A", "1"), ("BLOCK_SIZE", "4"), ("N", "4"))
 
@@ -252,10 +252,11 @@ def test_a_macro_that_the_source_mentions_keeps_its_name(tmp_path: Path) -> None
 def test_a_macro_of_the_source_that_is_spelled_nearly_alike_is_guessed(tmp_path: Path) -> None:
     there = setting(tmp_path, text="#define BLOCK 3\n#define TILE_X 4\n")
     assert hinted(undefined_names.not_given([undefined("BLOK")], there)) == (
-        "did you mean 'BLOCK'? If the build has to give it, with its value: define = { BLOK = \"…\" }"
+        "did you mean 'BLOCK'? If the build has to give it, with its value in place of …: "
+        'define = { BLOK = "…" }'
     )
     assert hinted(undefined_names.not_given([undefined("TILE_Y")], there)) == (
-        'if the build has to give it, with its value: define = { TILE_Y = "…" }'
+        'if the build has to give it, with its value in place of …: define = { TILE_Y = "…" }'
     )
 
 

@@ -10,7 +10,7 @@ from hatch_cubin.bundle import sbom
 from hatch_cubin.wheels.checking.absolute_paths import absolute_paths, path_problems
 from hatch_cubin.wheels.reading.bundles import open_wheel
 from tests.cubins import PTX, cubin, inside, make_wheel
-from tests.helpers import bundle, made, packed_bundle, write_tree
+from tests.helpers import Coded, bundle, made, packed_bundle, write_tree
 from tests.sample_wheels import INFO, whole_wheel
 
 CODE = cubin("k")
@@ -19,7 +19,7 @@ SOME = [f"/home/me/{number}.cuh" for number in range(3)]
 
 def problems(place: Path) -> list[str]:
     with open_wheel(str(place)) as opened:
-        return [str(problem).replace(f"{place}", "W") for problem in path_problems(opened)]
+        return [problem.with_code().replace(f"{place}", "W") for problem in path_problems(opened)]
 
 
 @pytest.mark.parametrize(
@@ -53,14 +53,14 @@ def test_each_file_with_one_is_told(tmp_path: Path) -> None:
         made("k", data=CODE + paths, define=(("ROOT", "/home/me/root"),)),
         made("c", "compute_80", {"copy": "copy"}, data=text),
     )
-    about = "\n  hint: it comes from a macro or a string of the source, or from debug information"
+    about = "from a macro or a string of the source, or from debug information"
     bill = files[sbom.NAME] = b'{"metadata":{"component":{"name":"demo"}},"of":"/builds/demo/k.cu"}'
     assert bill
     assert problems(write_tree(tmp_path / "_cubins", files)) == [
-        "W/manifest.json: contains the path of a folder: /home/me/root",
-        f"W/c.compute_80.ptx: contains the path of a folder: /work/me/copy.cu{about}",
-        f"W/k.sm_90.cubin: contains the path of a folder: {', '.join(SOME)}, …{about}",
-        f"W/{sbom.NAME}: contains the path of a folder: /builds/demo/k.cu",
+        "W/manifest.json: contains the path of a folder: /home/me/root [absolute-path]",
+        Coded("absolute-path", "W/c.compute_80.ptx", " /work/me/copy.cu ", about),
+        Coded("absolute-path", "W/k.sm_90.cubin", f" {', '.join(SOME)}, … ", about),
+        Coded("absolute-path", f"W/{sbom.NAME}", " /builds/demo/k.cu "),
     ]
 
 
@@ -84,5 +84,5 @@ def test_a_damaged_bill_too(tmp_path: Path) -> None:
 
 def test_what_is_packed_is_looked_into(tmp_path: Path) -> None:
     files = packed_bundle(made("k", data=CODE + b"\0/home/me/k.cuh"), made("l", data=CODE))
-    (problem,) = problems(whole_wheel(tmp_path, files))
-    assert problem.startswith("W/demo/_cubins/sm_90.0.xz: contains the path of a folder: /home/me/k.cuh\n")
+    place = "W/demo/_cubins/sm_90.0.xz"
+    assert problems(whole_wheel(tmp_path, files)) == [Coded("absolute-path", place, " /home/me/k.cuh ")]

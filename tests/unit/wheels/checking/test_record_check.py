@@ -46,11 +46,8 @@ def test_what_a_wheels_data_may_install_over_a_bundle(
 
 def test_a_bundle_that_is_another_where_case_does_not_count(tmp_path: Path) -> None:
     assert problems(tmp_path, "DEMO/_cubins/KEYS.json", "demo-1.0.data/purelib/Demo/_cubins/keys.json") == [
-        (
-            "Demo/_cubins/keys.json: would be the same file as DEMO/_cubins/KEYS.json on "
-            "systems that ignore case"
-        ),
-        f"{KEYS}: would be the same file as DEMO/_cubins/KEYS.json on systems that ignore case",
+        f"{name}: would be the same file as DEMO/_cubins/KEYS.json on systems that ignore case"
+        for name in ("Demo/_cubins/keys.json", KEYS)
     ]
 
 

@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from hatch_cubin.common import read_limits
-from hatch_cubin.errors import BundleError
+from hatch_cubin.errors import BundleError, Location, Problem, problem
 from hatch_cubin.loader import finder
 from hatch_cubin.wheels.reading.bundles import expand_patterns, open_wheel, read_member
 from tests import special_files
 from tests.cubins import FILES, inside, make_wheel
-from tests.helpers import write_tree
+from tests.helpers import Coded, write_tree
+
+MAKE = "'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"
 
 
 def contents(what: Path | str) -> dict[str, dict[str, bytes]]:
@@ -26,10 +28,11 @@ def contents(what: Path | str) -> dict[str, dict[str, bytes]]:
         return {each.place: {name: each.read(name) for name in each.packed_sizes} for each in opened.bundles}
 
 
-def refusal(what: Path | str) -> str:
+def refusal(what: Path | str) -> Problem:
     with pytest.raises(BundleError) as caught, open_wheel(str(what)):
         pass
-    return str(caught.value)
+    (problem,) = caught.value.problems
+    return problem
 
 
 def test_every_bundle_of_a_wheel_is_found(tmp_path: Path) -> None:
@@ -114,23 +117,21 @@ def test_of_an_editable_install_the_bundle_may_be_in_the_tree_alone(
     write_tree(bundle, FILES)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
-    assert "does not contain a bundle" in refusal("found_in_tree")
+    assert refusal("found_in_tree").code == "no-bundle"
     finder.find("found_in_tree._cubins", str(bundle))
     assert contents("found_in_tree") == {bundle.as_posix(): FILES}
 
 
 @pytest.mark.parametrize("name", ["no_such_package", "json.no_such_part", "json.decoder", "a..b", ""])
 def test_a_name_that_means_nothing_here(name: str) -> None:
-    assert refusal(name) == (
-        f"{name}: is not a file, a folder, or a package that is installed for this Python\n"
-        f"  hint: this Python is {sys.executable}"
-    )
+    what = f"{name}: is not a file, a folder, or a package that is installed for this Python"
+    assert str(refusal(name)) == f"{what}\n  hint: this Python is {sys.executable}"
 
 
 @pytest.mark.parametrize(
     ("wheels", "hint"),
     [
-        ([], "'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"),
+        ([], MAKE),
         (["one.whl"], "there is a wheel: dist/one.whl"),
         (["one.whl", "two.whl"], "there are 2 wheels: dist/*.whl"),
     ],
@@ -141,7 +142,7 @@ def test_a_path_that_leads_nowhere_points_to_what_is_near(
 ) -> None:
     write_tree(tmp_path / "dist", dict.fromkeys(wheels, ""))
     monkeypatch.chdir(tmp_path)
-    assert refusal(name) == f"{name}: this file or folder does not exist\n  hint: {hint}"
+    assert str(refusal(name)) == f"{name}: this file or folder does not exist\n  hint: {hint}"
 
 
 def test_a_pattern_that_no_shell_expanded_stands_for_what_it_matches(tmp_path: Path) -> None:
@@ -154,56 +155,48 @@ def test_a_pattern_that_no_shell_expanded_stands_for_what_it_matches(tmp_path: P
 
 def test_a_wheel_without_a_bundle_says_so(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "w.whl", {"a/__init__.py": b"", "a/_cubins": b"a file"})
-    assert refusal(wheel) == f"{wheel}: does not contain a bundle: there is no folder _cubins in it"
+    what = "does not contain a bundle: there is no folder _cubins in it"
+    assert refusal(wheel) == problem("no-bundle", what, Location(str(wheel)))
 
 
 @pytest.mark.parametrize("folder", ["dist", "."])
 def test_a_folder_without_a_bundle_points_to_a_wheel_in_it(tmp_path: Path, folder: str) -> None:
     wheel = tmp_path / folder / "w.whl"
     write_tree(tmp_path, {f"{folder}/w.whl": ""})
-    assert refusal(tmp_path) == (
-        f"{tmp_path}: does not contain a bundle: there is no folder _cubins in it\n  "
-        f"hint: there is a wheel: {wheel.as_posix()}"
-    )
+    assert refusal(tmp_path) == Coded("no-bundle", tmp_path, f"hint: there is a wheel: {wheel.as_posix()}")
 
 
 @pytest.mark.parametrize("folder", [".", "src/demo"])
 def test_a_folder_of_a_project_points_to_its_wheel_or_how_to_make_one(tmp_path: Path, folder: str) -> None:
     write_tree(tmp_path, {"pyproject.toml": "", "src/demo/__init__.py": ""})
     asked = f"{tmp_path}/{folder}"
-    assert refusal(asked) == (
-        f"{asked}: does not contain a bundle: there is no folder _cubins in it\n"
-        "  hint: 'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"
-    )
+    assert refusal(asked) == Coded("no-bundle", asked, f"hint: {MAKE}")
     write_tree(tmp_path, {"dist/demo.whl": ""})
-    assert refusal(asked).endswith(f"hint: there is a wheel: {tmp_path.as_posix()}/dist/demo.whl")
+    assert refusal(asked).hint == f"there is a wheel: {tmp_path.as_posix()}/dist/demo.whl"
 
 
 def test_a_source_is_not_a_wheel(tmp_path: Path) -> None:
     write_tree(tmp_path, {"k.cu": ""})
-    assert refusal(tmp_path / "k.cu").endswith(
-        "\n  hint: 'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"
-    )
+    assert refusal(tmp_path / "k.cu").hint == MAKE
 
 
 @pytest.mark.parametrize("data", [b"", b"PK\3\4 and no more", bytes(range(100))])
 def test_what_is_no_archive_says_so(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "w.whl"
     path.write_bytes(data)
-    assert refusal(path).startswith(f"{path}: cannot be read as a wheel, which is a zip archive: ")
+    assert str(refusal(path)).startswith(f"{path}: cannot be read as a wheel, which is a zip archive: ")
 
 
 def test_an_sdist_has_no_kernels_yet(tmp_path: Path) -> None:
     write_tree(tmp_path, {"demo-1.0.tar.gz": "x"})
-    assert refusal(tmp_path / "demo-1.0.tar.gz").endswith(
-        "\n  hint: an sdist has sources: they are compiled when a wheel is built from it"
-    )
+    hint = "an sdist has sources: they are compiled when a wheel is built from it"
+    assert refusal(tmp_path / "demo-1.0.tar.gz").hint == hint
 
 
 def test_a_cut_wheel_cannot_be_read(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "w.whl", inside("a/_cubins"))
     wheel.write_bytes(wheel.read_bytes()[:-40])
-    assert "cannot be read as a wheel" in refusal(wheel)
+    assert refusal(wheel).code == "not-a-wheel"
 
 
 def test_a_damaged_file_of_a_wheel_leaves_the_others_readable(tmp_path: Path) -> None:
@@ -234,8 +227,8 @@ def test_a_file_that_vanishes_is_named(tmp_path: Path) -> None:
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "w.whl")
-    assert refusal(tmp_path / "w.whl") == f"{tmp_path}/w.whl: is neither a file nor a folder"
-    assert refusal("/dev/zero") == "/dev/zero: is neither a file nor a folder"
+    assert str(refusal("/dev/zero")) == "/dev/zero: is neither a file nor a folder"
+    assert refusal(tmp_path / "w.whl") == refusal("/dev/zero")._replace(where=Location(f"{tmp_path}/w.whl"))
 
 
 @pytest.mark.linux
