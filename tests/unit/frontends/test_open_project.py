@@ -131,7 +131,7 @@ BOTH = '[tool.hatch.build.targets.wheel]\npackages = ["src/a", "src/b"]\n'
             pyproject("", requires='"hatchling"') + BOTH,
             [
                 Coded(NOT_REQUIRED, "pyproject.toml:2", 'requires = ["hatchling", "hatch-cubin"]'),
-                Coded("package-not-chosen", "pyproject.toml:9", "'a', 'b'", 'package = "…"'),
+                Coded("package-not-chosen", "pyproject.toml:9", "'a', 'b'", 'for example: package = "a"'),
             ],
         ),
         (
@@ -206,11 +206,13 @@ def test_what_is_right_or_cannot_be_known_is_no_error(tmp_path: Path, text: str)
 def test_a_python_that_is_too_old_for_the_loader_is_warned_of(
     tmp_path: Path, allowed: str, lowest: str | None
 ) -> None:
-    text = pyproject('package = "a"\n').replace("[project]\n", f'[project]\nrequires-python = "{allowed}"\n')
+    text = (pyproject('package = "a"\n') + BOTH).replace(
+        "[project]\n", f'[project]\nrequires-python = "{allowed}"\n'
+    )
     write_tree(tmp_path, {"pyproject.toml": text, "src/a/__init__.py": "", "src/a/k.cu": ""})
     said: list[str] = []
     door.check_build(replace(_opened(tmp_path), warn=said.append))
-    what = f"pyproject.toml:5: requires-python allows Python {lowest}, but the loader needs Python 3.10"
+    what = f"pyproject.toml:6: requires-python allows Python {lowest}, but the loader needs Python 3.10"
     hint = '  hint: requires-python = ">=3.10"'
     assert said == ([] if lowest is None else [f"{what} [python-too-old]\n{hint}"])
 
