@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from . import worker_side
 from .lease import Lease
-from .shipped_files import Parcel
-from .worker_side import Asked
-from .workers import Answered, Event, Gone, Joined, Lost, Unfit, said
+from .shipped_files import SourceArchive
+from .worker_side import BuildRequirements
+from .workers import Event, LeaseAnswered, NoMoreWorkers, WorkerJoined, WorkerLost, WorkerUnfit, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -44,16 +44,16 @@ _TRUST = (
 _CERTIFICATES = "Dask's configuration names them, or DASK_DISTRIBUTED__COMM__TLS__CA_FILE and __CLIENT__CERT"
 
 
-class DaskFleet:
+class DaskCluster:
     """The workers that a scheduler lists."""
 
-    def __init__(self, name: str, address: str, asked: Asked, parcel: Parcel) -> None:
+    def __init__(self, name: str, address: str, asked: BuildRequirements, archive: SourceArchive) -> None:
         self.name = name
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._address, self._asked, self._parcel = address, asked, parcel
+        self._address, self._asked, self._archive = address, asked, archive
         self._preparing: dict[str, asyncio.Task[None]] = {}
         self._refused: set[str] = set()
-        self._ready: dict[str, Joined] = {}
+        self._ready: dict[str, WorkerJoined] = {}
         self._seen: dict[str, tuple[object, float]] = {}  # each worker's last heartbeat, and when it came
         self._builds: set[str] = set()
         self._connected = threading.Event()
@@ -104,7 +104,7 @@ class DaskFleet:
             self._loop.close()
 
     async def _serve(self) -> None:
-        gone: Gone | None = None
+        gone: NoMoreWorkers | None = None
         try:
             gone = await self._connect()
             while gone is None and not self._over.is_set():
@@ -114,17 +114,17 @@ class DaskFleet:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._over.wait(), _LOOK_S)
         except Exception as exc:  # noqa: BLE001 - whatever Dask raises
-            gone = Gone(said(exc))
+            gone = NoMoreWorkers(said(exc))
         if gone is not None:
             self.events.put(gone)
         self._connected.set()
         await self._leave()
 
-    async def _connect(self) -> Gone | None:
+    async def _connect(self) -> NoMoreWorkers | None:
         try:
             import distributed
         except ImportError:
-            return Gone(_MISSING, _INSTALL)
+            return NoMoreWorkers(_MISSING, _INSTALL)
         for name in [*logging.root.manager.loggerDict]:
             if name.partition(".")[0] == "distributed":  # its log messages are reported by this module
                 logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -139,18 +139,18 @@ class DaskFleet:
             return await self._misfit(distributed, exc)
         return None
 
-    async def _misfit(self, distributed: Any, exc: Exception) -> Gone:
+    async def _misfit(self, distributed: Any, exc: Exception) -> NoMoreWorkers:
         """Return why the scheduler cannot be used: it may have another version, or other certificates."""
         mine, theirs = distributed.__version__, None
         with contextlib.suppress(Exception):
             security = distributed.Security() if self._client is None else self._client.security
             if self._address.startswith("tls://") and (lacking := _lacking(security)):
-                return Gone(lacking, _CERTIFICATES)
+                return NoMoreWorkers(lacking, _CERTIFICATES)
             theirs = await asyncio.wait_for(self._version(distributed, security), _VERSION_S)
         if theirs not in {None, mine}:
             hint = f"both need the same version, here or there: pip install distributed=={theirs}"
-            return Gone(f"the cluster has distributed {theirs}, and here is {mine}", hint)
-        return Gone(said(exc), _TRUST if self._address.startswith("tls://") else _REACH)
+            return NoMoreWorkers(f"the cluster has distributed {theirs}, and here is {mine}", hint)
+        return NoMoreWorkers(said(exc), _TRUST if self._address.startswith("tls://") else _REACH)
 
     async def _version(self, distributed: Any, security: Any) -> object:
         connection_args = security.get_connection_args("client")
@@ -158,14 +158,14 @@ class DaskFleet:
             answer = await scheduler.versions(packages=[])
             return answer["packages"]["distributed"]
 
-    async def _look(self) -> Gone | None:
+    async def _look(self) -> NoMoreWorkers | None:
         """Check the list of workers: prepare new ones and report lost ones."""
         if self._client.status != "running":  # Dask would reconnect, but the scheduler has lost the leases
-            return Gone("the connection to the scheduler is lost")
+            return NoMoreWorkers("the connection to the scheduler is lost")
         try:
             found = await asyncio.wait_for(self._client.scheduler.identity(n_workers=-1), _SILENT_S)
         except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001 - whatever Dask raises
-            return Gone(f"the scheduler does not answer any more: {said(exc)}")
+            return NoMoreWorkers(f"the scheduler does not answer any more: {said(exc)}")
         self._see(found["workers"])
         return None
 
@@ -196,45 +196,45 @@ class DaskFleet:
             return
         for task in self._leases.pop(name, ()):  # so that it does not start with these when it returns
             task.cancel()
-        self.events.put(Lost(name, why, ended))
+        self.events.put(WorkerLost(name, why, ended))
 
     async def _prepare(self, name: str, facts: dict[str, Any]) -> None:
         """Ask a worker for its identity, and send it the files that it does not have."""
         try:
             joined = await asyncio.wait_for(self._prepared(name, facts), _ANSWER_S)
         except asyncio.TimeoutError:
-            joined = Unfit(name, f"it did not answer within {_ANSWER_S:g} s")
+            joined = WorkerUnfit(name, f"it did not answer within {_ANSWER_S:g} s")
         except Exception as exc:  # noqa: BLE001 - whatever its Python raises
-            joined = Unfit(name, said(exc))
-        if isinstance(joined, Joined):
+            joined = WorkerUnfit(name, said(exc))
+        if isinstance(joined, WorkerJoined):
             self._ready[name] = joined
         else:
             self._refused.add(name)
         self.events.put(joined)
         self._preparing.pop(name, None)
 
-    async def _prepared(self, name: str, facts: dict[str, Any]) -> Joined | Unfit:
+    async def _prepared(self, name: str, facts: dict[str, Any]) -> WorkerJoined | WorkerUnfit:
         mine = self._asked.identity
         try:
             version = await self._submit(name, importlib.metadata.version, "hatch-cubin")
         except importlib.metadata.PackageNotFoundError:
-            return Unfit(name, f"no hatch-cubin, this build has {mine.version}")
+            return WorkerUnfit(name, f"no hatch-cubin, this build has {mine.version}")
         if version != mine.version:
-            return Unfit(name, f"hatch-cubin {version}, this build has {mine.version}")
+            return WorkerUnfit(name, f"hatch-cubin {version}, this build has {mine.version}")
         process, differs = await self._call(name, worker_side.identify, self._asked)
         if differs is not None:
-            return Unfit(name, differs)
-        listing = self._parcel.listing
+            return WorkerUnfit(name, differs)
+        listing = self._archive.listing
         lacking = await self._call(name, worker_side.equip, self._asked, listing)
         for _round in range(_MOST_ROUNDS):
-            for piece in self._parcel.pieces(lacking):
+            for piece in self._archive.pieces(lacking):
                 lacking = await self._call(
                     name, worker_side.equip, self._asked, listing, worker_side.packed(piece)
                 )
         if lacking:
-            return Unfit(name, "it does not keep the files that it is given")
+            return WorkerUnfit(name, "it does not keep the files that it is given")
         slots = max(1, facts["nthreads"])
-        return Joined(name, process, slots, (facts["memory_limit"] or 0) // slots)
+        return WorkerJoined(name, process, slots, (facts["memory_limit"] or 0) // slots)
 
     async def _call(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
         """Have a worker on which hatch-cubin is installed call one of our functions."""
@@ -253,7 +253,7 @@ class DaskFleet:
             reply = await self._call(worker, worker_side.compile_lease, self._asked, lease)
         except Exception as exc:  # noqa: BLE001 - whatever its Python raises
             wrong = said(exc)
-        self.events.put(Answered(lease.number, reply, wrong))
+        self.events.put(LeaseAnswered(lease.number, reply, wrong))
 
     async def _leave(self) -> None:
         """Stop the compilers and disconnect within a short time."""

@@ -18,7 +18,7 @@ _NONE = Result(0, ok=False)
 _TYPES = {field.name: type(getattr(_NONE, field.name)) for field in fields(Result) if field.name != "worker"}
 
 
-class Listing(NamedTuple):
+class FileListing(NamedTuple):
     """The files that compiles can read, by content, and the places where a worker has to put them."""
 
     digest: str
@@ -29,7 +29,7 @@ class Listing(NamedTuple):
     @classmethod
     def of(
         cls, places: Mapping[int, str], folders: Sequence[str], files: Mapping[str, tuple[str, str]]
-    ) -> Listing:
+    ) -> FileListing:
         """Return the listing of some files, with a name made from its content."""
         whole = json.dumps([sorted(places.items()), sorted(folders), sorted(files.items())])
         return cls(digest([whole]), places, tuple(folders), files)

@@ -19,10 +19,10 @@ from ..compiler_paths import CompilePaths
 from ..executor import Next, Result, Setup, Task
 from ..tasks import folders_of
 from . import identity, worker_side
-from .scheduler import Crew, NoneLeftError, Terms
-from .shipped_files import Parcel, pack, travels
-from .worker_side import Asked
-from .workers import Fleet, said
+from .scheduler import LeaseScheduler, NoWorkersLeftError, Terms
+from .shipped_files import SourceArchive, pack, travels
+from .worker_side import BuildRequirements
+from .workers import Cluster, said
 
 _GROUP = "hatch_cubin.executors"
 _LOCAL = ",local"
@@ -56,13 +56,13 @@ def results(work: Work, where: str) -> Generator[Result]:
     def away() -> Task | None:
         while (task := work.upcoming(None, ())) is not None:
             if travels(work.jobs[task.id]):
-                return replace(task, prelude=None)  # a precompiled header serves only one process
+                return replace(task, precompiled_header=None)  # a precompiled header serves only one process
             staying.append(task)
         return None
 
     try:
-        yield from _crew(work, name, away).results()
-    except NoneLeftError as exc:
+        yield from _scheduler(work, name, away).results()
+    except NoWorkersLeftError as exc:
         if name == where:
             what = f"{name} has no worker that can compile what is missing"
             details, hint = (*exc.why, *exc.reasons), exc.hint or _hint(work, exc.reasons)
@@ -76,40 +76,42 @@ def results(work: Work, where: str) -> Generator[Result]:
     )
 
 
-def _crew(work: Work, name: str, upcoming: Callable[[], Task | None]) -> Crew:
+def _scheduler(work: Work, name: str, upcoming: Callable[[], Task | None]) -> LeaseScheduler:
     project = work.project
     if not work.paths.descriptors:
         what = f"{project.as_written('HATCH_CUBIN_EXECUTOR')}: only Linux can have others compile"
         hint = "elsewhere, paths would differ from machine to machine"
         raise ToolchainError(problem("cluster-needs-linux", what, hint=hint))
     jobs = [job for job in work.jobs if travels(job)]
-    parcel = pack(jobs, work.paths, folders_of(jobs))
+    archive = pack(jobs, work.paths, folders_of(jobs))
     wanted = "system" if project.config.toolkit == "system" else None
-    asked = Asked(identity.of(work.toolkit), wanted)
+    asked = BuildRequirements(identity.of(work.toolkit), wanted)
     slots = project.config.jobs or cores.count()
-    terms = Terms(parcel.listing.digest, project.config.timeout_s, len(work.jobs), project.warn, work.misfit)
-    return Crew(upcoming, _fleet_of(project, name, asked, parcel, slots), terms)
+    terms = Terms(archive.listing.digest, project.config.timeout_s, len(work.jobs), project.warn, work.misfit)
+    return LeaseScheduler(upcoming, _fleet_of(project, name, asked, archive, slots), terms)
 
 
-def _fleet_of(project: Project, name: str, asked: Asked, parcel: Parcel, slots: int) -> Fleet:
+def _fleet_of(
+    project: Project, name: str, asked: BuildRequirements, archive: SourceArchive, slots: int
+) -> Cluster:
     try:
-        return _fleet(name, asked, parcel, slots)
+        return _fleet(name, asked, archive, slots)
     except ConfigError as exc:  # about the user's own setting
         said = project.as_written("HATCH_CUBIN_EXECUTOR")
         raise ConfigError(*(each._replace(what=f"{said}: {each.what}") for each in exc.problems)) from exc
 
 
-def _fleet(name: str, asked: Asked, parcel: Parcel, slots: int) -> Fleet:
+def _fleet(name: str, asked: BuildRequirements, archive: SourceArchive, slots: int) -> Cluster:
     scheme, mark, rest = name.partition("://")
     if mark and scheme in {"dask", "tls"}:
-        from .dask import DaskFleet
+        from .dask import DaskCluster
 
-        return DaskFleet(name, f"tcp://{rest}" if scheme == "dask" else name, asked, parcel)
-    from .plain_executor import PlainFleet
+        return DaskCluster(name, f"tcp://{rest}" if scheme == "dask" else name, asked, archive)
+    from .plain_executor import ExecutorCluster
 
     made = _called(_of_scheme(scheme), name, name) if mark else _called(_of_module(name), name)
-    whole = worker_side.Parcel(asked, parcel.listing, worker_side.packed([*parcel.blobs.values()]))
-    return PlainFleet(name, made, whole, slots)
+    whole = worker_side.PackedArchive(asked, archive.listing, worker_side.packed([*archive.blobs.values()]))
+    return ExecutorCluster(name, made, whole, slots)
 
 
 def _of_scheme(scheme: str) -> Callable[..., Any]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..executor import Result, Task
 from .lease import Lease, opened
-from .workers import Answered, Event, Fleet, Gone, Joined, Lost, Unfit
+from .workers import Cluster, Event, LeaseAnswered, NoMoreWorkers, WorkerJoined, WorkerLost, WorkerUnfit
 
 _MOST_ENDS = 3  # workers whose end one task may cause
 _MOST_FAULTS = 3  # of one worker
@@ -29,7 +29,7 @@ _QUIET_S = 60.0  # until a warning that nothing has come back
 _CRASHES = ("fatal: the compiler crashed", "out of memory")
 
 
-class NoneLeftError(Exception):
+class NoWorkersLeftError(Exception):
     """No worker is left, but there are tasks.
 
     *why* says what is wrong with the cluster, *reasons* what is wrong with its workers; warnings have already
@@ -44,7 +44,7 @@ class NoneLeftError(Exception):
 
 
 class Terms(NamedTuple):
-    """The settings of a crew."""
+    """The settings of a scheduler."""
 
     listing: str  # the digest of the listing of the files that tasks read
     timeout_s: float  # for each task
@@ -54,7 +54,7 @@ class Terms(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Given:
+class _GivenLease:
     """A lease and the worker that has it."""
 
     worker: str
@@ -65,10 +65,10 @@ class _Given:
 
 
 @dataclass(slots=True)
-class _Worker:
+class _WorkerState:
     """One worker and its leases, in order."""
 
-    joined: Joined
+    joined: WorkerJoined
     has: list[int] = field(default_factory=list)
 
     @property
@@ -76,14 +76,14 @@ class _Worker:
         return len(self.has) / self.joined.slots
 
 
-class Crew:
+class LeaseScheduler:
     """Gives tasks to the workers of a fleet, and yields their results."""
 
-    def __init__(self, upcoming: Callable[[], Task | None], fleet: Fleet, terms: Terms) -> None:
+    def __init__(self, upcoming: Callable[[], Task | None], fleet: Cluster, terms: Terms) -> None:
         self._next, self._fleet, self._terms = upcoming, fleet, terms
         self._build = uuid.uuid4().hex
-        self._workers: dict[str, _Worker] = {}
-        self._given: dict[int, _Given] = {}
+        self._workers: dict[str, _WorkerState] = {}
+        self._given: dict[int, _GivenLease] = {}
         self._count = 0
         self._again: deque[Task] = deque()
         self._suspects: deque[Task] = deque()  # each is given out alone
@@ -93,12 +93,12 @@ class Crew:
         self._reasons: dict[str, str] = {}
         self._useful: set[str] = set()  # workers that have compiled something
         self._useless: dict[str, str] = {}  # workers that failed at a task, with their latest failure
-        self._gone: Gone | None = None
+        self._gone: NoMoreWorkers | None = None
         self._quiet_since: float | None = None  # from the first lease to the first answer
-        self._pace = _Pace()
+        self._pace = _TaskTimes()
 
     def results(self) -> Generator[Result]:
-        """Yield the result of each task. NoneLeftError if no worker is left for the remaining tasks."""
+        """Yield the result of each task. NoWorkersLeftError if no worker is left for the remaining tasks."""
         try:
             while self._hand_out():
                 yield from self._took(self._wait())
@@ -194,7 +194,7 @@ class Crew:
         until = (
             now + _GRACE_S + 2 * (ahead + len(tasks)) * self._terms.timeout_s
         )  # it may crash, and run again
-        self._given[lease.number] = _Given(name, lease, now, until, again)
+        self._given[lease.number] = _GivenLease(name, lease, now, until, again)
         worker.has.append(lease.number)
         self._open |= {task.id: task for task in tasks}
         self._fleet.give(name, lease)
@@ -211,15 +211,15 @@ class Crew:
     def _took(self, event: Event | None) -> Iterator[Result]:
         """Record an event, and yield the results that follow from it."""
         match event:
-            case Joined():
+            case WorkerJoined():
                 self._join(event)
-            case Unfit():
+            case WorkerUnfit():
                 self._refuse(event.worker, event.why)
-            case Lost():
+            case WorkerLost():
                 yield from self._lose(event.worker, event.why, blames=event.ended)
-            case Answered():
+            case LeaseAnswered():
                 yield from self._answered(event)
-            case Gone():
+            case NoMoreWorkers():
                 self._gone = event
                 for worker in [*self._workers]:
                     yield from self._lose(worker, event.why, blames=False)
@@ -229,11 +229,11 @@ class Crew:
         self._wonder()
         self._despair()
 
-    def _join(self, joined: Joined) -> None:
+    def _join(self, joined: WorkerJoined) -> None:
         if self._gone is not None:  # the worker was being prepared; no lease can be given to it now
             return
         if self._faults[joined.worker] < _MOST_FAULTS and joined.worker not in self._workers:
-            self._workers[joined.worker] = _Worker(joined)
+            self._workers[joined.worker] = _WorkerState(joined)
             self._reasons.pop(joined.worker, None)
 
     def _refuse(self, worker: str, why: str) -> None:
@@ -256,7 +256,7 @@ class Crew:
             else:
                 self._again.extend(self._unheld(given))
 
-    def _blame(self, given: _Given, how: str) -> Iterator[Result]:
+    def _blame(self, given: _GivenLease, how: str) -> Iterator[Result]:
         """Note that the tasks of a lease may have ended a worker.
 
         Each task runs again alone, or has failed.
@@ -269,7 +269,7 @@ class Crew:
             else:
                 yield self._finished(Result(task.id, ok=False, log="\n".join([_ENDED, *ends])))
 
-    def _unheld(self, given: _Given) -> list[Task]:
+    def _unheld(self, given: _GivenLease) -> list[Task]:
         """Return the tasks of a lease that have no result and that are not in any other lease."""
         held: set[int] = set()
         for other in self._given.values():
@@ -282,7 +282,7 @@ class Crew:
         del self._open[result.id]
         return result
 
-    def _answered(self, event: Answered) -> Iterator[Result]:
+    def _answered(self, event: LeaseAnswered) -> Iterator[Result]:
         self._quiet_since = None
         given = self._given.pop(event.number, None)
         if given is None:  # it came too late, or twice
@@ -303,7 +303,7 @@ class Crew:
             if task.id in self._open:
                 yield from self._result(task, found[task.id], given)
 
-    def _result(self, task: Task, result: Result, given: _Given) -> Iterator[Result]:
+    def _result(self, task: Task, result: Result, given: _GivenLease) -> Iterator[Result]:
         """Accept one result, unless its compiler crashed: another worker may have more memory."""
         crashed = not result.ok and any(each in result.log for each in _CRASHES)
         if crashed and len(self._ends.get(task.id, ())) < _MOST_ENDS - 1:
@@ -311,7 +311,7 @@ class Crew:
             why = result.log.splitlines()[0].removeprefix("fatal: ")
             self._useless[result.worker] = why
             how = f"worker {given.worker}: {why}"
-            yield from self._blame(_Given(given.worker, one, given.since, given.until), how)
+            yield from self._blame(_GivenLease(given.worker, one, given.since, given.until), how)
             return
         self._pace.note(task, result.seconds)
         if result.ok:
@@ -320,7 +320,7 @@ class Crew:
             self._useless[result.worker] = result.log.partition("\n")[0].removeprefix("fatal: ")
         yield self._finished(result)
 
-    def _fault(self, given: _Given, why: str, who: str) -> Iterator[Result]:
+    def _fault(self, given: _GivenLease, why: str, who: str) -> Iterator[Result]:
         """Note that a worker did not handle a lease properly. After several faults it gets no more leases."""
         self._again.extend(self._unheld(given))
         self._useless[who] = why
@@ -351,17 +351,17 @@ class Crew:
             self._terms.warn(f"{what}; see that its workers run, or build without it")
 
     def _despair(self) -> None:
-        """Raise NoneLeftError if there are no workers and none will come."""
+        """Raise NoWorkersLeftError if there are no workers and none will come."""
         # `hopes` is read first: an event is reported before a hope is given up.
         hopeless = self._gone is not None or not self._fleet.hopes
         if not self._workers and hopeless and self._fleet.events.empty():
             left = {task.id: task for task in (*self._suspects, *self._again, *self._open.values())}
             reasons = tuple(f"worker {worker}: {why}" for worker, why in self._reasons.items())
             why = (self._gone.why,) if self._gone else () if reasons else ("it has no workers",)
-            raise NoneLeftError(why, reasons, self._gone and self._gone.hint, [*left.values()])
+            raise NoWorkersLeftError(why, reasons, self._gone and self._gone.hint, [*left.values()])
 
 
-class _Pace:
+class _TaskTimes:
     """Estimates how long tasks take: the known time of one task of a source is expected for its others."""
 
     def __init__(self) -> None:
@@ -387,13 +387,13 @@ class _Pace:
 _ENDED = f"fatal: {_MOST_ENDS} workers ended, or were lost, while they compiled it"
 
 
-def _who(event: Answered, given: _Given) -> str:
+def _who(event: LeaseAnswered, given: _GivenLease) -> str:
     """Return the name of the worker that answered: the fleet that got the lease may not list workers."""
     name = getattr(event.reply, "worker", None)
     return name if isinstance(name, str) and not given.lease.process else given.worker
 
 
-def _proven(event: Answered, given: _Given) -> dict[int, Result]:
+def _proven(event: LeaseAnswered, given: _GivenLease) -> dict[int, Result]:
     """Return the results of a reply. ValueError says why there are none."""
     if event.wrong is not None:
         raise ValueError(event.wrong)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ...common import temporary_folders
 from ...common.digest import file_digest
-from .lease import Listing
+from .lease import FileListing
 
 _MOST_LAYOUTS = 16  # of builds at once, or of one build that runs again and again
 
@@ -30,7 +30,7 @@ class _Layout:
     users: int = 0
 
 
-class Shelf:
+class WorkerFiles:
     """Keeps files by their digests, and layouts of them, in a temporary folder of this process."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Shelf:
             for blob in blobs:
                 self._keep(file_digest(blob), blob)
 
-    def lacking(self, listing: Listing, here: Mapping[str, str]) -> list[str]:
+    def lacking(self, listing: FileListing, here: Mapping[str, str]) -> list[str]:
         """Return the digests of the missing files. If none are missing, lay all files out.
 
         *here* are folders of headers installed on this machine: files that are equal in them are copied.
@@ -107,7 +107,7 @@ class Shelf:
         self._laid[listing] = layout = self._laid.pop(listing)
         return layout
 
-    def _lay_out(self, listing: Listing) -> None:
+    def _lay_out(self, listing: FileListing) -> None:
         # A layout made again gets a new folder: waiting compilers have the folders of the first one open.
         self._count += 1
         into, part = self._layouts / str(self._count), self._layouts / "part"

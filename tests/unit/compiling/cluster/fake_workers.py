@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from hatch_cubin.compiling.cluster.lease import Lease, Reply, sealed
-from hatch_cubin.compiling.cluster.workers import Answered, Event
+from hatch_cubin.compiling.cluster.workers import Event, LeaseAnswered
 from hatch_cubin.compiling.executor import Result, Task
 
 LISTING = "of these files"
@@ -79,7 +79,7 @@ class FakeFleet:
         self._events.extend(events)
 
     def answer(self, gift: Gift, *results: Result) -> None:
-        self.say(Answered(gift.lease.number, reply(gift.lease, *results)))
+        self.say(LeaseAnswered(gift.lease.number, reply(gift.lease, *results)))
 
     def give(self, worker: str, lease: Lease) -> None:
         self.gifts.append(Gift(worker, lease))

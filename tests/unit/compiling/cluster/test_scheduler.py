@@ -8,8 +8,15 @@ import pytest
 
 from hatch_cubin.compiling.cluster import scheduler as crew_module
 from hatch_cubin.compiling.cluster.lease import Reply
-from hatch_cubin.compiling.cluster.scheduler import Crew, NoneLeftError, Terms
-from hatch_cubin.compiling.cluster.workers import Answered, Event, Gone, Joined, Lost, Unfit
+from hatch_cubin.compiling.cluster.scheduler import LeaseScheduler, NoWorkersLeftError, Terms
+from hatch_cubin.compiling.cluster.workers import (
+    Event,
+    LeaseAnswered,
+    NoMoreWorkers,
+    WorkerJoined,
+    WorkerLost,
+    WorkerUnfit,
+)
 from hatch_cubin.compiling.executor import Result, Task
 
 from .fake_workers import LISTING, Clock, FakeFleet, Gift, done, reply, task
@@ -34,7 +41,7 @@ class Play:
         self.fleet = FakeFleet(clock, act, *events)
         terms = Terms(LISTING, 60.0, len(left), self.warnings.append, self._misfit)
         coming = iter(left)
-        self.crew = Crew(lambda: next(coming, None), self.fleet, terms)
+        self.scheduler = LeaseScheduler(lambda: next(coming, None), self.fleet, terms)
 
     def _misfit(self, result: Result) -> str | None:
         return self.misfits.get(result.output)
@@ -42,7 +49,7 @@ class Play:
     def results(self) -> dict[int, Result]:
         """Return all results; fail where a task has two."""
         found: dict[int, Result] = {}
-        for result in self.crew.results():
+        for result in self.scheduler.results():
             assert result.id not in found
             found[result.id] = result
         assert self.fleet.closed
@@ -69,7 +76,7 @@ def obliging(fleet: FakeFleet) -> None:
         fleet.answer(gift)
 
 
-A, B = Joined("a", "process a", 1), Joined("b", "process b", 1)
+A, B = WorkerJoined("a", "process a", 1), WorkerJoined("b", "process b", 1)
 
 
 def test_workers_get_what_they_have_room_for_and_all_is_answered(clock: Clock) -> None:
@@ -80,13 +87,13 @@ def test_workers_get_what_they_have_room_for_and_all_is_answered(clock: Clock) -
 
 def test_a_result_names_its_worker(clock: Clock) -> None:
     assert {result.worker for result in Play(clock, obliging, A).results().values()} == {"a"}
-    nameless = Play(clock, obliging, Joined("any", "", 1))
+    nameless = Play(clock, obliging, WorkerJoined("any", "", 1))
     assert {result.worker for result in nameless.results().values()} == {"far"}
 
 
 def test_a_lease_says_for_whom_it_is_and_what_it_may_take(clock: Clock) -> None:
-    play = Play(clock, lambda fleet: None, Joined("a", "process a", 2, memory=600), tasks=1)
-    results = play.crew.results()
+    play = Play(clock, lambda fleet: None, WorkerJoined("a", "process a", 2, memory=600), tasks=1)
+    results = play.scheduler.results()
     play.fleet._act = lambda fleet: fleet.answer(fleet.gifts[0])
     next(results)
     (gift,) = play.fleet.gifts
@@ -127,7 +134,7 @@ def test_what_a_lost_worker_had_goes_to_another_one_alone(clock: Clock) -> None:
     def act(fleet: FakeFleet) -> None:
         gifts = pending(fleet)
         if any(gift.worker == "a" for gift in gifts):
-            fleet.say(Lost("a", "it is gone"))
+            fleet.say(WorkerLost("a", "it is gone"))
         for gift in gifts:
             if gift.worker == "b":
                 fleet.answer(gift)
@@ -147,11 +154,11 @@ def test_a_task_that_ends_three_workers_fails_and_no_other(clock: Clock) -> None
                 continue
             if 2 in gift.numbers:
                 ended.append(gift.worker)
-                fleet.say(Lost(gift.worker, "it is gone"))
+                fleet.say(WorkerLost(gift.worker, "it is gone"))
             else:
                 fleet.answer(gift)
 
-    workers = [Joined(name, name, 1) for name in "abcde"]
+    workers = [WorkerJoined(name, name, 1) for name in "abcde"]
     outcome = Play(clock, act, *workers).outputs()
     lines = outcome.pop(2).splitlines()
     assert outcome == {number: text for number, text in ALL.items() if number != 2}
@@ -171,16 +178,16 @@ def test_tasks_that_only_waited_at_a_lost_worker_are_not_blamed(clock: Clock) ->
         for name in {gift.worker for gift in gifts} - {"last"}:
             if name not in lost:
                 lost.append(name)
-                fleet.say(Lost(name, "it is gone"))
+                fleet.say(WorkerLost(name, "it is gone"))
                 if len(lost) == 5:
-                    fleet.say(Joined("last", "last", 1))
+                    fleet.say(WorkerJoined("last", "last", 1))
                 else:
-                    fleet.say(Joined(f"w{len(lost)}", "w", 1))
+                    fleet.say(WorkerJoined(f"w{len(lost)}", "w", 1))
         for gift in gifts:
             if gift.worker == "last":
                 fleet.answer(gift)
 
-    outcome = Play(clock, act, Joined("w0", "w", 1)).outputs()
+    outcome = Play(clock, act, WorkerJoined("w0", "w", 1)).outputs()
     assert [number for number, text in outcome.items() if text.startswith("fatal")] == [0]
 
 
@@ -233,10 +240,10 @@ def wrong_once(make: Callable[[Gift], Event]) -> Act:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda gift: Answered(gift.lease.number, None, "OSError: No space left on device"),
-        lambda gift: Answered(gift.lease.number, Reply("a", "", gift.lease.number, refusal="no files")),
-        lambda gift: Answered(gift.lease.number, "not a reply"),
-        lambda gift: Answered(gift.lease.number, reply(gift.lease._replace(number=99))),
+        lambda gift: LeaseAnswered(gift.lease.number, None, "OSError: No space left on device"),
+        lambda gift: LeaseAnswered(gift.lease.number, Reply("a", "", gift.lease.number, refusal="no files")),
+        lambda gift: LeaseAnswered(gift.lease.number, "not a reply"),
+        lambda gift: LeaseAnswered(gift.lease.number, reply(gift.lease._replace(number=99))),
     ],
     ids=["raised", "refused", "damaged", "of another"],
 )
@@ -248,7 +255,9 @@ def test_a_worker_that_never_answers_as_it_should_gets_no_more(clock: Clock) -> 
     def act(fleet: FakeFleet) -> None:
         for gift in pending(fleet):
             if gift.worker == "a":
-                fleet.say(Answered(gift.lease.number, None, "OSError: disk"), Joined("a", "process a", 1))
+                fleet.say(
+                    LeaseAnswered(gift.lease.number, None, "OSError: disk"), WorkerJoined("a", "process a", 1)
+                )
             else:
                 fleet.answer(gift)
 
@@ -280,11 +289,13 @@ def test_a_worker_that_answers_with_something_else_is_named_and_gets_no_more(clo
 def test_who_answers_for_a_fleet_that_knows_no_workers_is_named(clock: Clock) -> None:
     def act(fleet: FakeFleet) -> None:
         for gift in pending(fleet):
-            fleet.say(Answered(gift.lease.number, reply(gift.lease, done(gift.numbers[0]), worker="node 7")))
+            fleet.say(
+                LeaseAnswered(gift.lease.number, reply(gift.lease, done(gift.numbers[0]), worker="node 7"))
+            )
 
-    play = Play(clock, act, Joined("any", "", 1), tasks=1)
+    play = Play(clock, act, WorkerJoined("any", "", 1), tasks=1)
     play.misfits = {b"of 0": "it is for sm_80"}
-    with pytest.raises(NoneLeftError) as caught:
+    with pytest.raises(NoWorkersLeftError) as caught:
         play.results()
     assert caught.value.reasons == ("worker any: node 7: it answered with something else: it is for sm_80",)
 
@@ -292,12 +303,12 @@ def test_who_answers_for_a_fleet_that_knows_no_workers_is_named(clock: Clock) ->
 @pytest.mark.parametrize(
     "fails",
     [
-        lambda gift: Answered(gift.lease.number, None, "OSError: disk"),
-        lambda gift: Answered(
+        lambda gift: LeaseAnswered(gift.lease.number, None, "OSError: disk"),
+        lambda gift: LeaseAnswered(
             gift.lease.number,
             reply(gift.lease, *(Result(each, ok=False, log="OSError: disk") for each in gift.numbers)),
         ),
-        lambda gift: Answered(
+        lambda gift: LeaseAnswered(
             gift.lease.number,
             reply(
                 gift.lease,
@@ -346,7 +357,7 @@ def test_the_same_reply_twice_and_one_that_is_late_count_once(clock: Clock) -> N
         for gift in pending(fleet):
             if gift.worker == "a" and not late:
                 late.append(gift)
-                fleet.say(Lost("a", "silent"))
+                fleet.say(WorkerLost("a", "silent"))
             else:
                 fleet.answer(gift)
                 fleet.answer(gift)
@@ -390,7 +401,7 @@ def test_what_only_waits_behind_a_long_task_goes_to_whoever_is_idle(clock: Clock
 
     stuck, others = list[list[int]](), list[list[int]]()
     play = Play(clock, act, A, tasks=[task(0), *(task(each, f"{each}.cu") for each in (1, 2))])
-    results = {result.id for result in play.crew.results()}
+    results = {result.id for result in play.scheduler.results()}
     assert (results, stuck, others) == ({0, 1, 2}, [[1], [2]], [[2], [1]])
 
 
@@ -408,7 +419,7 @@ def test_of_a_lease_that_two_have_what_the_slower_one_says_is_no_news(clock: Clo
                     fleet.answer(late["a"])
                     fleet.answer(late["b"])
 
-    assert Play(clock, act, A, B, Joined("c", "process c", 1), tasks=3).outputs() == {
+    assert Play(clock, act, A, B, WorkerJoined("c", "process c", 1), tasks=3).outputs() == {
         number: f"of {number}" for number in range(3)
     }
 
@@ -418,7 +429,7 @@ def test_what_hangs_at_one_worker_goes_to_a_third_where_the_second_is_lost(clock
         for gift in pending(fleet):
             given.append(gift.worker)
             if gift.worker == "b":
-                fleet.say(Lost("b", "it is gone"), Joined("c", "process c", 1))
+                fleet.say(WorkerLost("b", "it is gone"), WorkerJoined("c", "process c", 1))
             elif gift.worker == "c":
                 fleet.answer(gift)
             else:
@@ -441,7 +452,7 @@ def test_a_long_task_is_not_given_to_all_who_are_idle(clock: Clock) -> None:
                 fleet.answer(gift)
 
     start = clock.now
-    workers = [Joined(name, name, 1) for name in "abcdef"]
+    workers = [WorkerJoined(name, name, 1) for name in "abcdef"]
     assert Play(clock, act, *workers, tasks=1).outputs() == {0: "of 0"}
     assert len(given) == 2
 
@@ -449,7 +460,7 @@ def test_a_long_task_is_not_given_to_all_who_are_idle(clock: Clock) -> None:
 def test_a_worker_that_has_been_given_longer_than_it_can_take_is_lost(clock: Clock) -> None:
     play = Play(clock, lambda _fleet: None, A, tasks=1)
     start = clock.now
-    with pytest.raises(NoneLeftError) as caught:
+    with pytest.raises(NoWorkersLeftError) as caught:
         play.results()
     assert (caught.value.why, caught.value.reasons) == ((), ("worker a: it did not answer in time",))
     assert [each.id for each in caught.value.left] == [0]
@@ -472,7 +483,7 @@ def test_that_nothing_has_come_back_for_a_minute_is_told_once(clock: Clock, wait
 
 def test_without_any_worker_or_hope_nothing_is_waited_for(clock: Clock) -> None:
     start = clock.now
-    with pytest.raises(NoneLeftError) as caught:
+    with pytest.raises(NoWorkersLeftError) as caught:
         Play(clock, lambda _fleet: None).results()
     assert (caught.value.why, caught.value.reasons) == (("it has no workers",), ())
     assert clock.now - start < 2
@@ -492,30 +503,30 @@ def test_it_waits_for_workers_that_are_being_prepared(clock: Clock) -> None:
 
 
 def test_who_joins_while_the_last_hope_is_given_up_is_heard(clock: Clock) -> None:
-    assert Play(clock, obliging, Unfit("b", "no hatch-cubin"), A).outputs() == ALL
+    assert Play(clock, obliging, WorkerUnfit("b", "no hatch-cubin"), A).outputs() == ALL
 
 
 def test_reasons_are_told_worker_by_worker(clock: Clock) -> None:
-    play = Play(clock, lambda _fleet: None, Unfit("a", "NVRTC 13.4.92, this build has 13.5.37"))
-    with pytest.raises(NoneLeftError) as caught:
+    play = Play(clock, lambda _fleet: None, WorkerUnfit("a", "NVRTC 13.4.92, this build has 13.5.37"))
+    with pytest.raises(NoWorkersLeftError) as caught:
         play.results()
     assert play.warnings == ["worker a: NVRTC 13.4.92, this build has 13.5.37"]
     assert (caught.value.why, caught.value.reasons) == ((), tuple(play.warnings))
 
 
 def test_where_the_cluster_is_gone_nothing_is_waited_for_and_nobody_is_blamed(clock: Clock) -> None:
-    gone = Gone("the scheduler does not answer any more", "look at it")
+    gone = NoMoreWorkers("the scheduler does not answer any more", "look at it")
 
     def act(fleet: FakeFleet) -> None:
         first, *others = pending(fleet)
         fleet.answer(first)
-        fleet.say(gone, *(Answered(each.lease.number, reply(each.lease)) for each in others))
+        fleet.say(gone, *(LeaseAnswered(each.lease.number, reply(each.lease)) for each in others))
 
     play = Play(clock, act, A, B, tasks=6)
     found: list[Result] = []
     start = clock.now
-    with pytest.raises(NoneLeftError) as caught:
-        found.extend(play.crew.results())
+    with pytest.raises(NoWorkersLeftError) as caught:
+        found.extend(play.scheduler.results())
     assert (caught.value.why, caught.value.reasons) == ((gone.why,), ())
     assert (caught.value.hint, play.warnings) == (gone.hint, [])
     assert clock.now == start
@@ -525,16 +536,16 @@ def test_where_the_cluster_is_gone_nothing_is_waited_for_and_nobody_is_blamed(cl
 
 
 def test_who_becomes_ready_after_the_cluster_is_gone_is_given_nothing(clock: Clock) -> None:
-    gone = Gone("the connection to the scheduler is lost")
+    gone = NoMoreWorkers("the connection to the scheduler is lost")
     play = Play(clock, obliging, gone, A, tasks=1)
-    with pytest.raises(NoneLeftError):
+    with pytest.raises(NoWorkersLeftError):
         play.results()
     assert play.fleet.gifts == []
 
 
 def test_a_worker_that_was_paused_goes_on_when_it_is_back(clock: Clock) -> None:
     def act(fleet: FakeFleet) -> None:
-        pauses: list[Event] = [Lost("a", "it is paused", ended=False), A]
+        pauses: list[Event] = [WorkerLost("a", "it is paused", ended=False), A]
         fleet.say(*pauses * 5)
         fleet._act = obliging
 
@@ -542,7 +553,7 @@ def test_a_worker_that_was_paused_goes_on_when_it_is_back(clock: Clock) -> None:
 
 
 def test_who_was_lost_already_is_not_lost_again(clock: Clock) -> None:
-    play = Play(clock, obliging, A, B, Lost("b", "it is gone"), Lost("b", "it is gone"))
+    play = Play(clock, obliging, A, B, WorkerLost("b", "it is gone"), WorkerLost("b", "it is gone"))
     assert play.outputs() == ALL
     assert play.warnings == ["worker b: it is gone"]
 
@@ -554,7 +565,7 @@ def test_without_tasks_nobody_is_waited_for(clock: Clock) -> None:
 
 def test_an_interrupt_lets_the_workers_go(clock: Clock) -> None:
     play = Play(clock, obliging, A)
-    results = play.crew.results()
+    results = play.scheduler.results()
     next(results)
     results.close()
     assert play.fleet.closed

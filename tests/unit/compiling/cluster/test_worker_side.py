@@ -15,8 +15,8 @@ from hatch_cubin.common.digest import file_digest
 from hatch_cubin.compiling import executor
 from hatch_cubin.compiling.cluster import identity, worker_files, worker_side
 from hatch_cubin.compiling.cluster.identity import Identity, Installed
-from hatch_cubin.compiling.cluster.lease import Lease, Listing, Reply, opened
-from hatch_cubin.compiling.cluster.worker_side import Asked, Parcel
+from hatch_cubin.compiling.cluster.lease import FileListing, Lease, Reply, opened
+from hatch_cubin.compiling.cluster.worker_side import BuildRequirements, PackedArchive
 from hatch_cubin.compiling.executor import Setup, Task
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
@@ -25,8 +25,8 @@ from tests.helpers import SAXPY, write_tree
 from .fake_workers import task
 
 MINE = Identity("1.2", "keys 1", identity.CODE, "lp64", "", "13.5.37")
-ASKED = Asked(MINE, None)
-LISTING = Listing.of({77: "77"}, ["77"], {"77/a.h": ("project/a.h", file_digest(b"a"))})
+ASKED = BuildRequirements(MINE, None)
+LISTING = FileListing.of({77: "77"}, ["77"], {"77/a.h": ("project/a.h", file_digest(b"a"))})
 BLOBS = worker_side.packed([b"a"])
 STUB = f"""\
 import os, sys, threading
@@ -77,7 +77,7 @@ def lease(*tasks: Task, process: str | None = None, listing: str = LISTING.diges
 def test_who_is_as_the_build_needs_it_has_nothing_to_say(stub: Path) -> None:
     process, differs = worker_side.identify(ASKED)
     assert (process, differs) == (worker_side.here().process, None)
-    other = Asked(MINE._replace(nvrtc="13.4.92"), None)
+    other = BuildRequirements(MINE._replace(nvrtc="13.4.92"), None)
     assert worker_side.identify(other)[1] == "NVRTC 13.5.37, this build has 13.4.92"
 
 
@@ -97,7 +97,7 @@ def test_who_cannot_compile_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity, "ask", ask)
     for tool, use in (("nvjitlink", "links"), ("ptxas", "assembles")):
         uses = {"links": False, "assembles": False, use: True}
-        asked = Asked(MINE._replace(**{tool: "13"}), None)
+        asked = BuildRequirements(MINE._replace(**{tool: "13"}), None)
         assert worker_side.identify(asked)[1] == f"cannot load nvrtc: {uses}"
 
 
@@ -180,7 +180,7 @@ def test_what_is_compiled_with_stays_while_other_builds_come(
     thread.start()
     hangs.read_text()  # which waits for it
     for place in ("77/b.h", "77/c.h"):
-        other = Listing.of({77: "77"}, ["77"], {place: LISTING.files["77/a.h"]})
+        other = FileListing.of({77: "77"}, ["77"], {place: LISTING.files["77/a.h"]})
         assert worker_side.equip(ASKED, other, BLOBS) == []
     assert mine.read_bytes() == b"a"
     worker_side.stop("long")
@@ -206,20 +206,20 @@ def test_a_fork_is_another_process(stub: Path, monkeypatch: pytest.MonkeyPatch) 
         assert worker_side.here() is not before
         assert worker_side.here().name.endswith(":4711")
         before.close()  # as it ends
-    assert before.shelf.lacking(LISTING, {}) == []
+    assert before.files.lacking(LISTING, {}) == []
     before.close()
 
 
 def test_with_all_that_it_takes_a_lease_needs_nothing_before(
     stub: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parcel = Parcel(ASKED, LISTING, BLOBS)
+    archive = PackedArchive(ASKED, LISTING, BLOBS)
     anybody = lease(task(1), process="")
-    assert [*opened(worker_side.compile_with(parcel, anybody), anybody)] == [1]
+    assert [*opened(worker_side.compile_with(archive, anybody), anybody)] == [1]
     with monkeypatch.context() as patch:
         patch.delattr(worker_side, "unpacked")  # what it has been given already is not unpacked again
-        assert [*opened(worker_side.compile_with(parcel, anybody), anybody)] == [1]
-    other = Parcel(Asked(MINE._replace(nvrtc="13.4.92"), None), LISTING, BLOBS)
+        assert [*opened(worker_side.compile_with(archive, anybody), anybody)] == [1]
+    other = PackedArchive(BuildRequirements(MINE._replace(nvrtc="13.4.92"), None), LISTING, BLOBS)
     assert worker_side.compile_with(other, anybody).refusal == "NVRTC 13.5.37, this build has 13.4.92"
 
 
