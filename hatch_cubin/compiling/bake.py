@@ -19,7 +19,7 @@ from .claims import CompileClaims
 from .compiler_paths import CompilePaths
 from .diagnostics import Diagnostic, failure
 from .inline_assembly import located
-from .outcome import code_of, misfit, outcome_of
+from .outcome import code_of, outcome_of, why_wrong
 from .results import Results, archs_of, repeat_warnings
 from .source_warnings import Remarks, of_result, remarks
 from .storing import Storing
@@ -100,15 +100,15 @@ class Bake:
 
         first = [group[0] for group in self._misses]
         project, toolkit, paths = self._project, self._toolkit, self._paths
-        work = opening.Work(
-            project, first, toolkit, paths, self._upcoming, self._accepts, self._misfit, setup
+        work = opening.ClusterWork(
+            project, first, toolkit, paths, self._upcoming, self._accepts, self._why_wrong, setup
         )
         return opening.results(work, where)
 
-    def _misfit(self, answer: executor.Result) -> str | None:
+    def _why_wrong(self, answer: executor.Result) -> str | None:
         """Return why another machine's result does not belong to its task; None if it does."""
         for job in self._misses[answer.id] if answer.ok else ():
-            if (wrong := misfit(job.unit, answer)) is not None:
+            if (wrong := why_wrong(job.unit, answer)) is not None:
                 return f"{job.unit.name}: {wrong}"
         return None
 

@@ -22,7 +22,15 @@ from . import worker_side
 from .lease import Lease
 from .shipped_files import SourceArchive
 from .worker_side import BuildRequirements
-from .workers import Event, LeaseAnswered, NoMoreWorkers, WorkerJoined, WorkerLost, WorkerUnfit, said
+from .workers import (
+    Event,
+    LeaseAnswered,
+    NoMoreWorkers,
+    WorkerJoined,
+    WorkerLost,
+    WorkerUnfit,
+    exception_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -47,10 +55,12 @@ _CERTIFICATES = "Dask's configuration names them, or DASK_DISTRIBUTED__COMM__TLS
 class DaskCluster:
     """The workers that a scheduler lists."""
 
-    def __init__(self, name: str, address: str, asked: BuildRequirements, archive: SourceArchive) -> None:
+    def __init__(
+        self, name: str, address: str, requirements: BuildRequirements, archive: SourceArchive
+    ) -> None:
         self.name = name
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._address, self._asked, self._archive = address, asked, archive
+        self._address, self._requirements, self._archive = address, requirements, archive
         self._preparing: dict[str, asyncio.Task[None]] = {}
         self._refused: set[str] = set()
         self._ready: dict[str, WorkerJoined] = {}
@@ -66,7 +76,7 @@ class DaskCluster:
         self._thread.start()
 
     @property
-    def hopes(self) -> int:
+    def expected_workers(self) -> int:
         """The number of workers being prepared, plus one while others may come soon or come back."""
         soon = time.monotonic() < self._until
         return len(self._preparing) + (soon or not self._connected.is_set())
@@ -108,13 +118,13 @@ class DaskCluster:
         try:
             gone = await self._connect()
             while gone is None and not self._over.is_set():
-                if (gone := await self._look()) is not None:
+                if (gone := await self._check_workers()) is not None:
                     break  # events must be reported before hope is given up
                 self._connected.set()
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._over.wait(), _LOOK_S)
         except Exception as exc:  # noqa: BLE001 - whatever Dask raises
-            gone = NoMoreWorkers(said(exc))
+            gone = NoMoreWorkers(exception_text(exc))
         if gone is not None:
             self.events.put(gone)
         self._connected.set()
@@ -136,21 +146,21 @@ class DaskCluster:
                 )
                 await asyncio.wait_for(self._client, 2 * _CONNECT_S)
         except Exception as exc:  # noqa: BLE001 - whatever Dask raises
-            return await self._misfit(distributed, exc)
+            return await self._why_unusable(distributed, exc)
         return None
 
-    async def _misfit(self, distributed: Any, exc: Exception) -> NoMoreWorkers:
+    async def _why_unusable(self, distributed: Any, exc: Exception) -> NoMoreWorkers:
         """Return why the scheduler cannot be used: it may have another version, or other certificates."""
         mine, theirs = distributed.__version__, None
         with contextlib.suppress(Exception):
             security = distributed.Security() if self._client is None else self._client.security
-            if self._address.startswith("tls://") and (lacking := _lacking(security)):
-                return NoMoreWorkers(lacking, _CERTIFICATES)
+            if self._address.startswith("tls://") and (missing := _missing_certificate(security)):
+                return NoMoreWorkers(missing, _CERTIFICATES)
             theirs = await asyncio.wait_for(self._version(distributed, security), _VERSION_S)
         if theirs not in {None, mine}:
             hint = f"both need the same version, here or there: pip install distributed=={theirs}"
             return NoMoreWorkers(f"the cluster has distributed {theirs}, and here is {mine}", hint)
-        return NoMoreWorkers(said(exc), _TRUST if self._address.startswith("tls://") else _REACH)
+        return NoMoreWorkers(exception_text(exc), _TRUST if self._address.startswith("tls://") else _REACH)
 
     async def _version(self, distributed: Any, security: Any) -> object:
         connection_args = security.get_connection_args("client")
@@ -158,18 +168,18 @@ class DaskCluster:
             answer = await scheduler.versions(packages=[])
             return answer["packages"]["distributed"]
 
-    async def _look(self) -> NoMoreWorkers | None:
+    async def _check_workers(self) -> NoMoreWorkers | None:
         """Check the list of workers: prepare new ones and report lost ones."""
         if self._client.status != "running":  # Dask would reconnect, but the scheduler has lost the leases
             return NoMoreWorkers("the connection to the scheduler is lost")
         try:
             found = await asyncio.wait_for(self._client.scheduler.identity(n_workers=-1), _SILENT_S)
         except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001 - whatever Dask raises
-            return NoMoreWorkers(f"the scheduler does not answer any more: {said(exc)}")
-        self._see(found["workers"])
+            return NoMoreWorkers(f"the scheduler does not answer any more: {exception_text(exc)}")
+        self._record_workers(found["workers"])
         return None
 
-    def _see(self, workers: dict[str, dict[str, Any]]) -> None:
+    def _record_workers(self, workers: dict[str, dict[str, Any]]) -> None:
         """Record which workers are there, and their state."""
         for name in {*self._ready, *self._preparing} - workers.keys():
             self._lose(name, "it is gone")
@@ -205,7 +215,7 @@ class DaskCluster:
         except asyncio.TimeoutError:
             joined = WorkerUnfit(name, f"it did not answer within {_ANSWER_S:g} s")
         except Exception as exc:  # noqa: BLE001 - whatever its Python raises
-            joined = WorkerUnfit(name, said(exc))
+            joined = WorkerUnfit(name, exception_text(exc))
         if isinstance(joined, WorkerJoined):
             self._ready[name] = joined
         else:
@@ -214,24 +224,24 @@ class DaskCluster:
         self._preparing.pop(name, None)
 
     async def _prepared(self, name: str, facts: dict[str, Any]) -> WorkerJoined | WorkerUnfit:
-        mine = self._asked.identity
+        mine = self._requirements.identity
         try:
             version = await self._submit(name, importlib.metadata.version, "hatch-cubin")
         except importlib.metadata.PackageNotFoundError:
             return WorkerUnfit(name, f"no hatch-cubin, this build has {mine.version}")
         if version != mine.version:
             return WorkerUnfit(name, f"hatch-cubin {version}, this build has {mine.version}")
-        process, differs = await self._call(name, worker_side.identify, self._asked)
+        process, differs = await self._call(name, worker_side.identify, self._requirements)
         if differs is not None:
             return WorkerUnfit(name, differs)
         listing = self._archive.listing
-        lacking = await self._call(name, worker_side.equip, self._asked, listing)
+        missing_files = await self._call(name, worker_side.store_files, self._requirements, listing)
         for _round in range(_MOST_ROUNDS):
-            for piece in self._archive.pieces(lacking):
-                lacking = await self._call(
-                    name, worker_side.equip, self._asked, listing, worker_side.packed(piece)
+            for piece in self._archive.pieces(missing_files):
+                missing_files = await self._call(
+                    name, worker_side.store_files, self._requirements, listing, worker_side.packed(piece)
                 )
-        if lacking:
+        if missing_files:
             return WorkerUnfit(name, "it does not keep the files that it is given")
         slots = max(1, facts["nthreads"])
         return WorkerJoined(name, process, slots, (facts["memory_limit"] or 0) // slots)
@@ -239,7 +249,7 @@ class DaskCluster:
     async def _call(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
         """Have a worker on which hatch-cubin is installed call one of our functions."""
         # Packed, because Dask would search visible arguments for tasks of its own.
-        return await self._submit(worker, worker_side.called, pickle.dumps((function, arguments)))
+        return await self._submit(worker, worker_side.call_packed, pickle.dumps((function, arguments)))
 
     async def _submit(self, worker: str, function: Callable[..., Any], argument: object) -> Any:
         """Have this one worker, and no other, call a function once."""
@@ -250,9 +260,9 @@ class DaskCluster:
     async def _compile(self, worker: str, lease: Lease) -> None:
         reply, wrong = None, None
         try:
-            reply = await self._call(worker, worker_side.compile_lease, self._asked, lease)
+            reply = await self._call(worker, worker_side.compile_lease, self._requirements, lease)
         except Exception as exc:  # noqa: BLE001 - whatever its Python raises
-            wrong = said(exc)
+            wrong = exception_text(exc)
         self.events.put(LeaseAnswered(lease.number, reply, wrong))
 
     async def _leave(self) -> None:
@@ -271,7 +281,7 @@ class DaskCluster:
             await self._client.close()
 
 
-def _lacking(security: Any) -> str | None:
+def _missing_certificate(security: Any) -> str | None:
     """Return which certificate file is missing among those that Dask's configuration must name."""
     names = {"ca-file": security.tls_ca_file, "client.cert": security.tls_client_cert}
     for name, path in {**names, "client.key": security.tls_client_key}.items():

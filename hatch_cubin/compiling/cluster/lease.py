@@ -57,14 +57,14 @@ class Reply(NamedTuple):
     refusal: str = ""
 
 
-def sealed(task: Task, listing: str, result: Result) -> tuple[dict[str, Any], str]:
+def with_proof(task: Task, listing: str, result: Result) -> tuple[dict[str, Any], str]:
     """Return a result in the form in which it is sent, with its proof."""
     values = {name: getattr(result, name) for name in _TYPES}
     values["symbols"] = dict(result.symbols)
     return values, _proof(task, listing, result)
 
 
-def opened(reply: object, lease: Lease) -> dict[int, Result]:
+def checked_results(reply: object, lease: Lease) -> dict[int, Result]:
     """Return the results of a lease by task number. ValueError says what is wrong with the reply."""
     if not isinstance(reply, Reply) or reply.number != lease.number:
         raise ValueError("a reply to something else")

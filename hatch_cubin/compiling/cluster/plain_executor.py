@@ -9,13 +9,13 @@ from concurrent.futures import Executor, Future
 
 from . import worker_side
 from .lease import Lease, Reply
-from .workers import Event, LeaseAnswered, WorkerJoined, said
+from .workers import Event, LeaseAnswered, WorkerJoined, exception_text
 
 
 class ExecutorCluster:
     """An executor, treated as one worker that takes several leases at once."""
 
-    hopes = 0
+    expected_workers = 0
 
     def __init__(self, name: str, executor: Executor, archive: worker_side.PackedArchive, slots: int) -> None:
         self.name = name
@@ -41,7 +41,7 @@ class ExecutorCluster:
                     self._executor.submit(worker_side.compile_with, self._archive, lease), lease.number
                 )
             except BaseException as exc:  # noqa: BLE001 - whatever an executor raises: nobody else hears it
-                self.events.put(LeaseAnswered(lease.number, None, said(exc)))
+                self.events.put(LeaseAnswered(lease.number, None, exception_text(exc)))
         with contextlib.suppress(Exception):  # it has ended, and there is no way to recover
             try:
                 self._executor.shutdown(wait=False, cancel_futures=True)
@@ -53,6 +53,6 @@ class ExecutorCluster:
             try:
                 self.events.put(LeaseAnswered(number, future.result()))
             except BaseException as exc:  # noqa: BLE001 - whatever a task raises, the end of its thread too
-                self.events.put(LeaseAnswered(number, None, said(exc)))
+                self.events.put(LeaseAnswered(number, None, exception_text(exc)))
 
         future.add_done_callback(done)

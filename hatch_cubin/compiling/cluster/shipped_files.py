@@ -35,7 +35,7 @@ class SourceArchive(NamedTuple):
             yield piece
 
 
-def travels(job: Job) -> bool:
+def can_be_sent(job: Job) -> bool:
     """Return whether another machine can compile a job: all its files are known and in named folders.
 
     If no text shows what an include means, the include may depend on whether a folder exists. Links are not

@@ -22,7 +22,7 @@ from ...common import temporary_folders
 from .. import executor
 from . import identity
 from .identity import Identity, Installed
-from .lease import FileListing, Lease, Reply, sealed
+from .lease import FileListing, Lease, Reply, with_proof
 from .worker_files import WorkerFiles
 
 _IDLE_S = 30.0  # that idle compilers wait for another lease
@@ -43,12 +43,12 @@ class BuildRequirements(NamedTuple):
 class PackedArchive(NamedTuple):
     """All files that a build's compiles can read, for a worker that may have none of them."""
 
-    asked: BuildRequirements
+    requirements: BuildRequirements
     listing: FileListing
     blobs: bytes  # packed
 
 
-class _Here:
+class _ProcessState:
     """The files of this worker process, and its compilers that wait for their next lease."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class _Here:
             for pool, whose in self._busy.items():
                 if build is None or build == whose:
                     pool.halt()
-            self._dismiss()
+            self._close_idle()
 
     def close(self) -> None:
         """End all compilers and remove all files, unless they belong to the process that forked this one."""
@@ -133,7 +133,7 @@ class _Here:
         self._timer.daemon = True
         self._timer.start()
 
-    def _dismiss(self) -> None:
+    def _close_idle(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -141,38 +141,38 @@ class _Here:
             self._idle.pop()[1].close()
 
 
-_here: list[_Here] = []
+_states: list[_ProcessState] = []
 _first = threading.Lock()
 
 
-def here() -> _Here:
+def here() -> _ProcessState:
     """Return the state of this process. A forked process starts with a new state."""
     with _first:
-        if not _here or _here[0].pid != os.getpid():
-            _here[:] = [_Here()]
-            atexit.register(_here[0].close)
-        return _here[0]
+        if not _states or _states[0].pid != os.getpid():
+            _states[:] = [_ProcessState()]
+            atexit.register(_states[0].close)
+        return _states[0]
 
 
-def identify(asked: BuildRequirements) -> tuple[str, str | None]:
+def identify(requirements: BuildRequirements) -> tuple[str, str | None]:
     """Return this process's name, and how the machine differs from the identity that the build needs."""
     try:
-        found = _installed(asked)
+        found = _installed(requirements)
     except ValueError as exc:
         return here().process, str(exc)
     if found.identity.code != identity.CODE:
         return here().process, "its hatch-cubin was replaced after it was started: start it again"
-    return here().process, identity.difference(found.identity, asked.identity)
+    return here().process, identity.difference(found.identity, requirements.identity)
 
 
-def equip(asked: BuildRequirements, listing: FileListing, blobs: bytes = b"") -> list[str]:
+def store_files(requirements: BuildRequirements, listing: FileListing, blobs: bytes = b"") -> list[str]:
     """Store files. Return the digests of those that are still missing."""
     if blobs:
         here().files.add(unpacked(blobs))
-    return here().files.lacking(listing, _installed(asked).headers)
+    return here().files.missing_files(listing, _installed(requirements).headers)
 
 
-def compile_lease(asked: BuildRequirements, lease: Lease) -> Reply:
+def compile_lease(requirements: BuildRequirements, lease: Lease) -> Reply:
     """Compile the tasks of a lease, one after another."""
     mine = here()
     if lease.process not in {"", mine.process}:
@@ -182,7 +182,7 @@ def compile_lease(asked: BuildRequirements, lease: Lease) -> Reply:
             folders = stack.enter_context(mine.files.using(lease.listing))
         except KeyError:
             return Reply(mine.name, mine.process, lease.number, refusal="it lacks the build's files")
-        installed = _installed(asked)
+        installed = _installed(requirements)
         setup = executor.Setup(
             installed.libraries,
             folders,
@@ -196,7 +196,7 @@ def compile_lease(asked: BuildRequirements, lease: Lease) -> Reply:
         left = iter(lease.tasks)
         pool = stack.enter_context(mine.pool(setup, lease.build))
         results = tuple(
-            sealed(tasks[result.id], lease.listing, result)
+            with_proof(tasks[result.id], lease.listing, result)
             for result in pool.results(lambda _held, _others: next(left, None))
         )
     return Reply(mine.name, mine.process, lease.number, results)
@@ -204,11 +204,11 @@ def compile_lease(asked: BuildRequirements, lease: Lease) -> Reply:
 
 def compile_with(archive: PackedArchive, lease: Lease) -> Reply:
     """Compile a lease sent together with all its files, for fleets that do not list their workers."""
-    process, refusal = identify(archive.asked)
+    process, refusal = identify(archive.requirements)
     if refusal is None:
-        if equip(archive.asked, archive.listing):
-            equip(archive.asked, archive.listing, archive.blobs)
-        return compile_lease(archive.asked, lease)
+        if store_files(archive.requirements, archive.listing):
+            store_files(archive.requirements, archive.listing, archive.blobs)
+        return compile_lease(archive.requirements, lease)
     return Reply(here().name, process, lease.number, refusal=refusal)
 
 
@@ -217,7 +217,7 @@ def stop(build: str) -> None:
     here().stop(build)
 
 
-def called(data: bytes) -> Any:
+def call_packed(data: bytes) -> Any:
     """Call a function with its arguments, as packed by a build."""
     function, arguments = pickle.loads(data)  # noqa: S301 - of a build, which this worker trusts
     return function(*arguments)
@@ -234,6 +234,8 @@ def unpacked(data: bytes) -> list[bytes]:
     return blobs
 
 
-def _installed(asked: BuildRequirements) -> Installed:
-    tools = asked.identity
-    return identity.ask(asked.wanted, links=tools.nvjitlink is not None, assembles=tools.ptxas is not None)
+def _installed(requirements: BuildRequirements) -> Installed:
+    tools = requirements.identity
+    return identity.ask(
+        requirements.wanted, links=tools.nvjitlink is not None, assembles=tools.ptxas is not None
+    )

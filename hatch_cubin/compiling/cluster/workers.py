@@ -60,7 +60,7 @@ class Cluster(Protocol):
     events: queue.SimpleQueue[Event]
 
     @property
-    def hopes(self) -> int:
+    def expected_workers(self) -> int:
         """The known number of workers that may still join. Their events come before the number goes down."""
 
     def give(self, worker: str, lease: Lease) -> None:
@@ -70,7 +70,7 @@ class Cluster(Protocol):
         """Stop the workers' processes for this build and disconnect. This takes two seconds at most."""
 
 
-def said(exc: BaseException) -> str:
+def exception_text(exc: BaseException) -> str:
     """Return an exception's text, in one line."""
     lines = str(exc).strip().splitlines()
     return f"{type(exc).__name__}: {lines[0]}" if lines else type(exc).__name__

@@ -15,7 +15,7 @@ import pytest
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling import cores, executor
 from hatch_cubin.compiling.cluster import identity, worker_side
-from hatch_cubin.compiling.cluster.lease import FileListing, Lease, Reply, sealed
+from hatch_cubin.compiling.cluster.lease import FileListing, Lease, Reply, with_proof
 from hatch_cubin.compiling.compiler_paths import CompilePaths
 from hatch_cubin.compiling.executor import Next, Result, Setup
 from hatch_cubin.errors import ConfigError, SourceError, ToolchainError
@@ -29,7 +29,7 @@ made: list[Executor] = []
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
-    monkeypatch.setattr(worker_side, "_here", [])
+    monkeypatch.setattr(worker_side, "_states", [])
     yield
     worker_side.here().close()
     made.clear()
@@ -67,7 +67,9 @@ class Swapping(ThreadPoolExecutor):
         reply = worker_side.compile_with(archive, lease._replace(tasks=others))
         tasks = {task.id: task for task in lease.tasks}
         results = (Result(**values) for values, _proof in reply.results)
-        return reply._replace(results=tuple(sealed(tasks[each.id], lease.listing, each) for each in results))
+        return reply._replace(
+            results=tuple(with_proof(tasks[each.id], lease.listing, each) for each in results)
+        )
 
 
 SOURCES = {

@@ -17,7 +17,7 @@ from hatch_cubin.compiling.cluster.workers import LeaseAnswered, WorkerJoined
 
 from .fake_workers import LISTING, task
 
-PARCEL = PackedArchive(
+ARCHIVE = PackedArchive(
     BuildRequirements(Identity("1", "k", "c", "lp64", "", "13.5.37"), None), FileListing.of({}, [], {}), b""
 )
 LEASE = Lease(7, "build", "", LISTING, (task(1),), 60.0, 0)
@@ -65,14 +65,14 @@ class Obedient(Executor):
 )
 def test_whatever_comes_of_a_call_is_heard(outcome: object, event: LeaseAnswered | None) -> None:
     executor = Obedient(outcome)
-    fleet = ExecutorCluster("mine:make", executor, PARCEL, 3)
-    assert fleet.events.get(timeout=60) == WorkerJoined("mine:make", "", 3)
-    fleet.give("mine:make", LEASE)
+    cluster = ExecutorCluster("mine:make", executor, ARCHIVE, 3)
+    assert cluster.events.get(timeout=60) == WorkerJoined("mine:make", "", 3)
+    cluster.give("mine:make", LEASE)
     said = f"{type(outcome).__name__}: {str(outcome).splitlines()[0]}" if event is None else None
-    assert fleet.events.get(timeout=60) == (event or LeaseAnswered(7, None, said))
-    fleet.close()
+    assert cluster.events.get(timeout=60) == (event or LeaseAnswered(7, None, said))
+    cluster.close()
     assert executor.end.wait(60)
-    assert executor.calls == [(worker_side.compile_with, PARCEL, LEASE)]
+    assert executor.calls == [(worker_side.compile_with, ARCHIVE, LEASE)]
     assert executor.options == {"wait": False, "cancel_futures": True}
 
 
@@ -83,7 +83,7 @@ class Old(Obedient):
 
 def test_an_executor_of_before_can_be_shut_down_too() -> None:
     executor = Old("reply")
-    ExecutorCluster("old:make", executor, PARCEL, 1).close()
+    ExecutorCluster("old:make", executor, ARCHIVE, 1).close()
     assert executor.end.wait(60)
     assert executor.options == {"wait": False}
 
@@ -94,7 +94,7 @@ class Stubborn(Obedient):
 
 
 def test_what_an_executor_says_at_its_end_is_no_matter() -> None:
-    fleet = ExecutorCluster("mine:make", Stubborn("reply"), PARCEL, 1)
-    fleet.close()
-    fleet.close()
-    fleet._submit()  # as its own thread does, where nobody would hear of an error
+    cluster = ExecutorCluster("mine:make", Stubborn("reply"), ARCHIVE, 1)
+    cluster.close()
+    cluster.close()
+    cluster._submit()  # as its own thread does, where nobody would hear of an error

@@ -38,13 +38,13 @@ def laid(files: WorkerFiles, listing: FileListing) -> dict[str, bytes]:
 
 def test_files_are_laid_out_once_all_are_there_all_of_one_time(files: WorkerFiles) -> None:
     wanted = listing(a=A, b=B, again=A)
-    assert sorted(files.lacking(wanted, {})) == sorted([file_digest(A), file_digest(B)])
+    assert sorted(files.missing_files(wanted, {})) == sorted([file_digest(A), file_digest(B)])
     files.add([A])
-    assert files.lacking(wanted, {}) == [file_digest(B)]
+    assert files.missing_files(wanted, {}) == [file_digest(B)]
     with pytest.raises(KeyError):
         laid(files, wanted)
     files.add([B])
-    assert files.lacking(wanted, {}) == []
+    assert files.missing_files(wanted, {}) == []
     assert laid(files, wanted) == {"a.h": A, "b.h": B, "again.h": A}
     with files.using(wanted.digest) as folders:
         assert Path(folders[77], "src").is_dir()
@@ -53,7 +53,7 @@ def test_files_are_laid_out_once_all_are_there_all_of_one_time(files: WorkerFile
 
 def test_another_build_gets_what_is_the_same_for_nothing(files: WorkerFiles) -> None:
     files.add([A])
-    assert files.lacking(listing(a=A), {}) == files.lacking(listing(other=A), {}) == []
+    assert files.missing_files(listing(a=A), {}) == files.missing_files(listing(other=A), {}) == []
     assert laid(files, listing(other=A)) == {"other.h": A}
 
 
@@ -65,10 +65,10 @@ def test_headers_that_are_installed_here_count_by_their_content(files: WorkerFil
         {f"100/{name}.h": (f"cuda/{name}.h", file_digest(content)) for name, content in (("a", A), ("b", B))},
     )
     folders = {"nvrtc": str(here), "cuda": str(here)}
-    assert files.lacking(wanted, folders) == [file_digest(B)]
+    assert files.missing_files(wanted, folders) == [file_digest(B)]
     os.utime(here / "a.h", (5, 5))
     files.add([B])
-    assert files.lacking(wanted, {}) == []
+    assert files.missing_files(wanted, {}) == []
     with files.using(wanted.digest) as laid_out:
         assert Path(laid_out[100], "a.h").stat().st_mtime == 0
 
@@ -88,17 +88,17 @@ def few(files: WorkerFiles, monkeypatch: pytest.MonkeyPatch) -> WorkerFiles:
 
 def lay(files: WorkerFiles, number: int) -> None:
     files.add([A, str(number).encode()])
-    assert files.lacking(build(number), {}) == []
+    assert files.missing_files(build(number), {}) == []
 
 
 def test_of_many_builds_only_the_last_ones_files_are_kept(few: WorkerFiles, temporary: Path) -> None:
-    assert few.lacking(build(0), {}) == []  # asked for again
+    assert few.missing_files(build(0), {}) == []  # asked for again
     assert laid(few, build(1)) == {"a.h": A, "own.h": b"1"}  # compiled with
     lay(few, 3)
     assert laid(few, build(0)) == {"a.h": A, "own.h": b"0"}
     with pytest.raises(KeyError):
         laid(few, build(2))
-    assert few.lacking(build(2), {}) == [file_digest(b"2")]
+    assert few.missing_files(build(2), {}) == [file_digest(b"2")]
     assert len([*temporary.glob("*/files/*")]) == 4  # A, and an own one of three
 
 
