@@ -55,8 +55,10 @@ def _calls(tree: ast.Module) -> Iterator[tuple[str, str]]:
             continue
         texts = sorted(_assigned(function), key=lambda text: text[0])
         for node in ast.walk(function):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "problem":
+            if isinstance(node, ast.Call) and _called(node) in {"problem", "failure", "self._error"}:
                 code, message = node.args[:2]
+                if _called(node) == "failure" and isinstance(code, ast.Name):  # passes on what it was given
+                    continue
                 assert isinstance(code, ast.Constant), (
                     f"the code is written where it is raised: {ast.unparse(node)}"
                 )
@@ -64,6 +66,11 @@ def _calls(tree: ast.Module) -> Iterator[tuple[str, str]]:
                     known = (text for line, name, text in texts if name == message.id and line < node.lineno)
                     message = [message, *known][-1]
                 yield str(code.value), _message(message)
+
+
+def _called(call: ast.Call) -> str:
+    """Return the name of the called function: the functions above have a code and a text first."""
+    return ast.unparse(call.func).removeprefix("diagnostics.")
 
 
 def _assigned(function: ast.FunctionDef) -> Iterator[tuple[int, str, ast.expr]]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..cache.entries import Cache, CacheEntry, Compiled
-from ..errors import Location, Problem, ToolchainError
+from ..errors import Location, Problem, ToolchainError, problem
 from ..keys.edited_headers import Edits, header_stamps
 from ..keys.jobs import Job, files_of
 from ..planning.unit_plan import Module, Unit
@@ -17,7 +17,7 @@ from ..toolkit.toolkit import Toolkit
 from . import cores, diagnostics, executor, precompiled_headers
 from .claims import Turns
 from .compiler_paths import CompilePaths
-from .diagnostics import Diagnostic
+from .diagnostics import Diagnostic, failure
 from .inline_assembly import located
 from .outcome import code_of, misfit, outcome_of
 from .results import Results, archs_of, repeat_warnings
@@ -125,7 +125,7 @@ class Bake:
         unit = self._misses[number][0].unit
         what = f"worker {worker} has compiled {unit.name} to something else than this machine"
         hint = "nothing of that worker was kept: find out what is wrong with it, or build without it"
-        return Problem(what, Location(unit.module.source.path), hint)
+        return problem("worker-result-differs", what, Location(unit.module.source.path), hint)
 
     def _not_compared(self, number: int, why: str) -> None:
         name = self._misses[number][0].unit.name
@@ -218,7 +218,7 @@ class Bake:
                 # The result may belong to a header other than the one in its key. Stored, it would stay stale
                 # for ever.
                 outcome = self._advised(
-                    job, [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
+                    job, [failure("file-edited-during-build", _EDITED, Location(edited), "build again")]
                 )
             if isinstance(outcome, Compiled) and (tile_code := self._remarks(job).tile_code) is not None:
                 outcome = self._refused(tile_code, job)
@@ -272,8 +272,8 @@ class Bake:
     def _warnings(self, job: Job, found: Iterable[Diagnostic]) -> tuple[str, ...]:
         """Return the warnings about the project's own files; the user cannot fix others."""
         own = (each for each in found if each.is_own and each.kind == "warning")
-        problems = (Problem(each.text, each.where, self._about(job, each), each.context) for each in own)
-        return tuple(dict.fromkeys(map(str, problems)))
+        problems = (diagnostics.as_problem(each, self._about(job, each), each.context) for each in own)
+        return tuple(dict.fromkeys(map(Problem.with_code, problems)))
 
     def _about(self, job: Job, warning: Diagnostic) -> str | None:
         if warning.number is None:

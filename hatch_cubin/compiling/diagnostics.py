@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..common.sizes import count
-from ..errors import Location, Problem
+from ..errors import Location, Problem, problem
 from ..headers.resolve import OWN
 from ..planning.unit_plan import Module, Unit
 
@@ -17,6 +17,7 @@ _NVRTC = re.compile(
     r"(?: #(?P<number>\d+)(?:-D)?)?: (?P<text>.*)$"
 )
 NO_KERNEL = "compiled to nothing: there is no kernel in it"
+TIMED_OUT, CRASHED = "took longer than ", "the compiler crashed ("  # as the executor says
 _NAME_MAP = "__nv_name_map"  # the file that NVRTC writes name expressions into
 _PTXAS = re.compile(
     r"^ptxas .+?, line (?P<line>\d+); "
@@ -68,6 +69,7 @@ class Diagnostic:
     number: int | None = None  # for warnings of a kind that can be silenced
     # The includes that lead to it, for the first source that has it.
     way: tuple[str, ...] = field(default=(), compare=False)
+    code: str = field(default="", compare=False)  # of the errors page; empty if these are a compiler's words
 
     @property
     def is_own(self) -> bool:
@@ -78,6 +80,13 @@ class Diagnostic:
         """Return a copy of this diagnostic that also mentions how many others it represents."""
         more = (f"and {count(number, 'more error')} after it",) if number else ()
         return replace(self, context=(*self.context, *more))
+
+
+def failure(
+    code: str, text: str, where: Location | None, hint: str | None = None, context: tuple[str, ...] = ()
+) -> Diagnostic:
+    """Return an error in hatch-cubin's own words, with the code under which the errors page lists it."""
+    return Diagnostic("error", where, text, context, hint, code=code)
 
 
 Told = tuple[Diagnostic, "list[Diagnostic]"]  # one error for several, and the remaining ones
@@ -109,13 +118,22 @@ def _diagnostic(line: str, source: str) -> Diagnostic | None:
         kind = "warning" if match["kind"] == "warning" else "error"
         return _of_ptx(kind, source, int(match["line"]), match["text"])
     if (match := _BARE.match(line)) and not _NOISE.search(line):
-        kind = "warning" if match["kind"].lower() == "warning" else "error"
-        if (named := _ON_LINE.search(match["text"])) is None:
-            about = next((hint for pattern, hint in _OF_ASSEMBLER if pattern.match(match["text"])), None)
-            return Diagnostic(kind, Location(source), match["text"], hint=about)
-        return _of_ptx(kind, source, int(named[1]), match["text"])
+        return _without_place(
+            "warning" if match["kind"].lower() == "warning" else "error", match["text"], source
+        )
     match = _OTHER.match(line)
     return Diagnostic("error", Location(source), f"{match['place']}: {match['text']}") if match else None
+
+
+def _without_place(kind: str, text: str, source: str) -> Diagnostic:
+    if text.startswith(TIMED_OUT):
+        return failure("compiler-timeout", text, Location(source))
+    if text.startswith(CRASHED):
+        return failure("compiler-crashed", text, Location(source))
+    if (named := _ON_LINE.search(text)) is not None:
+        return _of_ptx(kind, source, int(named[1]), text)
+    about = next((hint for pattern, hint in _OF_ASSEMBLER if pattern.match(text)), None)
+    return Diagnostic(kind, Location(source), text, hint=about)
 
 
 def _of_ptx(kind: str, source: str, line: int, text: str) -> Diagnostic:
@@ -149,8 +167,11 @@ def about_warning(warning: Diagnostic, text: str) -> str | None:
 def redefined(found: Iterable[Diagnostic], names: Collection[str]) -> list[Diagnostic]:
     """Return an error for each warning about a second definition of one of the macros."""
     return [
-        Diagnostic(
-            "error", each.where, f"{match[1]} is defined again: its variants would be one", (), each.hint
+        failure(
+            "variant-redefined",
+            f"{match[1]} is defined again: its variants would be one",
+            each.where,
+            each.hint,
         )
         for each in found
         if (match := _REDEFINED.match(each.text)) and match[1] in names
@@ -173,4 +194,13 @@ def _problem(diagnostic: Diagnostic, units: Sequence[Unit], compiler_of: Callabl
     modules = ", ".join(dict.fromkeys(unit.module.name for unit in units))
     archs = ", ".join(dict.fromkeys(str(unit.arch) for unit in units))
     details = (*diagnostic.context, *diagnostic.way, f"while {doing} {modules} for {archs} ({compiler})")
-    return Problem(diagnostic.text, diagnostic.where, diagnostic.hint, details)
+    return as_problem(diagnostic, diagnostic.hint, details)
+
+
+def as_problem(diagnostic: Diagnostic, hint: str | None, details: tuple[str, ...]) -> Problem:
+    """Return a diagnostic as a problem, with its own code or one for all messages of compilers."""
+    what, where = diagnostic.text, diagnostic.where
+    if diagnostic.kind == "warning":
+        return problem("compiler-warning", what, where, hint, details)
+    error = problem("compiler-error", what, where, hint, details)
+    return error._replace(code=diagnostic.code or error.code)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from ..errors import Problem, ToolchainError
+from ..errors import ToolchainError, problem
 from ..toolkit.worker import SCRIPT
 from .processes import Process, Watch
 
@@ -177,7 +177,8 @@ class Crew:
         except OSError as exc:
             if self._busy:
                 return None
-            raise ToolchainError(Problem(f"the compiler process could not start: {exc.strerror}")) from exc
+            what = f"the compiler process could not start: {exc.strerror}"
+            raise ToolchainError(problem("compiler-not-startable", what)) from exc
         return worker
 
     def _wait(self) -> Result | None:
@@ -218,7 +219,8 @@ class Crew:
         if not worker.ready:  # it died before it started the task, so the task is not the cause
             if not self._busy and not self._idle:
                 what = f"the compiler process could not start ({worker.ending})"
-                raise ToolchainError(Problem(what, details=tuple(worker.complaints)[-5:]))
+                details = tuple(worker.complaints)[-5:]
+                raise ToolchainError(problem("compiler-not-startable", what, details=details))
             self._width = max(1, len(self._busy))
             self._again.appendleft(task)
             return None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 
 from ..cubin import elf
-from ..errors import Location, Problem
+from ..errors import Location, Problem, problem
 from ..project.source import without_comments
 from .hints.kernel_declarations import declared
 
@@ -32,40 +32,43 @@ def beyond(
     except ValueError:  # for example LTO-IR, or an unknown layout
         return []
     names = {symbol: name for name, symbol in kernels.items()}
-    found = []
+    found: list[Problem] = []
     for symbol, limit in sorted(limits.items()):
-        for what, hint in _wrong(limit, resources[symbol]["stack"]):
-            name = names.get(symbol, symbol)
-            found.append(Problem(f"kernel {name!r} {what}", _place(name, texts_of(), source), hint))
+        name = names.get(symbol, symbol)
+        wrong = _wrong(f"kernel {name!r}", limit, resources[symbol]["stack"])
+        found += [each._replace(where=_place(name, texts_of(), source)) for each in wrong]
     return found
 
 
-def _wrong(limits: Mapping[str, tuple[int, ...]], stack: int) -> Iterator[tuple[str, str]]:
+def _wrong(kernel: str, limits: Mapping[str, tuple[int, ...]], stack: int) -> Iterator[Problem]:
     required, most = limits.get("required_threads", ()), limits.get("max_threads", ())
     if math.prod(required) > _MOST_THREADS or required[2:] > (_DEEPEST,):
         shown = " x ".join(map(str, required))
-        what = f"requires blocks of {shown} threads, which no GPU can launch"
-        yield what, f"a block has {_MOST_THREADS} threads at most, and {_DEEPEST} in its third dimension"
+        what = f"{kernel} requires blocks of {shown} threads, which no GPU can launch"
+        hint = f"a block has {_MOST_THREADS} threads at most, and {_DEEPEST} in its third dimension"
+        yield problem("block-too-large", what, hint=hint)
     if math.prod(most) > _MOST_THREADS:
-        what = f"allows blocks of {math.prod(most)} threads, and no GPU launches more than {_MOST_THREADS}"
-        yield what, f"give its __launch_bounds__, or its .maxntid, {_MOST_THREADS} or less"
+        threads = math.prod(most)
+        what = f"{kernel} allows blocks of {threads} threads, and no GPU launches more than {_MOST_THREADS}"
+        hint = f"give its __launch_bounds__, or its .maxntid, {_MOST_THREADS} or less"
+        yield problem("block-too-large", what, hint=hint)
     # "cluster" is a fixed size, "max_cluster" the limit for a size given at launch.
     blocks = max(math.prod(limits.get("cluster", (1,))), *limits.get("max_cluster", (1,)))
     if blocks > _MOST_BLOCKS:
-        what = f"asks for clusters of {blocks} blocks, which no GPU can launch"
-        yield what, f"a cluster has {_MOST_BLOCKS_PORTABLE} blocks at most on every GPU that has clusters"
+        what = f"{kernel} asks for clusters of {blocks} blocks, which no GPU can launch"
+        hint = f"a cluster has {_MOST_BLOCKS_PORTABLE} blocks at most on every GPU that has clusters"
+        yield problem("cluster-too-large", what, hint=hint)
     elif blocks > _MOST_BLOCKS_PORTABLE:
-        what = f"asks for clusters of {blocks} blocks, which not every GPU can launch"
-        yield (
-            what,
-            (
-                f"{_MOST_BLOCKS_PORTABLE} are the most that every GPU with clusters has; more need the "
-                "kernel's attribute CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED"
-            ),
+        what = f"{kernel} asks for clusters of {blocks} blocks, which not every GPU can launch"
+        hint = (
+            f"{_MOST_BLOCKS_PORTABLE} are the most that every GPU with clusters has; more need the "
+            "kernel's attribute CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED"
         )
+        yield problem("cluster-too-large", what, hint=hint)
     if stack > _MOST_STACK:
-        what = f"has {stack} bytes of stack for each thread, and a GPU has {_MOST_STACK} at most"
-        yield what, "give it a pointer to device memory in place of its large local arrays"
+        what = f"{kernel} has {stack} bytes of stack for each thread, and a GPU has {_MOST_STACK} at most"
+        hint = "give it a pointer to device memory in place of its large local arrays"
+        yield problem("stack-too-large", what, hint=hint)
 
 
 def _place(name: str, texts: Mapping[str, str], source: str) -> Location:

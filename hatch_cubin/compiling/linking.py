@@ -129,12 +129,12 @@ class Links:
         """Yield why a file of LTO-IR cannot be linked; nvJitLink says it in other words or not at all."""
         link = job.unit.module.link
         if link is not None and link.mode != "lto":
-            yield self._error(job, f"{each.name} is LTO-IR, which needs mode = 'lto'")
+            yield self._error("lto-mode-needed", f"{each.name} is LTO-IR, which needs mode = 'lto'", job)
         own = next((content for kind, _name, content in before if kind == "lto"), None)
         if own is not None and objects.is_newer_lto(data, own):
             what = f"{each.name} is LTO-IR of a newer compiler than nvJitLink {job.toolkit.nvjitlink}"
             hint = "take it of that release, or let 'toolkit' name a newer one"
-            yield self._error(job, what, hint=hint)
+            yield self._error("lto-too-new", what, job, hint=hint)
 
     def _doubts_about_arch(self, job: Job, each: Input, data: bytes) -> Iterator[Diagnostic]:
         """Yield why a cubin for fewer GPUs than the result's cannot be linked; some nvJitLinks do it."""
@@ -142,7 +142,8 @@ class Links:
         own = parse_arch(real) if real else target
         if _STRICTNESS.index(own.suffix) > _STRICTNESS.index(target.suffix):
             what = f"{each.name} is code for {own}, which cannot be a part of code for {target}"
-            yield self._error(job, what, hint=f"take it built for {target}, or name {own} in 'archs'")
+            hint = f"take it built for {target}, or name {own} in 'archs'"
+            yield self._error("link-input-for-other-arch", what, job, hint=hint)
 
     def _data(self, each: Input) -> bytes | None:
         """Return the bytes of an input; None if they differ from the bytes that were proven."""
@@ -157,8 +158,11 @@ class Links:
         return None
 
     def _gone(self, job: Job, each: Input) -> Diagnostic:
-        what = "was changed while it was built" if each.unit is None else "is not what was compiled"
-        return self._error(job, f"{each.name} {what}", hint="build again")
+        if each.unit is None:
+            what = f"{each.name} was changed while it was built"
+            return self._error("file-edited-during-build", what, job, hint="build again")
+        what = f"{each.name} is not what was compiled"
+        return self._error("cache-edited-during-build", what, job, hint="build again")
 
     def _twice(self, job: Job) -> Iterator[Diagnostic]:
         """Yield an error for each symbol that two inputs define: nvJitLink would use one of them."""
@@ -178,7 +182,7 @@ class Links:
         by = f", by {' and by '.join(places)}" if places else ""
         what = f"{_called(symbol)} is defined more than once{by}"
         hint = "define it in one of them, and declare it in the others; or make it static or inline"
-        return self._error(job, what, hint=hint)
+        return self._error("symbol-defined-twice", what, job, hint=hint)
 
     def _unlike(self, job: Job) -> Iterator[Diagnostic]:
         """Yield an error for each symbol that inputs declare differently, unless it is defined twice."""
@@ -192,7 +196,8 @@ class Links:
             f"{description} in {' and in '.join(_place(job, symbol, name) for name in inputs)}"
             for description, inputs in descriptions.items()
         )
-        return self._error(job, f"{_called(symbol)} {', and '.join(told)}", hint=_ALIKE)
+        what = " ".join((_called(symbol), ", and ".join(told)))
+        return self._error("declarations-differ", what, job, hint=_ALIKE)
 
     def _dispute(self, job: Job, symbol: str, about: str, known: Mapping[str, LinkSymbols]) -> Diagnostic:
         """Return the linker's finding about contradictory inputs, some of which do not show their symbols."""
@@ -202,10 +207,10 @@ class Links:
             if symbols is None or symbol in {*symbols.strong, *symbols.weak, *symbols.needed}:
                 suspects.append(_place(job, symbol, name))
         what = f"these inputs do not agree about {about} {_called(symbol)}: {', '.join(suspects)}"
-        return self._error(job, what, hint=_ALIKE)
+        return self._error("declarations-differ", what, job, hint=_ALIKE)
 
-    def _error(self, job: Job, text: str, *details: str, hint: str | None = None) -> Diagnostic:
-        return Diagnostic("error", self._where(job), text, details, hint)
+    def _error(self, code: str, text: str, job: Job, *details: str, hint: str | None = None) -> Diagnostic:
+        return diagnostics.failure(code, text, self._where(job), hint, details)
 
     def _where(self, job: Job) -> Location:
         """Return the line of the table that lists the sources of a linked module."""
@@ -221,15 +226,15 @@ class Links:
         try:
             cubin = elf.read_cubin(result.output)
         except ValueError as exc:
-            return [self._error(job, f"the linker's result {exc}")]
+            return [self._error("wrong-linker-result", f"the linker's result {exc}", job)]
         kernels = ptx_entries(result.ptx.decode()) if unit.arch.is_ptx else cubin.kernels
         if not kernels:
-            return [self._error(job, diagnostics.NO_KERNEL)]
+            return [self._error("source-without-kernels", diagnostics.NO_KERNEL, job)]
         code = result.ptx if unit.arch.is_ptx else result.output
         named = kernel_names.kernels_by_name(kernels, self._instantiated(job))
         symbols = () if unit.arch.is_ptx else kernels
         if (wrong := request_of(unit).mismatch(named, symbols, code)) is not None:
-            return [self._error(job, f"the linker's result {wrong}")]
+            return [self._error("wrong-linker-result", f"the linker's result {wrong}", job)]
         return Compiled(code, named)
 
     def _instantiated(self, job: Job) -> dict[str, str]:
@@ -270,16 +275,16 @@ class Links:
         if _NEWER.search(log):
             what = "LTO-IR of a newer compiler or for a newer arch than this link's is among its inputs"
             hint = f"it is linked by nvJitLink {job.toolkit.nvjitlink}, for {job.unit.arch}"
-            return self._error(job, what, *log.splitlines()[:4], hint=hint)
+            return self._error("lto-too-new", what, job, *log.splitlines()[:4], hint=hint)
         if match := _BAD.search(log):
             what = f"nvJitLink cannot read {match[1] or 'one of the inputs'}: is it of this arch?"
-            return self._error(job, what, *log.splitlines()[:4])
+            return self._error("link-input-unreadable", what, job, *log.splitlines()[:4])
         first = next((each for each in told if each.kind == "error"), None)
         lines = log.strip().splitlines() or ["the linker failed and said nothing"]
         text = first.text if first else lines[0]
         if own and first and first.where and first.where.line:
             return replace(first, context=())
-        return self._error(job, text, *(line for line in lines[:20] if text not in line))
+        return self._error("linker-error", text, job, *(line for line in lines[:20] if text not in line))
 
     def _missing(self, job: Job, symbol: str, known: Mapping[str, LinkSymbols]) -> Diagnostic:
         """Return an error that names a symbol without a definition, its users, and similar symbols."""
@@ -289,11 +294,14 @@ class Links:
         by = f", which {' and '.join(users)} need{'s' * (len(users) == 1)}" if users else ""
         what = f"nothing defines {_called(symbol)}{by}"
         if symbol.startswith(_OF_RUNTIME):
-            return self._error(job, what, hint=self._with_file(job, device_runtime(job.toolkit.major)))
+            hint = self._with_file(job, device_runtime(job.toolkit.major))
+            return self._error("symbol-undefined", what, job, hint=hint)
         if "nvshmem" in symbol:
-            return self._error(job, what, hint=self._with_file(job, _NVSHMEM.format(job.toolkit.major)))
+            hint = self._with_file(job, _NVSHMEM.format(job.toolkit.major))
+            return self._error("symbol-undefined", what, job, hint=hint)
         near = [*_nearly(symbol, known), *self._near_texts(job, symbol)]
-        return self._error(job, what, *dict.fromkeys(near), hint=self._source_hint(job, symbol))
+        found = self._source_hint(job, symbol)
+        return self._error("symbol-undefined", what, job, *dict.fromkeys(near), hint=found)
 
     def _with_file(self, job: Job, entry: str) -> str:
         link = job.unit.module.link

@@ -14,7 +14,7 @@ from ..keys.jobs import request_of
 from ..planning.unit_plan import Module, Unit
 from ..project.source import ptx_entries
 from . import diagnostics, executor
-from .diagnostics import Diagnostic
+from .diagnostics import Diagnostic, failure
 
 _OPTION = re.compile(r"\bfor (?:option )?--([a-z][a-z-]*)")
 
@@ -29,13 +29,15 @@ def outcome_of(
         return errors or [_unreadable(result.log, source.path)]
     if lost := diagnostics.redefined(found, dict(unit.module.variant)):
         return lost
-    wrong = misfit(unit, result)
-    if wrong is None and not unit.module.part_of:
-        cubin = elf.read_cubin(result.output)
-        wrong = None if cubin.kernels else diagnostics.NO_KERNEL
-        if not cubin.loadable:
-            wrong = "the result is relocatable and cannot be loaded"
-    return [Diagnostic("error", Location(source.path), wrong)] if wrong else _compiled(unit, result)
+    where = Location(source.path)
+    if (wrong := misfit(unit, result)) is not None:
+        return [failure("wrong-compiler-result", wrong, where)]
+    cubin = None if unit.module.part_of else elf.read_cubin(result.output)
+    if cubin is not None and not cubin.loadable:
+        return [failure("result-not-loadable", "the result is relocatable and cannot be loaded", where)]
+    if cubin is not None and not cubin.kernels:
+        return [failure("source-without-kernels", diagnostics.NO_KERNEL, where)]
+    return _compiled(unit, result)
 
 
 def misfit(unit: Unit, result: executor.Result) -> str | None:

@@ -11,7 +11,7 @@ from ..cache.entries import Cache, Compiled, Content
 from ..cache.records import BLOCK, RecalledResult, describe
 from ..common.digest import digest
 from ..common.sizes import count, size
-from ..errors import BundleError, Problem, ToolchainError
+from ..errors import BundleError, ToolchainError, problem
 from ..keys.jobs import Job
 from ..keys.recall import Recall, Units
 from ..planning.unit_plan import Unit
@@ -30,7 +30,9 @@ def require_packer(project: Project) -> None:
         import lzma  # noqa: F401 - which few builds need, and some interpreters lack
     except ImportError as exc:
         what, fix = "'pack' needs lzma, which this Python lacks", "build with a Python that has liblzma"
-        raise ToolchainError(Problem(what, project.config.place.of("pack"), fix)) from exc
+        raise ToolchainError(
+            problem("lzma-not-available", what, project.config.place.of("pack"), fix)
+        ) from exc
 
 
 def pack(
@@ -116,7 +118,9 @@ def _packed(
                 what = (
                     f"the block {block.name} cannot be packed: {answer.log.removeprefix('fatal: ').rstrip()}"
                 )
-                raise BundleError(Problem(what, project.config.place.of("pack"), _LIGHTER))
+                raise BundleError(
+                    problem("block-not-packed", what, project.config.place.of("pack"), _LIGHTER)
+                )
             yield block, Compiled(answer.output, {})
 
 

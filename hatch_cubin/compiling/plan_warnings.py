@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..config.config import Macros
-from ..errors import Location, Problem, SourceError
+from ..errors import Location, Problem, SourceError, problem
 from ..headers.includes import Closure
 from ..headers.resolve import OWN
 from ..keys.jobs import Job, lies_outside
@@ -30,7 +30,8 @@ def outside_headers(project: Project, jobs: Iterable[Job]) -> list[Problem]:
             real = project.tree.real_name(path) if ".." in path else path
             if (lies_outside(real) or real.startswith("/")) and real not in found:
                 what = f"reads {real}, which lies outside the project: an sdist does not have it"
-                found[real] = Problem(what, Location(job.unit.module.source.path), NEARER)
+                where = Location(job.unit.module.source.path)
+                found[real] = problem("header-outside-project", what, where, NEARER)
     return [*found.values()]
 
 
@@ -59,7 +60,7 @@ def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
             if meant is not None:
                 hint = f"did you mean {meant}?" if meant else "take it out, or use it"
                 what = f"no source and no header names the macro {name}, so it changes nothing"
-                problems.append(Problem(what, config.place.of(*path), hint))
+                problems.append(problem("unused-macro", what, config.place.of(*path), hint))
     return problems
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..cache.entries import Compiled
-from ..errors import CompileError, MissError, Problem, SourceError
+from ..errors import CompileError, MissError, Problem, SourceError, problem
 from ..planning.unit_plan import Module, Unit
 from ..project.project import Project
 from ..toolkit.toolkit import Toolkit
@@ -60,7 +60,8 @@ def require(results: Results, toolkit: Toolkit, refused: Sequence[Problem] = ())
 def _unwanted(module: Module, archs: str, switch: str) -> Problem:
     path = module.source.path
     what = f"{module.name} for {archs} is not in the cache, and {switch} is set"
-    return Problem(what, module.location, f"'hatch-cubin explain {shlex.quote(path)}' says what differs")
+    hint = f"'hatch-cubin explain {shlex.quote(path)}' says what differs"
+    return problem("not-in-cache", what, module.location, hint)
 
 
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
@@ -70,8 +71,7 @@ def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
 
     archs = archs_of(results, toolkit)
     pairs = [(archs.advise(each, unit.module), unit) for unit, found in results.failed for each in found]
-    problems = [problem for problem, _units in merge(pairs, toolkit.compiler_of)]
-    return together(problems)
+    return together([each for each, _units in merge(pairs, toolkit.compiler_of)])
 
 
 def archs_of(results: Results, toolkit: Toolkit) -> Archs:

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ..cache.entries import Compiled
-from ..errors import Location, Problem, SourceError
+from ..errors import Location, Problem, SourceError, problem
 from ..keys.jobs import Job, named_files
 from ..planning.unit_plan import Module
 from ..project import disk
 from ..project.build_time_macros import TimeMacroUse, time_macro_uses
 from ..project.project import Project
 from ..project.source import Source, glob_regex
-from . import limits, templates
+from . import launch_hazards, limits, templates
 from .hints import tile_kernels
 from .hints.conditions import host_code
 
@@ -37,7 +37,7 @@ def remarks(project: Project, job: Job) -> Remarks:
     found = [_of_time(stamp, project, module) for stamp in _stamps(module, texts)]
     if (main := host_code(module, texts)) is not None:
         found.append(main)
-    return Remarks(tuple(map(str, found)), tile_kernels.place_in(texts))
+    return Remarks(tuple(map(Problem.with_code, found)), tile_kernels.place_in(texts))
 
 
 def of_result(
@@ -52,10 +52,13 @@ def of_result(
     if module.link:
         parts = (part if isinstance(part, Source) else part.source for part in module.link.parts)
         texts = {part.path: part.text for part in parts}
-        return tuple(map(str, limits.beyond(cubin, compiled.kernels, lambda: texts, module.source.path)))
+        found = limits.beyond(cubin, compiled.kernels, lambda: texts, module.source.path)
+        return tuple(map(Problem.with_code, found))
     found = limits.beyond(cubin, compiled.kernels, lambda: _texts(project, job), module.source.path)
     tables = project.config.place.tables("source")
-    return tuple(map(str, (*found, *templates.not_built(module, compiled.kernels, sources, tables))))
+    found += launch_hazards.found_in(module.source, compiled.kernels)
+    found += templates.not_built(module, compiled.kernels, sources, tables)
+    return tuple(map(Problem.with_code, found))
 
 
 def _texts(project: Project, job: Job) -> dict[str, str]:
@@ -81,7 +84,8 @@ def _of_time(stamp: TimeMacroUse, project: Project, module: Module) -> Problem:
     if stamp.path == _TABLE:
         what = module.macros[stamp.line - 1][0]
         where = _place_of(what, project, module)
-    return Problem(f"{what} makes every compile differ; a cached unit keeps that of its first", where)
+    what = f"{what} makes every compile differ; a cached unit keeps that of its first"
+    return problem("result-depends-on-time", what, where)
 
 
 def _place_of(macro: str, project: Project, module: Module) -> Location:

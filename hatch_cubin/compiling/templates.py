@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 from ..config import toml_lines
-from ..errors import Problem
+from ..errors import Problem, problem
 from ..planning.unit_plan import Module
 from ..project.source import without_comments
 from .hints.conditions import FILLED, MOST_EXAMPLES, surely_read
@@ -34,10 +34,12 @@ def not_built(
     filled = FILLED if any(GAP in entry for entry in entries) else ""
     pasted = toml_lines.source_table(tables, source.path, instantiate=[*module.instantiate, *entries])
     hint = f"if it is meant for the wheel, name its arguments{filled}; for example:{pasted}"
-    return [
-        Problem(f"no wheel has the template {each.base!r}: nothing instantiates it", each.where, hint)
-        for each in lacking
-    ]
+    return [_problem(each, hint) for each in lacking]
+
+
+def _problem(kernel: Kernel, hint: str) -> Problem:
+    what = f"no wheel has the template {kernel.base!r}: nothing instantiates it"
+    return problem("template-not-instantiated", what, kernel.where, hint)
 
 
 def _lacking(module: Module, built: Collection[str]) -> Iterator[Kernel]:

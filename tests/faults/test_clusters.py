@@ -192,7 +192,8 @@ def test_workers_that_are_all_cut_off_leave_what_is_missing_to_this_machine(
     assert pipeline.build(meanwhile(asked, 1, cut)) == expected
     *lost, last = said
     assert set() < {*lost} <= {f"worker {worker}: it has said nothing for 10 s" for worker in well}
-    assert last == f"{apart.url} has no worker that can compile what is missing: that is compiled here"
+    assert last.startswith(f"{apart.url} has no worker ")
+    assert last.endswith(" [no-usable-worker]")
     assert not any(ends(apart.pids[worker], 0.0) for worker in well)
 
 
@@ -219,7 +220,8 @@ def test_workers_that_lack_something_are_told_with_what_to_install(
         asked = replace(project(HATCH_CUBIN_EXECUTOR=f"{cluster.url},local"), warn=said.append)
         assert pipeline.build(meanwhile(asked, 1, cluster.end_scheduler)) == expected
         what, why = said[-1].splitlines()
-        assert what == f"{cluster.url} has no worker that can compile what is missing: that is compiled here"
+        assert what.startswith(f"{cluster.url} has no worker ")
+        assert what.endswith(" [no-usable-worker]")
         assert "the scheduler" in why
     finally:
         cluster.close()

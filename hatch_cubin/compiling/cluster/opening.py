@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...errors import ConfigError, Problem, ToolchainError
+from ...errors import ConfigError, ToolchainError, problem
 from ...keys.jobs import Job
 from ...project.project import Project
 from ...toolkit.toolkit import Toolkit
@@ -66,9 +66,9 @@ def results(work: Work, where: str) -> Generator[Result]:
         if name == where:
             what = f"{name} has no worker that can compile what is missing"
             details, hint = (*exc.why, *exc.reasons), exc.hint or _hint(work, exc.reasons)
-            raise ToolchainError(Problem(what, hint=hint, details=details)) from None
+            raise ToolchainError(problem("no-usable-worker", what, hint=hint, details=details)) from None
         what = f"{name} has no worker that can compile what is missing: that is compiled here"
-        work.project.warn(str(Problem(what, details=exc.why)))
+        work.project.warn(problem("no-usable-worker", what, details=exc.why).with_code())
         staying += exc.left
     left = deque(staying)
     yield from executor.run(
@@ -80,7 +80,8 @@ def _crew(work: Work, name: str, upcoming: Callable[[], Task | None]) -> Crew:
     project = work.project
     if not work.paths.descriptors:
         what = f"{project.as_written('HATCH_CUBIN_EXECUTOR')}: only Linux can have others compile"
-        raise ToolchainError(Problem(what, hint="elsewhere, paths would differ from machine to machine"))
+        hint = "elsewhere, paths would differ from machine to machine"
+        raise ToolchainError(problem("cluster-needs-linux", what, hint=hint))
     jobs = [job for job in work.jobs if travels(job)]
     parcel = pack(jobs, work.paths, folders_of(jobs))
     wanted = "system" if project.config.toolkit == "system" else None
@@ -122,10 +123,11 @@ def _of_scheme(scheme: str) -> Callable[..., Any]:
     if offers:  # the chosen package gets the project
         what = f"several installed packages know {scheme}://"
         hint = f"uninstall all but one: {', '.join(sorted(offers))}"
-        raise ConfigError(Problem(what, hint=hint))
+        raise ConfigError(problem("ambiguous-executor", what, hint=hint))
     names = ", ".join(sorted({"dask", "tls", *(each.name for each in known)}))
     what = f"no installed package knows {scheme}://"
-    raise ConfigError(Problem(what, hint=f"there are: {names}, and module:function"))
+    hint = f"there are: {names}, and module:function"
+    raise ConfigError(problem("unknown-executor", what, hint=hint))
 
 
 def _of_module(name: str) -> Callable[..., Any]:
@@ -140,7 +142,7 @@ def _loaded(load: Callable[[], Any], name: str) -> Callable[..., Any]:
         what = f"{name} cannot be imported: {said(exc)}"
         address = re.search(r":[0-9]+$", name)  # users know a scheduler by its address
         hint = f"for a Dask scheduler, write dask://{name}" if address else None
-        raise ConfigError(Problem(what, hint=hint)) from exc
+        raise ConfigError(problem("executor-import-failed", what, hint=hint)) from exc
     return found
 
 
@@ -148,11 +150,11 @@ def _called(function: Callable[..., Any], name: str, *arguments: str) -> Executo
     try:
         made = function(*arguments)
     except (Exception, SystemExit) as exc:  # the user's code may raise anything
-        raise ConfigError(Problem(f"{name} raised {said(exc)}")) from exc
+        raise ConfigError(problem("executor-raised", f"{name} raised {said(exc)}")) from exc
     if not isinstance(made, Executor):
         kind = type(made).__name__
         what = f"{name} must return a concurrent.futures.Executor, not {kind}"
-        raise ConfigError(Problem(what))
+        raise ConfigError(problem("not-an-executor", what))
     return made
 
 

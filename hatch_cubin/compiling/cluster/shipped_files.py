@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...common.digest import file_digest
-from ...errors import Location, Problem, SourceError
+from ...errors import Location, SourceError, problem
 from ...headers.outside_project import names_in
 from ...headers.resolve import OWN
 from ...keys.jobs import Job
@@ -59,7 +59,8 @@ def pack(jobs: Sequence[Job], paths: CompilePaths, folders: Iterable[str]) -> Pa
         blob = _read(name, source)
         content = file_digest(blob)
         if own.get(name, content) != content:
-            raise SourceError(Problem("was changed since the build began", _where(name), "build again"))
+            what = "was changed since the build began"
+            raise SourceError(problem("file-edited-during-build", what, _where(name), "build again"))
         files[place], blobs[content] = (name, content), blob
     return Parcel(Listing.of(layout.places, layout.folders, files), blobs)
 
@@ -68,7 +69,8 @@ def _read(name: str, source: Path) -> bytes:
     try:
         return source.read_bytes()
     except OSError as exc:
-        raise SourceError(Problem(f"cannot be read: {exc.strerror}", _where(name))) from exc
+        what = f"cannot be read: {exc.strerror}"
+        raise SourceError(problem("file-not-readable", what, _where(name))) from exc
 
 
 def _where(name: str) -> Location:

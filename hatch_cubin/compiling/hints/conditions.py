@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from ...config import toml_lines
-from ...errors import Location, Problem
+from ...errors import Location, Problem, problem
 from ...planning.unit_plan import Module
 from ...project.scan import IDENTIFIER, join_continued_lines
 from ...project.source import may_have_kernel, without_comments
@@ -24,7 +24,6 @@ _VALUE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(.*)", re.MULTILINE)
 _NOT_DEFINED = re.compile(r"(?:ifndef|if[ \t]+![ \t]*defined)[ \t]*\(?[ \t]*(\w+)[ \t]*\)?")
 _OF_NVRTC = frozenset({"__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplusplus"})
 _MAIN = re.compile(r"^[ \t]*(?:(?:static|inline|extern|\"C\")\s+)*(?:int|void|auto)\s+main\s*\(")
-_LEFT_OUT = "is taken as device code, as 'device-as-default-execution-space' says, and left out"
 _LAUNCH = re.compile(r"[\w>]\s*<<<(?!<)")
 _GLOBAL = re.compile(r"\b__global__\b")
 _NEVER = "(?!)"
@@ -138,7 +137,9 @@ def host_code(module: Module, texts: Mapping[str, str]) -> Problem | None:
             launches = path == module.source.path and _LAUNCH.search(line)
             found = "main()" if is_main else "a launch" if launches else None
             if found and not any("__CUDACC_RTC__" in each.operand for each in around):
-                return Problem(f"{found} {_LEFT_OUT}", Location(path, number), APART)
+                option = "device-as-default-execution-space"
+                what = f"{found} is taken as device code, as {option!r} says, and left out"
+                return problem("host-code-left-out", what, Location(path, number), APART)
             before = line
     return None
 

@@ -14,7 +14,7 @@ from ...headers.resolve import OWN, SearchFolder
 from ...project.scan import Include
 from ...project.source_roots import ProjectTree
 from ...toolkit.installed_wheels import name_of
-from ..diagnostics import Diagnostic, Told
+from ..diagnostics import Diagnostic, Told, failure
 from . import conditions, cub, host_code, misnamed_headers
 from .failed_compile import Setting
 from .include_chain import Step
@@ -68,16 +68,17 @@ def missing(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
             nowhere = [step for step in _leading_nowhere(setting) if step.where != each.where]
             everything = [(match[1], includer), *((step.name, step.where.path) for step in nowhere)]
             others = [
-                Diagnostic(
-                    "error",
-                    step.where,
+                failure(
+                    "header-not-found",
                     f'cannot open source file "{step.name}"',
-                    hint=_about(step.name, step.where.path, setting, everything),
+                    step.where,
+                    _about(step.name, step.where.path, setting, everything),
                 )
                 for step in nowhere
             ]
             where = setting.place_of_pre_include(match[1]) or each.where
-            return replace(each, where=where, hint=_about(match[1], includer, setting, everything)), others
+            hint = _about(match[1], includer, setting, everything)
+            return replace(each, where=where, hint=hint, code="header-not-found"), others
     return None
 
 

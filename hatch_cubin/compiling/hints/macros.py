@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ...errors import Location
 from ...project.source import without_comments
-from ..diagnostics import Diagnostic, Told
+from ..diagnostics import Diagnostic, Told, failure
 from .failed_compile import Setting
 
 _OF_SYNTAX = re.compile(r"expected an? |.* is not allowed|invalid|.* requires an initializer")
@@ -34,7 +34,7 @@ def in_built_in_header(found: Sequence[Diagnostic], setting: Setting) -> Told | 
     names = names or {name for name in given if name.startswith("_")} or given
     what = f"NVRTC's own built-in header does not compile with {_listed(names, 'the macro')}"
     hint = f"leave {'it' if len(names) == 1 else 'them'} out of 'define'"
-    return Diagnostic("error", setting.place_of_macro(min(names)), what, beside[0].context, hint), []
+    return failure("reserved-macro", what, setting.place_of_macro(min(names)), hint, beside[0].context), []
 
 
 def taken(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
@@ -46,7 +46,7 @@ def taken(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
                 if name in places:
                     what = f"the macro {name} takes the place of another {name}, in {each.where}"
                     hint = f"give the macro a name that nothing else has, in {setting.path} too"
-                    return Diagnostic("error", places[name], what, each.context, hint), []
+                    return failure("macro-replaces-name", what, places[name], hint, each.context), []
     return None
 
 
@@ -59,7 +59,8 @@ def replaced(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
                 what = f"the macro {name} takes the place of another {name}, in {where}"
                 key = "variants" if name in dict(setting.module.variant) else "define"
                 hint = f"leave {name} out of '{key}', or give the macro a name that nothing else has"
-                told = Diagnostic("error", setting.place_of_macro(name), what, error.context, hint)
+                place = setting.place_of_macro(name)
+                told = failure("macro-replaces-name", what, place, hint, error.context)
                 return told, [each for each in found if each is not error and not _mentions(name, each)]
     return None
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ...errors import Location
 from ...project.source import LFS_HINT, is_lfs_pointer
-from ..diagnostics import Diagnostic, Told
+from ..diagnostics import Diagnostic, Told, failure
 from .failed_compile import Setting
 
 _CONFLICT = re.compile(r"(?:<{7}|\|{7}|={7}|>{7})(?:\s|$)")
@@ -47,15 +47,14 @@ def spoiled(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 def _what_is_wrong(text: str, where: Location, setting: Setting) -> Diagnostic | None:
     if is_lfs_pointer(text):
-        return Diagnostic("error", Location(where.path, 1), "is no source", hint=LFS_HINT)
+        return failure("not-a-source", "is no source", Location(where.path, 1), LFS_HINT)
     if (hint := _instead(text)) is not None:
-        return Diagnostic("error", Location(where.path, 1), "is no source", hint=hint)
+        return failure("not-a-source", "is no source", Location(where.path, 1), hint)
     line = (text.splitlines() or [""])[: where.line][-1]
     if _CONFLICT.match(line):
         what = "has the marks of a merge that was not resolved"
-        return Diagnostic(
-            "error", where, what, (f"    {line}",), "keep one side of it, and none of the marks"
-        )
+        hint = "keep one side of it, and none of the marks"
+        return failure("unresolved-merge", what, where, hint, (f"    {line}",))
     for number, each in [(where.line, line), *_definitions(text, line)]:
         bare = _QUOTED.sub('""', each)
         match = _PLACEHOLDER.search(each) or _BARE_PLACEHOLDER.search(bare) or _DEFINES_BRACED.match(each)
@@ -95,7 +94,8 @@ def _template(placeholder: str, where: Location, line: str, setting: Setting) ->
     inner = _IN_BRACES.search(placeholder)
     shown = inner[0] if inner else placeholder.strip()
     what = f"has a placeholder, {shown!r}: {_A_TEMPLATE}"
-    return Diagnostic("error", where, what, (f"    {line}",), _rendered(where.path, setting))
+    hint = _rendered(where.path, setting)
+    return failure("placeholder-in-source", what, where, hint, (f"    {line}",))
 
 
 def _rendered(path: str, setting: Setting) -> str:

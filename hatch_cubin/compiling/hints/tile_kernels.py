@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from ...errors import Location
-from ..diagnostics import Diagnostic, Told
+from ..diagnostics import Diagnostic, Told, failure
 from .conditions import surely_read
 from .failed_compile import Setting
 
@@ -34,7 +34,8 @@ def refused(where: Location, setting: Setting) -> Diagnostic:
         hint = f"leave the file out: {setting.line('exclude', [setting.path])}"
     line = text.splitlines()[(where.line or 1) - 1 :][:1] if where.path == setting.path else []
     shown = tuple(f"    {each}" for each in line)
-    return Diagnostic("error", where, "tile kernels (__tile_global__) are not supported yet", shown, hint)
+    what = "tile kernels (__tile_global__) are not supported yet"
+    return failure("tile-kernels-not-supported", what, where, hint, shown)
 
 
 def unsupported(found: Sequence[Diagnostic], setting: Setting) -> Told | None:

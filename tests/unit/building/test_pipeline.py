@@ -297,7 +297,7 @@ def test_a_main_function_taken_as_device_code_is_warned_of_and_again_of_hits(tmp
     options = ONE + "options = { device-as-default-execution-space = true }"
     warning = (
         "demo/k.cu:5: main() is taken as device code, as 'device-as-default-execution-space' says, "
-        "and left out\n"
+        "and left out [host-code-left-out]\n"
         "  hint: keep kernels in a file of their own, or put the host's part between "
         "#ifndef __CUDACC_RTC__ and #endif"
     )
@@ -835,7 +835,8 @@ def test_an_sdist_is_told_of_headers_that_lie_outside_the_project(tmp_path: Path
     built, sources = pipeline.build_held(project, None)
     assert sorted(name for name in built if name.endswith(".cubin")) == ["k.sm_90.cubin"]
     assert said == [
-        f"demo/k.cu: reads ../shared/{name}, which lies outside the project: an sdist does not have it\n"
+        f"demo/k.cu: reads ../shared/{name}, which lies outside the project: an sdist does not have it"
+        " [header-outside-project]\n"
         "  hint: put a copy into the project, or name its folder in 'source-roots'"
         for name in ("a.cuh", "b.cuh")
     ]
@@ -938,8 +939,14 @@ def test_what_depends_on_the_time_of_a_compile_is_warned_of_with_its_line(tmp_pa
     said: list[str] = []
     pipeline.build(project_of(tmp_path, STAMPED, TWO, said))
     assert said == [
-        "demo/k.cu:3: __TIME__ makes every compile differ; a cached unit keeps that of its first",
-        "demo/when.h:1: __DATE__ makes every compile differ; a cached unit keeps that of its first",
+        (
+            "demo/k.cu:3: __TIME__ makes every compile differ; a cached unit keeps that of its first"
+            " [result-depends-on-time]"
+        ),
+        (
+            "demo/when.h:1: __DATE__ makes every compile differ; a cached unit keeps that of its first"
+            " [result-depends-on-time]"
+        ),
     ]
 
 
@@ -947,7 +954,10 @@ def test_a_macro_of_the_table_that_depends_on_the_time_is_warned_of_at_its_line(
     said: list[str] = []
     pipeline.build(project_of(tmp_path, {"k.cu": SAXPY}, 'define = { BUILT = "__DATE__" }\n' + TWO, said))
     assert said == [
-        "pyproject.toml:10: BUILT makes every compile differ; a cached unit keeps that of its first"
+        (
+            "pyproject.toml:10: BUILT makes every compile differ; a cached unit keeps that of its first"
+            " [result-depends-on-time]"
+        )
     ]
 
 
@@ -960,7 +970,7 @@ variants = { PART = ["__TIME__", "0"] }
 """
     text = 'extern "C" __global__ void k(const char **p) { *p = PART; }'
     pipeline.build(project_of(tmp_path, {"k.cu": text}, TWO + rule, said))
-    differ = "makes every compile differ; a cached unit keeps that of its first"
+    differ = "makes every compile differ; a cached unit keeps that of its first [result-depends-on-time]"
     assert said == [f"pyproject.toml:14: PART {differ}"]
 
 

@@ -7,7 +7,7 @@ import pytest
 from hatch_cubin.common.arch_names import parse_arch
 from hatch_cubin.compiling import diagnostics
 from hatch_cubin.compiling.diagnostics import Diagnostic, parse_log
-from hatch_cubin.errors import Location, Problem
+from hatch_cubin.errors import Location, problem
 from hatch_cubin.planning.unit_plan import Module, Unit
 from hatch_cubin.project.source import Source
 
@@ -184,7 +184,8 @@ def test_one_diagnostic_of_many_units_is_one_problem() -> None:
     pairs = [*((same, unit) for unit in units), (other, units[0])]
     assert diagnostics.merge(pairs, lambda _source: "NVRTC 13.0.88") == [
         (
-            Problem(
+            problem(
+                "compiler-error",
                 "same",
                 Location("k.cu", 1),
                 None,
@@ -192,7 +193,10 @@ def test_one_diagnostic_of_many_units_is_one_problem() -> None:
             ),
             units,
         ),
-        (Problem("other", None, "do", ("while compiling a for sm_80 (NVRTC 13.0.88)",)), units[:1]),
+        (
+            problem("compiler-error", "other", None, "do", ("while compiling a for sm_80 (NVRTC 13.0.88)",)),
+            units[:1],
+        ),
     ]
 
 

@@ -25,7 +25,8 @@ MODULE = (
 def about(name: str, line: int, *entries: str, filled: str = "") -> str:
     shown = ", ".join(f'"{entry}"' for entry in entries)
     return (
-        f"demo/k.cu:{line}: no wheel has the template {name!r}: nothing instantiates it\n"
+        f"demo/k.cu:{line}: no wheel has the template {name!r}: nothing instantiates it"
+        " [template-not-instantiated]\n"
         f"  hint: if it is meant for the wheel, name its arguments{filled}; for example:\n"
         "    [[tool.hatch.build.hooks.cubin.source]]\n"
         '    path = "demo/k.cu"\n'

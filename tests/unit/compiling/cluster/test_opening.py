@@ -189,7 +189,10 @@ def test_where_nobody_can_compile_that_is_an_error_or_done_here(tmp_path: Path) 
     project = make_project(tmp_path / "b", files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=f"{name},local")
     object.__setattr__(project, "warn", said.append)
     assert workers(project) == {"one": None}
-    assert said[-1] == f"{name} has no worker that can compile what is missing: that is compiled here"
+    assert (
+        said[-1]
+        == f"{name} has no worker that can compile what is missing: that is compiled here [no-usable-worker]"
+    )
 
 
 def test_what_is_done_here_for_a_cluster_takes_no_more_than_the_cores_here(

@@ -93,7 +93,8 @@ def test_a_size_that_no_launch_changes_is_warned_of(tmp_path: Path) -> None:
     pipeline.build(dataclasses.replace(project, warn=said.append))
     (warning,) = said
     assert warning == (
-        "demo/k.cu:2: extern declaration of the entity s is treated as a static definition\n"
+        "demo/k.cu:2: extern declaration of the entity s is treated as a static definition"
+        " [compiler-warning]\n"
         "  hint: a launch does not change the size that is written here: leave out 'extern', "
         "or write s[] for the size that a launch gives"
     )

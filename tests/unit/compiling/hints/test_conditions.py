@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.compiling.hints import conditions
-from hatch_cubin.errors import Location, Problem
+from hatch_cubin.errors import Location, Problem, problem
 from hatch_cubin.planning.unit_plan import Module
 from hatch_cubin.project.source import Source
 from tests.helpers import SAXPY
@@ -167,7 +167,8 @@ def module(text: str, **options: bool) -> Module:
 )
 def test_a_main_function_taken_as_device_code_is_warned_of(main: str) -> None:
     text = f"/* int main() */\n{SAXPY}{main}\n"
-    assert main_of(module(text, device_as_default_execution_space=True)) == Problem(
+    assert main_of(module(text, device_as_default_execution_space=True)) == problem(
+        "host-code-left-out",
         "main() is taken as device code, as 'device-as-default-execution-space' says, and left out",
         Location("demo/a.cu", 6),
         APART,
@@ -211,7 +212,8 @@ def test_a_launch_of_the_source_taken_as_device_code_is_warned_of() -> None:
     text = "#define SHIFT 1<<3\nvoid run(int *p) {\n  scale<float> <<<1, 1>>>(p);\n}\n"
     header = "inline void run(int *p) { scale<float><<<1, 1>>>(p); }\n"
     assert main_of(module("", device_as_default_execution_space=True), header) is None
-    assert main_of(module(text, device_as_default_execution_space=True), header) == Problem(
+    assert main_of(module(text, device_as_default_execution_space=True), header) == problem(
+        "host-code-left-out",
         "a launch is taken as device code, as 'device-as-default-execution-space' says, and left out",
         Location("demo/a.cu", 3),
         APART,

@@ -8,7 +8,7 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.hints import tile_kernels
-from hatch_cubin.errors import CompileError, Location, Problem
+from hatch_cubin.errors import CompileError, Location, problem
 from tests.helpers import SAXPY, make_project
 
 from .failed_compiles import error, setting
@@ -53,6 +53,7 @@ def test_no_wheel_is_built_without_a_tile_kernel(tmp_path: Path, options: str) -
     project = make_project(tmp_path, {"k.cu": SAXPY + TILE}, f'archs = ["sm_90"]\n{options}')
     with pytest.raises(CompileError) as caught:
         pipeline.build(project)
-    (problem,) = caught.value.problems
+    (refused,) = caught.value.problems
     hint = "move it into a file of its own, and leave that out with 'exclude'"
-    assert problem._replace(details=()) == Problem(WHAT, Location("demo/k.cu", SAXPY.count("\n") + 1), hint)
+    where = Location("demo/k.cu", SAXPY.count("\n") + 1)
+    assert refused._replace(details=()) == problem("tile-kernels-not-supported", WHAT, where, hint)
