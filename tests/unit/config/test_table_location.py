@@ -140,8 +140,8 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
         (
             {"pyproject.toml": HATCHLING + HOOK, "hatch.toml": "[tool.hatch.build.hooks.cubin]\n"},
             (
-                "hatch.toml:1: there is a table [tool.hatch.build.hooks.cubin] in pyproject.toml too, and the "
-                "project's build backend reads that one alone\n"
+                "hatch.toml:1: there is a table [tool.hatch.build.hooks.cubin] in pyproject.toml too, "
+                "and the project's build backend reads that one alone\n"
                 "  hint: move its keys to [tool.hatch.build.hooks.cubin] in pyproject.toml and delete it; in "
                 "hatch.toml the header would be [build.hooks.cubin], and a [build] there replaces all of "
                 "[tool.hatch.build]"
