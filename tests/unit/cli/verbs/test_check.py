@@ -394,13 +394,13 @@ def test_all_that_is_wrong_with_a_table_is_told_beside_what_is_wrong_with_wheels
 
 
 def test_a_table_without_hatch_cubin_among_the_requirements_is_not_right(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = pyproject('archs = ["sm_90"]', requires='"hatchling"')
     monkeypatch.chdir(write_tree(tmp_path, {"pyproject.toml": text}))
-    answer = check(capsys, "--table")
-    assert (answer.code, answer.out) == (1, [])
-    assert "[hatch-cubin-not-required]" in answer.err[0]
+    assert command("check", "--table").errors == [
+        Coded("hatch-cubin-not-required", "pyproject.toml:2", 'requires = ["hatchling", "hatch-cubin"]')
+    ]
 
 
 def test_a_project_without_a_table_says_so(
