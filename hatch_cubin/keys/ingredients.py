@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..common.digest import digest
 from ..config.nvrtc_options import OF_PTX
-from ..errors import ConfigError, Problem
+from ..errors import ConfigError, problem
 from ..headers.includes import Closure
 from ..planning.unit_plan import Module, Unit
 from ..toolkit import toolkit as compilers
@@ -443,7 +443,7 @@ def keys_of(making: Making) -> Keys:
     try:
         key = core_key(unit, whole)
     except (TypeError, ValueError) as exc:
-        raise ConfigError(Problem(f"cuda.core makes no key for {unit.name}: {exc}")) from exc
+        raise ConfigError(problem("no-cache-key", f"cuda.core makes no key for {unit.name}: {exc}")) from exc
     if closure.includes or making.module.instantiate or making.module.part_of:
         return Keys(key, None)
     try:

@@ -15,7 +15,7 @@ from ..cache.records import RecalledResult, Request
 from ..common import arch_names
 from ..common.digest import digest
 from ..config import table_location
-from ..errors import Location, Problem, SourceError
+from ..errors import Location, Problem, SourceError, problem
 from ..headers.includes import Closure, Resolver
 from ..headers.recalled_closures import WalkStart
 from ..headers.resolve import SearchFolder
@@ -155,7 +155,9 @@ def _empty(paths: Iterable[str], project: Project) -> list[Problem]:
     paths = [*paths]
     exclude = setting("exclude", [*project.config.exclude, *paths])
     hint = f"write a kernel into it, or leave it out: {exclude}"
-    return [Problem("is empty: there is no kernel in it", Location(path), hint) for path in paths]
+    return [
+        problem("empty-source", "is empty: there is no kernel in it", Location(path), hint) for path in paths
+    ]
 
 
 def _readable(modules: Iterable[Module], finder: _HeaderFinder) -> tuple[list[Module], list[Problem]]:
@@ -282,7 +284,9 @@ def _unavailable(module: Module, headers: Mapping[str, str]) -> SourceError:
     what = f'cannot open source file "{name}"'
     why = f"{names[name]} has it, which is installed here, and which a build does not ask for"
     hint = f'header-packages = ["{names[name]}"]'
-    return SourceError(Problem(what, Location(module.source.path, lines[name]), hint, (why,)))
+    return SourceError(
+        problem("header-package-not-listed", what, Location(module.source.path, lines[name]), hint, (why,))
+    )
 
 
 def _jobs_of(

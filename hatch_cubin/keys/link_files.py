@@ -18,7 +18,7 @@ from ..common.digest import digest, file_digest
 from ..config.value_checks import guess
 from ..cubin.elf import read_cubin
 from ..cubin.objects import kind_of
-from ..errors import ConfigError, HatchCubinError, Problem, SourceError
+from ..errors import ConfigError, HatchCubinError, Problem, SourceError, problem
 from ..planning.linked_modules import location_of_file
 from ..planning.unit_plan import Module, Unit
 from ..project import disk
@@ -64,7 +64,13 @@ class LinkedFiles:
         tree = self._project.tree
         place = tree.disk_path(path)
         if not os.path.isfile(place):
-            raise SourceError(Problem(f"{path!r} is not a file of the project", hint=_why_none(path, tree)))
+            raise SourceError(
+                problem(
+                    "linked-file-not-found",
+                    f"{path!r} is not a file of the project",
+                    hint=_why_none(path, tree),
+                )
+            )
         if not tree.is_inside(path):
             raise disk.outside_link_error(tree, path)
         return _input(path, disk.read_file(place, tree), place, None)
@@ -83,24 +89,28 @@ def _of_wheel(requirement: str, pattern: str) -> Iterator[tuple[Input, int | Non
         found = importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
         raise SourceError(
-            Problem(f"{name!r} is not installed in the build environment", hint=_ISOLATED)
+            problem(
+                "wheel-not-installed", f"{name!r} is not installed in the build environment", hint=_ISOLATED
+            )
         ) from None
     rule = glob_regex(pattern)
     files = sorted((file for file in found.files or () if rule.fullmatch(str(file))), key=str)
     if not files:
         what = f"{name!r} {found.version} has no file that matches {pattern!r}"
-        raise SourceError(Problem(what, hint=_alike(found, pattern)))
+        raise SourceError(problem("linked-file-not-found", what, hint=_alike(found, pattern)))
     for file in files:
         place = Path(str(file.locate()))
         try:
             data = file_access.read(place, read_limits.CODE)
         except OSError as exc:
-            raise SourceError(Problem(f"{file} of {name!r} cannot be read: {exc.strerror}")) from exc
+            raise SourceError(
+                problem("file-not-readable", f"{file} of {name!r} cannot be read: {exc.strerror}")
+            ) from exc
         recorded = file.hash.value if file.hash and file.hash.mode == "sha256" else None
         now = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
         if recorded != now:
             what = f"{file} is not what the RECORD of {name!r} {found.version} says"
-            raise SourceError(Problem(what, hint=f"install {name} again"))
+            raise SourceError(problem("installed-file-changed", what, hint=f"install {name} again"))
         logical = f"{found.metadata['Name'].lower()}/{file}"
         yield _input(logical, data, place, (found.metadata["Name"], found.version))
 
@@ -119,7 +129,7 @@ def _input(name: str, data: bytes, place: Path, wheel: tuple[str, str] | None) -
         kind = kind_of(data)
     except ValueError as exc:
         hint = LFS_HINT if is_lfs_pointer(data[:200].decode("latin-1")) else None
-        raise SourceError(Problem(f"{name} {exc}", hint=hint)) from exc
+        raise SourceError(problem("not-linkable", f"{name} {exc}", hint=hint)) from exc
     target = read_cubin(data).target if kind == "cubin" else None
     return Input(name, kind, file_digest(data), path=place, wheel=wheel), target
 
@@ -145,7 +155,7 @@ def _inputs_of(
 def _without_lto(project: Project, module: Module) -> Problem:
     number = [rule.name for rule in project.config.module].index(module.base)
     what = f"{module.base} is linked of PTX alone, and mode = 'lto' needs some LTO-IR"
-    return Problem(what, project.config.place.of("module", number, "mode"), 'mode = "rdc"')
+    return problem("rdc-mode-needed", what, project.config.place.of("module", number, "mode"), 'mode = "rdc"')
 
 
 class LinkedUnit(NamedTuple):

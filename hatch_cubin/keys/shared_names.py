@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from ..config.config import Config
 from ..config.toml_lines import setting, source_table
-from ..errors import Location, Problem
+from ..errors import Location, Problem, problem
 from ..planning.unit_plan import Module, module_name_from
 from ..project.source import glob_regex, may_have_kernel
 
@@ -27,7 +27,7 @@ def problems(modules: Sequence[Module], config: Config) -> list[Problem]:
         return [*_without_kernels(shared, config)] or [*_refusals(shared, modules, config)]
     by_full_name = Counter(module.name for module in modules)
     return [
-        Problem(f"{module.name!r} is the name of two modules", module.location)
+        problem("module-name-taken", f"{module.name!r} is the name of two modules", module.location)
         for module in modules
         if by_full_name[module.name] > 1
     ]
@@ -41,7 +41,7 @@ def _without_kernels(shared: Sequence[Sequence[Module]], config: Config) -> Iter
     paths = [*config.exclude, *(module.source.path for module in needless)]
     for module in needless:
         what = f"another source is called {module.base!r} too, and this one has no kernel"
-        yield Problem(what, module.location, setting("exclude", paths))
+        yield problem("module-name-taken", what, module.location, setting("exclude", paths))
 
 
 def _makes_no_kernel(module: Module) -> bool:
@@ -60,7 +60,12 @@ def _refusals(
     for first, *others in shared:
         for module in others:
             what = f"{module.base!r} is already the name of {first.location}"
-            yield Problem(what, module.location, "give one of them another name" if module.link else hint)
+            yield problem(
+                "module-name-taken",
+                what,
+                module.location,
+                "give one of them another name" if module.link else hint,
+            )
 
 
 def _tables(
