@@ -88,13 +88,13 @@ def require_compiler(project: Project) -> None:
 
 
 def check_build(project: Project) -> None:
-    """Raise ConfigError for errors that only the project's own build would find.
+    """Raise ConfigError for what the project's own build would find wrong, or could not even tell.
 
-    Warn of causes that leave kernels out of wheels without an error.
-    For a backend that does not say which packages a wheel has, only the packages in the table are checked.
+    Warn of what leaves kernels out of wheels without an error.
+    Of a backend that does not say which packages a wheel has, only what the table says is checked.
     """
-    _pyproject, backend = table_location.read_project(project.root)
-    problems = requirement_problems(project.root)
+    backend = table_location.read_project(project.root)[1]
+    problems = missing_requirement(project.root)
     if (
         _tells_packages(project.config.backend or backend)
         or len(project.packages) < 2
@@ -114,8 +114,19 @@ def check_build(project: Project) -> None:
         project.warn(warning.with_code())
 
 
-def requirement_problems(root: str | Path) -> tuple[Problem, ...]:
-    """Return a problem if the project's backend needs hatch-cubin, but [build-system] does not require it."""
+def _older_pythons(root: Path) -> Iterator[Problem]:
+    """Yield a warning if the wheel may be installed on a Python that is too old for the loader."""
+    pyproject, _backend = table_location.read_project(root)
+    allowed = str(table_location.inside(pyproject, "project").get("requires-python", ""))
+    lowest = _LOWEST_PYTHON.search(allowed)
+    if lowest is not None and int(lowest[1]) < _LOADER_PYTHON:
+        where = table_location.place_of(root, ("project",)).of("requires-python")
+        what = f"requires-python allows Python 3.{lowest[1]}, but the loader needs Python 3.{_LOADER_PYTHON}"
+        yield problem("python-too-old", what, where, f'requires-python = ">=3.{_LOADER_PYTHON}"')
+
+
+def missing_requirement(root: str | Path) -> tuple[Problem, ...]:
+    """Return the problem of a project whose [build-system] does not require hatch-cubin; none otherwise."""
     pyproject, backend = table_location.read_project(root)
     known = table_location.inside(pyproject, "build-system").get("requires")
     misspelled = (
@@ -132,17 +143,6 @@ def requirement_problems(root: str | Path) -> tuple[Problem, ...]:
         return (problem("misspelled-requirement", what, where, hint),)
     what = "[build-system] does not require hatch-cubin: a build would not have it"
     return (problem("hatch-cubin-not-required", what, where, hint),)
-
-
-def _older_pythons(root: Path) -> Iterator[Problem]:
-    """Yield a warning if the wheel may be installed on a Python that is too old for the loader."""
-    pyproject, _backend = table_location.read_project(root)
-    allowed = str(table_location.inside(pyproject, "project").get("requires-python", ""))
-    lowest = _LOWEST_PYTHON.search(allowed)
-    if lowest is not None and int(lowest[1]) < _LOADER_PYTHON:
-        where = table_location.place_of(root, ("project",)).of("requires-python")
-        what = f"requires-python allows Python 3.{lowest[1]}, but the loader needs Python 3.{_LOADER_PYTHON}"
-        yield problem("python-too-old", what, where, f'requires-python = ">=3.{_LOADER_PYTHON}"')
 
 
 def aimed(project: Project, folder: Path) -> Project:

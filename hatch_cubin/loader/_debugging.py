@@ -303,8 +303,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. The copy of another bundle is run only if it is the very same file.
 _DIGESTS = {
-    "_packs": "a968f0f6e7c0adb601517af2186378eeca4492d6647095e6d06cd6b0941164bb",
-    "_split": "97e0b65d65efd6b535552fd1a6a6bd17d399ef7c64f74d975e0c48e6429c50aa",
+    "_packs": "4b61e1e3356102d7655255241ae11e9b7f4044a85371e08f11d684a080bd9bfb",
+    "_split": "e1045a6cbfb2c3ef75de1cb30d3c9dde3d19b851ec9393be973e39f0e1222c9f",
 }
 
 
@@ -410,4 +410,4 @@ def _fresh(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "7f2620ac38d1f0f6"
+__build__ = "663780b71a17cafe"

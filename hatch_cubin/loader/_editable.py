@@ -150,4 +150,4 @@ def _held_against_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "7f2620ac38d1f0f6"
+__build__ = "663780b71a17cafe"

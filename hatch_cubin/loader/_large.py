@@ -77,4 +77,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "7f2620ac38d1f0f6"
+__build__ = "663780b71a17cafe"

@@ -631,4 +631,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "7f2620ac38d1f0f6"
+__build__ = "663780b71a17cafe"

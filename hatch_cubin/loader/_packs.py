@@ -83,4 +83,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "7f2620ac38d1f0f6"
+__build__ = "663780b71a17cafe"

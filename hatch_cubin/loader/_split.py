@@ -66,4 +66,4 @@ def refuse_another_build(entry: "Entry", folder: str) -> None:
         raise CubinNotFoundError(_message(f"the installed {what}: pip install{force} '{known['install']}'"))
 
 
-__build__ = "7f2620ac38d1f0f6"
+__build__ = "663780b71a17cafe"

@@ -109,12 +109,20 @@ class Project:
         return bool(self.config.trusted_keys or self.environ.get(SIGNING_KEY))
 
     def warn_of_variables(self) -> None:
-        """Warn of variables without effect: misspelled ones, and those of a store if there is none."""
+        """Warn of variables whose names look like hatch-cubin's: they have no effect."""
         for message in variables_unread(self.environ):
             self.warn(message)
-        if self.config.remote_cache is None:
-            for variable in filter(self.environ.get, (REMOTE_WRITE, REMOTE_TOKEN)):
-                self.warn(f"{variable} is set, but no store is: set 'remote-cache' or {REMOTE}")
+        self._warn_of_idle_store_settings()
+
+    def _warn_of_idle_store_settings(self) -> None:
+        # Credentials are sent only to a store that the environment names (see `remote/location.py`).
+        if self.environ.get(REMOTE):
+            return
+        idle = [REMOTE_TOKEN] if self.environ.get(REMOTE_TOKEN) else []
+        if self.config.remote_cache is None and self.is_switched_on(REMOTE_WRITE):
+            idle.append(REMOTE_WRITE)
+        for variable in idle:
+            self.warn(f"{variable} has no effect: set {REMOTE} to the URL of the remote cache too")
 
     def as_written(self, variable: str) -> str:
         """Return what the user wrote to set a variable of the environment."""

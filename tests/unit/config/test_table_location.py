@@ -24,12 +24,9 @@ NO_TABLE = "pyproject.toml: there is no table {}\n"
 RIGHT = 'hint: build-backend = "hatch_cubin.backend"'
 RENAME = "  hint: rename {}, which the project's build backend does not read"
 BOTH = (
-    "{unread} is not read: the project's build backend reads {read}\n"
-    "  hint: move its keys into {read}, and remove {unread} from {file}"
+    "there is a table {} too, and the project's build backend reads that one alone\n"
+    "  hint: keep one of the two"
 )
-HATCH_HOOK, OWN_HEADER = "[tool.hatch.build.hooks.cubin]", "[tool.hatch-cubin]"
-IN_HATCH_TOML, IN_PYPROJECT = "[build.hooks.cubin] of hatch.toml", f"{HATCH_HOOK} of pyproject.toml"
-OWN_IN_PYPROJECT = f"{OWN_HEADER} of pyproject.toml"
 NOT_TOML = "Expected newline or end of document after a statement"
 OWN = "[tool.hatch-cubin]\n"
 
@@ -92,7 +89,7 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
         ),
         (
             {"pyproject.toml": f"{HATCHLING}{HOOK}jobs = 1", "hatch.toml": "[build.hooks.cubin]\njobs = 7"},
-            "pyproject.toml:3: " + BOTH.format(unread=HATCH_HOOK, read=IN_HATCH_TOML, file="pyproject.toml"),
+            f"pyproject.toml:3: {BOTH.format('[build.hooks.cubin] in hatch.toml')}",
         ),
         (
             {"pyproject.toml": FLIT},
@@ -142,7 +139,19 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
         ),
         (
             {"pyproject.toml": HATCHLING + HOOK, "hatch.toml": "[tool.hatch.build.hooks.cubin]\n"},
-            "hatch.toml:1: " + BOTH.format(unread=HATCH_HOOK, read=IN_PYPROJECT, file="hatch.toml"),
+            (
+                "hatch.toml:1: there is a table [tool.hatch.build.hooks.cubin] in pyproject.toml too, "
+                "and the project's build backend reads that one alone\n"
+                "  hint: move its keys to [tool.hatch.build.hooks.cubin] in pyproject.toml and delete it; in "
+                "hatch.toml the header would be [build.hooks.cubin], and a [build] there replaces all of "
+                "[tool.hatch.build]"
+            ),
+        ),
+        (
+            {"pyproject.toml": FLIT, "hatch.toml": "[build.hooks.cubin]\n"},
+            NO_TABLE.format("[tool.hatch-cubin]")
+            + "  hint: move [build.hooks.cubin] of hatch.toml to pyproject.toml, "
+            "and rename it [tool.hatch-cubin]",
         ),
         *(
             (
@@ -177,23 +186,19 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
         ),
         (
             {"pyproject.toml": HATCHLING + HOOK + OWN},
-            "pyproject.toml:4: " + BOTH.format(unread=OWN_HEADER, read=IN_PYPROJECT, file="pyproject.toml"),
+            f"pyproject.toml:4: {BOTH.format('[tool.hatch.build.hooks.cubin]')}",
         ),
         (
             {"pyproject.toml": HATCHLING + OWN, "hatch.toml": "[build.hooks.cubin]\n"},
-            "pyproject.toml:3: " + BOTH.format(unread=OWN_HEADER, read=IN_HATCH_TOML, file="pyproject.toml"),
+            f"pyproject.toml:3: {BOTH.format('[build.hooks.cubin] in hatch.toml')}",
         ),
         (
             {"pyproject.toml": FLIT + HOOK + OWN},
-            "pyproject.toml:3: "
-            + BOTH.format(unread=HATCH_HOOK, read=OWN_IN_PYPROJECT, file="pyproject.toml"),
+            f"pyproject.toml:3: {BOTH.format('[tool.hatch-cubin]')}",
         ),
         (
             {"pyproject.toml": FLIT + OWN, "hatch.toml": "[build.targets.sdist.hooks.cubin]\n"},
-            "hatch.toml:1: "
-            + BOTH.format(
-                unread="[build.targets.sdist.hooks.cubin]", read=OWN_IN_PYPROJECT, file="hatch.toml"
-            ),
+            f"hatch.toml:1: {BOTH.format('[tool.hatch-cubin] in pyproject.toml')}",
         ),
         (
             {"pyproject.toml": "archs = 1 2\n"},

@@ -131,7 +131,7 @@ BOTH = '[tool.hatch.build.targets.wheel]\npackages = ["src/a", "src/b"]\n'
             pyproject("", requires='"hatchling"') + BOTH,
             [
                 Coded(NOT_REQUIRED, "pyproject.toml:2", 'requires = ["hatchling", "hatch-cubin"]'),
-                Coded("package-not-chosen", "pyproject.toml:9", "'a', 'b'", 'for example: package = "a"'),
+                Coded("package-not-chosen", "pyproject.toml:9", "'a', 'b'", 'package = "a"'),
             ],
         ),
         (
@@ -206,9 +206,8 @@ def test_what_is_right_or_cannot_be_known_is_no_error(tmp_path: Path, text: str)
 def test_a_python_that_is_too_old_for_the_loader_is_warned_of(
     tmp_path: Path, allowed: str, lowest: str | None
 ) -> None:
-    text = (pyproject('package = "a"\n') + BOTH).replace(
-        "[project]\n", f'[project]\nrequires-python = "{allowed}"\n'
-    )
+    project = f'[project]\nrequires-python = "{allowed}"\n'
+    text = (pyproject('package = "a"\n') + BOTH).replace("[project]\n", project)
     write_tree(tmp_path, {"pyproject.toml": text, "src/a/__init__.py": "", "src/a/k.cu": ""})
     said: list[str] = []
     door.check_build(replace(_opened(tmp_path), warn=said.append))

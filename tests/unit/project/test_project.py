@@ -103,17 +103,6 @@ def test_a_variable_that_nothing_reads_is_warned_of(tmp_path: Path) -> None:
     assert said[1:] == ["hatch-cubin knows no variable HATCH_CUBIN_XYZZY"]
 
 
-@pytest.mark.parametrize("variable", ["HATCH_CUBIN_REMOTE_WRITE", "HATCH_CUBIN_REMOTE_TOKEN"])
-def test_a_variable_of_a_store_without_a_store_is_warned_of(tmp_path: Path, variable: str) -> None:
-    said: list[str] = []
-    made = Project(
-        root=tmp_path, packages={}, config=read_config(), environ={variable: "1"}, warn=said.append
-    )
-    made.warn_of_variables()
-    replace(made, config=read_config('remote-cache = "http://localhost/"')).warn_of_variables()
-    assert said == [f"{variable} is set, but no store is: set 'remote-cache' or HATCH_CUBIN_REMOTE"]
-
-
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
@@ -133,6 +122,25 @@ def test_a_variable_whose_name_is_nearly_one_of_ours_is_warned_of(
         root=tmp_path, packages={}, config=read_config(), environ={name: "1"}, warn=said.append
     ).warn_of_variables()
     assert said == [f"hatch-cubin knows no variable {name}: did you mean {meant}?"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "idle"),
+    [
+        ({"HATCH_CUBIN_REMOTE_WRITE": "1"}, ["HATCH_CUBIN_REMOTE_WRITE"]),
+        ({"HATCH_CUBIN_REMOTE_TOKEN": "t"}, ["HATCH_CUBIN_REMOTE_TOKEN"]),
+        ({"HATCH_CUBIN_REMOTE_WRITE": "0", "HATCH_CUBIN_REMOTE_TOKEN": ""}, []),
+    ],
+)
+def test_a_setting_of_a_store_without_a_store_is_warned_of(
+    tmp_path: Path, environ: dict[str, str], idle: list[str]
+) -> None:
+    said: list[str] = []
+    made = Project(root=tmp_path, packages={}, config=read_config(), environ=environ, warn=said.append)
+    made.warn_of_variables()
+    assert said == [
+        f"{name} has no effect: set HATCH_CUBIN_REMOTE to the URL of the remote cache too" for name in idle
+    ]
 
 
 @pytest.mark.parametrize(

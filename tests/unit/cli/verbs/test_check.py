@@ -393,14 +393,14 @@ def test_all_that_is_wrong_with_a_table_is_told_beside_what_is_wrong_with_wheels
     assert facts(command, "--table")["table"] is None
 
 
-def test_a_build_requirement_that_is_missing_is_told_with_the_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_table_without_hatch_cubin_among_the_requirements_is_not_right(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = pyproject("jbos = 3", requires='"hatchling"')
+    text = pyproject('archs = ["sm_90"]', requires='"hatchling"')
     monkeypatch.chdir(write_tree(tmp_path, {"pyproject.toml": text}))
-    assert codes("\n".join(check(capsys, "--table").err)) == ["hatch-cubin-not-required", "unknown-key"]
-    monkeypatch.chdir(write_tree(tmp_path, {"pyproject.toml": pyproject("", requires='"hatchling"')}))
-    assert codes("\n".join(check(capsys, "--table").err)) == ["hatch-cubin-not-required"]
+    assert command("check", "--table").errors == [
+        Coded("hatch-cubin-not-required", "pyproject.toml:2", 'requires = ["hatchling", "hatch-cubin"]')
+    ]
 
 
 def test_a_project_without_a_table_says_so(
