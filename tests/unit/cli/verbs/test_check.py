@@ -393,6 +393,16 @@ def test_all_that_is_wrong_with_a_table_is_told_beside_what_is_wrong_with_wheels
     assert facts(command, "--table")["table"] is None
 
 
+def test_a_table_without_hatch_cubin_among_the_requirements_is_not_right(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = pyproject('archs = ["sm_90"]', requires='"hatchling"')
+    monkeypatch.chdir(write_tree(tmp_path, {"pyproject.toml": text}))
+    assert command("check", "--table").errors == [
+        Coded("hatch-cubin-not-required", "pyproject.toml:2", 'requires = ["hatchling", "hatch-cubin"]')
+    ]
+
+
 def test_a_project_without_a_table_says_so(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
