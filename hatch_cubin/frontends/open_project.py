@@ -90,23 +90,8 @@ def check_build(project: Project) -> None:
     Warn of what leaves kernels out of wheels without an error.
     Of a backend that does not say which packages a wheel has, only what the table says is checked.
     """
-    pyproject, backend = table_location.read_project(project.root)
-    problems: tuple[Problem, ...] = ()
-    known = table_location.inside(pyproject, "build-system").get("requires")
-    misspelled = (
-        [each for each in known if known_names.is_nearly_own(each)] if isinstance(known, list) else []
-    )
-    if _knows_us(backend) and (misspelled or not table_location.requires_hatch_cubin(project.root)):
-        import json
-
-        where = table_location.place_of(project.root, ("build-system",)).of("requires")
-        hint = f"requires = {json.dumps(known_names.with_us(known))}"
-        if misspelled:
-            what = f"[build-system] requires {misspelled[0]!r}, which is not hatch-cubin"
-            problems = (problem("misspelled-requirement", what, where, hint),)
-        else:
-            what = "[build-system] does not require hatch-cubin: a build would not have it"
-            problems = (problem("hatch-cubin-not-required", what, where, hint),)
+    backend = table_location.read_project(project.root)[1]
+    problems = missing_requirement(project.root)
     if (
         _tells_packages(project.config.backend or backend)
         or len(project.packages) < 2
@@ -122,6 +107,26 @@ def check_build(project: Project) -> None:
 
     for reason in missing_kernels.reasons(project, found_packages(project.root)):
         project.warn(reason.with_code())
+
+
+def missing_requirement(root: str | Path) -> tuple[Problem, ...]:
+    """Return the problem of a project whose [build-system] does not require hatch-cubin; none otherwise."""
+    pyproject, backend = table_location.read_project(root)
+    known = table_location.inside(pyproject, "build-system").get("requires")
+    misspelled = (
+        [each for each in known if known_names.is_nearly_own(each)] if isinstance(known, list) else []
+    )
+    if not _knows_us(backend) or not (misspelled or not table_location.requires_hatch_cubin(root)):
+        return ()
+    import json
+
+    where = table_location.place_of(root, ("build-system",)).of("requires")
+    hint = f"requires = {json.dumps(known_names.with_us(known))}"
+    if misspelled:
+        what = f"[build-system] requires {misspelled[0]!r}, which is not hatch-cubin"
+        return (problem("misspelled-requirement", what, where, hint),)
+    what = "[build-system] does not require hatch-cubin: a build would not have it"
+    return (problem("hatch-cubin-not-required", what, where, hint),)
 
 
 def aimed(project: Project, folder: Path) -> Project:

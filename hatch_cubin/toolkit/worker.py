@@ -74,7 +74,7 @@ def compile_task(task: dict[str, Any]) -> dict[str, Any]:
     run = {"c++": _compile, "lto": _compile, "ptx": _assemble, "link": _link, "xz": _pack}[task["kind"]]
     if _unnamed and task["searches"]:
         run = _compile_unnamed
-    shared = _with_prelude(task) if task.get("prelude") and run is _compile else None
+    shared = _with_precompiled_header(task) if task.get("precompiled_header") and run is _compile else None
     try:
         outcome = shared or run(task)
     except Exception as exc:  # noqa: BLE001 - NVRTC's and nvJitLink's errors share no base class
@@ -90,7 +90,7 @@ def compile_task(task: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _with_prelude(task: dict[str, Any]) -> Outcome | None:
+def _with_precompiled_header(task: dict[str, Any]) -> Outcome | None:
     """Compile a task with its headers precompiled; None where the plain compile has to do it."""
     with contextlib.suppress(Exception):  # whatever it is, the plain compile works or reports it
         return _precompiled(task)
@@ -98,7 +98,7 @@ def _with_prelude(task: dict[str, Any]) -> Outcome | None:
 
 
 def _precompiled(task: dict[str, Any]) -> Outcome | None:
-    number, includes, options, rest = task["prelude"]
+    number, includes, options, rest = task["precompiled_header"]
     head = includes + b"#pragma nv_hdrstop\n"
     if _header.number != number:
         _header.make(number, {**task, "code": head, "options": options, "instantiate": []})

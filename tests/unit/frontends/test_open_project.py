@@ -130,7 +130,7 @@ BOTH = '[tool.hatch.build.targets.wheel]\npackages = ["src/a", "src/b"]\n'
             pyproject("", requires='"hatchling"') + BOTH,
             [
                 Coded(NOT_REQUIRED, "pyproject.toml:2", 'requires = ["hatchling", "hatch-cubin"]'),
-                Coded("package-not-chosen", "pyproject.toml:9", "'a', 'b'", 'package = "…"'),
+                Coded("package-not-chosen", "pyproject.toml:9", "'a', 'b'", 'package = "a"'),
             ],
         ),
         (
