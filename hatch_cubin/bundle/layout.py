@@ -20,7 +20,7 @@ from ..common.digest import file_digest
 from ..common.file_lock import wait_for_lock
 from ..common.sizes import size
 from ..cubin.ptx import ptx_version
-from ..errors import BundleError, Location, Problem, problem
+from ..errors import BundleError, Location, problem
 from ..planning.unit_plan import Module, Unit
 from ..project import disk
 from ..project.source_roots import ProjectTree
@@ -131,7 +131,9 @@ def _refuse_large(name: str, count: int, modules: int) -> None:
     """Raise BundleError if an index is larger than any loader would read."""
     if count > read_limits.INDEX:
         what = f"{name} of {modules} modules has {size(count)}, and loaders read {size(read_limits.INDEX)}"
-        raise BundleError(Problem(what, hint="make several packages of it, each with its own kernels"))
+        raise BundleError(
+            problem("bundle-too-large", what, hint="make several packages of it, each with its own kernels")
+        )
 
 
 def free_stem(stem: str, name: str, taken: set[str]) -> str:
@@ -324,7 +326,7 @@ def _unwritable(exc: OSError, folder: Path) -> BundleError:
     if isinstance(exc, (FileExistsError, IsADirectoryError)):
         with contextlib.suppress(OSError):  # another process has removed it
             why = f"it {file_access.kind(file_access.status_of(place).st_mode)}"
-    return BundleError(Problem(f"cannot write the bundle: {why}", Location(str(place))))
+    return BundleError(problem("file-not-writable", f"cannot write the bundle: {why}", Location(str(place))))
 
 
 def _write_once(files: Mapping[str, bytes], folder: Path, place: Path) -> bool:

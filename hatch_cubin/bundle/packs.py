@@ -13,7 +13,7 @@ from ..cache.entries import Compiled, Content
 from ..common import read_limits
 from ..common.digest import digest, file_digest
 from ..common.sizes import size
-from ..errors import BundleError, Problem
+from ..errors import BundleError, Problem, problem
 
 MOST = 1 << 21  # bytes of results that share a block; a larger result gets its own block
 _WINDOW = 1 << 26  # most bytes that an unpacker has to look back
@@ -92,7 +92,7 @@ def _too_good(block: Block, packed: int) -> Problem:
     (piece,) = block.pieces  # only a block with a single piece can be as large
     what = f"{piece.name} for {piece.arch} has {size(block.size)} that are packed in {size(packed)}"
     hint = "no loader unpacks that: leave out 'pack', or let a kernel write what is the same everywhere"
-    return Problem(what, hint=hint)
+    return problem("too-compressible-to-pack", what, hint=hint)
 
 
 def cut(pieces: Iterable[Piece]) -> list[Block]:

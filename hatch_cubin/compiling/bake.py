@@ -15,11 +15,11 @@ from ..planning.unit_plan import Module, Unit
 from ..project.project import Project
 from ..toolkit.toolkit import Toolkit
 from . import cores, diagnostics, executor, precompiled_headers
-from .claims import Turns
+from .claims import CompileClaims
 from .compiler_paths import CompilePaths
 from .diagnostics import Diagnostic, failure
 from .inline_assembly import located
-from .outcome import code_of, misfit, outcome_of
+from .outcome import code_of, outcome_of, why_wrong
 from .results import Results, archs_of, repeat_warnings
 from .source_warnings import Remarks, of_result, remarks
 from .storing import Storing
@@ -52,16 +52,17 @@ class Bake:
         self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
         patience_s = min(project.config.timeout_s, _PATIENCE_S)
         keys = [[job.keys.key for job in group] for group in self._misses]
-        groups = [None if task.prelude is None else task.prelude.id for task in self._tasks]
-        self._turns = Turns(keys, cache, self._take_stored, patience_s, groups)
-        self._trust = precompiled_headers.Trust()
+        headers = (task.precompiled_header for task in self._tasks)
+        groups = [None if header is None else header.id for header in headers]
+        self._claims = CompileClaims(keys, cache, self._take_stored, patience_s, groups)
+        self._plain_check = precompiled_headers.PlainCompileCheck()
         self._edits = Edits(project)
         shared = {
-            task.prelude.id: group[0]
+            task.precompiled_header.id: group[0]
             for task, group in zip(self._tasks, self._misses, strict=True)
-            if task.prelude
+            if task.precompiled_header
         }
-        self._stamps = {prelude: header_stamps(project, job) for prelude, job in shared.items()}
+        self._stamps = {number: header_stamps(project, job) for number, job in shared.items()}
         self._said: set[str] = set()
         self._sample = _sample(project.config.recheck)
         self._remarked: dict[Module, Remarks] = {}
@@ -72,7 +73,7 @@ class Bake:
         """Compile until every unit has a result or has failed."""
         units = len(self._results.done) + sum(map(len, self._misses))
         with contextlib.ExitStack() as stack:
-            self._storing = Storing(self._cache, self._turns.done, len(self._misses))
+            self._storing = Storing(self._cache, self._claims.done, len(self._misses))
             stack.callback(self._storing.close)
             setup = self._setup(stack)
             self._progress = stack.enter_context(self._project.show_progress(units, len(self._results.done)))
@@ -99,15 +100,15 @@ class Bake:
 
         first = [group[0] for group in self._misses]
         project, toolkit, paths = self._project, self._toolkit, self._paths
-        work = opening.Work(
-            project, first, toolkit, paths, self._upcoming, self._accepts, self._misfit, setup
+        work = opening.ClusterWork(
+            project, first, toolkit, paths, self._upcoming, self._accepts, self._why_wrong, setup
         )
         return opening.results(work, where)
 
-    def _misfit(self, answer: executor.Result) -> str | None:
+    def _why_wrong(self, answer: executor.Result) -> str | None:
         """Return why another machine's result does not belong to its task; None if it does."""
         for job in self._misses[answer.id] if answer.ok else ():
-            if (wrong := misfit(job.unit, answer)) is not None:
+            if (wrong := why_wrong(job.unit, answer)) is not None:
                 return f"{job.unit.name}: {wrong}"
         return None
 
@@ -136,11 +137,8 @@ class Bake:
         wanted = archs_of(self._results, self._toolkit).candidates()[:_MOST_TRIED]
         like = {job.unit.module: job for group in self._misses for job in group}
         trials = [[replace(like[unit.module], unit=unit)] for unit in wanted]
-        tasks = [
-            replace(task, prelude=None)
-            for task in make_tasks(self._project, trials, self._paths, self._toolkit, self._workers)
-        ]
-        left = iter(tasks)
+        tasks = make_tasks(self._project, trials, self._paths, self._toolkit, self._workers)
+        left = iter([replace(task, precompiled_header=None) for task in tasks])
         return [
             wanted[answer.id]
             for answer in executor.run(lambda _held, _others: next(left, None), setup)
@@ -151,7 +149,8 @@ class Bake:
         first = [group[0] for group in self._misses]  # the other units of a group have the same headers
         folders = folders_for(first, self._paths, self._toolkit, stack)
         assembles = any(task.kind == "ptx" for task in self._tasks)
-        scratch = make_scratch(stack) if assembles or any(task.prelude for task in self._tasks) else ""
+        needs_scratch = assembles or any(task.precompiled_header for task in self._tasks)
+        scratch = make_scratch(stack) if needs_scratch else ""
         assembler = self._toolkit.assembler if assembles else ""
         limit_s = self._project.config.timeout_s
         libraries = self._toolkit.libraries
@@ -167,29 +166,31 @@ class Bake:
 
         self._storing.settle(len(self._misses))
         # Store results first: another build may be waiting for them, while this build waits for that one.
-        while (number := self._turns.take(choose)) is None:
+        while (number := self._claims.take(choose)) is None:
             if not self._storing.settle(0):
                 return None
         group, task = self._misses[number], self._tasks[number]
         for job in group:
             self._progress.started(job.unit.name)
-        if task.prelude is not None:
-            count = self._turns.left_like(number) + 1
-            pays = precompiled_headers.pays(task.prelude.id, count, held, others)
-            if not pays or not self._trust.allows(group[0].unit):
-                return replace(task, prelude=None)
+        if task.precompiled_header is not None:
+            count = self._claims.left_like(number) + 1
+            pays = precompiled_headers.pays(task.precompiled_header.id, count, held, others)
+            if not pays or not self._plain_check.allows(group[0].unit):
+                return replace(task, precompiled_header=None)
         return self._prepared(task, group[0])
 
     def _accepts(self, answer: executor.Result) -> bool:
         """Return whether the results are the same as those of the plain compile."""
-        group, prelude = self._misses[answer.id], self._tasks[answer.id].prelude
-        if not answer.ok or prelude is None:
+        group, header = self._misses[answer.id], self._tasks[answer.id].precompiled_header
+        if not answer.ok or header is None:
             return True
         # The headers were precompiled some time ago. One of them may have been edited then and restored
         # since.
-        edited = answer.shared and header_stamps(self._project, group[0]) != self._stamps[prelude.id]
+        edited = answer.shared and header_stamps(self._project, group[0]) != self._stamps[header.id]
         accepted = [
-            self._trust.accepts(job.unit, code_of(job.unit, answer), shared=answer.shared, edited=edited)
+            self._plain_check.accepts(
+                job.unit, code_of(job.unit, answer), shared=answer.shared, edited=edited
+            )
             for job in group
         ]
         return all(accepted)
@@ -231,7 +232,7 @@ class Bake:
         if kept:
             self._keep(kept, answer)
         else:
-            self._turns.done(answer.id)
+            self._claims.done(answer.id)
 
     def _prepared(self, task: executor.Task, _job: Job) -> executor.Task:
         """Return the task with the parts that are added only when its turn comes."""

@@ -122,7 +122,7 @@ def pays(wanted: int, count: int, held: int | None, others: Sequence[int]) -> bo
     return room and count >= _PAYS_FROM * (others.count(wanted) + 1)
 
 
-class Trust:
+class PlainCompileCheck:
     """Decides whether results made with precompiled headers are the same as those of the plain compile.
 
     With precompiled headers, templates that the headers' own functions use are instantiated earlier. So

@@ -14,7 +14,7 @@ from ..project import disk
 from ..project.build_time_macros import TimeMacroUse, time_macro_uses
 from ..project.project import Project
 from ..project.source import Source, glob_regex
-from . import limits, templates
+from . import launch_hazards, limits, templates
 from .hints import tile_kernels
 from .hints.conditions import host_code
 
@@ -56,6 +56,7 @@ def of_result(
         return tuple(map(Problem.with_code, found))
     found = limits.beyond(cubin, compiled.kernels, lambda: _texts(project, job), module.source.path)
     tables = project.config.place.tables("source")
+    found += launch_hazards.found_in(module.source, compiled.kernels)
     found += templates.not_built(module, compiled.kernels, sources, tables)
     return tuple(map(Problem.with_code, found))
 

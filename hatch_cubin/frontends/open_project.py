@@ -5,7 +5,8 @@ Modules that are slow to import are imported only after the table is correct, so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..config import known_names, reader, table_location
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from ..config.toml_positions import Place
     from ..project.project import Project
 
+_LOADER_PYTHON = 10  # its minor version
+_LOWEST_PYTHON = re.compile(r"(?:>=?|~=)\s*3\.(\d+)")
 _NOT_SHIPPED = {"benchmarks", "docs", "examples", "test", "tests"}  # from the project's own folder
 
 
@@ -91,23 +94,8 @@ def check_build(project: Project) -> None:
     Warn about each reason why the build's wheels would not contain kernels. If the build backend does not
     declare the wheel's packages, only the table's own settings of the package are checked.
     """
-    pyproject, backend = table_location.read_project(project.root)
-    problems: tuple[Problem, ...] = ()
-    known = table_location.inside(pyproject, "build-system").get("requires")
-    misspelled = (
-        [each for each in known if known_names.is_nearly_own(each)] if isinstance(known, list) else []
-    )
-    if _needs_hatch_cubin(backend) and (misspelled or not table_location.requires_hatch_cubin(project.root)):
-        import json
-
-        where = table_location.place_of(project.root, ("build-system",)).of("requires")
-        hint = f"requires = {json.dumps(known_names.with_us(known))}"
-        if misspelled:
-            what = f"[build-system] requires {misspelled[0]!r}, which is not hatch-cubin"
-            problems = (problem("misspelled-requirement", what, where, hint),)
-        else:
-            what = "[build-system] does not require hatch-cubin, so a build would run without it"
-            problems = (problem("hatch-cubin-not-required", what, where, hint),)
+    backend = table_location.read_project(project.root)[1]
+    problems = missing_requirement(project.root)
     if (
         _declares_packages(project.config.backend or backend)
         or len(project.packages) < 2
@@ -123,6 +111,39 @@ def check_build(project: Project) -> None:
 
     for reason in missing_kernels.reasons(project, found_packages(project.root)):
         project.warn(reason.with_code())
+    for warning in _older_pythons(project.root):
+        project.warn(warning.with_code())
+
+
+def _older_pythons(root: Path) -> Iterator[Problem]:
+    """Yield a warning if the wheel may be installed on a Python that is too old for the loader."""
+    pyproject, _backend = table_location.read_project(root)
+    allowed = str(table_location.inside(pyproject, "project").get("requires-python", ""))
+    lowest = _LOWEST_PYTHON.search(allowed)
+    if lowest is not None and int(lowest[1]) < _LOADER_PYTHON:
+        where = table_location.place_of(root, ("project",)).of("requires-python")
+        what = f"requires-python allows Python 3.{lowest[1]}, but the loader needs Python 3.{_LOADER_PYTHON}"
+        yield problem("python-too-old", what, where, f'requires-python = ">=3.{_LOADER_PYTHON}"')
+
+
+def missing_requirement(root: str | Path) -> tuple[Problem, ...]:
+    """Return a problem if the [build-system] of a project should require hatch-cubin, but does not."""
+    pyproject, backend = table_location.read_project(root)
+    known = table_location.inside(pyproject, "build-system").get("requires")
+    misspelled = (
+        [each for each in known if known_names.is_nearly_own(each)] if isinstance(known, list) else []
+    )
+    if not _needs_hatch_cubin(backend) or not (misspelled or not table_location.requires_hatch_cubin(root)):
+        return ()
+    import json
+
+    where = table_location.place_of(root, ("build-system",)).of("requires")
+    hint = f"requires = {json.dumps(known_names.with_us(known))}"
+    if misspelled:
+        what = f"[build-system] requires {misspelled[0]!r}, which is not hatch-cubin"
+        return (problem("misspelled-requirement", what, where, hint),)
+    what = "[build-system] does not require hatch-cubin, so a build would run without it"
+    return (problem("hatch-cubin-not-required", what, where, hint),)
 
 
 def with_package(project: Project, folder: Path) -> Project:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..common import file_access
 from ..common.digest import digest, stream_digest
-from ..errors import Location, Problem, SourceError
+from ..errors import Location, SourceError, problem
 from ..project import disk
 from ..project.scan import Include, Scan, ScanCache
 from ..project.source_roots import ProjectTree
@@ -169,7 +169,9 @@ class IncludeSearch:
         for place, written in itertools.starmap(self._placed, self._candidates(include.name, root, beside)):
             if leads_to_a_process(os.path.join(place.path, written)):
                 what = f"cannot include {include.name!r}: the compiler's process finds another file there"
-                raise SourceError(Problem(what, hint="include the file by its own path"))
+                raise SourceError(
+                    problem("include-differs-by-process", what, hint="include the file by its own path")
+                )
             if self._is_file(place, written):
                 # A name that goes into a folder and back leads somewhere only while that folder is there.
                 as_it_is = not place.tree and _comes_back(include.name)
@@ -227,7 +229,7 @@ class IncludeSearch:
         hint = "let a folder of 'include-dirs' find it, which may be one of a source root"
         if self.tree.source_root_of(named) is None:
             hint = "name its folder in 'source-roots', and let a folder of 'include-dirs' find it"
-        return SourceError(Problem(what, Location(named), hint))
+        return SourceError(problem("include-crosses-root", what, Location(named), hint))
 
     def read(self, spot: FoundFile) -> tuple[str, Scan]:
         """Return the digest and the scan of a header."""

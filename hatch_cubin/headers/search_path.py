@@ -13,7 +13,7 @@ from ..common import temporary_folders, user_folders
 from ..common.digest import digest
 from ..common.distribution_names import comparable_name
 from ..config.config import Config
-from ..errors import ConfigError, Problem, ToolchainError
+from ..errors import ConfigError, ToolchainError, problem
 from ..project.source_roots import ProjectTree
 from ..toolkit.libraries import system_home
 from ..toolkit.requirements import asked_for
@@ -42,7 +42,9 @@ def package_roots(config: Config) -> Iterator[SearchFolder]:
         except importlib.metadata.PackageNotFoundError:
             what = f"header-packages: {name!r} is not installed in the build environment"
             hint = "a build with isolation installs it; without isolation, install it yourself"
-            problems.append(Problem(what, config.place.of("header-packages", index), hint))
+            problems.append(
+                problem("wheel-not-installed", what, config.place.of("header-packages", index), hint)
+            )
             continue
         folders = sorted(_include_folders(found))
         for folder in folders:
@@ -51,7 +53,8 @@ def package_roots(config: Config) -> Iterator[SearchFolder]:
             yield SearchFolder(Path(str(found.locate_file(folder))), f"{name.lower()}/{folder}", label)
         if not folders:
             problems.append(
-                Problem(
+                problem(
+                    "no-headers-in-wheel",
                     f"header-packages: {name!r} has no include folder",
                     config.place.of("header-packages", index),
                     "leave it out: its wheel has no folder 'include' with headers in it",
@@ -191,7 +194,9 @@ def _bundled(toolkit: Toolkit) -> Path | None:
     try:
         return _unpacked(toolkit, user_folders.use_temporary_folder(why))
     except OSError as exc:
-        raise ToolchainError(Problem(f"{why}, nor unpacked elsewhere: {exc.strerror}")) from exc
+        raise ToolchainError(
+            problem("headers-not-unpacked", f"{why}, nor unpacked elsewhere: {exc.strerror}")
+        ) from exc
 
 
 def _unpacked_before(toolkit: Toolkit) -> Path | None:

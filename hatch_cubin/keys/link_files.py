@@ -1,4 +1,4 @@
-"""Find what modules are linked of beside their sources: files of the project and of installed wheels."""
+"""Find the files that modules are linked with besides their sources, in the project and in wheels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..common.digest import digest, file_digest
 from ..config.value_checks import guess
 from ..cubin.elf import read_cubin
 from ..cubin.objects import kind_of
-from ..errors import ConfigError, HatchCubinError, Problem, SourceError
+from ..errors import ConfigError, HatchCubinError, Problem, SourceError, problem
 from ..planning.linked_modules import location_of_file
 from ..planning.unit_plan import Module, Unit
 from ..project import disk
@@ -34,14 +34,14 @@ _ISOLATED = "a build with isolation installs it; without isolation, install it y
 
 
 class LinkedFiles:
-    """The files that the tables of a project name, each looked for and read once."""
+    """The files that the key `link` of the project's tables names. Each is read only once."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
         self._found: dict[str, list[tuple[Input, int | None]]] = {}
 
     def of(self, module: Module) -> list[tuple[Input, int | None]]:
-        """Return what a module is linked with; cubins come with the number of their arch."""
+        """Return the files that a module is linked with. A cubin has the number of its arch."""
         problems, found = list[Problem](), list[tuple[Input, int | None]]()
         for index, entry in enumerate(module.link.files if module.link else ()):
             try:
@@ -64,7 +64,13 @@ class LinkedFiles:
         tree = self._project.tree
         place = tree.disk_path(path)
         if not os.path.isfile(place):
-            raise SourceError(Problem(f"{path!r} is not a file of the project", hint=_why_none(path, tree)))
+            raise SourceError(
+                problem(
+                    "linked-file-not-found",
+                    f"{path!r} is not a file of the project",
+                    hint=_why_none(path, tree),
+                )
+            )
         if not tree.is_inside(path):
             raise disk.outside_link_error(tree, path)
         return _input(path, disk.read_file(place, tree), place, None)
@@ -77,36 +83,40 @@ def _why_none(path: str, tree: ProjectTree) -> str | None:
 
 
 def _of_wheel(requirement: str, pattern: str) -> Iterator[tuple[Input, int | None]]:
-    """Yield the files of an installed wheel that a glob matches, as the wheel's RECORD has them."""
+    """Yield the files of an installed wheel that a glob matches. They must agree with the wheel's RECORD."""
     name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
     try:
         found = importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
         raise SourceError(
-            Problem(f"{name!r} is not installed in the build environment", hint=_ISOLATED)
+            problem(
+                "wheel-not-installed", f"{name!r} is not installed in the build environment", hint=_ISOLATED
+            )
         ) from None
     rule = glob_regex(pattern)
     files = sorted((file for file in found.files or () if rule.fullmatch(str(file))), key=str)
     if not files:
         what = f"{name!r} {found.version} has no file that matches {pattern!r}"
-        raise SourceError(Problem(what, hint=_alike(found, pattern)))
+        raise SourceError(problem("linked-file-not-found", what, hint=_alike(found, pattern)))
     for file in files:
         place = Path(str(file.locate()))
         try:
             data = file_access.read(place, read_limits.CODE)
         except OSError as exc:
-            raise SourceError(Problem(f"{file} of {name!r} cannot be read: {exc.strerror}")) from exc
+            raise SourceError(
+                problem("file-not-readable", f"{file} of {name!r} cannot be read: {exc.strerror}")
+            ) from exc
         recorded = file.hash.value if file.hash and file.hash.mode == "sha256" else None
         now = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
         if recorded != now:
             what = f"{file} is not what the RECORD of {name!r} {found.version} says"
-            raise SourceError(Problem(what, hint=f"install {name} again"))
+            raise SourceError(problem("installed-file-changed", what, hint=f"install {name} again"))
         logical = f"{found.metadata['Name'].lower()}/{file}"
         yield _input(logical, data, place, (found.metadata["Name"], found.version))
 
 
 def _alike(found: importlib.metadata.Distribution, pattern: str) -> str | None:
-    """Return which of a wheel's files a glob may mean."""
+    """Return a hint with the files of a wheel that a glob may mean."""
     ends = (".a", ".ptx", ".cubin", ".fatbin", ".ltoir", ".o")
     names = sorted(str(file) for file in found.files or () if str(file).endswith(ends))
     last = pattern.rpartition("/")[2].strip("*")
@@ -119,7 +129,7 @@ def _input(name: str, data: bytes, place: Path, wheel: tuple[str, str] | None) -
         kind = kind_of(data)
     except ValueError as exc:
         hint = LFS_HINT if is_lfs_pointer(data[:200].decode("latin-1")) else None
-        raise SourceError(Problem(f"{name} {exc}", hint=hint)) from exc
+        raise SourceError(problem("not-linkable", f"{name} {exc}", hint=hint)) from exc
     target = read_cubin(data).target if kind == "cubin" else None
     return Input(name, kind, file_digest(data), path=place, wheel=wheel), target
 
@@ -127,7 +137,7 @@ def _input(name: str, data: bytes, place: Path, wheel: tuple[str, str] | None) -
 def _inputs_of(
     unit: Unit, keys: Mapping[Unit, Keys], files: Sequence[tuple[Input, int | None]]
 ) -> tuple[Input, ...]:
-    """Return all that a unit is linked of, in the order of its table; cubins of other archs are left out."""
+    """Return the inputs of a linked unit, in the order of its table. Cubins for other archs are left out."""
     link, real = unit.module.link, unit.arch.real
     assert link is not None
     parts = []
@@ -144,12 +154,12 @@ def _inputs_of(
 
 def _without_lto(project: Project, module: Module) -> Problem:
     number = [rule.name for rule in project.config.module].index(module.base)
-    what = f"{module.base} is linked of PTX alone, and mode = 'lto' needs some LTO-IR"
-    return Problem(what, project.config.place.of("module", number, "mode"), 'mode = "rdc"')
+    what = f"{module.base} is linked from PTX only, and mode = 'lto' needs some LTO-IR"
+    return problem("rdc-mode-needed", what, project.config.place.of("module", number, "mode"), 'mode = "rdc"')
 
 
 class LinkedUnit(NamedTuple):
-    """A unit that is linked, with its keys, what an earlier build knew of it, and what it is linked of."""
+    """A linked unit with its keys, its recorded result, and its inputs."""
 
     unit: Unit
     keys: Keys
@@ -165,9 +175,9 @@ def find_links(
     toolkit: Toolkit,
     recall: Recall,
 ) -> list[LinkedUnit]:
-    """Return the units that are linked, given the *keys* of all objects.
+    """Return the linked units. *keys* are the keys of all their objects.
 
-    ConfigError names every file that they cannot be linked with.
+    ConfigError with a problem for each file that cannot be linked.
     """
     files, found, problems = LinkedFiles(project), list[LinkedUnit](), list[Problem]()
     for module, units in groups:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..common import file_access, read_limits
 from ..common.digest import file_digest
-from ..errors import ConfigError, Location, Problem
+from ..errors import ConfigError, Location, problem
 
 NAME = "cubin.lock"
 SWITCH = "HATCH_CUBIN_LOCKED"  # with it, a build that does not match the lock fails
@@ -62,7 +62,8 @@ def decode(text: str) -> Lock:
     if checked != file_digest(text.split("\n", 3)[-1].encode()):
         raise _broken("was edited, or merged from two that differ", None)
     if number != _FORMAT:
-        raise _broken(f"has format {number!r:.80}, this hatch-cubin reads {_FORMAT}", None)
+        what = f"has format {number!r:.80}, this hatch-cubin reads {_FORMAT}"
+        raise ConfigError(problem("lock-of-other-version", what, Location(NAME), HINT))
     values.pop("about", None)
     if unknown := sorted(values.keys() - _FIELDS.keys()):
         raise _broken(f"has a field that no lock has: {unknown[0]!r:.80}", None)
@@ -84,13 +85,15 @@ def read(root: Path) -> Lock | None:
     except FileNotFoundError:
         return None
     except OSError as exc:
-        raise ConfigError(Problem(f"cannot be read: {exc.strerror}", Location(NAME))) from exc
+        raise ConfigError(
+            problem("file-not-readable", f"cannot be read: {exc.strerror}", Location(NAME))
+        ) from exc
     except UnicodeDecodeError:
         raise _broken("is no text", None) from None
 
 
 def _broken(what: str, line: int | None) -> ConfigError:
-    return ConfigError(Problem(what, Location(NAME, line), HINT))
+    return ConfigError(problem("lock-damaged", what, Location(NAME, line), HINT))
 
 
 def _body(lock: Lock) -> str:

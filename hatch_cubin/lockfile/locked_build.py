@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..cache.entries import Cache, Compiled
-from ..errors import Location, LockError, Problem, SignatureError, ToolchainError
+from ..errors import Location, LockError, SignatureError, ToolchainError, problem
 from ..keys.jobs import Job
 from ..planning.unit_plan import Unit
 from ..project.project import Project, ProjectSources
@@ -54,7 +54,7 @@ def evaluate(
     if found is None:
         if project.is_switched_on(lock_format.SWITCH):
             what = f"there is no cubin.lock, and {project.as_written(lock_format.SWITCH)} is set"
-            raise LockError(Problem(what, hint="'hatch-cubin lock' writes one"))
+            raise LockError(problem("lock-missing", what, hint="'hatch-cubin lock' writes one"))
         return None
     plan = lock_comparison.plan_by_lock(found, project, sources)
     refuse_if_locked(project, plan.changes)
@@ -71,7 +71,7 @@ def refuse_if_locked(project: Project, changes: Sequence[str], hint: str = lock_
     """Raise LockError if the lock is stale and the build must not continue without it."""
     if changes and project.is_switched_on(lock_format.SWITCH):
         what = f"is stale, and {project.as_written(lock_format.SWITCH)} is set"
-        raise LockError(Problem(what, Location(lock_format.NAME), hint, (*changes,)))
+        raise LockError(problem("lock-stale", what, Location(lock_format.NAME), hint, (*changes,)))
 
 
 @contextlib.contextmanager
@@ -92,7 +92,9 @@ def explain_missing_compiler(project: Project, word: LockVerdict | None) -> Iter
             f"build again: an isolated build then installs the compiler; for one without isolation, {command}"
         )
         details = (*_WHY_MISSING, *word.faults, exc.problems[0].what)
-        raise ToolchainError(Problem(what, Location(lock_format.NAME), hint, details)) from exc
+        raise ToolchainError(
+            problem("locked-units-missing", what, Location(lock_format.NAME), hint, details)
+        ) from exc
 
 
 def check_results(project: Project, found: Lock, done: Sequence[tuple[Job, str]]) -> None:
@@ -101,7 +103,11 @@ def check_results(project: Project, found: Lock, done: Sequence[tuple[Job, str]]
         others := lock_comparison.units_that_differ(found, done)
     ):
         what = f"{len(others)} of {len(done)} units were compiled to other bytes than the lock has"
-        raise LockError(Problem(what, Location(lock_format.NAME), lock_format.HINT, (*others,)))
+        raise LockError(
+            problem(
+                "results-differ-from-lock", what, Location(lock_format.NAME), lock_format.HINT, (*others,)
+            )
+        )
 
 
 def install_command(project: Project) -> str | None:

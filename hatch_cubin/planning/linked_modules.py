@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..config.config import Config, Macros, ModuleRule, SourceRule, merge_macros
-from ..errors import ConfigError, Location, Problem
+from ..errors import ConfigError, Location, problem
 from ..project.source import Source, glob_regex
 from . import unit_plan
 from .unit_plan import LinkRecipe, Module, TargetsBySpecs
@@ -49,7 +49,8 @@ def plan_modules(
 def _refuse_settings(config: Config, parts: Sequence[Source]) -> None:
     """Raise ConfigError if a [[source]] table sets a key of modules for a source that is linked into one."""
     problems = [
-        Problem(
+        problem(
+            "key-in-wrong-table",
             f"{key!r} is for modules, and {source.path} is linked into one",
             config.place.of("source", index, key),
             f"{config.place.tables('module')} has it" if key != "name" else None,
@@ -67,7 +68,8 @@ def _refuse_settings(config: Config, parts: Sequence[Source]) -> None:
 def _refuse_macros_of_variants(config: Config, members: Sequence[Sequence[str]]) -> None:
     """Raise ConfigError where a source table gives one value to a macro that a module has variants of."""
     problems = [
-        Problem(
+        problem(
+            "identical-variants",
             f"define.{name} would make the variants of {module.name!r} one and the same for this source",
             config.place.of("source", index, "define", name),
             f"leave {name} out, here or in the module's 'variants'",

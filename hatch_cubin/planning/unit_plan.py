@@ -20,7 +20,7 @@ from ..common.digest import digest
 from ..config.config import Config, Macros, Place, SourceRule, merge_macros
 from ..config.nvrtc_options import OF_PTX, OptionValue
 from ..config.value_checks import guess
-from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError
+from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError, problem
 from ..project.source import Source, glob_regex, is_glob
 
 _WINDOWS_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
@@ -177,7 +177,8 @@ def plan_modules(
     rules_of = {path: matching(path) for path in paths}
     matched = {index for indexes in rules_of.values() for index in indexes}
     problems = [
-        Problem(
+        problem(
+            "pattern-matches-nothing",
             f"path {rule.path!r} matches no source",
             config.place.of("source", index, "path"),
             _suggested_path(rule.path, paths),
@@ -187,7 +188,8 @@ def plan_modules(
     ]
     of_ptx = [(index, source) for source in sources if source.is_ptx for index in rules_of[source.path]]
     problems += [
-        Problem(
+        problem(
+            "cpp-setting-for-ptx",
             f"path {rule.path!r} matches {source.path}, and PTX has neither templates nor macros",
             config.place.of("source", index, "path"),
             "'instantiate' and 'variants' are for .cu sources",
@@ -243,7 +245,12 @@ def _options_without_effect(
         for name in (name for name in options if name not in OF_PTX):
             spelled, where = option_location(config.place, table, name)
             what = f"the option {spelled!r} is set for PTX alone, and ptxas does not have it"
-            yield Problem(what, where, "leave it out, or give it to the compiler that writes the PTX")
+            yield problem(
+                "option-without-effect",
+                what,
+                where,
+                "leave it out, or give it to the compiler that writes the PTX",
+            )
 
 
 def option_location(place: Place, table: tuple[str | int, ...], name: str) -> tuple[str, Location]:
@@ -306,7 +313,7 @@ def variant_combinations(
     """Yield the macros of each variant, and the macros that it does not define; ConfigError if too many."""
     if (count := math.prod(map(len, variants.values()))) > _MAX_VARIANTS:
         what = f"'variants' ask for {count} modules of this source, the most is {_MAX_VARIANTS}"
-        raise ConfigError(Problem(what, where))
+        raise ConfigError(problem("too-many-variants", what, where))
     axes = [[(name, value) for value in values] for name, values in variants.items()]
     for chosen in itertools.product(*axes):
         variant = tuple((name, "0" if value is None else value) for name, value in chosen)
@@ -379,14 +386,23 @@ def _linked_for(
         archs = [str(each.arch) for each in module.targets if not each.arch.is_ptx]
         hint = f"in its table: {setting('archs', archs)}" if archs else None
         raise ConfigError(
-            Problem(f"{module.base} cannot be linked for {arch}: {_NO_PTX}", module.where, hint)
+            problem(
+                "no-ptx-from-link",
+                f"{module.base} cannot be linked for {arch}: {_NO_PTX}",
+                module.where,
+                hint,
+            )
         )
     return arch
 
 
 def _no_arch_served(module: Module, toolchain: Toolchain) -> Problem:
     if module.link is not None:
-        return Problem(f"{module.base} can be linked for none of the archs asked for", module.where)
+        return problem(
+            "ptx-target-unsuitable",
+            f"{module.base} can be linked for none of the archs asked for",
+            module.where,
+        )
     return _cannot_serve(module.source, "none of the archs asked for can run it", toolchain, module)
 
 
@@ -435,7 +451,13 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
     hint = f"this can be built:{pasted}"
     can_be = arch_names.is_supported(own, toolchain.supported, families=toolchain.families)
     because = (f"because of: {header.target_text}",)
-    return Problem(what, Location(source.path, header.target_line), hint if can_be else None, because)
+    return problem(
+        "ptx-target-unsuitable",
+        what,
+        Location(source.path, header.target_line),
+        hint if can_be else None,
+        because,
+    )
 
 
 def _suggested_path(path: str, paths: Sequence[str]) -> str | None:
@@ -458,7 +480,11 @@ def unsupported_arch(arch: Arch, toolchain: Toolchain) -> Problem:
         else ""
     )
     other = _other_toolkit(arch, toolchain)
-    return Problem(f"{toolchain.label} cannot target {arch}{suffix}", hint=f"it can target {known}{other}")
+    return problem(
+        "arch-not-supported",
+        f"{toolchain.label} cannot target {arch}{suffix}",
+        hint=f"it can target {known}{other}",
+    )
 
 
 def _other_toolkit(arch: Arch, toolchain: Toolchain) -> str:

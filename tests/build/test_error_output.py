@@ -200,7 +200,7 @@ def test_a_bundle_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     done = run(sys.executable, "-c", code, cwd=tmp_path, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-2:] == [
-        f"hatch-cubin: error: {root}/demo/_cubins: cannot write the bundle: it is a file",
+        f"hatch-cubin: error: {root}/demo/_cubins: cannot write the bundle: it is a file [file-not-writable]",
         "hatch-cubin: 1 error, nothing was built",
     ]
 

@@ -9,6 +9,7 @@ from tests.helpers import REPOSITORY
 
 CODED = (  # rooms in which every problem has a code
     "building",
+    "bundle",
     "cache",
     "cli",
     "common",
@@ -17,6 +18,10 @@ CODED = (  # rooms in which every problem has a code
     "cubin",
     "explaining",
     "frontends",
+    "headers",
+    "keys",
+    "lockfile",
+    "planning",
     "program_cache",
     "project",
     "remote",

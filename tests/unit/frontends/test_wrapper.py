@@ -179,7 +179,9 @@ def test_with_a_lock_it_asks_for_no_compiler_where_all_is_cached_and_else_for_th
         assert packed is not None
         assert packed.read() == text
     write_tree(project, {"src/demo/near.cuh": "// edited"})
-    stale = "cubin.lock: is stale, and HATCH_CUBIN_LOCKED is set\n  src/demo/near.cuh is changed\n"
+    stale = (
+        "cubin.lock: is stale, and HATCH_CUBIN_LOCKED is set [lock-stale]\n  src/demo/near.cuh is changed\n"
+    )
     assert stale in refused("get_requires_for_build_editable", capsys)
     monkeypatch.delenv("HATCH_CUBIN_LOCKED")
     wheels = lock_format.decode(text.decode()).wheels

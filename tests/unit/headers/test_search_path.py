@@ -196,7 +196,7 @@ def test_headers_that_can_be_unpacked_nowhere_are_an_error(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_tree(home, {"headers": "not a folder"})
-    monkeypatch.setattr(user_folders, "instead", lambda _why: home / "headers")
+    monkeypatch.setattr(user_folders, "use_temporary_folder", lambda _why: home / "headers")
     with pytest.raises(ToolchainError) as caught:
         roots(FakeToolkit("13.5.37"))
     assert str(caught.value) == (

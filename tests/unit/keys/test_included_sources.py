@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.errors import ConfigError, Location, Problem, SourceError
+from hatch_cubin.errors import ConfigError, Location, SourceError, problem
 from hatch_cubin.keys.included_sources import drop_parts
 from hatch_cubin.keys.jobs import make_jobs
 from hatch_cubin.planning.unit_plan import Module
@@ -50,7 +50,7 @@ def test_what_another_source_includes_and_has_no_kernel_is_a_header(tmp_path: Pa
     }
     assert modules(tmp_path, files) == (
         ["k"],
-        ["demo/part.cu: demo/k.cu includes it, and it has no kernel: it is no module"],
+        ["demo/part.cu: demo/k.cu includes it, and it has no kernel, so it is not a module"],
     )
 
 
@@ -65,7 +65,7 @@ def test_a_source_with_nothing_but_comments_is_refused_before_anything_is_compil
         'write a kernel into it, or leave it out: exclude = ["demo/old.cu", "demo/empty.cu", "demo/void.cu"]'
     )
     assert caught.value.problems == tuple(
-        Problem("is empty: there is no kernel in it", Location(path), hint)
+        problem("empty-source", "is empty: there is no kernel in it", Location(path), hint)
         for path in ("demo/empty.cu", "demo/void.cu")
     )
 

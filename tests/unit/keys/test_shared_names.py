@@ -10,7 +10,7 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.config import toml_positions
-from hatch_cubin.errors import CompileError, ConfigError, Location, Problem, SourceError
+from hatch_cubin.errors import CompileError, ConfigError, Location, Problem, SourceError, problem
 from hatch_cubin.keys import shared_names
 from hatch_cubin.planning.unit_plan import Module, plan_modules
 from hatch_cubin.project.source import Source
@@ -59,7 +59,7 @@ def test_different_names_are_not_refused() -> None:
 
 def test_two_variants_with_one_name_are_refused() -> None:
     options = f"{RULE}\npath = 'a/k.cu'\nvariants = {{ A = ['1', '1,B=2'], B = ['3', '2,B=3'] }}"
-    expected = Problem("'k[A=1,B=2,B=3]' is the name of two modules", Location("a/k.cu"))
+    expected = problem("module-name-taken", "'k[A=1,B=2,B=3]' is the name of two modules", Location("a/k.cu"))
     assert refused(["a/k.cu"], options) == [expected, expected]
 
 

@@ -10,7 +10,7 @@ from hatch_cubin.common import arch_names
 from hatch_cubin.common.arch_names import Arch, Target
 from hatch_cubin.common.digest import digest
 from hatch_cubin.config.config import Config
-from hatch_cubin.errors import ConfigError, HatchCubinError, Location, Problem
+from hatch_cubin.errors import ConfigError, HatchCubinError, Location, Problem, problem
 from hatch_cubin.planning.unit_plan import (
     Module,
     Toolchain,
@@ -233,12 +233,15 @@ def test_a_name_for_many_sources_has_parts_of_each_ones_path(name: str, path: st
 def test_a_source_table_that_matches_nothing_is_refused_with_its_line_and_a_guess() -> None:
     options = f"{RULE}\npath = 'demo/rde.cu'\n{RULE}\npath = 'zzz'\n{RULE}\npath = '*/red.cu'"
     assert refused(options, *cu("demo/red.cu")) == [
-        Problem(
+        problem(
+            "pattern-matches-nothing",
             "path 'demo/rde.cu' matches no source",
             Location("pyproject.toml", FIRST + 1),
             "did you mean 'demo/red.cu'?",
         ),
-        Problem("path 'zzz' matches no source", Location("pyproject.toml", FIRST + 3)),
+        problem(
+            "pattern-matches-nothing", "path 'zzz' matches no source", Location("pyproject.toml", FIRST + 3)
+        ),
     ]
 
 
@@ -260,7 +263,8 @@ def test_a_path_without_its_folders_is_told_with_them(path: str, hint: str) -> N
 def test_ptx_can_have_neither_instantiations_nor_variants(key: str) -> None:
     found = refused(f"{RULE}\npath = 'demo/*'\n{key}", ptx("sm_80"), *cu("demo/red.cu"))
     assert found == [
-        Problem(
+        problem(
+            "cpp-setting-for-ptx",
             "path 'demo/*' matches demo/k.ptx, and PTX has neither templates nor macros",
             Location("pyproject.toml", FIRST + 1),
             "'instantiate' and 'variants' are for .cu sources",
@@ -321,11 +325,11 @@ def test_an_arch_that_the_toolkit_cannot_target_is_refused_with_those_it_can(
     arch: str, toolchain: Toolchain, what: str, more: str
 ) -> None:
     known = " ".join(map(str, toolchain.supported))
-    problem = Problem(f"{toolchain.label} {what}", hint=f"it can target {known}{more}")
-    assert unsupported_arch(arch_names.parse_arch(arch), toolchain) == problem
+    expected = problem("arch-not-supported", f"{toolchain.label} {what}", hint=f"it can target {known}{more}")
+    assert unsupported_arch(arch_names.parse_arch(arch), toolchain) == expected
     with pytest.raises(ConfigError) as caught:
         plan(["sm_75", arch], *cu("a.cu", "b.cu"), toolchain=toolchain)
-    assert caught.value.problems == (problem._replace(where=Location("pyproject.toml", FIRST)),)
+    assert caught.value.problems == (expected._replace(where=Location("pyproject.toml", FIRST)),)
 
 
 def test_an_arch_is_shown_where_it_was_asked_for() -> None:
@@ -404,7 +408,8 @@ def test_what_ptx_can_serve_of_the_archs_is_kept() -> None:
 def test_ptx_that_a_named_arch_cannot_take_is_refused_with_the_line_that_forbids_it() -> None:
     source = Source("demo/k.ptx", ".version 8.0\n\n  .target sm_90a, debug\n")
     assert refused("archs = ['sm_90']", source) == [
-        Problem(
+        problem(
+            "ptx-target-unsuitable",
             "cannot be assembled for sm_90",
             Location("demo/k.ptx", 3),
             f'this can be built:\n    {RULE}\n    path = "demo/k.ptx"\n    archs = ["sm_90a"]',
@@ -419,7 +424,8 @@ def test_of_ptx_that_the_toolkit_cannot_target_either_no_arch_is_offered(target:
     with pytest.raises(ConfigError) as caught:
         plan(["sm_60"], ptx(target), toolchain=older)
     assert caught.value.problems == (
-        Problem(
+        problem(
+            "ptx-target-unsuitable",
             "cannot be assembled for sm_60",
             Location("demo/k.ptx", 2),
             None,

@@ -108,7 +108,7 @@ def test_a_stale_lock_can_be_refused(root: Path, capsys: pytest.CaptureFixture[s
     stale = Said(capsys, root, verb, "--locked")
     assert (stale.code, stale.out) == (1, [])
     assert stale.err == [
-        "hatch-cubin: error: cubin.lock: is stale, and --locked is set",
+        "hatch-cubin: error: cubin.lock: is stale, and --locked is set [lock-stale]",
         "  demo/saxpy.cu is changed",
         ANEW,
     ]

@@ -129,7 +129,7 @@ def test_only_hits_can_be_required(facts: Any, root: Path, capsys: pytest.Captur
     assert ended.value.code == 1
     reason = "is not in the cache, and --require-hits is set"
     assert capsys.readouterr().err.splitlines() == [
-        f"hatch-cubin: error: demo/scale.cu: scale for sm_80, sm_90 {reason}",
+        f"hatch-cubin: error: demo/scale.cu: scale for sm_80, sm_90 {reason} [not-in-cache]",
         "  hint: 'hatch-cubin explain demo/scale.cu' says what differs",
     ]
 
@@ -144,10 +144,10 @@ def test_what_the_projects_own_build_would_end_with_is_told(
     with pytest.raises(SystemExit, match=r"^1$"):
         main([verb, "--project", str(root)])
     assert capsys.readouterr().err == (
-        "hatch-cubin: error: pyproject.toml:2: [build-system] does not require hatch-cubin: a build would not"
-        ' have it [hatch-cubin-not-required]\n  hint: requires = ["hatchling", "hatch-cubin"]\n'
+        "hatch-cubin: error: pyproject.toml:2: [build-system] does not require hatch-cubin, so a build"
+        ' would run without it [hatch-cubin-not-required]\n  hint: requires = ["hatchling", "hatch-cubin"]\n'
         "hatch-cubin: error: pyproject.toml:9: which package receives the kernels? The wheel's packages are:"
-        " 'demo', 'more' [package-not-chosen]\n  hint: package = \"…\"\n"
+        " 'demo', 'more' [package-not-chosen]\n  hint: for example: package = \"demo\"\n"
         "hatch-cubin: 2 errors\n"
     )
 

@@ -132,7 +132,7 @@ def test_it_prints_what_it_finds(capsys: pytest.CaptureFixture[str], monkeypatch
     toolkit = Toolkit(None)
     _ = toolkit.nvjitlink, toolkit.ptxas
     assert json.loads(capsys.readouterr().out)["identity"] == [*identity.of(toolkit)]
-    broken: Callable[..., Toolkit] = _refuse
+    broken: Callable[..., Toolkit] = _report_worker
     monkeypatch.setattr(identity, "Toolkit", broken)
     identity.main("system", "links")
     assert json.loads(capsys.readouterr().out) == {"error": "cannot load nvrtc"}
@@ -161,5 +161,5 @@ def test_the_code_that_both_sides_share_is_all_that_a_worker_compiles_with() -> 
     assert {(host.parent / name).resolve() for name in identity._CODE} == reached
 
 
-def _refuse(_wanted: object) -> Toolkit:
+def _report_worker(_wanted: object) -> Toolkit:
     raise ToolchainError(Problem("cannot load nvrtc"))

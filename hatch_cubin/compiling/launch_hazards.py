@@ -1,0 +1,54 @@
+"""Warn about kernels that compile, but whose launches do not do what their text says. Does no I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from ..cubin.symbol_types import parameter_types
+from ..errors import Location, Problem, problem
+from ..project.source import Source, without_comments
+from .hints.conditions import surely_read
+from .hints.kernel_declarations import Kernel, declared
+
+_REFERENCE = re.compile(r"[\w>*]\s*&\s*\w*\s*$")
+_NO_THREADS = re.compile(r"__launch_bounds__\s*\(\s*(0[uU]?|-\s*\d+)\s*[,)]")
+
+
+def found_in(source: Source, kernels: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield a problem for each kernel with a reference parameter, and for launch bounds of no threads.
+
+    *kernels* maps the names that people write to symbols.
+    """
+    if source.is_ptx:
+        return
+    for name, symbol in kernels.items():
+        types = parameter_types(symbol)  # None for extern "C": then the text shows them
+        kernel = (
+            _declaration(name, source) if "&" in (source.text if types is None else "".join(types)) else None
+        )
+        if _has_reference(kernel) if types is None else any(each.endswith("&") for each in types):
+            what = f"kernel {name!r} has a parameter that is a reference, which a launch passes as an address"
+            hint = (
+                "take the value itself, or a pointer to device memory: a kernel cannot use a host's address"
+            )
+            where = kernel.where if kernel else Location(source.path)
+            yield problem("kernel-takes-reference", what, where, hint)
+    if _NO_THREADS.search(source.text):
+        for line, number in surely_read(source.text, frozenset()):
+            if match := _NO_THREADS.search(line):
+                what = f"the compiler ignores __launch_bounds__ of {match[1]} threads"
+                hint = "write the number of threads of the largest block, or leave __launch_bounds__ out"
+                yield problem("launch-bounds-ignored", what, Location(source.path, number), hint)
+
+
+def _declaration(name: str, source: Source) -> Kernel | None:
+    """Return a kernel in the text of a source; None if a header or a macro has it."""
+    base = name.partition("<")[0].rpartition("::")[2]
+    return next((each for each in declared({source.path: source.text}).kernels if each.base == base), None)
+
+
+def _has_reference(kernel: Kernel | None) -> bool:
+    code = without_comments(kernel.code) if kernel else ""
+    listed = re.search(rf"\b{re.escape(kernel.base)}\s*\(([^()]*)\)", code) if kernel else None
+    return any(_REFERENCE.search(each.partition("=")[0]) for each in (listed[1] if listed else "").split(","))
