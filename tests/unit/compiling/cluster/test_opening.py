@@ -206,7 +206,7 @@ def test_what_is_done_here_for_a_cluster_takes_no_more_than_the_cores_here(
         return real(upcoming, setup, *more)
 
     monkeypatch.setattr(executor, "run", run)
-    monkeypatch.setattr(cores, "count", lambda: 2)
+    monkeypatch.setattr(cores, "available_cores", lambda: 2)
     sources = files(**{"two.cu": SAXPY, "three.cu": SAXPY})
     table = 'pack = true\narchs = ["sm_80", "sm_90", "compute_90"]'
     environ = {"HATCH_CUBIN_EXECUTOR": f"{__name__}:Broken,local", "HATCH_CUBIN_JOBS": "16"}
