@@ -202,8 +202,8 @@ class IncludeSearch:
     def _placed(self, root: SearchFolder, written: str) -> tuple[SearchFolder, str]:
         """Return the folder and the path of an include in a project with source roots.
 
-        To the compiler, source roots are folders of the project, but `..` starts at their real folders. Such a
-        path must lead to the same file in an sdist, in which the source roots are beside each other.
+        To the compiler, source roots are folders of the project, but `..` starts at their real folders. Such
+        a path must lead to the same file in an sdist, in which the source roots are beside each other.
         """
         if not self.tree.roots or root.tree or not root.logical:
             return root, written
