@@ -46,7 +46,7 @@ class Storing:
         self._left[number] = make
         self.settle(len(self._left))
         while self._writer.full:
-            self._tell(wait=True)
+            self._report_stored(wait=True)
 
     def settle(self, most: int) -> bool:
         """Wait until at most *most* results are left to be stored.
@@ -54,7 +54,7 @@ class Storing:
         Return whether any have been stored by now.
         """
         before = len(self._left)
-        while self._left and self._tell(wait=len(self._left) > most):
+        while self._left and self._report_stored(wait=len(self._left) > most):
             pass
         return len(self._left) < before
 
@@ -65,7 +65,7 @@ class Storing:
         finally:
             self._writer.close()
 
-    def _tell(self, *, wait: bool) -> bool:
+    def _report_stored(self, *, wait: bool) -> bool:
         """Report each result that is stored by now. Return whether there were any."""
         try:
             numbers = self._writer.done(wait=wait)

@@ -85,8 +85,8 @@ def _scheduler(work: ClusterWork, name: str, upcoming: Callable[[], Task | None]
     jobs = [job for job in work.jobs if can_be_sent(job)]
     archive = pack(jobs, work.paths, folders_of(jobs))
     wanted = "system" if project.config.toolkit == "system" else None
-    requirements = BuildRequirements(identity.of(work.toolkit), wanted)
-    slots = project.config.jobs or cores.count()
+    requirements = BuildRequirements(identity.local_identity(work.toolkit), wanted)
+    slots = project.config.jobs or cores.available_cores()
     terms = Terms(
         archive.listing.digest, project.config.timeout_s, len(work.jobs), project.warn, work.why_wrong
     )
@@ -170,5 +170,5 @@ def _make_executor(function: Callable[..., Any], name: str, *arguments: str) -> 
 
 def _hint(work: ClusterWork, reasons: Iterable[str]) -> str:
     if any("this build" in reason for reason in reasons):
-        return identity.remedy(identity.of(work.toolkit))
+        return identity.remedy(identity.local_identity(work.toolkit))
     return f"what was compiled is in the cache; '{_LOCAL}' behind the name compiles here what is left"

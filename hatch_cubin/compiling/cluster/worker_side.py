@@ -236,6 +236,6 @@ def unpacked(data: bytes) -> list[bytes]:
 
 def _installed(requirements: BuildRequirements) -> Installed:
     tools = requirements.identity
-    return identity.ask(
+    return identity.find_installed(
         requirements.wanted, links=tools.nvjitlink is not None, assembles=tools.ptxas is not None
     )

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..diagnostics import Diagnostic, Told
-from .failed_compile import Setting
+from ..diagnostics import Diagnostic, Explanation
+from .failed_compile import FailedCompile
 from .similar_names import did_you_mean
 
 _UNKNOWN = re.compile(r"Unknown symbol '([%$]\w+)'")
@@ -26,9 +26,9 @@ _REGISTERS = str.split(
 )
 
 
-def operands(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def operands(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report inline assembly that names an operand or a register that does not exist."""
-    for each in found if not setting.module.source.is_ptx else ():
+    for each in found if not failed.module.source.is_ptx else ():
         if each.hint is None and (hint := _about(each)) is not None:
             others = [other for other in found if other.where != each.where or other.hint is not None]
             return replace(each, hint=hint).followed_by(len(found) - len(others) - 1), others

@@ -9,16 +9,16 @@ from pathlib import PurePosixPath
 from ...config.toml_lines import setting as setting_line
 from ...project.source import Source, without_comments
 from ..definitions import Definition, definition
-from .failed_compile import Setting
+from .failed_compile import FailedCompile
 from .kernel_declarations import declared
 
 _ONLY_THERE = re.compile(r"\b(?:static|inline|__forceinline__|constexpr|template)\b")
 
 
-def defined_elsewhere(symbol: str, setting: Setting) -> tuple[str, Definition] | None:
+def defined_elsewhere(symbol: str, failed: FailedCompile) -> tuple[str, Definition] | None:
     """Return the other source that defines a symbol's function, and the definition."""
-    for path, text in setting.sources.items():
-        found = None if path == setting.path else definition(symbol, Source(path, text))
+    for path, text in failed.sources.items():
+        found = None if path == failed.path else definition(symbol, Source(path, text))
         if found is not None:
             return path, found
     return None
@@ -34,24 +34,24 @@ def is_for_others(found: Definition, text: str) -> bool:
     return not (_ONLY_THERE.search(found.text) or "".join(before).rstrip().endswith(">"))
 
 
-def linked(name: str, sources: Sequence[str], setting: Setting) -> str:
+def linked(name: str, sources: Sequence[str], failed: FailedCompile) -> str:
     """Return the table that links the sources, in the form that follows the words of a hint."""
     rule = {"name": name, "sources": [*sources], "mode": "lto"}
     lines = (setting_line(key, value) for key, value in rule.items())
-    return "".join(f"\n    {line}" for line in (setting.config.place.tables("module"), *lines))
+    return "".join(f"\n    {line}" for line in (failed.config.place.tables("module"), *lines))
 
 
-def called_elsewhere(setting: Setting) -> str | None:
+def called_elsewhere(failed: FailedCompile) -> str | None:
     """Return a hint if another source calls a function of this source, which has no kernels."""
-    text = setting.text_of(setting.path)
-    for function in declared({setting.path: text}).functions:
-        own = definition(function.name, Source(setting.path, text))
+    text = failed.text_of(failed.path)
+    for function in declared({failed.path: text}).functions:
+        own = definition(function.name, Source(failed.path, text))
         if own is None or not is_for_others(own, text):
             continue
         call = re.compile(rf"\b{re.escape(function.name.rpartition('::')[2])}\s*\(")
-        for path, other in setting.sources.items():
-            is_call = path != setting.path and call.search(without_comments(other))
+        for path, other in failed.sources.items():
+            is_call = path != failed.path and call.search(without_comments(other))
             if is_call and definition(function.name, Source(path, other)) is None:
-                table = linked(PurePosixPath(path).stem, [path, setting.path], setting)
+                table = linked(PurePosixPath(path).stem, [path, failed.path], failed)
                 return f"{path} calls {function.name!r}, and this links the two:{table}"
     return None

@@ -17,12 +17,12 @@ from hatch_cubin.compiling import precompiled_headers as preludes_module
 from hatch_cubin.compiling import tasks as tasks_module
 from hatch_cubin.compiling.executor import Task
 from hatch_cubin.compiling.precompiled_headers import (
-    are_alike,
-    choose,
+    choose_header,
     end_of_includes,
-    know_any,
+    is_same_order,
+    may_use_macros,
     order_of,
-    pays,
+    saves_time,
     shared_includes,
 )
 from hatch_cubin.keys.edited_headers import header_stamps
@@ -76,7 +76,7 @@ def test_the_includes_end_where_anything_else_begins(shared: str, rest: str) -> 
     ],
 )
 def test_a_header_that_has_a_macros_name_anywhere_knows_it(text: str, *, named: bool) -> None:
-    assert know_any([(text.encode(), True)], ["N", "PATH(x)"]) is named
+    assert may_use_macros([(text.encode(), True)], ["N", "PATH(x)"]) is named
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_header_that_has_a_macros_name_anywhere_knows_it(text: str, *, named: 
 def test_headers_that_can_paste_a_macros_name_together_know_it(
     texts: list[tuple[str, bool]], *, known: bool
 ) -> None:
-    assert know_any([(text.encode(), own) for text, own in texts], ["BLOCK"]) is known
+    assert may_use_macros([(text.encode(), own) for text, own in texts], ["BLOCK"]) is known
 
 
 FILES = {
@@ -168,7 +168,7 @@ def test_where_each_worker_has_few_units_none_is_worth_it(tmp_path: Path, worker
 def test_a_worker_goes_on_with_what_it_has_precompiled_and_keeps_off_that_of_others(
     left: dict[int | None, str], held: int | None, others: list[int], chosen: int | None
 ) -> None:
-    assert choose(left, held, others) == chosen
+    assert choose_header(left, held, others) == chosen
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_to_precompile_pays_where_a_worker_will_have_four_of_them(
     count: int, held: int | None, others: list[int], *, worth_it: bool
 ) -> None:
     """A ninth process that has done so would fill a disk; one that has done so already takes no more."""
-    assert pays(7, count, held, others) is worth_it
+    assert saves_time(7, count, held, others) is worth_it
 
 
 class WorkerPool:
@@ -209,9 +209,9 @@ class WorkerPool:
     def _take(self, worker: int) -> None:
         held = self.held[worker]
         others = [each for each in self.held[:worker] + self.held[worker + 1 :] if each is not None]
-        group = choose(self.left, held, others)
+        group = choose_header(self.left, held, others)
         assert group is not None
-        if not pays(group, len(self.left[group]), held, others):
+        if not saves_time(group, len(self.left[group]), held, others):
             self.plain += 1
         elif group != held:
             self.held[worker] = group
@@ -628,7 +628,7 @@ A4, A8, B4, B8 = "_ZN1AILi4EE1vE", "_ZN1AILi8EE1vE", "_ZN1BILi4EE1vE", "_ZN1BILi
 def test_orders_are_alike_where_only_new_numbers_of_variables_differ(
     known: tuple[tuple[str, bool], ...], order: tuple[tuple[str, bool], ...], *, alike: bool
 ) -> None:
-    assert are_alike(known, order) is alike
+    assert is_same_order(known, order) is alike
 
 
 @pytest.mark.nvrtc

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -191,6 +192,30 @@ def test_what_is_right_or_cannot_be_known_is_no_error(tmp_path: Path, text: str)
     door.check_build(_opened(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("allowed", "lowest"),
+    [
+        (">=3.8", "3.8"),
+        ("~=3.9", "3.9"),
+        (">3.7,<4", "3.7"),
+        (">=3.10", None),
+        (">= 3.12, <3.14", None),
+        ("", None),
+    ],
+)
+def test_a_python_that_is_too_old_for_the_loader_is_warned_of(
+    tmp_path: Path, allowed: str, lowest: str | None
+) -> None:
+    project = f'[project]\nrequires-python = "{allowed}"\n'
+    text = (pyproject('package = "a"\n') + BOTH).replace("[project]\n", project)
+    write_tree(tmp_path, {"pyproject.toml": text, "src/a/__init__.py": "", "src/a/k.cu": ""})
+    said: list[str] = []
+    door.check_build(replace(_opened(tmp_path), warn=said.append))
+    what = f"pyproject.toml:6: requires-python allows Python {lowest}, but the loader needs Python 3.10"
+    hint = '  hint: requires-python = ">=3.10"'
+    assert said == ([] if lowest is None else [f"{what} [python-too-old]\n{hint}"])
+
+
 # A project whose package only its bundle knows
 
 
@@ -210,14 +235,14 @@ def test_a_bundle_says_which_package_it_is_of(
     files = ["src/a/__init__.py", "src/b/__init__.py", "lib/x/__init__.py", "lib/x/y/__init__.py"]
     root = write_tree(tmp_path / "project", {"pyproject.toml": FLIT, **dict.fromkeys(files, "")})
     write_tree(tmp_path, {"other/__init__.py": ""})
-    assert door.aimed_at_one_of(_opened(root), bundles).config.package == package
+    assert door.with_package_of_bundle(_opened(root), bundles).config.package == package
 
 
 def test_it_does_not_where_the_table_or_the_backend_does(tmp_path: Path) -> None:
     files = {"a/__init__.py": "", "b/__init__.py": ""}
     for text in (f'{FLIT}package = "a"\n', pyproject("") + BOTH.replace("src/", "")):
         project = _opened(write_tree(tmp_path, {"pyproject.toml": text, **files}))
-        assert door.aimed_at_one_of(project, ["b/_cubins"]) is project
+        assert door.with_package_of_bundle(project, ["b/_cubins"]) is project
 
 
 def test_without_hatchling_its_projects_cannot_be_opened(
@@ -319,7 +344,7 @@ def test_what_is_missing_is_named_with_what_is_there_and_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wheels: dict[str, str], missing: str, here: str
 ) -> None:
     assert _refused(tmp_path, monkeypatch, wheels) == Problem(
-        f"a build with CUDA 13.0 needs what is not installed here: {missing}",
+        f"a build with CUDA 13.0 needs packages that are not installed here: {missing}",
         Location("pyproject.toml", 4),
         COMMAND,
         (f"here: {here}",),

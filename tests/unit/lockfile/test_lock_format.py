@@ -11,6 +11,7 @@ import pytest
 
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.lockfile.lock_format import NAME, Lock, decode, encode, read
+from tests.helpers import refusal
 
 LOCK = Lock(
     generator="1.0",
@@ -103,9 +104,7 @@ MERGED = "is not a lock, perhaps because of a merge\n  hint: 'hatch-cubin lock' 
     ids=["conflict", "cut off", "empty", "array", "object", "bomb", "edited"],
 )
 def test_a_lock_that_is_damaged_is_told(text: str, problem: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        decode(text)
-    assert str(caught.value).startswith(f"{NAME}{problem}")
+    assert str(refusal(ConfigError, decode, text)).startswith(f"{NAME}{problem}")
 
 
 def test_two_branches_that_both_change_it_never_merge_in_silence() -> None:
@@ -179,10 +178,9 @@ SHAPES = {
 
 @pytest.mark.parametrize(("path", "value"), SHAPES.values(), ids=SHAPES)
 def test_a_lock_whose_check_fits_has_the_shape_of_a_lock(path: tuple[str, ...], value: object) -> None:
-    with pytest.raises(ConfigError) as caught:
-        decode(forged(LOCK, path, value))
-    assert str(caught.value).startswith(f"{NAME}: has ")
-    assert "\n::" not in str(caught.value)
+    error = refusal(ConfigError, decode, forged(LOCK, path, value))
+    assert str(error).startswith(f"{NAME}: has ")
+    assert "\n::" not in str(error)
 
 
 def test_a_name_that_is_not_unicode_is_one_in_a_lock_too() -> None:

@@ -23,7 +23,7 @@ from hatch_cubin.project.project import read_sources
 from hatch_cubin.toolkit import libraries
 from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import COPY_PTX, make_project, pyproject, write_tree
+from tests.helpers import COPY_PTX, make_project, pyproject, refusal, write_tree
 
 pytestmark = pytest.mark.nvrtc
 
@@ -410,9 +410,7 @@ def test_a_source_of_a_root_may_be_named_by_the_way_to_it(explain: Explain, root
 
 
 def test_a_driver_without_a_gpu_is_wrong_usage(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["explain", "--project", str(root), "k", "--driver", "13.0"])
-    assert ended.value.code == 2
+    assert refusal(SystemExit, main, ["explain", "--project", str(root), "k", "--driver", "13.0"]).code == 2
     assert capsys.readouterr().err.endswith("hatch-cubin explain: error: --driver needs --gpu\n")
 
 
@@ -430,9 +428,7 @@ def test_a_driver_without_a_gpu_is_wrong_usage(root: Path, capsys: pytest.Captur
 def test_a_wrong_name_is_guessed(
     root: Path, capsys: pytest.CaptureFixture[str], asked: str, hint: str
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["explain", "--project", str(root), asked])
-    assert ended.value.code == 1
+    assert refusal(SystemExit, main, ["explain", "--project", str(root), asked]).code == 1
     what = f"{asked!r} is not a source, a module or a kernel of this project"
     assert capsys.readouterr().err == f"hatch-cubin: error: {what} [unknown-name]\n  hint: {hint}\n"
 
@@ -458,9 +454,7 @@ def test_a_wrong_name_is_guessed(
 def test_a_wrong_value_names_its_option(
     option: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["explain", "k", option])
-    assert ended.value.code == 2
+    assert refusal(SystemExit, main, ["explain", "k", option]).code == 2
     assert capsys.readouterr().err.endswith(f"hatch-cubin explain: error: {complaint}\n")
 
 

@@ -19,7 +19,7 @@ from hatch_cubin.compiling.cluster.lease import FileListing, Lease, Reply, with_
 from hatch_cubin.compiling.compiler_paths import CompilePaths
 from hatch_cubin.compiling.executor import Next, Result, Setup
 from hatch_cubin.errors import ConfigError, SourceError, ToolchainError
-from tests.helpers import SAXPY, make_project, write_tree
+from tests.helpers import SAXPY, make_project, refusal, write_tree
 
 pytestmark = [pytest.mark.nvrtc, pytest.mark.linux]
 NAME = f"{__name__}:make"
@@ -142,9 +142,7 @@ def test_where_two_packages_know_one_scheme_neither_is_asked(
 
 
 def told(project: Any, error: type[Exception] = ConfigError) -> list[str]:
-    with pytest.raises(error) as caught:
-        workers(project)
-    return [line.strip() for line in str(caught.value).splitlines()]
+    return [line.strip() for line in str(refusal(error, workers, project)).splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +206,7 @@ def test_what_is_done_here_for_a_cluster_takes_no_more_than_the_cores_here(
         return real(upcoming, setup, *more)
 
     monkeypatch.setattr(executor, "run", run)
-    monkeypatch.setattr(cores, "count", lambda: 2)
+    monkeypatch.setattr(cores, "available_cores", lambda: 2)
     sources = files(**{"two.cu": SAXPY, "three.cu": SAXPY})
     table = 'pack = true\narchs = ["sm_80", "sm_90", "compute_90"]'
     environ = {"HATCH_CUBIN_EXECUTOR": f"{__name__}:Broken,local", "HATCH_CUBIN_JOBS": "16"}

@@ -64,7 +64,7 @@ def stub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         monkeypatch.delenv(name, raising=False)
     script = write_tree(tmp_path, {"stub.py": STUB}) / "stub.py"
     monkeypatch.setattr(executor, "Setup", partial(Setup, script=str(script)))
-    monkeypatch.setattr(identity, "ask", lambda _wanted, **_uses: Installed(MINE, (), "", {}))
+    monkeypatch.setattr(identity, "find_installed", lambda _wanted, **_uses: Installed(MINE, (), "", {}))
     return script
 
 
@@ -95,7 +95,7 @@ def test_who_cannot_compile_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(_wanted: object, **uses: bool) -> Installed:
         raise ValueError(f"cannot load nvrtc: {uses}")
 
-    monkeypatch.setattr(identity, "ask", ask)
+    monkeypatch.setattr(identity, "find_installed", ask)
     for tool, use in (("nvjitlink", "links"), ("ptxas", "assembles")):
         uses = {"links": False, "assembles": False, use: True}
         asked = BuildRequirements(MINE._replace(**{tool: "13"}), None)
@@ -258,8 +258,8 @@ BIG = "\n".join(f"__device__ float f{n}(float x) {{ return x * {n}.5f; }}" for n
 @pytest.mark.linux
 def test_a_compiler_takes_no_more_memory_than_its_worker_may(monkeypatch: pytest.MonkeyPatch) -> None:
     toolkit = Toolkit(None)
-    here = Installed(identity.of(toolkit), toolkit.libraries, "", {})
-    monkeypatch.setattr(identity, "ask", lambda _wanted, **_uses: here)
+    here = Installed(identity.local_identity(toolkit), toolkit.libraries, "", {})
+    monkeypatch.setattr(identity, "find_installed", lambda _wanted, **_uses: here)
     worker_side.store_files(REQUIREMENTS, LISTING, BLOBS)
     small = Task(1, "c++", SAXPY.encode(), b"k.cu", (b"-arch=sm_90",))
     large = Task(2, "c++", f"{BIG}\n{SAXPY}".encode(), b"k.cu", (b"-arch=sm_90",))
