@@ -34,6 +34,8 @@ _CAUSES = (
     not_source.spoiled,
     other_languages.foreign,
     device_rules.characters,
+    device_rules.standards,
+    device_rules.unfinished_header,
     device_rules.unfinished,
     included_twice.headers,
     tile_kernels.unsupported,
@@ -63,6 +65,8 @@ _CAUSES = (
     host_code.functions,
     undefined_names.not_given,
     macros.stands,
+    macros.ended,
+    undefined_names.directives,
     undefined_names.misspelled,
     device_rules.broken,
 )

@@ -277,8 +277,13 @@ class Bake:
 
     def _about(self, job: Job, warning: Diagnostic) -> str | None:
         if warning.number is None:
-            path = warning.where.path if warning.where else job.unit.module.source.path
-            return diagnostics.about_warning(warning, self._setting(job).text_of(path))
+            from .hints.undefined_functions import about_extern  # lazy: few compiles warn so
+
+            setting = self._setting(job)
+            path = warning.where.path if warning.where else setting.path
+            return about_extern(warning, setting) or diagnostics.about_warning(warning, setting.text_of(path))
+        if (instead := diagnostics.about_mistake(warning)) is not None:
+            return instead
         return f"to silence it:{self._setting(job).silencing(warning.number)}"
 
     def _keep(self, kept: Sequence[tuple[Job, Compiled]], answer: executor.Result) -> None:
