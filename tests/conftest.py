@@ -87,7 +87,7 @@ def _has(name: str) -> bool:
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist's
 def pytest_xdist_auto_num_workers() -> int:
     """Have one process more than there are cores, for builds wait."""
-    return cores.count() + 1
+    return cores.available_cores() + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

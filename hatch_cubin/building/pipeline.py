@@ -19,6 +19,7 @@ from ..cache import history
 from ..cache.entries import Cache, Compiled, Content
 from ..cache.records import RecalledResult, describe
 from ..common import user_folders
+from ..common.environment import REMOTE_WRITE
 from ..compiling.obtain import complete, look_up
 from ..compiling.plan_warnings import NEARER, outside_headers, unread_macros
 from ..compiling.results import Results, require
@@ -239,7 +240,7 @@ def _exchange_with_store(
 ) -> None:
     """Upload results that the store is missing, if this build may write; count what was exchanged."""
     done = [job for job in jobs if job.unit in results.done]
-    if project.is_switched_on("HATCH_CUBIN_REMOTE_WRITE"):
+    if project.is_switched_on(REMOTE_WRITE):
         remote.push([job.keys.key for job in done])
     results.fetched = {job.unit for job in done if job.keys.key in remote.fetched}
     results.remote = remote.facts

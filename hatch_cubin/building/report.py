@@ -9,8 +9,8 @@ from typing import Any
 from ..common import file_access
 from ..common.natural_order import by_number
 from ..common.sizes import count
-from ..compiling.identical_variants import alike
-from ..compiling.missing_kernels import gaps
+from ..compiling.identical_variants import identical_variant_notes
+from ..compiling.missing_kernels import missing_kernel_notes
 from ..compiling.results import Results
 from ..planning.unit_plan import Unit
 from ..project.project import Project
@@ -25,7 +25,7 @@ def report(project: Project, results: Results, seconds: float) -> None:
     if results.failed or results.missing:
         return
     total, compiled = len(results.done), len(results.seconds)
-    for note in (*gaps(results.done), *alike(results.done)):
+    for note in (*missing_kernel_notes(results.done), *identical_variant_notes(results.done)):
         project.inform(note)
     fetched = len(results.fetched)
     said = f"{total - compiled - fetched} cached, " + f"{fetched} fetched, " * (fetched > 0)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..common import read_limits, user_folders
 from ..common.natural_order import by_number
 from ..compiling.precompiled_headers import header_path
-from ..compiling.shards import Compile, deal, weighed
+from ..compiling.shards import Compile, assign_jobs, scaled_weights
 from ..compiling.tasks import served_together
 from ..errors import ConfigError, Location, problem
 from ..keys.jobs import Job
@@ -71,8 +71,8 @@ def share(
     known = _known(groups, reports, toolkit)
     if reports and (new := len(groups) - len(known)):
         project.inform(f"{new} of {len(groups)} compiles are not in the weights: their times are estimated")
-    weight = weighed(guesses, known)
-    dealt = deal(
+    weight = scaled_weights(guesses, known)
+    dealt = assign_jobs(
         (Compile(name, _family(group[0], toolkit), weight[name]) for name, group in groups.items()),
         shard.of,
     )

@@ -50,7 +50,7 @@ def list_code(wheels: Iterable[str], kernel: str, kind: str, arch: str | None) -
 def _lines(where: str, listing: Listing) -> Iterator[str]:
     module = "" if listing["module"] == listing["kernel"] else f" in {listing['module']}"
     yield plain(f"{where}: {listing['kernel']}{module} for {listing['arch']}")
-    shown, texts = None, _Texts()
+    shown, texts = None, _SourceTexts()
     for line in listing["lines"]:
         place = line["file"], line["line"]
         if place != shown and line["file"] is not None and line["line"] is not None:
@@ -60,7 +60,7 @@ def _lines(where: str, listing: Listing) -> Iterator[str]:
         yield f"  {plain(line['text'].expandtabs(4))}"
 
 
-class _Texts:
+class _SourceTexts:
     """The sources that a wheel names, read from the current folder; they may be absent."""
 
     def __init__(self) -> None:

@@ -8,6 +8,7 @@ decides.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ from .file_lock import Lock, try_lock
 _LOCKED, _UNLOCKED = ".held", ".tmp"
 _NAME = re.compile(rf"hatch-cubin-[a-z0-9_]{{8}}({_LOCKED}|{_UNLOCKED})")
 _OLD_S = 86_400  # no build takes that long
+_ATTEMPTS = 100  # to make a folder, while other processes remove folders that are not locked yet
 _ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 _open: set[Folder] = set()
@@ -66,13 +68,14 @@ def make() -> Folder:
 
 def make_in(place: Path | None) -> Folder:
     """Return a new folder in *place*, or raise OSError."""
-    while True:
+    for _attempt in range(_ATTEMPTS):
         path = Path(tempfile.mkdtemp(prefix="hatch-cubin-", suffix=_LOCKED, dir=place))
         if (lock := try_lock(path)) is None:  # another process is removing it already
             continue
         if path.is_dir():
             return Folder(path if lock.real else path.rename(path.with_suffix(_UNLOCKED)), lock)
         lock.close()  # another process was faster
+    raise OSError(errno.ENOENT, "each new folder disappears at once")
 
 
 def sweep(place: Path) -> None:

@@ -24,15 +24,15 @@ from .hints import (
     undefined_functions,
     undefined_names,
 )
-from .hints.failed_compile import Setting
+from .hints.failed_compile import FailedCompile
 
 _MISSING = "not open source file"  # the words after "could" or "can"
-_LONGEST_WAY = 5  # most lines of an include chain that are shown; the last ones are the project's own
+_LONGEST_CHAIN = 5  # most lines of an include chain that are shown; the last ones are the project's own
 # The first cause that matches reports one error and takes the errors that it explains; the search then starts
 # again with the rest.
 _CAUSES = (
-    not_source.spoiled,
-    other_languages.foreign,
+    not_source.wrong_file,
+    other_languages.other_language,
     device_rules.characters,
     device_rules.standards,
     device_rules.unfinished_header,
@@ -40,12 +40,12 @@ _CAUSES = (
     included_twice.headers,
     tile_kernels.unsupported,
     macros.in_built_in_header,
-    host_code.entered,
+    host_code.included_for_hosts,
     extern_c.enclosed,
     headers.missing,
     headers.older_than_cuda,
-    macros.taken,
-    macros.replaced,
+    macros.used_in_header,
+    macros.declared_in_project,
     removed_features.outdated,
     removed_features.references,
     removed_features.unsynced,
@@ -64,7 +64,7 @@ _CAUSES = (
     host_code.calls,
     host_code.functions,
     undefined_names.not_given,
-    macros.stands,
+    macros.beside_error,
     macros.ended,
     undefined_names.directives,
     undefined_names.misspelled,
@@ -72,34 +72,36 @@ _CAUSES = (
 )
 
 
-def advise(found: Sequence[Diagnostic], setting: Setting) -> list[Diagnostic]:
+def advise(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnostic]:
     """Return the errors of a source that failed, with advice. Errors with the same cause are merged."""
     of_source = [each for each in found if instantiations.entry_of(each) is None]
-    explained = (instantiations.with_entry(each, setting) for each in _explained(of_source, setting))
-    told = [*explained, *instantiations.told(found, setting)]
-    return [_with_way(each, setting) for each in told]
+    explained = (instantiations.with_entry(each, failed) for each in _explained(of_source, failed))
+    told = [*explained, *instantiations.wrong_entries(found, failed)]
+    return [_with_include_chain(each, failed) for each in told]
 
 
-def _explained(found: Sequence[Diagnostic], setting: Setting) -> list[Diagnostic]:
+def _explained(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnostic]:
     for cause in _CAUSES:
-        if (told := cause(found, setting)) is not None:
+        if (told := cause(found, failed)) is not None:
             first, others = told
-            return [first, *_explained(others, setting)]
-    return [_without_kernel(each, setting) for each in found]
+            return [first, *_explained(others, failed)]
+    return [_without_kernel(each, failed) for each in found]
 
 
-def _with_way(error: Diagnostic, setting: Setting) -> Diagnostic:
+def _with_include_chain(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
     """Add the include chain to an error in a header outside the project, or about a header that it misses."""
     if error.where is None or (error.is_own and _MISSING not in error.text):
         return error
-    shown = tuple(f"included from {step.where}" for step in reversed(setting.ways.get(error.where.path, ())))
-    cut = ("…",) if len(shown) > _LONGEST_WAY else ()
-    way = (*cut, *shown[-_LONGEST_WAY:])
+    shown = tuple(
+        f"included from {step.where}" for step in reversed(failed.include_chains.get(error.where.path, ()))
+    )
+    cut = ("…",) if len(shown) > _LONGEST_CHAIN else ()
+    chain = (*cut, *shown[-_LONGEST_CHAIN:])
     if error.is_own:  # reported once for all sources
-        return replace(error, way=way)
-    return replace(error, context=(*error.context, *way))
+        return replace(error, include_chain=chain)
+    return replace(error, context=(*error.context, *chain))
 
 
-def _without_kernel(error: Diagnostic, setting: Setting) -> Diagnostic:
+def _without_kernel(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
     is_empty = error.text == NO_KERNEL
-    return replace(error, otherwise=conditions.about_no_kernel(setting)) if is_empty else error
+    return replace(error, otherwise=conditions.about_no_kernel(failed)) if is_empty else error

@@ -15,19 +15,19 @@ from ..planning.unit_plan import Module, Unit
 from ..project.project import Project
 from ..toolkit.toolkit import Toolkit
 from . import cores, diagnostics, executor, precompiled_headers
-from .claims import Turns
+from .claims import CompileClaims
 from .compiler_paths import CompilePaths
 from .diagnostics import Diagnostic, failure
-from .inline_assembly import located
-from .outcome import code_of, misfit, outcome_of
+from .inline_assembly import with_source_lines
+from .outcome import code_of, outcome_of, why_wrong
 from .results import Results, archs_of, repeat_warnings
-from .source_warnings import Remarks, of_result, remarks
+from .source_warnings import TextFindings, result_warnings, text_findings
 from .storing import Storing
 from .tasks import folders_for, make_scratch, make_tasks, served_together
 
 if TYPE_CHECKING:
     from .cluster.sample_check import Sample
-    from .hints.failed_compile import Setting
+    from .hints.failed_compile import FailedCompile
 
 _EDITED = "was changed while a source that includes it was compiled"
 _PATIENCE_S = 300.0  # wait for another build that compiles the same unit: it may have been stopped, or hang
@@ -48,23 +48,24 @@ class Bake:
         )
         # Paths get names for all jobs, so that a name does not depend on what is already in the cache.
         self._paths = CompilePaths(project.tree, (root for job in jobs for root in job.search))
-        self._workers = min(cores.of(project.config), len(self._misses))
+        self._workers = min(cores.worker_count(project.config), len(self._misses))
         self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
         patience_s = min(project.config.timeout_s, _PATIENCE_S)
         keys = [[job.keys.key for job in group] for group in self._misses]
-        groups = [None if task.prelude is None else task.prelude.id for task in self._tasks]
-        self._turns = Turns(keys, cache, self._take_stored, patience_s, groups)
-        self._trust = precompiled_headers.Trust()
+        headers = (task.precompiled_header for task in self._tasks)
+        groups = [None if header is None else header.id for header in headers]
+        self._claims = CompileClaims(keys, cache, self._take_stored, patience_s, groups)
+        self._plain_check = precompiled_headers.PlainCompileCheck()
         self._edits = Edits(project)
         shared = {
-            task.prelude.id: group[0]
+            task.precompiled_header.id: group[0]
             for task, group in zip(self._tasks, self._misses, strict=True)
-            if task.prelude
+            if task.precompiled_header
         }
-        self._stamps = {prelude: header_stamps(project, job) for prelude, job in shared.items()}
-        self._said: set[str] = set()
+        self._stamps = {number: header_stamps(project, job) for number, job in shared.items()}
+        self._shown_warnings: set[str] = set()
         self._sample = _sample(project.config.recheck)
-        self._remarked: dict[Module, Remarks] = {}
+        self._findings: dict[Module, TextFindings] = {}
         modules = (job.unit.module for job in jobs)
         self._texts = {module.source.path: module.source.text for module in modules}
 
@@ -72,21 +73,21 @@ class Bake:
         """Compile until every unit has a result or has failed."""
         units = len(self._results.done) + sum(map(len, self._misses))
         with contextlib.ExitStack() as stack:
-            self._storing = Storing(self._cache, self._turns.done, len(self._misses))
+            self._storing = Storing(self._cache, self._claims.done, len(self._misses))
             stack.callback(self._storing.close)
             setup = self._setup(stack)
             self._progress = stack.enter_context(self._project.show_progress(units, len(self._results.done)))
             for answer in stack.enter_context(contextlib.closing(self._answers(setup))):
                 for job in self._misses[answer.id]:
                     self._progress.finished(job.unit.name)
-                self._take(self._misses[answer.id], answer)
+                self._process_answer(self._misses[answer.id], answer)
                 if self._sample is not None:
                     self._sample.note(answer)
             if self._sample is not None:
                 self._storing.settle(0)
                 self._compare(self._sample, setup)
             if self._results.failed:
-                self._results.tried += self._try_others(setup)
+                self._results.tried += self._try_other_archs(setup)
 
     def _answers(self, setup: executor.Setup) -> Generator[executor.Result]:
         """Return a generator of all tasks' results.
@@ -99,15 +100,15 @@ class Bake:
 
         first = [group[0] for group in self._misses]
         project, toolkit, paths = self._project, self._toolkit, self._paths
-        work = opening.Work(
-            project, first, toolkit, paths, self._upcoming, self._accepts, self._misfit, setup
+        work = opening.ClusterWork(
+            project, first, toolkit, paths, self._upcoming, self._accepts, self._why_wrong, setup
         )
         return opening.results(work, where)
 
-    def _misfit(self, answer: executor.Result) -> str | None:
+    def _why_wrong(self, answer: executor.Result) -> str | None:
         """Return why another machine's result does not belong to its task; None if it does."""
         for job in self._misses[answer.id] if answer.ok else ():
-            if (wrong := misfit(job.unit, answer)) is not None:
+            if (wrong := why_wrong(job.unit, answer)) is not None:
                 return f"{job.unit.name}: {wrong}"
         return None
 
@@ -119,9 +120,9 @@ class Bake:
             if self._results.workers.get(job.unit) in workers:
                 self._cache.forget(job.keys.key)
         if differing:
-            raise ToolchainError(*(self._other(number, worker) for number, worker in differing))
+            raise ToolchainError(*(self._differing_result(number, worker) for number, worker in differing))
 
-    def _other(self, number: int, worker: str) -> Problem:
+    def _differing_result(self, number: int, worker: str) -> Problem:
         unit = self._misses[number][0].unit
         what = f"worker {worker} has compiled {unit.name} to something else than this machine"
         hint = "nothing of that worker was kept: find out what is wrong with it, or build without it"
@@ -131,16 +132,13 @@ class Bake:
         name = self._misses[number][0].unit.name
         self._project.warn(f"{name} could not be rechecked here: {why}")
 
-    def _try_others(self, setup: executor.Setup) -> list[Unit]:
+    def _try_other_archs(self, setup: executor.Setup) -> list[Unit]:
         """Return units of other archs that do compile, for sources that need features of only some GPUs."""
         wanted = archs_of(self._results, self._toolkit).candidates()[:_MOST_TRIED]
         like = {job.unit.module: job for group in self._misses for job in group}
         trials = [[replace(like[unit.module], unit=unit)] for unit in wanted]
-        tasks = [
-            replace(task, prelude=None)
-            for task in make_tasks(self._project, trials, self._paths, self._toolkit, self._workers)
-        ]
-        left = iter(tasks)
+        tasks = make_tasks(self._project, trials, self._paths, self._toolkit, self._workers)
+        left = iter([replace(task, precompiled_header=None) for task in tasks])
         return [
             wanted[answer.id]
             for answer in executor.run(lambda _held, _others: next(left, None), setup)
@@ -151,7 +149,8 @@ class Bake:
         first = [group[0] for group in self._misses]  # the other units of a group have the same headers
         folders = folders_for(first, self._paths, self._toolkit, stack)
         assembles = any(task.kind == "ptx" for task in self._tasks)
-        scratch = make_scratch(stack) if assembles or any(task.prelude for task in self._tasks) else ""
+        needs_scratch = assembles or any(task.precompiled_header for task in self._tasks)
+        scratch = make_scratch(stack) if needs_scratch else ""
         assembler = self._toolkit.assembler if assembles else ""
         limit_s = self._project.config.timeout_s
         libraries = self._toolkit.libraries
@@ -163,33 +162,35 @@ class Bake:
         """Return the next task for a worker that has precompiled *held*; None if there is none at present."""
 
         def choose(left: Mapping[int | None, Sized], elsewhere: Sequence[int]) -> int | None:
-            return precompiled_headers.choose(left, held, [*others, *elsewhere])
+            return precompiled_headers.choose_header(left, held, [*others, *elsewhere])
 
         self._storing.settle(len(self._misses))
         # Store results first: another build may be waiting for them, while this build waits for that one.
-        while (number := self._turns.take(choose)) is None:
+        while (number := self._claims.take(choose)) is None:
             if not self._storing.settle(0):
                 return None
         group, task = self._misses[number], self._tasks[number]
         for job in group:
             self._progress.started(job.unit.name)
-        if task.prelude is not None:
-            count = self._turns.left_like(number) + 1
-            pays = precompiled_headers.pays(task.prelude.id, count, held, others)
-            if not pays or not self._trust.allows(group[0].unit):
-                return replace(task, prelude=None)
+        if task.precompiled_header is not None:
+            count = self._claims.left_like(number) + 1
+            pays = precompiled_headers.saves_time(task.precompiled_header.id, count, held, others)
+            if not pays or not self._plain_check.allows(group[0].unit):
+                return replace(task, precompiled_header=None)
         return self._prepared(task, group[0])
 
     def _accepts(self, answer: executor.Result) -> bool:
         """Return whether the results are the same as those of the plain compile."""
-        group, prelude = self._misses[answer.id], self._tasks[answer.id].prelude
-        if not answer.ok or prelude is None:
+        group, header = self._misses[answer.id], self._tasks[answer.id].precompiled_header
+        if not answer.ok or header is None:
             return True
         # The headers were precompiled some time ago. One of them may have been edited then and restored
         # since.
-        edited = answer.shared and header_stamps(self._project, group[0]) != self._stamps[prelude.id]
+        edited = answer.shared and header_stamps(self._project, group[0]) != self._stamps[header.id]
         accepted = [
-            self._trust.accepts(job.unit, code_of(job.unit, answer), shared=answer.shared, edited=edited)
+            self._plain_check.accepts(
+                job.unit, code_of(job.unit, answer), shared=answer.shared, edited=edited
+            )
             for job in group
         ]
         return all(accepted)
@@ -206,9 +207,13 @@ class Bake:
         repeat_warnings(self._project, hits)
         return True
 
-    def _take(self, group: Sequence[Job], answer: executor.Result) -> None:
+    def _process_answer(self, group: Sequence[Job], answer: executor.Result) -> None:
         path = group[0].unit.module.source.path
-        log = answer.log if answer.ok else located(answer.log, answer.ptx.decode("utf-8", "replace"), path)
+        log = (
+            answer.log
+            if answer.ok
+            else with_source_lines(answer.log, answer.ptx.decode("utf-8", "replace"), path)
+        )
         found = diagnostics.parse_log(log, path, self._paths.readable)
         edited = self._edits.of(group[0])
         kept: list[tuple[Job, Compiled]] = []
@@ -217,21 +222,24 @@ class Bake:
             if edited is not None:
                 # The result may belong to a header other than the one in its key. Stored, it would stay stale
                 # for ever.
-                outcome = self._advised(
+                outcome = self._with_advice(
                     job, [failure("file-edited-during-build", _EDITED, Location(edited), "build again")]
                 )
-            if isinstance(outcome, Compiled) and (tile_code := self._remarks(job).tile_code) is not None:
-                outcome = self._refused(tile_code, job)
+            if (
+                isinstance(outcome, Compiled)
+                and (tile_code := self._text_findings(job).tile_code) is not None
+            ):
+                outcome = self._tile_code_error(tile_code, job)
             if isinstance(outcome, Compiled):
-                shown = of_result(self._project, job, outcome, answer.output, self._texts)
-                warnings = (*self._remarks(job).warnings, *shown, *self._warnings(job, found))
+                shown = result_warnings(self._project, job, outcome, answer.output, self._texts)
+                warnings = (*self._text_findings(job).warnings, *shown, *self._warnings(job, found))
                 kept.append((job, replace(outcome, warnings=warnings)))
             else:
                 self._results.failed.append((job.unit, outcome))
         if kept:
-            self._keep(kept, answer)
+            self._store_results(kept, answer)
         else:
-            self._turns.done(answer.id)
+            self._claims.done(answer.id)
 
     def _prepared(self, task: executor.Task, _job: Job) -> executor.Task:
         """Return the task with the parts that are added only when its turn comes."""
@@ -242,54 +250,54 @@ class Bake:
     ) -> Compiled | list[Diagnostic]:
         """Return a unit's result, or its errors with advice."""
         outcome = outcome_of(job.unit, answer, found)
-        return outcome if isinstance(outcome, Compiled) else self._advised(job, outcome)
+        return outcome if isinstance(outcome, Compiled) else self._with_advice(job, outcome)
 
-    def _remarks(self, job: Job) -> Remarks:
+    def _text_findings(self, job: Job) -> TextFindings:
         module = job.unit.module
         if job.linked:
-            return Remarks()
-        if module not in self._remarked:  # the same for every arch
-            self._remarked[module] = remarks(self._project, job)
-        return self._remarked[module]
+            return TextFindings()
+        if module not in self._findings:  # the same for every arch
+            self._findings[module] = text_findings(self._project, job)
+        return self._findings[module]
 
-    def _advised(self, job: Job, found: Sequence[Diagnostic]) -> list[Diagnostic]:
+    def _with_advice(self, job: Job, found: Sequence[Diagnostic]) -> list[Diagnostic]:
         from .advice import advise  # lazy: needed only if a compile fails
 
-        return advise(found, self._setting(job))
+        return advise(found, self._failed_compile(job))
 
-    def _refused(self, tile_code: Location, job: Job) -> list[Diagnostic]:
-        from .hints.tile_kernels import refused
+    def _tile_code_error(self, tile_code: Location, job: Job) -> list[Diagnostic]:
+        from .hints.tile_kernels import tile_code_error
 
-        return [refused(tile_code, self._setting(job))]
+        return [tile_code_error(tile_code, self._failed_compile(job))]
 
-    def _setting(self, job: Job) -> Setting:
-        from .hints.failed_compile import Setting  # lazy: needed only if a compile fails
+    def _failed_compile(self, job: Job) -> FailedCompile:
+        from .hints.failed_compile import FailedCompile  # lazy: needed only if a compile fails
 
         version, own = self._toolkit.version, tuple(files_of([job]))
         tree, config = self._project.tree, self._project.config
-        return Setting(tree, config, job.unit.module, job.search, own, version, self._texts)
+        return FailedCompile(tree, config, job.unit.module, job.search, own, version, self._texts)
 
     def _warnings(self, job: Job, found: Iterable[Diagnostic]) -> tuple[str, ...]:
         """Return the warnings about the project's own files; the user cannot fix others."""
         own = (each for each in found if each.is_own and each.kind == "warning")
-        problems = (diagnostics.as_problem(each, self._about(job, each), each.context) for each in own)
+        problems = (diagnostics.as_problem(each, self._warning_hint(job, each), each.context) for each in own)
         return tuple(dict.fromkeys(map(Problem.with_code, problems)))
 
-    def _about(self, job: Job, warning: Diagnostic) -> str | None:
+    def _warning_hint(self, job: Job, warning: Diagnostic) -> str | None:
         if warning.number is None:
             from .hints.undefined_functions import about_extern  # lazy: few compiles warn so
 
-            setting = self._setting(job)
-            path = warning.where.path if warning.where else setting.path
-            return about_extern(warning, setting) or diagnostics.about_warning(warning, setting.text_of(path))
+            failed = self._failed_compile(job)
+            path = warning.where.path if warning.where else failed.path
+            return about_extern(warning, failed) or diagnostics.about_warning(warning, failed.text_of(path))
         if (instead := diagnostics.about_mistake(warning)) is not None:
             return instead
-        return f"to silence it:{self._setting(job).silencing(warning.number)}"
+        return f"to silence it:{self._failed_compile(job).silencing(warning.number)}"
 
-    def _keep(self, kept: Sequence[tuple[Job, Compiled]], answer: executor.Result) -> None:
+    def _store_results(self, kept: Sequence[tuple[Job, Compiled]], answer: executor.Result) -> None:
         for warning in (warning for _job, compiled in kept for warning in compiled.warnings):
-            if warning not in self._said:  # the same for every arch and variant
-                self._said.add(warning)
+            if warning not in self._shown_warnings:  # the same for every arch and variant
+                self._shown_warnings.add(warning)
                 self._project.warn(warning)
 
         def pairs() -> list[CacheEntry]:

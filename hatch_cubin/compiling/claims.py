@@ -14,7 +14,7 @@ from ..cache.entries import Cache
 Choice: TypeAlias = Callable[[Mapping[int | None, Sized], Sequence[int]], int | None]
 
 
-class Turns:
+class CompileClaims:
     """Gives out numbers.
 
     A number is given out when this build should compile the missing units of its *keys*.

@@ -15,7 +15,7 @@ from ..config.config import Config
 _MEMORY_OF_ONE = 512 << 20  # a compile takes at least 140 MB, and few take more than this
 
 
-def count(system: Path = Path("/")) -> int:
+def available_cores(system: Path = Path("/")) -> int:
     """Return how many compiles may run at once, according to the files below *system*."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
@@ -23,10 +23,10 @@ def count(system: Path = Path("/")) -> int:
     return max(1, min([cores, *limits]))
 
 
-def of(config: Config) -> int:
+def worker_count(config: Config) -> int:
     """Return how many compiles a build runs here at once. `jobs` for other machines do not add cores here."""
-    jobs = config.jobs or count()
-    return jobs if config.executor is None else min(jobs, count())
+    jobs = config.jobs or available_cores()
+    return jobs if config.executor is None else min(jobs, available_cores())
 
 
 def _groups(system: Path) -> Iterator[Path]:

@@ -73,7 +73,7 @@ class Diagnostic:
     otherwise: str | None = None  # the hint if no arch of the source compiles
     number: int | None = None  # for warnings of a kind that can be silenced
     # The includes that lead to it, for the first source that has it.
-    way: tuple[str, ...] = field(default=(), compare=False)
+    include_chain: tuple[str, ...] = field(default=(), compare=False)
     code: str = field(default="", compare=False)  # of the errors page; empty if these are a compiler's words
 
     @property
@@ -94,7 +94,7 @@ def failure(
     return Diagnostic("error", where, text, context, hint, code=code)
 
 
-Told = tuple[Diagnostic, "list[Diagnostic]"]  # one error for several, and the remaining ones
+Explanation = tuple[Diagnostic, "list[Diagnostic]"]  # one error for several, and the remaining ones
 
 
 def parse_log(log: str, source: str, folders: Mapping[str, str]) -> list[Diagnostic]:
@@ -203,7 +203,11 @@ def _problem(diagnostic: Diagnostic, units: Sequence[Unit], compiler_of: Callabl
     doing = "linking" if units[0].module.link else "compiling"
     modules = ", ".join(dict.fromkeys(unit.module.name for unit in units))
     archs = ", ".join(dict.fromkeys(str(unit.arch) for unit in units))
-    details = (*diagnostic.context, *diagnostic.way, f"while {doing} {modules} for {archs} ({compiler})")
+    details = (
+        *diagnostic.context,
+        *diagnostic.include_chain,
+        f"while {doing} {modules} for {archs} ({compiler})",
+    )
     return as_problem(diagnostic, diagnostic.hint, details)
 
 

@@ -18,7 +18,7 @@ _PATIENCE_S = 5.0  # wait for a process that has closed its pipe
 
 
 @dataclass(frozen=True, slots=True)
-class Prelude:
+class PrecompiledHeader:
     """Includes that many tasks share, the options to precompile them with, and the rest of this task."""
 
     id: int
@@ -37,7 +37,7 @@ class Task:
     name: bytes
     options: tuple[bytes, ...]
     instantiate: tuple[bytes, ...] = ()
-    prelude: Prelude | None = None
+    precompiled_header: PrecompiledHeader | None = None
     searches: bool = False  # whether it searches for headers
     ptx: bool = False  # whether PTX is wanted too, from C++ or a link
     # For a link: kind, name and bytes of each input. `instantiate` then lists the symbols that inputs other
@@ -97,14 +97,14 @@ def run(upcoming: Next, setup: Setup, accepts: Callable[[Result], bool] = _anyth
     process is ended and the task fails. But a task with a precompiled header runs again without it if it ran
     too long, or if *accepts* rejects its result.
     """
-    crew = Crew(setup)
+    pool = WorkerPool(setup)
     try:
-        yield from crew.results(upcoming, accepts)
+        yield from pool.results(upcoming, accepts)
     finally:
-        crew.close()
+        pool.close()
 
 
-class Crew:
+class WorkerPool:
     """Worker processes, the task and deadline of each, and the tasks that are still to do.
 
     NVRTC parses in only one thread of a process at a time, so each running task has its own process.
@@ -115,9 +115,9 @@ class Crew:
         self._again, self._suspects = deque[Task](), deque[Task]()
         self._harmful: set[int] = set()  # precompiled headers during whose use a process died
         self._alone = self.halted = False
-        self._busy: dict[_Worker, tuple[Task, float]] = {}
-        self._idle: list[_Worker] = []
-        self._all: list[_Worker] = []
+        self._busy: dict[_CompilerProcess, tuple[Task, float]] = {}
+        self._idle: list[_CompilerProcess] = []
+        self._all: list[_CompilerProcess] = []
         self._watch: Watch = Watch()
 
     def results(self, upcoming: Next, accepts: Callable[[Result], bool] = _anything) -> Generator[Result]:
@@ -155,10 +155,10 @@ class Crew:
         *waiting, held = [worker.held for worker in self._idle] or [None]
         others = (*waiting, *(worker.held for worker in self._busy))
         task = self._next(held, [each for each in others if each is not None])
-        return replace(task, prelude=None) if task and self._harms(task) else task
+        return replace(task, precompiled_header=None) if task and self._harms(task) else task
 
     def _harms(self, task: Task) -> bool:
-        return task.prelude is not None and task.prelude.id in self._harmful
+        return task.precompiled_header is not None and task.precompiled_header.id in self._harmful
 
     def _start(self, task: Task) -> bool:
         """Start a task if there is room for a worker. Return whether it was started."""
@@ -168,12 +168,12 @@ class Crew:
         worker.give(task)
         return True
 
-    def _free_worker(self) -> _Worker | None:
+    def _free_worker(self) -> _CompilerProcess | None:
         """Return an idle worker or a new one. None if the busy workers leave no room for another."""
         if self._idle:
             return self._idle.pop()
         try:
-            self._all.append(worker := _Worker(self._setup, self._watch))
+            self._all.append(worker := _CompilerProcess(self._setup, self._watch))
         except OSError as exc:
             if self._busy:
                 return None
@@ -199,21 +199,21 @@ class Crew:
         self._idle.append(worker)
         result = Result(**message)
         if not self._accepts(result):
-            self._again.append(replace(task, prelude=None))
+            self._again.append(replace(task, precompiled_header=None))
             return None
         return result
 
-    def _overdue(self, worker: _Worker) -> Result | None:
+    def _overdue(self, worker: _CompilerProcess) -> Result | None:
         task, _deadline = self._busy.pop(worker)
         worker.close()
-        if task.prelude:  # precompiling takes longer, and that is not the task's fault
-            self._again.append(replace(task, prelude=None))
+        if task.precompiled_header:  # precompiling takes longer, and that is not the task's fault
+            self._again.append(replace(task, precompiled_header=None))
             return None
         limit = f"{self._setup.timeout_s:g} s"
         what = f"took longer than {limit} and was stopped (HATCH_CUBIN_TIMEOUT sets the limit)"
         return Result(task.id, ok=False, log=f"fatal: {what}")
 
-    def _ended(self, worker: _Worker, task: Task) -> Result | None:
+    def _ended(self, worker: _CompilerProcess, task: Task) -> Result | None:
         """Return the result of a task whose process has died. None if the task will run again."""
         worker.close(_PATIENCE_S)
         if not worker.ready:  # it died before it started the task, so the task is not the cause
@@ -224,10 +224,10 @@ class Crew:
             self._width = max(1, len(self._busy))
             self._again.appendleft(task)
             return None
-        if task.prelude:
-            self._harmful.add(task.prelude.id)
-        if self._busy or task.prelude or worker.served:
-            self._suspects.append(replace(task, prelude=None))
+        if task.precompiled_header:
+            self._harmful.add(task.precompiled_header.id)
+        if self._busy or task.precompiled_header or worker.served:
+            self._suspects.append(replace(task, precompiled_header=None))
             return None
         said = "\n".join([f"fatal: the compiler crashed ({worker.ending})", *worker.complaints])
         return Result(task.id, ok=False, log=said)
@@ -239,7 +239,7 @@ class Crew:
         self._watch.close()
 
 
-class _Worker(Process):
+class _CompilerProcess(Process):
     """A process that compiles."""
 
     def __init__(self, setup: Setup, watch: Watch) -> None:
@@ -259,7 +259,7 @@ class _Worker(Process):
 
     def give(self, task: Task) -> None:
         """Start one task."""
-        if (shared := task.prelude) is not None:
+        if (shared := task.precompiled_header) is not None:
             self.held = shared.id
         self.send(
             {
@@ -272,6 +272,7 @@ class _Worker(Process):
                 "searches": task.searches,
                 "ptx": task.ptx,
                 "inputs": list(task.inputs),
-                "prelude": shared and (shared.id, shared.includes, list(shared.options), shared.rest),
+                "precompiled_header": shared
+                and (shared.id, shared.includes, list(shared.options), shared.rest),
             }
         )

@@ -11,7 +11,7 @@ from ..planning.unit_plan import Unit
 _Same = tuple[str, tuple[tuple[str, str], ...]]  # an arch, and the other macros
 
 
-def alike(done: Mapping[Unit, Compiled]) -> list[str]:
+def identical_variant_notes(done: Mapping[Unit, Compiled]) -> list[str]:
     """Return a note for each macro whose value never changes the code, for any values of the other macros."""
     results: dict[tuple[str, str], dict[_Same, list[str]]] = defaultdict(lambda: defaultdict(list))
     for unit, compiled in done.items():

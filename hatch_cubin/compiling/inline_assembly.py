@@ -25,7 +25,7 @@ class _Place(NamedTuple):
     instruction: str
 
 
-def located(log: str, ptx: str, source: str) -> str:
+def with_source_lines(log: str, ptx: str, source: str) -> str:
     """Return a log in which source lines replace lines of *ptx*, as far as its line information allows.
 
     *source* is the path of the source in the compile. In the PTX it is relative to the root folder.

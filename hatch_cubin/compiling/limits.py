@@ -19,7 +19,7 @@ _MOST_BLOCKS_PORTABLE = 8
 _MOST_BLOCKS = 16
 
 
-def beyond(
+def exceeded(
     data: bytes, kernels: Mapping[str, str], texts_of: Callable[[], Mapping[str, str]], source: str
 ) -> list[Problem]:
     """Return a problem for each kernel of a cubin that needs more than GPUs offer.
@@ -35,12 +35,12 @@ def beyond(
     found: list[Problem] = []
     for symbol, limit in sorted(limits.items()):
         name = names.get(symbol, symbol)
-        wrong = _wrong(f"kernel {name!r}", limit, resources[symbol]["stack"])
+        wrong = _exceeded(f"kernel {name!r}", limit, resources[symbol]["stack"])
         found += [each._replace(where=_place(name, texts_of(), source)) for each in wrong]
     return found
 
 
-def _wrong(kernel: str, limits: Mapping[str, tuple[int, ...]], stack: int) -> Iterator[Problem]:
+def _exceeded(kernel: str, limits: Mapping[str, tuple[int, ...]], stack: int) -> Iterator[Problem]:
     required, most = limits.get("required_threads", ()), limits.get("max_threads", ())
     if math.prod(required) > _MOST_THREADS or required[2:] > (_DEEPEST,):
         shown = " x ".join(map(str, required))

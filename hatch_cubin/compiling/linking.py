@@ -100,7 +100,7 @@ class Links:
         if any(each.unit is not None and each.unit not in self._results.done for each in job.linked):
             self._results.failed.append((job.unit, []))  # the errors are reported for its objects
             return False
-        wrong = list(self._load(job)) or [*self._twice(job), *self._unlike(job)]
+        wrong = list(self._load(job)) or [*self._duplicates(job), *self._disagreements(job)]
         if wrong:
             self._results.failed.append((job.unit, wrong))
         return not wrong
@@ -112,7 +112,7 @@ class Links:
                 self._read[each.digest] = self._data(each)
             data = self._read[each.digest]
             if data is None:
-                yield self._gone(job, each)
+                yield self._changed_input(job, each)
                 continue
             if each.path is not None and each.kind == "lto":
                 yield from self._doubts_about_lto(job, each, data, contents)
@@ -157,14 +157,14 @@ class Links:
             return data if file_digest(data) == each.digest else None
         return None
 
-    def _gone(self, job: Job, each: Input) -> Diagnostic:
+    def _changed_input(self, job: Job, each: Input) -> Diagnostic:
         if each.unit is None:
             what = f"{each.name} was changed while it was built"
             return self._error("file-edited-during-build", what, job, hint="build again")
         what = f"{each.name} is not what was compiled"
         return self._error("cache-edited-during-build", what, job, hint="build again")
 
-    def _twice(self, job: Job) -> Iterator[Diagnostic]:
+    def _duplicates(self, job: Job) -> Iterator[Diagnostic]:
         """Yield an error for each symbol that two inputs define: nvJitLink would use one of them."""
         for symbol, inputs in self._defined_twice(job):
             yield self._duplicate(job, symbol, inputs)
@@ -180,11 +180,11 @@ class Links:
         texts = {source.path: source for source in _sources(job)}
         places = [str(_location(symbol, texts[name]) or name) if name in texts else name for name in inputs]
         by = f", by {' and by '.join(places)}" if places else ""
-        what = f"{_called(symbol)} is defined more than once{by}"
+        what = f"{_symbol_label(symbol)} is defined more than once{by}"
         hint = "define it in one of them, and declare it in the others; or make it static or inline"
         return self._error("symbol-defined-twice", what, job, hint=hint)
 
-    def _unlike(self, job: Job) -> Iterator[Diagnostic]:
+    def _disagreements(self, job: Job) -> Iterator[Diagnostic]:
         """Yield an error for each symbol that inputs declare differently, unless it is defined twice."""
         twice = {symbol for symbol, _inputs in self._defined_twice(job)}
         for symbol, descriptions in objects.shape_conflicts(self._symbols[job.unit]):
@@ -196,7 +196,7 @@ class Links:
             f"{description} in {' and in '.join(_place(job, symbol, name) for name in inputs)}"
             for description, inputs in descriptions.items()
         )
-        what = " ".join((_called(symbol), ", and ".join(told)))
+        what = " ".join((_symbol_label(symbol), ", and ".join(told)))
         return self._error("declarations-differ", what, job, hint=_ALIKE)
 
     def _dispute(self, job: Job, symbol: str, about: str, known: Mapping[str, LinkSymbols]) -> Diagnostic:
@@ -206,7 +206,7 @@ class Links:
             symbols = known.get(name)
             if symbols is None or symbol in {*symbols.strong, *symbols.weak, *symbols.needed}:
                 suspects.append(_place(job, symbol, name))
-        what = f"these inputs do not agree about {about} {_called(symbol)}: {', '.join(suspects)}"
+        what = f"these inputs do not agree about {about} {_symbol_label(symbol)}: {', '.join(suspects)}"
         return self._error("declarations-differ", what, job, hint=_ALIKE)
 
     def _error(self, code: str, text: str, job: Job, *details: str, hint: str | None = None) -> Diagnostic:
@@ -266,9 +266,9 @@ class Links:
         for symbol, second, size, first, other in _SIZES.findall(result.log):
             sizes = {f"has {other} bytes": [first], f"has {size} bytes": [second]}
             found.append(self._disagreement(job, symbol, sizes))
-        return found or [self._as_told(job, result.log)]
+        return found or [self._linker_message(job, result.log)]
 
-    def _as_told(self, job: Job, log: str) -> Diagnostic:
+    def _linker_message(self, job: Job, log: str) -> Diagnostic:
         """Return the linker's own message if it is not about symbols."""
         own = next(filter(None, (_named_text(job, line) for line in log.splitlines())), None)
         told = diagnostics.parse_log(log, own or job.unit.module.source.path, {})
@@ -292,14 +292,14 @@ class Links:
         word = word_of(symbol)
         users = users or [each.path for each in _sources(job) if word.search(plain_text(each))]
         by = f", which {' and '.join(users)} need{'s' * (len(users) == 1)}" if users else ""
-        what = f"nothing defines {_called(symbol)}{by}"
+        what = f"nothing defines {_symbol_label(symbol)}{by}"
         if symbol.startswith(_OF_RUNTIME):
             hint = self._with_file(job, device_runtime(job.toolkit.major))
             return self._error("symbol-undefined", what, job, hint=hint)
         if "nvshmem" in symbol:
             hint = self._with_file(job, _NVSHMEM.format(job.toolkit.major))
             return self._error("symbol-undefined", what, job, hint=hint)
-        near = [*_nearly(symbol, known), *self._near_texts(job, symbol)]
+        near = [*_similar_symbols(symbol, known), *self._near_texts(job, symbol)]
         found = self._source_hint(job, symbol)
         return self._error("symbol-undefined", what, job, *dict.fromkeys(near), hint=found)
 
@@ -336,7 +336,7 @@ class Linking(Bake):
         self._links = links
         self.run()
 
-    def _try_others(self, _setup: Setup) -> list[Unit]:
+    def _try_other_archs(self, _setup: Setup) -> list[Unit]:
         return []  # the errors of its sources say why; the compiles have tried their other archs
 
     def _prepared(self, task: Task, job: Job) -> Task:
@@ -361,7 +361,7 @@ def texts_of(project: Project) -> dict[str, str]:
     return found
 
 
-def _called(symbol: str) -> str:
+def _symbol_label(symbol: str) -> str:
     name = kernel_names.signature(symbol)
     return f"{name!r}" if name == symbol else f"{name!r} ({symbol})"
 
@@ -382,13 +382,13 @@ def _place(job: Job, symbol: str, name: str) -> str:
     return str((source and mention(symbol, source)) or name)
 
 
-def _nearly(symbol: str, known: Mapping[str, LinkSymbols]) -> Iterator[str]:
+def _similar_symbols(symbol: str, known: Mapping[str, LinkSymbols]) -> Iterator[str]:
     """Yield symbols of inputs with the same name but another namespace or other parameters."""
     base = base_of(symbol)
     for name, symbols in known.items():
         for each in (*symbols.strong, *symbols.weak):
             if each != symbol and base_of(each) == base:
-                yield f"{name} has {_called(each)}"
+                yield f"{name} has {_symbol_label(each)}"
 
 
 def _named_text(job: Job, line: str) -> str | None:

@@ -11,7 +11,7 @@ from ..planning.unit_plan import Module, Unit
 _SHOWN = 3  # names to show: `inspect` lists all of them
 
 
-def gaps(done: Mapping[Unit, Compiled]) -> list[str]:
+def missing_kernel_notes(done: Mapping[Unit, Compiled]) -> list[str]:
     """Return notes on kernels that only some archs of a module have. Many equal variants get one note."""
     modules: dict[Module, list[Unit]] = defaultdict(list)
     for unit in done:

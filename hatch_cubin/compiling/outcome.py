@@ -30,7 +30,7 @@ def outcome_of(
     if lost := diagnostics.redefined(found, dict(unit.module.variant)):
         return lost
     where = Location(source.path)
-    if (wrong := misfit(unit, result)) is not None:
+    if (wrong := why_wrong(unit, result)) is not None:
         return [failure("wrong-compiler-result", wrong, where)]
     cubin = None if unit.module.part_of else elf.read_cubin(result.output)
     if cubin is not None and not cubin.loadable:
@@ -40,7 +40,7 @@ def outcome_of(
     return _compiled(unit, result)
 
 
-def misfit(unit: Unit, result: executor.Result) -> str | None:
+def why_wrong(unit: Unit, result: executor.Result) -> str | None:
     """Return why a result does not belong to *unit*, whichever machine made it; None if it does.
 
     A source without a kernel, or with a result that cannot be loaded, is not reported here: that is the

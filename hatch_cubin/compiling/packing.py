@@ -65,7 +65,7 @@ def pack(
 def recalled(packed: Packed, cache: Cache) -> dict[str, Units]:
     """Return the facts about blocks that the next build need not prove again."""
     return {
-        _asked(key): {
+        _recall_name(key): {
             _XZ: (Keys(key, None), RecalledResult(block.sha256, block.size, cache.record_stamp(key), _PLAIN))
         }
         for key, block in packed.results.items()
@@ -75,11 +75,11 @@ def recalled(packed: Packed, cache: Cache) -> dict[str, Units]:
 
 def _cached(block: Block, cache: Cache, recall: Recall) -> Compiled | None:
     """Return a block from the cache. If an earlier build has proven one, only that one is accepted."""
-    recalled = recall.units(_asked(block.key)).get(_XZ)
+    recalled = recall.units(_recall_name(block.key)).get(_XZ)
     return cache.get(block.key, recalled[1] if recalled else None)
 
 
-def _asked(key: bytes) -> str:
+def _recall_name(key: bytes) -> str:
     return digest(["block", key])
 
 
@@ -108,7 +108,7 @@ def _packed(
         )
         for number, block in enumerate(blocks)
     )
-    workers = min(cores.of(project.config), len(blocks))
+    workers = min(cores.worker_count(project.config), len(blocks))
     setup = executor.Setup((), {}, workers, project.config.timeout_s)
     answers = executor.run(lambda _held, _others: next(tasks, None), setup)
     with contextlib.closing(answers):

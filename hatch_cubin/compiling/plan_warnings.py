@@ -56,7 +56,7 @@ def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
             job for job in every if name in (each.partition("(")[0] for each, _ in job.unit.module.define)
         ]
         if users and not _NOT_OURS.match(name):
-            meant = _Texts(project, users).unread(name)
+            meant = _CompiledTexts(project, users).unread(name)
             if meant is not None:
                 hint = f"did you mean {meant}?" if meant else "take it out, or use it"
                 what = f"no source and no header names the macro {name}, so it changes nothing"
@@ -65,7 +65,7 @@ def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Texts:
+class _CompiledTexts:
     """The texts of all compiles in which a macro is defined."""
 
     project: Project

@@ -48,7 +48,7 @@ def end_of_includes(text: str) -> int:
     return 0 if "\\" in text[:end] or "??" in text[:end] else end
 
 
-def know_any(texts: Iterable[tuple[bytes, bool]], macros: Iterable[str]) -> bool:
+def may_use_macros(texts: Iterable[tuple[bytes, bool]], macros: Iterable[str]) -> bool:
     """Return whether headers may use one of these macros.
 
     *texts* has, for each header, its bytes and whether it is part of the project. A header may use a macro if
@@ -96,7 +96,7 @@ def shared_includes(jobs: Sequence[Job], tree: ProjectTree, workers: int) -> dic
     return {number: end for number, end in found.items() if end}
 
 
-def choose(left: Mapping[int | None, Sized], held: int | None, others: Sequence[int]) -> int | None:
+def choose_header(left: Mapping[int | None, Sized], held: int | None, others: Sequence[int]) -> int | None:
     """Return the precompiled header whose tasks a worker continues with; None for tasks without one.
 
     The first of these that has tasks left is chosen: the header *held*, which the worker has precompiled; a
@@ -110,7 +110,7 @@ def choose(left: Mapping[int | None, Sized], held: int | None, others: Sequence[
     return max(left, key=lambda each: len(left[each]))
 
 
-def pays(wanted: int, count: int, held: int | None, others: Sequence[int]) -> bool:
+def saves_time(wanted: int, count: int, held: int | None, others: Sequence[int]) -> bool:
     """Return whether a worker is done sooner if it precompiles the header *wanted* for *count* tasks.
 
     *held* is the precompiled header that the worker has now. Those *others* that have *wanted* as well take
@@ -122,7 +122,7 @@ def pays(wanted: int, count: int, held: int | None, others: Sequence[int]) -> bo
     return room and count >= _PAYS_FROM * (others.count(wanted) + 1)
 
 
-class Trust:
+class PlainCompileCheck:
     """Decides whether results made with precompiled headers are the same as those of the plain compile.
 
     With precompiled headers, templates that the headers' own functions use are instantiated earlier. So
@@ -155,21 +155,21 @@ class Trust:
         *shared* means that the result was made with one, *edited* that a header was written since.
         """
         path = unit.module.source.path
-        if shared and (edited or not self._believes(unit, output)):
+        if shared and (edited or not self._is_known_order(unit, output)):
             self._doubted[unit] = output
             return False
         self._served[path] += shared
         if unit in self._doubted:
             if self._doubted.pop(unit) != output:
                 self._differing.add(path)
-            elif not self._believes(unit, output):
+            elif not self._is_known_order(unit, output):
                 self._orders[path].append(order_of(output, is_ptx=unit.arch.is_ptx))
         return True
 
-    def _believes(self, unit: Unit, output: bytes) -> bool:
+    def _is_known_order(self, unit: Unit, output: bytes) -> bool:
         path, order = unit.module.source.path, order_of(output, is_ptx=unit.arch.is_ptx)
         agreed = [] if path in self._differing else self._orders[path]
-        return not order or any(are_alike(each, order) for each in agreed)
+        return not order or any(is_same_order(each, order) for each in agreed)
 
 
 def order_of(output: bytes, *, is_ptx: bool) -> Order:
@@ -189,7 +189,7 @@ def order_of(output: bytes, *, is_ptx: bool) -> Order:
     return tuple((name, fixed or "_ZZ" in name) for name, fixed in named)
 
 
-def are_alike(known: Order, order: Order) -> bool:
+def is_same_order(known: Order, order: Order) -> bool:
     """Return whether two orders are the same, apart from numbers that are template arguments.
 
     Names may differ in such numbers on two conditions. First, the name is not among the *known* names,
@@ -241,7 +241,7 @@ def _end(job: Job, tree: ProjectTree) -> int:
     # The value of another macro may contain one of these macros, and a header may use that other macro.
     values = [(value.encode(), True) for name, value in job.unit.module.macros if name not in macros]
     size = sum(len(text) for text, _own in headers)
-    return end if size >= _WORTH_BYTES and not know_any([*headers, *values], macros) else 0
+    return end if size >= _WORTH_BYTES and not may_use_macros([*headers, *values], macros) else 0
 
 
 def _header(job: Job, tree: ProjectTree, logical: str) -> tuple[bytes, bool]:

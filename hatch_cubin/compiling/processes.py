@@ -38,27 +38,27 @@ class Watch:
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
-        self._heard: deque[tuple[Process, Message | None]] = deque()
+        self._messages: deque[tuple[Process, Message | None]] = deque()
 
     def next(self, seconds: float) -> tuple[Process, Message | None] | None:
         """Return the next message and its process; None if there is none for *seconds*."""
         until = time.monotonic() + seconds
-        while not self._heard:
+        while not self._messages:
             left = until - time.monotonic()
             ready = self._selector.select(max(0.0, min(left, _LONGEST_S)))
             for key, events in ready:
                 key.data(events)
             # Messages that arrived while nothing was reading count, however late it is. Endless output
             # without a message does not: the time-out still ends the wait.
-            if left <= 0 and not self._heard and (not ready or left < -_LAST_WORDS_S):
+            if left <= 0 and not self._messages and (not ready or left < -_LAST_WORDS_S):
                 return None
-        return self._heard.popleft()
+        return self._messages.popleft()
 
-    def note(self, process: Process, message: Message | None) -> None:
+    def add(self, process: Process, message: Message | None) -> None:
         """Append a message to those that `next` returns."""
-        self._heard.append((process, message))
+        self._messages.append((process, message))
 
-    def hear(self, end: socket.socket, act: Callable[[int], None]) -> None:
+    def register(self, end: socket.socket, act: Callable[[int], None]) -> None:
         """Call *act* whenever there is something to read."""
         self._selector.register(end, selectors.EVENT_READ, act)
 
@@ -91,10 +91,10 @@ class Process:
             self._talk, its_talk = _pair(stack)
             self._errors, its_errors = _pair(stack)
             start = _start if _STREAMS_MAY_BE_SOCKETS else _start_with_pipes
-            self._process, self._leave = start(command, its_talk, its_errors)
+            self._process, self._clean_up = start(command, its_talk, its_errors)
             stack.pop_all()
-        watch.hear(self._talk, self._on_talk)
-        watch.hear(self._errors, self._on_errors)
+        watch.register(self._talk, self._on_stream)
+        watch.register(self._errors, self._on_errors)
 
     @property
     def ending(self) -> str:
@@ -125,13 +125,13 @@ class Process:
             self.kill()
             self._process.wait()
         if patience_s:
-            self._hear_the_last()
+            self._read_last_errors()
         for end in (self._talk, self._errors):
             self._watch.forget(end)
             end.close()
-        self._leave()
+        self._clean_up()
 
-    def _on_talk(self, events: int) -> None:
+    def _on_stream(self, events: int) -> None:
         if events & selectors.EVENT_READ:
             self._read()
         if events & selectors.EVENT_WRITE:
@@ -155,15 +155,15 @@ class Process:
         piece = _received(self._talk)
         self._unread += piece
         try:
-            for message in _whole(self._unread):
+            for message in _complete_messages(self._unread):
                 if self.ready:
-                    self._watch.note(self, message)
+                    self._watch.add(self, message)
                 self.ready = True
         except (EOFError, TypeError, ValueError):  # its further output cannot be split into messages
             piece = b""
         if not piece:
             self._watch.forget(self._talk)
-            self._watch.note(self, None)
+            self._watch.add(self, None)
 
     def _on_errors(self, _events: int) -> None:
         if not self._complain(_received(self._errors)):
@@ -174,7 +174,7 @@ class Process:
         self.complaints += (line.decode("utf-8", "replace").rstrip() for line in lines)
         return piece
 
-    def _hear_the_last(self) -> None:
+    def _read_last_errors(self) -> None:
         """Read the rest of its standard error."""
         self._errors.settimeout(_LAST_WORDS_S)
         while self._complain(_received(self._errors)):
@@ -183,7 +183,7 @@ class Process:
             self._complain(b"\n")
 
 
-def _whole(unread: bytearray) -> Iterator[Message]:
+def _complete_messages(unread: bytearray) -> Iterator[Message]:
     """Remove and yield each complete message."""
     while len(unread) >= (end := 8 + int.from_bytes(unread[:8], "big")):
         yield marshal.loads(unread[8:end])  # noqa: S302 - of our own script
@@ -233,12 +233,12 @@ def _start_with_pipes(command: Sequence[str], talk: socket.socket, errors: socke
         bufsize=0,
     )
     pipes = [stream for stream in (process.stdin, process.stdout, process.stderr) if stream is not None]
-    ways = (
+    directions = (
         (talk.recv, pipes[0].write, None),
         (pipes[1].read, talk.sendall, talk),
         (pipes[2].read, errors.sendall, errors),
     )
-    threads = [threading.Thread(target=_carry, args=way, daemon=True) for way in ways]
+    threads = [threading.Thread(target=_copy_bytes, args=direction, daemon=True) for direction in directions]
 
     def leave() -> None:
         for end in (talk, errors):  # releases threads that wait for one of them
@@ -264,7 +264,7 @@ def _start_with_pipes(command: Sequence[str], talk: socket.socket, errors: socke
     return process, leave
 
 
-def _carry(
+def _copy_bytes(
     read: Callable[[int], bytes], write: Callable[[bytes], int | None], into: socket.socket | None
 ) -> None:
     """Copy bytes from one end to the other until one is closed. Then close the socket *into* for writing."""

@@ -67,11 +67,11 @@ def _unwanted(module: Module, archs: str, switch: str) -> Problem:
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
     """Return the failures: each diagnostic once, with a hint about the archs that compiled."""
     from .diagnostics import merge  # lazy: needed only if a unit failed
-    from .hints.merge_pasteable import together
+    from .hints.merge_pasteable import merge_hints
 
     archs = archs_of(results, toolkit)
     pairs = [(archs.advise(each, unit.module), unit) for unit, found in results.failed for each in found]
-    return together([each for each, _units in merge(pairs, toolkit.compiler_of)])
+    return merge_hints([each for each, _units in merge(pairs, toolkit.compiler_of)])
 
 
 def archs_of(results: Results, toolkit: Toolkit) -> Archs:

@@ -15,7 +15,7 @@ class Compile(NamedTuple):
     weight: int  # an integer: sums of floats depend on the order
 
 
-def deal(compiles: Iterable[Compile], count: int) -> dict[str, int]:
+def assign_jobs(compiles: Iterable[Compile], count: int) -> dict[str, int]:
     """Return the job of each compile by name, counted from 0.
 
     No job gets more than the mean plus the largest compile.
@@ -30,7 +30,7 @@ def deal(compiles: Iterable[Compile], count: int) -> dict[str, int]:
     alone = [family[0] for family in families.values() if len(family) == 1]
     shared = [each for name, family in sorted(families.items()) if len(family) > 1 for each in family]
     jobs, loads = _longest_first(alone, count)
-    return jobs | _poured(shared, loads)
+    return jobs | _fill_rooms(shared, loads)
 
 
 def _longest_first(compiles: Iterable[Compile], count: int) -> tuple[dict[str, int], list[int]]:
@@ -42,7 +42,7 @@ def _longest_first(compiles: Iterable[Compile], count: int) -> tuple[dict[str, i
     return jobs, [load for load, _number in sorted(least, key=lambda item: item[1])]
 
 
-def _poured(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, int]:
+def _fill_rooms(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, int]:
     """Lay compiles end to end along the jobs' room below the mean. Each goes to the job at its middle."""
     total = sum(loads) + sum(
         each.weight for each in compiles
@@ -58,7 +58,7 @@ def _poured(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, int]
     return jobs
 
 
-def weighed(guesses: Mapping[str, int], known: Mapping[str, int]) -> dict[str, int]:
+def scaled_weights(guesses: Mapping[str, int], known: Mapping[str, int]) -> dict[str, int]:
     """Return the weight of each name: the *known* one, or a guess scaled by the names that have both."""
     both = [name for name in guesses if name in known]
     counted, guessed = sum(known[name] for name in both) or 1, sum(guesses[name] for name in both) or 1

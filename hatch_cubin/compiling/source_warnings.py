@@ -21,26 +21,26 @@ from .hints.conditions import host_code
 _TABLE = ""  # path for macros of the table, each of which is a line of this text
 
 
-class Remarks(NamedTuple):
+class TextFindings(NamedTuple):
     """Findings in the texts of a unit's module: warnings, and places of tile code, which is refused."""
 
     warnings: tuple[str, ...] = ()
     tile_code: Location | None = None
 
 
-def remarks(project: Project, job: Job) -> Remarks:
+def text_findings(project: Project, job: Job) -> TextFindings:
     """Return findings in the texts of a unit's module that no compiler reports."""
     module = job.unit.module
     if module.source.is_ptx:
-        return Remarks()
+        return TextFindings()
     texts = _texts(project, job)
-    found = [_of_time(stamp, project, module) for stamp in _stamps(module, texts)]
+    found = [_time_warning(stamp, project, module) for stamp in _time_macros(module, texts)]
     if (main := host_code(module, texts)) is not None:
         found.append(main)
-    return Remarks(tuple(map(Problem.with_code, found)), tile_kernels.place_in(texts))
+    return TextFindings(tuple(map(Problem.with_code, found)), tile_kernels.place_in(texts))
 
 
-def of_result(
+def result_warnings(
     project: Project, job: Job, compiled: Compiled, cubin: bytes, sources: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Return warnings about a unit's result: kernels that no GPU can launch, templates without a kernel.
@@ -52,12 +52,12 @@ def of_result(
     if module.link:
         parts = (part if isinstance(part, Source) else part.source for part in module.link.parts)
         texts = {part.path: part.text for part in parts}
-        found = limits.beyond(cubin, compiled.kernels, lambda: texts, module.source.path)
+        found = limits.exceeded(cubin, compiled.kernels, lambda: texts, module.source.path)
         return tuple(map(Problem.with_code, found))
-    found = limits.beyond(cubin, compiled.kernels, lambda: _texts(project, job), module.source.path)
+    found = limits.exceeded(cubin, compiled.kernels, lambda: _texts(project, job), module.source.path)
     tables = project.config.place.tables("source")
     found += launch_hazards.found_in(module.source, compiled.kernels)
-    found += templates.not_built(module, compiled.kernels, sources, tables)
+    found += templates.uninstantiated_templates(module, compiled.kernels, sources, tables)
     return tuple(map(Problem.with_code, found))
 
 
@@ -74,12 +74,12 @@ def _texts(project: Project, job: Job) -> dict[str, str]:
     return texts
 
 
-def _stamps(module: Module, texts: Mapping[str, str]) -> Iterator[TimeMacroUse]:
+def _time_macros(module: Module, texts: Mapping[str, str]) -> Iterator[TimeMacroUse]:
     table = "\n".join(f"#define {name} {value}" for name, value in module.macros)
     return time_macro_uses({_TABLE: table, **texts})
 
 
-def _of_time(stamp: TimeMacroUse, project: Project, module: Module) -> Problem:
+def _time_warning(stamp: TimeMacroUse, project: Project, module: Module) -> Problem:
     where, what = Location(stamp.path, stamp.line), stamp.name
     if stamp.path == _TABLE:
         what = module.macros[stamp.line - 1][0]

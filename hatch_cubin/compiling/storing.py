@@ -38,15 +38,15 @@ class Storing:
     def __init__(self, cache: Cache, stored: Callable[[int], object], count: int) -> None:
         self._cache, self._stored = cache, stored
         self._left: dict[int, Make] = {}
-        self._way: _Threads | _Elsewhere = _way(cache, count)
+        self._writer: _ThreadWriter | _ProcessWriter = _writer(cache, count)
 
     def start(self, number: int, make: Make) -> None:
         """Store a result as soon as there are not too many unfinished ones."""
-        self._way.take(number, make)
+        self._writer.take(number, make)
         self._left[number] = make
         self.settle(len(self._left))
-        while self._way.full:
-            self._tell(wait=True)
+        while self._writer.full:
+            self._report_stored(wait=True)
 
     def settle(self, most: int) -> bool:
         """Wait until at most *most* results are left to be stored.
@@ -54,7 +54,7 @@ class Storing:
         Return whether any have been stored by now.
         """
         before = len(self._left)
-        while self._left and self._tell(wait=len(self._left) > most):
+        while self._left and self._report_stored(wait=len(self._left) > most):
             pass
         return len(self._left) < before
 
@@ -63,17 +63,17 @@ class Storing:
         try:
             self.settle(0)
         finally:
-            self._way.close()
+            self._writer.close()
 
-    def _tell(self, *, wait: bool) -> bool:
+    def _report_stored(self, *, wait: bool) -> bool:
         """Report each result that is stored by now. Return whether there were any."""
         try:
-            numbers = self._way.done(wait=wait)
-        except _GoneError:
-            self._way.close()
-            self._way = _Threads(self._cache)
+            numbers = self._writer.done(wait=wait)
+        except _ProcessEndedError:
+            self._writer.close()
+            self._writer = _ThreadWriter(self._cache)
             for number, make in self._left.items():
-                self._way.take(number, make)
+                self._writer.take(number, make)
             return True
         for number in numbers:
             del self._left[number]
@@ -81,20 +81,20 @@ class Storing:
         return bool(numbers)
 
 
-def _way(cache: Cache, count: int) -> _Threads | _Elsewhere:
+def _writer(cache: Cache, count: int) -> _ThreadWriter | _ProcessWriter:
     if count >= MANY:
         try:
-            return _Elsewhere(cache)
+            return _ProcessWriter(cache)
         except OSError:  # another process cannot be started
             pass
-    return _Threads(cache)
+    return _ThreadWriter(cache)
 
 
-class _GoneError(Exception):
+class _ProcessEndedError(Exception):
     """The other process no longer reports stored results."""
 
 
-class _Threads:
+class _ThreadWriter:
     """Stores results in this process."""
 
     def __init__(self, cache: Cache) -> None:
@@ -129,7 +129,7 @@ class _Threads:
             self._cache.store(pair)
 
 
-class _Elsewhere:
+class _ProcessWriter:
     """Has another process store results. That process continues even if this one ends."""
 
     def __init__(self, cache: Cache) -> None:
@@ -153,18 +153,18 @@ class _Elsewhere:
     def done(self, *, wait: bool) -> list[int]:
         """Return the numbers stored by now.
 
-        With *wait*, wait for one if needed. _GoneError if none will come.
+        With *wait*, wait for one if needed. _ProcessEndedError if none will come.
         """
         numbers = list[int]()
         patience_s = _PATIENCE_S if wait else 0.0
         while (heard := self._watch.next(patience_s)) is not None:
             _process, answer = heard
             if answer is None or answer["id"] is None:
-                raise _GoneError
+                raise _ProcessEndedError
             numbers.append(self._stored(**answer))
             patience_s = 0.0
         if wait and not numbers:
-            raise _GoneError
+            raise _ProcessEndedError
         return numbers
 
     def close(self) -> None:

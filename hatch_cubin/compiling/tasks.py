@@ -20,9 +20,10 @@ from ..toolkit.linker import link_options
 from ..toolkit.toolkit import Toolkit, assembled_for, compiler_options, mode_of, preamble
 from . import precompiled_headers
 from .compiler_paths import CompilePaths
-from .executor import Prelude, Task
+from .executor import PrecompiledHeader, Task
 
-_FIRST_WITH_PRELUDES = (12, 9)  # takes a seed for random names, so that no line has to precede a source
+# NVRTC takes a seed for random names from this version on, so that no line has to precede a source.
+_FIRST_WITH_PRECOMPILED_HEADERS = (12, 9)
 _FIRST_WITHOUT_TIMES = (13, 4)  # leaves file times out of debug information
 
 
@@ -47,19 +48,19 @@ def make_tasks(
     """
     jobs = [group[0] for group in groups]
     tasks = [_task(number, group, paths, toolkit) for number, group in enumerate(groups)]
-    if not paths.descriptors or toolkit.version < _FIRST_WITH_PRELUDES:
+    if not paths.descriptors or toolkit.version < _FIRST_WITH_PRECOMPILED_HEADERS:
         return tasks
     first: dict[tuple[str, Arch], int] = {}
     for number, end in precompiled_headers.shared_includes(jobs, project.tree, workers).items():
         unit, search = jobs[number].unit, tuple(map(paths.of_root, jobs[number].search))
         shared = unit._replace(module=precompiled_headers.without_variant(unit.module))
-        prelude = Prelude(
+        precompiled_header = PrecompiledHeader(
             first.setdefault((unit.module.source.path, unit.arch), number),
             unit.module.source.text[:end].encode(),
             compiler_options(shared, toolkit, search),
             precompiled_headers.behind_includes(unit.module, end).encode(),
         )
-        tasks[number] = replace(tasks[number], prelude=prelude)
+        tasks[number] = replace(tasks[number], precompiled_header=precompiled_header)
     return tasks
 
 

@@ -17,7 +17,7 @@ _TEMPLATE_KERNEL = re.compile(r"\btemplate\b.*\b__global__\b", re.DOTALL)
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
 
 
-def not_built(
+def uninstantiated_templates(
     module: Module, kernels: Collection[str], sources: Mapping[str, str], tables: str
 ) -> list[Problem]:
     """Return a problem for each kernel template that only 'instantiate' could bring into the wheel.

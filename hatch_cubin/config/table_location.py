@@ -67,6 +67,8 @@ class NoTableError(ConfigError):
             missing = hidden(unread, place)
         else:
             hint = f"rename {unread}, which the project's build backend does not read"
+            if unread.file != place.file:
+                hint = f"move {unread} of {unread.file} to {place.file}, and rename it {place}"
             missing = problem("no-table", f"there is no table {place}", Location(place.file), hint)
         super().__init__(missing)
         self.place = place
@@ -298,5 +300,12 @@ def _refuse_short_headers(root: Folder, place: Place) -> None:
 
 
 def _unread(place: Place, read: Place) -> ConfigError:
-    what = f"there is a table {read} too, and the project's build backend reads that one alone"
-    return ConfigError(problem("two-tables", what, place.of(), "keep one of the two"))
+    other = str(read) if read.file == place.file else f"{read} in {read.file}"
+    hint = "keep one of the two"
+    if place.file == _HATCH_TOML and place.table[0] != "build":
+        hint = (
+            f"move its keys to {other} and delete it; in {_HATCH_TOML} the header would be "
+            f"[build.hooks.{HOOK}], and a [build] there replaces all of [tool.hatch.build]"
+        )
+    what = f"there is a table {other} too, and the project's build backend reads that one alone"
+    return ConfigError(problem("two-tables", what, place.of(), hint))

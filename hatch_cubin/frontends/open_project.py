@@ -5,7 +5,8 @@ A wrong table is reported at once: what is slow to import waits until the table 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..config import known_names, reader, table_location
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from ..config.toml_positions import Place
     from ..project.project import Project
 
+_LOADER_PYTHON = 10  # its minor version
+_LOWEST_PYTHON = re.compile(r"(?:>=?|~=)\s*3\.(\d+)")
 _NOT_SHIPPED = {"benchmarks", "docs", "examples", "test", "tests"}  # from the project's own folder
 
 
@@ -90,23 +93,8 @@ def check_build(project: Project) -> None:
     Warn of what leaves kernels out of wheels without an error.
     Of a backend that does not say which packages a wheel has, only what the table says is checked.
     """
-    pyproject, backend = table_location.read_project(project.root)
-    problems: tuple[Problem, ...] = ()
-    known = table_location.inside(pyproject, "build-system").get("requires")
-    misspelled = (
-        [each for each in known if known_names.is_nearly_own(each)] if isinstance(known, list) else []
-    )
-    if _knows_us(backend) and (misspelled or not table_location.requires_hatch_cubin(project.root)):
-        import json
-
-        where = table_location.place_of(project.root, ("build-system",)).of("requires")
-        hint = f"requires = {json.dumps(known_names.with_us(known))}"
-        if misspelled:
-            what = f"[build-system] requires {misspelled[0]!r}, which is not hatch-cubin"
-            problems = (problem("misspelled-requirement", what, where, hint),)
-        else:
-            what = "[build-system] does not require hatch-cubin: a build would not have it"
-            problems = (problem("hatch-cubin-not-required", what, where, hint),)
+    backend = table_location.read_project(project.root)[1]
+    problems = missing_requirement(project.root)
     if (
         _tells_packages(project.config.backend or backend)
         or len(project.packages) < 2
@@ -122,6 +110,39 @@ def check_build(project: Project) -> None:
 
     for reason in missing_kernels.reasons(project, found_packages(project.root)):
         project.warn(reason.with_code())
+    for warning in _older_pythons(project.root):
+        project.warn(warning.with_code())
+
+
+def _older_pythons(root: Path) -> Iterator[Problem]:
+    """Yield a warning if the wheel may be installed on a Python that is too old for the loader."""
+    pyproject, _backend = table_location.read_project(root)
+    allowed = str(table_location.inside(pyproject, "project").get("requires-python", ""))
+    lowest = _LOWEST_PYTHON.search(allowed)
+    if lowest is not None and int(lowest[1]) < _LOADER_PYTHON:
+        where = table_location.place_of(root, ("project",)).of("requires-python")
+        what = f"requires-python allows Python 3.{lowest[1]}, but the loader needs Python 3.{_LOADER_PYTHON}"
+        yield problem("python-too-old", what, where, f'requires-python = ">=3.{_LOADER_PYTHON}"')
+
+
+def missing_requirement(root: str | Path) -> tuple[Problem, ...]:
+    """Return the problem of a project whose [build-system] does not require hatch-cubin; none otherwise."""
+    pyproject, backend = table_location.read_project(root)
+    known = table_location.inside(pyproject, "build-system").get("requires")
+    misspelled = (
+        [each for each in known if known_names.is_nearly_own(each)] if isinstance(known, list) else []
+    )
+    if not _knows_us(backend) or not (misspelled or not table_location.requires_hatch_cubin(root)):
+        return ()
+    import json
+
+    where = table_location.place_of(root, ("build-system",)).of("requires")
+    hint = f"requires = {json.dumps(known_names.with_us(known))}"
+    if misspelled:
+        what = f"[build-system] requires {misspelled[0]!r}, which is not hatch-cubin"
+        return (problem("misspelled-requirement", what, where, hint),)
+    what = "[build-system] does not require hatch-cubin: a build would not have it"
+    return (problem("hatch-cubin-not-required", what, where, hint),)
 
 
 def aimed(project: Project, folder: Path) -> Project:

@@ -1,4 +1,4 @@
-"""Notice headers of the project that change while sources that include them are compiled."""
+"""Find headers of the project that were edited while sources that include them were compiled."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _State = tuple[int, int, int, int]
 
 
 class Edits:
-    """Compares headers with the digests that keys have; most are read once, and then only looked at."""
+    """Compares headers with the digests in the keys. An unchanged file is read only once."""
 
     def __init__(self, project: Project) -> None:
         self._tree = project.tree
-        self._read: dict[str, tuple[_State, str]] = {}  # what a file was, and its digest then
+        self._read: dict[str, tuple[_State, str]] = {}  # the file's state when it was read, and its digest
 
     def of(self, job: Job) -> str | None:
-        """Return a header of the project that has changed since the job's key was made; None if none has."""
+        """Return a project header that was edited or added since the job's key was made, else None."""
         own = job.closure.own
         for path in own_files(job.closure):
             if self._digest(path) != own[OWN + path]:
@@ -36,7 +36,7 @@ class Edits:
 
     def _digest(self, path: str) -> str:
         file = self._tree.disk_path(path)
-        now = time.time_ns()  # before all that takes time
+        now = time.time_ns()  # before the file is read, so that later writes have later times
         state = _state(file)
         known, content = self._read.get(path, (None, ""))
         if state is not None and state == known:
@@ -48,7 +48,7 @@ class Edits:
 
 
 def _state(file: Path) -> _State | None:
-    """Return what changes whenever a file is written, even where its time is set back afterwards."""
+    """Return a state that differs after each write, even if a tool resets the modification time."""
     try:
         status = os.stat(file)
     except OSError:
@@ -57,5 +57,5 @@ def _state(file: Path) -> _State | None:
 
 
 def header_stamps(project: Project, job: Job) -> list[str]:
-    """Return texts that change when one of the project's headers is written, even with the same bytes."""
+    """Return a text for each project header of *job*: it differs after each write, even of the same bytes."""
     return [str(_state(project.tree.disk_path(path))) for path in own_files(job.closure)]

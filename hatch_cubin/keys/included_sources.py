@@ -1,4 +1,4 @@
-"""Sources that are parts of others: another source includes them, and they have no kernel of their own."""
+"""Find sources that are only parts of other sources: these include them, and they define no kernel."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from ..project.source_roots import ProjectTree
 def drop_parts(
     modules: Sequence[Module], tree: ProjectTree, named: Callable[[Module], set[str]]
 ) -> tuple[list[Module], list[str]]:
-    """Return the modules without those that are parts of others, and a note for each that is left out.
+    """Return the modules to build, and a note for each source that is only a part of another source.
 
-    *named* gives the files of the project that an include of a module names.
+    *named* returns the project's files that the includes of a module name.
     """
     alone = [module for module in modules if not (module.link or module.part_of)]
     sources = {module.source.path: module for module in alone}
     includers: dict[str, str] = {}
     for module in modules:
-        if module.link:  # which its objects stand for
+        if module.link:  # its objects are in *modules* too
             continue
-        for path in (named(module) & sources.keys()) - {module.source.path}:  # few, of all sources
+        for path in (named(module) & sources.keys()) - {module.source.path}:
             includers.setdefault(path, module.source.path)
     parts = {path: by for path, by in includers.items() if _is_part(sources[path], tree, named)}
     left = [each for each in modules if each.link or each.part_of or each.source.path not in parts]
-    if not left:  # they include each other, and one of them has to tell what is wrong
+    if not left:  # they include each other: the compiler reports the mistake
         return list(modules), []
-    notes = [f"{path}: {by} includes it, and it has no kernel: it is no module" for path, by in parts.items()]
+    notes = [
+        f"{path}: {by} includes it, and it has no kernel, so it is not a module" for path, by in parts.items()
+    ]
     return left, notes
 
 

@@ -1,4 +1,6 @@
-"""What makes a unit's result, in one list: keys, records, `explain`, the lock and the bill derive from it.
+"""The inputs of a unit's result, in one list.
+
+Keys, records, `explain`, the lock and the bill of materials derive from it.
 
 A setting that is not in this list could change a result without changing its key. So
 `tests/unit/keys/test_ingredients.py` changes each field of a module and of the tables, and fails if no row of
@@ -25,18 +27,18 @@ if TYPE_CHECKING:
     from ..toolkit.linker import Input
     from .materials import Jobs
 
-NVRTC, PTXAS, NVJITLINK = "nvrtc", "ptxas", "nvjitlink"  # what makes a unit's result
+NVRTC, PTXAS, NVJITLINK = "nvrtc", "ptxas", "nvjitlink"  # the tools that make results
 
 KEY_SCHEMA = "hatch-cubin 1"
 _SCHEMAS = {NVRTC: KEY_SCHEMA, PTXAS: "hatch-cubin ptx 1", NVJITLINK: "hatch-cubin link 2"}
-_CORE = 0  # instead of a place: cuda.core's part of the key has it
+_CORE = 0  # instead of a position: cuda.core's part of the key covers it
 _LAST = 99
 
-Sentences = tuple[str, str, str]  # for what changed, what is new, what is gone
+Sentences = tuple[str, str, str]  # if a value has changed, is new, is gone
 
 
 class Making(NamedTuple):
-    """How a unit is made. Its ingredients are taken from this."""
+    """A unit, and everything that its result is made with. The ingredients are computed from it."""
 
     unit: Unit
     toolkit: Toolkit
@@ -56,7 +58,7 @@ class Making(NamedTuple):
 
 
 class Places(NamedTuple):
-    """At which place the digest of a key has an ingredient, by tool; None: it does not have it."""
+    """The position of an ingredient in the digest of a key, by tool; None: it is not in the digest."""
 
     nvrtc: int | None = _LAST
     ptxas: int | None = _LAST
@@ -64,23 +66,23 @@ class Places(NamedTuple):
 
 
 class Ingredient(NamedTuple):
-    """One thing that makes a result. A setting needs the first three fields and *settings*."""
+    """One input of results. A setting of the table needs the first three fields and *settings*."""
 
-    name: str  # in the records of the cache
-    value: Callable[[Making], Any]  # as records have it; None: this unit does not have it
-    sentences: Mapping[str, Sentences]  # for `explain`, by kind of difference; a unit's own kind is the first
-    type: type = object  # of the value; a list or a dict is compared part by part
+    name: str  # in the cache's records
+    value: Callable[[Making], Any]  # for records; None if this unit does not have it
+    sentences: Mapping[str, Sentences]  # for `explain`, by kind of difference: first of its value
+    type: type = object  # the type of the value; a list or a dict is compared part by part
     is_in_all: bool = False  # whether every record has it
     is_of_arch: bool = False  # whether it differs between the units of a module
     places: Places = Places()
-    parts: Callable[[Making], Sequence[str | bytes]] | None = None  # what the digest has, or name and value
-    settings: Mapping[str, Callable[[Module], Any]] = {}  # what the lock has of it for each module, by name
-    locked: Sequence[str] = ("modules",)  # which fields of the lock change with it
-    files: Callable[[Jobs], Mapping[str, str]] | None = None  # for the lock and the bill
-    others: Callable[[Jobs], Mapping[str, str | None]] | None = None  # wheels and trees, likewise
+    parts: Callable[[Making], Sequence[str | bytes]] | None = None  # for the digest; None: name and value
+    settings: Mapping[str, Callable[[Module], Any]] = {}  # for the modules in the lock, by name
+    locked: Sequence[str] = ("modules",)  # the fields of the lock that change with it
+    files: Callable[[Jobs], Mapping[str, str]] | None = None  # for the lock and the bill of materials
+    others: Callable[[Jobs], Mapping[str, str | None]] | None = None  # wheels and trees, for both
 
     def of(self, making: Making) -> Sequence[str | bytes]:
-        """Return what the digest of the unit's key has of this ingredient."""
+        """Return the parts of the key's digest that come from this ingredient."""
         if self.parts is not None:
             return self.parts(making)
         value = self.value(making)
@@ -110,12 +112,12 @@ def _arch(making: Making) -> str:
 
 def _source(making: Making) -> str:
     if making.module.link:
-        return digest(["link", making.module.base])  # the same whatever the module is linked of
+        return digest(["link", making.module.base])  # its inputs are listed in *linked*
     return digest([making.module.source.code])
 
 
 def _assembled(making: Making) -> str | None:
-    """Return what NVRTC's PTX is assembled for. Earlier releases did not assemble what they cached."""
+    """Return the arch that NVRTC's PTX is assembled for. Earlier releases cached it without assembling it."""
     is_made = making.unit.arch.is_ptx and making.tool == NVRTC
     return str(making.unit.arch.real) if is_made else None
 
@@ -141,7 +143,7 @@ def _define(making: Making) -> list[str]:
 
 
 def _options(making: Making) -> dict[str, Any]:
-    """Return the options that the tool obeys."""
+    """Return the options that have an effect on the tool."""
     options = making.module.plain_options
     if making.tool == NVRTC:
         return options
@@ -175,11 +177,11 @@ def _builds(making: Making) -> dict[str, str]:
 
 
 def _itself(value: Callable[[Making], str | None]) -> Callable[[Making], Sequence[str]]:
-    """Return what puts a value into the digest without its name, as the first keys had it."""
+    """Return a function for *parts* that gives only the value, without the name, as in the first keys."""
     return lambda making: [found] if (found := value(making)) is not None else []
 
 
-# In the order in which `explain` reports what differs: what people change comes first.
+# `explain` reports differences in this order. Changes that people make come first.
 INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "compiler",
@@ -207,7 +209,7 @@ INGREDIENTS: Sequence[Ingredient] = (
         {"path": ("compiled as {was}, and not as {now}", "", "")},
         str,
         is_in_all=True,
-        places=Places(_CORE, 2, None),  # a result that is linked does not have the module's name
+        places=Places(_CORE, 2, None),  # a linked result does not contain the module's name
         parts=_itself(_path),
         settings={"source": lambda module: module.source.path},
     ),
@@ -257,7 +259,7 @@ INGREDIENTS: Sequence[Ingredient] = (
             "object": (
                 "compiled to be linked with mode {was}, and now {now}",
                 "compiled to be linked now, with mode {now}",
-                "compiled to be linked no more",
+                "no longer compiled to be linked",
             )
         },
         str,
@@ -277,11 +279,11 @@ INGREDIENTS: Sequence[Ingredient] = (
         _linked,
         {
             "linked": (
-                "{name} is not what it was",
+                "{name} has changed",
                 "{name} is linked now",
                 "{name} is not linked any more",
             ),
-            "linked order": ("the order of what is linked: {was} -> {now}", "", ""),
+            "linked order": ("the order of the linked inputs: {was} -> {now}", "", ""),
         },
         list,
         places=Places(None, None, 6),
@@ -353,7 +355,7 @@ INGREDIENTS: Sequence[Ingredient] = (
         "search",
         _search,
         {
-            "search": ("", "the search path has {name} now", "the search path has {name} no more"),
+            "search": ("", "the search path has {name} now", "the search path no longer has {name}"),
             "search order": ("the order of the search path: {was} -> {now}", "", ""),
         },
         list,
@@ -381,8 +383,8 @@ INGREDIENTS: Sequence[Ingredient] = (
         {
             "tree": (
                 "there are other releases of {name}",
-                "any header from {name} may be meant now",
-                "no more may any header from {name} be meant",
+                "any header from {name} may be included now",
+                "not every header from {name} may be included any more",
             )
         },
         list,
@@ -392,7 +394,7 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "implicit",
         _implicit,
-        {"implicit": ("", "hatch-cubin adds {name!r} now", "hatch-cubin adds {name!r} no more")},
+        {"implicit": ("", "hatch-cubin adds {name!r} now", "hatch-cubin no longer adds {name!r}")},
         list,
         is_in_all=True,
         places=Places(6, None, None),
@@ -420,16 +422,16 @@ _DIGESTED = {tool: _in_order(tool) for tool in (NVRTC, PTXAS, NVJITLINK)}
 
 
 def inputs_of(making: Making, *, of_arch: bool = True) -> dict[str, Any]:
-    """Return a unit's ingredients by name, as records and people have them.
+    """Return a unit's ingredients by name, for records and messages.
 
-    Without *of_arch* they are those that all units of the module share.
+    If *of_arch* is false, return only those that all units of the module share.
     """
     found = ((each.name, each.value(making)) for each in INGREDIENTS if of_arch or not each.is_of_arch)
     return {name: value for name, value in found if value is not None}
 
 
 def digested(making: Making) -> list[str | bytes]:
-    """Return what a unit's key is a digest of, beside what cuda.core's part of the key has."""
+    """Return the parts of the digest in a unit's key. cuda.core's part of the key covers the other inputs."""
     return [part for each in _DIGESTED[making.tool] for part in each.of(making)]
 
 
@@ -437,7 +439,7 @@ def keys_of(making: Making) -> Keys:
     """Return the keys of a unit."""
     unit, toolkit, closure, _linked = making
     whole = digest(digested(making))
-    if making.tool != NVRTC:  # for PTX, cuda.core would have nvJitLink make other code
+    if making.tool != NVRTC:  # cuda.core would compile PTX with nvJitLink, to other code
         return Keys(bytes.fromhex(whole), None)
     toolkit.load()
     try:
@@ -448,11 +450,11 @@ def keys_of(making: Making) -> Keys:
         return Keys(key, None)
     try:
         return Keys(key, core_key(unit))
-    except (TypeError, ValueError):  # cuda.core refuses what its key cannot see
+    except (TypeError, ValueError):  # cuda.core refuses inputs that its key does not cover
         return Keys(key, None)
 
 
 def settings_of(module: Module) -> dict[str, Any]:
-    """Return what the project says of a module, as far as its results depend on that: the lock has it."""
+    """Return the settings of a module that its results depend on, for the lock."""
     found = ((name, get(module)) for each in INGREDIENTS for name, get in each.settings.items())
     return {name: value for name, value in found if value not in (None, [], {})}

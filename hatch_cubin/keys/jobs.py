@@ -1,4 +1,4 @@
-"""Turn units into jobs: find the headers that each unit can read, then the keys it is stored under."""
+"""Turn units into jobs: find the headers that each unit can read, then the keys of its result."""
 
 from __future__ import annotations
 
@@ -46,49 +46,49 @@ if TYPE_CHECKING:
 # A module, its headers, and the folders that were searched for them.
 ModuleWithHeaders = tuple[Module, Closure, tuple[SearchFolder, ...]]
 
-# What the kernels of a module take, by symbol.
+# Returns the parameter types of a module's kernels, by symbol.
 Declared: TypeAlias = "Callable[[], Mapping[str, ParameterTypes]]"
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A unit ready to be looked up and, on a miss, compiled."""
+    """A unit, ready for a look-up in the cache and, on a miss, for its compile."""
 
     unit: Unit
     keys: Keys
     search: tuple[SearchFolder, ...]
     closure: Closure
     toolkit: Toolkit
-    asked: str  # a digest of all that the results of the module depend on
-    known: RecalledResult | None  # from an earlier build that asked the same
-    linked: tuple[Input, ...] = ()  # what a linked unit is made of, in order
+    asked: str  # a digest of all inputs of the module's results
+    known: RecalledResult | None  # recorded by an earlier build with the same inputs
+    linked: tuple[Input, ...] = ()  # the inputs of a linked unit, in order
     declared: Declared = dict
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """What the unit's key is made of, under names that people know."""
+        """The inputs of the unit's key, by the names that messages use."""
         return inputs_of(Making(self.unit, self.toolkit, self.closure, self.linked))
 
     def found_in(self, cache: Cache) -> Compiled | None:
-        """Return what the cache has of the unit; None where it has nothing that is proven."""
+        """Return the unit's verified result from the cache; None on a miss."""
         return cache.get(self.keys.key, self.known, self.request)
 
     @property
     def request(self) -> Request:
-        """What the unit needs of its result, whoever made that."""
+        """The requirements for the unit's result, whether it is compiled, cached or fetched."""
         return request_of(self.unit)
 
 
 def request_of(unit: Unit) -> Request:
-    """Return what a unit needs of its result."""
+    """Return the requirements for a unit's result."""
     module = unit.module
     arch = unit.arch.real if module.part_of else unit.arch
     return Request(str(arch), module.instantiate, partial(_declared, module))
 
 
 def _declared(module: Module) -> Collection[str]:
-    """Return the symbols of kernels that every result of a module has."""
-    from ..config.ptxas_options import names_kernels  # lazy: an earlier build knows most results
+    """Return the symbols of the kernels that every result of a module must have."""
+    from ..config.ptxas_options import names_kernels  # lazy: most results are known from an earlier build
     from ..project.required_kernels import required_kernels
 
     if module.link is not None or module.pre_includes or names_kernels(module.ptxas_options):
@@ -103,17 +103,17 @@ def make_jobs(
     recall: Recall | None = None,
     refused: list[Problem] | None = None,
 ) -> list[Job]:
-    """Return one job per unit of the plan, with what is known of it from an earlier build.
+    """Return one job per unit of the plan, with the results that an earlier build recorded.
 
-    Headers that cannot be read and names that modules share are added to *refused*; without it they are a
-    SourceError. A module with such a header has no jobs.
+    Problems, such as a header that cannot be read or a name of two modules, are added to the list *refused*.
+    If it is None, they are raised as a SourceError. A module with an unreadable header gets no jobs.
     """
     recall = recall or Recall(None)
     finder = _HeaderFinder(project, toolkit, recall)
     readable, problems = _readable(every_module(project, sources, toolkit), finder)
     modules, notes = drop_parts(readable, project.tree, finder.named)
     finder.check_packages()
-    if not problems:  # what cannot be read may include an empty source, which is a header then
+    if not problems:  # else an unreadable module may include the empty source as a header
         problems += _empty(dict.fromkeys(each.source.path for each in modules if _is_empty(each)), project)
         modules = [module for module in modules if not _is_empty(module)]
     problems += shared_names.problems([each for each in modules if not each.part_of], project.config)
@@ -132,7 +132,7 @@ def make_jobs(
         if module.link is None
     }
     if len(jobs) < len(groups):
-        from .link_files import find_links  # which few builds need
+        from .link_files import find_links  # lazy: only with linked modules
 
         keys = {job.unit: job.keys for each in jobs.values() for job in each}
         for found in find_links(project, groups, keys, toolkit, recall):
@@ -144,13 +144,13 @@ def make_jobs(
 
 
 def _is_empty(module: Module) -> bool:
-    """Say whether a module is of one source that has nothing but comments, and gets nothing from options."""
+    """Return whether a module's only source has only comments, and no option includes another file."""
     alone = not (module.link or module.part_of or module.pre_includes or module.source.is_ptx)
     return alone and not without_comments(module.source.text).strip()
 
 
 def _empty(paths: Iterable[str], project: Project) -> list[Problem]:
-    from ..config.toml_lines import setting  # which only hints need
+    from ..config.toml_lines import setting  # lazy: only hints need it
 
     paths = [*paths]
     exclude = setting("exclude", [*project.config.exclude, *paths])
@@ -161,7 +161,7 @@ def _empty(paths: Iterable[str], project: Project) -> list[Problem]:
 
 
 def _readable(modules: Iterable[Module], finder: _HeaderFinder) -> tuple[list[Module], list[Problem]]:
-    """Return the modules whose headers can be read, and what is wrong with those of the others."""
+    """Return the modules whose headers can be read, and the problems of the other modules."""
     readable, problems = list[Module](), list[Problem]()
     for module in modules:
         try:
@@ -176,14 +176,14 @@ def _readable(modules: Iterable[Module], finder: _HeaderFinder) -> tuple[list[Mo
 
 
 def every_module(project: Project, sources: ProjectSources, toolkit: Toolkit) -> list[Module]:
-    """Return the modules of all sources, also of those that are only parts of others."""
+    """Return the modules of all sources, also of sources that are only parts of other sources."""
     return _modules(project, sources, lambda specs: expand(specs, toolkit))
 
 
 def every_closure(
     project: Project, sources: ProjectSources, toolkit: Toolkit, recall: Recall, jobs: Iterable[Job]
 ) -> list[ModuleWithHeaders]:
-    """Return the same modules with what was found for them: for *jobs*, and now for what is no job."""
+    """Return the modules of all sources, with their headers. Only those without a job are searched again."""
     found = {job.unit.module: (job.unit.module, job.closure, job.search) for job in jobs}
     known = {module.source.path for module in found}
     finder = _HeaderFinder(project, toolkit, recall)
@@ -192,7 +192,7 @@ def every_closure(
 
 
 def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[arch_names.Target, ...]:
-    """Return the targets that *specs* stand for, with this toolkit and on this machine."""
+    """Return the targets that the entries of `archs` mean, with this toolkit and on this machine."""
     native: tuple[int, ...] = ()
     if "native" in specs:
         from ..toolkit.local_gpus import native_archs
@@ -202,10 +202,10 @@ def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[arch_names.Target, .
 
 
 def reachable_files(project: Project, sources: ProjectSources, *, by_name: bool = False) -> list[str]:
-    """Return every file that the project's kernels can be built from: sources and its headers.
+    """Return every file that the project's kernels can be built from: sources, headers and linked files.
 
-    One that includes with `../` lead to outside the project begins so itself. *by_name* leaves out headers
-    that no include names, and that only a computed one could mean.
+    The path of a header outside the project begins with `../`. With *by_name*, headers are left out that no
+    include names, so that only a computed include (`#include MACRO`) could mean them.
     """
     finder = _HeaderFinder(project, None, Recall(None))
     modules = _modules(project, sources, lambda _specs: ())
@@ -213,13 +213,13 @@ def reachable_files(project: Project, sources: ProjectSources, *, by_name: bool 
 
 
 def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
-    """Return the sources of *jobs* and the headers of the project that some include of theirs names."""
+    """Return the sources of *jobs*, and the project's headers that their includes name."""
     closures = {job.unit.module: job.closure for job in jobs}
     return [path for path in _needed(project, closures.items(), by_name=True) if not lies_outside(path)]
 
 
 def lies_outside(path: str) -> bool:
-    """Say whether a path that is relative to the project leads out of it."""
+    """Return whether a path that is relative to the project leads out of it."""
     return path.startswith("../")
 
 
@@ -232,9 +232,9 @@ def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_
         files.update(own_files(closure, closure.widened))
         perhaps.update(own_files(closure))
     real = project.tree.real_name
-    # A `..` is left in a path only where it crosses a link.
+    # A path contains `..` only if it crosses a link.
     needed = {real(path) if ".." in path else path for path in files}
-    if not by_name:  # a folder that is a link to elsewhere holds more than a computed include means
+    if not by_name:  # not files behind a link out of the project: its target may be huge
         needed |= {path for path in perhaps - files if not lies_outside(real(path))}
     return sorted(needed)
 
@@ -245,7 +245,7 @@ def files_of(jobs: Iterable[Job]) -> list[str]:
 
 
 def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
-    """Return the digest of each of the project's files that *jobs* can read, as it was for their keys."""
+    """Return the digest, as in the keys of *jobs*, of each of the project's files that they can read."""
     jobs, found = [*jobs], dict[str, str]()
     for each in INGREDIENTS:
         if each.files is not None:
@@ -254,7 +254,7 @@ def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
 
 
 def headers_of_others(jobs: Iterable[Job]) -> dict[str, str | None]:
-    """Return the wheels, with their versions, and other trees whose headers *jobs* can read or link."""
+    """Return the wheels and other trees whose files *jobs* can read or link, wheels with their versions."""
     jobs, found = [*jobs], dict[str, str | None]()
     for each in INGREDIENTS:
         if each.others is not None:
@@ -276,13 +276,13 @@ def _modules(
 
 
 def _unavailable(module: Module, headers: Mapping[str, str]) -> SourceError:
-    """Return the error that a header is only here, as the compiler words it where the header is absent."""
+    """Return the error for headers that an isolated build would not have, in the compiler's own words."""
     names = {logical.rpartition("/include/")[2]: wheel for logical, wheel in headers.items()}
     text = module.source.text
     lines = {name: line_of_include(Include(name, "angle"), text) for name in sorted(names)}
     name = next((name for name, line in lines.items() if line), next(iter(lines)))
     what = f'cannot open source file "{name}"'
-    why = f"{names[name]} has it, which is installed here, and which a build does not ask for"
+    why = f"{names[name]} has it, which is installed here, but which the build does not require"
     hint = f'header-packages = ["{names[name]}"]'
     return SourceError(
         problem("header-package-not-listed", what, Location(module.source.path, lines[name]), hint, (why,))
@@ -305,7 +305,7 @@ def _jobs_of(
 
 @dataclass(slots=True)
 class _HeaderFinder:
-    """Finds the header closure of modules; it looks at the toolkit's headers only where they are needed."""
+    """Finds the header closure of modules. It searches the toolkit's headers only if they are needed."""
 
     project: Project
     toolkit: Toolkit | None
@@ -330,16 +330,16 @@ class _HeaderFinder:
         return self._found[module]
 
     def named(self, module: Module) -> set[str]:
-        """Return the files of the project that some include of a module names."""
+        """Return the files of the project that the includes of a module name."""
         closure, _search = self.find(module)
-        if id(closure) not in self._named:  # which variants share
+        if id(closure) not in self._named:  # variants share closures
             self._named[id(closure)] = set(own_files(closure, closure.widened))
         return self._named[id(closure)]
 
     def declared(self, module: Module) -> Mapping[str, ParameterTypes]:
-        """Return the types that the kernels of a module take, as far as its texts prove them."""
+        """Return the parameter types of a module's kernels, if its texts prove them."""
         if module not in self._declared:
-            from .parameter_types import declared, declared_together  # lazy: only of new results
+            from .parameter_types import declared, declared_together  # lazy: only for new results
 
             if module.link:
                 self._declared[module] = declared_together(module, self.declared)
@@ -353,8 +353,8 @@ class _HeaderFinder:
             return Closure(), ()
         search = tuple(project_roots(self.project.tree, module.include_dirs))
         closure = own = self._resolve(module, search)
-        # The project's own folders come first in any case. So the rest of the search path is looked for only
-        # where something is missing.
+        # The project's own folders are always searched first. So the other folders are needed only if a
+        # header is missing.
         if self.toolkit is None:  # an sdist: only the project's own files matter
             return closure, search
         for outside in (self._package_roots, self._toolkit_roots):
@@ -366,14 +366,14 @@ class _HeaderFinder:
             without = self._resolve(module, left, own)
             if self._needs_shared(without, search):
                 raise _unavailable(module, uninvited)
-            # The compiler does not find them either, as in a build with isolation, which has the same keys.
+            # As in a build with isolation, the compiler does not find them. So the keys must be the same.
             closure, search = replace(without, search=closure.search, _digest=""), left
-        if not own.absent <= closure.absent:  # what was missing at first is there now
+        if not own.absent <= closure.absent:  # headers that the project does not have were found elsewhere
             closure = replace(closure, absent={*own.absent, *closure.absent})
         return closure, search
 
     def _uninvited(self, closure: Closure, search: tuple[SearchFolder, ...]) -> dict[str, str]:
-        """Return the headers of a closure that are installed here by chance, each with its wheel."""
+        """Return the headers of a closure whose wheels the build does not require, each with its wheel."""
         if not any(map(is_shared, search)):
             return {}
         if self._by_chance is None:
@@ -382,7 +382,7 @@ class _HeaderFinder:
         return installed_at(closure.files, self._by_chance) if self._by_chance else {}
 
     def _needs_shared(self, closure: Closure, search: Iterable[SearchFolder]) -> bool:
-        """Say whether folders that NVIDIA's wheels share have what a closure lacks, and not by chance."""
+        """Return whether a required wheel has a missing header, in a folder that NVIDIA's wheels share."""
         shared = [root for root in search if is_shared(root)]
         pairs = ((root, name) for root in shared for name in closure.missing)
         found = (f"{root.logical}/{name}" for root, name in pairs if (root.path / name).is_file())
@@ -398,8 +398,8 @@ class _HeaderFinder:
         included = {os.path.basename(name) for name in (*names, *(each.name for each in asked.includes))}
         place = source.path if os.path.basename(source.path) in included else source.folder
         shared = (place, asked, search, names, anything)
-        # Where macros decide what is included, only variants of one source have the same closure, and only if
-        # their macros mean the same to an include.
+        # If macros decide which headers are included, only variants of one source share a closure, and only
+        # if the macros that an include can use have the same values.
         own_shared = (source.path, include_values(module.macros), search, names, anything)
         for key in (shared, own_shared):
             if key in self._shared:

@@ -1,4 +1,4 @@
-"""Find what modules are linked of beside their sources: files of the project and of installed wheels."""
+"""Find the files that modules are linked with besides their sources, in the project and in wheels."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _ISOLATED = "a build with isolation installs it; without isolation, install it y
 
 
 class LinkedFiles:
-    """The files that the tables of a project name, each looked for and read once."""
+    """The files that the key `link` of the project's tables names. Each is read only once."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
         self._found: dict[str, list[tuple[Input, int | None]]] = {}
 
     def of(self, module: Module) -> list[tuple[Input, int | None]]:
-        """Return what a module is linked with; cubins come with the number of their arch."""
+        """Return the files that a module is linked with. A cubin has the number of its arch."""
         problems, found = list[Problem](), list[tuple[Input, int | None]]()
         for index, entry in enumerate(module.link.files if module.link else ()):
             try:
@@ -83,7 +83,7 @@ def _why_none(path: str, tree: ProjectTree) -> str | None:
 
 
 def _of_wheel(requirement: str, pattern: str) -> Iterator[tuple[Input, int | None]]:
-    """Yield the files of an installed wheel that a glob matches, as the wheel's RECORD has them."""
+    """Yield the files of an installed wheel that a glob matches. They must agree with the wheel's RECORD."""
     name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
     try:
         found = importlib.metadata.distribution(name)
@@ -116,7 +116,7 @@ def _of_wheel(requirement: str, pattern: str) -> Iterator[tuple[Input, int | Non
 
 
 def _alike(found: importlib.metadata.Distribution, pattern: str) -> str | None:
-    """Return which of a wheel's files a glob may mean."""
+    """Return a hint with the files of a wheel that a glob may mean."""
     ends = (".a", ".ptx", ".cubin", ".fatbin", ".ltoir", ".o")
     names = sorted(str(file) for file in found.files or () if str(file).endswith(ends))
     last = pattern.rpartition("/")[2].strip("*")
@@ -137,7 +137,7 @@ def _input(name: str, data: bytes, place: Path, wheel: tuple[str, str] | None) -
 def _inputs_of(
     unit: Unit, keys: Mapping[Unit, Keys], files: Sequence[tuple[Input, int | None]]
 ) -> tuple[Input, ...]:
-    """Return all that a unit is linked of, in the order of its table; cubins of other archs are left out."""
+    """Return the inputs of a linked unit, in the order of its table. Cubins for other archs are left out."""
     link, real = unit.module.link, unit.arch.real
     assert link is not None
     parts = []
@@ -154,12 +154,12 @@ def _inputs_of(
 
 def _without_lto(project: Project, module: Module) -> Problem:
     number = [rule.name for rule in project.config.module].index(module.base)
-    what = f"{module.base} is linked of PTX alone, and mode = 'lto' needs some LTO-IR"
+    what = f"{module.base} is linked from PTX only, and mode = 'lto' needs some LTO-IR"
     return problem("rdc-mode-needed", what, project.config.place.of("module", number, "mode"), 'mode = "rdc"')
 
 
 class LinkedUnit(NamedTuple):
-    """A unit that is linked, with its keys, what an earlier build knew of it, and what it is linked of."""
+    """A linked unit with its keys, its recorded result, and its inputs."""
 
     unit: Unit
     keys: Keys
@@ -175,9 +175,9 @@ def find_links(
     toolkit: Toolkit,
     recall: Recall,
 ) -> list[LinkedUnit]:
-    """Return the units that are linked, given the *keys* of all objects.
+    """Return the linked units. *keys* are the keys of all their objects.
 
-    ConfigError names every file that they cannot be linked with.
+    ConfigError with a problem for each file that cannot be linked.
     """
     files, found, problems = LinkedFiles(project), list[LinkedUnit](), list[Problem]()
     for module, units in groups:

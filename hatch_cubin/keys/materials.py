@@ -1,4 +1,4 @@
-"""Which files of the project, wheels and other trees of headers the results of jobs are made of."""
+"""List the inputs of jobs: files of the project, wheels, and other trees of headers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Job(Protocol):
-    """What is used of a job here."""
+    """The parts of a job that this module reads."""
 
     @property
     def unit(self) -> Unit: ...
@@ -46,12 +46,12 @@ def header_files(jobs: Jobs) -> Mapping[str, str]:
 
 
 def linked_files(jobs: Jobs) -> Mapping[str, str]:
-    """Return the digest of each file of the project that is linked as it is, by its path."""
+    """Return the digest of each file of the project that is linked without a compile, by its path."""
     return {each.name: each.digest for job in jobs for each in job.linked if each.is_own}
 
 
 def header_trees(jobs: Jobs) -> Mapping[str, str | None]:
-    """Return the wheels, with their versions, and the other trees whose headers *jobs* can read."""
+    """Return the wheels and other trees whose headers *jobs* can read, wheels with their versions."""
     by_search: dict[tuple[SearchFolder, ...], list[Closure]] = {}
     for job in {id(job.closure): job for job in jobs}.values():
         by_search.setdefault(job.search, []).append(job.closure)
@@ -73,12 +73,12 @@ def header_trees(jobs: Jobs) -> Mapping[str, str | None]:
 
 
 def linked_wheels(jobs: Jobs) -> Mapping[str, str | None]:
-    """Return the wheels, with their versions, that have files which are linked."""
+    """Return the wheels whose files are linked, with their versions."""
     return dict(each.wheel for job in jobs for each in job.linked if each.wheel)
 
 
 def own_linked(module: Module) -> list[str]:
-    """Return the paths of the project's files that a module is linked with, and of its PTX sources."""
+    """Return the paths of the project's files that a linked module lists, and of its PTX sources."""
     link = module.link
     if link is None:
         return []
@@ -86,10 +86,10 @@ def own_linked(module: Module) -> list[str]:
 
 
 def distinct(closures: Iterable[Closure]) -> list[Closure]:
-    """Return each closure once: modules share closures, and a closure can have many files."""
+    """Return each closure object once: many modules share one, and comparing their files would be slow."""
     return [*{id(closure): closure for closure in closures}.values()]
 
 
 def own_files(closure: Closure, but: AbstractSet[str] = frozenset()) -> list[str]:
-    """Return the paths of the project's files in a closure, without those of some logical names."""
+    """Return the paths of the project's files in a closure, except the logical names in *but*."""
     return [logical[len(OWN) :] for logical in closure.own if logical.startswith(OWN) and logical not in but]

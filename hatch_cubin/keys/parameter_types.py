@@ -1,4 +1,4 @@
-"""Which types the `extern "C"` kernels of a module take, as far as all texts of its compile prove them."""
+"""Find the parameter types of `extern "C"` kernels, if the texts that the compiler reads prove them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..project.source_roots import ProjectTree
 def declared(
     module: Module, closure: Closure, search: tuple[SearchFolder, ...], tree: ProjectTree, scans: ScanCache
 ) -> Mapping[str, ParameterTypes]:
-    """Return the types by kernel: nothing where any file of a tree may be read, or a header has changed."""
+    """Return the parameter types of each kernel; empty if a header has changed, or is not known exactly."""
     if closure.trees or closure.widened or "__global__" not in module.source.text:
         return {}
     try:
@@ -32,7 +32,7 @@ def declared(
 def declared_together(
     module: Module, of_object: Callable[[Module], Mapping[str, ParameterTypes]]
 ) -> Mapping[str, ParameterTypes]:
-    """Return the types by kernel of a module of several sources, if only one mentions the kernel."""
+    """Return the parameter types of each kernel of a linked module that only one of its sources mentions."""
     assert module.link is not None
     texts = [source.text for source in module.link.texts]
     texts += (each.source.text for each in module.link.objects)
@@ -45,7 +45,7 @@ def declared_together(
 
 
 class _ChangedError(Exception):
-    """A header is not as it was when the closure was found."""
+    """A header has changed since the closure was found."""
 
 
 def _own_names(closure: Closure, tree: ProjectTree) -> Iterator[TextNames]:

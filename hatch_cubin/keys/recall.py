@@ -1,9 +1,9 @@
-"""What the last build found out, kept so that the next one need not ask cuda.core and NVRTC again.
+"""Facts that the last build recorded, so that the next build does not have to ask cuda.core and NVRTC again.
 
-It is a file in the user's own folder, one for each project, cache and installation of the toolkit, and for
-whose signatures count. In it, a module's line has a digest of all that the module's results depend on, then
-what is known of its units. The line of a source or header has a digest of its text, then its includes. Where
-the file cannot be read or written, nothing is recalled, and that is no error.
+They are in a file in the user's cache folder. There is one file for each combination of a project, a cache,
+an installed toolkit and trusted keys. A module's line has a digest of all inputs of the module's results,
+then the keys and results of its units. The line of a source or header has a digest of its text, then its
+includes. If the file cannot be read or written, this is not an error: the build finds the facts again.
 """
 
 from __future__ import annotations
@@ -27,47 +27,47 @@ from ..toolkit import libraries
 from ..toolkit.libraries import Evidence, Installation
 from ..toolkit.toolkit import Facts, Keys
 
-# Since 2 what several units have in common stands once; since 3 closures, and nothing of dates; since 4 what
-# kernels take; since 5 nothing of results whose arch no build has compared; since 6 what shows that the
-# installation is the same.
+# 2: a description that several units share is written once. 3: closures; dates are left out. 4: macros, for
+# the types of parameters. 5: only results whose arch a build has compared. 6: evidence that the installation
+# is the same.
 _FORMAT = 6
-_LOCKED = "locked"  # a recall that needs no toolkit
-_FILES = 20  # that are kept, those used last
+_LOCKED = "locked"  # for builds with a lock, which do not need a toolkit
+_FILES = 20  # the most recently used ones are retained
 
-_NONE = Evidence("", "", [])  # where nothing that is installed matters
+_NONE = Evidence("", "", [])  # if the facts do not depend on an installation
 
-Units = Mapping[str, tuple[Keys, RecalledResult]]  # of a module, by arch
+Units = Mapping[str, tuple[Keys, RecalledResult]]  # a module's units, by arch
 
 
 class Recall:
-    """What is known of a project's modules and of their texts, from the file at *path*; nothing without one.
+    """The recorded facts about a project's modules and texts, read from *path*; empty if *path* is None.
 
-    Each line is told once, when it is asked for, and then dropped: a large project has megabytes of them.
+    A line is dropped from memory after its first use, because a large project has megabytes of lines.
     """
 
     def __init__(
         self, path: Path | None, installed: Installation | None = None, *, knows_linker: bool = True
     ) -> None:
         self._installed, self._knows_linker = installed, knows_linker
-        self._evidence: Evidence | None = None  # of the installation, as the file has it
+        self._evidence: Evidence | None = None  # about the installation, as recorded in the file
         self.facts: Facts | None = None
         self.scans = ScanCache(self._scan)
         self.closures = RecalledClosures(self.scans, self._take)
         self._path, self._knows_linker = path, knows_linker
-        self._lines: dict[str, str] = {}  # those not asked for yet, by digest
-        self._modules: set[str] = set()  # digests of the modules that were asked for
+        self._lines: dict[str, str] = {}  # lines that were not used yet, by digest
+        self._modules: set[str] = set()  # digests of the modules that this build looked up
         self._new_text = False
         self._alike: dict[str, Scan] = {}  # by line: many texts have the same includes
         if path is not None:
             with contextlib.suppress(OSError, ValueError, TypeError):
                 self.facts, self._evidence, self._lines = _read(path, installed)
                 os.utime(path)
-            if self.facts is None and installed is not None:  # before anything is asked of what is installed
+            if self.facts is None and installed is not None:  # before the build asks the installed compiler
                 with contextlib.suppress(OSError):
                     installed.evidence()
 
     def units(self, module: str) -> Units:
-        """Return what is known of a module's units."""
+        """Return the recorded keys and results of a module's units."""
         self._modules.add(module)
         return _units(self._lines.pop(module, "[]"))
 
@@ -81,15 +81,15 @@ class Recall:
         return self._alike[line]
 
     def keep(self, facts: Facts, found: Mapping[str, Units]) -> None:
-        """Remember what this build asked for, and what it *found* out about modules."""
+        """Record the facts that this build used, and the facts about modules that it *found*."""
         if self._path is None or (facts.nvjitlink and not self._knows_linker):
             return
-        # Outside the project, a text that was not asked for is still what a recalled closure has.
+        # A recorded closure needs the lines of its headers outside the project, even if nothing scanned them.
         kept = {text: self._lines[text] for text in self.closures.contents() if text in self._lines}
         changed = found or self._new_text or self.closures.new or facts != self.facts
         with contextlib.suppress(OSError):
             evidence = self._installed.evidence() if self._installed else _NONE
-            # What a build found out while something else was installed is true of neither.
+            # If the installation changed during the build, the facts fit neither the old one nor the new one.
             new = changed or len(kept) != len(self._lines) or evidence != self._evidence
             if new and evidence is not None:
                 lines = kept | self._now(self._path, found)
@@ -99,7 +99,7 @@ class Recall:
         return self._lines.pop(name, None)
 
     def _now(self, path: Path, found: Mapping[str, Units]) -> dict[str, str]:
-        """Return the lines of all that was asked for: as this build knows them, or else as the file does."""
+        """Return the lines of all facts that this build used: its own lines, or else those in the file."""
         lines = {text: compact(scan) for text, scan in self.scans.used.items()} | self.closures.lines()
         with contextlib.suppress(OSError, ValueError, TypeError):
             read = _read(path, self._installed)[-1]
@@ -110,12 +110,12 @@ class Recall:
 
 
 def recall_of(project: Project) -> Recall:
-    """Return what is known of *project* with its cache and the toolkit that is installed here."""
+    """Return the recorded facts about *project*, for its cache and the toolkit that is installed here."""
     return _recall(project, "", libraries.installation(project.config.toolkit))
 
 
 def recall_of_locked(project: Project) -> Recall:
-    """Return what is known of the results that the lock of *project* names: no toolkit is needed for it."""
+    """Return the recorded facts about the results in the lock of *project*. This needs no toolkit."""
     return _recall(project, _LOCKED, libraries.own_installation())
 
 
@@ -133,13 +133,13 @@ def _recall(project: Project, kind: str, installed: Installation | None) -> Reca
 
 
 def _trusted(project: Project) -> tuple[str, ...]:
-    """Return whose signatures count, and whether nothing else does: what one proves another does not."""
+    """Return the trusted keys, and whether results need a signature: other keys prove other results."""
     keys = project.config.trusted_keys
     return (f"{REQUIRE_SIGNED}={project.is_switched_on(REQUIRE_SIGNED)}", *sorted(keys)) if keys else ()
 
 
 def _line(units: Units) -> str:
-    """Return the line of a module's units; a description that neighbours have in common stands once."""
+    """Return the line of a module's units. Adjacent units with the same description share it."""
     groups = itertools.groupby(units.items(), key=lambda item: item[1][1].description)
     return compact(
         [
@@ -164,12 +164,15 @@ def _encode(facts: Facts, evidence: Evidence, lines: Mapping[str, str]) -> bytes
 
 
 def _read(path: Path, installed: Installation | None) -> tuple[Facts, Evidence, dict[str, str]]:
-    """Return what was encoded; ValueError or TypeError where it is anything else, or another's."""
+    """Return the content of a file of facts.
+
+    ValueError or TypeError if it is damaged, or of another format or installation.
+    """
     hasher, lines = hashlib.sha256(), {}
     with user_folders.open_retained(path) as file:
         check, head = file.readline(), file.readline()
         hasher.update(head)
-        for line in file:  # not read at once, for that would be a second copy of all of it
+        for line in file:  # not read at once: that would need twice the memory
             hasher.update(line)
             lines[line[:64].decode()] = line[65:-1].decode()
     if check != f"{hasher.hexdigest()}\n".encode():

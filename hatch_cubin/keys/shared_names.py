@@ -1,4 +1,4 @@
-"""Refuse modules with the same name, and offer tables that give each a name of its own. Pure."""
+"""Reject modules with the same name, and suggest tables that give each a different name. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BY_FOLDER, _AS_PTX = "{parent}_{stem}", "{stem}_ptx"
 
 
 def problems(modules: Sequence[Module], config: Config) -> list[Problem]:
-    """Return a problem for each module whose name another one has, or a name that differs in case alone."""
+    """Return a problem for each module whose name another module has. Upper and lower case are the same."""
     by_name: dict[str, dict[Location, Module]] = defaultdict(dict)
     for module in modules:
         by_name[module.base.casefold()].setdefault(module.location, module)
@@ -34,7 +34,7 @@ def problems(modules: Sequence[Module], config: Config) -> list[Problem]:
 
 
 def _without_kernels(shared: Sequence[Sequence[Module]], config: Config) -> Iterator[Problem]:
-    """Yield a problem for each source that for sure makes no kernel: it needs no name."""
+    """Yield a problem for each source that certainly does not define a kernel: it can be excluded."""
     alone = [same for same in shared if not any(module.link for module in same)]
     needless = [module for same in alone for module in same if _makes_no_kernel(module)]
     needless.sort(key=lambda module: module.source.path)
@@ -71,7 +71,7 @@ def _refusals(
 def _tables(
     shared: Sequence[Sequence[Module]], modules: Sequence[Module], config: Config
 ) -> Mapping[str, str]:
-    """Return the tables that solve it, as names by path: as few as possible, one per source at worst."""
+    """Return the tables to suggest, as a name for each path: as few as possible, at worst one per source."""
     sources = [module for module in modules if not module.link]
     colliding = [module.source for same in shared for module in same if not module.link]
     stems = {PurePosixPath(source.path).stem for source in colliding}
@@ -87,7 +87,7 @@ def _tables(
 def _solve(
     tables: Mapping[str, str], sources: Sequence[Module], linked: Sequence[str], config: Config
 ) -> bool:
-    """Say whether *tables* give each source a name of its own, and change none that the project chose."""
+    """Return whether *tables* give each source a different name, and change no name that the project set."""
     named = [glob_regex(rule.path) for rule in config.source if rule.name is not None]
     matching = [(glob_regex(glob), pattern) for glob, pattern in tables.items()]
     names = {name.casefold(): "" for name in linked}

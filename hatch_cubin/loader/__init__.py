@@ -396,10 +396,11 @@ def _having_kernel(found: "_Module", kernel_name: "str | None") -> "list[Entry]"
 
 def _check_gpu(cc: "Any", driver: "Any", device: "Any") -> None:
     if cc is not None:
+        wrong = _message(f"cc is a pair of numbers such as (9, 0), not {cc!r:.80}")
         if not isinstance(cc, tuple) or [type(part) for part in cc] != [int, int]:
-            raise TypeError(_message(f"cc is a pair of numbers such as (9, 0), not {cc!r:.80}"))
-        if cc[0] < 1 or not 0 <= cc[1] <= 9:
-            raise ValueError(_message(f"there is no compute capability {cc[0]}.{cc[1]}"))
+            raise TypeError(wrong)
+        if not (0 < cc[0] < 50 and 0 <= cc[1] <= 9):  # (90, 0) is a slip, not sm_900
+            raise ValueError(wrong)
         if device is not None:
             raise TypeError(_message("cc and device both say which GPU: give one of them"))
     if driver is not None and driver is not _UNSET:
@@ -920,4 +921,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "ebd8d7b8988f002b"  # the same in all files of one version
+__build__ = "663780b71a17cafe"  # the same in all files of one version

@@ -303,8 +303,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. The copy of another bundle is run only if it is the very same file.
 _DIGESTS = {
-    "_packs": "fc2f6bddc2f305c8c5b9657072e3a6ec788763c126ff22fcabb5cca3f4bbc5f4",
-    "_split": "1703850d0d0b7bda6170a22b3fbf7723f5afee6fb16f0b6c5e84cfaaf5d7215f",
+    "_packs": "4b61e1e3356102d7655255241ae11e9b7f4044a85371e08f11d684a080bd9bfb",
+    "_split": "e1045a6cbfb2c3ef75de1cb30d3c9dde3d19b851ec9393be973e39f0e1222c9f",
 }
 
 
@@ -410,4 +410,4 @@ def _fresh(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "ebd8d7b8988f002b"
+__build__ = "663780b71a17cafe"

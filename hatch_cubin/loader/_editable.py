@@ -150,4 +150,4 @@ def _held_against_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "ebd8d7b8988f002b"
+__build__ = "663780b71a17cafe"

@@ -77,4 +77,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "ebd8d7b8988f002b"
+__build__ = "663780b71a17cafe"

@@ -631,4 +631,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "ebd8d7b8988f002b"
+__build__ = "663780b71a17cafe"

@@ -83,4 +83,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "ebd8d7b8988f002b"
+__build__ = "663780b71a17cafe"

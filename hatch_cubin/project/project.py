@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from ..common import user_folders
 from ..common.console import Progress
-from ..common.environment import SIGNING_KEY, as_written, is_on
+from ..common.environment import REMOTE, REMOTE_TOKEN, REMOTE_WRITE, SIGNING_KEY, as_written, is_on
 from ..config import toml_lines
 from ..config.config import DEFAULT_SOURCES, Config
 from ..config.reader import variables_unread
@@ -112,6 +112,17 @@ class Project:
         """Warn of variables whose names look like hatch-cubin's: they have no effect."""
         for message in variables_unread(self.environ):
             self.warn(message)
+        self._warn_of_idle_store_settings()
+
+    def _warn_of_idle_store_settings(self) -> None:
+        # Credentials are sent only to a store that the environment names (see `remote/location.py`).
+        if self.environ.get(REMOTE):
+            return
+        idle = [REMOTE_TOKEN] if self.environ.get(REMOTE_TOKEN) else []
+        if self.config.remote_cache is None and self.is_switched_on(REMOTE_WRITE):
+            idle.append(REMOTE_WRITE)
+        for variable in idle:
+            self.warn(f"{variable} has no effect: set {REMOTE} to the URL of the remote cache too")
 
     def as_written(self, variable: str) -> str:
         """Return what the user wrote to set a variable of the environment."""

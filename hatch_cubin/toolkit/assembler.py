@@ -1,7 +1,7 @@
 """Find ptxas, which assembles PTX sources, and translate a module's options into its flags.
 
-ptxas has to be of the same build as NVRTC: then NVRTC's build alone tells which machine code a PTX source
-gives, and a build that compiles nothing needs no ptxas.
+ptxas must be of the same build as NVRTC. Then NVRTC's build alone decides the machine code of a PTX source,
+and a build that compiles nothing does not need ptxas.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ TRANSLATED = frozenset(_FLAGS)
 
 def flags(options: Mapping[str, Any], arch: Arch) -> list[str]:
     """Return the flags with which ptxas assembles a PTX source for *arch*."""
-    obeyed = {name: value for name, value in options.items() if name in TRANSLATED}
-    if obeyed.get("debug"):  # which includes line information: ptxas warns about both
-        obeyed.pop("lineinfo", None)
-    own = (flag for name, translate in _FLAGS.items() if name in obeyed for flag in translate(obeyed[name]))
+    used = {name: value for name, value in options.items() if name in TRANSLATED}
+    if used.get("debug"):  # which includes line information: ptxas warns about both
+        used.pop("lineinfo", None)
+    own = (flag for name, translate in _FLAGS.items() if name in used for flag in translate(used[name]))
     return [f"-arch={arch}", *own]
 
 
 def find(wanted: str | None, major: int, build: str, hint: str) -> str:
     """Return the path of the ptxas of *build*; ToolchainError says what is missing, and how to install it.
 
-    *wanted* is the table's `toolkit`, *major* that of CUDA.
+    *wanted* is the table's `toolkit`, *major* the major version of CUDA.
     """
     found: dict[str, str] = {}
     for path in map(str, _candidates(wanted, major)):
@@ -59,12 +59,12 @@ def find(wanted: str | None, major: int, build: str, hint: str) -> str:
 
 
 def wheel_name(major: int) -> str:
-    """Return the name of the wheel that brings ptxas."""
+    """Return the name of the wheel that contains ptxas."""
     return "nvidia-cuda-nvcc" if major >= 13 else "nvidia-cuda-nvcc-cu12"
 
 
 def wheel(major: int, build: str) -> str:
-    """Return the requirement of the wheel that brings the ptxas of *build*."""
+    """Return the requirement of the wheel that contains the ptxas of *build*."""
     return f"{wheel_name(major)}=={build}"
 
 
@@ -80,7 +80,7 @@ def _candidates(wanted: str | None, major: int) -> Iterator[Path]:
 
 
 def _build_of(path: str) -> str:
-    """Return the build of a ptxas, or why it does not say."""
+    """Return the build of a ptxas, or the reason why it is unknown."""
     try:
         done = subprocess.run(  # noqa: S603 - the toolkit's own program
             [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_LIMIT_S, check=False

@@ -1,4 +1,4 @@
-"""Compare what a build needs with the wheels that are installed, as far as plain requirements go."""
+"""Compare the requirements of a build with the installed wheels. Only simple requirements are understood."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def name_of(requirement: str) -> str:
 
 
 def version_of(requirement: str) -> str | None:
-    """Return the version that is installed of what a requirement names; None if it is not installed."""
+    """Return the installed version of a requirement's distribution; None if it is not installed."""
     try:
         return importlib.metadata.version(name_of(requirement))
     except importlib.metadata.PackageNotFoundError:
@@ -37,7 +37,7 @@ def version_of(requirement: str) -> str | None:
 
 
 def unmet(requirements: Iterable[str]) -> list[str]:
-    """Return the requirements that what is installed does not meet, those of a metapackage's extras too."""
+    """Return the requirements that the installed wheels do not meet, including those of extras."""
     asked = [*requirements]
     named = {*map(name_of, asked)}
     found = [each for each in asked if not _is_met(each)]
@@ -46,7 +46,7 @@ def unmet(requirements: Iterable[str]) -> list[str]:
 
 
 def shown(requirement: str) -> str:
-    """Return a requirement that is not met as messages name it, with the version that is installed."""
+    """Return an unmet requirement for a message, with the installed version."""
     match = _REQUIREMENT.match(requirement)
     assert match is not None
     here = version_of(requirement)
@@ -60,7 +60,7 @@ def compiler() -> list[str]:
 
 
 def same_release(one: str, other: str) -> bool:
-    """Say whether two versions are equal: 13.0.3 and 13.0.3.0 are."""
+    """Return whether two versions are equal, such as 13.0.3 and 13.0.3.0."""
     return _numbers(one, 4) == _numbers(other, 4)
 
 
@@ -72,7 +72,7 @@ def _is_met(requirement: str) -> bool:
 
 
 def _allows(clause: str, version: str) -> bool:
-    """Say whether a clause allows a version; one that this does not understand allows all."""
+    """Return whether a clause allows a version. An unknown kind of clause allows all versions."""
     match = _CLAUSE.fullmatch(clause)
     if match is None:
         return True
@@ -92,17 +92,17 @@ def _allows(clause: str, version: str) -> bool:
 
 
 def _numbers(version: str, length: int) -> tuple[int, ...]:
-    """Return the numbers that a version begins with: as many as *length*, all if that is 0."""
+    """Return the first *length* numbers of a version; all numbers if *length* is 0."""
     match = re.match(r"[0-9]+(?:\.[0-9]+)*", version)
     numbers = tuple(map(int, match[0].split("."))) if match else ()
     return (*numbers, *(0,) * length)[:length] if length else numbers
 
 
 def _of_extras(requirement: str) -> Iterator[str]:
-    """Yield what the extras of a requirement that is met ask for in turn."""
+    """Yield the requirements of a met requirement's extras."""
     match = _REQUIREMENT.match(requirement)
     extras = {extra.strip() for extra in ((match and match[2]) or "").split(",")}
     for each in importlib.metadata.requires(name_of(requirement)) or () if extras - {""} else ():
-        # What else a marker says of them is the platform, which NVIDIA's wheels are there for.
+        # The rest of a marker names platforms, and NVIDIA has wheels for those.
         if extras.intersection(_EXTRA.findall(each)):
             yield each.partition(";")[0].strip()

@@ -1,4 +1,4 @@
-"""Find NVIDIA's libraries, and say exactly which are installed, without loading any of them."""
+"""Find NVIDIA's libraries and identify the installed ones, without loading them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from typing import NamedTuple
 from ..common.digest import digest
 from ..project import disk
 
-_PACKAGES = ("cuda_bindings", "cuda_core", "cuda_pathfinder")  # what makes keys
+_PACKAGES = ("cuda_bindings", "cuda_core", "cuda_pathfinder")  # the packages that make keys
 _IMPORTED = (".py", ".so", ".pyd", ".dll")
-_WHOLE = 1 << 18  # bytes of a file that is read whole to be compared
-_SAMPLES, _PIECE = 64, 4096  # of a larger one: how many pieces are read, and the bytes of each
+_WHOLE = 1 << 18  # a larger file is compared by samples
+_SAMPLES, _PIECE = 64, 4096  # the number of samples, and the bytes of each
 _MARK = b"Cuda compilation tools, release "
 
 
 def candidates(name: str, major: int, wanted: str | None) -> Iterator[Path]:
     """Yield the paths where a library of CUDA *major* may be, the best first.
 
-    *wanted* is the table's `toolkit`: with "system" only CUDA_HOME is looked into, else only wheels are.
+    *wanted* is the table's `toolkit`: with "system" only CUDA_HOME is searched, otherwise only wheels.
     """
     lower = name.lower()
     if sys.platform == "win32":
@@ -44,7 +44,7 @@ def candidates(name: str, major: int, wanted: str | None) -> Iterator[Path]:
 
 
 def with_builtins(library: Path) -> list[str]:
-    """Return *library*, and before it NVRTC's builtins, which NVRTC 13.0's wheel does not find by itself."""
+    """Return *library*, and before it NVRTC's builtins, because NVRTC 13.0's wheel does not find them."""
     return [*map(str, sorted(library.parent.glob("libnvrtc-builtins.so.*"))), str(library)]
 
 
@@ -58,7 +58,7 @@ def system_home() -> Path:
 
 
 def system_major() -> int | None:
-    """Return the major version of the toolkit that `toolkit = "system"` means; None where there is none."""
+    """Return the major version of the toolkit that `toolkit = "system"` means; None if there is none."""
     pattern, number = (
         ("nvrtc64_*.dll", r"_(\d+)\d_") if sys.platform == "win32" else ("libnvrtc.so.*", r"so\.(\d+)")
     )
@@ -81,20 +81,20 @@ def _in_home(pattern: str) -> Iterator[Path]:
 
 
 class Evidence(NamedTuple):
-    """What shows later that an installation is still the same."""
+    """Facts by which a later build recognizes an installation."""
 
-    state: str  # a digest of the files' states; empty if one is so new that its state tells nothing
-    contents: str  # a digest of what is in the files
-    marks: Sequence[Sequence[int]]  # where each large file names the build of its compiler
+    state: str  # a digest of the files' states; empty if a file is so new that its state proves nothing
+    contents: str  # a digest of the files' contents
+    marks: Sequence[Sequence[int]]  # the positions in each large file where it names its compiler's build
 
 
 class Installation:
-    """Files that are installed, and their state when the build began.
+    """Installed files, and their state when the build began.
 
-    The *name* is that of any installation of such files. Two with one name are the same if no file has
-    another state, as `make` and ccache also tell compilers apart, or else if all have the same contents: uv
-    links the files of its cache into each environment, and every link gives a file another state. Of a large
-    library only samples are compared, and the places where it names its build.
+    Installations with the same files have the same *name*. Two of them are the same if the states of all
+    files are equal, or otherwise if the contents are. (uv links the files of its cache into each environment,
+    and each link changes a file's state.) Large libraries are compared by samples, and by the places where
+    they name their build.
     """
 
     def __init__(self, asked: Sequence[str], files: Sequence[str]) -> None:
@@ -108,11 +108,11 @@ class Installation:
 
     @property
     def state(self) -> str:
-        """A digest that changes whenever one of the files is written, and sometimes if none is."""
+        """A digest that changes if one of the files is written, and sometimes without a reason."""
         return digest([self.name, *self._states])
 
     def is_that_of(self, evidence: Evidence) -> bool:
-        """Say whether it is the installation that an earlier build had."""
+        """Return whether this is the installation of an earlier build."""
         if self._evidence is None:
             same_state = evidence.state == self.state
             if same_state or evidence.contents == self._contents(evidence.marks):
@@ -120,7 +120,7 @@ class Installation:
         return self._evidence is not None and self._evidence.contents == evidence.contents
 
     def evidence(self) -> Evidence | None:
-        """Return what later builds compare; None if a file has changed since this was asked first."""
+        """Return the facts for later builds; None if a file has changed during this build."""
         if self._evidence is None:
             marks = [_marks(file) for file, status in self._files if status.st_size > _WHOLE]
             self._evidence = Evidence(self.state if self._settled else "", self._contents(marks), marks)
@@ -138,7 +138,7 @@ class Installation:
 
 
 def _marks(file: str) -> list[int]:
-    """Return where a library has the texts that name its compiler's build."""
+    """Return the positions of the texts in a library that name its compiler's build."""
     found: list[int] = []
     with open(file, "rb") as library, mmap.mmap(library.fileno(), 0, access=mmap.ACCESS_READ) as data:
         while (at := data.find(_MARK, found[-1] + 1 if found else 0)) >= 0:
@@ -152,14 +152,14 @@ def _whole(file: str, size: int) -> bytes:
 
 
 def _sample(file: str, size: int, marks: Iterable[int]) -> bytes:
-    """Return pieces of a large file: its start, its end, many between, and what stands at its marks."""
+    """Return pieces of a large file: its start, its end, many between, and those at its *marks*."""
     spread = (number * (size - _PIECE) // _SAMPLES for number in range(_SAMPLES + 1))
     with open(file, "rb", buffering=0) as library:
         return b"".join(library.read(_PIECE) for at in (*spread, *marks) if library.seek(at) == at)
 
 
 def installation(wanted: str | None) -> Installation | None:
-    """Return what is installed: hatch-cubin, cuda.core, the toolkit; None if that is unclear."""
+    """Return the installation of hatch-cubin, cuda.core and the toolkit; None if it is unclear."""
     try:
         packages = dict(map(_installed, _PACKAGES))
         major = int(packages["cuda_bindings"][1].partition(".")[0])
@@ -174,7 +174,7 @@ def installation(wanted: str | None) -> Installation | None:
 
 
 def has_linker(wanted: str | None) -> bool:
-    """Say whether `identity` covers an nvJitLink: only builds that link need one."""
+    """Return whether `identity` includes an nvJitLink: only builds with linked modules need it."""
     with contextlib.suppress(LookupError, ValueError):
         return bool(_linker(int(_installed("cuda_bindings")[1][1].partition(".")[0]), wanted))
     return False
@@ -193,7 +193,7 @@ def own_installation() -> Installation | None:
 
 
 def identity(wanted: str | None) -> str | None:
-    """Return a digest that changes whenever something else is installed; None if what is, is unclear."""
+    """Return a digest that changes if the installation changes; None if the installation is unclear."""
     found = installation(wanted)
     return None if found is None else found.state
 
@@ -206,14 +206,14 @@ def _installed(name: str) -> tuple[str, tuple[str, str]]:
         if len(found) == 1:
             version = found[0][len(name) + 1 : -len(".dist-info")]
             return name, (os.path.join(entry, found[0]), version)
-        # What a failed update left, or a copy that Python imports first: its version cannot be told.
+        # A failed update left it, or a copy that Python imports first: its version is unknown.
         if found or os.path.exists(os.path.join(entry, *name.split("_"))):
             break
     raise LookupError(name)
 
 
 def _own_files() -> list[str]:
-    """Return the files of hatch-cubin: another version of it may find out other things."""
+    """Return the files of hatch-cubin: another version may record other facts."""
     package = os.path.dirname(os.path.dirname(__file__))
     rooms = sorted(os.walk(package))
     return [
@@ -229,7 +229,7 @@ def _listed(folder: str) -> list[str]:
 
 
 def _importable(info: str) -> list[str]:
-    """Return the files of a package that Python imports; LookupError where they are not installed here."""
+    """Return the files of a package that Python imports; LookupError if they are not installed here."""
     with open(os.path.join(info, "RECORD"), encoding="utf-8") as record:
         names = [line.rsplit(",", 2)[0] for line in record]
     site = os.path.dirname(info)

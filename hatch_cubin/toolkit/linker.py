@@ -1,4 +1,4 @@
-"""How modules are linked of several sources: what is linked, and the options of nvJitLink."""
+"""Link modules of several sources: the inputs, and the options of nvJitLink."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from ..errors import ToolchainError, problem
 from ..planning.unit_plan import Module, Unit
 from .toolkit import LINKER_FIELDS, Toolkit
 
-# What NVRTC's option stands for where code is made when it is linked.
+# The meaning of NVRTC's option `use_fast_math` for the linker.
 _FAST_MATH: Mapping[str, bool] = {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": True}
 _SWITCH = re.compile(rb"^(-(?:ftz|prec-div|prec-sqrt|fma)=)(true|false)$")  # as cuda.core writes them
-_DIGITS = {b"true": b"1", b"false": b"0"}  # for the linker, which takes no words with LTO
+_DIGITS = {b"true": b"1", b"false": b"0"}  # the linker does not accept words with LTO
 
 
 class Input(NamedTuple):
-    """One thing that a module is linked of: an object, a PTX text, or a file of others."""
+    """One input of a link: an object, a PTX text, or a compiled file."""
 
     name: str  # the same in every folder
-    kind: str  # as `cubin/objects.py` tells them, or "lto" and "cubin" for objects
-    digest: str  # of its bytes, or of all that an object is made of
-    unit: Unit | None = None  # an object
-    text: bytes = b""  # of a source
-    path: Path | None = None  # where a file is
+    kind: str  # a kind of `cubin/objects.py`, or "lto" and "cubin" for objects
+    digest: str  # of its bytes, or of all inputs of an object
+    unit: Unit | None = None  # the unit, if it is an object
+    text: bytes = b""  # the PTX text of a source
+    path: Path | None = None  # the path of a file
     wheel: tuple[str, str] | None = None  # a distribution that has the file, with its version
 
     @property
     def is_own(self) -> bool:
-        """Whether it is a file of the project that is no source."""
+        """Whether it is a file of the project, and not a source."""
         return self.path is not None and self.wheel is None
 
 
 def refuse_older(toolkit: Toolkit) -> None:
-    """Raise ToolchainError where nvJitLink is older than NVRTC: it cannot read the LTO-IR of that."""
+    """Raise ToolchainError if nvJitLink is older than NVRTC: it cannot read NVRTC's LTO-IR."""
     linker = tuple(map(int, toolkit.nvjitlink.split(".")[:2]))
     if linker < toolkit.version:
         what = f"nvJitLink {toolkit.nvjitlink} cannot link LTO-IR of NVRTC {toolkit.nvrtc}, which is newer"
@@ -57,7 +57,7 @@ def link_options(unit: Unit) -> tuple[bytes, ...]:
 
 
 def options_of_code(module: Module) -> dict[str, Any]:
-    """Return the options of a module that decide how the linker makes code."""
+    """Return the options of a module that change the linker's code."""
     fast = _FAST_MATH if module.options.get("use_fast_math") else {}
     own = {name: value for name, value in module.options.items() if name in LINKER_FIELDS}
     return {**fast, **own}

@@ -9,8 +9,8 @@ from ..errors import ToolchainError, problem
 
 
 def native_archs() -> tuple[int, ...]:
-    """Return the capabilities of this machine's GPUs; ToolchainError where there is none."""
-    hint = "name the archs to build for, or build where the GPU is"
+    """Return the capabilities of this machine's GPUs; ToolchainError if there is none."""
+    hint = "name the archs to build for, or build on the machine with the GPU"
     try:
         driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
         count = ctypes.c_int()
@@ -18,7 +18,7 @@ def native_archs() -> tuple[int, ...]:
             raise OSError("the driver finds no device")
         return tuple(dict.fromkeys(_capability(driver, ordinal) for ordinal in range(count.value)))
     except OSError as exc:
-        what = f"archs = ['native'] needs a GPU, and there is none here: {exc}"
+        what = f"archs = ['native'] needs a GPU on this machine: {exc}"
         raise ToolchainError(problem("no-gpu-for-native", what, hint=hint)) from exc
 
 

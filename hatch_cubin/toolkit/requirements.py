@@ -1,4 +1,4 @@
-"""Which wheels a build needs: the compiler, its bindings and its headers."""
+"""List the wheels that a build needs: the compiler, its bindings and its headers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .installed_wheels import CORE, name_of, unmet, version_of
 from .libraries import system_major
 
 _NEWEST_LINE = "13"
-# On CUDA 12 the folder crt/, which mma.h includes, comes in the compiler's wheel alone.
+# On CUDA 12, only the compiler's wheel has the folder crt/, which mma.h includes.
 _HEADERS = {"12": ["cudart", "cccl", "nvcc"], "13": ["cudart", "cccl", "crt"]}
-# What makes a release of the toolkit, as far as a build needs it.
+# The wheels of a toolkit release that builds need.
 _PARTS = {
     12: (
         "nvidia-cuda-cccl-cu12",
@@ -34,7 +34,7 @@ _PARTS = {
     ),
 }
 _LINKER = {12: "nvidia-nvjitlink-cu12", 13: "nvidia-nvjitlink"}
-# No result depends on its version, and the newest one differs with Python's.
+# No result depends on its version, and the newest version differs by Python version.
 _NOT_LOCKED = {"cuda-bindings"}
 SIGNATURES = "cryptography>=42"
 _NVRTC_WHEELS = {"12": "nvidia-cuda-nvrtc-cu12", "13": "nvidia-cuda-nvrtc"}
@@ -49,9 +49,9 @@ def build_requirements(
     *,
     assembles: bool = False,
 ) -> list[str]:
-    """Return what the build front end has to install for a wheel; the *locked* versions where there are.
+    """Return the requirements that the build front end must install, with the *locked* versions if given.
 
-    ptxas is among it if the build *assembles* PTX sources, nvJitLink if it links modules.
+    They include ptxas if the build *assembles* PTX sources, and nvJitLink if it links modules.
     """
     if is_on(environ, "HATCH_CUBIN_SKIP"):
         return []
@@ -62,7 +62,7 @@ def build_requirements(
 
 
 def nvrtc_requirement(toolkit: str | None) -> list[str]:
-    """Return the NVRTC that a release of the toolkit has, as far as its own version tells."""
+    """Return the requirement of the NVRTC of a toolkit release; its patch level is left open."""
     if toolkit in {None, "system"}:
         return []
     release = ".".join(str(toolkit).split(".")[:2])
@@ -70,17 +70,17 @@ def nvrtc_requirement(toolkit: str | None) -> list[str]:
 
 
 def of_signatures(config: Config, environ: Mapping[str, str]) -> list[str]:
-    """Return what a build needs that has to sign its results, or to check who has signed others."""
+    """Return the requirements for signing results and for checking signatures."""
     return [SIGNATURES] if config.trusted_keys or environ.get(SIGNING_KEY) else []
 
 
 def of_clusters(config: Config) -> list[str]:
-    """Return what a build needs that has the workers of a Dask cluster compile."""
+    """Return the requirements for a Dask cluster."""
     return [CLUSTERS] if (config.executor or "").startswith(("dask://", "tls://")) else []
 
 
 def store_requirements(config: Config) -> list[str]:
-    """Return what a shared store needs: one that speaks HTTP nothing."""
+    """Return the requirements for a shared store. A store with HTTP has none."""
     return (
         [] if config.remote_cache is None or config.remote_cache.startswith("http") else ["obstore>=0.11,<1"]
     )
@@ -92,9 +92,9 @@ def _exact(wanted: Iterable[str], locked: Mapping[str, str]) -> list[str]:
 
 
 def install_command(config: Config, environ: Mapping[str, str], *, assembles: bool = False) -> str:
-    """Return the command that installs the same by hand, where no build front end does.
+    """Return the command that installs the requirements by hand.
 
-    A table that leaves the choice gets parts that go together.
+    If the table does not choose a toolkit, the command installs parts that fit together.
     """
     chosen = config if config.toolkit else replace(config, toolkit=_NEWEST_LINE)
     return f"pip install {shlex.join(build_requirements(chosen, environ, assembles=assembles))}"
@@ -106,7 +106,7 @@ def locked_command(config: Config, locked: Mapping[str, str]) -> str:
 
 
 def versions(config: Config, major: int, others: Iterable[str], *, assembles: bool) -> dict[str, str]:
-    """Return the wheels that make a difference to results, and *others*, with the versions that are here."""
+    """Return the installed versions of the wheels that can change results, and of *others*."""
     parts: set[str] = set()
     if config.toolkit != "system":
         parts = {"cuda-toolkit", *_PARTS[13 if major >= 13 else 12]}
@@ -131,8 +131,7 @@ def _toolkit_requirements(config: Config, *, assembles: bool) -> list[str]:
     major = toolkit.split(".")[0]
     minor = ".".join(toolkit.split(".")[:2])
     pin = toolkit if toolkit.count(".") >= 2 else f"{toolkit}.*"
-    # The metapackage knows which patch level of each component makes a release; some of its
-    # releases leave nvJitLink open.
+    # The metapackage pins the patch level of each component; some of its releases leave nvJitLink open.
     linker = [f"{_LINKER[int(major)]}=={minor}.*"] if config.module else []
     extras = ["nvrtc", *["nvjitlink"] * bool(linker), *_HEADERS[major], *["nvcc"] * assembles]
     return [
@@ -144,10 +143,10 @@ def _toolkit_requirements(config: Config, *, assembles: bool) -> list[str]:
 
 
 def asked_for(config: Config, required: Iterable[str] | None = None) -> set[str]:
-    """Return the names of the wheels that bring a build its headers.
+    """Return the names of the wheels whose headers a build may use.
 
-    If the project's build is known to have *required* some, also all that those and the others need, as far
-    as they are installed here.
+    If the requirements of the project's build are known (*required*), they are included, with their own
+    installed requirements.
     """
     left = [*_PARTS[12], *_PARTS[13], *config.packages, *(required or ())]
     found: set[tuple[str, tuple[str, ...]]] = set()
@@ -163,7 +162,7 @@ def asked_for(config: Config, required: Iterable[str] | None = None) -> set[str]
 
 
 def _needs(name: str, extras: Iterable[str]) -> Iterator[str]:
-    """Yield what an installed wheel needs, with these extras."""
+    """Yield the requirements of an installed wheel with these extras."""
     try:
         needs = importlib.metadata.requires(name) or ()
     except importlib.metadata.PackageNotFoundError:

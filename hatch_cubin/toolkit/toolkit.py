@@ -35,7 +35,7 @@ LINKER_FIELDS = (
 _BUILD = re.compile(rb"Cuda compilation tools, release [\d.]+, V(\d+\.\d+\.\d+)")
 _PROBE_PTX = b".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry probe() { ret; }\n"
 _FIRST_WITH_SEED = (12, 9)
-# What has no linkage is named after the first thing that has linkage, or at random where nothing has.
+# Names without linkage are derived from the first name with linkage, or are random if there is none.
 _NAMESAKE = 'extern "C" __device__ void hatch_cubin_namesake() {}\n'
 _NEWEST = 'toolkit = "13"'
 _SYSTEM_HINT = (
@@ -45,7 +45,7 @@ _SYSTEM_HINT = (
 
 
 class Keys(NamedTuple):
-    """The key that a unit is stored under, and the one that cuda.core's Program.compile would ask for."""
+    """The key under which a unit is stored, and the key that cuda.core's Program.compile would request."""
 
     key: bytes
     program_key: bytes | None
@@ -61,19 +61,19 @@ class Keys(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What a build has to know of cuda.core and of the toolkit before it compiles anything."""
+    """The facts about cuda.core and the toolkit that a build needs before it compiles anything."""
 
     core: str
     major: int
     nvrtc: str
     supported: tuple[int, ...]
-    nvjitlink: str | None = None  # where a source has asked for it
+    nvjitlink: str | None = None  # if a source needs it
 
 
 class Toolkit:
     """The NVRTC and nvJitLink of this environment, identified to the exact build.
 
-    *facts* are what an earlier build found out. With them, nothing is imported or loaded until it is needed.
+    *facts* come from an earlier build. With them, nothing is imported or loaded until it is needed.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Toolkit:
 
     @property
     def facts(self) -> Facts:
-        """What is known of the toolkit by now."""
+        """The facts about the toolkit that are known now."""
         known = self.nvjitlink_if_loaded or self._nvjitlink
         return Facts(self.core, self.major, self.nvrtc, self.supported, known)
 
@@ -108,7 +108,7 @@ class Toolkit:
         from cuda.bindings import nvrtc
 
         supported = tuple(sorted(nvrtc.nvrtcGetSupportedArchs()[1]))
-        # nvrtcVersion() lacks the patch level; the header of any PTX that NVRTC writes has it.
+        # nvrtcVersion() has no patch level, but the header of each PTX from NVRTC has it.
         build = _exact_build("NVRTC", self._nvrtc_path, "c++", f"-arch=compute_{supported[0]}")
         return Facts(cuda.core.__version__, self.major, build, supported)
 
@@ -128,7 +128,7 @@ class Toolkit:
 
     @cached_property
     def ptxas(self) -> str:
-        """The exact build of ptxas, which assembles PTX sources: only that of NVRTC is used."""
+        """The exact build of ptxas, which assembles PTX sources: always NVRTC's build."""
         return self.nvrtc
 
     @property
@@ -138,13 +138,13 @@ class Toolkit:
 
     @property
     def compilers(self) -> dict[str, str | None]:
-        """The builds of the compilers as the manifest has them; one that this build does not use is None."""
+        """The builds of the compilers for the manifest; None for a compiler that this build does not use."""
         ptxas = {} if self.ptxas_if_used is None else {"ptxas": self.ptxas}
         return {"nvjitlink": self.nvjitlink_if_loaded, "nvrtc": self.nvrtc, **ptxas}
 
     @cached_property
     def assembler(self) -> str:
-        """The path of ptxas; ToolchainError if that of this toolkit is not installed."""
+        """The path of ptxas; ToolchainError if this toolkit's ptxas is not installed."""
         from . import assembler  # lazy: only with PTX sources
 
         return assembler.find(self._wanted, self.major, self.ptxas, self._assembler_hint)
@@ -172,13 +172,13 @@ class Toolkit:
         return self.version >= FAMILIES_SINCE
 
     def compiler_of(self, module: Module) -> str:
-        """Return what makes a module's code, as messages name it."""
+        """Return the name and build of the tool that makes a module's code, for messages."""
         if module.link:
             return f"nvJitLink {self.nvjitlink}"
         return f"ptxas {self.ptxas}" if module.source.is_ptx else f"NVRTC {self.nvrtc}"
 
     def toolchain(self) -> Toolchain:
-        """Return what planning needs to know."""
+        """Return the facts that planning needs."""
         return Toolchain(f"NVRTC {self.nvrtc}", self.supported, self.families)
 
     @property
@@ -189,13 +189,13 @@ class Toolkit:
 
     @property
     def nvjitlink_if_loaded(self) -> str | None:
-        """The build of nvJitLink where a source of this build has asked for it."""
+        """The build of nvJitLink if a source of this build needs it."""
         return self.__dict__.get("nvjitlink")
 
     def install_headers(self, folder: Path) -> bool:
-        """Unpack the headers that NVRTC carries since 13.3; say whether it has any.
+        """Unpack the headers that NVRTC contains since 13.3. Return whether it has any.
 
-        OSError where it has some and could not write them; NVRTC does not say why.
+        OSError if it has some but cannot write them; NVRTC does not give a reason.
         """
         self.load()
         from cuda.bindings import nvrtc
@@ -214,9 +214,9 @@ class Toolkit:
     def _load(self, name: str) -> str:
         """Load a library and return its path.
 
-        cuda-pathfinder looks into the interpreter's own site-packages: under pip's build isolation
-        that is the *outer* environment, with another NVRTC or none. What is loaded already wins, so
-        the one that stands beside this build's packages is loaded first.
+        cuda-pathfinder searches the interpreter's own site-packages. Under pip's build isolation this is
+        the *outer* environment, with another NVRTC or without one. A library that is already loaded
+        wins, so the library of this build's environment is loaded first.
         """
         from ctypes import CDLL
 
@@ -244,21 +244,21 @@ class Toolkit:
 
     @property
     def _hint(self) -> str:
-        """What the user can do to get the compiler."""
+        """The hint how to get the compiler."""
         if self._wanted is None:
             return f"{self._install}; as a build dependency this line brings it: {_NEWEST}"
-        return f"build with isolation, which installs the one asked for, or {self._install}"
+        return f"build with isolation, which installs the right one, or {self._install}"
 
     def _wanted_build(self, name: str, build: str) -> str:
-        """Return the *build* of a library; ToolchainError where the table asks for another version."""
+        """Return the *build* of a library; ToolchainError if the table requires another version."""
         wanted = [] if self._wanted in {None, "system"} else str(self._wanted).split(".")[:2]
         if build.split(".")[: len(wanted)] != wanted:
-            what = f"toolkit = {self._wanted!r} is asked for, but the {name} here is {build}"
+            what = f"the table requires toolkit = {self._wanted!r}, but the {name} here is {build}"
             raise ToolchainError(problem("wrong-toolkit-installed", what, hint=self._hint))
         return build
 
     def _check_release(self) -> str | None:
-        """Return a warning where the release's patch cannot be checked; ToolchainError where it is wrong."""
+        """Return a warning if the release's patch level is unknown; ToolchainError if it is wrong."""
         if self._wanted is None or self._wanted.count(".") < 2:
             return None
         release = version_of("cuda-toolkit")
@@ -268,12 +268,12 @@ class Toolkit:
             )
         if same_release(release, self._wanted):
             return None
-        what = f"toolkit = {self._wanted!r} is asked for, but the cuda-toolkit here is {release}"
+        what = f"the table requires toolkit = {self._wanted!r}, but the cuda-toolkit here is {release}"
         raise ToolchainError(problem("wrong-toolkit-installed", what, hint=self._hint))
 
 
 def _exact_build(name: str, path: str, kind: str, arch: str) -> str:
-    """Compile a trifle and return the exact version of the compiler, which stands in the result."""
+    """Compile an empty source, and return the exact version of the compiler from the result."""
     from . import worker
 
     task = {"id": 0, "kind": kind, "code": b"", "name": b"probe", "instantiate": [], "ptx": kind == "c++"}
@@ -290,7 +290,7 @@ def _exact_build(name: str, path: str, kind: str, arch: str) -> str:
 
 
 def mode_of(module: Module) -> str | None:
-    """Return how an object is linked that a module is; None where it is no object."""
+    """Return the link mode of a module that is an object; None for other modules."""
     if not module.part_of:
         return None
     return "lto" if "link_time_optimization" in module.options else "rdc"
@@ -299,8 +299,8 @@ def mode_of(module: Module) -> str | None:
 def core_key(unit: Unit, extra: str | None = None) -> bytes:
     """Return the key that cuda.core makes for a unit that NVRTC compiles.
 
-    With *extra*, the digest of what cuda.core does not see, it is the key of hatch-cubin's own compile.
-    Without, it is the key of `Program.compile`.
+    *extra* is the digest of the inputs that cuda.core does not see. With it, this is the key of hatch-cubin's
+    own compile; without it, the key of `Program.compile`.
     """
     from cuda.core.utils import make_program_cache_key
 
@@ -335,21 +335,21 @@ def _program_options(unit: Unit, **names: str) -> Any:
 
 
 def implicit(module: Module, toolkit: Toolkit) -> list[str]:
-    """Return what hatch-cubin adds to the options and the text of a module's compiles."""
+    """Return the options and the text that hatch-cubin adds to a module's compiles."""
     return list(filter(None, (*_seed(module, toolkit), preamble(module, toolkit))))
 
 
 def _seed(module: Module, toolkit: Toolkit) -> tuple[str, ...]:
-    """Return the option that fixes the names of templates in anonymous namespaces, random without it."""
+    """Return the option that makes names in anonymous namespaces reproducible; they are random without it."""
     if module.source.is_ptx or "frandom_seed" in module.options or toolkit.version < _FIRST_WITH_SEED:
         return ()
-    # What is linked with others must not have their names, as sources called alike in two folders would.
+    # Objects of one link need different names, also if their sources have the same name in two folders.
     own = f"/{module.source.path}" if module.part_of else ""
     return (f"--frandom-seed=hatch-cubin{own}",)
 
 
 def preamble(module: Module, toolkit: Toolkit) -> str:
-    """Return the code that fixes random names in front of a source, where the compiler takes no seed."""
+    """Return code before a source that makes names reproducible, for compilers without the seed option."""
     seeded = module.source.is_ptx or toolkit.version >= _FIRST_WITH_SEED
     return "" if seeded else _NAMESAKE
 
@@ -365,7 +365,7 @@ def compiler_options(unit: Unit, toolkit: Toolkit, search: tuple[str, ...]) -> t
 
 
 def assembled_for(unit: Unit, toolkit: Toolkit) -> Arch:
-    """Return the arch that a unit is really compiled for: PTX too, to know that it can be assembled."""
+    """Return the `sm_` arch that a unit is compiled for: PTX is assembled too, as a check."""
     if not unit.module.source.is_ptx or unit.module.link:
         return unit.arch.real
     return unit.arch.real._replace(number=max(unit.arch.number, toolkit.supported[0]))

@@ -1,8 +1,8 @@
 """The script of a compiler process, which runs NVRTC, ptxas and nvJitLink on tasks sent over a pipe.
 
 `compiling/executor.py` runs it, and imports it only for its path and the format of messages. It needs
-`cuda.bindings` alone, so it starts fast. Whatever a compiler does to a process (crash, hang, take all
-memory) happens in here.
+only `cuda.bindings`, so it starts fast. If a compiler crashes, hangs or takes all memory, it happens in this
+process.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-# Deep templates recurse deeply; pages are only taken when touched. The second is for a small address space.
+# Deep templates need a large stack; unused pages take no memory. The second size is for a small address
+# space.
 _STACK_BYTES = (256 << 20, 8 << 20)
-_HEAP_BYTES = 1 << 30  # for precompiled headers: of addresses, as pages are only taken when touched
+_HEAP_BYTES = 1 << 30  # for precompiled headers: addresses only, since unused pages take no memory
 
-SCRIPT = __file__  # which runs by its path, with no package around it
+SCRIPT = __file__  # it is run by its path, without the package
 
-_WINDOW = 1 << 26  # bytes that a packer looks back, at most: it needs ten times as much memory
+_WINDOW = 1 << 26  # the largest dictionary of a packer, which needs ten times as much memory
 
-# What names a line of PTX that a compiler wrote: no line that a user knows.
+# An error at a line of the compiler's own PTX, which the user cannot see.
 _REFUSED = re.compile(rb"ptxas application ptx input, line |^ptxas .* on line [0-9]", re.MULTILINE)
 _LACKING = b"Unresolved extern"
 _ERROR = re.compile(rb"^(?:@E@)?(error +: .*)$", re.MULTILINE)  # as nvlink words it
@@ -38,7 +39,7 @@ _LINEINFO = b"--generate-line-info"
 
 
 class Outcome(NamedTuple):
-    """What came of a compile: *output* is a cubin, *ptx* that of C++, or what no assembler takes of it."""
+    """The outcome of a compile: *output* is a cubin, *ptx* the PTX of C++, also if it cannot be assembled."""
 
     ok: bool
     output: bytes = b""
@@ -60,7 +61,7 @@ def send(stream: BinaryIO, message: dict[str, Any]) -> None:
 
 
 def receive(stream: BinaryIO) -> dict[str, Any] | None:
-    """Read one message; None at the end of the stream, also where that cuts one short."""
+    """Read one message; None at the end of the stream, also if the last message is incomplete."""
     size = int.from_bytes(stream.read(8), "big")
     data = stream.read(size)
     if not size or len(data) < size:
@@ -69,12 +70,12 @@ def receive(stream: BinaryIO) -> dict[str, Any] | None:
 
 
 def compile_task(task: dict[str, Any]) -> dict[str, Any]:
-    """Compile one task and return its result: `ok` says whether that worked, `log` what the compiler said."""
+    """Compile one task. In its result, `ok` says whether it succeeded, `log` is the compiler's output."""
     start = time.perf_counter()
     run = {"c++": _compile, "lto": _compile, "ptx": _assemble, "link": _link, "xz": _pack}[task["kind"]]
     if _unnamed and task["searches"]:
         run = _compile_unnamed
-    shared = _with_prelude(task) if task.get("prelude") and run is _compile else None
+    shared = _with_precompiled_header(task) if task.get("precompiled_header") and run is _compile else None
     try:
         outcome = shared or run(task)
     except Exception as exc:  # noqa: BLE001 - NVRTC's and nvJitLink's errors share no base class
@@ -90,15 +91,15 @@ def compile_task(task: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _with_prelude(task: dict[str, Any]) -> Outcome | None:
-    """Compile a task with its headers precompiled; None where the plain compile has to do it."""
-    with contextlib.suppress(Exception):  # whatever it is, the plain compile works or reports it
+def _with_precompiled_header(task: dict[str, Any]) -> Outcome | None:
+    """Compile a task with its headers precompiled; None if a plain compile must be used."""
+    with contextlib.suppress(Exception):  # the plain compile works, or reports the problem
         return _precompiled(task)
     return None
 
 
 def _precompiled(task: dict[str, Any]) -> Outcome | None:
-    number, includes, options, rest = task["prelude"]
+    number, includes, options, rest = task["precompiled_header"]
     head = includes + b"#pragma nv_hdrstop\n"
     if _header.number != number:
         _header.make(number, {**task, "code": head, "options": options, "instantiate": []})
@@ -108,12 +109,12 @@ def _precompiled(task: dict[str, Any]) -> Outcome | None:
     outcome = _run({**task, "code": head + rest, "options": use})
     if outcome.ok and not outcome.log.strip(b" \0\n"):
         return outcome._replace(log=_header.log)
-    _header.forget()  # what is wrong with one variant of a source is probably wrong with the others
+    _header.forget()  # other variants of the source will probably fail in the same way
     return None
 
 
 class _Header:
-    """The precompiled header of this process. No other can use it: it has to lie at the same addresses."""
+    """The precompiled header of this process. Only this process can use it, because of its addresses."""
 
     def __init__(self) -> None:
         self.folder = ""
@@ -123,7 +124,7 @@ class _Header:
         self._descriptor: int | None = None
 
     def make(self, number: int, task: dict[str, Any]) -> None:
-        """Precompile the headers of a task. Where that does not work, it raises, or leaves `path` as None."""
+        """Precompile the headers of a task. If that fails, it raises, or `path` stays None."""
         from cuda.bindings import nvrtc
 
         self.forget()
@@ -139,7 +140,7 @@ class _Header:
                 self._descriptor = os.open(place, os.O_RDONLY)
                 self.path = b"/proc/self/fd/%d" % self._descriptor
         finally:
-            self._remove()  # only the open file is needed, which goes however this process ends
+            self._remove()  # only the open file is needed, and it vanishes with this process
 
     @property
     def _place(self) -> str:
@@ -167,7 +168,7 @@ _header = _Header()
 
 
 def _compile(task: dict[str, Any]) -> Outcome:
-    """Compile C++; where its PTX is refused, once more with the lines of the source in that."""
+    """Compile C++. If ptxas refuses its PTX, compile again with source lines in the PTX."""
     outcome = _run(task)
     if outcome.ok or not outcome.ptx or b"\t.loc\t" in outcome.ptx:
         return outcome
@@ -217,11 +218,12 @@ def _run(task: dict[str, Any], *, precompiles: bool = False) -> Outcome:
         nvrtc.nvrtcDestroyProgram(program)
 
 
-_unnamed: dict[int, tuple[str, str]] = {}  # of folders whose numbers are above the limit: two other names
+# Folders whose numbers are above the limit of open files: their two other names.
+_unnamed: dict[int, tuple[str, str]] = {}
 
 
 def _compile_unnamed(task: dict[str, Any]) -> Outcome:
-    """Compile a task under two other names of its folders: what shows neither shows none."""
+    """Compile a task with two other names of its folders. If both results are equal, they contain no name."""
     by_number, by_path = (_renamed(task, which) for which in (0, 1))
     outcome = _compile(by_number)
     if outcome.ok and by_path != task and _results(_compile(by_path)) != _results(outcome):
@@ -313,12 +315,12 @@ def _assemble(task: dict[str, Any]) -> Outcome:
 
 
 def _link(task: dict[str, Any]) -> Outcome:
-    """Link the inputs of a task to a cubin, and to PTX where that is wanted, which has to be one."""
+    """Link the inputs of a task to a cubin, and to PTX if requested. The PTX must be valid."""
     options = task["options"]
     if twice := _defined_by_lto(task) if task["code"] else []:
         return Outcome(ok=False, log="\n".join(f"Multiple definition of '{name}'" for name in twice).encode())
     outcome = _linked(options, task["inputs"])
-    if not outcome.ok or _LACKING in outcome.log:  # a variable that nothing defines is only warned of
+    if not outcome.ok or _LACKING in outcome.log:  # nvJitLink only warns about undefined variables
         return outcome._replace(ok=False, symbols=_declarations(task))
     if not task["ptx"]:
         return outcome
@@ -331,10 +333,10 @@ def _link(task: dict[str, Any]) -> Outcome:
 
 
 def _defined_by_lto(task: dict[str, Any]) -> list[str]:
-    """Return which of the symbols that other inputs define LTO-IR defines too, of which nobody would tell.
+    """Return symbols that both LTO-IR and other inputs define: nvJitLink does not report them.
 
-    LTO-IR shows no symbols. As PTX it shows variables and kernels, and no function that it has itself. So a
-    probe calls the functions: those that are not there are external then.
+    LTO-IR has no readable symbols. Its PTX has variables and kernels, but not its own functions. So other
+    LTO-IR that calls the functions is linked with it: functions that it does not define are external then.
     """
     arch = [option for option in task["options"] if option.startswith(b"-arch=")]
     probe = {**task, "kind": "lto", "options": [*arch, b"-dlto"], "instantiate": [], "ptx": False}
@@ -342,7 +344,7 @@ def _defined_by_lto(task: dict[str, Any]) -> list[str]:
     inputs = [each for each in task["inputs"] if each[0] == "lto"]
     asked = [*inputs, ("lto", b"probe", compiled.output)]
     outcome = _linked([*task["options"], b"-ptx"], asked) if compiled.ok else compiled
-    if not outcome.ok:  # of what is wrong with it, the link tells
+    if not outcome.ok:  # the link reports the problem
         return []
     text = outcome.output.decode("utf-8", "replace")
     lines = {how: "\n".join(line for line in text.splitlines() if line.startswith(how)) for how in _DECLARED}
@@ -357,9 +359,9 @@ def _defined_by_lto(task: dict[str, Any]) -> list[str]:
 
 
 def _declarations(task: dict[str, Any]) -> dict[str, str]:
-    """Return what each LTO-IR declares, by its name, and under no name what all of it declares together.
+    """Return the declarations of each LTO-IR input, by its name, and under "" those of all together.
 
-    It shows that only as PTX, where what it lacks is external.
+    They are read from its PTX, in which undefined symbols are external.
     """
     inputs = [each for each in task["inputs"] if each[0] == "lto"]
     found = {}
@@ -373,7 +375,7 @@ def _declarations(task: dict[str, Any]) -> dict[str, str]:
 def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Outcome:
     """Link inputs, each of which has a kind, a name and its bytes.
 
-    Where inputs disagree about a symbol, nvJitLink prints nvlink's error (with LTO, it logs the error), and
+    If inputs disagree about a symbol, nvJitLink prints nvlink's error (with LTO, it logs the error), and
     links them anyway.
     """
     with _caught_stderr() as printed:
@@ -385,9 +387,9 @@ def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Out
 
 @contextlib.contextmanager
 def _caught_stderr() -> Iterator[bytearray]:
-    """Catch what libraries of this process print as errors, and print it when they are done."""
+    """Catch the standard error of libraries in this process, and print it when they are done."""
     printed = bytearray()
-    if not hasattr(os, "memfd_create"):  # as on Windows, where a library may have streams of its own
+    if not hasattr(os, "memfd_create"):  # as on Windows: a library may have separate streams
         yield printed
         return
     before, caught = os.dup(2), os.memfd_create("stderr")
@@ -441,7 +443,7 @@ def _pack(task: dict[str, Any]) -> Outcome:
 
 
 def packed(data: bytes) -> bytes:
-    """Return bytes as a block of a bundle has them: packed in one go, so that all versions of lzma agree.
+    """Return bytes packed as a block of a bundle: in one call, so that all versions of lzma give the same.
 
     ImportError if this Python has no lzma.
     """
@@ -462,7 +464,7 @@ def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:
 
 
 def _open_folders(folders: dict[int, str]) -> None:
-    """Let descriptors of these numbers stand for folders, and other names where such are not allowed."""
+    """Open folders under these descriptor numbers. Folders above the limit of open files get other names."""
     most = _allow_descriptors(max(folders) + 1)
     for number, folder in folders.items():
         descriptor = os.open(folder, os.O_RDONLY)
@@ -474,7 +476,7 @@ def _open_folders(folders: dict[int, str]) -> None:
 
 
 def _allow_descriptors(count: int) -> int:
-    """Raise the limit of open files to *count*, as far as that goes, and return it."""
+    """Raise the limit of open files to *count* if that is allowed, and return the limit."""
     import resource  # Windows has neither this module nor such descriptors
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -485,8 +487,8 @@ def _allow_descriptors(count: int) -> int:
 
 
 def _limit_memory(size: int) -> None:
-    """Let this process take so many bytes, and the stack besides, of which few pages are ever touched."""
-    import resource  # which Windows lacks: no worker there has such a limit
+    """Limit the memory of this process to *size* and the size of the stack, which is mostly untouched."""
+    import resource  # not on Windows: workers there have no limit
 
     most = size + _STACK_BYTES[0]
     _soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -508,7 +510,7 @@ def main() -> None:
     """Serve tasks from standard input until it ends."""
     requests = sys.stdin.buffer
     results = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a compiler prints must not end up between the messages
+    os.dup2(2, 1)  # the output of compilers must not be mixed with the messages
     setup = receive(requests)
     if setup is None:
         return
@@ -525,7 +527,7 @@ def main() -> None:
     tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     _start_thread(lambda: _serve(tasks, results))
     send(results, {"ready": True})
-    with contextlib.suppress(ConnectionError):  # of a front end that is gone, and has left results unread
+    with contextlib.suppress(ConnectionError):  # the front end has ended without reading all results
         while (task := receive(requests)) is not None:
             tasks.put(task)
     _assembler.leave()

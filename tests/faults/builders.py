@@ -21,7 +21,7 @@ from typing import Any
 from hatch_cubin.bundle import layout
 from hatch_cubin.cache import housekeeping
 from hatch_cubin.cache.entries import Cache, Compiled
-from hatch_cubin.compiling.claims import Turns
+from hatch_cubin.compiling.claims import CompileClaims
 from tests.helpers import bundle, made
 
 LARGE = 20  # keys whose results are a hundred kilobytes
@@ -62,12 +62,12 @@ def take_all(
         found[missing[number]] = cache.get(missing[number])
         return found[missing[number]] is not None
 
-    turns = Turns([[key] for key in missing], cache, take_stored, 60.0)
-    while (number := turns.take()) is not None:
+    claims = CompileClaims([[key] for key in missing], cache, take_stored, 60.0)
+    while (number := claims.take()) is not None:
         key = missing[number]
         found[key] = result_of(key, size)
         cache.put(key, result_of(key, size), {"source": key.hex()})
-        turns.done(number)
+        claims.done(number)
     tell({"builds": 1, "wrong": sum(found[key] != result_of(key, size) for key in wanted)})
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.bundle import layout
+from hatch_cubin.common import temporary_folders
 from hatch_cubin.errors import BundleError
 from tests.build import projects
 from tests.fault_counts import Figures
@@ -234,6 +235,15 @@ def test_a_failing_call_while_a_wheel_is_made_leaves_a_right_wheel_or_none(
     wheel()
     assert kept(dist) == right
     figures.tell(**counts)
+
+
+def test_temporary_folders_that_seem_to_be_gone_at_once_are_an_error(memory: Path) -> None:
+    """Another process may remove a folder before it is locked. Trying again must have an end."""
+    memory.mkdir(exist_ok=True)
+    gone = Fault("stat", 1, errno.ENOENT, lasting=True)
+    with Disk(memory, gone), pytest.raises(OSError, match="each new folder disappears at once"):
+        temporary_folders.make_in(memory)
+    assert len([*memory.iterdir()]) <= 100
 
 
 def kept(dist: Path) -> dict[str, bytes]:

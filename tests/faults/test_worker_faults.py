@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.compiling import executor
-from hatch_cubin.compiling.executor import Next, Prelude, Result, Setup, Task, run
+from hatch_cubin.compiling.executor import Next, PrecompiledHeader, Result, Setup, Task, run
 from hatch_cubin.errors import ToolchainError
 from hatch_cubin.toolkit import worker
 from tests.helpers import in_order, refusal, write_tree
@@ -30,7 +30,7 @@ import worker
 
 def compile_task(task):
     what = task["code"].decode()
-    if what == "segfault" or (what == "shared" and task["prelude"]):
+    if what == "segfault" or (what == "shared" and task["precompiled_header"]):
         ctypes.string_at(1)
     if what == "exit":
         sys.stderr.write("internal compiler error\\n")
@@ -49,9 +49,9 @@ def compile_task(task):
     if what == "company":  # until the front end has seen the end of the other
         while not os.path.exists(MARK) or os.path.isdir("/proc/" + open(MARK).read()):
             time.sleep(0.01)
-    if what == "mark" and task["prelude"]:
+    if what == "mark" and task["precompiled_header"]:
         return answer(task, "marked")
-    if what == "hang" or (what == "stall" and task["prelude"]):
+    if what == "hang" or (what == "stall" and task["precompiled_header"]):
         threading.Event().wait()
     if what == "chatter":
         os.write(1, b"printed " * 100_000)
@@ -97,9 +97,9 @@ def setup_for(folder: Path, script: str = STUB, jobs: int = 3, timeout_s: float 
     return Setup((), {}, jobs, timeout_s, str(folder / "stub.py"))
 
 
-def task(number: int, code: str, prelude: int | None = None) -> Task:
-    shared = None if prelude is None else Prelude(prelude, b"", (), b"")
-    return Task(number, "c++", code.encode(), b"k.cu", (), prelude=shared)
+def task(number: int, code: str, precompiled_header: int | None = None) -> Task:
+    shared = None if precompiled_header is None else PrecompiledHeader(precompiled_header, b"", (), b"")
+    return Task(number, "c++", code.encode(), b"k.cu", (), precompiled_header=shared)
 
 
 def tasks(*codes: str) -> Next:
@@ -403,7 +403,7 @@ def test_no_process_stays_behind(
         def interrupt(_crew: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(executor.Crew, "_wait", interrupt)
+        monkeypatch.setattr(executor.WorkerPool, "_wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             next(results)
     assert [process.returncode for process in started] == [-9, -9]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatch_cubin.compiling.shards import Compile, deal, weighed
+from hatch_cubin.compiling.shards import Compile, assign_jobs, scaled_weights
 
 WEIGHTS = st.one_of(st.integers(1, 100), st.integers(1, 10**9))
 COMPILES = st.lists(st.tuples(st.integers(0, 5), WEIGHTS), max_size=60).map(
@@ -18,14 +18,14 @@ COUNTS = st.integers(1, 12)
 
 @given(COMPILES, COUNTS)
 def test_each_compile_has_one_job(compiles: list[Compile], count: int) -> None:
-    dealt = deal(compiles, count)
+    dealt = assign_jobs(compiles, count)
     assert dealt.keys() == {each.name for each in compiles}
     assert {*dealt.values()} <= {*range(count)}
 
 
 @given(COMPILES, COUNTS)
 def test_no_job_has_more_than_the_mean_and_the_largest(compiles: list[Compile], count: int) -> None:
-    dealt, loads = deal(compiles, count), [0] * count
+    dealt, loads = assign_jobs(compiles, count), [0] * count
     for each in compiles:
         loads[dealt[each.name]] += each.weight
     weights = [each.weight for each in compiles]
@@ -39,14 +39,14 @@ def test_the_order_of_a_plan_changes_nothing_for_what_has_no_family(
     alone = [each._replace(family=each.name) for each in compiles]
     shuffled = [*alone]
     chance.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert deal(shuffled, count) == deal(alone, count)
+    assert assign_jobs(shuffled, count) == assign_jobs(alone, count)
 
 
 @given(COMPILES, COUNTS)
 def test_a_family_comes_into_as_few_jobs_as_its_size_needs(compiles: list[Compile], count: int) -> None:
     """It lies in neighbours, so that at most the first and the last of them share one with other families."""
     alike = [each._replace(family="one") for each in compiles]
-    numbers = [*deal(alike, count).values()]
+    numbers = [*assign_jobs(alike, count).values()]
     assert numbers == sorted(numbers)
 
 
@@ -57,7 +57,7 @@ def test_a_family_comes_into_as_few_jobs_as_its_size_needs(compiles: list[Compil
 def test_a_weight_is_what_is_known_or_a_positive_guess(
     guesses: dict[str, int], known: dict[str, int]
 ) -> None:
-    weights = weighed(guesses, known)
+    weights = scaled_weights(guesses, known)
     assert weights.keys() == guesses.keys()
     assert all(type(weight) is int and weight >= 1 for weight in weights.values())
     assert {name: weights[name] for name in weights if name in known} == {

@@ -19,6 +19,7 @@ from ...config import table_location
 from ...config.config import parse_config
 from ...config.value_checks import guess
 from ...errors import ConfigError, HatchCubinError, Problem, problem
+from ...frontends import open_project
 from ...project.source import glob_regex
 from ...wheels.checking.check import CheckResult, check, check_sections, exceptable_names
 from ...wheels.reading.bundles import expand_patterns, open_wheel
@@ -122,10 +123,11 @@ def _table(folder: str) -> tuple[str | None, Sequence[Problem]]:
     """Return the location of the table that a build would read, or all problems of that table."""
     try:
         settings, place, _backend = table_location.find_table(folder)
+        missing = open_project.missing_requirement(folder)
         parse_config(settings, place, os.environ)
     except ConfigError as exc:
         return None, exc.problems
-    return f"{place.file} {place}", ()
+    return (None, missing) if missing else (f"{place.file} {place}", ())
 
 
 def _budget(folder: str) -> int | None:

@@ -20,9 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 from . import worker_side
 from .lease import Lease
-from .shipped_files import Parcel
-from .worker_side import Asked
-from .workers import Answered, Event, Gone, Joined, Lost, Unfit, said
+from .shipped_files import SourceArchive
+from .worker_side import BuildRequirements
+from .workers import (
+    Event,
+    LeaseAnswered,
+    NoMoreWorkers,
+    WorkerJoined,
+    WorkerLost,
+    WorkerUnfit,
+    exception_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -44,16 +52,18 @@ _TRUST = (
 _CERTIFICATES = "Dask's configuration names them, or DASK_DISTRIBUTED__COMM__TLS__CA_FILE and __CLIENT__CERT"
 
 
-class DaskFleet:
+class DaskCluster:
     """The workers that a scheduler lists."""
 
-    def __init__(self, name: str, address: str, asked: Asked, parcel: Parcel) -> None:
+    def __init__(
+        self, name: str, address: str, requirements: BuildRequirements, archive: SourceArchive
+    ) -> None:
         self.name = name
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._address, self._asked, self._parcel = address, asked, parcel
+        self._address, self._requirements, self._archive = address, requirements, archive
         self._preparing: dict[str, asyncio.Task[None]] = {}
         self._refused: set[str] = set()
-        self._ready: dict[str, Joined] = {}
+        self._ready: dict[str, WorkerJoined] = {}
         self._seen: dict[str, tuple[object, float]] = {}  # each worker's last heartbeat, and when it came
         self._builds: set[str] = set()
         self._connected = threading.Event()
@@ -66,7 +76,7 @@ class DaskFleet:
         self._thread.start()
 
     @property
-    def hopes(self) -> int:
+    def expected_workers(self) -> int:
         """The number of workers being prepared, plus one while others may come soon or come back."""
         soon = time.monotonic() < self._until
         return len(self._preparing) + (soon or not self._connected.is_set())
@@ -104,27 +114,27 @@ class DaskFleet:
             self._loop.close()
 
     async def _serve(self) -> None:
-        gone: Gone | None = None
+        gone: NoMoreWorkers | None = None
         try:
             gone = await self._connect()
             while gone is None and not self._over.is_set():
-                if (gone := await self._look()) is not None:
+                if (gone := await self._check_workers()) is not None:
                     break  # events must be reported before hope is given up
                 self._connected.set()
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._over.wait(), _LOOK_S)
         except Exception as exc:  # noqa: BLE001 - whatever Dask raises
-            gone = Gone(said(exc))
+            gone = NoMoreWorkers(exception_text(exc))
         if gone is not None:
             self.events.put(gone)
         self._connected.set()
         await self._leave()
 
-    async def _connect(self) -> Gone | None:
+    async def _connect(self) -> NoMoreWorkers | None:
         try:
             import distributed
         except ImportError:
-            return Gone(_MISSING, _INSTALL)
+            return NoMoreWorkers(_MISSING, _INSTALL)
         for name in [*logging.root.manager.loggerDict]:
             if name.partition(".")[0] == "distributed":  # its log messages are reported by this module
                 logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -136,21 +146,21 @@ class DaskFleet:
                 )
                 await asyncio.wait_for(self._client, 2 * _CONNECT_S)
         except Exception as exc:  # noqa: BLE001 - whatever Dask raises
-            return await self._misfit(distributed, exc)
+            return await self._why_unusable(distributed, exc)
         return None
 
-    async def _misfit(self, distributed: Any, exc: Exception) -> Gone:
+    async def _why_unusable(self, distributed: Any, exc: Exception) -> NoMoreWorkers:
         """Return why the scheduler cannot be used: it may have another version, or other certificates."""
         mine, theirs = distributed.__version__, None
         with contextlib.suppress(Exception):
             security = distributed.Security() if self._client is None else self._client.security
-            if self._address.startswith("tls://") and (lacking := _lacking(security)):
-                return Gone(lacking, _CERTIFICATES)
+            if self._address.startswith("tls://") and (missing := _missing_certificate(security)):
+                return NoMoreWorkers(missing, _CERTIFICATES)
             theirs = await asyncio.wait_for(self._version(distributed, security), _VERSION_S)
         if theirs not in {None, mine}:
             hint = f"both need the same version, here or there: pip install distributed=={theirs}"
-            return Gone(f"the cluster has distributed {theirs}, and here is {mine}", hint)
-        return Gone(said(exc), _TRUST if self._address.startswith("tls://") else _REACH)
+            return NoMoreWorkers(f"the cluster has distributed {theirs}, and here is {mine}", hint)
+        return NoMoreWorkers(exception_text(exc), _TRUST if self._address.startswith("tls://") else _REACH)
 
     async def _version(self, distributed: Any, security: Any) -> object:
         connection_args = security.get_connection_args("client")
@@ -158,18 +168,18 @@ class DaskFleet:
             answer = await scheduler.versions(packages=[])
             return answer["packages"]["distributed"]
 
-    async def _look(self) -> Gone | None:
+    async def _check_workers(self) -> NoMoreWorkers | None:
         """Check the list of workers: prepare new ones and report lost ones."""
         if self._client.status != "running":  # Dask would reconnect, but the scheduler has lost the leases
-            return Gone("the connection to the scheduler is lost")
+            return NoMoreWorkers("the connection to the scheduler is lost")
         try:
             found = await asyncio.wait_for(self._client.scheduler.identity(n_workers=-1), _SILENT_S)
         except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001 - whatever Dask raises
-            return Gone(f"the scheduler does not answer any more: {said(exc)}")
-        self._see(found["workers"])
+            return NoMoreWorkers(f"the scheduler does not answer any more: {exception_text(exc)}")
+        self._record_workers(found["workers"])
         return None
 
-    def _see(self, workers: dict[str, dict[str, Any]]) -> None:
+    def _record_workers(self, workers: dict[str, dict[str, Any]]) -> None:
         """Record which workers are there, and their state."""
         for name in {*self._ready, *self._preparing} - workers.keys():
             self._lose(name, "it is gone")
@@ -196,50 +206,50 @@ class DaskFleet:
             return
         for task in self._leases.pop(name, ()):  # so that it does not start with these when it returns
             task.cancel()
-        self.events.put(Lost(name, why, ended))
+        self.events.put(WorkerLost(name, why, ended))
 
     async def _prepare(self, name: str, facts: dict[str, Any]) -> None:
         """Ask a worker for its identity, and send it the files that it does not have."""
         try:
             joined = await asyncio.wait_for(self._prepared(name, facts), _ANSWER_S)
         except asyncio.TimeoutError:
-            joined = Unfit(name, f"it did not answer within {_ANSWER_S:g} s")
+            joined = WorkerUnfit(name, f"it did not answer within {_ANSWER_S:g} s")
         except Exception as exc:  # noqa: BLE001 - whatever its Python raises
-            joined = Unfit(name, said(exc))
-        if isinstance(joined, Joined):
+            joined = WorkerUnfit(name, exception_text(exc))
+        if isinstance(joined, WorkerJoined):
             self._ready[name] = joined
         else:
             self._refused.add(name)
         self.events.put(joined)
         self._preparing.pop(name, None)
 
-    async def _prepared(self, name: str, facts: dict[str, Any]) -> Joined | Unfit:
-        mine = self._asked.identity
+    async def _prepared(self, name: str, facts: dict[str, Any]) -> WorkerJoined | WorkerUnfit:
+        mine = self._requirements.identity
         try:
             version = await self._submit(name, importlib.metadata.version, "hatch-cubin")
         except importlib.metadata.PackageNotFoundError:
-            return Unfit(name, f"no hatch-cubin, this build has {mine.version}")
+            return WorkerUnfit(name, f"no hatch-cubin, this build has {mine.version}")
         if version != mine.version:
-            return Unfit(name, f"hatch-cubin {version}, this build has {mine.version}")
-        process, differs = await self._call(name, worker_side.identify, self._asked)
+            return WorkerUnfit(name, f"hatch-cubin {version}, this build has {mine.version}")
+        process, differs = await self._call(name, worker_side.identify, self._requirements)
         if differs is not None:
-            return Unfit(name, differs)
-        listing = self._parcel.listing
-        lacking = await self._call(name, worker_side.equip, self._asked, listing)
+            return WorkerUnfit(name, differs)
+        listing = self._archive.listing
+        missing_files = await self._call(name, worker_side.store_files, self._requirements, listing)
         for _round in range(_MOST_ROUNDS):
-            for piece in self._parcel.pieces(lacking):
-                lacking = await self._call(
-                    name, worker_side.equip, self._asked, listing, worker_side.packed(piece)
+            for piece in self._archive.pieces(missing_files):
+                missing_files = await self._call(
+                    name, worker_side.store_files, self._requirements, listing, worker_side.packed(piece)
                 )
-        if lacking:
-            return Unfit(name, "it does not keep the files that it is given")
+        if missing_files:
+            return WorkerUnfit(name, "it does not keep the files that it is given")
         slots = max(1, facts["nthreads"])
-        return Joined(name, process, slots, (facts["memory_limit"] or 0) // slots)
+        return WorkerJoined(name, process, slots, (facts["memory_limit"] or 0) // slots)
 
     async def _call(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
         """Have a worker on which hatch-cubin is installed call one of our functions."""
         # Packed, because Dask would search visible arguments for tasks of its own.
-        return await self._submit(worker, worker_side.called, pickle.dumps((function, arguments)))
+        return await self._submit(worker, worker_side.call_packed, pickle.dumps((function, arguments)))
 
     async def _submit(self, worker: str, function: Callable[..., Any], argument: object) -> Any:
         """Have this one worker, and no other, call a function once."""
@@ -250,10 +260,10 @@ class DaskFleet:
     async def _compile(self, worker: str, lease: Lease) -> None:
         reply, wrong = None, None
         try:
-            reply = await self._call(worker, worker_side.compile_lease, self._asked, lease)
+            reply = await self._call(worker, worker_side.compile_lease, self._requirements, lease)
         except Exception as exc:  # noqa: BLE001 - whatever its Python raises
-            wrong = said(exc)
-        self.events.put(Answered(lease.number, reply, wrong))
+            wrong = exception_text(exc)
+        self.events.put(LeaseAnswered(lease.number, reply, wrong))
 
     async def _leave(self) -> None:
         """Stop the compilers and disconnect within a short time."""
@@ -271,7 +281,7 @@ class DaskFleet:
             await self._client.close()
 
 
-def _lacking(security: Any) -> str | None:
+def _missing_certificate(security: Any) -> str | None:
     """Return which certificate file is missing among those that Dask's configuration must name."""
     names = {"ca-file": security.tls_ca_file, "client.cert": security.tls_client_cert}
     for name, path in {**names, "client.key": security.tls_client_key}.items():

@@ -69,7 +69,7 @@ class Installed(NamedTuple):
         return (*self.libraries, self.assembler) if self.assembler else self.libraries
 
 
-def of(toolkit: Toolkit) -> Identity:
+def local_identity(toolkit: Toolkit) -> Identity:
     """Return the identity of this machine with a toolkit."""
     tools = (toolkit.nvrtc, toolkit.nvjitlink_if_loaded, toolkit.ptxas_if_used)
     return Identity(__version__, KEY_SCHEMA, CODE, DATA_MODEL, OTHER_MACHINE, *tools)
@@ -113,7 +113,7 @@ def remedy(mine: Identity) -> str:
 _answers: dict[tuple[str | None, bool, bool], tuple[Installed, Sequence[str | None]]] = {}
 
 
-def ask(wanted: str | None, *, links: bool, assembles: bool = False) -> Installed:
+def find_installed(wanted: str | None, *, links: bool, assembles: bool = False) -> Installed:
     """Return the contents of this machine, found out by another process.
 
     ValueError says why this machine cannot compile. *wanted* is "system" if the toolkit of CUDA_HOME is
@@ -182,7 +182,7 @@ def _answer(wanted: str | None, uses: Sequence[str]) -> dict[str, Any]:
             _ = toolkit.ptxas
         roots = toolkit_roots(toolkit, system=wanted == "system", unpacks=False)
         return {
-            "identity": of(toolkit),
+            "identity": local_identity(toolkit),
             "libraries": toolkit.libraries,
             "assembler": toolkit.assembler if "assembles" in uses else "",
             "headers": {root.logical: str(root.path) for root in roots},

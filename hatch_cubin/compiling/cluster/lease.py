@@ -18,7 +18,7 @@ _NONE = Result(0, ok=False)
 _TYPES = {field.name: type(getattr(_NONE, field.name)) for field in fields(Result) if field.name != "worker"}
 
 
-class Listing(NamedTuple):
+class FileListing(NamedTuple):
     """The files that compiles can read, by content, and the places where a worker has to put them."""
 
     digest: str
@@ -29,7 +29,7 @@ class Listing(NamedTuple):
     @classmethod
     def of(
         cls, places: Mapping[int, str], folders: Sequence[str], files: Mapping[str, tuple[str, str]]
-    ) -> Listing:
+    ) -> FileListing:
         """Return the listing of some files, with a name made from its content."""
         whole = json.dumps([sorted(places.items()), sorted(folders), sorted(files.items())])
         return cls(digest([whole]), places, tuple(folders), files)
@@ -57,14 +57,14 @@ class Reply(NamedTuple):
     refusal: str = ""
 
 
-def sealed(task: Task, listing: str, result: Result) -> tuple[dict[str, Any], str]:
+def with_proof(task: Task, listing: str, result: Result) -> tuple[dict[str, Any], str]:
     """Return a result in the form in which it is sent, with its proof."""
     values = {name: getattr(result, name) for name in _TYPES}
     values["symbols"] = dict(result.symbols)
     return values, _proof(task, listing, result)
 
 
-def opened(reply: object, lease: Lease) -> dict[int, Result]:
+def checked_results(reply: object, lease: Lease) -> dict[int, Result]:
     """Return the results of a lease by task number. ValueError says what is wrong with the reply."""
     if not isinstance(reply, Reply) or reply.number != lease.number:
         raise ValueError("a reply to something else")

@@ -19,17 +19,17 @@ from ..compiler_paths import CompilePaths
 from ..executor import Next, Result, Setup, Task
 from ..tasks import folders_of
 from . import identity, worker_side
-from .scheduler import Crew, NoneLeftError, Terms
-from .shipped_files import Parcel, pack, travels
-from .worker_side import Asked
-from .workers import Fleet, said
+from .scheduler import LeaseScheduler, NoWorkersLeftError, Terms
+from .shipped_files import SourceArchive, can_be_sent, pack
+from .worker_side import BuildRequirements
+from .workers import Cluster, exception_text
 
 _GROUP = "hatch_cubin.executors"
 _LOCAL = ",local"
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ClusterWork:
     """The work of a build: a job for each task number, the next task, and how to compile here."""
 
     project: Project
@@ -38,31 +38,31 @@ class Work:
     paths: CompilePaths
     upcoming: Next
     accepts: Callable[[Result], bool]
-    misfit: Callable[[Result], str | None]
+    why_wrong: Callable[[Result], str | None]
     setup: Setup
 
 
-def results(work: Work, where: str) -> Generator[Result]:
+def results(work: ClusterWork, where: str) -> Generator[Result]:
     """Yield each task's result as it is done, by the workers that *where* leads to."""
     name = where.removesuffix(_LOCAL)
-    if here := sum(not (job.linked or travels(job)) for job in work.jobs):
+    if here := sum(not (job.linked or can_be_sent(job)) for job in work.jobs):
         count = f"{here} of {len(work.jobs)} compiles"
         work.project.inform(f"{count} stay here: what they include, others may not have")
-    if not any(map(travels, work.jobs)):
+    if not any(map(can_be_sent, work.jobs)):
         yield from executor.run(work.upcoming, work.setup, work.accepts)
         return
     staying: list[Task] = []
 
-    def away() -> Task | None:
+    def next_for_cluster() -> Task | None:
         while (task := work.upcoming(None, ())) is not None:
-            if travels(work.jobs[task.id]):
-                return replace(task, prelude=None)  # a precompiled header serves only one process
+            if can_be_sent(work.jobs[task.id]):
+                return replace(task, precompiled_header=None)  # a precompiled header serves only one process
             staying.append(task)
         return None
 
     try:
-        yield from _crew(work, name, away).results()
-    except NoneLeftError as exc:
+        yield from _scheduler(work, name, next_for_cluster).results()
+    except NoWorkersLeftError as exc:
         if name == where:
             what = f"{name} has no worker that can compile what is missing"
             details, hint = (*exc.why, *exc.reasons), exc.hint or _hint(work, exc.reasons)
@@ -76,50 +76,60 @@ def results(work: Work, where: str) -> Generator[Result]:
     )
 
 
-def _crew(work: Work, name: str, upcoming: Callable[[], Task | None]) -> Crew:
+def _scheduler(work: ClusterWork, name: str, upcoming: Callable[[], Task | None]) -> LeaseScheduler:
     project = work.project
     if not work.paths.descriptors:
         what = f"{project.as_written('HATCH_CUBIN_EXECUTOR')}: only Linux can have others compile"
         hint = "elsewhere, paths would differ from machine to machine"
         raise ToolchainError(problem("cluster-needs-linux", what, hint=hint))
-    jobs = [job for job in work.jobs if travels(job)]
-    parcel = pack(jobs, work.paths, folders_of(jobs))
+    jobs = [job for job in work.jobs if can_be_sent(job)]
+    archive = pack(jobs, work.paths, folders_of(jobs))
     wanted = "system" if project.config.toolkit == "system" else None
-    asked = Asked(identity.of(work.toolkit), wanted)
-    slots = project.config.jobs or cores.count()
-    terms = Terms(parcel.listing.digest, project.config.timeout_s, len(work.jobs), project.warn, work.misfit)
-    return Crew(upcoming, _fleet_of(project, name, asked, parcel, slots), terms)
+    requirements = BuildRequirements(identity.local_identity(work.toolkit), wanted)
+    slots = project.config.jobs or cores.available_cores()
+    terms = Terms(
+        archive.listing.digest, project.config.timeout_s, len(work.jobs), project.warn, work.why_wrong
+    )
+    return LeaseScheduler(upcoming, _cluster_of(project, name, requirements, archive, slots), terms)
 
 
-def _fleet_of(project: Project, name: str, asked: Asked, parcel: Parcel, slots: int) -> Fleet:
+def _cluster_of(
+    project: Project, name: str, requirements: BuildRequirements, archive: SourceArchive, slots: int
+) -> Cluster:
     try:
-        return _fleet(name, asked, parcel, slots)
+        return _cluster(name, requirements, archive, slots)
     except ConfigError as exc:  # about the user's own setting
         said = project.as_written("HATCH_CUBIN_EXECUTOR")
         raise ConfigError(*(each._replace(what=f"{said}: {each.what}") for each in exc.problems)) from exc
 
 
-def _fleet(name: str, asked: Asked, parcel: Parcel, slots: int) -> Fleet:
+def _cluster(name: str, requirements: BuildRequirements, archive: SourceArchive, slots: int) -> Cluster:
     scheme, mark, rest = name.partition("://")
     if mark and scheme in {"dask", "tls"}:
-        from .dask import DaskFleet
+        from .dask import DaskCluster
 
-        return DaskFleet(name, f"tcp://{rest}" if scheme == "dask" else name, asked, parcel)
-    from .plain_executor import PlainFleet
+        return DaskCluster(name, f"tcp://{rest}" if scheme == "dask" else name, requirements, archive)
+    from .plain_executor import ExecutorCluster
 
-    made = _called(_of_scheme(scheme), name, name) if mark else _called(_of_module(name), name)
-    whole = worker_side.Parcel(asked, parcel.listing, worker_side.packed([*parcel.blobs.values()]))
-    return PlainFleet(name, made, whole, slots)
+    made = (
+        _make_executor(_factory_of_scheme(scheme), name, name)
+        if mark
+        else _make_executor(_factory_of_module(name), name)
+    )
+    whole = worker_side.PackedArchive(
+        requirements, archive.listing, worker_side.packed([*archive.blobs.values()])
+    )
+    return ExecutorCluster(name, made, whole, slots)
 
 
-def _of_scheme(scheme: str) -> Callable[..., Any]:
+def _factory_of_scheme(scheme: str) -> Callable[..., Any]:
     """Return the function that an installed package offers for a URL's scheme."""
     from importlib.metadata import entry_points
 
     known = entry_points(group=_GROUP)
     offers = {each.value: each for each in known if each.name == scheme}
     if len(offers) == 1:
-        return _loaded(offers.popitem()[1].load, scheme)
+        return _load_factory(offers.popitem()[1].load, scheme)
     if offers:  # the chosen package gets the project
         what = f"several installed packages know {scheme}://"
         hint = f"uninstall all but one: {', '.join(sorted(offers))}"
@@ -130,27 +140,27 @@ def _of_scheme(scheme: str) -> Callable[..., Any]:
     raise ConfigError(problem("unknown-executor", what, hint=hint))
 
 
-def _of_module(name: str) -> Callable[..., Any]:
+def _factory_of_module(name: str) -> Callable[..., Any]:
     module, _colon, function = name.partition(":")
-    return _loaded(lambda: getattr(importlib.import_module(module), function), name)
+    return _load_factory(lambda: getattr(importlib.import_module(module), function), name)
 
 
-def _loaded(load: Callable[[], Any], name: str) -> Callable[..., Any]:
+def _load_factory(load: Callable[[], Any], name: str) -> Callable[..., Any]:
     try:
         found: Callable[..., Any] = load()
     except (Exception, SystemExit) as exc:  # the user's code may raise anything
-        what = f"{name} cannot be imported: {said(exc)}"
+        what = f"{name} cannot be imported: {exception_text(exc)}"
         address = re.search(r":[0-9]+$", name)  # users know a scheduler by its address
         hint = f"for a Dask scheduler, write dask://{name}" if address else None
         raise ConfigError(problem("executor-import-failed", what, hint=hint)) from exc
     return found
 
 
-def _called(function: Callable[..., Any], name: str, *arguments: str) -> Executor:
+def _make_executor(function: Callable[..., Any], name: str, *arguments: str) -> Executor:
     try:
         made = function(*arguments)
     except (Exception, SystemExit) as exc:  # the user's code may raise anything
-        raise ConfigError(problem("executor-raised", f"{name} raised {said(exc)}")) from exc
+        raise ConfigError(problem("executor-raised", f"{name} raised {exception_text(exc)}")) from exc
     if not isinstance(made, Executor):
         kind = type(made).__name__
         what = f"{name} must return a concurrent.futures.Executor, not {kind}"
@@ -158,7 +168,7 @@ def _called(function: Callable[..., Any], name: str, *arguments: str) -> Executo
     return made
 
 
-def _hint(work: Work, reasons: Iterable[str]) -> str:
+def _hint(work: ClusterWork, reasons: Iterable[str]) -> str:
     if any("this build" in reason for reason in reasons):
-        return identity.remedy(identity.of(work.toolkit))
+        return identity.remedy(identity.local_identity(work.toolkit))
     return f"what was compiled is in the cache; '{_LOCAL}' behind the name compiles here what is left"

@@ -9,20 +9,20 @@ from concurrent.futures import Executor, Future
 
 from . import worker_side
 from .lease import Lease, Reply
-from .workers import Answered, Event, Joined, said
+from .workers import Event, LeaseAnswered, WorkerJoined, exception_text
 
 
-class PlainFleet:
+class ExecutorCluster:
     """An executor, treated as one worker that takes several leases at once."""
 
-    hopes = 0
+    expected_workers = 0
 
-    def __init__(self, name: str, executor: Executor, parcel: worker_side.Parcel, slots: int) -> None:
+    def __init__(self, name: str, executor: Executor, archive: worker_side.PackedArchive, slots: int) -> None:
         self.name = name
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._executor, self._parcel = executor, parcel
+        self._executor, self._archive = executor, archive
         self._leases: queue.SimpleQueue[Lease | None] = queue.SimpleQueue()
-        self.events.put(Joined(name, "", slots))
+        self.events.put(WorkerJoined(name, "", slots))
         threading.Thread(target=self._submit, daemon=True).start()
 
     def give(self, worker: str, lease: Lease) -> None:  # noqa: ARG002 - there is one
@@ -37,9 +37,11 @@ class PlainFleet:
         """Submit leases from a thread, because some executors are slow to accept them, or wait for room."""
         while (lease := self._leases.get()) is not None:
             try:
-                self._hear(self._executor.submit(worker_side.compile_with, self._parcel, lease), lease.number)
+                self._hear(
+                    self._executor.submit(worker_side.compile_with, self._archive, lease), lease.number
+                )
             except BaseException as exc:  # noqa: BLE001 - whatever an executor raises: nobody else hears it
-                self.events.put(Answered(lease.number, None, said(exc)))
+                self.events.put(LeaseAnswered(lease.number, None, exception_text(exc)))
         with contextlib.suppress(Exception):  # it has ended, and there is no way to recover
             try:
                 self._executor.shutdown(wait=False, cancel_futures=True)
@@ -49,8 +51,8 @@ class PlainFleet:
     def _hear(self, future: Future[Reply], number: int) -> None:
         def done(future: Future[Reply]) -> None:
             try:
-                self.events.put(Answered(number, future.result()))
+                self.events.put(LeaseAnswered(number, future.result()))
             except BaseException as exc:  # noqa: BLE001 - whatever a task raises, the end of its thread too
-                self.events.put(Answered(number, None, said(exc)))
+                self.events.put(LeaseAnswered(number, None, exception_text(exc)))
 
         future.add_done_callback(done)

@@ -35,7 +35,7 @@ class Sample:
 
         *unknown* is called with the number of each task that this machine failed to compile, and the reason.
         """
-        left = iter([replace(tasks[number], prelude=None) for number in self._chosen])
+        left = iter([replace(tasks[number], precompiled_header=None) for number in self._chosen])
         for result in executor.run(lambda _held, _others: next(left, None), setup):
             worker, expected = self._chosen[result.id]
             if _failed_here(result):

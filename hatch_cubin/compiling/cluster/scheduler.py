@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..executor import Result, Task
-from .lease import Lease, opened
-from .workers import Answered, Event, Fleet, Gone, Joined, Lost, Unfit
+from .lease import Lease, checked_results
+from .workers import Cluster, Event, LeaseAnswered, NoMoreWorkers, WorkerJoined, WorkerLost, WorkerUnfit
 
 _MOST_ENDS = 3  # workers whose end one task may cause
 _MOST_FAULTS = 3  # of one worker
@@ -29,7 +29,7 @@ _QUIET_S = 60.0  # until a warning that nothing has come back
 _CRASHES = ("fatal: the compiler crashed", "out of memory")
 
 
-class NoneLeftError(Exception):
+class NoWorkersLeftError(Exception):
     """No worker is left, but there are tasks.
 
     *why* says what is wrong with the cluster, *reasons* what is wrong with its workers; warnings have already
@@ -44,17 +44,17 @@ class NoneLeftError(Exception):
 
 
 class Terms(NamedTuple):
-    """The settings of a crew."""
+    """The settings of a scheduler."""
 
     listing: str  # the digest of the listing of the files that tasks read
     timeout_s: float  # for each task
     total: int  # most tasks
     warn: Callable[[str], object]
-    misfit: Callable[[Result], str | None]  # why a result does not belong to its task
+    why_wrong: Callable[[Result], str | None]  # why a result does not belong to its task
 
 
 @dataclass(slots=True)
-class _Given:
+class _GivenLease:
     """A lease and the worker that has it."""
 
     worker: str
@@ -65,10 +65,10 @@ class _Given:
 
 
 @dataclass(slots=True)
-class _Worker:
+class _WorkerState:
     """One worker and its leases, in order."""
 
-    joined: Joined
+    joined: WorkerJoined
     has: list[int] = field(default_factory=list)
 
     @property
@@ -76,14 +76,14 @@ class _Worker:
         return len(self.has) / self.joined.slots
 
 
-class Crew:
-    """Gives tasks to the workers of a fleet, and yields their results."""
+class LeaseScheduler:
+    """Gives tasks to the workers of a cluster, and yields their results."""
 
-    def __init__(self, upcoming: Callable[[], Task | None], fleet: Fleet, terms: Terms) -> None:
-        self._next, self._fleet, self._terms = upcoming, fleet, terms
+    def __init__(self, upcoming: Callable[[], Task | None], cluster: Cluster, terms: Terms) -> None:
+        self._next, self._cluster, self._terms = upcoming, cluster, terms
         self._build = uuid.uuid4().hex
-        self._workers: dict[str, _Worker] = {}
-        self._given: dict[int, _Given] = {}
+        self._workers: dict[str, _WorkerState] = {}
+        self._given: dict[int, _GivenLease] = {}
         self._count = 0
         self._again: deque[Task] = deque()
         self._suspects: deque[Task] = deque()  # each is given out alone
@@ -93,46 +93,46 @@ class Crew:
         self._reasons: dict[str, str] = {}
         self._useful: set[str] = set()  # workers that have compiled something
         self._useless: dict[str, str] = {}  # workers that failed at a task, with their latest failure
-        self._gone: Gone | None = None
+        self._gone: NoMoreWorkers | None = None
         self._quiet_since: float | None = None  # from the first lease to the first answer
-        self._pace = _Pace()
+        self._times = _TaskTimes()
 
     def results(self) -> Generator[Result]:
-        """Yield the result of each task. NoneLeftError if no worker is left for the remaining tasks."""
+        """Yield the result of each task. NoWorkersLeftError if no worker is left for the remaining tasks."""
         try:
             while self._hand_out():
-                yield from self._took(self._wait())
+                yield from self._handle(self._wait())
         finally:
-            self._name_useless()
-            self._fleet.close()
+            self._report_useless_workers()
+            self._cluster.close()
 
     def _hand_out(self) -> bool:
         """Give leases to workers with room for them. Return whether an answer must be awaited."""
-        while (worker := self._free()) is not None:
+        while (worker := self._free_worker()) is not None:
             if tasks := self._lease_of_tasks():
-                self._give(worker, tasks)
-            elif tasks := self._overdue(worker):
-                self._give(worker, tasks, again=True)
+                self._give_lease(worker, tasks)
+            elif tasks := self._overdue_tasks(worker):
+                self._give_lease(worker, tasks, again=True)
             else:
                 break
         if self._open or self._again or self._suspects:
             return True
         if self._workers:
             return False
-        return self._peek()
+        return self._has_task()
 
-    def _peek(self) -> bool:
+    def _has_task(self) -> bool:
         """Return whether there is a task, even if there is no worker for it yet."""
         if (task := self._next()) is not None:
             self._again.append(task)
         return task is not None
 
-    def _free(self) -> str | None:
+    def _free_worker(self) -> str | None:
         """Return the worker with the least to do, if it has room."""
         if not self._workers:
             return None
         name = min(self._workers, key=lambda each: self._workers[each].load)
-        most = _AHEAD if self._pace.done else 1  # leaves tasks for workers that join a moment later
+        most = _AHEAD if self._times.done else 1  # leaves tasks for workers that join a moment later
         return name if self._workers[name].load < most else None
 
     def _lease_of_tasks(self) -> list[Task]:
@@ -140,8 +140,8 @@ class Crew:
         if self._suspects:
             return [self._suspects.popleft()]
         slots = sum(worker.joined.slots for worker in self._workers.values())
-        left = max(1, self._terms.total - self._pace.done - len(self._open))
-        target_s = self._pace.of_all(left) / (slots * _AHEAD)
+        left = max(1, self._terms.total - self._times.done - len(self._open))
+        target_s = self._times.of_all(left) / (slots * _AHEAD)
         target_s = min(_LONGEST_S, max(_SHORTEST_S, target_s))
         tasks: list[Task] = []
         size, took_s = 0, 0.0
@@ -151,10 +151,10 @@ class Crew:
                 break
             tasks.append(task)
             size += len(task.code)
-            took_s += self._pace.of(task)
+            took_s += self._times.of(task)
         return tasks
 
-    def _overdue(self, worker: str) -> list[Task]:
+    def _overdue_tasks(self, worker: str) -> list[Task]:
         """Return tasks of a lease that is taking too long, for a worker that has nothing else to do.
 
         Tasks that only wait behind others come first.
@@ -164,7 +164,7 @@ class Crew:
         now = time.monotonic()
         for waits in (True, False):
             for number, given in self._given.items():
-                usual_s = sum(map(self._pace.of, given.lease.tasks))
+                usual_s = sum(map(self._times.of, given.lease.tasks))
                 limit_s = usual_s if waits else 2 * usual_s + _LONGEST_S
                 if not given.again and self._waits(number) == waits and now - given.since > limit_s:
                     given.again = True
@@ -176,7 +176,7 @@ class Crew:
         worker = self._workers[self._given[number].worker]
         return worker.has.index(number) >= worker.joined.slots
 
-    def _give(self, name: str, tasks: list[Task], *, again: bool = False) -> None:
+    def _give_lease(self, name: str, tasks: list[Task], *, again: bool = False) -> None:
         worker, now = self._workers[name], time.monotonic()
         if not self._count:
             self._quiet_since = now
@@ -194,49 +194,49 @@ class Crew:
         until = (
             now + _GRACE_S + 2 * (ahead + len(tasks)) * self._terms.timeout_s
         )  # it may crash, and run again
-        self._given[lease.number] = _Given(name, lease, now, until, again)
+        self._given[lease.number] = _GivenLease(name, lease, now, until, again)
         worker.has.append(lease.number)
         self._open |= {task.id: task for task in tasks}
-        self._fleet.give(name, lease)
+        self._cluster.give(name, lease)
 
     def _wait(self) -> Event | None:
         """Return the next event; None if there is none for a while."""
         deadlines = [given.until for given in self._given.values()]
         seconds = min([*deadlines, time.monotonic() + 1.0]) - time.monotonic()
         try:
-            return self._fleet.events.get(timeout=max(0.01, seconds))
+            return self._cluster.events.get(timeout=max(0.01, seconds))
         except queue.Empty:
             return None
 
-    def _took(self, event: Event | None) -> Iterator[Result]:
+    def _handle(self, event: Event | None) -> Iterator[Result]:
         """Record an event, and yield the results that follow from it."""
         match event:
-            case Joined():
-                self._join(event)
-            case Unfit():
-                self._refuse(event.worker, event.why)
-            case Lost():
+            case WorkerJoined():
+                self._add_worker(event)
+            case WorkerUnfit():
+                self._report_worker(event.worker, event.why)
+            case WorkerLost():
                 yield from self._lose(event.worker, event.why, blames=event.ended)
-            case Answered():
+            case LeaseAnswered():
                 yield from self._answered(event)
-            case Gone():
+            case NoMoreWorkers():
                 self._gone = event
                 for worker in [*self._workers]:
                     yield from self._lose(worker, event.why, blames=False)
             case _:
                 pass
-        yield from self._too_late()
-        self._wonder()
-        self._despair()
+        yield from self._lose_late_workers()
+        self._warn_of_silence()
+        self._stop_without_workers()
 
-    def _join(self, joined: Joined) -> None:
+    def _add_worker(self, joined: WorkerJoined) -> None:
         if self._gone is not None:  # the worker was being prepared; no lease can be given to it now
             return
         if self._faults[joined.worker] < _MOST_FAULTS and joined.worker not in self._workers:
-            self._workers[joined.worker] = _Worker(joined)
+            self._workers[joined.worker] = _WorkerState(joined)
             self._reasons.pop(joined.worker, None)
 
-    def _refuse(self, worker: str, why: str) -> None:
+    def _report_worker(self, worker: str, why: str) -> None:
         self._reasons[worker] = why
         self._terms.warn(f"worker {worker}: {why}")
 
@@ -248,20 +248,20 @@ class Crew:
         if blames:  # other faults are counted where they are found
             self._faults[name] += 1
         if self._gone is None:
-            self._refuse(name, why)
+            self._report_worker(name, why)
         for place, number in enumerate(worker.has):
             given = self._given.pop(number)
             if blames and place < worker.joined.slots:
-                yield from self._blame(given, f"worker {name}: {why}")
+                yield from self._suspect_tasks(given, f"worker {name}: {why}")
             else:
-                self._again.extend(self._unheld(given))
+                self._again.extend(self._tasks_in_no_lease(given))
 
-    def _blame(self, given: _Given, how: str) -> Iterator[Result]:
+    def _suspect_tasks(self, given: _GivenLease, how: str) -> Iterator[Result]:
         """Note that the tasks of a lease may have ended a worker.
 
         Each task runs again alone, or has failed.
         """
-        for task in self._unheld(given):
+        for task in self._tasks_in_no_lease(given):
             ends = self._ends.setdefault(task.id, [])
             ends.append(how)
             if len(ends) < _MOST_ENDS:
@@ -269,7 +269,7 @@ class Crew:
             else:
                 yield self._finished(Result(task.id, ok=False, log="\n".join([_ENDED, *ends])))
 
-    def _unheld(self, given: _Given) -> list[Task]:
+    def _tasks_in_no_lease(self, given: _GivenLease) -> list[Task]:
         """Return the tasks of a lease that have no result and that are not in any other lease."""
         held: set[int] = set()
         for other in self._given.values():
@@ -282,7 +282,7 @@ class Crew:
         del self._open[result.id]
         return result
 
-    def _answered(self, event: Answered) -> Iterator[Result]:
+    def _answered(self, event: LeaseAnswered) -> Iterator[Result]:
         self._quiet_since = None
         given = self._given.pop(event.number, None)
         if given is None:  # it came too late, or twice
@@ -290,20 +290,22 @@ class Crew:
         worker = self._workers[given.worker]
         worker.has.remove(event.number)
         try:
-            found = _proven(event, given)
+            found = _results_of_answer(event, given)
         except ValueError as exc:
-            yield from self._fault(given, str(exc), _who(event, given))
+            yield from self._record_fault(given, str(exc), _worker_of(event, given))
             return
-        if wrong := next(filter(None, map(self._terms.misfit, found.values())), None):
+        if wrong := next(filter(None, map(self._terms.why_wrong, found.values())), None):
             # This cannot happen by accident, so the worker gets no other chance.
             self._faults[given.worker] = _MOST_FAULTS
-            yield from self._fault(given, f"it answered with something else: {wrong}", _who(event, given))
+            yield from self._record_fault(
+                given, f"it answered with something else: {wrong}", _worker_of(event, given)
+            )
             return
         for task in given.lease.tasks:
             if task.id in self._open:
                 yield from self._result(task, found[task.id], given)
 
-    def _result(self, task: Task, result: Result, given: _Given) -> Iterator[Result]:
+    def _result(self, task: Task, result: Result, given: _GivenLease) -> Iterator[Result]:
         """Accept one result, unless its compiler crashed: another worker may have more memory."""
         crashed = not result.ok and any(each in result.log for each in _CRASHES)
         if crashed and len(self._ends.get(task.id, ())) < _MOST_ENDS - 1:
@@ -311,57 +313,57 @@ class Crew:
             why = result.log.splitlines()[0].removeprefix("fatal: ")
             self._useless[result.worker] = why
             how = f"worker {given.worker}: {why}"
-            yield from self._blame(_Given(given.worker, one, given.since, given.until), how)
+            yield from self._suspect_tasks(_GivenLease(given.worker, one, given.since, given.until), how)
             return
-        self._pace.note(task, result.seconds)
+        self._times.note(task, result.seconds)
         if result.ok:
             self._useful.add(result.worker)
         else:
             self._useless[result.worker] = result.log.partition("\n")[0].removeprefix("fatal: ")
         yield self._finished(result)
 
-    def _fault(self, given: _Given, why: str, who: str) -> Iterator[Result]:
+    def _record_fault(self, given: _GivenLease, why: str, who: str) -> Iterator[Result]:
         """Note that a worker did not handle a lease properly. After several faults it gets no more leases."""
-        self._again.extend(self._unheld(given))
+        self._again.extend(self._tasks_in_no_lease(given))
         self._useless[who] = why
         self._faults[given.worker] += 1
         if self._faults[given.worker] >= _MOST_FAULTS:
             told = why if who == given.worker else f"{who}: {why}"
             yield from self._lose(given.worker, told, blames=False)
 
-    def _too_late(self) -> Iterator[Result]:
+    def _lose_late_workers(self) -> Iterator[Result]:
         """Give up workers that have exceeded the deadline of a lease."""
         now = time.monotonic()
         late = {given.worker for given in self._given.values() if given.until < now}
         for worker in late:
             yield from self._lose(worker, "it did not answer in time")
 
-    def _name_useless(self) -> None:
+    def _report_useless_workers(self) -> None:
         """Name the workers that failed at all their tasks, unless the sources may be the cause."""
         for worker, why in self._useless.items():
             if self._useful and worker not in self._useful and worker not in self._reasons:
                 self._terms.warn(f"worker {worker} failed at all that it was given, at last so: {why}")
 
-    def _wonder(self) -> None:
+    def _warn_of_silence(self) -> None:
         """Warn if nothing has come back for a long time: deadlines of leases are far off."""
         if self._quiet_since is not None and time.monotonic() - self._quiet_since >= _QUIET_S:
             self._quiet_since = None
-            name = self._fleet.name
+            name = self._cluster.name
             what = f"{name} has given no result for a minute: compiles take long, or nobody does them"
             self._terms.warn(f"{what}; see that its workers run, or build without it")
 
-    def _despair(self) -> None:
-        """Raise NoneLeftError if there are no workers and none will come."""
-        # `hopes` is read first: an event is reported before a hope is given up.
-        hopeless = self._gone is not None or not self._fleet.hopes
-        if not self._workers and hopeless and self._fleet.events.empty():
+    def _stop_without_workers(self) -> None:
+        """Raise NoWorkersLeftError if there are no workers and none will come."""
+        # `expected_workers` is read first: an event is reported before a hope is given up.
+        hopeless = self._gone is not None or not self._cluster.expected_workers
+        if not self._workers and hopeless and self._cluster.events.empty():
             left = {task.id: task for task in (*self._suspects, *self._again, *self._open.values())}
             reasons = tuple(f"worker {worker}: {why}" for worker, why in self._reasons.items())
             why = (self._gone.why,) if self._gone else () if reasons else ("it has no workers",)
-            raise NoneLeftError(why, reasons, self._gone and self._gone.hint, [*left.values()])
+            raise NoWorkersLeftError(why, reasons, self._gone and self._gone.hint, [*left.values()])
 
 
-class _Pace:
+class _TaskTimes:
     """Estimates how long tasks take: the known time of one task of a source is expected for its others."""
 
     def __init__(self) -> None:
@@ -387,20 +389,20 @@ class _Pace:
 _ENDED = f"fatal: {_MOST_ENDS} workers ended, or were lost, while they compiled it"
 
 
-def _who(event: Answered, given: _Given) -> str:
-    """Return the name of the worker that answered: the fleet that got the lease may not list workers."""
+def _worker_of(event: LeaseAnswered, given: _GivenLease) -> str:
+    """Return the name of the worker that answered: the cluster that got the lease may not list workers."""
     name = getattr(event.reply, "worker", None)
     return name if isinstance(name, str) and not given.lease.process else given.worker
 
 
-def _proven(event: Answered, given: _Given) -> dict[int, Result]:
+def _results_of_answer(event: LeaseAnswered, given: _GivenLease) -> dict[int, Result]:
     """Return the results of a reply. ValueError says why there are none."""
     if event.wrong is not None:
         raise ValueError(event.wrong)
     reply = event.reply
     if refusal := getattr(reply, "refusal", ""):
         raise ValueError(refusal)
-    found = opened(reply, given.lease)
-    if not given.lease.process:  # any process may answer: the fleet does not list workers
+    found = checked_results(reply, given.lease)
+    if not given.lease.process:  # any process may answer: the cluster does not list workers
         return found
     return {number: replace(result, worker=given.worker) for number, result in found.items()}

@@ -12,15 +12,15 @@ from ...headers.outside_project import names_in
 from ...headers.resolve import OWN
 from ...keys.jobs import Job
 from ..compiler_paths import CompilePaths
-from .lease import Listing
+from .lease import FileListing
 
 _PIECE = 4 << 20  # above 10 MB, Dask warns of a large graph
 
 
-class Parcel(NamedTuple):
+class SourceArchive(NamedTuple):
     """Files by digest, and where a worker has to put them."""
 
-    listing: Listing
+    listing: FileListing
     blobs: dict[str, bytes]
 
     def pieces(self, wanted: Iterable[str]) -> Iterator[list[bytes]]:
@@ -35,7 +35,7 @@ class Parcel(NamedTuple):
             yield piece
 
 
-def travels(job: Job) -> bool:
+def can_be_sent(job: Job) -> bool:
     """Return whether another machine can compile a job: all its files are known and in named folders.
 
     If no text shows what an include means, the include may depend on whether a folder exists. Links are not
@@ -48,7 +48,7 @@ def travels(job: Job) -> bool:
     )
 
 
-def pack(jobs: Sequence[Job], paths: CompilePaths, folders: Iterable[str]) -> Parcel:
+def pack(jobs: Sequence[Job], paths: CompilePaths, folders: Iterable[str]) -> SourceArchive:
     """Return the files that *jobs* can read. Includes begin in *folders* of the project too."""
     closures = [*{id(job.closure): job.closure for job in jobs}.values()]
     layout = paths.layout(sorted(names_in(closure.files for closure in closures)), folders)
@@ -62,7 +62,7 @@ def pack(jobs: Sequence[Job], paths: CompilePaths, folders: Iterable[str]) -> Pa
             what = "was changed since the build began"
             raise SourceError(problem("file-edited-during-build", what, _where(name), "build again"))
         files[place], blobs[content] = (name, content), blob
-    return Parcel(Listing.of(layout.places, layout.folders, files), blobs)
+    return SourceArchive(FileListing.of(layout.places, layout.folders, files), blobs)
 
 
 def _read(name: str, source: Path) -> bytes:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ...common import temporary_folders
 from ...common.digest import file_digest
-from .lease import Listing
+from .lease import FileListing
 
 _MOST_LAYOUTS = 16  # of builds at once, or of one build that runs again and again
 
@@ -30,14 +30,14 @@ class _Layout:
     users: int = 0
 
 
-class Shelf:
+class WorkerFiles:
     """Keeps files by their digests, and layouts of them, in a temporary folder of this process."""
 
     def __init__(self) -> None:
         self._folder = temporary_folders.make()
         self._blobs, self._layouts = self._folder.path / "files", self._folder.path / "layouts"
         self._lock = threading.Lock()
-        self._laid: dict[str, _Layout] = {}  # the most recently used one is last
+        self._layouts_by_digest: dict[str, _Layout] = {}  # the most recently used one is last
         self._count = 0
         for folder in (self._blobs, self._layouts):
             folder.mkdir()
@@ -48,19 +48,21 @@ class Shelf:
             for blob in blobs:
                 self._keep(file_digest(blob), blob)
 
-    def lacking(self, listing: Listing, here: Mapping[str, str]) -> list[str]:
+    def missing_files(self, listing: FileListing, here: Mapping[str, str]) -> list[str]:
         """Return the digests of the missing files. If none are missing, lay all files out.
 
         *here* are folders of headers installed on this machine: files that are equal in them are copied.
         """
         with self._lock:
-            if listing.digest not in self._laid:
+            if listing.digest not in self._layouts_by_digest:
                 wanted = {content: logical for logical, content in listing.files.values()}
-                lacking = [each for each, logical in wanted.items() if not self._has(each, logical, here)]
-                if lacking:
-                    return lacking
+                missing_files = [
+                    each for each, logical in wanted.items() if not self._has(each, logical, here)
+                ]
+                if missing_files:
+                    return missing_files
                 self._lay_out(listing)
-            self._touched(listing.digest)
+            self._mark_used(listing.digest)
             return []
 
     @contextlib.contextmanager
@@ -70,7 +72,7 @@ class Shelf:
         KeyError if the listing was never laid out, or was removed since.
         """
         with self._lock:
-            layout = self._touched(listing)
+            layout = self._mark_used(listing)
             layout.users += 1
         try:
             yield layout.places
@@ -103,11 +105,11 @@ class Shelf:
         os.utime(part, (0, 0))
         part.replace(path)
 
-    def _touched(self, listing: str) -> _Layout:
-        self._laid[listing] = layout = self._laid.pop(listing)
+    def _mark_used(self, listing: str) -> _Layout:
+        self._layouts_by_digest[listing] = layout = self._layouts_by_digest.pop(listing)
         return layout
 
-    def _lay_out(self, listing: Listing) -> None:
+    def _lay_out(self, listing: FileListing) -> None:
         # A layout made again gets a new folder: waiting compilers have the folders of the first one open.
         self._count += 1
         into, part = self._layouts / str(self._count), self._layouts / "part"
@@ -120,16 +122,16 @@ class Shelf:
             os.link(self._blobs / content, part / place)
         part.rename(into)
         places = {number: str(into / place) for number, place in listing.places.items()}
-        self._laid[listing.digest] = _Layout(into, places)
-        self._trim()
+        self._layouts_by_digest[listing.digest] = _Layout(into, places)
+        self._remove_unused()
 
-    def _trim(self) -> None:
+    def _remove_unused(self) -> None:
         """Remove layouts that have not been used for long, and files that no other layout uses."""
-        earlier = [*self._laid][:-1]
-        unused = [name for name in earlier if not self._laid[name].users]
-        dropped = unused[: max(0, len(self._laid) - _MOST_LAYOUTS)]
+        earlier = [*self._layouts_by_digest][:-1]
+        unused = [name for name in earlier if not self._layouts_by_digest[name].users]
+        dropped = unused[: max(0, len(self._layouts_by_digest) - _MOST_LAYOUTS)]
         for name in dropped:
-            shutil.rmtree(self._laid.pop(name).folder, ignore_errors=True)
+            shutil.rmtree(self._layouts_by_digest.pop(name).folder, ignore_errors=True)
         if dropped:
             for path in self._blobs.iterdir():
                 if path.stat().st_nlink == 1:

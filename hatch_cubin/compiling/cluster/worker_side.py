@@ -22,8 +22,8 @@ from ...common import temporary_folders
 from .. import executor
 from . import identity
 from .identity import Identity, Installed
-from .lease import Lease, Listing, Reply, sealed
-from .worker_files import Shelf
+from .lease import FileListing, Lease, Reply, with_proof
+from .worker_files import WorkerFiles
 
 _IDLE_S = 30.0  # that idle compilers wait for another lease
 _MOST_OVER = 100  # finished builds that are remembered
@@ -33,22 +33,22 @@ class BuildIsOverError(Exception):
     """The build that wanted the results is over."""
 
 
-class Asked(NamedTuple):
+class BuildRequirements(NamedTuple):
     """The facts about a build that a worker needs before its first task."""
 
     identity: Identity  # the build's own
     wanted: str | None  # "system" if the toolkit of CUDA_HOME is meant
 
 
-class Parcel(NamedTuple):
+class PackedArchive(NamedTuple):
     """All files that a build's compiles can read, for a worker that may have none of them."""
 
-    asked: Asked
-    listing: Listing
+    requirements: BuildRequirements
+    listing: FileListing
     blobs: bytes  # packed
 
 
-class _Here:
+class _ProcessState:
     """The files of this worker process, and its compilers that wait for their next lease."""
 
     def __init__(self) -> None:
@@ -56,19 +56,19 @@ class _Here:
         self.pid = os.getpid()
         self.name = f"{socket.gethostname()}:{self.pid}"
         self._lock = threading.Lock()
-        self._shelf: Shelf | None = None
+        self._files: WorkerFiles | None = None
         self._scratch: temporary_folders.Folder | None = None
-        self._idle: list[tuple[executor.Setup, executor.Crew]] = []
-        self._busy: dict[executor.Crew, str] = {}  # with the build of each
+        self._idle: list[tuple[executor.Setup, executor.WorkerPool]] = []
+        self._busy: dict[executor.WorkerPool, str] = {}  # with the build of each
         self._timer: threading.Timer | None = None
         self._over: deque[str] = deque(maxlen=_MOST_OVER)
 
     @property
-    def shelf(self) -> Shelf:
+    def files(self) -> WorkerFiles:
         with self._lock:
-            if self._shelf is None:
-                self._shelf = Shelf()
-            return self._shelf
+            if self._files is None:
+                self._files = WorkerFiles()
+            return self._files
 
     @property
     def scratch(self) -> str:
@@ -79,38 +79,38 @@ class _Here:
             return str(self._scratch.path)
 
     @contextlib.contextmanager
-    def crew(self, setup: executor.Setup, build: str) -> Iterator[executor.Crew]:
-        """Lend a crew, an idle one if possible. A crew whose work was interrupted is not used again."""
+    def pool(self, setup: executor.Setup, build: str) -> Iterator[executor.WorkerPool]:
+        """Lend a pool, an idle one if possible. A pool whose work was interrupted is not used again."""
         with self._lock:
             if build in self._over:
                 raise BuildIsOverError
             found = next((each for each in self._idle if each[0] == setup), None)
             if found is not None:
                 self._idle.remove(found)
-            crew = executor.Crew(setup) if found is None else found[1]
-            self._busy[crew] = build
+            pool = executor.WorkerPool(setup) if found is None else found[1]
+            self._busy[pool] = build
         undisturbed = False
         try:
-            yield crew
+            yield pool
             undisturbed = True
         finally:
             with self._lock:
-                del self._busy[crew]
-                if undisturbed and not crew.halted:
-                    self._idle.append((setup, crew))
+                del self._busy[pool]
+                if undisturbed and not pool.halted:
+                    self._idle.append((setup, pool))
                     self._wait()
                 else:
-                    crew.close()
+                    pool.close()
 
     def stop(self, build: str | None) -> None:
         """End the compilers of a build, and idle ones. None means all builds."""
         with self._lock:
             if build:
                 self._over.append(build)  # its next lease may already have been sent
-            for crew, whose in self._busy.items():
+            for pool, whose in self._busy.items():
                 if build is None or build == whose:
-                    crew.halt()
-            self._dismiss()
+                    pool.halt()
+            self._close_idle()
 
     def close(self) -> None:
         """End all compilers and remove all files, unless they belong to the process that forked this one."""
@@ -118,9 +118,9 @@ class _Here:
             return
         self.stop(None)
         with self._lock:
-            if self._shelf is not None:
-                self._shelf.close()
-                self._shelf = None
+            if self._files is not None:
+                self._files.close()
+                self._files = None
             if self._scratch is not None:
                 self._scratch.close()
                 self._scratch = None
@@ -133,7 +133,7 @@ class _Here:
         self._timer.daemon = True
         self._timer.start()
 
-    def _dismiss(self) -> None:
+    def _close_idle(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -141,48 +141,48 @@ class _Here:
             self._idle.pop()[1].close()
 
 
-_here: list[_Here] = []
+_states: list[_ProcessState] = []
 _first = threading.Lock()
 
 
-def here() -> _Here:
+def here() -> _ProcessState:
     """Return the state of this process. A forked process starts with a new state."""
     with _first:
-        if not _here or _here[0].pid != os.getpid():
-            _here[:] = [_Here()]
-            atexit.register(_here[0].close)
-        return _here[0]
+        if not _states or _states[0].pid != os.getpid():
+            _states[:] = [_ProcessState()]
+            atexit.register(_states[0].close)
+        return _states[0]
 
 
-def identify(asked: Asked) -> tuple[str, str | None]:
+def identify(requirements: BuildRequirements) -> tuple[str, str | None]:
     """Return this process's name, and how the machine differs from the identity that the build needs."""
     try:
-        found = _installed(asked)
+        found = _installed(requirements)
     except ValueError as exc:
         return here().process, str(exc)
     if found.identity.code != identity.CODE:
         return here().process, "its hatch-cubin was replaced after it was started: start it again"
-    return here().process, identity.difference(found.identity, asked.identity)
+    return here().process, identity.difference(found.identity, requirements.identity)
 
 
-def equip(asked: Asked, listing: Listing, blobs: bytes = b"") -> list[str]:
+def store_files(requirements: BuildRequirements, listing: FileListing, blobs: bytes = b"") -> list[str]:
     """Store files. Return the digests of those that are still missing."""
     if blobs:
-        here().shelf.add(unpacked(blobs))
-    return here().shelf.lacking(listing, _installed(asked).headers)
+        here().files.add(unpacked(blobs))
+    return here().files.missing_files(listing, _installed(requirements).headers)
 
 
-def compile_lease(asked: Asked, lease: Lease) -> Reply:
+def compile_lease(requirements: BuildRequirements, lease: Lease) -> Reply:
     """Compile the tasks of a lease, one after another."""
     mine = here()
     if lease.process not in {"", mine.process}:
         return Reply(mine.name, mine.process, lease.number, refusal="it was started again")
     with contextlib.ExitStack() as stack:
         try:
-            folders = stack.enter_context(mine.shelf.using(lease.listing))
+            folders = stack.enter_context(mine.files.using(lease.listing))
         except KeyError:
             return Reply(mine.name, mine.process, lease.number, refusal="it lacks the build's files")
-        installed = _installed(asked)
+        installed = _installed(requirements)
         setup = executor.Setup(
             installed.libraries,
             folders,
@@ -194,21 +194,21 @@ def compile_lease(asked: Asked, lease: Lease) -> Reply:
         )
         tasks = {task.id: task for task in lease.tasks}
         left = iter(lease.tasks)
-        crew = stack.enter_context(mine.crew(setup, lease.build))
+        pool = stack.enter_context(mine.pool(setup, lease.build))
         results = tuple(
-            sealed(tasks[result.id], lease.listing, result)
-            for result in crew.results(lambda _held, _others: next(left, None))
+            with_proof(tasks[result.id], lease.listing, result)
+            for result in pool.results(lambda _held, _others: next(left, None))
         )
     return Reply(mine.name, mine.process, lease.number, results)
 
 
-def compile_with(parcel: Parcel, lease: Lease) -> Reply:
+def compile_with(archive: PackedArchive, lease: Lease) -> Reply:
     """Compile a lease sent together with all its files, for fleets that do not list their workers."""
-    process, refusal = identify(parcel.asked)
+    process, refusal = identify(archive.requirements)
     if refusal is None:
-        if equip(parcel.asked, parcel.listing):
-            equip(parcel.asked, parcel.listing, parcel.blobs)
-        return compile_lease(parcel.asked, lease)
+        if store_files(archive.requirements, archive.listing):
+            store_files(archive.requirements, archive.listing, archive.blobs)
+        return compile_lease(archive.requirements, lease)
     return Reply(here().name, process, lease.number, refusal=refusal)
 
 
@@ -217,7 +217,7 @@ def stop(build: str) -> None:
     here().stop(build)
 
 
-def called(data: bytes) -> Any:
+def call_packed(data: bytes) -> Any:
     """Call a function with its arguments, as packed by a build."""
     function, arguments = pickle.loads(data)  # noqa: S301 - of a build, which this worker trusts
     return function(*arguments)
@@ -234,6 +234,8 @@ def unpacked(data: bytes) -> list[bytes]:
     return blobs
 
 
-def _installed(asked: Asked) -> Installed:
-    tools = asked.identity
-    return identity.ask(asked.wanted, links=tools.nvjitlink is not None, assembles=tools.ptxas is not None)
+def _installed(requirements: BuildRequirements) -> Installed:
+    tools = requirements.identity
+    return identity.find_installed(
+        requirements.wanted, links=tools.nvjitlink is not None, assembles=tools.ptxas is not None
+    )

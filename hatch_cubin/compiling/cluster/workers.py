@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from .lease import Lease
 
 
-class Joined(NamedTuple):
+class WorkerJoined(NamedTuple):
     """A worker is ready for so many leases at once. *memory* is the limit for each of their compilers."""
 
     worker: str
@@ -17,14 +17,14 @@ class Joined(NamedTuple):
     memory: int = 0
 
 
-class Unfit(NamedTuple):
+class WorkerUnfit(NamedTuple):
     """A worker cannot compile for this build, for the given reason."""
 
     worker: str
     why: str
 
 
-class Lost(NamedTuple):
+class WorkerLost(NamedTuple):
     """A worker has gone or stopped answering; it may join again.
 
     *ended* says whether its task may have been what ended it.
@@ -35,7 +35,7 @@ class Lost(NamedTuple):
     ended: bool = True
 
 
-class Answered(NamedTuple):
+class LeaseAnswered(NamedTuple):
     """A lease has come back: with a reply, or with an error."""
 
     number: int
@@ -43,24 +43,24 @@ class Answered(NamedTuple):
     wrong: str | None = None
 
 
-class Gone(NamedTuple):
+class NoMoreWorkers(NamedTuple):
     """There will be no more workers."""
 
     why: str
     hint: str | None = None
 
 
-Event: TypeAlias = "Joined | Unfit | Lost | Answered | Gone"
+Event: TypeAlias = "WorkerJoined | WorkerUnfit | WorkerLost | LeaseAnswered | NoMoreWorkers"
 
 
-class Fleet(Protocol):
+class Cluster(Protocol):
     """The workers of one cluster."""
 
     name: str  # in the user's spelling
     events: queue.SimpleQueue[Event]
 
     @property
-    def hopes(self) -> int:
+    def expected_workers(self) -> int:
         """The known number of workers that may still join. Their events come before the number goes down."""
 
     def give(self, worker: str, lease: Lease) -> None:
@@ -70,7 +70,7 @@ class Fleet(Protocol):
         """Stop the workers' processes for this build and disconnect. This takes two seconds at most."""
 
 
-def said(exc: BaseException) -> str:
+def exception_text(exc: BaseException) -> str:
     """Return an exception's text, in one line."""
     lines = str(exc).strip().splitlines()
     return f"{type(exc).__name__}: {lines[0]}" if lines else type(exc).__name__

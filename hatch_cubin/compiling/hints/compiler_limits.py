@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...project.source import without_comments
-from ..diagnostics import Diagnostic, Told
-from .failed_compile import Setting
+from ..diagnostics import Diagnostic, Explanation
+from .failed_compile import FailedCompile
 
 _TYPES = re.compile(r'only supported in Linux with the "--(device-(?:int|float)128)" flag')
 _TOO_MUCH = re.compile(r"uses too much shared data \(0x([0-9a-f]+) bytes, 0x([0-9a-f]+) max\)")
@@ -22,18 +22,18 @@ _PARAMETERS = re.compile(r"Formal parameter space overflowed")
 _INCOMPATIBLE = re.compile(r'declaration is incompatible with previous "(\w+)"')
 
 
-def memory(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def memory(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report parameters or shared memory that are too large, or shared memory with two types."""
     for each in found:
-        hint = _about_memory(each, setting) if each.hint is None else None
+        hint = _about_memory(each, failed) if each.hint is None else None
         if hint is not None:
             return replace(each, hint=hint), [other for other in found if other is not each]
     return None
 
 
-def _about_memory(error: Diagnostic, setting: Setting) -> str | None:
+def _about_memory(error: Diagnostic, failed: FailedCompile) -> str | None:
     if match := _TOO_MUCH.search(error.text):
-        return _about_shared(int(match[1], 16), int(match[2], 16), setting)
+        return _about_shared(int(match[1], 16), int(match[2], 16), failed)
     if match := _TOO_MUCH_CONSTANT.search(error.text):
         size, most = (int(text, 16) for text in match.groups())
         return (
@@ -45,7 +45,7 @@ def _about_memory(error: Diagnostic, setting: Setting) -> str | None:
             "pass a pointer to device memory that has the large parameter, or make it a __constant__ variable"
         )
     match = _INCOMPATIBLE.search(error.text)
-    texts = map(setting.text_of, (setting.path, *setting.headers))
+    texts = map(failed.text_of, (failed.path, *failed.headers))
     if match and any(re.search(rf"\bextern\s+__shared__[^;]*\b{match[1]}\s*\[", text) for text in texts):
         name = match[1]
         return (
@@ -55,24 +55,24 @@ def _about_memory(error: Diagnostic, setting: Setting) -> str | None:
     return None
 
 
-def _about_shared(size: int, most: int, setting: Setting) -> str:
+def _about_shared(size: int, most: int, failed: FailedCompile) -> str:
     """Return a hint for too much static shared memory: memory that a launch sizes can be larger."""
     told = f"__shared__ arrays of fixed size have {most} bytes at most, these have {size}"
     if size > _MOST_OF_A_BLOCK:
         return f"{told}; and no block of any GPU has more than {_MOST_OF_A_BLOCK}, however it gets them"
-    texts = map(setting.text_of, (setting.path, *setting.headers))
+    texts = map(failed.text_of, (failed.path, *failed.headers))
     sized = next(filter(None, (_SIZED.search(without_comments(text)) for text in texts)), None)
     if sized is not None:
         return f"{told}: write {sized[1]}[] without a size, {_BY_LAUNCH}"
     return f"{told}: make the largest an extern __shared__ array without a size, {_BY_LAUNCH}"
 
 
-def types_of_128_bits(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def types_of_128_bits(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report the types that need an option, instead of all errors that follow from their absence."""
     named = {each: match[1] for each in found if (match := _TYPES.search(each.text))}
     if not named:
         return None
-    pasted = setting.pasted("options", dict.fromkeys(named.values(), True))
+    pasted = failed.pasted("options", dict.fromkeys(named.values(), True))
     first = replace(next(iter(named)), hint=f"an option allows it:{pasted}")
     others = [each for each in found if each not in named]
     return first.followed_by(len(named) - 1), others

@@ -12,7 +12,7 @@ from ...errors import Location, Problem, problem
 from ...planning.unit_plan import Module
 from ...project.scan import IDENTIFIER, join_continued_lines
 from ...project.source import may_have_kernel, without_comments
-from .failed_compile import Setting
+from .failed_compile import FailedCompile
 from .host_code import APART
 from .kernel_declarations import GAP, declared, examples
 from .other_sources import called_elsewhere
@@ -57,50 +57,50 @@ class Condition(NamedTuple):
         return tuple(match[1] for match in matches if match and match[1] not in given)
 
 
-def about_no_kernel(setting: Setting) -> str | None:
+def about_no_kernel(failed: FailedCompile) -> str | None:
     """Return a hint for a source without a kernel in its result."""
-    module = setting.module
-    left_out = f"functions alone are not a kernel: {setting.line('exclude', [setting.path])}"
-    if setting.sources.keys() == {setting.path}:
+    module = failed.module
+    left_out = f"functions alone are not a kernel: {failed.line('exclude', [failed.path])}"
+    if failed.sources.keys() == {failed.path}:
         left_out = _NO_SOURCE_BUT_THIS
-    elif (call := called_elsewhere(setting)) is not None:
+    elif (call := called_elsewhere(failed)) is not None:
         left_out = call
     if module.source.is_ptx:
         return left_out.replace("write one with __global__", "write one as .visible .entry")
-    texts = [*map(setting.text_of, (setting.path, *setting.headers))]
-    unnamed = _about_templates(setting, left_out)
+    texts = [*map(failed.text_of, (failed.path, *failed.headers))]
+    unnamed = _about_templates(failed, left_out)
     written = {name for text in texts for name in _DEFINED.findall(text)}
     given = _OF_NVRTC | written | {name for name, value in module.macros if value != "0"}
     for condition in _around_kernels(module.source.text):
         shown = f"#{condition.kind} {condition.operand}".rstrip()
-        kept = f"'{shown}' ({Location(setting.path, condition.line)})"
+        kept = f"'{shown}' ({Location(failed.path, condition.line)})"
         lacking = condition.lacking(given)
         if lacking is None:
             return f"{kept} may keep its kernels from the compiler; {unnamed}"
         if lacking:
-            pasted = setting.pasted("define", dict.fromkeys(lacking, True))
+            pasted = failed.pasted("define", dict.fromkeys(lacking, True))
             return f"{kept} keeps its kernels from the compiler:{pasted}"
     return unnamed
 
 
-def _about_templates(setting: Setting, left_out: str) -> str:
+def _about_templates(failed: FailedCompile, left_out: str) -> str:
     """Return a hint at how to instantiate the kernel templates of a source, or else of its headers."""
-    found = declared({path: setting.text_of(path) for path in (setting.path, *setting.headers)})
+    found = declared({path: failed.text_of(path) for path in (failed.path, *failed.headers)})
     templates = [kernel for kernel in found.kernels if kernel.parameters]
-    own = [kernel for kernel in templates if kernel.where.path == setting.path]
+    own = [kernel for kernel in templates if kernel.where.path == failed.path]
     # A source with functions of its own may include a header with a template only for its types.
-    is_for_headers = "__device__" not in setting.text_of(setting.path)
+    is_for_headers = "__device__" not in failed.text_of(failed.path)
     if entries := examples(found, own or templates)[:MOST_EXAMPLES]:
         filled = FILLED if any(GAP in each for each in entries) else ""
         if own or is_for_headers:
-            table = toml_lines.source_table(setting.module.tables, setting.path, instantiate=entries)
+            table = toml_lines.source_table(failed.module.tables, failed.path, instantiate=entries)
             return f"{_BY_NAME}{filled}; for example:{table}"
         return left_out
-    if _GLOBAL.search(without_comments(setting.text_of(setting.path))):  # in a macro, or hidden by conditions
+    if _GLOBAL.search(without_comments(failed.text_of(failed.path))):  # in a macro, or hidden by conditions
         return f"{_BY_NAME} with its arguments"
-    macros = [text for macro in setting.module.macros for text in macro]
-    texts = [*map(setting.text_of, setting.headers), *macros, setting.text_of(setting.path)]
-    if setting.config.header_packages or any(map(may_have_kernel, texts)):
+    macros = [text for macro in failed.module.macros for text in macro]
+    texts = [*map(failed.text_of, failed.headers), *macros, failed.text_of(failed.path)]
+    if failed.config.header_packages or any(map(may_have_kernel, texts)):
         return f"{_BY_NAME} with its arguments; {left_out}"
     return left_out
 

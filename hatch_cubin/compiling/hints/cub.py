@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ...project.source import without_comments
-from .failed_compile import Setting
+from .failed_compile import FailedCompile
 
 WHOLE = "cub/cub.cuh"
 
@@ -15,9 +15,9 @@ _PARTS = re.compile(
 )
 
 
-def about_whole(setting: Setting) -> str:
+def about_whole(failed: FailedCompile) -> str:
     """Return a hint at the headers for the parts of CUB that the source uses."""
-    texts = (without_comments(setting.text_of(path)) for path in (setting.path, *setting.headers))
+    texts = (without_comments(failed.text_of(path)) for path in (failed.path, *failed.headers))
     used = sorted({re.split(r"\s*::\s*", name)[1] for text in texts for name in _PARTS.findall(text)})
     if not used:
         return "include the parts for device code, as in <cub/block/block_reduce.cuh>"

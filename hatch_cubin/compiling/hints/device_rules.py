@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from ...errors import Location
 from ...project.source import without_comments
-from ..diagnostics import Diagnostic, Told
-from .failed_compile import Setting
+from ..diagnostics import Diagnostic, Explanation
+from .failed_compile import FailedCompile
 
 # Patterns for the compiler's message, with the types of arguments below it, and the hints.
 _RULES = tuple(
@@ -71,42 +71,42 @@ _OF_SYNTAX = re.compile(r"expected|not allowed|not permitted|illegal|invalid|sto
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 
 
-def standards(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def standards(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report a header that needs a later C++, instead of the errors that follow."""
     for each in found:
         if each.hint is None and "#error" in each.text and (match := _NEEDED.search(each.text)):
-            hint = f"this sets C++{match[1]}:{setting.pasted('options', {'std': f'c++{match[1]}'})}"
+            hint = f"this sets C++{match[1]}:{failed.pasted('options', {'std': f'c++{match[1]}'})}"
             return replace(each, hint=hint).followed_by(len(found) - 1), []
     return None
 
 
-def broken(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def broken(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report the first error about a feature that device code does not have."""
     for each in found:
-        if each.is_own and each.hint is None and (hint := _about(each, setting)) is not None:
+        if each.is_own and each.hint is None and (hint := _about(each, failed)) is not None:
             others = [other for other in found if other is not each]
             return replace(each, hint=hint), others
     return None
 
 
-def _about(error: Diagnostic, setting: Setting) -> str | None:
+def _about(error: Diagnostic, failed: FailedCompile) -> str | None:
     said = "\n".join((error.text, *error.context[:1]))
     if match := _LATER.search(error.text):
-        return f"C++{match[1]} has it:{setting.pasted('options', {'std': f'c++{match[1]}'})}"
+        return f"C++{match[1]} has it:{failed.pasted('options', {'std': f'c++{match[1]}'})}"
     code, mark = (*error.context[:2], "", "")[:2]
     if mark.strip() == "^" and _OF_CXX20.match(code, mark.index("^")):
-        return f"C++20 has it:{setting.pasted('options', {'std': 'c++20'})}"
+        return f"C++20 has it:{failed.pasted('options', {'std': 'c++20'})}"
     if _OF_C.search(error.text) and "template" in "".join(error.context[:1]):
         return "a template cannot be extern \"C\": leave that out, and name its arguments in 'instantiate'"
     return next((hint for pattern, hint in _RULES if pattern.search(said)), None)
 
 
-def characters(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def characters(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report a non-ASCII character outside of quotes and comments, without the errors that follow."""
     for each in found:
         if each.where is None or not each.is_own or not _NO_TOKEN.search(each.text):
             continue
-        lines = without_comments(setting.text_of(each.where.path)).splitlines()
+        lines = without_comments(failed.text_of(each.where.path)).splitlines()
         line = _QUOTED.sub("", "".join(lines[(each.where.line or 1) - 1 :][:1]))
         strange = next((char for char in line if not char.isascii()), None)
         if strange is not None:
@@ -116,11 +116,11 @@ def characters(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     return None
 
 
-def unfinished(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def unfinished(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report a struct or similar type without its semicolon, instead of the error in the line below."""
     for each in found:
         if each.is_own and each.where is not None and _UNFINISHED.fullmatch(each.text):
-            text = without_comments(setting.text_of(each.where.path))
+            text = without_comments(failed.text_of(each.where.path))
             before = "".join(text.splitlines(keepends=True)[: (each.where.line or 1) - 1]).rstrip()
             if (kind := _kind_of_last_block(before)) is not None:
                 place = Location(each.where.path, before.count("\n") + 1)
@@ -130,15 +130,15 @@ def unfinished(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     return None
 
 
-def unfinished_header(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def unfinished_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report a header whose last declaration has no semicolon, instead of the error below its include."""
-    for header in setting.headers:
-        text = _DIRECTIVE.sub(_blank, without_comments(setting.text_of(header))).rstrip()
-        way = setting.ways.get(header, ())
+    for header in failed.headers:
+        text = _DIRECTIVE.sub(_blank, without_comments(failed.text_of(header))).rstrip()
+        way = failed.include_chains.get(header, ())
         if not text or not way or (_IS_FINISHED.search(text) and _kind_of_last_block(text) is None):
             continue
         include, last = way[-1].where, Location(header, text.count("\n") + 1)
-        below = _first_below(include, setting)
+        below = _first_below(include, failed)
         failing = (each for each in found if each.where in {below, last})
         first = next((each for each in failing if _OF_SYNTAX.search(each.text)), None)
         if first is not None:
@@ -147,9 +147,9 @@ def unfinished_header(found: Sequence[Diagnostic], setting: Setting) -> Told | N
     return None
 
 
-def _first_below(include: Location, setting: Setting) -> Location | None:
+def _first_below(include: Location, failed: FailedCompile) -> Location | None:
     """Return the location of the first code after an include."""
-    text = _DIRECTIVE.sub(_blank, without_comments(setting.text_of(include.path)))
+    text = _DIRECTIVE.sub(_blank, without_comments(failed.text_of(include.path)))
     lines = enumerate(text.splitlines(), start=1)
     found = (number for number, line in lines if number > (include.line or 0) and line.strip())
     number = next(found, None)

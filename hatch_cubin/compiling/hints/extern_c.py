@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...project.source import without_comments
-from ..diagnostics import Diagnostic, Told
-from .failed_compile import Setting
+from ..diagnostics import Diagnostic, Explanation
+from .failed_compile import FailedCompile
 from .include_chain import Step
 
 _REFUSED = re.compile(r'this declaration may not have extern "C" linkage|.* has "C" linkage$')
@@ -16,12 +16,12 @@ _BRACES = re.compile(r'extern\s*"C"\s*(?=\{)|[{}]')
 _HINT = 'move the include above the block: templates and overloads cannot be extern "C"'
 
 
-def enclosed(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def enclosed(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report the include, instead of an error for each template and overload in the header."""
     for each in found:
         if each.where is not None and _REFUSED.match(each.text):
-            for step in _enclosed(setting.ways.get(each.where.path, ()), setting):
-                below = {path for path, way in setting.ways.items() if step in way}
+            for step in _enclosed(failed.include_chains.get(each.where.path, ()), failed):
+                below = {path for path, way in failed.include_chains.items() if step in way}
                 others = [other for other in found if not other.where or other.where.path not in below]
                 what = f'{step.name!r} is included inside of extern "C" {{ }}'
                 told = replace(each, where=step.where, text=what, context=(), hint=_HINT)
@@ -29,10 +29,10 @@ def enclosed(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     return None
 
 
-def _enclosed(way: Sequence[Step], setting: Setting) -> Iterator[Step]:
+def _enclosed(way: Sequence[Step], failed: FailedCompile) -> Iterator[Step]:
     """Yield the project's includes that are in such a block, the outermost first."""
     for step in way:
-        lines = without_comments(setting.text_of(step.where.path)).splitlines()
+        lines = without_comments(failed.text_of(step.where.path)).splitlines()
         if _is_in_block("\n".join(lines[: (step.where.line or 1) - 1])):
             yield step
 

@@ -14,11 +14,11 @@ from ...planning.unit_plan import Module
 from ...project import disk
 from ...project.source import glob_regex
 from ...project.source_roots import ProjectTree
-from .include_chain import Step, ways_from
+from .include_chain import Step, include_chains_from
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class FailedCompile:
     """A failed compile: its source, its project, and its version of CUDA."""
 
     tree: ProjectTree
@@ -35,9 +35,9 @@ class Setting:
         return self.module.source.path
 
     @property
-    def ways(self) -> Mapping[str, tuple[Step, ...]]:
+    def include_chains(self) -> Mapping[str, tuple[Step, ...]]:
         """The chain of includes from the source to each header."""
-        return ways_from(self.module.source, self.tree, self.search)
+        return include_chains_from(self.module.source, self.tree, self.search)
 
     def text_of(self, path: str) -> str:
         """Return the text of a file of the project that the compile read; empty if the file is gone."""

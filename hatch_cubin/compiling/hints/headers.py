@@ -14,9 +14,9 @@ from ...headers.resolve import OWN, SearchFolder
 from ...project.scan import Include
 from ...project.source_roots import ProjectTree
 from ...toolkit.installed_wheels import name_of
-from ..diagnostics import Diagnostic, Told, failure
+from ..diagnostics import Diagnostic, Explanation, failure
 from . import conditions, cub, host_code, misnamed_headers
-from .failed_compile import Setting
+from .failed_compile import FailedCompile
 from .include_chain import Step
 
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
@@ -57,89 +57,89 @@ _NAMES_OF_TOOLKIT = re.compile(
 )
 
 
-def missing(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def missing(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report a header that was not found. Compilation ends there, so that all other errors follow from it.
 
     Other includes that would not be found either are reported at the same time.
     """
     for each in found:
         if each.hint is None and (match := _MISSING.search(each.text)):
-            includer = each.where.path if each.where and each.is_own else setting.path
-            nowhere = [step for step in _leading_nowhere(setting) if step.where != each.where]
+            includer = each.where.path if each.where and each.is_own else failed.path
+            nowhere = [step for step in _leading_nowhere(failed) if step.where != each.where]
             everything = [(match[1], includer), *((step.name, step.where.path) for step in nowhere)]
             others = [
                 failure(
                     "header-not-found",
                     f'cannot open source file "{step.name}"',
                     step.where,
-                    _about(step.name, step.where.path, setting, everything),
+                    _about(step.name, step.where.path, failed, everything),
                 )
                 for step in nowhere
             ]
-            where = setting.place_of_pre_include(match[1]) or each.where
-            hint = _about(match[1], includer, setting, everything)
+            where = failed.place_of_pre_include(match[1]) or each.where
+            hint = _about(match[1], includer, failed, everything)
             return replace(each, where=where, hint=hint, code="header-not-found"), others
     return None
 
 
-def _leading_nowhere(setting: Setting) -> Iterator[Step]:
+def _leading_nowhere(failed: FailedCompile) -> Iterator[Step]:
     """Yield each include in the project's files that the compiler surely reads and that finds no header."""
-    resolver = Resolver(setting.tree, setting.search)
-    given = {name for name, value in setting.module.macros if value != "0"}
-    pending = [setting.path]
+    resolver = Resolver(failed.tree, failed.search)
+    given = {name for name, value in failed.module.macros if value != "0"}
+    pending = [failed.path]
     for path in pending:
-        for line, number in conditions.surely_read(setting.text_of(path), given):
+        for line, number in conditions.surely_read(failed.text_of(path), given):
             if match := _INCLUDE.match(line):
                 include = Include(match[2], "quote" if match[1] == '"' else "angle")
                 places = resolver.find(include, *resolver.own(path)).places
                 if not places:
                     yield Step(Location(path, number), include.name)
-                paths = [setting.tree.name_of(root.path / found) for root, found in places]
-                pending += [own for own in paths if own in setting.headers and own not in pending]
+                paths = [failed.tree.name_of(root.path / found) for root, found in places]
+                pending += [own for own in paths if own in failed.headers and own not in pending]
 
 
-def _about(name: str, includer: str, setting: Setting, everything: Sequence[tuple[str, str]]) -> str:
+def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence[tuple[str, str]]) -> str:
     """Return a hint for a header that was not found; it covers *everything* that was not found."""
     if (hint := host_code.about_header(name)) is not None:
         return hint
-    if folder_of(name, includer, setting) is not None:
+    if folder_of(name, includer, failed) is not None:
         folders = [
-            folder_of(each, by, setting) for each, by in everything if host_code.about_header(each) is None
+            folder_of(each, by, failed) for each, by in everything if host_code.about_header(each) is None
         ]
-        return setting.line("include-dirs", [*dict.fromkeys(filter(None, folders))])
-    if (package := _package_of(name, setting)) is not None:
-        packages = [_package_of(each, setting) for each, _by in everything]
-        return _about_package(package, [*filter(None, packages)], setting)
-    if name == cub.WHOLE and not _is_here(name, setting):
-        return f"{cub.about_whole(setting)}; {_about_toolkit(name, setting)}"
+        return failed.line("include-dirs", [*dict.fromkeys(filter(None, folders))])
+    if (package := _package_of(name, failed)) is not None:
+        packages = [_package_of(each, failed) for each, _by in everything]
+        return _about_package(package, [*filter(None, packages)], failed)
+    if name == cub.WHOLE and not _is_here(name, failed):
+        return f"{cub.about_whole(failed)}; {_about_toolkit(name, failed)}"
     is_toolkits = _FOLDERS_OF_TOOLKIT.fullmatch(name) or _NAMES_OF_TOOLKIT.fullmatch(name)
-    meant = misnamed_headers.projects(name, includer, setting) or misnamed_headers.toolkits(name, setting)
-    return meant or (_about_toolkit(name, setting) if is_toolkits else _NOWHERE)
+    meant = misnamed_headers.projects(name, includer, failed) or misnamed_headers.toolkits(name, failed)
+    return meant or (_about_toolkit(name, failed) if is_toolkits else _NOWHERE)
 
 
-def older_than_cuda(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def older_than_cuda(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report a wheel whose headers contradict declarations in the toolkit's headers of another age."""
     for each in found:
         if not each.is_own and each.where is not None and _DECLARED_ANEW.search(each.text):
             wheel = each.where.path.removeprefix("<").partition("/")[0]
-            if any(name_of(wanted) == wheel for wanted in setting.config.header_packages):
-                version = ".".join(map(str, setting.version))
+            if any(name_of(wanted) == wheel for wanted in failed.config.header_packages):
+                version = ".".join(map(str, failed.version))
                 what = (
                     f"{wheel} is older than CUDA {version}, or newer; another version of one of them may do"
                 )
-                earlier = ': toolkit = "13.0"' if setting.version > _WITH_OLDER_HEADERS else ""
+                earlier = ': toolkit = "13.0"' if failed.version > _WITH_OLDER_HEADERS else ""
                 told = replace(each, hint=f"{what}{earlier}")
                 return told.followed_by(len(found) - 1), []
     return None
 
 
-def folder_of(name: str, includer: str, setting: Setting) -> str | None:
+def folder_of(name: str, includer: str, failed: FailedCompile) -> str | None:
     """Return the folder of the project from which the header *name* would be found, the nearest first.
 
     Among equally near folders, a header that includes nothing for hosts wins, and then one in the includer's
     part of the project.
     """
-    return _folder_of(setting.tree, name, includer, setting.search)
+    return _folder_of(failed.tree, name, includer, failed.search)
 
 
 @functools.lru_cache(maxsize=256)  # it reads many files, and runs for each unit that fails
@@ -170,39 +170,39 @@ def _leads_astray(name: str, folder: str, tree: ProjectTree, search: tuple[Searc
     return any(host_code.about_header(each) for each in closure.missing)
 
 
-def _package_of(name: str, setting: Setting) -> str | None:
+def _package_of(name: str, failed: FailedCompile) -> str | None:
     """Return the known wheel that has a header."""
     package = next((package for pattern, package in _PACKAGES.items() if re.fullmatch(pattern, name)), None)
     of_12, of_13 = _OF_MAJOR.get(package or "", (package, package))
-    return of_12 if setting.version[0] == 12 else of_13
+    return of_12 if failed.version[0] == 12 else of_13
 
 
-def _about_package(package: str, packages: Sequence[str], setting: Setting) -> str:
+def _about_package(package: str, packages: Sequence[str], failed: FailedCompile) -> str:
     def wanted(name: str) -> bool:
-        return any(re.match(rf"{name}(?![\w.-])", each) for each in setting.config.header_packages)
+        return any(re.match(rf"{name}(?![\w.-])", each) for each in failed.config.header_packages)
 
     if wanted(package):
         return f"the {package} of 'header-packages' has no such header; another version may"
-    return setting.line("header-packages", [each for each in dict.fromkeys(packages) if not wanted(each)])
+    return failed.line("header-packages", [each for each in dict.fromkeys(packages) if not wanted(each)])
 
 
-def _about_toolkit(name: str, setting: Setting) -> str:
-    wanted = setting.config.toolkit
-    version = ".".join(map(str, setting.version))
+def _about_toolkit(name: str, failed: FailedCompile) -> str:
+    wanted = failed.config.toolkit
+    version = ".".join(map(str, failed.version))
     if wanted == "system":
         return "the toolkit in CUDA_HOME has no such header"
-    if _is_here(name, setting):
+    if _is_here(name, failed):
         return f"CUDA {version} has no such header: where a newer one has it, 'toolkit' names that"
     if wanted is None:
         return f'this line brings the toolkit\'s headers with the compiler: toolkit = "{version}"'
     return f"'toolkit' brings the headers of {wanted} where builds are isolated; elsewhere, install them"
 
 
-def _is_here(name: str, setting: Setting) -> bool:
+def _is_here(name: str, failed: FailedCompile) -> bool:
     """Return whether the part of the toolkit that would have a header was searched."""
     folder = name.partition("/")[0] if "/" in name else "crt"  # it is beside the wheels' single headers
     whole = "cuda/" if folder == "crt" else ""  # NVRTC's own folder has some of these, and a crt/
     return any(
         root.tree and root.logical.startswith(whole) and (root.path / folder).is_dir()
-        for root in setting.search
+        for root in failed.search
     )

@@ -9,9 +9,9 @@ from dataclasses import replace
 from ...config.toml_lines import setting as written
 from ...project.source import without_comments
 from ...toolkit.requirements import device_runtime
-from ..diagnostics import Diagnostic, Told
+from ..diagnostics import Diagnostic, Explanation
 from . import cub
-from .failed_compile import Setting
+from .failed_compile import FailedCompile
 from .include_chain import Step
 from .similar_names import did_you_mean
 
@@ -146,13 +146,13 @@ def about_header(name: str) -> str | None:
     return f"that is{whose} for host code, which NVRTC does not compile: {APART}"
 
 
-def entered(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def included_for_hosts(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report a header for host code, instead of the compiler's errors in everything that it includes."""
     places = dict.fromkeys(each.where.path for each in found if each.where and not each.is_own)
-    entries = {path: _entry(setting.ways.get(path, ())) for path in places}
+    entries = {path: _entry(failed.include_chains.get(path, ())) for path in places}
     for name in entries.values():
         hint = next((hint for pattern, hint in _OF_CCCL if pattern.fullmatch(name)), None)
-        hint = cub.about_whole(setting) if name == cub.WHOLE else hint
+        hint = cub.about_whole(failed) if name == cub.WHOLE else hint
         if hint is not None:
             like_it = [each for each in found if each.where and entries.get(each.where.path) == name]
             others = [each for each in found if each not in like_it]
@@ -166,15 +166,15 @@ def _entry(way: Sequence[Step]) -> str:
     return next((step.name for step in reversed(way) if step.is_own), "")
 
 
-def unannotated(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def unannotated(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report functions that are not marked with where they run."""
-    pasted = setting.pasted("options", {"device-as-default-execution-space": True})
+    pasted = failed.pasted("options", {"device-as-default-execution-space": True})
     as_device = f"to take such functions as device code:{pasted}"
 
     def about(first: Diagnostic) -> str:
         if not first.is_own:
             return as_device
-        text = without_comments(setting.text_of(first.where.path if first.where else setting.path))
+        text = without_comments(failed.text_of(first.where.path if first.where else failed.path))
         only = f"NVRTC compiles device code only: {APART}"
         return only if _OF_HOSTS.search(text) else f"{only}; {as_device}"
 
@@ -188,7 +188,7 @@ def _is_marked(error: Diagnostic) -> bool:
     return error.is_own and re.search(r"\b__(?:global|device)__(?!\w)", code[: mark.find("^")]) is not None
 
 
-def variables(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def variables(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report a variable that is not marked with its memory space, or a misspelt mark of a function."""
     for each in found:
         if each.hint is None and each.is_own and _VARIABLE.search(each.text):
@@ -200,24 +200,24 @@ def variables(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
             if meant is not None:  # the other errors in its line follow from it
                 others = [other for other in found if other.where != each.where]
                 return replace(each, hint=meant).followed_by(len(found) - len(others) - 1), others
-            return _variable(each, setting), [other for other in found if other is not each]
+            return _variable(each, failed), [other for other in found if other is not each]
     return None
 
 
-def _variable(error: Diagnostic, setting: Setting) -> Diagnostic:
+def _variable(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
     text = "a variable outside of functions is the host's unless it says that it is the device's"
-    pasted = setting.pasted("options", {"device-as-default-execution-space": True})
+    pasted = failed.pasted("options", {"device-as-default-execution-space": True})
     if "data member" in error.text:
         return replace(error, text=text, hint=f"to take all such members as __device__:{pasted}")
     marked = "write __device__ before its type, or __constant__ if kernels only read it"
     return replace(error, text=text, hint=f"{marked}; to take all such variables as __device__:{pasted}")
 
 
-def calls(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def calls(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report calls that only a host can make."""
     # A function for the host was reported already, unless it is compiled as device code.
-    is_kernels = not setting.module.options.get("device_as_default_execution_space")
-    if is_kernels and "<<<" not in without_comments(setting.module.source.text):
+    is_kernels = not failed.module.options.get("device_as_default_execution_space")
+    if is_kernels and "<<<" not in without_comments(failed.module.source.text):
         for each in found:
             instead = next((text for pattern, text in _INSTEAD_OF_RUNTIME if pattern.search(each.text)), None)
             if instead is not None and each.is_own:
@@ -227,14 +227,14 @@ def calls(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     like_it = [each for each in found if _CALLS.search(each.text)]
 
     def about(_first: Diagnostic) -> str:
-        if is_kernels and _launches(like_it, setting):
-            return _with_runtime(setting)
+        if is_kernels and _launches(like_it, failed):
+            return _with_runtime(failed)
         return f"NVRTC compiles device code only: {APART}"
 
     return _as_one(like_it, found, about)
 
 
-def lambdas(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
+def lambdas(found: Sequence[Diagnostic], _setting: FailedCompile) -> Explanation | None:
     """Report lambdas that are marked (nvcc accepts these with an option) or that are outside of functions."""
     lines = {each.where for each in found if each.is_own and _OF_LAMBDA.search(each.text)}
     like_it = [each for each in found if each.where in lines]
@@ -242,7 +242,7 @@ def lambdas(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
     return _as_one(like_it, found, lambda _first: _OUTSIDE if is_outside else _IN_KERNEL)
 
 
-def functions(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
+def functions(found: Sequence[Diagnostic], _setting: FailedCompile) -> Explanation | None:
     """Report a function of the C or C++ library that is missing from device code, with its replacement."""
     for each in found:
         instead = next((text for pattern, text in _INSTEAD if pattern.search(each.text)), None)
@@ -251,29 +251,29 @@ def functions(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
     return None
 
 
-def _launches(found: Sequence[Diagnostic], setting: Setting) -> bool:
+def _launches(found: Sequence[Diagnostic], failed: FailedCompile) -> bool:
     """Return whether a kernel launches kernels; the compiler may report only its calls of the runtime."""
     if any(_LAUNCHES.search(each.text) for each in found):
         return True
-    has_launch = "<<<" in without_comments(setting.module.source.text)
+    has_launch = "<<<" in without_comments(failed.module.source.text)
     return has_launch and all(_OF_RUNTIME.search(each.text) for each in found)
 
 
-def _with_runtime(setting: Setting) -> str:
+def _with_runtime(failed: FailedCompile) -> str:
     """Return the table that links a source with CUDA's device runtime; such a link cannot produce PTX."""
-    rule: dict[str, object] = {"name": setting.module.base, "sources": [setting.path], "mode": "rdc"}
-    targets = setting.module.targets
+    rule: dict[str, object] = {"name": failed.module.base, "sources": [failed.path], "mode": "rdc"}
+    targets = failed.module.targets
     if any(each.arch.is_ptx and each.named for each in targets):
         rule["archs"] = [*dict.fromkeys(str(each.arch.real) for each in targets)]
-    rule["link"] = [device_runtime(setting.version[0])]
+    rule["link"] = [device_runtime(failed.version[0])]
     lines = (written(key, value) for key, value in rule.items())
-    table = "".join(f"\n    {line}" for line in (setting.config.place.tables("module"), *lines))
+    table = "".join(f"\n    {line}" for line in (failed.config.place.tables("module"), *lines))
     return f"a kernel that launches kernels needs CUDA's device runtime, which this links:{table}"
 
 
 def _as_one(
     like_it: Sequence[Diagnostic], found: Sequence[Diagnostic], about: Callable[[Diagnostic], str]
-) -> Told | None:
+) -> Explanation | None:
     """Report the first error, in the project's own code if possible, instead of all that follow from it."""
     if not like_it:
         return None

@@ -31,13 +31,13 @@ class Step(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4)  # it may have hundreds of headers, and runs for each arch that fails
-def ways_from(
+def include_chains_from(
     source: Source, tree: ProjectTree, search: tuple[SearchFolder, ...]
 ) -> Mapping[str, tuple[Step, ...]]:
     """Return the shortest chain of includes to each header, by the header's name in diagnostics."""
     resolver, scans = Resolver(tree, search), ScanCache()
     start = resolver.own(source.path)
-    ways: dict[str, tuple[Step, ...]] = {source.path: ()}
+    include_chains: dict[str, tuple[Step, ...]] = {source.path: ()}
     pending = deque([start])
     while pending:
         file = pending.popleft()
@@ -45,13 +45,13 @@ def ways_from(
         for include in scans.of_text(text).includes:
             found_at = resolver.find(include, *file).places if include.form in {"quote", "angle"} else ()
             for found in found_at:
-                if (header := _named(found, tree)) not in ways:
-                    ways[header] = (
-                        *ways[name],
+                if (header := _named(found, tree)) not in include_chains:
+                    include_chains[header] = (
+                        *include_chains[name],
                         Step(Location(name, line_of_include(include, text)), include.name),
                     )
                     pending.append(found)
-    return ways
+    return include_chains
 
 
 def _named(file: _File, tree: ProjectTree) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...project.source import without_comments
-from ..diagnostics import Diagnostic, Told
-from .failed_compile import Setting
+from ..diagnostics import Diagnostic, Explanation
+from .failed_compile import FailedCompile
 
 _AGAIN = re.compile(
     r"has already been defined(?: \(previous definition at line (\d+)\))?|has already been declared in the"
@@ -18,17 +18,15 @@ _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 _GUARD = re.compile(r"\s*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n\s*#[ \t]*define[ \t]+(\w+)\b")
 
 
-def headers(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def headers(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report a header of the project without an include guard, or two headers with the same guard."""
     for each in found:
-        if each.where is not None and each.where.path in setting.headers and _is_again(each):
+        if each.where is not None and each.where.path in failed.headers and _is_again(each):
             path = each.where.path
             others = [other for other in found if not (_is_in(path, other) and _AGAIN.search(other.text))]
-            told = replace(
-                each, text=f"the header is included twice: {each.text}", hint=_about(path, setting)
-            )
+            told = replace(each, text=f"the header is included twice: {each.text}", hint=_about(path, failed))
             return told.followed_by(len(found) - len(others) - 1), others
-    return _hidden(found, setting)
+    return _hidden(found, failed)
 
 
 def _is_again(error: Diagnostic) -> bool:
@@ -43,16 +41,16 @@ def _is_in(path: str, error: Diagnostic) -> bool:
     return error.where is not None and error.where.path == path
 
 
-def _about(path: str, setting: Setting) -> str:
-    guard = _GUARD.match(without_comments(setting.text_of(path)))
+def _about(path: str, failed: FailedCompile) -> str:
+    guard = _GUARD.match(without_comments(failed.text_of(path)))
     if guard is not None and guard[1] != guard[2]:
         return f"its guard asks for {guard[1]} and defines {guard[2]}: write {guard[1]} in both lines"
     return f"write #pragma once as the first line of {path}"
 
 
-def _hidden(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def _hidden(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report two headers with the same guard, if one of them has the name that is missing."""
-    texts = {path: setting.text_of(path) for path in setting.headers}
+    texts = {path: failed.text_of(path) for path in failed.headers}
     for each in found:
         match = re.fullmatch(r'identifier "(\w+)" is undefined', each.text)
         for one, other, guard in _sharing(texts) if match and each.is_own else ():

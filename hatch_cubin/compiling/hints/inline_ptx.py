@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...project.source import without_comments
-from ..diagnostics import Diagnostic, Told
-from .failed_compile import Setting
+from ..diagnostics import Diagnostic, Explanation
+from .failed_compile import FailedCompile
 from .similar_names import did_you_mean
 
 _UNKNOWN = re.compile(r"Unknown symbol '([%$]?\w+)'")
@@ -32,17 +32,17 @@ _REGISTERS = str.split(
 )
 
 
-def operands(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def operands(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report inline assembly that names an operand or a register that does not exist."""
-    for each in found if not setting.module.source.is_ptx else ():
-        if each.hint is None and (hint := _about(each, setting)) is not None:
+    for each in found if not failed.module.source.is_ptx else ():
+        if each.hint is None and (hint := _about(each, failed)) is not None:
             others = [other for other in found if other.where != each.where or other.hint is not None]
             return replace(each, hint=hint).followed_by(len(found) - len(others) - 1), others
     return None
 
 
-def _about(error: Diagnostic, setting: Setting) -> str | None:
-    code = without_comments(setting.module.source.text)
+def _about(error: Diagnostic, failed: FailedCompile) -> str | None:
+    code = without_comments(failed.module.source.text)
     if match := _UNKNOWN.search(error.text):
         return _about_symbol(match[1], "".join(error.context[:1]).strip(), code)
     if "near '%'" in error.text and (match := _DOUBLED.search("".join(error.context[:1]))):

@@ -10,7 +10,7 @@ from ...config.toml_lines import source_table
 from ...cubin.kernel_names import demangle
 from ...project.source import without_comments
 from ..diagnostics import Diagnostic
-from .failed_compile import Setting
+from .failed_compile import FailedCompile
 from .kernel_declarations import Declared, Kernel, declared, end_of, examples, parts
 from .similar_names import nearest
 from .undefined_names import undefined
@@ -73,7 +73,7 @@ def entry_of(error: Diagnostic) -> str | None:
     return next((match[1].strip() for match in matches), None)
 
 
-def told(found: Sequence[Diagnostic], setting: Setting) -> list[Diagnostic]:
+def wrong_entries(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnostic]:
     """Return one error for each entry that is wrong.
 
     If the source has errors too, an error about one of its kernels may only follow from them.
@@ -82,48 +82,48 @@ def told(found: Sequence[Diagnostic], setting: Setting) -> list[Diagnostic]:
     for each in found:
         if (entry := entry_of(each)) is not None:
             first.setdefault(entry, each)
-    entries = {entry: _located(entry, error, setting) for entry, error in first.items()}
+    entries = {entry: _located(entry, error, failed) for entry, error in first.items()}
     if all(entry_of(each) is not None for each in found):
         return [*entries.values()]
-    names = {kernel.base for kernel in _declared(setting).kernels}
+    names = {kernel.base for kernel in _declared(failed).kernels}
     return [each for entry, each in entries.items() if each.hint or names.isdisjoint(_WORD.findall(entry))]
 
 
-def with_entry(error: Diagnostic, setting: Setting) -> Diagnostic:
+def with_entry(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
     """Return an error in a template with the entry that instantiates it, if only one entry does."""
     names = (match[1] for line in error.context if (match := _INSTANTIATED.search(line)))
-    entries = [each for name in names for each in setting.module.instantiate if _parts(each)[0] == name]
-    where = setting.place_of_entry(entries[0]) if entries and {*entries} == {entries[0]} else None
+    entries = [each for name in names for each in failed.module.instantiate if _parts(each)[0] == name]
+    where = failed.place_of_entry(entries[0]) if entries and {*entries} == {entries[0]} else None
     if where is None:
         return error
     return replace(error, context=(*error.context, f"    as {entries[0]!r} asks for it ({where})"))
 
 
-def _located(entry: str, error: Diagnostic, setting: Setting) -> Diagnostic:
+def _located(entry: str, error: Diagnostic, failed: FailedCompile) -> Diagnostic:
     text = error.text.removeprefix("instantiate: ")
-    hint = _about(entry, error, setting)
-    where = setting.place_of_entry(entry) or error.where
+    hint = _about(entry, error, failed)
+    where = failed.place_of_entry(entry) or error.where
     return replace(error, text=f"instantiate: {entry!r}: {text}", where=where, context=(), hint=hint)
 
 
-def _about(entry: str, error: Diagnostic, setting: Setting) -> str | None:
-    if (told := undefined([error], setting)) is not None:
+def _about(entry: str, error: Diagnostic, failed: FailedCompile) -> str | None:
+    if (told := undefined([error], failed)) is not None:
         return told[0].hint
-    found = _declared(setting)
+    found = _declared(failed)
     name, arguments, rest = _parts(entry)
     if _FOR_THE_DEVICE.search(error.text):
-        return _about_function(name, found, setting)
+        return _about_function(name, found, failed)
     mine = _kernel_of(name, found.kernels)
     if mine is None:
-        close = _of_other_source(entry, name, setting) or _another_kernel(name, arguments, found.kernels)
-        return close or _about_others(entry, name, found, setting, error)
+        close = _of_other_source(entry, name, failed) or _another_kernel(name, arguments, found.kernels)
+        return close or _about_others(entry, name, found, failed, error)
     match = _UNKNOWN.search(error.text)
     unknown = (match[1] or match[2]) if match else ""
     if unknown == mine.base and name == mine.name and not rest:
         return None  # it is declared in text that the compiler does not see
     if not arguments or _AMBIGUOUS.search(error.text):
         return _about_template(entry, mine, found)
-    return _rewritten(entry, mine) or _about_arguments(entry, arguments, unknown, mine, setting)
+    return _rewritten(entry, mine) or _about_arguments(entry, arguments, unknown, mine, failed)
 
 
 def _rewritten(entry: str, kernel: Kernel) -> str | None:
@@ -149,15 +149,15 @@ def _lacks_arguments(arguments: str, kernel: Kernel) -> bool:
 
 
 def _about_arguments(
-    entry: str, arguments: str, unknown: str, kernel: Kernel, setting: Setting
+    entry: str, arguments: str, unknown: str, kernel: Kernel, failed: FailedCompile
 ) -> str | None:
-    if unknown and (another := _another_type(unknown, entry, setting)) is not None:
+    if unknown and (another := _another_type(unknown, entry, failed)) is not None:
         return another
     if of_host := _OF_HOSTS.search(arguments):
         return f"{of_host[0]!r} is for host code: name a type that device code has"
     if unknown and unknown not in {each.name for each in kernel.parameters}:
         return None
-    return _about_template(entry, kernel, _declared(setting))
+    return _about_template(entry, kernel, _declared(failed))
 
 
 def _plain(entry: str) -> str:
@@ -191,13 +191,11 @@ def _of_device(arguments: str) -> str:
     return _ELEMENT.sub(lambda match: _ELEMENTS.get(match[1].lower(), match[0]), arguments)
 
 
-def _about_function(name: str, found: Declared, setting: Setting) -> str:
+def _about_function(name: str, found: Declared, failed: FailedCompile) -> str:
     """Return a hint for an entry that names a device function."""
     what = f"'{name}' is no kernel, and is compiled with the kernels that call it: drop the entry"
     return (
-        what
-        if found.kernels
-        else f"{what}; a file without kernels: {setting.line('exclude', [setting.path])}"
+        what if found.kernels else f"{what}; a file without kernels: {failed.line('exclude', [failed.path])}"
     )
 
 
@@ -209,24 +207,24 @@ def _about_template(entry: str, kernel: Kernel, found: Declared) -> str:
     return f"'{kernel.name}' is no template ({kernel.where}), and needs no entry"
 
 
-def _another_type(unknown: str, entry: str, setting: Setting) -> str | None:
-    types = [*_BUILTIN, *(each for text in _texts(setting).values() for each in _DECLARED.findall(text))]
+def _another_type(unknown: str, entry: str, failed: FailedCompile) -> str | None:
+    types = [*_BUILTIN, *(each for text in _texts(failed).values() for each in _DECLARED.findall(text))]
     close = unknown if unknown in types else nearest(unknown, types) or unknown
     meant = re.sub(rf"\b{unknown}\b", close, entry)
     return None if meant == entry else f"did you mean {meant!r}?"
 
 
-def _of_other_source(entry: str, name: str, setting: Setting) -> str | None:
+def _of_other_source(entry: str, name: str, failed: FailedCompile) -> str | None:
     """Return a hint for an entry of a table for several sources, if another one of them has the kernel."""
     having = [
         path
-        for path, text in setting.sources.items()
-        if setting.has_entry(path, entry) and _kernel_of(name, declared({path: text}).kernels)
+        for path, text in failed.sources.items()
+        if failed.has_entry(path, entry) and _kernel_of(name, declared({path: text}).kernels)
     ]
     if not having:
         return None
-    tables = "".join(source_table(setting.module.tables, path, instantiate=[entry]) for path in having)
-    what = f"{setting.path} has no template {name!r}"
+    tables = "".join(source_table(failed.module.tables, path, instantiate=[entry]) for path in having)
+    what = f"{failed.path} has no template {name!r}"
     return f"{what}: take the entry out of this table, and write instead:{tables}"
 
 
@@ -237,7 +235,9 @@ def _another_kernel(name: str, arguments: str, kernels: Sequence[Kernel]) -> str
     return f"did you mean '{names[close]}{_of_device(arguments)}'?" if close else None
 
 
-def _about_others(entry: str, name: str, found: Declared, setting: Setting, error: Diagnostic) -> str | None:
+def _about_others(
+    entry: str, name: str, found: Declared, failed: FailedCompile, error: Diagnostic
+) -> str | None:
     """Return a hint for an entry without a name, or with a name that is not a kernel's."""
     words = _WORD.findall(entry)
     named = next((each for each in found.kernels if each.base in words[:1]), None)
@@ -250,16 +250,14 @@ def _about_others(entry: str, name: str, found: Declared, setting: Setting, erro
     templates = examples(found, found.kernels)[:_MOST]
     listed = ", ".join(map(repr, templates))
     return (
-        f"the templates of {setting.path}, each with an example of its arguments: {listed}"
-        if listed
-        else None
+        f"the templates of {failed.path}, each with an example of its arguments: {listed}" if listed else None
     )
 
 
-def _declared(setting: Setting) -> Declared:
+def _declared(failed: FailedCompile) -> Declared:
     """Return the declarations in the source and its headers."""
-    return declared({path: setting.text_of(path) for path in (setting.path, *setting.headers)})
+    return declared({path: failed.text_of(path) for path in (failed.path, *failed.headers)})
 
 
-def _texts(setting: Setting) -> dict[str, str]:
-    return {path: without_comments(setting.text_of(path)) for path in (setting.path, *setting.headers)}
+def _texts(failed: FailedCompile) -> dict[str, str]:
+    return {path: without_comments(failed.text_of(path)) for path in (failed.path, *failed.headers)}

@@ -41,7 +41,7 @@ _FEW = re.compile(r"n?_?dims?|.*(?:rank|axis|order|unroll)", re.IGNORECASE)
 _MANY = re.compile(r"(?:block|thread|warp|tile|size|width|dim|bits)", re.IGNORECASE)
 
 
-class Parameter(NamedTuple):
+class TemplateParameter(NamedTuple):
     """One parameter of a template, as the source has it."""
 
     kind: str  # "type", "value" or "template"
@@ -57,7 +57,7 @@ class Kernel(NamedTuple):
     name: str
     template: str
     where: Location
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[TemplateParameter, ...] = ()
     code: str = ""  # its declaration, with its body if it has one
 
     @property
@@ -98,7 +98,7 @@ class Declared:
             needed.pop()
         return f"{kernel.name}<{', '.join(self._argument(each, kernel) for each in needed)}>"
 
-    def _argument(self, parameter: Parameter, kernel: Kernel) -> str:
+    def _argument(self, parameter: TemplateParameter, kernel: Kernel) -> str:
         if parameter.kind == "type":
             return self._type(parameter, kernel)
         if parameter.kind == "template":
@@ -106,7 +106,7 @@ class Declared:
             return next((each.name for each in self.types if each.arity == arity), GAP)
         return self._value(parameter)
 
-    def _type(self, parameter: Parameter, kernel: Kernel) -> str:
+    def _type(self, parameter: TemplateParameter, kernel: Kernel) -> str:
         """Return a type: one of the project's with the members that the kernel uses, or a type of number."""
         members = {*re.findall(rf"\b{parameter.name}\s*::\s*(?:template\s+)?(\w+)", kernel.code)}
         arguments = re.findall(rf"\b{parameter.name}\b[\s&]*(\w+)\s*[,)]", kernel.code)
@@ -126,7 +126,7 @@ class Declared:
             return "int"
         return "float"
 
-    def _value(self, parameter: Parameter) -> str:
+    def _value(self, parameter: TemplateParameter) -> str:
         written = re.sub(r"\b(?:const|volatile|typename)\b", "", parameter.type).strip()
         if function := _FUNCTION.fullmatch(written):
             return self._function(function[1], function[2])
@@ -194,7 +194,7 @@ class _Scan:
     def _whole(self, name: str) -> str:
         return "::".join((*filter(None, self._around), name))
 
-    def _parameters(self) -> tuple[Parameter, ...]:
+    def _parameters(self) -> tuple[TemplateParameter, ...]:
         return tuple(_parameter(each, self._concepts) for each in parts(self._head or ""))
 
     def _take_kernel(self, match: re.Match[str]) -> None:
@@ -284,11 +284,11 @@ def parts(text: str) -> list[str]:
     return [part.strip() for part in (*found, text[start:]) if part.strip()]
 
 
-def _parameter(text: str, concepts: set[str]) -> Parameter:
+def _parameter(text: str, concepts: set[str]) -> TemplateParameter:
     written, has_default = _without_default(text)
     if match := re.match(r"template\s*<", written):
         end = end_of(written, match.end(), "<")
-        return Parameter(
+        return TemplateParameter(
             "template", written[match.end() : end - 1], _last_word(written), has_default=has_default
         )
     is_pack = "..." in written
@@ -296,13 +296,13 @@ def _parameter(text: str, concepts: set[str]) -> Parameter:
     name = _last_word(written)
     constraint = written.removesuffix(name).strip().partition("<")[0].rpartition("::")[2]
     if _TYPE.fullmatch(written) or constraint in concepts or constraint in {"integral", "floating_point"}:
-        return Parameter("type", constraint, name, is_pack, has_default)
+        return TemplateParameter("type", constraint, name, is_pack, has_default)
     function = re.search(r"\(\s*[*&]\s*(\w*)\s*\)", written)
     if function:
-        return Parameter("value", written, function[1], is_pack, has_default)
+        return TemplateParameter("value", written, function[1], is_pack, has_default)
     type_ = written.removesuffix(name).strip()
     # A type of one word, without a name.
-    return Parameter("value", type_ or name, name if type_ else "", is_pack, has_default)
+    return TemplateParameter("value", type_ or name, name if type_ else "", is_pack, has_default)
 
 
 def _without_default(text: str) -> tuple[str, bool]:

@@ -13,7 +13,7 @@ from ...errors import Problem
 _LINE = re.compile(r"(?:^|(?<=: ))(options|define|exclude|include-dirs|header-packages) = .*$")
 
 
-def together(problems: Sequence[Problem]) -> list[Problem]:
+def merge_hints(problems: Sequence[Problem]) -> list[Problem]:
     """Return the problems with hints that can all be followed together: lines for one key become one line."""
     merged: dict[str, Any] = {}
     for problem in problems:

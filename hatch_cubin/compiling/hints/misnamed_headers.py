@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from ...project.source import walk
 from ...project.source_roots import ProjectTree
-from .failed_compile import Setting
+from .failed_compile import FailedCompile
 from .host_code import STANDARD
 from .similar_names import did_you_mean, nearest
 
@@ -22,11 +22,11 @@ _INTERNAL = re.compile(r"__.*|details?|internal|agent")
 _SHORTEST_START = 4  # letters of a header's name that are enough to guess the rest
 
 
-def projects(name: str, includer: str, setting: Setting) -> str | None:
+def projects(name: str, includer: str, failed: FailedCompile) -> str | None:
     """Return a hint if an include may mean a header of the project, or one that is not generated yet."""
     written = name.strip().replace("\\", "/")
     last = posixpath.basename(written)
-    paths = [path for path in files_of(setting.tree) if path != includer]
+    paths = [path for path in files_of(failed.tree) if path != includer]
     for path in paths:
         template = posixpath.basename(path)
         if template.startswith(f"{last}.") and template.removeprefix(last) in _TEMPLATES:
@@ -41,7 +41,7 @@ def projects(name: str, includer: str, setting: Setting) -> str | None:
         (path for path in paths if posixpath.basename(path) == meant),
         key=lambda path: (steps(near, path), path),
     )
-    return _that_finds(path, name, written, includer, setting)
+    return _that_finds(path, name, written, includer, failed)
 
 
 def _same_stem(name: str, known: set[str]) -> str | None:
@@ -49,34 +49,34 @@ def _same_stem(name: str, known: set[str]) -> str | None:
     return min((each for each in known if PurePosixPath(each).stem.lower() == stem), default=None)
 
 
-def _that_finds(path: str, name: str, written: str, includer: str, setting: Setting) -> str:
+def _that_finds(path: str, name: str, written: str, includer: str, failed: FailedCompile) -> str:
     """Return the name with which an include finds a file of the project, and the folder to search for it."""
-    quoted = re.search(rf'#[ \t]*include[ \t]*"{re.escape(name)}"', setting.text_of(includer))
+    quoted = re.search(rf'#[ \t]*include[ \t]*"{re.escape(name)}"', failed.text_of(includer))
     relative = posixpath.relpath(path, posixpath.dirname(includer) or ".")
     if quoted and (written.startswith("..") or not relative.startswith("..")):
         return f"did you mean {relative!r}?"
     count = len([part for part in PurePosixPath(written).parts if part not in {"..", "/"}])
     meant = "/".join(PurePosixPath(path).parts[-count:])
     folder = path.removesuffix(meant).rstrip("/") or "."
-    if any(not root.tree and setting.tree.name_of(root.path) == folder for root in setting.search):
+    if any(not root.tree and failed.tree.name_of(root.path) == folder for root in failed.search):
         return f"did you mean {meant!r}?"
-    return f"did you mean {meant!r}? This finds it: {setting.line('include-dirs', [folder])}"
+    return f"did you mean {meant!r}? This finds it: {failed.line('include-dirs', [folder])}"
 
 
-def toolkits(name: str, setting: Setting) -> str | None:
+def toolkits(name: str, failed: FailedCompile) -> str | None:
     """Return a guess for a header whose name resembles that of a header outside of the project."""
     folder, last = posixpath.split(name)
     stem = last.removesuffix(".h")
     if folder == "cuda/std" and stem in STANDARD:
-        version = ".".join(map(str, setting.version))
+        version = ".".join(map(str, failed.version))
         return f"CUDA {version} has no <{stem}> for device code: {name!r} does not exist"
-    beside = [each for root in setting.search if root.tree for each in _names_in(root.path / folder)]
+    beside = [each for root in failed.search if root.tree for each in _names_in(root.path / folder)]
     if not folder:  # a project may use any such name: one that only starts alike is another header
         beside = [each for each in beside if ("." in each) == ("." in last)]
     if (meant := _like(last, beside) if folder else nearest(last, beside)) is not None:
         return f"did you mean {posixpath.join(folder, meant)!r}?"
     top = folder.partition("/")[0]
-    below = [each for root in setting.search if root.tree and top for each in _below(root.path, top)]
+    below = [each for root in failed.search if root.tree and top for each in _below(root.path, top)]
     for each in below:
         if posixpath.basename(each) == last:
             return f"did you mean {each!r}?"

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from ...errors import Location
 from ...project.source import LFS_HINT, is_lfs_pointer
-from ..diagnostics import Diagnostic, Told, failure
-from .failed_compile import Setting
+from ..diagnostics import Diagnostic, Explanation, failure
+from .failed_compile import FailedCompile
 
 _CONFLICT = re.compile(r"(?:<{7}|\|{7}|={7}|>{7})(?:\s|$)")
 _PLACEHOLDER = re.compile(
@@ -35,17 +35,17 @@ _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
 _PYTHON = re.compile(r"\s*(?:import [\w., ]+|from [\w.]+ import [\w*(][^;\n]*|#!.*python.*)$", re.MULTILINE)
 
 
-def spoiled(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def wrong_file(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report a file that is not a source at all, instead of the compiler's errors in it."""
     for each in found:
         if each.is_own and each.where is not None and each.where.line is not None:
-            text = setting.text_of(each.where.path)
-            if (wrong := _what_is_wrong(text, each.where, setting)) is not None:
+            text = failed.text_of(each.where.path)
+            if (wrong := _what_is_wrong(text, each.where, failed)) is not None:
                 return wrong, []
     return None
 
 
-def _what_is_wrong(text: str, where: Location, setting: Setting) -> Diagnostic | None:
+def _what_is_wrong(text: str, where: Location, failed: FailedCompile) -> Diagnostic | None:
     if is_lfs_pointer(text):
         return failure("not-a-source", "is no source", Location(where.path, 1), LFS_HINT)
     if (hint := _instead(text)) is not None:
@@ -59,50 +59,48 @@ def _what_is_wrong(text: str, where: Location, setting: Setting) -> Diagnostic |
         bare = _QUOTED.sub('""', each)
         match = _PLACEHOLDER.search(each) or _BARE_PLACEHOLDER.search(bare) or _DEFINES_BRACED.match(each)
         if match is not None:
-            return _template(match[0], Location(where.path, number), each, setting)
+            return _template(match[0], Location(where.path, number), each, failed)
     if match := _DOUBLED.search(text):
-        return _template_of_format(text, where.path, setting)
+        return _template_of_format(text, where.path, failed)
     return None
 
 
-def perhaps_filled_in(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def perhaps_filled_in(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report an undeclared name in braces: perhaps a script should have replaced it."""
     for each in found:
         match = _UNDEFINED.match(each.text)
         if match is None or not each.is_own or each.hint is not None or each.where is None:
             continue
-        lines = setting.text_of(each.where.path).splitlines()
+        lines = failed.text_of(each.where.path).splitlines()
         line = (lines or [""])[: each.where.line][-1]
         if any(
             f"{{{match[1]}}}" in shown
             for shown in (line, *(text for _, text in _definitions("\n".join(lines), line)))
         ):
-            hint = f"if a script fills in {{{match[1]}}}: {_rendered(each.where.path, setting)}"
+            hint = f"if a script fills in {{{match[1]}}}: {_rendered(each.where.path, failed)}"
             return replace(each, hint=hint), [other for other in found if other is not each]
     return None
 
 
-def _template_of_format(text: str, path: str, setting: Setting) -> Diagnostic | None:
+def _template_of_format(text: str, path: str, failed: FailedCompile) -> Diagnostic | None:
     """Return an error for a text with doubled braces, as in a template for Python's str.format."""
     for number, line in enumerate(text.splitlines(), start=1):
         if match := _BRACED.search(line.replace("{{", "").replace("}}", "")):
-            return _template(match[0], Location(path, number), line, setting)
+            return _template(match[0], Location(path, number), line, failed)
     return None
 
 
-def _template(placeholder: str, where: Location, line: str, setting: Setting) -> Diagnostic:
+def _template(placeholder: str, where: Location, line: str, failed: FailedCompile) -> Diagnostic:
     inner = _IN_BRACES.search(placeholder)
     shown = inner[0] if inner else placeholder.strip()
     what = f"has a placeholder, {shown!r}: {_A_TEMPLATE}"
-    hint = _rendered(where.path, setting)
+    hint = _rendered(where.path, failed)
     return failure("placeholder-in-source", what, where, hint, (f"    {line}",))
 
 
-def _rendered(path: str, setting: Setting) -> str:
+def _rendered(path: str, failed: FailedCompile) -> str:
     before = "render it before the build"
-    return (
-        f"{before}, and leave it out: {setting.line('exclude', [path])}" if path == setting.path else before
-    )
+    return f"{before}, and leave it out: {failed.line('exclude', [path])}" if path == failed.path else before
 
 
 def _instead(text: str) -> str | None:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..diagnostics import Diagnostic, Told
-from .failed_compile import Setting
+from ..diagnostics import Diagnostic, Explanation
+from .failed_compile import FailedCompile
 
 _THREAD = "blockIdx.x * blockDim.x + threadIdx.x"
 # Patterns for the compiler's message or its source line, the language, and the equivalent in CUDA.
@@ -51,14 +51,14 @@ _LANGUAGES = (
 )
 
 
-def foreign(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def other_language(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report another language at the first error that shows it, instead of all errors."""
     for each in found:
         shown = "\n".join((each.text, *each.context[:1]))
         for pattern, language, instead in _LANGUAGES:
             if each.is_own and re.search(pattern, shown):
                 hint = f"this is {language}, not CUDA C++: {instead}"
-                if setting.sources.keys() != {setting.path}:
-                    hint = f"{hint}; or leave the source out: {setting.line('exclude', [setting.path])}"
+                if failed.sources.keys() != {failed.path}:
+                    hint = f"{hint}; or leave the source out: {failed.line('exclude', [failed.path])}"
                 return replace(each, hint=hint).followed_by(len(found) - 1), []
     return None

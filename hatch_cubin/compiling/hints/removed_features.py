@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from ...errors import Location
 from ...project.source import without_comments
-from ..diagnostics import Diagnostic, Told
-from .failed_compile import Setting
+from ..diagnostics import Diagnostic, Explanation
+from .failed_compile import FailedCompile
 
 _REFERENCE = re.compile(r"(texture|surface) is not a template")
 _UNSYNCED = re.compile(
@@ -41,7 +41,7 @@ _OF_PTX = (
 )
 
 
-def references(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
+def references(found: Sequence[Diagnostic], _setting: FailedCompile) -> Explanation | None:
     """Report a texture or surface reference, instead of the errors in all code that uses it."""
     for each in found:
         if match := _REFERENCE.search(each.text):
@@ -51,7 +51,7 @@ def references(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
     return None
 
 
-def unsynced(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
+def unsynced(found: Sequence[Diagnostic], _setting: FailedCompile) -> Explanation | None:
     """Report a warp-level call without a mask of the lanes that take part."""
     for each in found:
         if _UNSYNCED.search(each.text):
@@ -59,20 +59,20 @@ def unsynced(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
     return None
 
 
-def outdated(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def outdated(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report PTX that is too old or too new for the assembler, at the directive that shows this."""
-    for each in found if setting.module.source.is_ptx else ():
+    for each in found if failed.module.source.is_ptx else ():
         for pattern, directive, hint in _OF_PTX:
             if pattern.search(each.text):
-                where = each.where if each.where and each.where.line else _place_of(directive, setting)
+                where = each.where if each.where and each.where.line else _place_of(directive, failed)
                 return replace(each, where=where, hint=hint), [other for other in found if other is not each]
     return None
 
 
-def _place_of(directive: str, setting: Setting) -> Location:
+def _place_of(directive: str, failed: FailedCompile) -> Location:
     """Return the location of a directive, or else of `.target`, which every PTX text has."""
-    text = without_comments(setting.module.source.text)
+    text = without_comments(failed.module.source.text)
     for each in (directive, ".target"):
         if match := re.search(rf"^[^\S\n]*{re.escape(each)}\b", text, re.MULTILINE):
-            return Location(setting.path, text.count("\n", 0, match.start()) + 1)
-    return Location(setting.path)
+            return Location(failed.path, text.count("\n", 0, match.start()) + 1)
+    return Location(failed.path)

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from ...config.reserved_macros import NAMES as RESERVED
 from ...project.source import without_comments
-from ..diagnostics import Diagnostic, Told
+from ..diagnostics import Diagnostic, Explanation
 from . import cub, similar_names
-from .failed_compile import Setting
+from .failed_compile import FailedCompile
 from .host_code import APART
 
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
@@ -133,33 +133,33 @@ _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTIL
 _NUMBERED = re.compile(r"(?:\d+|_[A-Za-z])$")
 
 
-def undefined(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report names from headers that are not included.
 
     A missing type can cause errors anywhere, a missing value only in its own line.
     """
     included = {
-        *setting.module.pre_includes,
-        *(name for text in _texts(setting) for name in _INCLUDED.findall(text)),
+        *failed.module.pre_includes,
+        *(name for text in _texts(failed) for name in _INCLUDED.findall(text)),
     }
     named = {each: _header_of(each) for each in found}
     headers = {each: header for each, header in named.items() if header and header not in included}
     if not headers:
         return None
-    first = replace(next(iter(headers)), hint=_about_headers([*dict.fromkeys(headers.values())], setting))
+    first = replace(next(iter(headers)), hint=_about_headers([*dict.fromkeys(headers.values())], failed))
     is_value = all(_MACRO.fullmatch(_name_in(each)) for each in headers)
     lines = {each.where for each in headers}
     others = [each for each in found if each.where not in lines] if is_value else []
     return first.followed_by(len(found) - len(others) - 1), others
 
 
-def not_given(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report undefined names that are written like macros."""
     macros = {each: name for each in found if (name := _macro_in(each)) is not None}
     if not macros:
         return None
-    pasted = setting.pasted("define", dict.fromkeys(macros.values(), "…"))
-    defined = {name for text in _texts(setting) for name in _DEFINED.findall(text)}
+    pasted = failed.pasted("define", dict.fromkeys(macros.values(), "…"))
+    defined = {name for text in _texts(failed) for name in _DEFINED.findall(text)}
     error, name = next(iter(macros.items()))
     guess = similar_names.did_you_mean(name, _unlike(name, defined))
     given = f"if the build has to give it, with its value in place of …:{pasted}"
@@ -169,37 +169,37 @@ def not_given(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     return first.followed_by(len(found) - len(others) - 1), others
 
 
-def renamed(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def renamed(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report a macro of the table that no text mentions, if its name resembles an undefined name."""
-    words = {word for text in _texts(setting) for word in _WORD.findall(text)}
-    unused = {name for name, _value in setting.module.macros} - words
+    words = {word for text in _texts(failed) for word in _WORD.findall(text)}
+    unused = {name for name, _value in failed.module.macros} - words
     for each in found:
         name = _name_in(each)
         if each.is_own and (macro := similar_names.nearest(name, unused)) is not None:
-            hint = f"{setting.place_of_macro(macro)} calls it {macro!r}: rename it to {name!r}"
+            hint = f"{failed.place_of_macro(macro)} calls it {macro!r}: rename it to {name!r}"
             others = [other for other in found if _name_in(other) != name]
             return replace(each, hint=hint).followed_by(len(found) - len(others) - 1), others
     return None
 
 
-def namespaces(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def namespaces(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report a namespace that is not declared, instead of all errors that follow from it."""
     for each in found:
         name = _name_in(each) if each.is_own and _NO_NAMESPACE.search(each.text) else ""
-        hint = _about_namespace(name, setting) if name and each.hint is None else None
+        hint = _about_namespace(name, failed) if name and each.hint is None else None
         if hint is not None:
             return replace(each, hint=hint).followed_by(len(found) - 1), []
     return None
 
 
-def _about_namespace(name: str, setting: Setting) -> str | None:
-    texts = [*_texts(setting)]
+def _about_namespace(name: str, failed: FailedCompile) -> str | None:
+    texts = [*_texts(failed)]
     if name in _ALIASES:
         header, line = _ALIASES[name]
         included = any(header in _INCLUDED.findall(text) for text in texts)
         return f"{'' if included else f'#include <{header}>, and '}write this below the includes: {line}"
     if name in _OF_CUTLASS:
-        packages = setting.line("header-packages", ["nvidia-cutlass"])
+        packages = failed.line("header-packages", ["nvidia-cutlass"])
         return f"#include <{_OF_CUTLASS[name]}>, which this wheel has: {packages}"
     if name in _OF_HOSTS:
         return f"that is {_OF_HOSTS[name]}'s, for host code, which NVRTC does not compile: {APART}"
@@ -207,21 +207,21 @@ def _about_namespace(name: str, setting: Setting) -> str | None:
     return similar_names.did_you_mean(name, scopes | {*_NAMESPACES})
 
 
-def misspelled(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+def misspelled(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report a name that resembles a name of the source or of CUDA, or that is a keyword of a later C++."""
     undefined = {_name_in(each) for each in found}
     for each in found:
         name = _name_in(each) if each.is_own and each.hint is None else ""
-        words = {word for text in _texts(setting) for word in _WORD.findall(text)} if name else set[str]()
+        words = {word for text in _texts(failed) for word in _WORD.findall(text)} if name else set[str]()
         hint = similar_names.did_you_mean(name, _unlike(name, words - undefined).union(_OF_CUDA, _OF_HEADERS))
         if name in _OF_CXX20:
-            hint = f"C++20 has it:{setting.pasted('options', {'std': 'c++20'})}"
+            hint = f"C++20 has it:{failed.pasted('options', {'std': 'c++20'})}"
         if hint is not None and name not in {*_OF_CUDA, *_OF_HEADERS}:
             return replace(each, hint=hint), [other for other in found if other is not each]
     return None
 
 
-def directives(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
+def directives(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanation | None:
     """Report a misspelt directive of the preprocessor."""
     for each in found:
         match = re.match(r"\s*#\s*(\w+)", "".join(each.context[:1]))
@@ -237,14 +237,14 @@ def _unlike(name: str, words: Iterable[str]) -> set[str]:
     return {word for word in words if _NUMBERED.sub("", word) != _NUMBERED.sub("", name)}
 
 
-def _texts(setting: Setting) -> Iterator[str]:
-    return (without_comments(setting.text_of(path)) for path in (setting.path, *setting.headers))
+def _texts(failed: FailedCompile) -> Iterator[str]:
+    return (without_comments(failed.text_of(path)) for path in (failed.path, *failed.headers))
 
 
-def _about_headers(headers: Sequence[str], setting: Setting) -> str:
+def _about_headers(headers: Sequence[str], failed: FailedCompile) -> str:
     named = ", ".join(f"<{header}>" for header in headers)
-    wanted = dict.fromkeys((*setting.module.pre_includes, *headers))
-    pasted = setting.pasted("options", {"pre-include": [*wanted]})
+    wanted = dict.fromkeys((*failed.module.pre_includes, *headers))
+    pasted = failed.pasted("options", {"pre-include": [*wanted]})
     if all(header in _BY_NVCC for header in headers):
         return f"nvcc includes {named} by itself, NVRTC does not:{pasted}"
     return f"{named} {'has it' if len(headers) == 1 else 'have them'}:{pasted}"

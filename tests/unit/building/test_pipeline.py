@@ -379,7 +379,7 @@ def test_warnings_are_said_once_for_all_archs(tmp_path: Path) -> None:
     pipeline.build(project_of(tmp_path, {"k.cu": source}, said=said))
     (warning,) = said
     assert warning.splitlines() == [
-        'demo/k.cu:2: variable "unused" was declared but never referenced',
+        'demo/k.cu:2: variable "unused" was declared but never referenced [compiler-warning]',
         "      int unused;",
         "          ^",
         "  hint: to silence it: options = { diag-suppress = [177] }",
@@ -395,7 +395,7 @@ def test_a_macro_of_the_table_that_a_source_defines_again_is_a_warning(tmp_path:
     source = "#define N 1\n__global__ void k(int *x) { *x = N; }\n"
     pipeline.build(project_of(tmp_path, {"k.cu": source}, TWO + "define = { N = 2 }", said))
     (warning,) = said
-    assert warning.splitlines()[0] == 'demo/k.cu:1: incompatible redefinition of macro "N"'
+    assert warning.splitlines()[0] == 'demo/k.cu:1: incompatible redefinition of macro "N" [compiler-warning]'
     kept = "  hint: #ifndef N before it, and #endif behind, keep the value that was given"
     assert warning.splitlines()[-1] == kept
 

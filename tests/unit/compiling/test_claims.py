@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.cache.entries import Cache, Compiled
-from hatch_cubin.compiling.claims import Turns
+from hatch_cubin.compiling.claims import CompileClaims
 
 pytest.importorskip("cuda.core")
 pytestmark = pytest.mark.linux
@@ -33,7 +33,7 @@ def open_cache(tmp_path: Path) -> Iterator[Callable[[], Cache]]:
 
 
 class Build:
-    """A build's turns, asked for one at a time; what it does while it waits is the test's to say."""
+    """A build's claims, asked for one at a time; what it does while it waits is the test's to say."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Build:
         monkeypatch.setattr(time, "monotonic", lambda: self._now)
         monkeypatch.setattr(time, "sleep", self._sleep)
         self._keys = keys
-        self.turns = Turns(keys, cache, self._take_stored, patience_s, groups)
+        self.claims = CompileClaims(keys, cache, self._take_stored, patience_s, groups)
 
     def _take_stored(self, number: int) -> bool:
         hits = [hit for key in self._keys[number] if (hit := self.cache.get(key)) is not None]
@@ -61,11 +61,11 @@ class Build:
         return True
 
     def take(self, count: int) -> list[int | None]:
-        return [self.turns.take() for _ in range(count)]
+        return [self.claims.take() for _ in range(count)]
 
     def take_all(self) -> list[int]:
         """Take until there is nothing, each while those before still run."""
-        return list(iter(self.turns.take, None))
+        return list(iter(self.claims.take, None))
 
     def _sleep(self, seconds: float) -> None:
         self._now += seconds
@@ -74,7 +74,7 @@ class Build:
 
     def store(self, number: int) -> None:
         self.cache.put(KEYS[number], RESULT, {})
-        self.turns.done(number)
+        self.claims.done(number)
 
 
 def test_alone_a_build_compiles_everything_in_order(
@@ -89,7 +89,7 @@ def test_what_was_stored_meanwhile_is_found(
     open_cache: Callable[[], Cache], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build, other = Build(open_cache(), monkeypatch), open_cache()
-    assert build.turns.take() == 0
+    assert build.claims.take() == 0
     other.put(KEYS[1], RESULT, {})
     assert build.take_all() == [2]
     assert build.found == {1: [RESULT]}
@@ -103,7 +103,7 @@ def test_what_another_build_is_at_comes_last(
     assert other.claim(KEYS[0])
     assert build.take(4) == [1, 2, None, None]
     build.store(1)
-    assert build.turns.take() is None  # the other one of its own still runs
+    assert build.claims.take() is None  # the other one of its own still runs
     build.store(2)
     build.meanwhile = lambda: other.put(KEYS[0], RESULT, {})
     assert build.take_all() == []
@@ -112,8 +112,8 @@ def test_what_another_build_is_at_comes_last(
 
 def test_two_builds_share_the_work(open_cache: Callable[[], Cache], monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = Build(open_cache(), monkeypatch), Build(open_cache(), monkeypatch)
-    assert [one.turns.take(), other.turns.take(), one.turns.take()] == [0, 1, 2]
-    assert other.turns.take() is None
+    assert [one.claims.take(), other.claims.take(), one.claims.take()] == [0, 1, 2]
+    assert other.claims.take() is None
     for number in (0, 2):
         one.store(number)
     other.store(1)
@@ -127,7 +127,7 @@ def test_what_a_build_leaves_without_a_result_is_this_ones(
     build, other = Build(open_cache(), monkeypatch), open_cache()
     assert all(map(other.claim, KEYS))
     build.meanwhile = lambda: other.release(KEYS[1])
-    assert build.turns.take() == 1
+    assert build.claims.take() == 1
     assert build.pauses == [0.02]
 
 
@@ -141,7 +141,7 @@ def test_what_two_keys_are_for_is_compiled_while_either_is_missing(
     other.put(KEYS[1], RESULT, {})
     assert build.take_all() == [0, 1]
     assert [other.claim(key) for key in KEYS] == [False, False, False]
-    build.turns.done(0)
+    build.claims.done(0)
     assert [other.claim(key) for key in KEYS] == [True, True, False]
 
 
@@ -202,11 +202,11 @@ def test_a_group_is_gone_through_where_it_is_chosen(
         seen.append(({group: len(each) for group, each in left.items()}, [*elsewhere]))
         return list(left)[-1]
 
-    taken = [build.turns.take(last)]
-    assert build.turns.left_like(1) == 1
-    taken += [build.turns.take(last)]
-    assert build.turns.left_like(2) == 0
-    assert [*taken, build.turns.take(last), build.turns.take(last)] == [1, 2, 0, None]
+    taken = [build.claims.take(last)]
+    assert build.claims.left_like(1) == 1
+    taken += [build.claims.take(last)]
+    assert build.claims.left_like(2) == 0
+    assert [*taken, build.claims.take(last), build.claims.take(last)] == [1, 2, 0, None]
     assert seen == [({None: 1, 5: 2}, []), ({None: 1, 5: 1}, []), ({None: 1}, [])]
 
 
@@ -221,10 +221,10 @@ def test_the_groups_that_another_build_is_at_are_told(
         seen.append([*elsewhere])
         return next(iter(left))
 
-    assert build.turns.take(first) == 2
+    assert build.claims.take(first) == 2
     assert seen == [[], [], [5]]
-    assert build.turns.take(first) is None
+    assert build.claims.take(first) is None
     build.store(2)
     other.release(KEYS[0])
-    assert build.turns.take(first) == 0
+    assert build.claims.take(first) == 0
     assert seen == [[], [], [5], *([[]] * 3)]

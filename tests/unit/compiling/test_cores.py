@@ -44,16 +44,16 @@ def test_a_container_has_what_its_control_groups_leave_it(
 ) -> None:
     write_tree(tmp_path, {f"sys/fs/cgroup/{name}": text for name, text in files.items()})
     write_tree(tmp_path, {"proc/self/cgroup": groups})
-    assert cores.count(tmp_path) == count
+    assert cores.available_cores(tmp_path) == count
 
 
 def test_without_control_groups_there_are_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cores.count(tmp_path) == 8
+    assert cores.available_cores(tmp_path) == 8
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
-    assert cores.count(tmp_path) == 3
+    assert cores.available_cores(tmp_path) == 3
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert cores.count(tmp_path) == 1
+    assert cores.available_cores(tmp_path) == 1
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_jobs_for_others_are_not_more_cores_here(
     monkeypatch: pytest.MonkeyPatch, jobs: int | None, executor: str | None, here: int
 ) -> None:
     monkeypatch.setattr(cores, "_groups", lambda _system: [])
-    assert cores.of(replace(read_config(), jobs=jobs, executor=executor)) == here
+    assert cores.worker_count(replace(read_config(), jobs=jobs, executor=executor)) == here

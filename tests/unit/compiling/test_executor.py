@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.compiling.executor import Crew, Result, Setup, Task, run
+from hatch_cubin.compiling.executor import Result, Setup, Task, WorkerPool, run
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import COPY_PTX, SAXPY, SCALE, in_order, write_tree
@@ -163,14 +163,14 @@ def test_a_compiler_process_that_is_ended_takes_its_ptxas_along(tmp_path: Path) 
     script.write_text(f"#!/bin/sh\necho $$ > '{tmp_path}/started'\nexec sleep 600\n")
     script.chmod(0o755)
     os.mkfifo(tmp_path / "started")
-    crew = Crew(Setup((), {}, 1, 600.0, scratch=str(tmp_path), assembler=str(script)))
+    pool = WorkerPool(Setup((), {}, 1, 600.0, scratch=str(tmp_path), assembler=str(script)))
     tasks = in_order([Task(1, "ptx", b"", b"k.ptx", ())])
-    thread = threading.Thread(target=lambda: [*crew.results(tasks)])
+    thread = threading.Thread(target=lambda: [*pool.results(tasks)])
     thread.start()
     ptxas = os.pidfd_open(int((tmp_path / "started").read_text()))
-    crew.halt()
+    pool.halt()
     thread.join()
-    crew.close()
+    pool.close()
     assert select.select([ptxas], [], [], 60.0)[0] == [ptxas]
     os.close(ptxas)
 
@@ -451,7 +451,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, compiler: Any, name: str, *options
     asked = task("c++", "", *options) | {
         "name": name.encode(),
         "searches": True,
-        "prelude": (1, b"", [], b""),
+        "precompiled_header": (1, b"", [], b""),
     }
     found: dict[str, Any] = worker.compile_task(asked)
     return found

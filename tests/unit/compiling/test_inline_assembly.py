@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hatch_cubin.compiling.inline_assembly import located
+from hatch_cubin.compiling.inline_assembly import with_source_lines
 
 PTX = """\
 .version 9.0
@@ -47,31 +47,31 @@ def refusal(line: int, kind: str = "error  ") -> str:
     ids=["header", "source"],
 )
 def test_a_line_of_ptx_is_told_as_the_line_that_it_was_made_of(line: int, told: str) -> None:
-    assert located(f"before\n{refusal(line)}\nafter", PTX, "demo/k.cu") == f"before\n{told}\nafter"
+    assert with_source_lines(f"before\n{refusal(line)}\nafter", PTX, "demo/k.cu") == f"before\n{told}\nafter"
 
 
 @pytest.mark.parametrize("line", [1, 6, 16, 18, 22, 99])
 def test_a_line_without_a_place_stays_one_of_the_ptx(line: int) -> None:
-    assert located(refusal(line), PTX, "demo/k.cu") == refusal(line)
+    assert with_source_lines(refusal(line), PTX, "demo/k.cu") == refusal(line)
 
 
 def test_without_ptx_a_log_stays_as_it_is() -> None:
-    assert located(refusal(11), "", "demo/k.cu") == refusal(11)
+    assert with_source_lines(refusal(11), "", "demo/k.cu") == refusal(11)
 
 
 def test_errors_that_end_the_assembly_have_places_too_and_warnings_none() -> None:
     fatal, warning = refusal(14, "fatal  "), refusal(14, "warning")
-    assert located(fatal, PTX, "demo/k.cu").startswith("demo/k.cu(9): error: ")
-    assert located(warning, PTX, "demo/k.cu") == warning
+    assert with_source_lines(fatal, PTX, "demo/k.cu").startswith("demo/k.cu(9): error: ")
+    assert with_source_lines(warning, PTX, "demo/k.cu") == warning
 
 
 def test_a_line_that_is_named_at_the_end_of_a_message_has_its_place_too() -> None:
     log = "ptxas fatal   : Unexpected non-ASCII character encountered on line {}"
     text = "demo/k.cu(9): error: Unexpected non-ASCII character encountered\n    more.garbage;"
-    assert located(log.format(14), PTX, "demo/k.cu") == text
-    assert located(log.format(1), PTX, "demo/k.cu") == log.format(1)
+    assert with_source_lines(log.format(14), PTX, "demo/k.cu") == text
+    assert with_source_lines(log.format(1), PTX, "demo/k.cu") == log.format(1)
 
 
 def test_an_error_without_a_line_stays_as_it_is() -> None:
     log = "ptxas fatal   : Ptx assembly aborted due to errors"
-    assert located(log, PTX, "demo/k.cu") == log
+    assert with_source_lines(log, PTX, "demo/k.cu") == log

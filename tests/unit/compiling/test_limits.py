@@ -145,7 +145,7 @@ def test_more_blocks_than_an_sm_has_threads_for_are_explained(tmp_path: Path) ->
 
 
 def test_what_is_no_cubin_has_no_limits() -> None:
-    assert limits.beyond(b"LTO-IR", {}, dict, "demo/k.cu") == []
+    assert limits.exceeded(b"LTO-IR", {}, dict, "demo/k.cu") == []
 
 
 @pytest.mark.nvrtc

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.common.arch_names import parse_arch
-from hatch_cubin.compiling.missing_kernels import gaps
+from hatch_cubin.compiling.missing_kernels import missing_kernel_notes
 from hatch_cubin.planning.unit_plan import LinkRecipe, Module, Unit
 from hatch_cubin.project.source import Source
 
@@ -24,21 +24,21 @@ def done(module: Module, **archs: str) -> dict[Unit, Compiled]:
 
 
 def test_archs_with_the_same_kernels_lack_none() -> None:
-    assert gaps(done(module("k"), sm_80="a b", sm_90="b a", compute_90="a b")) == []
-    assert gaps(done(module("k"), sm_80="a")) == []
-    assert gaps({}) == []
+    assert missing_kernel_notes(done(module("k"), sm_80="a b", sm_90="b a", compute_90="a b")) == []
+    assert missing_kernel_notes(done(module("k"), sm_80="a")) == []
+    assert missing_kernel_notes({}) == []
 
 
 def test_archs_that_lack_the_same_are_named_together() -> None:
     found = done(module("k"), sm_90="a b c", sm_80="a", compute_80="a", sm_100="a b")
-    assert gaps(found) == [
+    assert missing_kernel_notes(found) == [
         "demo/k.cu: built for compute_80, sm_80 without 2 of its 3 kernels: b, c",
         "demo/k.cu: built for sm_100 without 1 of its 3 kernels: c",
     ]
 
 
 def test_archs_can_lack_kernels_of_each_other() -> None:
-    assert gaps(done(module("k"), sm_80="old", sm_90="new")) == [
+    assert missing_kernel_notes(done(module("k"), sm_80="old", sm_90="new")) == [
         "demo/k.cu: built for sm_80 without 1 of its 2 kernels: new",
         "demo/k.cu: built for sm_90 without 1 of its 2 kernels: old",
     ]
@@ -46,21 +46,26 @@ def test_archs_can_lack_kernels_of_each_other() -> None:
 
 def test_what_many_variants_lack_is_said_once() -> None:
     both = {**done(module("k1"), sm_80="a", sm_90="a b"), **done(module("k2"), sm_80="a", sm_90="a b")}
-    assert gaps(both) == ["demo/k.cu: built for sm_80 without 1 of its 2 kernels: b"]
+    assert missing_kernel_notes(both) == ["demo/k.cu: built for sm_80 without 1 of its 2 kernels: b"]
 
 
 def test_of_many_names_some_are_shown() -> None:
     found = done(module("k"), sm_80="a", sm_90="a b c d e f")
-    assert gaps(found) == ["demo/k.cu: built for sm_80 without 5 of its 6 kernels: b, c, d, …"]
+    assert missing_kernel_notes(found) == [
+        "demo/k.cu: built for sm_80 without 5 of its 6 kernels: b, c, d, …"
+    ]
 
 
 def test_one_kernel_with_two_symbols_is_lacked_by_nobody() -> None:
     units = [Unit(module("k"), parse_arch(arch)) for arch in ("sm_80", "sm_90")]
     same = Unit(units[0].module, units[1].arch)
-    assert gaps({units[0]: Compiled(b"", {"a": "_Z1a"}), same: Compiled(b"", {"a": "_Z2a"})}) == []
+    assert (
+        missing_kernel_notes({units[0]: Compiled(b"", {"a": "_Z1a"}), same: Compiled(b"", {"a": "_Z2a"})})
+        == []
+    )
 
 
 def test_a_linked_module_is_named_by_its_own_name() -> None:
     linked = replace(module("solver"), link=LinkRecipe("lto", (), ()))
     found = done(linked, sm_80="a", sm_90="a b")
-    assert gaps(found) == ["solver: built for sm_80 without 1 of its 2 kernels: b"]
+    assert missing_kernel_notes(found) == ["solver: built for sm_80 without 1 of its 2 kernels: b"]

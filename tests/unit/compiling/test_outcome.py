@@ -16,7 +16,7 @@ from hatch_cubin.cache.records import decode, entry_path, record_key
 from hatch_cubin.common import user_folders
 from hatch_cubin.common.arch_names import parse_arch
 from hatch_cubin.compiling.executor import Result
-from hatch_cubin.compiling.outcome import misfit, outcome_of
+from hatch_cubin.compiling.outcome import outcome_of, why_wrong
 from hatch_cubin.errors import CompileError
 from hatch_cubin.planning.unit_plan import Unit
 from hatch_cubin.project.source import Source
@@ -79,7 +79,7 @@ def result(output: bytes, ptx: bytes = b"", symbols: Mapping[str, str] | None = 
     ],
 )
 def test_what_was_asked_for_is_accepted(asked: Unit, answer: Result) -> None:
-    assert misfit(asked, answer) is None
+    assert why_wrong(asked, answer) is None
     assert isinstance(outcome_of(asked, answer, []), Compiled)
 
 
@@ -150,7 +150,7 @@ def test_what_was_asked_for_is_accepted(asked: Unit, answer: Result) -> None:
     ],
 )
 def test_what_was_not_asked_for_is_refused_whoever_sent_it(asked: Unit, answer: Result, wrong: str) -> None:
-    assert misfit(asked, answer) == f"the compiler's result {wrong}"
+    assert why_wrong(asked, answer) == f"the compiler's result {wrong}"
     (problem,) = outcome_of(asked, answer, [])  # type: ignore[misc]
     assert problem.text == f"the compiler's result {wrong}"
 

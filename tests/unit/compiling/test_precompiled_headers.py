@@ -17,12 +17,12 @@ from hatch_cubin.compiling import precompiled_headers as preludes_module
 from hatch_cubin.compiling import tasks as tasks_module
 from hatch_cubin.compiling.executor import Task
 from hatch_cubin.compiling.precompiled_headers import (
-    are_alike,
-    choose,
+    choose_header,
     end_of_includes,
-    know_any,
+    is_same_order,
+    may_use_macros,
     order_of,
-    pays,
+    saves_time,
     shared_includes,
 )
 from hatch_cubin.keys.edited_headers import header_stamps
@@ -76,7 +76,7 @@ def test_the_includes_end_where_anything_else_begins(shared: str, rest: str) -> 
     ],
 )
 def test_a_header_that_has_a_macros_name_anywhere_knows_it(text: str, *, named: bool) -> None:
-    assert know_any([(text.encode(), True)], ["N", "PATH(x)"]) is named
+    assert may_use_macros([(text.encode(), True)], ["N", "PATH(x)"]) is named
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_header_that_has_a_macros_name_anywhere_knows_it(text: str, *, named: 
 def test_headers_that_can_paste_a_macros_name_together_know_it(
     texts: list[tuple[str, bool]], *, known: bool
 ) -> None:
-    assert know_any([(text.encode(), own) for text, own in texts], ["BLOCK"]) is known
+    assert may_use_macros([(text.encode(), own) for text, own in texts], ["BLOCK"]) is known
 
 
 FILES = {
@@ -168,7 +168,7 @@ def test_where_each_worker_has_few_units_none_is_worth_it(tmp_path: Path, worker
 def test_a_worker_goes_on_with_what_it_has_precompiled_and_keeps_off_that_of_others(
     left: dict[int | None, str], held: int | None, others: list[int], chosen: int | None
 ) -> None:
-    assert choose(left, held, others) == chosen
+    assert choose_header(left, held, others) == chosen
 
 
 @pytest.mark.parametrize(
@@ -190,10 +190,10 @@ def test_to_precompile_pays_where_a_worker_will_have_four_of_them(
     count: int, held: int | None, others: list[int], *, worth_it: bool
 ) -> None:
     """A ninth process that has done so would fill a disk; one that has done so already takes no more."""
-    assert pays(7, count, held, others) is worth_it
+    assert saves_time(7, count, held, others) is worth_it
 
 
-class Crew:
+class WorkerPool:
     """Workers that take from groups of so many tasks: each a task in turn, as if all took as long."""
 
     def __init__(self, workers: int, *groups: int) -> None:
@@ -209,9 +209,9 @@ class Crew:
     def _take(self, worker: int) -> None:
         held = self.held[worker]
         others = [each for each in self.held[:worker] + self.held[worker + 1 :] if each is not None]
-        group = choose(self.left, held, others)
+        group = choose_header(self.left, held, others)
         assert group is not None
-        if not pays(group, len(self.left[group]), held, others):
+        if not saves_time(group, len(self.left[group]), held, others):
             self.plain += 1
         elif group != held:
             self.held[worker] = group
@@ -232,8 +232,8 @@ class Crew:
     ],
 )
 def test_workers_keep_apart_while_there_are_enough_groups(workers: int, made: list[int], plain: int) -> None:
-    crew = Crew(workers, 24, 24, 24, 24)
-    assert (crew.made, crew.plain) == (made, plain)
+    pool = WorkerPool(workers, 24, 24, 24, 24)
+    assert (pool.made, pool.plain) == (made, plain)
 
 
 @pytest.mark.nvrtc
@@ -329,7 +329,7 @@ def task(rest: str, includes: str, number: int = 1) -> dict[str, Any]:
         "name": b"/proc/self/fd/77/demo/k.cu",
         "options": [*options, b"-DN=4"],
         "instantiate": [b"f<N>"],
-        "prelude": (number, includes.encode(), options, behind.encode()),
+        "precompiled_header": (number, includes.encode(), options, behind.encode()),
     }
 
 
@@ -342,7 +342,7 @@ def results(*tasks: dict[str, Any]) -> list[dict[str, Any]]:
 
 def without(*tasks: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what the plain compiles give."""
-    return results(*({**each, "prelude": None} for each in tasks))
+    return results(*({**each, "precompiled_header": None} for each in tasks))
 
 
 @pytest.mark.nvrtc
@@ -407,7 +407,7 @@ def test_where_a_header_cannot_be_precompiled_it_is_compiled(
 
 @dataclasses.dataclass
 class Builds:
-    """The same project, built with precompiled headers and without; which preludes each worker was given."""
+    """The same project, built with precompiled headers and without, and the headers that each worker got."""
 
     root: Path
     patch: pytest.MonkeyPatch
@@ -420,18 +420,20 @@ class Builds:
         jobs: int,
         before: Callable[[Task], None] = lambda _task: None,
     ) -> list[dict[str, bytes]]:
-        real, bundles = executor._Worker.give, []
+        real, bundles = executor._CompilerProcess.give, []
 
         def give(worker: Any, task: Task) -> None:
             before(task)
-            self.given.append((worker, None if task.prelude is None else task.prelude.id))
+            self.given.append(
+                (worker, None if task.precompiled_header is None else task.precompiled_header.id)
+            )
             real(worker, task)
 
-        self.patch.setattr(tasks_module, "_FIRST_WITH_PRELUDES", (99, 0))
+        self.patch.setattr(tasks_module, "_FIRST_WITH_PRECOMPILED_HEADERS", (99, 0))
         bundles.append(self._build("plain", files, options, jobs))
         self.patch.undo()
         self.patch.setattr(preludes_module, "_WORTH_BYTES", 1)
-        self.patch.setattr(executor._Worker, "give", give)
+        self.patch.setattr(executor._CompilerProcess, "give", give)
         bundles.append(self._build("shared", files, options, jobs))
         return bundles
 
@@ -456,10 +458,18 @@ def test_a_build_with_precompiled_headers_is_the_build_without(builds: Builds, j
     options = OPTIONS.replace('"compute_80"', '"compute_80", "sm_100"')  # a cubin and PTX come of one compile
     plain, shared = builds.run(FILES, options, jobs)
     assert plain == shared
-    preludes = [prelude for worker_module, prelude in builds.given]
-    assert len(preludes) == 18
-    assert sorted(prelude for worker_module, prelude in {*builds.given} if prelude is not None) == [0, 6, 12]
-    assert (jobs, None in preludes) in {(1, False), (2, True), (2, False)}  # who has nothing else to do helps
+    precompiled_headers = [precompiled_header for worker_module, precompiled_header in builds.given]
+    assert len(precompiled_headers) == 18
+    assert sorted(
+        precompiled_header
+        for worker_module, precompiled_header in {*builds.given}
+        if precompiled_header is not None
+    ) == [0, 6, 12]
+    assert (jobs, None in precompiled_headers) in {
+        (1, False),
+        (2, True),
+        (2, False),
+    }  # who has nothing else to do helps
 
 
 @pytest.mark.nvrtc
@@ -470,7 +480,7 @@ def test_a_header_that_is_edited_and_restored_meanwhile_is_not_what_was_precompi
     edits = iter([text.replace("__LINE__", "7777"), text])
 
     def edit(task: Task) -> None:
-        if task.prelude is not None or len(builds.given) < 2:
+        if task.precompiled_header is not None or len(builds.given) < 2:
             path.write_text(next(edits, text))
 
     options = OPTIONS.replace('"sm_80", "sm_90", "compute_80"', '"sm_90"')
@@ -500,11 +510,12 @@ def test_precompiled_headers_alone_would_change_the_order_of_variables(header: A
     write_tree(tmp_path, {"slots.h": ORDERED["slots.h"]})
     rest = ORDERED["k.cu"].partition("\n")[2].replace("BODY", IN_ORDER)
     each = task(rest, f'#include "{tmp_path}/slots.h"\n')
-    number, before, _options, behind = each["prelude"]
+    number, before, _options, behind = each["precompiled_header"]
     options = [b"-arch=sm_90"]
     ptx = {"ptx": True, "options": options, "instantiate": []}
     (shared,), (plain,) = (
-        do({**each, **ptx, "prelude": (number, before, options, behind)}) for do in (results, without)
+        do({**each, **ptx, "precompiled_header": (number, before, options, behind)})
+        for do in (results, without)
     )
     assert header.path is not None
     order = [re.findall(rb"^\.global .* (_\w+)", each["ptx"], re.MULTILINE) for each in (shared, plain)]
@@ -519,7 +530,7 @@ def test_a_source_whose_order_would_change_is_compiled_plainly(builds: Builds) -
     options = f'archs = ["compute_90", "compute_80"]\n{RULE}variants = {variants}\n'
     plain, shared = builds.run(ORDERED, options, 1)
     assert plain == shared
-    assert [prelude for worker_module, prelude in builds.given] == [0] + [
+    assert [precompiled_header for worker_module, precompiled_header in builds.given] == [0] + [
         None
     ] * 10  # the first of them twice
 
@@ -533,7 +544,14 @@ def test_what_came_in_the_same_order_twice_is_believed(builds: Builds) -> None:
     options = f'archs = ["sm_90"]\n{RULE}variants = {{ BODY = {bodies} }}\n'.replace("'", '"')
     plain, shared = builds.run(files, options, 1)
     assert plain == shared
-    assert [prelude for worker_module, prelude in builds.given] == [0, None, 0, 0, None, 0]
+    assert [precompiled_header for worker_module, precompiled_header in builds.given] == [
+        0,
+        None,
+        0,
+        0,
+        None,
+        0,
+    ]
 
 
 @pytest.mark.nvrtc
@@ -610,7 +628,7 @@ A4, A8, B4, B8 = "_ZN1AILi4EE1vE", "_ZN1AILi8EE1vE", "_ZN1BILi4EE1vE", "_ZN1BILi
 def test_orders_are_alike_where_only_new_numbers_of_variables_differ(
     known: tuple[tuple[str, bool], ...], order: tuple[tuple[str, bool], ...], *, alike: bool
 ) -> None:
-    assert are_alike(known, order) is alike
+    assert is_same_order(known, order) is alike
 
 
 @pytest.mark.nvrtc
@@ -628,7 +646,9 @@ def test_a_source_of_many_orders_is_soon_compiled_once_for_each(builds: Builds) 
     options = f'archs = ["sm_90"]\n{RULE}variants = {{ BODY = {functions} }}\n'.replace("'", '"')
     plain, shared = builds.run(files, options, 1)
     assert plain == shared
-    assert [prelude for worker_module, prelude in builds.given] == [0, None] * 5 + [None] * 7
+    assert [precompiled_header for worker_module, precompiled_header in builds.given] == [0, None] * 5 + [
+        None
+    ] * 7
 
 
 @pytest.mark.nvrtc
@@ -637,14 +657,14 @@ def test_what_is_believed_ends_where_anything_differs(tmp_path: Path) -> None:
         job.unit for job in jobs_of(tmp_path, FILES, OPTIONS.replace('"sm_80", "sm_90", ', ""))
     )
     one, other = b".global .u32 a;\n.global .u32 b;\n", b".global .u32 b;\n.global .u32 a;\n"
-    trust = preludes_module.Trust()
-    assert [trust.accepts(unit, one, shared=True) for unit in (first, second)] == [False, False]
-    assert [trust.accepts(unit, one, shared=False) for unit in (first, second)] == [True, True]
-    assert (trust.accepts(third, one, shared=True), trust.allows(third)) == (True, True)
-    assert not trust.accepts(third, one, shared=True, edited=True)
-    assert not trust.accepts(fourth, other, shared=True)
-    assert trust.accepts(fourth, one, shared=False)
-    assert (trust.accepts(fifth, one, shared=True), trust.allows(fifth)) == (False, False)
+    check = preludes_module.PlainCompileCheck()
+    assert [check.accepts(unit, one, shared=True) for unit in (first, second)] == [False, False]
+    assert [check.accepts(unit, one, shared=False) for unit in (first, second)] == [True, True]
+    assert (check.accepts(third, one, shared=True), check.allows(third)) == (True, True)
+    assert not check.accepts(third, one, shared=True, edited=True)
+    assert not check.accepts(fourth, other, shared=True)
+    assert check.accepts(fourth, one, shared=False)
+    assert (check.accepts(fifth, one, shared=True), check.allows(fifth)) == (False, False)
 
 
 @pytest.mark.nvrtc

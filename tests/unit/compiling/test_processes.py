@@ -125,7 +125,7 @@ def test_for_room_of_what_was_forgotten_nobody_waits(watch: Watch) -> None:
     seen = list[int]()
     one, other = socket.socketpair()
     with one, other:
-        watch.hear(one, seen.append)
+        watch.register(one, seen.append)
         watch.forget(one)
         watch.wait_for_room(one, waits=True)
         assert watch.next(0.0) is None

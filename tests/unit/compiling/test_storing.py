@@ -40,10 +40,10 @@ from tests.unit.compiling.test_storing import RESULTS, made
 
 cache = Cache(Path(sys.argv[1]), None, print)
 results = Storing(cache, print, MANY)
-results._way.take(0, made(cache, 0))
-while results._way._process._unsent:
-    results._way._watch.next(1)
-print(results._way._process._process.pid, flush=True)
+results._writer.take(0, made(cache, 0))
+while results._writer._process._unsent:
+    results._writer._watch.next(1)
+print(results._writer._process._process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -87,9 +87,9 @@ def wait_for_end(pid: int) -> None:
         os.close(process)
 
 
-def other_process(results: Storing) -> storing._Elsewhere:
-    assert isinstance(results._way, storing._Elsewhere)
-    return results._way
+def other_process(results: Storing) -> storing._ProcessWriter:
+    assert isinstance(results._writer, storing._ProcessWriter)
+    return results._writer
 
 
 def test_each_is_told_once_it_is_stored_and_in_order(cache: Cache) -> None:

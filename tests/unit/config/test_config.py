@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import textwrap
 from collections.abc import Mapping
 
@@ -16,7 +17,7 @@ from hatch_cubin.config.value_checks import CUDA
 from hatch_cubin.errors import ConfigError, Location, Problem
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import TABLE, pyproject, read_config
+from tests.helpers import TABLE, Coded, pyproject, read_config
 
 FIRST = pyproject("").count("\n") + 1  # the line of a table's first key
 HOOK = f"[{'.'.join(TABLE)}]"
@@ -30,6 +31,7 @@ PRIVATE = ed25519_keys.write(ed25519_keys.PRIVATE, bytes(range(32)))
 
 AUTOMATIC = "without 'jobs', as many units are compiled at once as there are cores: leave it out"
 UNKNOWN = f"must be a CUDA that hatch-cubin {__version__} knows, not"
+OUTSIDE = "must stay inside the project, relative to it"
 NO_TOOLKIT = "must be a CUDA version such as '13', '13.0', '12.9' or '13.0.2', or 'system', not"
 
 
@@ -38,6 +40,17 @@ def problems(options: str, environ: Mapping[str, str] | None = None) -> list[Pro
     with pytest.raises(ConfigError) as caught:
         read_config(options, environ)
     return list(caught.value.problems)
+
+
+def coded(line: int, message: str) -> Coded:
+    """Return what a problem in this line is equal to.
+
+    In its message … stands for any text, and a code that is not `invalid-value` is at its end.
+    """
+    code = re.search(r" \[([a-z-]+)\]$", message)
+    text = message if code else f"{message} [invalid-value]"
+    values = (value.strip() for value in text.split("…"))
+    return Coded(code[1] if code else "invalid-value", f"pyproject.toml:{line}", *values)
 
 
 def messages(options: str) -> list[str]:
@@ -206,53 +219,53 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
     ("line", "message"),
     [
         ('archs = "sm_90"', "archs must be an array of strings, not 'sm_90'"),
-        ("archs = [90]", "archs must be an array of strings, not [90]"),
+        ("archs = [90]", "archs … [90]"),
         ("archs = []", "archs must name at least one arch"),
-        ('archs = ["sm_90f"]', "archs: sm_90f does not exist, the first of its kind is sm_100f"),
+        (
+            'archs = ["sm_90f"]',
+            "archs: sm_90f does not exist, the first … sm_100f [unknown-arch]",
+        ),
         ("toolkit = 13", "toolkit must be a string that is not empty, not 13"),
-        ('package = ""', "package must be a string that is not empty, not ''"),
+        ('package = ""', "package … ''"),
         ('package = "my-pkg"', "package must be a dotted name such as 'mypkg' or 'mypkg.gpu', not 'my-pkg'"),
-        ('package = "a..b"', "package must be a dotted name such as 'mypkg' or 'mypkg.gpu', not 'a..b'"),
-        ("sources = [1]", "sources must be an array of strings, not [1]"),
-        ('include-dirs = "include"', "include-dirs must be an array of strings, not 'include'"),
+        ('package = "a..b"', "package … 'a..b'"),
+        ("sources = [1]", "sources … [1]"),
+        ('include-dirs = "include"', "include-dirs … 'include'"),
         ("define = []", "define must be a table of macros, not []"),
         (
             'define = { N = "a\\nb" }',
             r"define.N must be a boolean, a number or a one-line string, not 'a\nb'",
         ),
-        (
-            f"define = {{ N = {10**400} }}",
-            f"define.N must be a boolean, a number or a one-line string, not 1{'0' * 136} … {'0' * 150}",
-        ),
+        (f"define = {{ N = {10**400} }}", f"define.N … 1{'0' * 136} … {'0' * 150}"),
         ("define = { N = inf }", "define.N must be a boolean, a number or a one-line string, not inf"),
-        ("define = { N = [1] }", "define.N must be a boolean, a number or a one-line string, not [1]"),
+        ("define = { N = [1] }", "define.N … [1]"),
         ("options = 1", "options must be a table such as { use-fast-math = true }, not 1"),
         ("options = { std = 17 }", "options.std must be a string, not 17"),
         (
             'options = { arch = "sm_90" }',
-            "options.arch cannot be set: targets are set with 'archs'",
+            "options.arch cannot be set: … 'archs' [option-not-allowed]",
         ),
         (
             "options = { max-register-count = 1, max_register_count = 2 }",
-            "options.max_register_count is set twice, in two spellings",
+            "options.max_register_count is set twice, in two spellings [option-set-twice]",
         ),
         ("jobs = true", "jobs must be a whole number from 1 to 1024, not True"),
-        ('jobs = "4"', "jobs must be a whole number from 1 to 1024, not '4'"),
-        ("jobs = 1025", "jobs must be a whole number from 1 to 1024, not 1025"),
-        ("cache-dir = []", "cache-dir must be a string that is not empty, not []"),
+        ('jobs = "4"', "jobs … '4'"),
+        ("jobs = 1025", "jobs … 1025"),
+        ("cache-dir = []", "cache-dir … []"),
         ('cache-dir = "a\\u0000"', r"cache-dir 'a\x00' has characters that no path should have"),
-        ("cache-size = 4", "cache-size must be a string that is not empty, not 4"),
+        ("cache-size = 4", "cache-size … 4"),
         ('ship-sources = "yes"', "ship-sources must be true or false, not 'yes'"),
         ("source = 1", f"source must be an array of tables, written as {SOURCE}"),
         ("source = [1]", f"source must be an array of tables, written as {SOURCE}"),
         (
             "module = [1]",
-            f"module must be an array of tables, written as {SOURCE.replace('source', 'module')}",
+            f"module … {SOURCE.replace('source', 'module')}",
         ),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
-    assert only_message(line) == message
+    assert problems(line) == [coded(FIRST, message)]
 
 
 @pytest.mark.parametrize(
@@ -621,8 +634,10 @@ def test_what_is_no_header_package_is_shown_as_it_may_be_meant(entry: str, hint:
         ("instantiate = ['f<int>']", f"it is an option of {SOURCE}"),
         ("variants = { N = [1] }", f"it is an option of {SOURCE}"),
         (f"{SOURCE}\npath = 'a.cu'\njobs = 4", "it is an option of [tool.hatch.build.hooks.cubin]"),
-        ("lineinfo = true", "it is one of the compiler's, which stand in 'options'"),
-        ("use-fast-math = true", "it is one of the compiler's, which stand in 'options'"),
+        *(
+            (f"{key} = true", "it is one of the compiler's, which stand in 'options'")
+            for key in ("lineinfo", "use-fast-math")
+        ),
     ],
 )
 def test_a_key_of_another_table_is_sent_there(options: str, hint: str) -> None:
@@ -633,48 +648,41 @@ def test_a_key_of_another_table_is_sent_there(options: str, hint: str) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("path = ''", "path must be a string that is not empty, not ''"),
-        ("path = '../a.cu'", "path '../a.cu' must stay inside the project, relative to it"),
-        ("jobs = 3", f"'jobs' is not an option of {SOURCE}"),
+        ("path = ''", "path … ''"),
+        (
+            "path = '../a.cu'",
+            f"path '../a.cu' {OUTSIDE} [path-leaves-project]",
+        ),
+        ("jobs = 3", f"'jobs' is not an option of {SOURCE} [unknown-key]"),
         ("name = 'a/b'", "name must be a plain name, not 'a/b'"),
-        ("name = 'a[b]'", "name must be a plain name, not 'a[b]'"),
+        ("name = 'a[b]'", "name … 'a[b]'"),
         ("archs = []", "archs must name at least one arch"),
         (
             "instantiate = ['a', ' ']",
-            "instantiate: ' ' is not the name of a kernel, such as 'scale<float, 4>'",
+            "instantiate: ' ' is not the name of a kernel, such …",
         ),
         ("variants = 1", "variants must be a table of arrays such as { BLOCK = [128, 256] }, not 1"),
         ("variants.N = 1", "variants.N must be an array of at least one value, not 1"),
-        ("variants.N = []", "variants.N must be an array of at least one value, not []"),
+        ("variants.N = []", "variants.N … []"),
         ("variants.N = [[]]", "variants.N must be a boolean, a number or a one-line string, not []"),
-        ("variants.1N = [1]", "variants.1N is not a macro's name"),
-        ("variants.N = [128, 64, '128']", "variants.N has '128' twice"),
-        ("variants.N = [1, 2, true]", "variants.N has '1' twice, for true is 1"),
-        ("variants.N = [false, false]", "variants.N has false twice"),
+        ("variants.1N = [1]", "variants.1N … a macro's name"),
+        ("variants.N = [128, 64, '128']", "variants.N has '128' twice [repeated-value]"),
+        ("variants.N = [1, 2, true]", "variants.N has '1' twice, for true is 1 [repeated-value]"),
+        ("variants.N = [false, false]", "variants.N has false twice [repeated-value]"),
     ],
 )
 def test_a_source_table_is_checked_like_the_whole(line: str, message: str) -> None:
     path = "" if line.startswith("path") else "path = 'a.cu'"
-    (problem,) = problems(f"{SOURCE}\n{line}\n{path}")
-    assert (problem.what, problem.where) == (message, Location("pyproject.toml", FIRST + 1))
+    assert problems(f"{SOURCE}\n{line}\n{path}") == [coded(FIRST + 1, message)]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("~", "must stay inside the project, relative to it"),
-        ("../x", "must stay inside the project, relative to it"),
-        ("../**", "must stay inside the project, relative to it"),
-        ("**/../..", "must stay inside the project, relative to it"),
-        ("/etc/*", "must stay inside the project, relative to it"),
-        ("~/x", "must stay inside the project, relative to it"),
-        ("C:/x", "must stay inside the project, relative to it"),
-        (r"C:\x", "must stay inside the project, relative to it"),
-        (r"\\host\x", "must stay inside the project, relative to it"),
-        (r"a\..\b", "must stay inside the project, relative to it"),
+        *((text, OUTSIDE) for text in ("~", "../x", "../**", "**/../..", "/etc/*", "~/x", "C:/x")),
+        *((text, OUTSIDE) for text in (r"C:\x", r"\\host\x", r"a\..\b")),
         (r"a\b", "must be written with '/', as \"a/b\""),
-        ("a\0b", "has characters that no path should have"),
-        ("a\nb", "has characters that no path should have"),
+        *((text, "has characters that no path should have") for text in ("a\0b", "a\nb")),
     ],
     ids=ascii,
 )
@@ -729,26 +737,19 @@ def test_what_is_no_cuda_version_is_refused(toolkit: str) -> None:
         ("11.8", "must be CUDA 12 or later, not '11.8'", "12.9"),
         ("10.2.1", "must be CUDA 12 or later, not '10.2.1'", "12.9"),
         ("12.7", "must be a CUDA that there is, not '12.7': the last CUDA 12 is 12.9", "12.9"),
-        ("12.10", "must be a CUDA that there is, not '12.10': the last CUDA 12 is 12.9", "12.9"),
+        ("12.10", "… '12.10': the last CUDA 12 is 12.9", "12.9"),
         ("13.9", f"{UNKNOWN} '13.9': 13.5 is the newest one, and a newer hatch-cubin may know 13.9", "13.5"),
-        ("14", f"{UNKNOWN} '14': 13.5 is the newest one, and a newer hatch-cubin may know 14", "13.5"),
-        (
-            "13.0.9",
-            f"{UNKNOWN} '13.0.9': 13.0.3 is the newest CUDA 13.0, and a newer hatch-cubin may know 13.0.9",
-            "13.0",
-        ),
-        (
-            "12.9.9",
-            f"{UNKNOWN} '12.9.9': 12.9.2 is the newest CUDA 12.9, and a newer hatch-cubin may know 12.9.9",
-            "12.9",
-        ),
+        ("14", "… '14': 13.5 is the newest one, …", "13.5"),
+        ("13.0.9", "… '13.0.9': 13.0.3 is the newest CUDA 13.0, …", "13.0"),
+        ("12.9.9", "… '12.9.9': 12.9.2 is the newest CUDA 12.9, …", "12.9"),
     ],
 )
 def test_a_release_that_is_not_known_is_refused_with_one_that_is(
     toolkit: str, reason: str, line: str
 ) -> None:
     (found,) = problems(f'toolkit = "{toolkit}"')
-    assert (found.what, found.hint) == (f"toolkit {reason}", f'toolkit = "{line}"')
+    assert found == coded(FIRST, f"toolkit {reason} [unknown-cuda-version]")
+    assert found.hint == f'toolkit = "{line}"'
 
 
 @pytest.mark.parametrize(
@@ -851,11 +852,8 @@ def test_what_is_no_macro_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", ["T", "x", "size", "type", "value", "size(a)"])
 @pytest.mark.parametrize("value", ["4", "false"])
 def test_a_macro_that_the_compilers_own_header_uses_is_refused(name: str, value: str) -> None:
-    message = only_message(f'define = {{ "{name}" = {value} }}')
-    assert message == (
-        f"define.{name} cannot be a macro: NVRTC's own built-in header uses that name, "
-        "and no source would compile"
-    )
+    expected = coded(FIRST, f"define.{name} cannot be a macro: NVRTC's own … [reserved-macro]")
+    assert problems(f'define = {{ "{name}" = {value} }}') == [expected]
 
 
 @pytest.mark.nvrtc
@@ -885,7 +883,7 @@ def test_an_option_may_be_written_with_hyphens_or_underscores() -> None:
 @pytest.mark.parametrize("written", ["'/etc/x.h'", "['a.h', '../x.h']"])
 def test_a_header_that_is_included_first_stays_inside_the_project(written: str) -> None:
     path = written.strip("[]").rpartition(" ")[2]
-    message = f"options.pre-include {path} must stay inside the project, relative to it"
+    message = f"options.pre-include {path} {OUTSIDE}"
     assert only_message(f"options = {{ pre-include = {written} }}") == message
 
 
@@ -894,7 +892,7 @@ def test_a_cache_folder_of_the_table_stays_inside_the_project(written: str) -> N
     (problem,) = problems(f'cache-dir = "{written}"')
     folder = written.replace("\\\\", "\\")
     assert (problem.what, problem.hint) == (
-        f"cache-dir {folder!r} must stay inside the project, relative to it",
+        f"cache-dir {folder!r} {OUTSIDE}",
         "HATCH_CUBIN_CACHE_DIR can name any folder of a machine",
     )
 
@@ -1089,7 +1087,6 @@ def test_the_backend_inside_is_read_where_ours_is_around_it() -> None:
 
 
 OTHER = "backend must be another build backend, such as 'mesonpy', not"
-OUTSIDE = "must stay inside the project, relative to it"
 
 
 @pytest.mark.parametrize(
@@ -1187,12 +1184,10 @@ def test_all_that_is_wrong_with_a_module_table_is_told() -> None:
     assert [each.partition(": ")[2] for each in told] == [
         f"'source' is not an option of {MODULE}\n  hint: did you mean 'sources'?",
         "mode must be 'lto' or 'rdc', not 'both'",
-        (
-            "link: '../x.a' must stay inside the project, relative to it\n"
-            "  hint: 'source-roots' names folders above: put x.a into one of these, or into the project"
-        ),
+        f"link: '../x.a' {OUTSIDE}\n"  # noqa: ISC004
+        "  hint: 'source-roots' names folders above: put x.a into one of these, or into the project",
         "link: 'a b' is not the name of a distribution, such as 'nvidia-cutlass'",
-        "link: '/c' must stay inside the project, relative to it",
+        f"link: '/c' {OUTSIDE}",
         "a module table must have 'name'\n  hint: name = \"…\"",
         "a module table must have 'sources'\n  hint: sources = [\"…\"]",
     ]
@@ -1225,15 +1220,13 @@ def test_what_only_other_compilers_have_is_said_to_be_that(name: str) -> None:
 
 @pytest.mark.parametrize("package", ["cutlass", "cub", "flashinfer", "curand"])
 def test_a_librarys_name_is_no_distribution(package: str) -> None:
-    assert only_message(f'header-packages = ["{package}"]').startswith(
-        f"header-packages: {package!r} is not the distribution with these headers: "
-    )
+    (found,) = problems(f'header-packages = ["{package}"]')
+    assert found == coded(FIRST, f"header-packages: {package!r} … [not-a-header-package]")
 
 
 def test_the_toolkits_own_folder_needs_no_include_dirs() -> None:
-    assert only_message('include-dirs = ["/usr/local/cuda/include"]').endswith(
-        "must stay inside the project, relative to it: the toolkit's headers are found without it"
-    )
+    ending = "relative to it: the toolkit's headers are found without it"
+    assert only_message('include-dirs = ["/usr/local/cuda/include"]').endswith(ending)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
         ),
         (
             {"pyproject.toml": f"{HATCHLING}{HOOK}jobs = 1", "hatch.toml": "[build.hooks.cubin]\njobs = 7"},
-            f"pyproject.toml:3: {BOTH.format('[build.hooks.cubin]')}",
+            f"pyproject.toml:3: {BOTH.format('[build.hooks.cubin] in hatch.toml')}",
         ),
         (
             {"pyproject.toml": FLIT},
@@ -139,7 +139,19 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
         ),
         (
             {"pyproject.toml": HATCHLING + HOOK, "hatch.toml": "[tool.hatch.build.hooks.cubin]\n"},
-            f"hatch.toml:1: {BOTH.format('[tool.hatch.build.hooks.cubin]')}",
+            (
+                "hatch.toml:1: there is a table [tool.hatch.build.hooks.cubin] in pyproject.toml too, "
+                "and the project's build backend reads that one alone\n"
+                "  hint: move its keys to [tool.hatch.build.hooks.cubin] in pyproject.toml and delete it; in "
+                "hatch.toml the header would be [build.hooks.cubin], and a [build] there replaces all of "
+                "[tool.hatch.build]"
+            ),
+        ),
+        (
+            {"pyproject.toml": FLIT, "hatch.toml": "[build.hooks.cubin]\n"},
+            NO_TABLE.format("[tool.hatch-cubin]")
+            + "  hint: move [build.hooks.cubin] of hatch.toml to pyproject.toml, "
+            "and rename it [tool.hatch-cubin]",
         ),
         *(
             (
@@ -178,7 +190,7 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
         ),
         (
             {"pyproject.toml": HATCHLING + OWN, "hatch.toml": "[build.hooks.cubin]\n"},
-            f"pyproject.toml:3: {BOTH.format('[build.hooks.cubin]')}",
+            f"pyproject.toml:3: {BOTH.format('[build.hooks.cubin] in hatch.toml')}",
         ),
         (
             {"pyproject.toml": FLIT + HOOK + OWN},
@@ -186,7 +198,7 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
         ),
         (
             {"pyproject.toml": FLIT + OWN, "hatch.toml": "[build.targets.sdist.hooks.cubin]\n"},
-            f"hatch.toml:1: {BOTH.format('[tool.hatch-cubin]')}",
+            f"hatch.toml:1: {BOTH.format('[tool.hatch-cubin] in pyproject.toml')}",
         ),
         (
             {"pyproject.toml": "archs = 1 2\n"},

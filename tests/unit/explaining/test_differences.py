@@ -43,7 +43,7 @@ HEADERS = NOW["headers"]
         ({}, []),
         ({"compiler": "13.4.92"}, ["NVRTC 13.4.92 -> 13.5.37"]),
         ({"arch": "sm_80"}, ["compiled for sm_80, and not for sm_90"]),
-        ({"object": "rdc"}, ["compiled to be linked no more"]),
+        ({"object": "rdc"}, ["no longer compiled to be linked"]),
         ({"path": "demo/old.cu"}, ["compiled as demo/old.cu, and not as demo/k.cu"]),
         ({"source": "other"}, ["demo/k.cu was edited"]),
         ({"data_model": "llp64"}, ["data model llp64 -> lp64"]),
@@ -71,14 +71,14 @@ HEADERS = NOW["headers"]
         ),
         (
             {"search": ["project/old", "nvrtc"]},
-            ["the search path has old no more", "the search path has include now"],
+            ["the search path no longer has old", "the search path has include now"],
         ),
         (
             {"search": ["nvrtc", "project/include"]},
             ["the order of the search path: nvrtc, project/include -> project/include, nvrtc"],
         ),
         ({"search": []}, ["the search path has include now"]),
-        ({"search": ["project/include", "nvrtc", "mylib"]}, ["the search path has mylib no more"]),
+        ({"search": ["project/include", "nvrtc", "mylib"]}, ["the search path no longer has mylib"]),
         (
             {"search": [], "headers": {}, "builds": {}},
             [
@@ -96,8 +96,8 @@ HEADERS = NOW["headers"]
             ["headers come from NVRTC 13.5.37, and came from NVRTC 13.4.92"],
         ),
         ({"headers": {**HEADERS, "mylib": "4" * 64}}, ["headers from mylib are not included any more"]),
-        ({"trees": ["CUTLASS", WHEELS]}, ["no more may any header from CUTLASS be meant"]),
-        ({"trees": []}, ["any header from NVIDIA's wheels may be meant now"]),
+        ({"trees": ["CUTLASS", WHEELS]}, ["not every header from CUTLASS may be included any more"]),
+        ({"trees": []}, ["any header from NVIDIA's wheels may be included now"]),
         ({"trees": [WHEELS[:-1] + "1"]}, ["there are other releases of NVIDIA's wheels"]),
         ({"implicit": []}, ["hatch-cubin adds '--frandom-seed=hatch-cubin' now"]),
         ({"assembled": "sm_90"}, []),
@@ -138,15 +138,15 @@ def test_changes_that_come_with_another_compiler_are_summed_up() -> None:
     ]
     assert describe_all(differences(was, NOW), NOW) == [
         "macro N: 8 -> 4",
-        "the search path has cuda no more",
+        "the search path no longer has cuda",
         "headers from NVRTC 13.5.37 differ",
-        "any header from NVIDIA's wheels may be meant now",
+        "any header from NVIDIA's wheels may be included now",
         "hatch-cubin adds '--frandom-seed=hatch-cubin' now",
     ]
     alone = {**NOW, "compiler": "13.4.92", "search": ["project/old", "nvrtc"]}
     assert describe_all(differences(alone, NOW), NOW) == [
         "NVRTC 13.4.92 -> 13.5.37",
-        "the search path has old no more",
+        "the search path no longer has old",
         "the search path has include now",
     ]
     assert describe_all((), NOW) == []

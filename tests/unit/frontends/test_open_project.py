@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -130,7 +131,7 @@ BOTH = '[tool.hatch.build.targets.wheel]\npackages = ["src/a", "src/b"]\n'
             pyproject("", requires='"hatchling"') + BOTH,
             [
                 Coded(NOT_REQUIRED, "pyproject.toml:2", 'requires = ["hatchling", "hatch-cubin"]'),
-                Coded("package-not-chosen", "pyproject.toml:9", "'a', 'b'", 'package = "…"'),
+                Coded("package-not-chosen", "pyproject.toml:9", "'a', 'b'", 'package = "a"'),
             ],
         ),
         (
@@ -189,6 +190,30 @@ def test_what_a_build_would_find_wrong_is_found_without_one(
 def test_what_is_right_or_cannot_be_known_is_no_error(tmp_path: Path, text: str) -> None:
     write_tree(tmp_path, {"pyproject.toml": text, "src/a/__init__.py": "", "src/b/__init__.py": ""})
     door.check_build(_opened(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("allowed", "lowest"),
+    [
+        (">=3.8", "3.8"),
+        ("~=3.9", "3.9"),
+        (">3.7,<4", "3.7"),
+        (">=3.10", None),
+        (">= 3.12, <3.14", None),
+        ("", None),
+    ],
+)
+def test_a_python_that_is_too_old_for_the_loader_is_warned_of(
+    tmp_path: Path, allowed: str, lowest: str | None
+) -> None:
+    project = f'[project]\nrequires-python = "{allowed}"\n'
+    text = (pyproject('package = "a"\n') + BOTH).replace("[project]\n", project)
+    write_tree(tmp_path, {"pyproject.toml": text, "src/a/__init__.py": "", "src/a/k.cu": ""})
+    said: list[str] = []
+    door.check_build(replace(_opened(tmp_path), warn=said.append))
+    what = f"pyproject.toml:6: requires-python allows Python {lowest}, but the loader needs Python 3.10"
+    hint = '  hint: requires-python = ">=3.10"'
+    assert said == ([] if lowest is None else [f"{what} [python-too-old]\n{hint}"])
 
 
 # A project whose package only its bundle knows

@@ -50,7 +50,7 @@ def test_what_another_source_includes_and_has_no_kernel_is_a_header(tmp_path: Pa
     }
     assert modules(tmp_path, files) == (
         ["k"],
-        ["demo/part.cu: demo/k.cu includes it, and it has no kernel: it is no module"],
+        ["demo/part.cu: demo/k.cu includes it, and it has no kernel, so it is not a module"],
     )
 
 

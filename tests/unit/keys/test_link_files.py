@@ -215,8 +215,8 @@ def test_explain_says_which_input_of_a_link_differs(tmp_path: Path) -> None:
             (found,) = miss_reasons.look_up_units(jobs, cache)
         return found.reason_lines(verbose=False)
 
-    assert why('"lib/x.ptx"') == ["lib/x.ptx is not what it was"]
-    assert why('"lib/x.ptx", "lib/y.ptx"') == ["lib/x.ptx is not what it was", "lib/y.ptx is linked now"]
+    assert why('"lib/x.ptx"') == ["lib/x.ptx has changed"]
+    assert why('"lib/x.ptx", "lib/y.ptx"') == ["lib/x.ptx has changed", "lib/y.ptx is linked now"]
     assert why("") == ["lib/x.ptx is not linked any more"]
     more = f"{HEADER}// another\n"
     write_tree(tmp_path, {"lib/x.ptx": ADD_PTX, "lib/z.ptx": more})
@@ -276,7 +276,7 @@ def test_a_header_that_cannot_be_read_takes_its_link_along_and_no_other(tmp_path
 def test_ptx_alone_is_not_linked_as_lto_ir(tmp_path: Path) -> None:
     files = {"k.ptx": COPY_PTX, "h.ptx": ADD_PTX}
     table = f'archs = ["sm_90"]{MODULE}name = "m"\nsources = ["k.ptx", "h.ptx"]\nmode = '
-    what = "m is linked of PTX alone, and mode = 'lto' needs some LTO-IR"
+    what = "m is linked from PTX only, and mode = 'lto' needs some LTO-IR"
     told = refusal(make_project(tmp_path, files, f'{table}"lto"\n'))
     assert told == [f'pyproject.toml:14: {what}\n  hint: mode = "rdc"']
     assert "m.sm_90.cubin" in pipeline.build(make_project(tmp_path, files, f'{table}"rdc"\n'))

@@ -125,6 +125,25 @@ def test_a_variable_whose_name_is_nearly_one_of_ours_is_warned_of(
 
 
 @pytest.mark.parametrize(
+    ("environ", "idle"),
+    [
+        ({"HATCH_CUBIN_REMOTE_WRITE": "1"}, ["HATCH_CUBIN_REMOTE_WRITE"]),
+        ({"HATCH_CUBIN_REMOTE_TOKEN": "t"}, ["HATCH_CUBIN_REMOTE_TOKEN"]),
+        ({"HATCH_CUBIN_REMOTE_WRITE": "0", "HATCH_CUBIN_REMOTE_TOKEN": ""}, []),
+    ],
+)
+def test_a_setting_of_a_store_without_a_store_is_warned_of(
+    tmp_path: Path, environ: dict[str, str], idle: list[str]
+) -> None:
+    said: list[str] = []
+    made = Project(root=tmp_path, packages={}, config=read_config(), environ=environ, warn=said.append)
+    made.warn_of_variables()
+    assert said == [
+        f"{name} has no effect: set HATCH_CUBIN_REMOTE to the URL of the remote cache too" for name in idle
+    ]
+
+
+@pytest.mark.parametrize(
     "name",
     ["HATCH_CACHE_DIR", "HATCH_BUILD_HOOK_ENABLE_CUBIN", "CUDA_CACHE_PATH", "CUPY_CACHE_DIR", "HATCH_CUSTOM"],
 )

@@ -73,8 +73,8 @@ def test_native_without_a_gpu_says_so(
     error = refusal(ToolchainError, native_archs)
     assert found(error) == [("no-gpu-for-native", "")]
     assert str(error) == (
-        f"archs = ['native'] needs a GPU, and there is none here: {reason}\n"
-        "  hint: name the archs to build for, or build where the GPU is"
+        f"archs = ['native'] needs a GPU on this machine: {reason}\n"
+        "  hint: name the archs to build for, or build on the machine with the GPU"
     )
 
 

@@ -108,8 +108,8 @@ def test_an_exact_release_is_that_of_the_metapackage(monkeypatch: pytest.MonkeyP
     release(monkeypatch, f"{minor}.2")
     assert Toolkit(f"{minor}.2").doubt is None
     assert refusal("wrong-toolkit-installed", f"{minor}.1") == (
-        f"toolkit = '{minor}.1' is asked for, but the cuda-toolkit here is {minor}.2\n"
-        "  hint: build with isolation, which installs the one asked for, or install it here"
+        f"the table requires toolkit = '{minor}.1', but the cuda-toolkit here is {minor}.2\n"
+        "  hint: build with isolation, which installs the right one, or install it here"
     )
 
 
@@ -147,7 +147,7 @@ def test_missing_packages_that_the_table_asks_for_are_named_with_the_command(
     monkeypatch.setitem(sys.modules, "cuda.core", None)
     with pytest.raises(ToolchainError) as caught:
         Toolkit("13.0", "pip install it")
-    hint = "build with isolation, which installs the one asked for, or pip install it"
+    hint = "build with isolation, which installs the right one, or pip install it"
     assert found(caught.value) == [("cuda-core-not-importable", "")]
     assert [each.hint for each in caught.value.problems] == [hint]
 
@@ -243,7 +243,7 @@ def test_an_nvjitlink_of_another_version_is_refused_like_an_nvrtc(monkeypatch: p
     with pytest.raises(ToolchainError) as caught:
         _ = toolkit.nvjitlink
     here = f"nvJitLink here is {major - 1}.9.1"
-    assert [*caught.value.problems] == [Coded("wrong-toolkit-installed", "", f" '{major}' ", here)]
+    assert [*caught.value.problems] == [Coded("wrong-toolkit-installed", "", f" '{major}',", here)]
 
 
 @pytest.mark.nvrtc

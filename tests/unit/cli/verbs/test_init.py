@@ -15,6 +15,7 @@ from hatch_cubin.common import arch_names
 from hatch_cubin.config import table_location
 from hatch_cubin.config.config import parse_config
 from hatch_cubin.toolkit.toolkit import Toolkit
+from tests.command_line import Command
 from tests.helpers import write_tree
 
 HATCH = """\
@@ -415,14 +416,13 @@ def test_the_archs_are_those_that_all_major_means() -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
 @pytest.mark.parametrize("name", [".gitignore", "pyproject.toml"])
 def test_a_pipe_in_the_place_of_a_file_is_said_and_not_opened(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+    tmp_path: Path, command: Command, name: str
 ) -> None:
     write_tree(tmp_path, {**PACKAGE, "pyproject.toml": HATCH})
     (tmp_path / name).unlink(missing_ok=True)
     os.mkfifo(tmp_path / name)
-    with pytest.raises(SystemExit):
-        main(["init", "--project", str(tmp_path)])
-    assert f"{name}: cannot be read: it is not a regular file" in capsys.readouterr().err
+    (error,) = command("init", "--project", tmp_path).errors
+    assert f"{name}: cannot be read: it is not a regular file" in error
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")

@@ -19,8 +19,9 @@ from hatch_cubin.building import pipeline
 from hatch_cubin.cli.main import main
 from hatch_cubin.cubin.symbol_origins import digests_by_part
 from hatch_cubin.wheels.reading.bundles import open_wheel
+from tests.command_line import Command
 from tests.cubins import FUNC, KERNEL, PTX, cubin, elf, facts_of, inside, make_wheel
-from tests.helpers import SAXPY, bundle, made, make_project, sha256, write_tree
+from tests.helpers import SAXPY, Coded, bundle, made, make_project, sha256, write_tree
 from tests.special_files import a_pipe
 from tests.unit.wheels.reading.test_page import Page
 
@@ -264,33 +265,36 @@ def test_a_real_bundle_with_the_report_of_its_build(
 
 
 @pytest.mark.parametrize(
-    ("report", "said"),
+    ("report", "code", "what"),
     [
-        (None, "cannot be read: No such file or directory [file-not-readable]"),
-        ("[]", "is not a build report [not-a-build-report]"),
-        ('{"units":[{"module":"k"}]}', "is not a build report [not-a-build-report]"),
+        (None, "file-not-readable", "cannot be read: No such file or directory"),
+        ("[]", "not-a-build-report", ""),
+        ('{"units":[{"module":"k"}]}', "not-a-build-report", ""),
         (
             '{"units":[{"module":"k","arch":"sm_90","bytes":1e999,"seconds":1,"state":"hit"}]}',
-            "is not a build report [not-a-build-report]",
+            "not-a-build-report",
+            "",
         ),
         (
             '{"units":[]}',
-            "is the report of another build: k for sm_90 is not the same in it [report-of-other-build]",
+            "report-of-other-build",
+            "is the report of another build: k for sm_90 is not the same in it",
         ),
         (
             '{"units":[{"module":"k","arch":"sm_90","bytes":1,"seconds":1,"state":"compiled"}]}',
-            "is the report of another build: k for sm_90 is not the same in it [report-of-other-build]",
+            "report-of-other-build",
+            "k for sm_90",
         ),
     ],
 )
 def test_a_report_that_does_not_fit_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], report: str | None, said: str
+    tmp_path: Path, command: Command, report: str | None, code: str, what: str
 ) -> None:
     place = write_tree(tmp_path / "_cubins", bundle(made("k", data=cubin("k"))))
     path = tmp_path / "r.json"
     if report is not None:
         path.write_text(report)
-    assert refusal(capsys, place, "--report", path) == f"hatch-cubin: error: {path}: {said}\n"
+    assert command("inspect", place, "--report", path).errors == [Coded(code, path, what)]
 
 
 def test_a_report_in_which_all_were_hits_shows_no_times(

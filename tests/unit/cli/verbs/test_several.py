@@ -10,50 +10,44 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.building import pipeline
-from hatch_cubin.cli.main import main
 from hatch_cubin.project.project import Project
+from tests.command_line import Command
 from tests.cubins import cubin, inside, make_wheel
-from tests.helpers import bundle, made, write_tree
+from tests.helpers import Coded, bundle, made, write_tree
 
-from .test_inspect import refusal
 from .test_verify import CODE, FILES, OURS, Answer, recorded, wheel_of
 from .test_verify_rebuild import wheel_of as forged
 
 
-def test_several_wheels_are_shown_on_one_page_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_wheels_are_shown_on_one_page_too(tmp_path: Path, command: Command) -> None:
     wheels = [
         make_wheel(tmp_path / f"{name}.whl", inside("demo/_cubins", bundle(made("k", data=cubin("k")))))
         for name in ("a", "b")
     ]
     html = tmp_path / "page.html"
-    assert main(["inspect", *map(str, wheels), "--html", str(html)]) == 0
+    ended = command("inspect", *wheels, "--html", html)
     places = [f"{wheel}/demo/_cubins" for wheel in wheels]
-    assert [line for line in capsys.readouterr().out.splitlines() if line.endswith("_cubins")] == places
+    assert [line for line in ended.out.splitlines() if line.endswith("_cubins")] == places
     text = html.read_text("utf-8")
     assert re.findall(r"<h1>(.*?)</h1>", text) == ["a.whl and 1 more"]
     assert re.findall(r"<h2>(.*?)</h2>", text) == places
     assert f"<h3>{wheels[0]} &rarr; {wheels[1]}</h3>" in text  # two are compared
 
 
-def test_three_wheels_or_one_that_cannot_be_read_are_not_compared(tmp_path: Path) -> None:
+def test_three_wheels_or_one_that_cannot_be_read_are_not_compared(tmp_path: Path, command: Command) -> None:
     html, files = tmp_path / "page.html", bundle(made("k", data=cubin("k")))
     wheels = [make_wheel(tmp_path / f"{name}.whl", inside("demo/_cubins", files)) for name in "abc"]
-    assert main(["inspect", *map(str, wheels), "--html", str(html)]) == 0
+    assert command("inspect", *wheels, "--html", html).code == 0
     assert " &rarr; " not in html.read_text("utf-8")
-    with pytest.raises(SystemExit):
-        main(["inspect", str(wheels[0]), "absent.whl", "--html", str(html)])
+    assert command("inspect", wheels[0], "absent.whl", "--html", html).code == 1
     assert " &rarr; " not in html.read_text("utf-8")
 
 
-def test_one_that_cannot_be_looked_into_keeps_no_other_from_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_that_cannot_be_looked_into_keeps_no_other_from_it(tmp_path: Path, command: Command) -> None:
     place = write_tree(tmp_path / "_cubins", bundle(made("k", data=cubin("k")))).as_posix()
-    error = refusal(capsys, "no_such_package", place)
-    assert error.startswith("hatch-cubin: error: no_such_package: is not a file")
-    with pytest.raises(SystemExit):
-        main(["inspect", "no_such_package", place, "--json"])
-    facts = json.loads(capsys.readouterr().out)
+    absent = Coded("no-such-wheel", "no_such_package")
+    assert command("inspect", "no_such_package", place).errors == [absent]
+    facts = json.loads(command("inspect", "no_such_package", place, "--json").out)
     assert [(each["named"], each["path"], len(each["bundles"])) for each in facts["results"]] == [
         ("no_such_package", "no_such_package", 0),
         (place, place, 1),
@@ -63,27 +57,27 @@ def test_one_that_cannot_be_looked_into_keeps_no_other_from_it(
 
 @pytest.mark.parametrize("option", ["--html", "--report"])
 def test_an_option_that_does_not_work_keeps_nothing_else_from_being_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+    tmp_path: Path, command: Command, option: str
 ) -> None:
     place = write_tree(tmp_path / "_cubins", bundle(made("k", data=cubin("k")))).as_posix()
     absent = str(tmp_path / "absent" / "file")
-    with pytest.raises(SystemExit):
-        main(["inspect", "no_such_package", place, option, absent, "--json"])
-    facts = json.loads(capsys.readouterr().out)
+    ended = command("inspect", "no_such_package", place, option, absent, "--json")
+    assert ended.code == 1
+    facts = json.loads(ended.out)
     assert [len(each["bundles"]) for each in facts["results"]] == [0, 1]
     assert [error["path"] for error in facts["errors"]] == [absent, "no_such_package"]
 
 
-def test_several_are_checked_and_each_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_are_checked_and_each_is_told(tmp_path: Path, command: Command) -> None:
     """One that is damaged, and one that is not there, keep no other from being checked."""
     good, bad = wheel_of(tmp_path / "good", FILES), wheel_of(tmp_path / "bad", {**FILES, "more": b""})
     gone = tmp_path / "gone.whl"
-    answer = Answer(capsys, bad, gone, good)
+    answer = Answer(command, bad, gone, good)
     agrees = f"{good}/demo/_cubins: all 8 files agree with its manifest; the loader is that of {OURS}\n"
     assert (answer.code, answer.out) == (1, agrees)
-    assert answer.err.splitlines()[0].startswith(f"hatch-cubin: error: {bad}/demo/_cubins/more: is not part")
-    assert answer.err.splitlines()[1].startswith(f"hatch-cubin: error: {gone}: ")
-    facts = json.loads(Answer(capsys, bad, gone, good, "--json").out)
+    more = Coded("file-not-listed", "demo/_cubins/more")
+    assert answer.errors == [more, Coded("no-such-wheel", gone)]
+    facts = json.loads(Answer(command, bad, gone, good, "--json").out)
     assert (facts["ok"], facts["results"]) == (
         False,
         [
@@ -95,15 +89,15 @@ def test_several_are_checked_and_each_is_told(tmp_path: Path, capsys: pytest.Cap
     assert [error["path"] for error in facts["errors"]] == [f"{bad}/demo/_cubins/more", str(gone)]
 
 
-def test_several_sound_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_sound_ones(tmp_path: Path, command: Command) -> None:
     wheels = [wheel_of(tmp_path / name, FILES) for name in ("a", "b")]
-    answer = Answer(capsys, *wheels, "--json")
+    answer = Answer(command, *wheels, "--json")
     assert (answer.code, json.loads(answer.out)["ok"], answer.err) == (0, True, "")
 
 
 @pytest.mark.nvrtc
 def test_several_wheels_are_compared_with_one_rebuild(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = forged(tmp_path)
     other = make_wheel(
@@ -118,14 +112,14 @@ def test_several_wheels_are_compared_with_one_rebuild(
         return build(project, noted=noted)
 
     monkeypatch.setattr(pipeline, "build", counted)
-    answer = Answer(capsys, *(whole, other, again, "--rebuild", "--project", tmp_path))
+    answer = Answer(command, *(whole, other, again, "--rebuild", "--project", tmp_path))
     assert len(builds) == 1
     assert [line for line in answer.out.splitlines() if "compiled again" in line] == [
         f"{wheel}/demo/_cubins: 2 units compiled again: 2 are the same to the byte"
         for wheel in (whole, again)
     ]
-    assert f"{other}: has no bundle that this project builds (demo/_cubins)" in answer.err
+    assert Coded("bundle-of-other-project", other, " (demo/_cubins)") in answer.errors
     write_tree(tmp_path / "demo", {"saxpy.cu": "__global__ void saxpy() { wrong; }"})
-    answer = Answer(capsys, *(whole, again, "--rebuild", "--project", tmp_path))
+    answer = Answer(command, *(whole, again, "--rebuild", "--project", tmp_path))
     assert len(builds) == 2
     assert answer.errors == ['demo/saxpy.cu:1: identifier "wrong" is undefined']

@@ -13,7 +13,8 @@ import pytest
 
 from hatch_cubin.building import sharding
 from hatch_cubin.cli.main import main
-from tests.helpers import SAXPY, SCALE, make_project, pyproject, write_tree
+from tests.command_line import Command
+from tests.helpers import SAXPY, SCALE, Coded, make_project, pyproject, write_tree
 
 pytestmark = pytest.mark.nvrtc
 
@@ -175,56 +176,43 @@ def test_what_a_report_lacks_is_guessed_and_told_once(
     assert sum(bake("--shard", "1/2", "--weights", weights)["shard"]["weights"]) > 3000
 
 
+CODE = "not-a-build-report"
+
+
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "code", "what"),
     [
-        (None, "w.json: cannot be read: No such file or directory [file-not-readable]"),
-        ("{", "w.json: is not a build report [not-a-build-report]"),
-        ("[]", "w.json: is not a build report [not-a-build-report]"),
-        (
-            '{"units": [{"module": "saxpy", "arch": "sm_90"}]}',
-            "w.json: is not a build report [not-a-build-report]",
-        ),
-        (
-            '{"units": [{"module": "saxpy", "arch": "sm_90", "seconds": -1}]}',
-            "w.json: is not a build report [not-a-build-report]",
-        ),
-        (
-            '{"units": [{"module": "saxpy", "arch": "sm_90", "seconds": NaN}]}',
-            "w.json: is not a build report [not-a-build-report]",
-        ),
-        (
-            '{"units": [{"module": "saxpy", "arch": "sm_90", "seconds": 1e999}]}',
-            "w.json: is not a build report [not-a-build-report]",
+        (None, "file-not-readable", ""),
+        ("{", CODE, "is not a build report"),
+        ("[]", CODE, ""),
+        ('{"units": [{"module": "saxpy", "arch": "sm_90"}]}', CODE, ""),
+        *(
+            (
+                f'{{"units": [{{"module": "saxpy", "arch": "sm_90", "seconds": {each}}}]}}',
+                CODE,
+                "",
+            )
+            for each in ("-1", "NaN", "1e999")
         ),
         (
             '{"units": [{"module": "other", "arch": "sm_90", "seconds": 1}]}',
-            (
-                "w.json: is the report of another project: it knows none of these modules "
-                "[report-of-other-project]"
-            ),
+            "report-of-other-project",
+            "is the report of another project: it knows none of these modules",
         ),
     ],
 )
 def test_a_file_that_says_nothing_of_this_project_is_refused(
-    root: Path, capsys: pytest.CaptureFixture[str], content: str | None, said: str
+    root: Path, command: Command, content: str | None, code: str, what: str
 ) -> None:
     if content is not None:
         (root / "w.json").write_text(content)
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main(["bake", "--shard", "1/2", "--weights", "w.json"])
-    error, hint = capsys.readouterr().err.splitlines()
-    assert error == f"hatch-cubin: error: {said}"
-    assert hint == "  hint: HATCH_CUBIN_REPORT=FILE has a build write one"
+    (error,) = command("bake", "--shard", "1/2", "--weights", "w.json").errors
+    assert error == Coded(code, "w.json", what, "hint: HATCH_CUBIN_REPORT=FILE has a build write one")
 
 
-def test_weights_without_a_shard_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main(["bake", "--weights", "w.json"])
-    assert (
-        capsys.readouterr().err
-        == "hatch-cubin: error: --weights changes nothing without --shard [option-without-effect]\n"
-    )
+def test_weights_without_a_shard_are_refused(command: Command) -> None:
+    what = "--weights changes nothing without --shard [option-without-effect]"
+    assert command("bake", "--weights", "w.json").errors == [f"hatch-cubin: error: {what}"]
 
 
 def test_a_header_of_several_sources_weighs_as_much_for_each(root: Path, bake: Any) -> None:

@@ -11,8 +11,9 @@ import pytest
 from hatch_cubin.bundle.manifest import canonical
 from hatch_cubin.cli.main import main
 from hatch_cubin.common.digest import file_digest
+from tests.command_line import Command
 from tests.cubins import make_wheel
-from tests.helpers import wheel_files
+from tests.helpers import Coded, wheel_files
 
 from .test_verify import INFO, Answer, recorded
 from .test_verify_rebuild import wheel_of
@@ -38,43 +39,31 @@ def parts_of(project: Path) -> Path:
     return project / "parts"
 
 
-def rebuilt(capsys: pytest.CaptureFixture[str], project: Path, *wheels: Path) -> Answer:
-    capsys.readouterr()
-    return Answer(capsys, *wheels, "--rebuild", "--project", project)
+def rebuilt(command: Command, project: Path, *wheels: Path) -> Answer:
+    return Answer(command, *wheels, "--rebuild", "--project", project)
 
 
-def test_all_parts_are_proven_together_in_any_order(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_parts_are_proven_together_in_any_order(tmp_path: Path, command: Command) -> None:
     parts = parts_of(tmp_path)
-    answer = rebuilt(capsys, tmp_path, *(parts / name for name in (SM90, MAIN, SM80)))
+    answer = rebuilt(command, tmp_path, *(parts / name for name in (SM90, MAIN, SM80)))
     assert (answer.code, answer.errors) == (0, [])
     assert "2 units compiled again: 2 are the same to the byte" in answer.out
 
 
-def test_a_companion_alone_is_not_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_companion_alone_is_not_proven(tmp_path: Path, command: Command) -> None:
     parts = parts_of(tmp_path)
-    answer = rebuilt(capsys, tmp_path, parts / SM90)
-    assert answer.code == 1
-    assert answer.err.splitlines() == [
-        (
-            f"hatch-cubin: error: {parts / SM90}: was not compared: it is a part of demo 1.0"
-            " [companion-not-compared]"
-        ),
-        "  hint: name the wheel that it was split from, as split wrote it, with it",
-    ]
+    answer = rebuilt(command, tmp_path, parts / SM90)
+    what = "was not compared: it is a part of demo 1.0 [companion-not-compared]"
+    hint = "name the wheel that it was split from, as split wrote it, with it"
+    assert answer.err == f"hatch-cubin: error: {parts / SM90}: {what}\n  hint: {hint}\n"
 
 
-def test_where_the_project_cannot_be_built_that_alone_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_the_project_cannot_be_built_that_alone_is_told(tmp_path: Path, command: Command) -> None:
     parts = parts_of(tmp_path)
     (tmp_path / "demo/saxpy.cu").unlink()
-    answer = rebuilt(capsys, tmp_path, *(parts / name for name in (SM90, MAIN, SM80)))
-    assert (answer.code, answer.errors) == (
-        1,
-        ["pyproject.toml:9: there are no .cu or .ptx sources in demo/ [no-sources-found]"],
-    )
+    answer = rebuilt(command, tmp_path, *(parts / name for name in (SM90, MAIN, SM80)))
+    assert answer.code == 1
+    assert answer.errors == [Coded("no-sources-found", "pyproject.toml:9")]
 
 
 def _forged(files: dict[str, bytes]) -> None:
@@ -98,35 +87,29 @@ def _recorded_again(files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "code", "place"),
     [
-        (_forged, "has other files than its manifest leaves to it"),
-        (
-            _damaged,
-            (
-                "demo_cubins_sm90/saxpy.sm_90.cubin: is not the file that companion.json "
-                "describes [file-changed]"
-            ),
-        ),
+        (_forged, "companion-differs", ""),
+        (_damaged, "file-changed", "/demo_cubins_sm90/saxpy.sm_90.cubin"),
     ],
 )
 def test_a_companion_in_another_folder_is_held_against_the_manifest_that_was_proven(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[[dict[str, bytes]], None], said: str
+    tmp_path: Path, command: Command, change: Callable[[dict[str, bytes]], None], code: str, place: str
 ) -> None:
     parts, elsewhere = parts_of(tmp_path), tmp_path / "elsewhere"
     elsewhere.mkdir()
     whole = (parts / SM90).rename(elsewhere / SM90)
-    assert rebuilt(capsys, tmp_path, parts / MAIN, whole).code == 0
+    assert rebuilt(command, tmp_path, parts / MAIN, whole).code == 0
     files = wheel_files(whole)
     change(files)
     make_wheel(whole, _recorded_again(files))
-    answer = rebuilt(capsys, tmp_path, parts / MAIN, whole)
+    answer = rebuilt(command, tmp_path, parts / MAIN, whole)
     assert answer.code == 1
-    assert said in answer.err
+    assert Coded(code, f"{whole}{place}") in answer.errors
 
 
 def test_a_manifest_that_is_not_the_projects_is_told_where_companions_are_not_here(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, command: Command
 ) -> None:
     parts = parts_of(tmp_path)
     whole = wheel_files(parts / MAIN)
@@ -138,6 +121,6 @@ def test_a_manifest_that_is_not_the_projects_is_told_where_companions_are_not_he
     make_wheel(parts / MAIN, recorded(whole))
     (parts / SM80).unlink()
     (parts / SM90).unlink()
-    answer = rebuilt(capsys, tmp_path, parts / MAIN)
+    answer = rebuilt(command, tmp_path, parts / MAIN)
     assert answer.code == 1
-    assert "1 file not what the project gives, though all units are" in answer.err
+    assert Coded("file-differs", "demo/_cubins", "1 file ") in answer.errors

@@ -1,4 +1,4 @@
-"""Results, leases and a fleet without machines, for tests of those who use them."""
+"""Results, leases and a cluster without machines, for tests of those who use them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hatch_cubin.compiling.cluster.lease import Lease, Reply, sealed
-from hatch_cubin.compiling.cluster.workers import Answered, Event
+from hatch_cubin.compiling.cluster.lease import Lease, Reply, with_proof
+from hatch_cubin.compiling.cluster.workers import Event, LeaseAnswered
 from hatch_cubin.compiling.executor import Result, Task
 
 LISTING = "of these files"
@@ -26,7 +26,7 @@ def reply(lease: Lease, *results: Result, worker: str = "far") -> Reply:
     """Return what a worker replies: these results, or one for each task."""
     found = results or tuple(map(done, (each.id for each in lease.tasks)))
     tasks = {each.id: each for each in lease.tasks}
-    parts = tuple(sealed(tasks[result.id], lease.listing, result) for result in found)
+    parts = tuple(with_proof(tasks[result.id], lease.listing, result) for result in found)
     return Reply(worker, lease.process, lease.number, parts)
 
 
@@ -60,7 +60,7 @@ class FakeFleet:
         self._clock, self._act = clock, act
         self._events = deque(events)
         self.gifts: list[Gift] = []
-        self.hopes = 0
+        self.expected_workers = 0
         self.closed = False
         self.events: Any = self
 
@@ -79,7 +79,7 @@ class FakeFleet:
         self._events.extend(events)
 
     def answer(self, gift: Gift, *results: Result) -> None:
-        self.say(Answered(gift.lease.number, reply(gift.lease, *results)))
+        self.say(LeaseAnswered(gift.lease.number, reply(gift.lease, *results)))
 
     def give(self, worker: str, lease: Lease) -> None:
         self.gifts.append(Gift(worker, lease))

@@ -16,22 +16,31 @@ import pytest
 
 from hatch_cubin.compiling.cluster import dask as dask_module
 from hatch_cubin.compiling.cluster import worker_side
-from hatch_cubin.compiling.cluster.dask import DaskFleet
+from hatch_cubin.compiling.cluster.dask import DaskCluster
 from hatch_cubin.compiling.cluster.identity import Identity
-from hatch_cubin.compiling.cluster.lease import Lease, Listing
-from hatch_cubin.compiling.cluster.shipped_files import Parcel
-from hatch_cubin.compiling.cluster.worker_side import Asked
-from hatch_cubin.compiling.cluster.workers import Answered, Event, Gone, Joined, Lost, Unfit
+from hatch_cubin.compiling.cluster.lease import FileListing, Lease
+from hatch_cubin.compiling.cluster.shipped_files import SourceArchive
+from hatch_cubin.compiling.cluster.worker_side import BuildRequirements
+from hatch_cubin.compiling.cluster.workers import (
+    Event,
+    LeaseAnswered,
+    NoMoreWorkers,
+    WorkerJoined,
+    WorkerLost,
+    WorkerUnfit,
+)
 
 from .fake_workers import LISTING, task
 
-ASKED = Asked(Identity("1.2", "keys 1", "code", "lp64", "", "13.5.37"), None)
-PARCEL = Parcel(Listing.of({77: "77"}, ["77"], {"77/a.h": ("project/a.h", "of a")}), {"of a": b"a"})
+REQUIREMENTS = BuildRequirements(Identity("1.2", "keys 1", "code", "lp64", "", "13.5.37"), None)
+ARCHIVE = SourceArchive(
+    FileListing.of({77: "77"}, ["77"], {"77/a.h": ("project/a.h", "of a")}), {"of a": b"a"}
+)
 LEASE = Lease(7, "build", "process", LISTING, (task(1),), 60.0, 0)
 WELL = {"status": "running", "nthreads": 2, "memory_limit": 1000, "last_seen": 1.0}
 
 Answer = Callable[..., Any]
-Begin = Callable[..., DaskFleet]
+Begin = Callable[..., DaskCluster]
 
 
 class FakeDask:
@@ -44,7 +53,7 @@ class FakeDask:
         self.answers: dict[str, Answer] = {
             "version": lambda _name: "1.2",
             "identify": lambda *_asked: ("process", None),
-            "equip": lambda _asked, _listing, blobs=b"": [] if blobs else ["of a"],
+            "store_files": lambda _asked, _listing, blobs=b"": [] if blobs else ["of a"],
             "compile_lease": lambda _asked, lease: f"reply to {lease.number}",
         }
         self.asked: list[tuple[str, str]] = []  # who was asked what
@@ -120,7 +129,7 @@ class FakeClient:
         (worker,) = options.pop("workers")
         assert options == {"allow_other_workers": False, "retries": 0, "pure": False}
         arguments: tuple[Any, ...] = (argument,)
-        if function is worker_side.called:
+        if function is worker_side.call_packed:
             function, arguments = pickle.loads(argument)  # noqa: S301 - of these tests
         self._dask.asked.append((worker, function.__name__))
         answer = self._dask.answers[function.__name__](*arguments)
@@ -143,12 +152,12 @@ def dask(monkeypatch: pytest.MonkeyPatch) -> FakeDask:
 
 
 @pytest.fixture
-def fleet(dask: FakeDask) -> Iterator[Begin]:
+def cluster(dask: FakeDask) -> Iterator[Begin]:
     """Return what begins to talk to the cluster."""
-    made: list[DaskFleet] = []
+    made: list[DaskCluster] = []
 
-    def begin(address: str = "tcp://head:8786") -> DaskFleet:
-        made.append(DaskFleet("dask://head:8786", address, ASKED, PARCEL))
+    def begin(address: str = "tcp://head:8786") -> DaskCluster:
+        made.append(DaskCluster("dask://head:8786", address, REQUIREMENTS, ARCHIVE))
         return made[-1]
 
     yield begin
@@ -158,21 +167,21 @@ def fleet(dask: FakeDask) -> Iterator[Begin]:
         assert not each._thread.is_alive()
 
 
-def heard(fleet: DaskFleet, count: int = 1) -> list[Event]:
-    return [fleet.events.get(timeout=60) for _ in range(count)]
+def heard(cluster: DaskCluster, count: int = 1) -> list[Event]:
+    return [cluster.events.get(timeout=60) for _ in range(count)]
 
 
-def test_a_worker_is_asked_then_given_what_it_lacks_then_ready(dask: FakeDask, fleet: Begin) -> None:
+def test_a_worker_is_asked_then_given_what_it_lacks_then_ready(dask: FakeDask, cluster: Begin) -> None:
     dask.workers["tcp://a"] = dict(WELL)
-    assert heard(fleet()) == [Joined("tcp://a", "process", 2, 500)]
-    assert [what for _who, what in dask.asked] == ["version", "identify", "equip", "equip"]
+    assert heard(cluster()) == [WorkerJoined("tcp://a", "process", 2, 500)]
+    assert [what for _who, what in dask.asked] == ["version", "identify", "store_files", "store_files"]
 
 
-def test_who_has_all_is_given_nothing_and_may_have_no_limit(dask: FakeDask, fleet: Begin) -> None:
-    dask.answers["equip"] = lambda *_parts: []
+def test_who_has_all_is_given_nothing_and_may_have_no_limit(dask: FakeDask, cluster: Begin) -> None:
+    dask.answers["store_files"] = lambda *_parts: []
     dask.workers["tcp://a"] = {**WELL, "nthreads": 0, "memory_limit": None}
-    assert heard(fleet()) == [Joined("tcp://a", "process", 1, 0)]
-    assert [what for _who, what in dask.asked] == ["version", "identify", "equip"]
+    assert heard(cluster()) == [WorkerJoined("tcp://a", "process", 1, 0)]
+    assert [what for _who, what in dask.asked] == ["version", "identify", "store_files"]
 
 
 def raising(exc: BaseException) -> Answer:
@@ -194,47 +203,47 @@ MISFITS: dict[str, tuple[str, Answer]] = {
     "hatch-cubin 1.1, this build has 1.2": ("version", lambda _name: "1.1"),
     OTHER: ("identify", lambda *_: ("process", OTHER)),
     "ImportError: no name": ("identify", raising(ImportError("no name\nmore of it"))),
-    "OSError: [Errno 28] No space left on device": ("equip", raising(FULL)),
-    "it does not keep the files that it is given": ("equip", lambda *_: ["of a"]),
+    "OSError: [Errno 28] No space left on device": ("store_files", raising(FULL)),
+    "it does not keep the files that it is given": ("store_files", lambda *_: ["of a"]),
     "it did not answer within 0.01 s": ("version", lambda *_: _never()),
     "MemoryError": ("identify", raising(MemoryError())),
 }
 
 
 def test_a_worker_that_drops_files_for_another_build_is_given_them_again(
-    dask: FakeDask, fleet: Begin
+    dask: FakeDask, cluster: Begin
 ) -> None:
-    lacking = iter([["of a"], ["of a"], []])
-    dask.answers["equip"] = lambda *_parts: next(lacking)
+    missing_files = iter([["of a"], ["of a"], []])
+    dask.answers["store_files"] = lambda *_parts: next(missing_files)
     dask.workers["tcp://a"] = dict(WELL)
-    assert heard(fleet()) == [Joined("tcp://a", "process", 2, 500)]
+    assert heard(cluster()) == [WorkerJoined("tcp://a", "process", 2, 500)]
 
 
 @pytest.mark.parametrize("why", MISFITS)
 def test_why_a_worker_cannot_compile_is_told_once(
-    dask: FakeDask, fleet: Begin, monkeypatch: pytest.MonkeyPatch, why: str
+    dask: FakeDask, cluster: Begin, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     asked, answer = MISFITS[why]
     if "within" in why:
         monkeypatch.setattr(dask_module, "_ANSWER_S", 0.01)
     dask.answers[asked] = answer
     dask.workers["tcp://a"] = dict(WELL)
-    begun = fleet()
-    assert heard(begun) == [Unfit("tcp://a", why)]
+    begun = cluster()
+    assert heard(begun) == [WorkerUnfit("tcp://a", why)]
     dask.at_look[dask.looks + 3] = dask.workers.clear
     dask.at_look[dask.looks + 4] = lambda: setattr(dask, "refusal", OSError("over"))
-    assert heard(begun) == [Gone("the scheduler does not answer any more: OSError: over")]
+    assert heard(begun) == [NoMoreWorkers("the scheduler does not answer any more: OSError: over")]
 
 
-def test_a_lease_is_answered_or_told_why_not(dask: FakeDask, fleet: Begin) -> None:
+def test_a_lease_is_answered_or_told_why_not(dask: FakeDask, cluster: Begin) -> None:
     dask.workers["tcp://a"] = dict(WELL)
-    begun = fleet()
+    begun = cluster()
     heard(begun)
     begun.give("tcp://a", LEASE)
-    assert heard(begun) == [Answered(7, "reply to 7")]
+    assert heard(begun) == [LeaseAnswered(7, "reply to 7")]
     dask.answers["compile_lease"] = raising(OSError(28, "No space left on device"))
     begun.give("tcp://a", LEASE)
-    assert heard(begun) == [Answered(7, None, "OSError: [Errno 28] No space left on device")]
+    assert heard(begun) == [LeaseAnswered(7, None, "OSError: [Errno 28] No space left on device")]
     begun.close()
     assert dask.stopped == [("build", ["tcp://a"])]
     begun.give("tcp://a", LEASE)  # to nobody
@@ -242,52 +251,52 @@ def test_a_lease_is_answered_or_told_why_not(dask: FakeDask, fleet: Begin) -> No
 
 
 def test_who_is_gone_silent_or_paused_is_lost_and_may_come_back(
-    dask: FakeDask, fleet: Begin, monkeypatch: pytest.MonkeyPatch
+    dask: FakeDask, cluster: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dask.workers["tcp://a"] = dict(WELL)
     dask.answers["compile_lease"] = lambda *_: _never()
-    begun = fleet()
-    joined = Joined("tcp://a", "process", 2, 500)
+    begun = cluster()
+    joined = WorkerJoined("tcp://a", "process", 2, 500)
     assert heard(begun) == [joined]
     begun.give("tcp://a", LEASE)
     dask.workers["tcp://a"]["status"] = "paused"
-    assert heard(begun) == [Lost("tcp://a", "it is paused", ended=False)]
+    assert heard(begun) == [WorkerLost("tcp://a", "it is paused", ended=False)]
     dask.workers["tcp://a"]["status"] = "running"
     assert heard(begun) == [joined]
     monkeypatch.setattr(dask_module, "_SILENT_S", 0.05)
     dask.beats = False
-    assert heard(begun) == [Lost("tcp://a", "it has said nothing for 0 s")]
-    assert begun.hopes == 1
+    assert heard(begun) == [WorkerLost("tcp://a", "it has said nothing for 0 s")]
+    assert begun.expected_workers == 1
     dask.beats = True
     assert heard(begun) == [joined]
     dask.workers.clear()
-    assert heard(begun) == [Lost("tcp://a", "it is gone")]
+    assert heard(begun) == [WorkerLost("tcp://a", "it is gone")]
 
 
 def test_without_its_connection_a_build_cannot_know_what_became_of_its_leases(
-    dask: FakeDask, fleet: Begin
+    dask: FakeDask, cluster: Begin
 ) -> None:
     dask.at_look[3] = dask.cut
-    begun = fleet()
-    assert heard(begun) == [Gone("the connection to the scheduler is lost")]
+    begun = cluster()
+    assert heard(begun) == [NoMoreWorkers("the connection to the scheduler is lost")]
 
 
 def test_why_nobody_was_seen_is_told_before_hope_is_given_up(
-    dask: FakeDask, fleet: Begin, monkeypatch: pytest.MonkeyPatch
+    dask: FakeDask, cluster: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dask_module, "_LOOK_S", 3600)
     dask.at_look[1] = lambda: setattr(dask, "refusal", OSError("over"))
-    begun = fleet()
+    begun = cluster()
     assert begun._connected.wait(60)
     told = begun.events.get_nowait()
-    assert told == Gone("the scheduler does not answer any more: OSError: over")
+    assert told == NoMoreWorkers("the scheduler does not answer any more: OSError: over")
 
 
-def test_who_is_paused_or_gone_before_it_is_ready_is_no_hope(dask: FakeDask, fleet: Begin) -> None:
+def test_who_is_paused_or_gone_before_it_is_ready_is_no_hope(dask: FakeDask, cluster: Begin) -> None:
     dask.answers["identify"] = lambda *_: _never()
     dask.workers = {"tcp://a": dict(WELL), "tcp://b": {**WELL, "status": "paused"}}
     asked, over = threading.Event(), threading.Event()
-    begun = fleet()
+    begun = cluster()
 
     def leave() -> None:
         dask.workers.clear()
@@ -298,14 +307,14 @@ def test_who_is_paused_or_gone_before_it_is_ready_is_no_hope(dask: FakeDask, fle
     assert asked.wait(60)
     assert over.wait(60)
     assert {who for who, _what in dask.asked} == {"tcp://a"}
-    assert begun.hopes == 1  # somebody else may come
+    assert begun.expected_workers == 1  # somebody else may come
     dask.cut()
-    assert heard(begun) == [Gone("the connection to the scheduler is lost")]
+    assert heard(begun) == [NoMoreWorkers("the connection to the scheduler is lost")]
 
 
-def test_what_is_not_answered_yet_is_dropped_at_the_end(dask: FakeDask, fleet: Begin) -> None:
+def test_what_is_not_answered_yet_is_dropped_at_the_end(dask: FakeDask, cluster: Begin) -> None:
     dask.workers["tcp://a"] = dict(WELL)
-    begun, asked = fleet(), threading.Event()
+    begun, asked = cluster(), threading.Event()
     heard(begun)
 
     async def begin(*_lease: object) -> None:
@@ -321,16 +330,16 @@ def test_what_is_not_answered_yet_is_dropped_at_the_end(dask: FakeDask, fleet: B
 
 
 def test_hopes_are_given_up_where_nobody_comes(
-    dask: FakeDask, fleet: Begin, monkeypatch: pytest.MonkeyPatch
+    dask: FakeDask, cluster: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dask_module, "_PATIENCE_S", 0.0)
     looked, look = threading.Event(), threading.Event()
     dask.at_look = {1: lambda: look.wait(60), 3: looked.set}
-    begun = fleet()
-    assert begun.hopes == 1
+    begun = cluster()
+    assert begun.expected_workers == 1
     look.set()
     assert looked.wait(60)
-    assert begun.hopes == 0
+    assert begun.expected_workers == 0
 
 
 @pytest.mark.parametrize(
@@ -338,21 +347,21 @@ def test_hopes_are_given_up_where_nobody_comes(
     [
         (
             {"packages": {"distributed": "2024.8.0"}},
-            Gone(
+            NoMoreWorkers(
                 "the cluster has distributed 2024.8.0, and here is 2026.8.0",
                 "both need the same version, here or there: pip install distributed==2024.8.0",
             ),
         ),
         (
             {"packages": {"distributed": "2026.8.0"}},
-            Gone(
+            NoMoreWorkers(
                 "TypeError: identity() got an unexpected keyword argument 'n_workers'",
                 "is the scheduler running, can this machine reach it, and is it one without certificates?",
             ),
         ),
         (
             OSError("nobody is there"),
-            Gone(
+            NoMoreWorkers(
                 "TypeError: identity() got an unexpected keyword argument 'n_workers'",
                 "is the scheduler running, can this machine reach it, and is it one without certificates?",
             ),
@@ -361,13 +370,13 @@ def test_hopes_are_given_up_where_nobody_comes(
     ids=["other", "same", "unknown"],
 )
 def test_where_dasks_do_not_understand_each_other_both_are_named(
-    dask: FakeDask, fleet: Begin, theirs: Any, said: Gone
+    dask: FakeDask, cluster: Begin, theirs: Any, said: NoMoreWorkers
 ) -> None:
     dask.refusal, dask.theirs = TypeError("identity() got an unexpected keyword argument 'n_workers'"), theirs
-    begun = fleet()
+    begun = cluster()
     assert heard(begun) == [said]
     begun._thread.join(60)
-    assert begun.hopes == 0
+    assert begun.expected_workers == 0
 
 
 NAMES = "Dask's configuration names them, or DASK_DISTRIBUTED__COMM__TLS__CA_FILE and __CLIENT__CERT"
@@ -376,17 +385,17 @@ TRUST = (
 )
 CERTIFICATES = {"tls_ca_file": __file__, "tls_client_cert": "-----BEGIN CERTIFICATE-----\n"}
 MISSING = "tls:// needs certificates, and nothing says distributed.comm.tls"
-REFUSED = Gone("OSError: certificate expired", TRUST)
+REFUSED = NoMoreWorkers("OSError: certificate expired", TRUST)
 
 
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({}, Gone(f"{MISSING}.ca-file", NAMES)),
-        ({"tls_ca_file": __file__}, Gone(f"{MISSING}.client.cert", NAMES)),
+        ({}, NoMoreWorkers(f"{MISSING}.ca-file", NAMES)),
+        ({"tls_ca_file": __file__}, NoMoreWorkers(f"{MISSING}.client.cert", NAMES)),
         (
             {**CERTIFICATES, "tls_client_key": "gone.pem"},
-            Gone("there is no file 'gone.pem', which distributed.comm.tls.client.key names", NAMES),
+            NoMoreWorkers("there is no file 'gone.pem', which distributed.comm.tls.client.key names", NAMES),
         ),
         (CERTIFICATES, REFUSED),
         ({**CERTIFICATES, "tls_client_key": __file__}, REFUSED),
@@ -394,15 +403,15 @@ REFUSED = Gone("OSError: certificate expired", TRUST)
     ids=["none", "one", "gone", "together", "all"],
 )
 def test_what_is_wrong_with_certificates_is_told(
-    dask: FakeDask, fleet: Begin, files: dict[str, str], said: Gone
+    dask: FakeDask, cluster: Begin, files: dict[str, str], said: NoMoreWorkers
 ) -> None:
     dask.files |= files
     dask.refusal, dask.theirs = OSError("certificate expired"), OSError("nobody is there")
-    assert heard(fleet("tls://head:8786")) == [said]
+    assert heard(cluster("tls://head:8786")) == [said]
 
 
 def test_certificates_that_dask_cannot_even_read_are_told(
-    dask: FakeDask, fleet: Begin, monkeypatch: pytest.MonkeyPatch
+    dask: FakeDask, cluster: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_address: str, **_options: object) -> FakeClient:
         raise FileNotFoundError(2, "No such file or directory")
@@ -410,28 +419,28 @@ def test_certificates_that_dask_cannot_even_read_are_told(
     monkeypatch.setattr(dask, "Client", refuse)
     dask.files["tls_ca_file"] = "gone.pem"
     said = "there is no file 'gone.pem', which distributed.comm.tls.ca-file names"
-    assert heard(fleet("tls://head:8786")) == [Gone(said, NAMES)]
+    assert heard(cluster("tls://head:8786")) == [NoMoreWorkers(said, NAMES)]
 
 
-def test_without_dask_that_is_said(fleet: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dask_that_is_said(cluster: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    assert heard(fleet()) == [
-        Gone("Dask's distributed is not installed here", "pip install 'hatch-cubin[dask]'")
+    assert heard(cluster()) == [
+        NoMoreWorkers("Dask's distributed is not installed here", "pip install 'hatch-cubin[dask]'")
     ]
 
 
-def test_what_breaks_within_is_told_too(dask: FakeDask, fleet: Begin) -> None:
+def test_what_breaks_within_is_told_too(dask: FakeDask, cluster: Begin) -> None:
     dask.workers["tcp://a"] = {"last_seen": 1.0}
-    assert heard(fleet()) == [Gone("KeyError: 'status'")]
+    assert heard(cluster()) == [NoMoreWorkers("KeyError: 'status'")]
 
 
-def test_dask_itself_keeps_quiet(dask: FakeDask, fleet: Begin) -> None:
+def test_dask_itself_keeps_quiet(dask: FakeDask, cluster: Begin) -> None:
     logger = logging.getLogger("distributed.client")
     before = logger.level
     try:
         logger.setLevel(logging.WARNING)
         dask.workers["tcp://a"] = dict(WELL)
-        heard(fleet())
+        heard(cluster())
         assert not logger.isEnabledFor(logging.CRITICAL)
     finally:
         logger.setLevel(before)

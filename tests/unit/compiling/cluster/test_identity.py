@@ -84,7 +84,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 def test_what_keeps_a_machine_from_compiling_is_said(answers: list[object], answer: object, why: str) -> None:
     answers.append(answer)
     with pytest.raises(ValueError, match=f"^{re.escape(why)}$"):
-        identity.ask(None, links=False)
+        identity.find_installed(None, links=False)
 
 
 @pytest.mark.parametrize("stamp", ["as it was", None])
@@ -98,7 +98,7 @@ def test_a_machine_is_asked_again_only_if_something_was_installed(
 
     def asked() -> int:
         before = len(answers)
-        assert [identity.ask(None, links=False) for _ in range(3)] == [found] * 3
+        assert [identity.find_installed(None, links=False) for _ in range(3)] == [found] * 3
         return before - len(answers)
 
     monkeypatch.setattr(identity, "installed", lambda _wanted: stamp)
@@ -116,8 +116,8 @@ def test_a_machine_is_asked_again_only_if_something_was_installed(
 def test_another_process_says_what_this_one_knows() -> None:
     toolkit = Toolkit(None)
     _ = toolkit.nvjitlink, toolkit.ptxas
-    found = identity.ask(None, links=True, assembles=True)
-    assert found.identity == identity.of(toolkit)
+    found = identity.find_installed(None, links=True, assembles=True)
+    assert found.identity == identity.local_identity(toolkit)
     assert found.identity.version == __version__
     assert found.libraries == toolkit.libraries
     assert found.assembler == toolkit.assembler
@@ -127,12 +127,12 @@ def test_another_process_says_what_this_one_knows() -> None:
 @pytest.mark.nvrtc
 def test_it_prints_what_it_finds(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     identity.main("", "")
-    assert json.loads(capsys.readouterr().out)["identity"] == [*identity.of(Toolkit(None))]
+    assert json.loads(capsys.readouterr().out)["identity"] == [*identity.local_identity(Toolkit(None))]
     identity.main("", "links assembles")
     toolkit = Toolkit(None)
     _ = toolkit.nvjitlink, toolkit.ptxas
-    assert json.loads(capsys.readouterr().out)["identity"] == [*identity.of(toolkit)]
-    broken: Callable[..., Toolkit] = _refuse
+    assert json.loads(capsys.readouterr().out)["identity"] == [*identity.local_identity(toolkit)]
+    broken: Callable[..., Toolkit] = _report_worker
     monkeypatch.setattr(identity, "Toolkit", broken)
     identity.main("system", "links")
     assert json.loads(capsys.readouterr().out) == {"error": "cannot load nvrtc"}
@@ -161,5 +161,5 @@ def test_the_code_that_both_sides_share_is_all_that_a_worker_compiles_with() -> 
     assert {(host.parent / name).resolve() for name in identity._CODE} == reached
 
 
-def _refuse(_wanted: object) -> Toolkit:
+def _report_worker(_wanted: object) -> Toolkit:
     raise ToolchainError(Problem("cannot load nvrtc"))

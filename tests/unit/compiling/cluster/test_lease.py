@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hatch_cubin.compiling.cluster.lease import Lease, Listing, Reply, opened
+from hatch_cubin.compiling.cluster.lease import FileListing, Lease, Reply, checked_results
 from hatch_cubin.compiling.executor import Result
 
 from .fake_workers import LISTING, done, reply, task
@@ -21,19 +21,22 @@ RICH = Result(
 def test_what_was_sealed_is_opened_as_it_was() -> None:
     data = pickle.dumps(reply(LEASE, RICH, done(2), worker="tcp://a"))
     sent = pickle.loads(data)  # noqa: S301 - of this test
-    assert opened(sent, LEASE) == {1: replace(RICH, worker="tcp://a"), 2: replace(done(2), worker="tcp://a")}
+    assert checked_results(sent, LEASE) == {
+        1: replace(RICH, worker="tcp://a"),
+        2: replace(done(2), worker="tcp://a"),
+    }
 
 
 def test_a_listing_is_named_by_all_that_is_in_it() -> None:
     files = {"77/a.h": ("project/a.h", "12")}
-    some = Listing.of({77: "77"}, ["77"], files)
+    some = FileListing.of({77: "77"}, ["77"], files)
     others = [
-        Listing.of({78: "77"}, ["77"], files),
-        Listing.of({77: "77"}, ["77", "77/b"], files),
-        Listing.of({77: "77"}, ["77"], {"77/a.h": ("project/a.h", "13")}),
-        Listing.of({77: "77"}, ["77"], {"77/b.h": ("project/a.h", "12")}),
+        FileListing.of({78: "77"}, ["77"], files),
+        FileListing.of({77: "77"}, ["77", "77/b"], files),
+        FileListing.of({77: "77"}, ["77"], {"77/a.h": ("project/a.h", "13")}),
+        FileListing.of({77: "77"}, ["77"], {"77/b.h": ("project/a.h", "12")}),
     ]
-    assert some.digest == Listing.of({77: "77"}, ["77"], dict(files)).digest
+    assert some.digest == FileListing.of({77: "77"}, ["77"], dict(files)).digest
     assert len({some.digest, *(each.digest for each in others)}) == 5
 
 
@@ -70,4 +73,4 @@ OTHERS = {
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
 def test_whatever_else_comes_back_is_no_answer(other: object) -> None:
     with pytest.raises(ValueError, match=r"^a (reply|result|damaged reply|damaged result)"):
-        opened(other, LEASE)
+        checked_results(other, LEASE)

@@ -15,7 +15,7 @@ import pytest
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling import cores, executor
 from hatch_cubin.compiling.cluster import identity, worker_side
-from hatch_cubin.compiling.cluster.lease import Lease, Listing, Reply, sealed
+from hatch_cubin.compiling.cluster.lease import FileListing, Lease, Reply, with_proof
 from hatch_cubin.compiling.compiler_paths import CompilePaths
 from hatch_cubin.compiling.executor import Next, Result, Setup
 from hatch_cubin.errors import ConfigError, SourceError, ToolchainError
@@ -29,7 +29,7 @@ made: list[Executor] = []
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
-    monkeypatch.setattr(worker_side, "_here", [])
+    monkeypatch.setattr(worker_side, "_states", [])
     yield
     worker_side.here().close()
     made.clear()
@@ -56,18 +56,20 @@ class Broken(Executor):
 class Swapping(ThreadPoolExecutor):
     """Compiles for another arch than it is told to, and answers as if it had not."""
 
-    def submit(self, _function: Any, parcel: worker_side.Parcel, lease: Lease) -> Future[Any]:  # type: ignore[override]
-        return super().submit(self._swapped, parcel, lease)
+    def submit(self, _function: Any, archive: worker_side.PackedArchive, lease: Lease) -> Future[Any]:  # type: ignore[override]
+        return super().submit(self._swapped, archive, lease)
 
-    def _swapped(self, parcel: worker_side.Parcel, lease: Lease) -> Reply:
+    def _swapped(self, archive: worker_side.PackedArchive, lease: Lease) -> Reply:
         others = tuple(
             replace(task, options=tuple(each.replace(b"sm_90", b"sm_100") for each in task.options))
             for task in lease.tasks
         )
-        reply = worker_side.compile_with(parcel, lease._replace(tasks=others))
+        reply = worker_side.compile_with(archive, lease._replace(tasks=others))
         tasks = {task.id: task for task in lease.tasks}
         results = (Result(**values) for values, _proof in reply.results)
-        return reply._replace(results=tuple(sealed(tasks[each.id], lease.listing, each) for each in results))
+        return reply._replace(
+            results=tuple(with_proof(tasks[each.id], lease.listing, each) for each in results)
+        )
 
 
 SOURCES = {
@@ -206,7 +208,7 @@ def test_what_is_done_here_for_a_cluster_takes_no_more_than_the_cores_here(
         return real(upcoming, setup, *more)
 
     monkeypatch.setattr(executor, "run", run)
-    monkeypatch.setattr(cores, "count", lambda: 2)
+    monkeypatch.setattr(cores, "available_cores", lambda: 2)
     sources = files(**{"two.cu": SAXPY, "three.cu": SAXPY})
     table = 'pack = true\narchs = ["sm_80", "sm_90", "compute_90"]'
     environ = {"HATCH_CUBIN_EXECUTOR": f"{__name__}:Broken,local", "HATCH_CUBIN_JOBS": "16"}
@@ -290,6 +292,6 @@ def test_files_are_given_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(shipped_files, "_PIECE", 3)
     blobs = {name: name.encode() * 2 for name in "abc"}
-    given = shipped_files.Parcel(Listing.of({}, [], {}), blobs)
+    given = shipped_files.SourceArchive(FileListing.of({}, [], {}), blobs)
     assert [*given.pieces("abc")] == [[b"aa", b"bb"], [b"cc"]]
     assert [*given.pieces("")] == []

@@ -10,14 +10,16 @@ import pytest
 
 from hatch_cubin.compiling.cluster import worker_side
 from hatch_cubin.compiling.cluster.identity import Identity
-from hatch_cubin.compiling.cluster.lease import Lease, Listing
-from hatch_cubin.compiling.cluster.plain_executor import PlainFleet
-from hatch_cubin.compiling.cluster.worker_side import Asked, Parcel
-from hatch_cubin.compiling.cluster.workers import Answered, Joined
+from hatch_cubin.compiling.cluster.lease import FileListing, Lease
+from hatch_cubin.compiling.cluster.plain_executor import ExecutorCluster
+from hatch_cubin.compiling.cluster.worker_side import BuildRequirements, PackedArchive
+from hatch_cubin.compiling.cluster.workers import LeaseAnswered, WorkerJoined
 
 from .fake_workers import LISTING, task
 
-PARCEL = Parcel(Asked(Identity("1", "k", "c", "lp64", "", "13.5.37"), None), Listing.of({}, [], {}), b"")
+ARCHIVE = PackedArchive(
+    BuildRequirements(Identity("1", "k", "c", "lp64", "", "13.5.37"), None), FileListing.of({}, [], {}), b""
+)
 LEASE = Lease(7, "build", "", LISTING, (task(1),), 60.0, 0)
 
 
@@ -51,26 +53,26 @@ class Obedient(Executor):
 @pytest.mark.parametrize(
     ("outcome", "event"),
     [
-        ("reply", Answered(7, "reply")),
+        ("reply", LeaseAnswered(7, "reply")),
         (ModuleNotFoundError("No module named 'hatch_cubin'"), None),
         (RuntimeError("cannot schedule new futures after shutdown\nand more"), None),
-        (None, Answered(7, None, "CancelledError")),
+        (None, LeaseAnswered(7, None, "CancelledError")),
         (SystemExit("of its thread"), None),
         (KeyboardInterrupt("at once"), None),
-        (5, Answered(7, None, "AttributeError: 'int' object has no attribute 'add_done_callback'")),
+        (5, LeaseAnswered(7, None, "AttributeError: 'int' object has no attribute 'add_done_callback'")),
     ],
     ids=["reply", "raised", "refused", "cancelled", "ended", "interrupted", "no-future"],
 )
-def test_whatever_comes_of_a_call_is_heard(outcome: object, event: Answered | None) -> None:
+def test_whatever_comes_of_a_call_is_heard(outcome: object, event: LeaseAnswered | None) -> None:
     executor = Obedient(outcome)
-    fleet = PlainFleet("mine:make", executor, PARCEL, 3)
-    assert fleet.events.get(timeout=60) == Joined("mine:make", "", 3)
-    fleet.give("mine:make", LEASE)
+    cluster = ExecutorCluster("mine:make", executor, ARCHIVE, 3)
+    assert cluster.events.get(timeout=60) == WorkerJoined("mine:make", "", 3)
+    cluster.give("mine:make", LEASE)
     said = f"{type(outcome).__name__}: {str(outcome).splitlines()[0]}" if event is None else None
-    assert fleet.events.get(timeout=60) == (event or Answered(7, None, said))
-    fleet.close()
+    assert cluster.events.get(timeout=60) == (event or LeaseAnswered(7, None, said))
+    cluster.close()
     assert executor.end.wait(60)
-    assert executor.calls == [(worker_side.compile_with, PARCEL, LEASE)]
+    assert executor.calls == [(worker_side.compile_with, ARCHIVE, LEASE)]
     assert executor.options == {"wait": False, "cancel_futures": True}
 
 
@@ -81,7 +83,7 @@ class Old(Obedient):
 
 def test_an_executor_of_before_can_be_shut_down_too() -> None:
     executor = Old("reply")
-    PlainFleet("old:make", executor, PARCEL, 1).close()
+    ExecutorCluster("old:make", executor, ARCHIVE, 1).close()
     assert executor.end.wait(60)
     assert executor.options == {"wait": False}
 
@@ -92,7 +94,7 @@ class Stubborn(Obedient):
 
 
 def test_what_an_executor_says_at_its_end_is_no_matter() -> None:
-    fleet = PlainFleet("mine:make", Stubborn("reply"), PARCEL, 1)
-    fleet.close()
-    fleet.close()
-    fleet._submit()  # as its own thread does, where nobody would hear of an error
+    cluster = ExecutorCluster("mine:make", Stubborn("reply"), ARCHIVE, 1)
+    cluster.close()
+    cluster.close()
+    cluster._submit()  # as its own thread does, where nobody would hear of an error

@@ -12,7 +12,7 @@ import pytest
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling import executor
 from hatch_cubin.compiling.cluster import worker_side
-from hatch_cubin.compiling.cluster.lease import sealed
+from hatch_cubin.compiling.cluster.lease import with_proof
 from hatch_cubin.compiling.cluster.sample_check import Sample
 from hatch_cubin.compiling.executor import Result, Setup, Task
 from hatch_cubin.cubin.elf import read_sections
@@ -114,12 +114,12 @@ def make() -> Executor:
 @pytest.mark.nvrtc
 @pytest.mark.linux
 def test_a_build_keeps_nothing_of_a_worker_that_errs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_side, "_here", [])
+    monkeypatch.setattr(worker_side, "_states", [])
     name = f"{__name__}:make"
     sources = {f"{each}.cu": SAXPY.replace("saxpy", each) for each in ("a", "b")}
     project = make_project(tmp_path, sources, 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=name)
     project = replace(project, config=replace(project.config, recheck=1.0))
-    real = sealed
+    real = with_proof
 
     def damaged(task: Task, listing: str, result: Result) -> object:
         code = {name: inside for name, _size, inside in read_sections(result.output)}.get(".text.b", b"")
@@ -127,7 +127,7 @@ def test_a_build_keeps_nothing_of_a_worker_that_errs(tmp_path: Path, monkeypatch
         return real(task, listing, replace(result, output=wrong))
 
     with monkeypatch.context() as patch:
-        patch.setattr(worker_side, "sealed", damaged)
+        patch.setattr(worker_side, "with_proof", damaged)
         with pytest.raises(ToolchainError) as caught:
             pipeline.build(project)
     worker = worker_side.here().name

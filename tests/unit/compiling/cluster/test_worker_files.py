@@ -11,98 +11,98 @@ import pytest
 
 from hatch_cubin.common.digest import file_digest
 from hatch_cubin.compiling.cluster import worker_files as shelves
-from hatch_cubin.compiling.cluster.lease import Listing
-from hatch_cubin.compiling.cluster.worker_files import Shelf
+from hatch_cubin.compiling.cluster.lease import FileListing
+from hatch_cubin.compiling.cluster.worker_files import WorkerFiles
 from tests.helpers import write_tree
 
 A, B = b"#define A\n", b"#define B\n"
 
 
-def listing(**files: bytes) -> Listing:
+def listing(**files: bytes) -> FileListing:
     named = {f"77/{name}.h": (f"project/{name}.h", file_digest(content)) for name, content in files.items()}
-    return Listing.of({77: "77"}, ["77", "77/src"], named)
+    return FileListing.of({77: "77"}, ["77", "77/src"], named)
 
 
 @pytest.fixture
-def shelf(temporary: Path) -> Iterator[Shelf]:
-    shelf = Shelf()
-    yield shelf
-    shelf.close()
+def files(temporary: Path) -> Iterator[WorkerFiles]:
+    files = WorkerFiles()
+    yield files
+    files.close()
     assert not any(temporary.iterdir())
 
 
-def laid(shelf: Shelf, listing: Listing) -> dict[str, bytes]:
-    with shelf.using(listing.digest) as folders:
+def laid(files: WorkerFiles, listing: FileListing) -> dict[str, bytes]:
+    with files.using(listing.digest) as folders:
         return {path.name: path.read_bytes() for path in Path(folders[77]).iterdir() if path.is_file()}
 
 
-def test_files_are_laid_out_once_all_are_there_all_of_one_time(shelf: Shelf) -> None:
+def test_files_are_laid_out_once_all_are_there_all_of_one_time(files: WorkerFiles) -> None:
     wanted = listing(a=A, b=B, again=A)
-    assert sorted(shelf.lacking(wanted, {})) == sorted([file_digest(A), file_digest(B)])
-    shelf.add([A])
-    assert shelf.lacking(wanted, {}) == [file_digest(B)]
+    assert sorted(files.missing_files(wanted, {})) == sorted([file_digest(A), file_digest(B)])
+    files.add([A])
+    assert files.missing_files(wanted, {}) == [file_digest(B)]
     with pytest.raises(KeyError):
-        laid(shelf, wanted)
-    shelf.add([B])
-    assert shelf.lacking(wanted, {}) == []
-    assert laid(shelf, wanted) == {"a.h": A, "b.h": B, "again.h": A}
-    with shelf.using(wanted.digest) as folders:
+        laid(files, wanted)
+    files.add([B])
+    assert files.missing_files(wanted, {}) == []
+    assert laid(files, wanted) == {"a.h": A, "b.h": B, "again.h": A}
+    with files.using(wanted.digest) as folders:
         assert Path(folders[77], "src").is_dir()
         assert {path.stat().st_mtime for path in Path(folders[77]).glob("*.h")} == {0}
 
 
-def test_another_build_gets_what_is_the_same_for_nothing(shelf: Shelf) -> None:
-    shelf.add([A])
-    assert shelf.lacking(listing(a=A), {}) == shelf.lacking(listing(other=A), {}) == []
-    assert laid(shelf, listing(other=A)) == {"other.h": A}
+def test_another_build_gets_what_is_the_same_for_nothing(files: WorkerFiles) -> None:
+    files.add([A])
+    assert files.missing_files(listing(a=A), {}) == files.missing_files(listing(other=A), {}) == []
+    assert laid(files, listing(other=A)) == {"other.h": A}
 
 
-def test_headers_that_are_installed_here_count_by_their_content(shelf: Shelf, tmp_path: Path) -> None:
+def test_headers_that_are_installed_here_count_by_their_content(files: WorkerFiles, tmp_path: Path) -> None:
     here = write_tree(tmp_path / "include", {"a.h": A, "b.h": b"of another version"})
-    wanted = Listing.of(
+    wanted = FileListing.of(
         {100: "100"},
         ["100"],
         {f"100/{name}.h": (f"cuda/{name}.h", file_digest(content)) for name, content in (("a", A), ("b", B))},
     )
     folders = {"nvrtc": str(here), "cuda": str(here)}
-    assert shelf.lacking(wanted, folders) == [file_digest(B)]
+    assert files.missing_files(wanted, folders) == [file_digest(B)]
     os.utime(here / "a.h", (5, 5))
-    shelf.add([B])
-    assert shelf.lacking(wanted, {}) == []
-    with shelf.using(wanted.digest) as laid_out:
+    files.add([B])
+    assert files.missing_files(wanted, {}) == []
+    with files.using(wanted.digest) as laid_out:
         assert Path(laid_out[100], "a.h").stat().st_mtime == 0
 
 
-def build(number: int) -> Listing:
+def build(number: int) -> FileListing:
     return listing(a=A, own=str(number).encode())
 
 
 @pytest.fixture
-def few(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> Shelf:
-    """Return a shelf with the layouts of three builds, which are all that it keeps."""
+def few(files: WorkerFiles, monkeypatch: pytest.MonkeyPatch) -> WorkerFiles:
+    """Return files with the layouts of three builds, which are all that it keeps."""
     monkeypatch.setattr(shelves, "_MOST_LAYOUTS", 3)
     for number in range(3):
-        lay(shelf, number)
-    return shelf
+        lay(files, number)
+    return files
 
 
-def lay(shelf: Shelf, number: int) -> None:
-    shelf.add([A, str(number).encode()])
-    assert shelf.lacking(build(number), {}) == []
+def lay(files: WorkerFiles, number: int) -> None:
+    files.add([A, str(number).encode()])
+    assert files.missing_files(build(number), {}) == []
 
 
-def test_of_many_builds_only_the_last_ones_files_are_kept(few: Shelf, temporary: Path) -> None:
-    assert few.lacking(build(0), {}) == []  # asked for again
+def test_of_many_builds_only_the_last_ones_files_are_kept(few: WorkerFiles, temporary: Path) -> None:
+    assert few.missing_files(build(0), {}) == []  # asked for again
     assert laid(few, build(1)) == {"a.h": A, "own.h": b"1"}  # compiled with
     lay(few, 3)
     assert laid(few, build(0)) == {"a.h": A, "own.h": b"0"}
     with pytest.raises(KeyError):
         laid(few, build(2))
-    assert few.lacking(build(2), {}) == [file_digest(b"2")]
+    assert few.missing_files(build(2), {}) == [file_digest(b"2")]
     assert len([*temporary.glob("*/files/*")]) == 4  # A, and an own one of three
 
 
-def test_what_a_lease_reads_stays(few: Shelf) -> None:
+def test_what_a_lease_reads_stays(few: WorkerFiles) -> None:
     with few.using(build(0).digest) as folders:
         for number in range(3, 9):
             lay(few, number)
@@ -112,7 +112,7 @@ def test_what_a_lease_reads_stays(few: Shelf) -> None:
     assert not Path(folders[77]).exists()
 
 
-def test_a_new_layout_stays_where_all_others_are_read(few: Shelf) -> None:
+def test_a_new_layout_stays_where_all_others_are_read(few: WorkerFiles) -> None:
     with contextlib.ExitStack() as stack:
         for number in range(3):
             stack.enter_context(few.using(build(number).digest))
@@ -120,7 +120,7 @@ def test_a_new_layout_stays_where_all_others_are_read(few: Shelf) -> None:
         assert laid(few, build(3)) == {"a.h": A, "own.h": b"3"}
 
 
-def test_a_layout_that_is_made_again_lies_elsewhere(few: Shelf) -> None:
+def test_a_layout_that_is_made_again_lies_elsewhere(few: WorkerFiles) -> None:
     """A compiler that waits has the folders of the first one open."""
     with few.using(build(0).digest) as folders:
         first = folders[77]
@@ -130,11 +130,11 @@ def test_a_layout_that_is_made_again_lies_elsewhere(few: Shelf) -> None:
         assert folders[77] != first
 
 
-def test_what_is_there_is_not_written_again(shelf: Shelf, temporary: Path) -> None:
+def test_what_is_there_is_not_written_again(files: WorkerFiles, temporary: Path) -> None:
     def written() -> list[int]:
         return [path.stat().st_ino for path in temporary.glob("*/files/*")]
 
-    shelf.add([A])
+    files.add([A])
     first = written()
-    shelf.add([A])
+    files.add([A])
     assert written() == first != []

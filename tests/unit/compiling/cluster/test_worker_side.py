@@ -15,8 +15,8 @@ from hatch_cubin.common.digest import file_digest
 from hatch_cubin.compiling import executor
 from hatch_cubin.compiling.cluster import identity, worker_files, worker_side
 from hatch_cubin.compiling.cluster.identity import Identity, Installed
-from hatch_cubin.compiling.cluster.lease import Lease, Listing, Reply, opened
-from hatch_cubin.compiling.cluster.worker_side import Asked, Parcel
+from hatch_cubin.compiling.cluster.lease import FileListing, Lease, Reply, checked_results
+from hatch_cubin.compiling.cluster.worker_side import BuildRequirements, PackedArchive
 from hatch_cubin.compiling.executor import Setup, Task
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
@@ -25,8 +25,8 @@ from tests.helpers import SAXPY, write_tree
 from .fake_workers import task
 
 MINE = Identity("1.2", "keys 1", identity.CODE, "lp64", "", "13.5.37")
-ASKED = Asked(MINE, None)
-LISTING = Listing.of({77: "77"}, ["77"], {"77/a.h": ("project/a.h", file_digest(b"a"))})
+REQUIREMENTS = BuildRequirements(MINE, None)
+LISTING = FileListing.of({77: "77"}, ["77"], {"77/a.h": ("project/a.h", file_digest(b"a"))})
 BLOBS = worker_side.packed([b"a"])
 STUB = f"""\
 import os, sys, threading
@@ -48,7 +48,7 @@ worker.main()
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> Iterator[None]:
     """Begin as a process does that was just started."""
-    monkeypatch.setattr(worker_side, "_here", [])
+    monkeypatch.setattr(worker_side, "_states", [])
     yield
     worker_side.here().close()
     assert not any(temporary.iterdir())
@@ -64,7 +64,7 @@ def stub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         monkeypatch.delenv(name, raising=False)
     script = write_tree(tmp_path, {"stub.py": STUB}) / "stub.py"
     monkeypatch.setattr(executor, "Setup", partial(Setup, script=str(script)))
-    monkeypatch.setattr(identity, "ask", lambda _wanted, **_uses: Installed(MINE, (), "", {}))
+    monkeypatch.setattr(identity, "find_installed", lambda _wanted, **_uses: Installed(MINE, (), "", {}))
     return script
 
 
@@ -75,9 +75,9 @@ def lease(*tasks: Task, process: str | None = None, listing: str = LISTING.diges
 
 
 def test_who_is_as_the_build_needs_it_has_nothing_to_say(stub: Path) -> None:
-    process, differs = worker_side.identify(ASKED)
+    process, differs = worker_side.identify(REQUIREMENTS)
     assert (process, differs) == (worker_side.here().process, None)
-    other = Asked(MINE._replace(nvrtc="13.4.92"), None)
+    other = BuildRequirements(MINE._replace(nvrtc="13.4.92"), None)
     assert worker_side.identify(other)[1] == "NVRTC 13.5.37, this build has 13.4.92"
 
 
@@ -86,7 +86,8 @@ def test_who_runs_other_code_than_what_is_installed_by_now_says_so(
 ) -> None:
     monkeypatch.setattr(identity, "CODE", "as it was imported")
     assert (
-        worker_side.identify(ASKED)[1] == "its hatch-cubin was replaced after it was started: start it again"
+        worker_side.identify(REQUIREMENTS)[1]
+        == "its hatch-cubin was replaced after it was started: start it again"
     )
 
 
@@ -94,34 +95,39 @@ def test_who_cannot_compile_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(_wanted: object, **uses: bool) -> Installed:
         raise ValueError(f"cannot load nvrtc: {uses}")
 
-    monkeypatch.setattr(identity, "ask", ask)
+    monkeypatch.setattr(identity, "find_installed", ask)
     for tool, use in (("nvjitlink", "links"), ("ptxas", "assembles")):
         uses = {"links": False, "assembles": False, use: True}
-        asked = Asked(MINE._replace(**{tool: "13"}), None)
+        asked = BuildRequirements(MINE._replace(**{tool: "13"}), None)
         assert worker_side.identify(asked)[1] == f"cannot load nvrtc: {uses}"
 
 
 def test_files_come_once_and_tasks_are_compiled_in_order(stub: Path) -> None:
-    assert worker_side.equip(ASKED, LISTING) == [file_digest(b"a")]
-    assert worker_side.equip(ASKED, LISTING, BLOBS) == worker_side.equip(ASKED, LISTING) == []
+    assert worker_side.store_files(REQUIREMENTS, LISTING) == [file_digest(b"a")]
+    assert (
+        worker_side.store_files(REQUIREMENTS, LISTING, BLOBS)
+        == worker_side.store_files(REQUIREMENTS, LISTING)
+        == []
+    )
     both = lease(task(1), task(2))
-    found = opened(worker_side.compile_lease(ASKED, both), both)
+    found = checked_results(worker_side.compile_lease(REQUIREMENTS, both), both)
     assert [*found] == [1, 2]
     assert {result.worker for result in found.values()} == {worker_side.here().name}
 
 
 def test_a_compiler_serves_one_lease_after_another_until_the_build_is_over(stub: Path) -> None:
-    worker_side.equip(ASKED, LISTING, BLOBS)
+    worker_side.store_files(REQUIREMENTS, LISTING, BLOBS)
     leases = [lease(task(number)) for number in range(3)]
     pids = {
-        opened(worker_side.compile_lease(ASKED, each), each)[each.tasks[0].id].output for each in leases[:2]
+        checked_results(worker_side.compile_lease(REQUIREMENTS, each), each)[each.tasks[0].id].output
+        for each in leases[:2]
     }
     assert len(pids) == 1
     worker_side.stop("b")
     with pytest.raises(worker_side.BuildIsOverError):
-        worker_side.compile_lease(ASKED, leases[2])
+        worker_side.compile_lease(REQUIREMENTS, leases[2])
     another = leases[2]._replace(build="another")
-    again = opened(worker_side.compile_lease(ASKED, another), another)[2].output
+    again = checked_results(worker_side.compile_lease(REQUIREMENTS, another), another)[2].output
     assert again not in pids
     for pid in (*pids, again):
         worker_side.stop("any")
@@ -137,9 +143,9 @@ def test_compilers_that_nobody_needs_go(stub: Path, monkeypatch: pytest.MonkeyPa
             timers.append(arguments)
 
     monkeypatch.setattr(threading, "Timer", Timer)
-    worker_side.equip(ASKED, LISTING, BLOBS)
+    worker_side.store_files(REQUIREMENTS, LISTING, BLOBS)
     asked = lease(task(1))
-    results = [opened(worker_side.compile_lease(ASKED, asked), asked)[1] for _ in range(2)]
+    results = [checked_results(worker_side.compile_lease(REQUIREMENTS, asked), asked)[1] for _ in range(2)]
     pid = results[0].output.decode()
     assert Path(f"/proc/{pid}").exists()
     (_, act, arguments), *_others = [(each[0], each[1], each[2]) for each in timers]
@@ -152,10 +158,10 @@ def test_compilers_that_nobody_needs_go(stub: Path, monkeypatch: pytest.MonkeyPa
 def test_what_a_build_that_is_over_had_compiled_is_stopped(stub: Path) -> None:
     hangs = Path(f"{stub}.hangs")
     os.mkfifo(hangs)
-    worker_side.equip(ASKED, LISTING, BLOBS)
+    worker_side.store_files(REQUIREMENTS, LISTING, BLOBS)
     long = lease(Task(1, "c++", b"hang", b"k.cu", ()), build="theirs")
     replies: list[Reply] = []
-    thread = threading.Thread(target=lambda: replies.append(worker_side.compile_lease(ASKED, long)))
+    thread = threading.Thread(target=lambda: replies.append(worker_side.compile_lease(REQUIREMENTS, long)))
     thread.start()
     pid = hangs.read_text()  # which waits for it
     worker_side.stop("mine")
@@ -173,15 +179,15 @@ def test_what_is_compiled_with_stays_while_other_builds_come(
     monkeypatch.setattr(worker_files, "_MOST_LAYOUTS", 1)
     hangs = Path(f"{stub}.hangs")
     os.mkfifo(hangs)
-    worker_side.equip(ASKED, LISTING, BLOBS)
+    worker_side.store_files(REQUIREMENTS, LISTING, BLOBS)
     (mine,) = temporary.glob("*/layouts/*/77/a.h")
     long = lease(Task(1, "c++", b"hang", b"k.cu", ()), build="long")
-    thread = threading.Thread(target=worker_side.compile_lease, args=(ASKED, long))
+    thread = threading.Thread(target=worker_side.compile_lease, args=(REQUIREMENTS, long))
     thread.start()
     hangs.read_text()  # which waits for it
     for place in ("77/b.h", "77/c.h"):
-        other = Listing.of({77: "77"}, ["77"], {place: LISTING.files["77/a.h"]})
-        assert worker_side.equip(ASKED, other, BLOBS) == []
+        other = FileListing.of({77: "77"}, ["77"], {place: LISTING.files["77/a.h"]})
+        assert worker_side.store_files(REQUIREMENTS, other, BLOBS) == []
     assert mine.read_bytes() == b"a"
     worker_side.stop("long")
     thread.join(60)
@@ -195,44 +201,44 @@ def test_what_is_compiled_with_stays_while_other_builds_come(
     ],
 )
 def test_a_lease_for_somebody_else_is_refused(stub: Path, other: dict[str, str], why: str) -> None:
-    assert worker_side.compile_lease(ASKED, lease(task(1), **other)).refusal == why
+    assert worker_side.compile_lease(REQUIREMENTS, lease(task(1), **other)).refusal == why
 
 
 def test_a_fork_is_another_process(stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker_side.equip(ASKED, LISTING, BLOBS)
+    worker_side.store_files(REQUIREMENTS, LISTING, BLOBS)
     before = worker_side.here()
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: 4711)
         assert worker_side.here() is not before
         assert worker_side.here().name.endswith(":4711")
         before.close()  # as it ends
-    assert before.shelf.lacking(LISTING, {}) == []
+    assert before.files.missing_files(LISTING, {}) == []
     before.close()
 
 
 def test_with_all_that_it_takes_a_lease_needs_nothing_before(
     stub: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parcel = Parcel(ASKED, LISTING, BLOBS)
+    archive = PackedArchive(REQUIREMENTS, LISTING, BLOBS)
     anybody = lease(task(1), process="")
-    assert [*opened(worker_side.compile_with(parcel, anybody), anybody)] == [1]
+    assert [*checked_results(worker_side.compile_with(archive, anybody), anybody)] == [1]
     with monkeypatch.context() as patch:
         patch.delattr(worker_side, "unpacked")  # what it has been given already is not unpacked again
-        assert [*opened(worker_side.compile_with(parcel, anybody), anybody)] == [1]
-    other = Parcel(Asked(MINE._replace(nvrtc="13.4.92"), None), LISTING, BLOBS)
+        assert [*checked_results(worker_side.compile_with(archive, anybody), anybody)] == [1]
+    other = PackedArchive(BuildRequirements(MINE._replace(nvrtc="13.4.92"), None), LISTING, BLOBS)
     assert worker_side.compile_with(other, anybody).refusal == "NVRTC 13.5.37, this build has 13.4.92"
 
 
 def test_what_was_packed_is_called() -> None:
     import pickle
 
-    assert worker_side.called(pickle.dumps((divmod, (7, 2)))) == (3, 1)
+    assert worker_side.call_packed(pickle.dumps((divmod, (7, 2)))) == (3, 1)
 
 
 def test_a_compile_that_cannot_start_leaves_nobody_behind(
     stub: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker_side.equip(ASKED, LISTING, BLOBS)
+    worker_side.store_files(REQUIREMENTS, LISTING, BLOBS)
 
     def refuse(*_arguments: object, **_options: object) -> None:
         raise OSError(12, "Cannot allocate memory")
@@ -240,9 +246,9 @@ def test_a_compile_that_cannot_start_leaves_nobody_behind(
     with monkeypatch.context() as patch:
         patch.setattr(subprocess, "Popen", refuse)
         with pytest.raises(Exception, match="could not start"):
-            worker_side.compile_lease(ASKED, lease(task(1)))
+            worker_side.compile_lease(REQUIREMENTS, lease(task(1)))
     asked = lease(task(1))
-    assert [*opened(worker_side.compile_lease(ASKED, asked), asked)] == [1]
+    assert [*checked_results(worker_side.compile_lease(REQUIREMENTS, asked), asked)] == [1]
 
 
 BIG = "\n".join(f"__device__ float f{n}(float x) {{ return x * {n}.5f; }}" for n in range(30_000))
@@ -252,13 +258,13 @@ BIG = "\n".join(f"__device__ float f{n}(float x) {{ return x * {n}.5f; }}" for n
 @pytest.mark.linux
 def test_a_compiler_takes_no_more_memory_than_its_worker_may(monkeypatch: pytest.MonkeyPatch) -> None:
     toolkit = Toolkit(None)
-    here = Installed(identity.of(toolkit), toolkit.libraries, "", {})
-    monkeypatch.setattr(identity, "ask", lambda _wanted, **_uses: here)
-    worker_side.equip(ASKED, LISTING, BLOBS)
+    here = Installed(identity.local_identity(toolkit), toolkit.libraries, "", {})
+    monkeypatch.setattr(identity, "find_installed", lambda _wanted, **_uses: here)
+    worker_side.store_files(REQUIREMENTS, LISTING, BLOBS)
     small = Task(1, "c++", SAXPY.encode(), b"k.cu", (b"-arch=sm_90",))
     large = Task(2, "c++", f"{BIG}\n{SAXPY}".encode(), b"k.cu", (b"-arch=sm_90",))
     limited = lease(small, large)._replace(memory=64 << 20)
-    found = opened(worker_side.compile_lease(ASKED, limited), limited)
+    found = checked_results(worker_side.compile_lease(REQUIREMENTS, limited), limited)
     assert (found[1].ok, found[2].ok) == (True, False)
     assert any(each in found[2].log for each in ("out of memory", "the compiler crashed"))
 

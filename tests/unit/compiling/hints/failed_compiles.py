@@ -6,7 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from hatch_cubin.compiling.diagnostics import Diagnostic
-from hatch_cubin.compiling.hints.failed_compile import Setting
+from hatch_cubin.compiling.hints.failed_compile import FailedCompile
 from hatch_cubin.errors import Location
 from hatch_cubin.headers.resolve import SearchFolder
 from hatch_cubin.planning.unit_plan import plan_modules
@@ -37,12 +37,12 @@ def setting(
     version: tuple[int, int] = (13, 4),
     search: tuple[SearchFolder, ...] = (),
     files: dict[str, str] | None = None,
-) -> Setting:
+) -> FailedCompile:
     """Return a compile of one source in a project with *files*, all of which it can read."""
     config = read_config(options)
     (module,) = plan_modules(config, [Source(path, text)], defaultdict(tuple))
     write_tree(root, {path: text, **(files or {})})
-    return Setting(ProjectTree(root), config, module, search, tuple(files or ()), version)
+    return FailedCompile(ProjectTree(root), config, module, search, tuple(files or ()), version)
 
 
 def table(*lines: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.hints import headers
-from hatch_cubin.compiling.hints.failed_compile import Setting
+from hatch_cubin.compiling.hints.failed_compile import FailedCompile
 from hatch_cubin.errors import CompileError, Location
 from hatch_cubin.headers.includes import Closure, Resolver
 from hatch_cubin.headers.resolve import SearchFolder
@@ -27,7 +27,7 @@ BRINGS = 'this line brings the toolkit\'s headers with the compiler: toolkit = "
 HAS_NONE = "CUDA 13.4 has no such header: where a newer one has it, 'toolkit' names that"
 
 
-def hint(name: str, there: Setting, includer: str = "demo/a.cu") -> str | None:
+def hint(name: str, there: FailedCompile, includer: str = "demo/a.cu") -> str | None:
     told = headers.missing([error(f'cannot open source file "{name}"', includer)], there)
     assert told is not None
     return told[0].hint

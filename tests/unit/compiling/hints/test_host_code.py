@@ -117,9 +117,10 @@ def test_a_kernel_that_launches_kernels_is_told_the_table_that_links_the_device_
 def test_other_errors_are_no_host_code(tmp_path: Path) -> None:
     found = [error('expected a ";"'), error("x", "<nvrtc/cccl>/cub/a.cuh")]
     there = setting(tmp_path)
-    assert [cause(found, there) for cause in (host_code.entered, host_code.unannotated, host_code.calls)] == [
-        None
-    ] * 3
+    assert [
+        cause(found, there)
+        for cause in (host_code.included_for_hosts, host_code.unannotated, host_code.calls)
+    ] == [None] * 3
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,7 @@ def test_errors_below_a_header_for_hosts_are_one_about_that_header(
         files={"demo/h.h": f"#include <{name}>\n"},
         search=(SearchFolder(tmp_path / "cccl", "nvrtc/cccl", "NVRTC"),),
     )
-    told = host_code.entered(found, there)
+    told = host_code.included_for_hosts(found, there)
     assert told is not None
     assert (told[0].text, told[0].context) == ("first", ("and 1 more error after it",))
     assert told[0].hint == f"<{name}> {FOR_HOSTS} {instead}"

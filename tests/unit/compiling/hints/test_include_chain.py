@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.compiling.hints.include_chain import Step, ways_from
+from hatch_cubin.compiling.hints.include_chain import Step, include_chains_from
 from hatch_cubin.errors import Location, Problem, SourceError
 from hatch_cubin.headers.resolve import SearchFolder
 from hatch_cubin.project import disk
@@ -30,9 +30,9 @@ def test_each_header_has_the_shortest_way_to_it_with_the_lines(tmp_path: Path) -
         SearchFolder(tmp_path / "lib", "lib/include", "lib 1"),
     )
     source = Source("demo/a.cu", '\n#include <own.h>\n#include "h.h"\n')
-    ways = ways_from(source, ProjectTree(tmp_path / "p"), search)
+    include_chains = include_chains_from(source, ProjectTree(tmp_path / "p"), search)
     to_h = Step(Location("demo/a.cu", 3), "h.h")
-    assert ways == {
+    assert include_chains == {
         "demo/a.cu": (),
         "inc/own.h": (Step(Location("demo/a.cu", 2), "own.h"),),
         "demo/h.h": (to_h,),
@@ -50,10 +50,12 @@ def test_a_header_that_is_gone_leads_nowhere(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(disk, "read_file", gone)
     source = Source("demo/a.cu", '#include "h.h" // once\n')
-    assert ways_from(source, ProjectTree(tmp_path), ()).keys() == {"demo/a.cu", "demo/h.h"}
+    assert include_chains_from(source, ProjectTree(tmp_path), ()).keys() == {"demo/a.cu", "demo/h.h"}
 
 
 def test_an_include_that_is_split_over_lines_has_no_line(tmp_path: Path) -> None:
     write_tree(tmp_path, {"demo/h.h": ""})
-    ways = ways_from(Source("demo/a.cu", '#include \\\n"h.h"\n'), ProjectTree(tmp_path), ())
-    assert ways["demo/h.h"] == (Step(Location("demo/a.cu"), "h.h"),)
+    include_chains = include_chains_from(
+        Source("demo/a.cu", '#include \\\n"h.h"\n'), ProjectTree(tmp_path), ()
+    )
+    assert include_chains["demo/h.h"] == (Step(Location("demo/a.cu"), "h.h"),)

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.building import pipeline
-from hatch_cubin.compiling.hints.merge_pasteable import together
+from hatch_cubin.compiling.hints.merge_pasteable import merge_hints
 from hatch_cubin.errors import CompileError, Problem
 from tests.helpers import make_project
 
 
 def hints(*texts: str | None) -> list[str | None]:
-    return [each.hint for each in together([Problem("x", hint=text) for text in texts])]
+    return [each.hint for each in merge_hints([Problem("x", hint=text) for text in texts])]
 
 
 def test_lines_of_one_key_are_one_line() -> None:

@@ -16,7 +16,7 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 123
 
 def test_a_pointer_of_git_lfs_is_told_to_be_one(tmp_path: Path) -> None:
     there = setting(tmp_path, text='#include "h.h"\n', files={"demo/h.h": POINTER})
-    told = not_source.spoiled([error("first"), error("second", "demo/h.h", 2)], there)
+    told = not_source.wrong_file([error("first"), error("second", "demo/h.h", 2)], there)
     assert told is not None
     assert (told[0].text, told[0].where, told[1]) == ("is no source", Location("demo/h.h", 1), [])
     assert told[0].hint == "it is a pointer of Git LFS: 'git lfs pull' gets the file"
@@ -25,7 +25,7 @@ def test_a_pointer_of_git_lfs_is_told_to_be_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["<<<<<<< HEAD", "=======", ">>>>>>> branch", "||||||| base"])
 def test_marks_of_a_merge_are_told_where_the_compiler_met_them(tmp_path: Path, line: str) -> None:
     there = setting(tmp_path, text=f"int a;\n{line}\n")
-    told = not_source.spoiled([error("expected a declaration", line=2)], there)
+    told = not_source.wrong_file([error("expected a declaration", line=2)], there)
     assert told is not None
     assert told[0].where == Location("demo/a.cu", 2)
     assert told[0].text == "has the marks of a merge that was not resolved"
@@ -58,7 +58,7 @@ def test_marks_of_a_merge_are_told_where_the_compiler_met_them(tmp_path: Path, l
 )
 def test_a_template_of_sources_is_told_to_be_one(tmp_path: Path, line: str, placeholder: str) -> None:
     there = setting(tmp_path, 'exclude = ["old.cu"]', text=f"\n{line}\n")
-    told = not_source.spoiled([error("expected a declaration", line=2)], there)
+    told = not_source.wrong_file([error("expected a declaration", line=2)], there)
     assert told is not None
     assert told[0].text == f"has a placeholder, {placeholder!r}: {not_source._A_TEMPLATE}"
     assert told[0].hint == ('render it before the build, and leave it out: exclude = ["old.cu", "demo/a.cu"]')
@@ -87,7 +87,7 @@ def test_a_template_of_sources_is_told_to_be_one(tmp_path: Path, line: str, plac
     ],
 )
 def test_cxx_that_looks_like_one_is_left_alone(tmp_path: Path, line: str) -> None:
-    assert not_source.spoiled([error("bad", line=1)], setting(tmp_path, text=f"{line}\n")) is None
+    assert not_source.wrong_file([error("bad", line=1)], setting(tmp_path, text=f"{line}\n")) is None
 
 
 def test_marks_that_the_compiler_did_not_meet_are_none_of_its_errors(tmp_path: Path) -> None:
@@ -98,12 +98,12 @@ def test_marks_that_the_compiler_did_not_meet_are_none_of_its_errors(tmp_path: P
         error("no file", "gone.h", 1),
         error("another's", "<nvrtc>/a.h", 2),
     ]
-    assert not_source.spoiled(found, there) is None
+    assert not_source.wrong_file(found, there) is None
 
 
 def test_a_placeholder_is_told_where_the_macro_that_has_it_is_defined(tmp_path: Path) -> None:
     text = "#define OTHER @OTHER@\n # define TILE $TILE\n__shared__ float s[TILE];\n"
-    told = not_source.spoiled([error("unrecognized token", line=3)], setting(tmp_path, text=text))
+    told = not_source.wrong_file([error("unrecognized token", line=3)], setting(tmp_path, text=text))
     assert told is not None
     assert told[0].text == f"has a placeholder, '$TILE': {not_source._A_TEMPLATE}"
     assert (told[0].where, told[0].context) == (Location("demo/a.cu", 2), ("     # define TILE $TILE",))
@@ -127,7 +127,7 @@ def test_a_placeholder_is_told_where_the_macro_that_has_it_is_defined(tmp_path: 
     ],
 )
 def test_what_came_in_place_of_a_source_is_told(tmp_path: Path, text: str, hint: str) -> None:
-    told = not_source.spoiled([error("expected a declaration")], setting(tmp_path, text=text))
+    told = not_source.wrong_file([error("expected a declaration")], setting(tmp_path, text=text))
     assert told is not None
     assert (told[0].text, told[0].where) == ("is no source", Location("demo/a.cu", 1))
     assert told[0].hint == hint
@@ -140,7 +140,7 @@ def test_braces_that_are_doubled_are_those_of_format(tmp_path: Path, path: str, 
     files = {"demo/a.cu": '#include "h.h"\n', "demo/h.h": ""}
     files[path] = "void k(float* x) {{\n  if (n && {active}) x[0] = 1;\n  bad\n}}\n"
     there = setting(tmp_path, text=files.pop("demo/a.cu"), files=files)
-    told = not_source.spoiled([error("bad", path, 3)], there)
+    told = not_source.wrong_file([error("bad", path, 3)], there)
     assert told is not None
     assert (told[0].text, told[0].where) == (
         f"has a placeholder, '{{active}}': {not_source._A_TEMPLATE}",
@@ -151,12 +151,12 @@ def test_braces_that_are_doubled_are_those_of_format(tmp_path: Path, path: str, 
 
 def test_doubled_braces_around_no_placeholder_are_cxx(tmp_path: Path) -> None:
     text = "void k(float* x) {{\n  bad\n}}\n"
-    assert not_source.spoiled([error("bad", line=2)], setting(tmp_path, text=text)) is None
+    assert not_source.wrong_file([error("bad", line=2)], setting(tmp_path, text=text)) is None
 
 
 def test_a_macro_that_is_a_placeholder_alone_is_one(tmp_path: Path) -> None:
     text = "#define N {block_size}\n__shared__ float s[N];\n"
-    told = not_source.spoiled([error("expected an expression", line=2)], setting(tmp_path, text=text))
+    told = not_source.wrong_file([error("expected an expression", line=2)], setting(tmp_path, text=text))
     assert told is not None
     assert (told[0].text, told[0].where) == (
         f"has a placeholder, '{{block_size}}': {not_source._A_TEMPLATE}",
@@ -187,6 +187,6 @@ def test_a_name_that_is_not_in_braces_is_none(tmp_path: Path, text: str, path: s
     "line", ["import numpy as np", "from cupy import RawKernel", "#!/usr/bin/env python3"]
 )
 def test_python_is_no_source(tmp_path: Path, line: str) -> None:
-    told = not_source.spoiled([error("bad", line=1)], setting(tmp_path, text=f"{line}\nkernel = 1\n"))
+    told = not_source.wrong_file([error("bad", line=1)], setting(tmp_path, text=f"{line}\nkernel = 1\n"))
     assert told is not None
     assert told[0].hint == "it is Python: a .cu file has CUDA C++ alone"

@@ -8,7 +8,7 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.advice import advise
-from hatch_cubin.compiling.diagnostics import Told
+from hatch_cubin.compiling.diagnostics import Explanation
 from hatch_cubin.compiling.hints import undefined_names
 from tests.helpers import make_project, read_config
 
@@ -202,7 +202,7 @@ def test_what_no_table_can_give_is_not_asked_of_it(tmp_path: Path, found: object
     assert undefined_names.undefined([found], setting(tmp_path)) is None  # type: ignore[list-item]
 
 
-def hinted(told: Told | None) -> str | None:
+def hinted(told: Explanation | None) -> str | None:
     assert told is not None
     return told[0].hint
 
