@@ -74,4 +74,4 @@ def _aimed(project: Project, into: str) -> Project:
         what = f"is outside the project, which is {root}"
         hint = "--project DIR names another one; elsewhere a copy of _cubins does as well"
         raise ConfigError(problem("package-outside-project", what, Location(into), hint))
-    return door.aimed(project, folder)
+    return door.with_package(project, folder)

@@ -134,7 +134,7 @@ class _Again:
         from ...frontends import open_project as door
 
         told = (manifest_of(bundle).folder for bundle in opened.bundles)
-        return door.aimed_at_one_of(self._opened(), filter(None, told))
+        return door.with_package_of_bundle(self._opened(), filter(None, told))
 
     def install_command(self) -> str | None:
         """Return the command that installs the toolkit of the project's lock; None if there is none."""

@@ -11,7 +11,7 @@ from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import Diagnostic
 from hatch_cubin.compiling.hints import macros
 from hatch_cubin.errors import CompileError, Location
-from tests.helpers import make_project
+from tests.helpers import make_project, refusal
 from tests.unit.compiling.hints.failed_compiles import TABLES, error, setting
 
 THEIRS = "<nvrtc/cccl>/cub/x.cuh"
@@ -156,9 +156,7 @@ def test_a_macro_that_the_projects_own_code_has_as_a_name_is_told_with_its_place
     if line is None:
         assert pipeline.build(project)
         return
-    with pytest.raises(CompileError) as caught:
-        pipeline.build(project)
-    (problem,) = caught.value.problems
+    (problem,) = refusal(CompileError, pipeline.build, project).problems
     assert problem[:3] == (
         f"the macro {name} takes the place of another {name}, in demo/{place}:{line}",
         Location("pyproject.toml", 11),
