@@ -169,7 +169,7 @@ def test_files_that_no_build_can_use_are_counted_apart(tmp_path: Path, project: 
     )
     entry.unlink()
     assert say("stats")[1].startswith("0 entries, ")
-    assert say("stats")[2] == "1 file that nothing proves, and a build would replace"
+    assert say("stats")[2] == "1 file without a valid record, which builds replace"
 
 
 def test_an_empty_cache_has_nothing_to_say(project: Path, tmp_path: Path, say: Any) -> None:
@@ -214,7 +214,7 @@ def test_what_one_machine_pushes_another_pulls(
 
 def test_without_a_store_nothing_is_pushed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert refusal(capsys, 1, "push") == (
-        "hatch-cubin: error: pyproject.toml:9: there is no shared store to exchange results with"
+        "hatch-cubin: error: pyproject.toml:9: no shared store is configured"
         " [no-shared-store]\n"
         '  hint: remote-cache = "https://…"\n'
     )
@@ -282,16 +282,16 @@ def test_all_that_is_wrong_is_told_with_what_becomes_of_it(
     assert told.out == f"{tmp_path / 'cache'}\n0 entries as they were stored, 0 B\n"
     orphan = (
         f"hatch-cubin: error: {entry}: has no record [cache-entry-incomplete]\n"
-        "  hint: no build can use it: 'cache gc' drops it when it was unused for long\n"
+        "  hint: builds cannot use it: 'hatch-cubin cache gc --unused-for 30d' removes it after 30 days\n"
     )
     damaged = (
         f"hatch-cubin: error: entries/ab/{'0' * 62}: is a record that is damaged, or of another version"
         " [cache-entry-damaged]\n"
-        "  hint: the next build that needs it makes it again\n"
+        "  hint: the next build that needs the entry makes it again\n"
     )
     foreign = (
         "hatch-cubin: error: notes.txt: is a file that no build writes [foreign-file-in-cache]\n"
-        "  hint: no build touches it: remove it\n"
+        "  hint: builds ignore this file: remove it\n"
     )
     assert told.err == "".join(sorted((orphan, damaged))) + foreign + "hatch-cubin: 3 errors\n"
 
@@ -337,7 +337,7 @@ def test_what_the_system_refuses_is_told(
         told = refusal(capsys, 1, *arguments)
     assert told == (
         f"hatch-cubin: error: {tmp_path / 'cache' / path}: "
-        f"the cache at {tmp_path / 'cache'} cannot be looked after: Permission denied [cache-unusable]\n"
+        f"the cache at {tmp_path / 'cache'} cannot be used: Permission denied [cache-unusable]\n"
     )
 
 
@@ -470,9 +470,9 @@ def test_where_no_build_is_known_nothing_goes(
     tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert refusal(capsys, 1, "gc", "--keep-last-build") == (
-        f"hatch-cubin: error: no build with the cache at {tmp_path / 'cache'} is known here"
+        f"hatch-cubin: error: no build of this user with the cache at {tmp_path / 'cache'} is recorded"
         " [no-build-known]\n"
-        "  hint: --keep-last-build comes after a build of the same user\n"
+        "  hint: build first: --keep-last-build needs the record of a build\n"
     )
 
 
@@ -566,7 +566,7 @@ def test_what_stands_where_the_cache_should_is_told(
     assert out == (f"{tmp_path}/cache\n" if arguments == "dir" else "")
     assert err.splitlines() == [
         f"hatch-cubin: error: {tmp_path}/cache: no cache can be there: {IN_THE_WAY[put]} [cache-unusable]",
-        "  hint: let HATCH_CUBIN_CACHE_DIR or cache-dir name a folder, or make room for one there",
+        "  hint: remove the obstacle, or name another folder in HATCH_CUBIN_CACHE_DIR or cache-dir",
     ]
 
 
@@ -600,8 +600,5 @@ def test_a_folder_that_cannot_be_read_is_not_said_to_be_empty(
 
     monkeypatch.setattr(os, "scandir", scandir)
     cache = tmp_path / "cache"
-    said = (
-        f"{cache / 'entries'}: the cache at {cache} cannot be looked after: Permission denied"
-        " [cache-unusable]"
-    )
+    said = f"{cache / 'entries'}: the cache at {cache} cannot be used: Permission denied [cache-unusable]"
     assert refusal(capsys, 1, *arguments.split()) == f"hatch-cubin: error: {said}\n"

@@ -47,7 +47,7 @@ def test_a_lock_is_written_once_all_is_compiled(root: Path, capsys: pytest.Captu
     written = Said(capsys, root, "lock")
     assert written.out == [f"cubin.lock has 1 unit, compiled by NVRTC {Toolkit(None).nvrtc}: commit it"]
     assert written.err[0].startswith("hatch-cubin: 1 unit: 0 cached, 1 compiled in ")
-    assert Said(capsys, root, "lock", "--check").out == ["cubin.lock is what would be written"]
+    assert Said(capsys, root, "lock", "--check").out == ["cubin.lock is up to date"]
 
 
 def test_a_check_says_what_has_changed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +95,7 @@ def test_what_a_lock_has_too_much_is_told_by_a_check_alone(
 def test_an_unsure_source_is_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_tree(root, {"demo/saxpy.cu": f"#if 0\n#include ANY\n#endif\n{SAXPY}"})
     assert Said(capsys, root, "lock").out[1:] == [
-        "what demo/saxpy.cu includes, only the compiler's headers tell: builds need it"
+        "the includes of demo/saxpy.cu depend on the compiler's own headers: builds need the compiler"
     ]
     assert Said(capsys, root, "lock", "--check").code == 0
 
