@@ -1,4 +1,7 @@
-"""Editable wheels whose backend's own finder does not see the bundle, which is in the tree alone."""
+"""Make the bundle importable if the import finder of the backend's editable wheel cannot find it.
+
+The bundle is only in the source tree. Such a finder may know just the files that its backend installs.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,31 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..cache.entries import Content
-from ..loader import finder as shipped
+from ..loader import finder as shipped_finder
 from ..project.project import Project
 from ..project.source import BUNDLE_FOLDER
 from .repack import Wheel
 
 
-def finder(project: Project, wheel: Wheel) -> dict[str, Content]:
-    """Return the files that an editable wheel has to have too; none where a folder of its own is enough."""
+def finder_files(project: Project, wheel: Wheel) -> dict[str, Content]:
+    """Return files to add to an editable wheel, so that Python can import the bundle from the source tree.
+
+    Empty if the wheel adds the folder of the project's package to `sys.path`: Python finds the bundle there.
+    """
     bundle = project.root / project.bundle_folder
     package = Path(*project.package.split("."))
     if any(_is_same(folder / package, bundle.parent) for folder in _folders(wheel)):
         return {}
-    name = _module_of(project.package)
+    name = _module_name(project.package)
     line = f"import {name}; {name}.find({f'{project.package}.{BUNDLE_FOLDER}'!a}, {str(bundle)!a})\n"
-    return {f"{name}.py": [Path(shipped.__file__).read_bytes()], f"{name}.pth": [line.encode()]}
+    return {f"{name}.py": [Path(shipped_finder.__file__).read_bytes()], f"{name}.pth": [line.encode()]}
 
 
-def _module_of(package: str) -> str:
-    """Return the finder's name: another one for each package, in ASCII, as some Pythons read .pth files."""
+def _module_name(package: str) -> str:
+    """Return the name of the finder's module, which is unique for each package.
+
+    It has only ASCII characters: the encoding in which Python reads .pth files depends on its version.
+    """
     parts = package.replace("_", "__").replace(".", "_")
     return "_cubins_of_" + parts.encode("ascii", "backslashreplace").decode().replace("\\", "_")
 

@@ -27,94 +27,98 @@ from ..project.project import Project, cache_entries, cache_folders
 from ..project.source import BUNDLE_FOLDER
 from . import max_size
 
-_NOTHING = ", nothing was built"
+_NOTHING_BUILT = ", nothing was built"
 
 
 class CubinBuildHook(BuildHookInterface[Any]):
     """Compiles the project's kernels into its wheel."""
 
     PLUGIN_NAME = table_location.HOOK
-    _unstage: Callable[[], object] | None = None
-    _built: Config | None = None  # of a wheel that is not an editable one
+    _remove_staging: Callable[[], object] | None = None
+    _wheel_config: Config | None = None  # set when a wheel is built, unless it is editable
 
     def dependencies(self) -> list[str]:
-        """Ask for the compiler that the configuration names."""
+        """Return the requirements of the compiler that the configuration selects."""
         if self.target_name != "wheel":
             return []
-        with reported(self.app.display_error, _NOTHING):
+        with reported(self.app.display_error, _NOTHING_BUILT):
             return required_wheels.required_wheels(self._read_config(), self.root, self._project)
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build the bundle and hand it to the wheel, or put what it is built from into the sdist."""
-        with reported(self.app.display_error, _NOTHING, verbose=self.app.verbosity > 0):
+        """Add the bundle to a wheel, or the files that a build of the bundle needs to an sdist."""
+        with reported(self.app.display_error, _NOTHING_BUILT, verbose=self.app.verbosity > 0):
             if self.target_name == "wheel":
-                self._wheel(self._project(), version, build_data)
+                self._add_to_wheel(self._project(), version, build_data)
             elif self.target_name == "sdist":
-                self._sdist(self._project(), build_data)
+                self._add_to_sdist(self._project(), build_data)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-        """Remove what was staged for the wheel, and the wheel if it is larger than the table allows."""
-        if self._unstage is not None:
-            self._unstage()
-        if self._built is not None:
-            with reported(self.app.display_error, _NOTHING):
-                max_size.keep(self._built, artifact_path)
+        """Remove the staging folder, and also the wheel if it is larger than `max-size`."""
+        if self._remove_staging is not None:
+            self._remove_staging()
+        if self._wheel_config is not None:
+            with reported(self.app.display_error, _NOTHING_BUILT):
+                max_size.enforce(self._wheel_config, artifact_path)
 
-    def _wheel(self, project: Project, version: str, build_data: dict[str, Any]) -> None:
-        from ..building import pipeline  # lazy: not for the question which wheels a build needs
+    def _add_to_wheel(self, project: Project, version: str, build_data: dict[str, Any]) -> None:
+        from ..building import pipeline  # lazy: `dependencies` does not need it
         from ..bundle import layout, sbom
 
         if version == "editable":
             pipeline.build_in_place(project, layout.OF_HATCH)
-            self._warn_of_leaks(project, project.bundle_folder, *cache_folders(project))
+            self._warn_about_sdists(project, project.bundle_folder, *cache_folders(project))
             return
-        self._built = project.config
+        self._wheel_config = project.config
         staging = self._staging()
         # Links would show the cache's own times and modes in a wheel that is not reproducible.
         hold = staging if self.build_config.reproducible else None
         files, sources = pipeline.build_held(project, hold)
         folder = project.bundle_folder
-        self._warn_of_leaks(project, *cache_folders(project))
-        self._keep_out(
+        self._warn_about_sdists(project, *cache_folders(project))
+        self._exclude(
             folder,
             *cache_entries(project),
             *(() if project.config.ship_sources else sources),
         )
         places = layout.stage(files, staging)
-        if sbom.NAME in files and "sbom_files" in build_data:  # hatchling 1.28 has a place for it
+        if sbom.NAME in files and "sbom_files" in build_data:  # hatchling 1.28 or later
             build_data["sbom_files"].append(places.pop(sbom.NAME))
-        # The targets are paths in the project: hatchling rewrites them as it does the package's own files.
+        # Each target is a path in the project: hatchling maps it to one in the wheel, as for packages.
         build_data["force_include"] |= {place: os.path.join(folder, name) for name, place in places.items()}
         _declare_tag(build_data, sys.platform, last=build_data["build_hooks"][-1] == self.PLUGIN_NAME)
 
-    def _sdist(self, project: Project, build_data: dict[str, Any]) -> None:
+    def _add_to_sdist(self, project: Project, build_data: dict[str, Any]) -> None:
         from ..building import pipeline
 
-        self._keep_out(project.bundle_folder, *cache_entries(project))
+        self._exclude(project.bundle_folder, *cache_entries(project))
         files = pipeline.sdist_files(project)
         build_data["force_include"] |= {str(path): place for place, path in files.items()}
 
     def _staging(self) -> Path:
-        """Return a folder for the bundle outside the tree, so that nothing can leak into it."""
+        """Return a folder for the bundle. It is outside the source tree, so that the tree stays unchanged."""
         folder = temporary_folders.make()
-        # Runs at exit if finalize never does: after --hooks-only, or a failure.
-        self._unstage = weakref.finalize(self, folder.close)
+        # The folder is also removed at exit: `finalize` does not run after a failure or with --hooks-only.
+        self._remove_staging = weakref.finalize(self, folder.close)
         return folder.path
 
-    def _keep_out(self, *paths: str) -> None:
-        """Keep paths of the project out of what hatchling selects by itself."""
+    def _exclude(self, *paths: str) -> None:
+        """Exclude paths of the project from the files that hatchling selects."""
         config, shared = self.build_config.target_config, self.build_config.build_config
         added = {"exclude": list(_patterns(self.root, paths))}
         if config.get("artifacts", shared.get("artifacts")):
-            # The pattern of an artifact names files, and only a pattern that names them too undoes it.
+            # A file that matches `artifacts` is shipped even if `exclude` matches it too. Only a negative
+            # pattern in `artifacts` prevents that.
             added["artifacts"] = [f"!{pattern}{end}" for pattern in added["exclude"] for end in ("", "/**")]
         for key, patterns in added.items():
             before = config.get(key, shared.get(key, []))
             config[key] = [*before, *(pattern for pattern in patterns if pattern not in before)]
-        vars(self.build_config).pop("exclude_spec", None)  # it may be there, without what was added
+        vars(self.build_config).pop("exclude_spec", None)  # hatchling may have cached the old patterns
 
-    def _warn_of_leaks(self, project: Project, *folders: str) -> None:
-        """Warn where sdists, for which a wheel's hook does not run, would ship what is only for this tree."""
+    def _warn_about_sdists(self, project: Project, *folders: str) -> None:
+        """Warn if sdists would ship one of the *folders*, which belong only to this source tree.
+
+        A hook in the wheel's table does not run for sdists, so it cannot exclude the folders there.
+        """
         if self.PLUGIN_NAME in self.build_config.build_config.get("hooks", {}):
             return
         sdist = SdistBuilder(self.root, metadata=self.metadata)
@@ -142,7 +146,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
         )
 
     def _read_config(self) -> Config:
-        """Read the table that the wheel is built with, also while an sdist is made."""
+        """Return the configuration for the wheel. An sdist uses it too: it contains what a wheel needs."""
         build = self.metadata.hatch.build_config
         return parse_config(*table_location.hatch_table(Path(self.root), build, self.target_name), os.environ)
 
@@ -151,7 +155,7 @@ def packages_of(root: Path) -> dict[str, str]:
     """Return the top-level packages of the project at *root* and their folders."""
     try:
         return _packages(str(root), WheelBuilder(str(root)).metadata)
-    except (TypeError, ValueError) as exc:  # what hatchling raises, whatever is wrong with a project
+    except (TypeError, ValueError) as exc:  # hatchling raises these for every mistake in a project
         what = " ".join(str(exc).split())
         raise ConfigError(
             problem("project-not-buildable", f"hatchling cannot build this project: {what}")
@@ -159,14 +163,14 @@ def packages_of(root: Path) -> dict[str, str]:
 
 
 def runs_hook(root: Path) -> bool:
-    """Say whether hatchling runs our hook for a wheel of the project at *root*, in this environment."""
+    """Return whether hatchling runs our hook for a wheel of the project at *root*, in this environment."""
     return table_location.HOOK in WheelBuilder(str(root)).config.hook_config
 
 
 def _patterns(root: str, paths: Iterable[str]) -> Iterator[str]:
-    """Yield patterns for *paths*; one stands for all files of a folder with a suffix if all are in *paths*.
+    """Yield patterns for *paths*: just one for all files of a folder with a suffix, if *paths* has them all.
 
-    hatchling tries each pattern on each file, which takes time where there are thousands of both.
+    hatchling tries each pattern on each file, which takes long with thousands of patterns and files.
     """
     alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for path in map(posixpath.normpath, paths):
@@ -174,7 +178,7 @@ def _patterns(root: str, paths: Iterable[str]) -> Iterator[str]:
         alike[folder, posixpath.splitext(name)[1]].append(name)
     for (folder, suffix), names in alike.items():
         place = f"/{_escaped(folder)}/" if folder else "/"
-        there = [name for name in _listed(root, folder) if posixpath.splitext(name)[1] == suffix]
+        there = [name for name in _names_in(root, folder) if posixpath.splitext(name)[1] == suffix]
         if suffix and len(names) > 1 and sorted(there) == sorted(names):
             yield f"{place}*{_escaped(suffix)}"
         else:
@@ -185,7 +189,7 @@ def _escaped(text: str) -> str:
     return "".join(f"\\{char}" if char in "\\*?[]!# " else char for char in text)
 
 
-def _listed(root: str, folder: str) -> list[str]:
+def _names_in(root: str, folder: str) -> list[str]:
     path = os.path.join(root, folder)
     return os.listdir(path) if os.path.isdir(path) else []
 
@@ -193,7 +197,7 @@ def _listed(root: str, folder: str) -> list[str]:
 def _packages(root: str, metadata: Any) -> dict[str, str]:
     """Return the wheel's top-level packages and their folders, as hatchling would select them.
 
-    A builder of our own is asked: the hook's reads `exclude` at the first question, before we add to it.
+    This uses a builder of its own: the hook's builder would read `exclude` now, before we add patterns to it.
     """
     folders: dict[str, str] = {}
     for file in WheelBuilder(root, metadata=metadata).recurse_selected_project_files():
@@ -202,7 +206,7 @@ def _packages(root: str, metadata: Any) -> dict[str, str]:
             folder = os.path.dirname(file.relative_path).replace(os.sep, "/")
             folders[inside.replace(os.sep, ".")] = folder or "."
     if not folders:
-        _require_listed(root)
+        _require_package_folders(root)
     return {
         package: folder
         for package, folder in sorted(folders.items())
@@ -210,15 +214,15 @@ def _packages(root: str, metadata: Any) -> dict[str, str]:
     }
 
 
-def _require_listed(root: str) -> None:
-    """Raise ConfigError if Hatch's `packages` names a folder that is not there: hatchling says nothing."""
+def _require_package_folders(root: str) -> None:
+    """Raise ConfigError if Hatch's `packages` names a folder that does not exist: hatchling ignores that."""
     outer = ("tool", "hatch", "build")
     places = [table_location.place_of(root, path) for path in ((*outer, "targets", "wheel"), outer)]
     place = next((each for each in places if each.has("packages")), places[0])
     problems = [
         problem(
             "package-folder-not-found",
-            f"packages: there is no {each} in the project",
+            f"packages: {each} does not exist in the project",
             place.of("packages", index),
         )
         for index, each in enumerate(WheelBuilder(root).config.packages)
@@ -229,17 +233,17 @@ def _require_listed(root: str) -> None:
 
 
 def _declare_tag(build_data: dict[str, Any], platform: str, *, last: bool) -> None:
-    """Set the wheel's tag, unless another hook does: code in another language needs a tag of its own."""
+    """Set the wheel's tag, unless another hook sets it or adds compiled code, which needs another tag."""
     if "tag" in build_data or build_data["infer_tag"] or not build_data["pure_python"]:
         return
-    if platform == "win32":  # `long` is 32 bits where the kernels were compiled
+    if platform == "win32":  # kernels that were compiled on Windows have a `long` of 32 bits
         build_data.update(tag="py3-none-win_amd64", pure_python=False)
-    elif last:  # without a tag, hatchling chooses nearly the same, and later hooks can still choose
+    elif last:  # otherwise a later hook may still set one; hatchling's default is nearly the same
         build_data["tag"] = "py3-none-any"
 
 
-class _Misnamed(BuildHookInterface[Any]):
-    """Stands where some look for our hook: hatchling would say no more than that there is none."""
+class _MisnamedHook(BuildHookInterface[Any]):
+    """Reports the right name of our hook if a project has a likely wrong one; hatchling's error does not."""
 
     def dependencies(self) -> list[str]:
         self._complain()
@@ -248,12 +252,12 @@ class _Misnamed(BuildHookInterface[Any]):
         self._complain()
 
     def _complain(self) -> NoReturn:
-        with reported(self.app.display_error, _NOTHING):
+        with reported(self.app.display_error, _NOTHING_BUILT):
             raise table_location.misnamed_hook(self.root, self.PLUGIN_NAME)
 
 
 @hookimpl
 def hatch_register_build_hook() -> list[type[BuildHookInterface[Any]]]:
-    """Name the hook to hatchling, also by names that it does not have."""
-    wrong = (type("Misnamed", (_Misnamed,), {"PLUGIN_NAME": name}) for name in MISNAMED_HOOKS)
-    return [CubinBuildHook, *wrong]
+    """Register the hook, and under likely wrong names one that reports the right name."""
+    misnamed = (type("MisnamedHook", (_MisnamedHook,), {"PLUGIN_NAME": name}) for name in MISNAMED_HOOKS)
+    return [CubinBuildHook, *misnamed]

@@ -1,4 +1,7 @@
-"""Leave no wheel behind that is larger than the table's `max-size` allows. Most builds have none."""
+"""Remove finished wheels that are larger than the table's `max-size`.
+
+The code that measures a wheel's parts is imported only for a wheel that is too large.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ import os
 from ..config.config import Config
 
 
-def keep(config: Config, wheel: str) -> None:
-    """Remove a finished wheel that is too large, and raise BundleError that says what would help."""
+def enforce(config: Config, wheel: str) -> None:
+    """If a finished wheel is too large, remove it and raise a BundleError that lists remedies."""
     if config.max_size is not None and os.path.getsize(wheel) > config.max_size:
         from ..wheels.checking.size_advice import remove_large_wheel
 

@@ -1,4 +1,4 @@
-"""Find out why wheels of a project would lack kernels that the command line compiles, or finds."""
+"""Find out why a project's wheels would not contain kernels that the command line compiles or finds."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _HOOK_SWITCH = "HATCH_BUILD_HOOK_ENABLE_CUBIN"
 _NO_HOOKS = "HATCH_BUILD_NO_HOOKS"
 
 
-def reasons(project: Project, known: dict[str, str]) -> Iterator[Problem]:
-    """Yield what keeps kernels out of wheels; *known* are all packages of the project."""
+def reasons(project: Project, all_packages: dict[str, str]) -> Iterator[Problem]:
+    """Yield a problem for each reason why kernels would be missing from the project's wheels."""
     pyproject, backend = table_location.read_project(project.root)
     if project.is_skipped:
         yield problem(
@@ -32,7 +32,7 @@ def reasons(project: Project, known: dict[str, str]) -> Iterator[Problem]:
         if "backend-path" not in system and not _has_bundle(project):
             yield _other_backend(project, backend, system.get("requires"))
     if project.config.sources == DEFAULT_SOURCES and not project.config.package_dir:
-        yield from _outside_the_wheel(project, known)
+        yield from _packages_outside_wheels(project, all_packages)
 
 
 def _switched_off(project: Project) -> Iterator[Problem]:
@@ -57,7 +57,7 @@ def _other_backend(project: Project, backend: str, requires: object) -> Problem:
     )
     return problem(
         "backend-without-kernels",
-        f"build-backend is {backend!r}, which builds no kernels: its wheels have none",
+        f"build-backend is {backend!r}, which does not build kernels: its wheels do not contain them",
         table_location.place_of(project.root, ("build-system",)).of("build-backend"),
         f'write build-backend = "{WRAPPER}"{needed}, and under {project.config.place} '
         f"backend = {json.dumps(backend)}; or run 'hatch-cubin bundle --into FOLDER' before each build",
@@ -65,15 +65,18 @@ def _other_backend(project: Project, backend: str, requires: object) -> Problem:
 
 
 def _has_bundle(project: Project) -> bool:
-    """Say whether a bundle was written into a package, for a backend that takes it for the package's data."""
+    """Return whether a package contains a bundle. The backend may then ship it as the package's data."""
     folders = (project.root / folder for folder in project.packages.values())
     return any(path.is_dir() for folder in folders for path in folder.rglob(BUNDLE_FOLDER))
 
 
-def _outside_the_wheel(project: Project, known: dict[str, str]) -> Iterator[Problem]:
-    """Yield the sources of packages that are not in wheels: by default, nothing compiles them."""
+def _packages_outside_wheels(project: Project, all_packages: dict[str, str]) -> Iterator[Problem]:
+    """Yield a problem for each package with sources that is not in the wheel.
+
+    By default, only sources in the wheel's packages are compiled.
+    """
     inside_wheel = [Path(project.root, folder) for folder in project.packages.values()]
-    for name, folder in known.items():
+    for name, folder in all_packages.items():
         path = Path(project.root, folder)
         if any(path == each or path in each.parents or each in path.parents for each in inside_wheel):
             continue

@@ -1,6 +1,6 @@
-"""Open a project as its own build would see it, where no build front end does: on the command line.
+"""Open a project for the command line, as its own build would see it.
 
-A wrong table is reported at once: what is slow to import waits until the table is right.
+Modules that are slow to import are imported only after the table is correct, so mistakes in it show quickly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOT_SHIPPED = {"benchmarks", "docs", "examples", "test", "tests"}  # from the p
 
 
 def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None, *, verbose: bool) -> Project:
-    """Return the project in *folder*; it writes its messages to *stream*, if there is one."""
+    """Return the project in *folder*. It prints its messages to *stream*, if this is not None."""
     table, place, backend = table_location.find_table(folder)
     values = reader.read_table(table, place, environ)
     from pathlib import Path
@@ -35,13 +35,13 @@ def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None,
     from ..config.config import make_config
     from ..project.project import Project
 
-    def tell(kind: str) -> Callable[[str], object]:
+    def printer(kind: str) -> Callable[[str], object]:
         return lambda message: streams.print_message(stream, f"{PREFIX}{kind}{message}")
 
     root = Path(folder).absolute()
-    if ".." in root.parts:  # hatchling takes the package's folder for one of another project then
+    if ".." in root.parts:  # with "..", hatchling does not recognise the package's folder as the project's
         root = root.resolve()
-    console = Console(stream, say=tell(""), warn=tell("warning: "))
+    console = Console(stream, say=printer(""), warn=printer("warning: "))
     return Project(
         root=root,
         packages=_packages_in(root, values) or packages(root, values.get("backend", backend), place),
@@ -55,12 +55,12 @@ def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None,
 
 
 def require_compiler(project: Project) -> None:
-    """Raise ToolchainError, with the command that helps, if what a build asks for is not installed."""
+    """Raise ToolchainError, with a command that installs them, if packages that a build needs are missing."""
     from ..toolkit import installed_wheels, requirements
 
-    wanted = requirements.build_requirements(project.config, project.environ)
+    required = requirements.build_requirements(project.config, project.environ)
     missing = installed_wheels.unmet(
-        [*wanted, *(requirements.nvrtc_requirement(project.config.toolkit) if wanted else ())]
+        [*required, *(requirements.nvrtc_requirement(project.config.toolkit) if required else ())]
     )
     if not missing:
         return
@@ -77,26 +77,27 @@ def require_compiler(project: Project) -> None:
         place, needs = project.config.place.of("header-packages"), "'header-packages'"
     elif missing == [requirements.SIGNATURES]:
         place, needs = project.config.place.of("trusted-keys"), "signing"
-    elif missing == [requirements.CLUSTERS]:  # which no table asks for
+    elif missing == [requirements.CLUSTERS]:  # only the variable selects a cluster, never the table
         place, needs = None, project.as_written("HATCH_CUBIN_EXECUTOR")
-    what = f"{needs} needs what is not installed here: {', '.join(map(installed_wheels.shown, missing))}"
+    shown = ", ".join(map(installed_wheels.shown, missing))
+    what = f"{needs} needs packages that are not installed here: {shown}"
     here = ", ".join(installed_wheels.compiler()) or "no part of a compiler"
-    # The command names all wheels: one that is installed may be there in another version.
+    # The command lists all packages: an installed one may have a version that does not match the others.
     usual = requirements.install_command(project.config, project.environ)
     hint = locked_build.install_command(project) or usual
     raise ToolchainError(problem("requirement-not-installed", what, place, hint, (f"here: {here}",)))
 
 
 def check_build(project: Project) -> None:
-    """Raise ConfigError for what the project's own build would find wrong, or could not even tell.
+    """Raise ConfigError for mistakes outside the table that make the project's own build fail.
 
-    Warn of what leaves kernels out of wheels without an error.
-    Of a backend that does not say which packages a wheel has, only what the table says is checked.
+    Warn about each reason why the build's wheels would not contain kernels. If the build backend does not
+    declare the wheel's packages, only the table's own settings of the package are checked.
     """
     backend = table_location.read_project(project.root)[1]
     problems = missing_requirement(project.root)
     if (
-        _tells_packages(project.config.backend or backend)
+        _declares_packages(project.config.backend or backend)
         or len(project.packages) < 2
         or project.config.package
     ):
@@ -126,13 +127,13 @@ def _older_pythons(root: Path) -> Iterator[Problem]:
 
 
 def missing_requirement(root: str | Path) -> tuple[Problem, ...]:
-    """Return the problem of a project whose [build-system] does not require hatch-cubin; none otherwise."""
+    """Return a problem if the [build-system] of a project should require hatch-cubin, but does not."""
     pyproject, backend = table_location.read_project(root)
     known = table_location.inside(pyproject, "build-system").get("requires")
     misspelled = (
         [each for each in known if known_names.is_nearly_own(each)] if isinstance(known, list) else []
     )
-    if not _knows_us(backend) or not (misspelled or not table_location.requires_hatch_cubin(root)):
+    if not _needs_hatch_cubin(backend) or not (misspelled or not table_location.requires_hatch_cubin(root)):
         return ()
     import json
 
@@ -141,12 +142,12 @@ def missing_requirement(root: str | Path) -> tuple[Problem, ...]:
     if misspelled:
         what = f"[build-system] requires {misspelled[0]!r}, which is not hatch-cubin"
         return (problem("misspelled-requirement", what, where, hint),)
-    what = "[build-system] does not require hatch-cubin: a build would not have it"
+    what = "[build-system] does not require hatch-cubin, so a build would run without it"
     return (problem("hatch-cubin-not-required", what, where, hint),)
 
 
-def aimed(project: Project, folder: Path) -> Project:
-    """Return the project with the package in that *folder* of it as the one that receives the kernels."""
+def with_package(project: Project, folder: Path) -> Project:
+    """Return the project, but with the package in *folder* as the one that receives the kernels."""
     import os
     from dataclasses import replace
     from pathlib import Path
@@ -162,39 +163,40 @@ def aimed(project: Project, folder: Path) -> Project:
     )
 
 
-def aimed_at_one_of(project: Project, bundles: Iterable[str]) -> Project:
-    """Return the project with the package whose bundle, by its folder in the project, is among *bundles*.
+def with_package_of_bundle(project: Project, bundles: Iterable[str]) -> Project:
+    """Return the project, but with the package that contains one of *bundles* as the one with the kernels.
 
-    So it is where the table does not say which package that is, and no build backend does: then 'bundle' was
-    told, or a finished wheel has shown it. Several leave the project as it is.
+    *bundles* are the bundles' folders in the project, from the command line or from a finished wheel. They
+    are used only if neither the table nor the build backend names the package. If several packages match,
+    the project is returned unchanged.
     """
     import os
     from pathlib import Path
 
     _pyproject, backend = table_location.read_project(project.root)
     config, root = project.config, Path(os.path.realpath(project.root))
-    if config.package or config.package_dir or _tells_packages(config.backend or backend):
+    if config.package or config.package_dir or _declares_packages(config.backend or backend):
         return project
     folders = {Path(os.path.realpath(root / bundle)).parent for bundle in bundles}
-    there = [folder for folder in folders if root in folder.parents and is_package(folder)]
-    return aimed(project, there[0]) if len(there) == 1 else project
+    packages_with_bundle = [folder for folder in folders if root in folder.parents and is_package(folder)]
+    return with_package(project, packages_with_bundle[0]) if len(packages_with_bundle) == 1 else project
 
 
 def is_package(folder: Path) -> bool:
-    """Say whether a folder is a package, which code can be imported from."""
+    """Return whether a folder is a package that Python code can be imported from."""
     return (folder / "__init__.py").is_file()
 
 
-def _knows_us(backend: str) -> bool:
-    return backend == WRAPPER or _tells_packages(backend)
+def _needs_hatch_cubin(backend: str) -> bool:
+    return backend == WRAPPER or _declares_packages(backend)
 
 
-def _tells_packages(backend: str) -> bool:
+def _declares_packages(backend: str) -> bool:
     return backend in table_location.HATCH_BACKENDS or backend.startswith("setuptools.")
 
 
 def _packages_in(root: Path, values: Mapping[str, Any]) -> Mapping[str, str] | None:
-    """Return the package whose folder the table names; None where it names none."""
+    """Return the package and the folder that the table's `package-dir` sets, or None without this key."""
     if (folder := values.get("package_dir")) is None:
         return None
     from ..project.source_roots import ProjectTree
@@ -224,11 +226,11 @@ def packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
 
 
 def found_packages(root: Path) -> dict[str, str]:
-    """Return the packages in `src/`, in the project's folder, or in the only other folder that has any."""
+    """Return the packages in `src/`, else in the project's folder, else in the only folder with packages."""
     from ..project.source import BUNDLE_FOLDER
 
     def shipped(pattern: str) -> list[Path]:
-        """Return the folders of packages, as far as their names do not say that they are not in a wheel."""
+        """Return the folders of packages, except names that wheels usually do not contain."""
         folders = [path.parent.relative_to(root) for path in sorted(root.glob(f"{pattern}/__init__.py"))]
         tops = ((folder, folder.parts[0]) for folder in folders)
         return [folder for folder, top in tops if top[0] != "." and top not in {BUNDLE_FOLDER, *_NOT_SHIPPED}]

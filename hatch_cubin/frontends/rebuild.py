@@ -1,6 +1,6 @@
-"""The import path under which editable installs made with setuptools build their kernels again.
+"""The function that editable installs made with setuptools call to build their kernels again.
 
-The path is written into those installs. So this module keeps its name, wherever the function moves.
+Its import path is written into those installs, so this module must keep its name even if the function moves.
 """
 
 from .setuptools_commands import rebuild

@@ -1,4 +1,4 @@
-"""Write a finished wheel again: with more files, without some, and with a RECORD that is right."""
+"""Rewrite a finished wheel: add files, remove files, and write a correct RECORD."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Date = tuple[int, int, int, int, int, int]
 
 
 class Wheel(NamedTuple):
-    """A wheel as a backend made it: its members, its metadata's folder, and the folder of each package."""
+    """A finished wheel: its members, its `.dist-info` folder, and the folder of each package."""
 
     archive: zipfile.ZipFile
     name: str
@@ -42,8 +42,8 @@ class Wheel(NamedTuple):
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Wheel]:
-    """Open a wheel; BundleError where it must not be changed."""
+def open_wheel(path: Path) -> Iterator[Wheel]:
+    """Open a wheel. BundleError if it cannot be read, or must not be changed because it is signed."""
     try:
         refuse_large_directory(path)
         archive = zipfile.ZipFile(path)
@@ -52,7 +52,7 @@ def opened(path: Path) -> Iterator[Wheel]:
             problem("not-a-wheel", "is not a zip archive, so it is not a wheel", Location(path.name))
         ) from exc
     except ValueError as exc:
-        raise BundleError(problem("not-a-wheel", f"is not read: {exc}", Location(path.name))) from exc
+        raise BundleError(problem("not-a-wheel", f"cannot be read: {exc}", Location(path.name))) from exc
     with archive:
         members = archive.infolist()
         names = [info.filename for info in members]
@@ -62,7 +62,7 @@ def opened(path: Path) -> Iterator[Wheel]:
             raise BundleError(problem("metadata-not-once", what, Location(path.name)))
         metadata = records[0]
         if signed := [name for name in _SIGNED if f"{metadata}/{name}" in names]:
-            what = f"the wheel is signed ({signed[0]}): with kernels in it, the signature would be wrong"
+            what = f"the wheel is signed ({signed[0]}): added kernels would invalidate the signature"
             raise BundleError(
                 problem("wheel-signed", what, Location(path.name), "sign it when it is finished")
             )
@@ -71,44 +71,44 @@ def opened(path: Path) -> Iterator[Wheel]:
         yield Wheel(archive, path.name, members, metadata, packages)
 
 
-def write(
+def write_copy(
     wheel: Wheel,
     into: Path,
     added: Mapping[str, Content],
     is_dropped: Callable[[str], bool],
     platform: str = sys.platform,
 ) -> str:
-    """Write a wheel with what is *added*, without what is dropped, and return its name.
+    """Write a copy of a wheel with the *added* files and without the dropped ones, and return its name.
 
-    Nobody meets half of it: it is moved to its place once it is whole.
+    No other process sees an incomplete wheel: it is moved into the folder when it is complete.
     """
     name, replaced = _for_platform(wheel, platform)
-    with placed(into, name) as path, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with complete_file(into, name) as path, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         _fill(archive, wheel, {**added, **replaced}, is_dropped)
     return name
 
 
-def make(
+def write_new(
     into: Path,
     name: str,
     metadata: str,
     files: Mapping[str, bytes],
     date: tuple[int, int, int, int, int, int],
 ) -> str:
-    """Write a wheel of these files, with the RECORD that fits them, and return its name."""
+    """Write a wheel of these files and a RECORD that lists them, and return its name."""
     text = io.StringIO()
     rows = [(place, f"sha256={_encoded(hashlib.sha256(data))}", len(data)) for place, data in files.items()]
     csv.writer(text, lineterminator="\n").writerows([*rows, (f"{metadata}/RECORD", "", "")])
     members = {**files, f"{metadata}/RECORD": text.getvalue().encode()}
-    with placed(into, name) as path, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with complete_file(into, name) as path, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for place, data in members.items():
-            archive.writestr(_new(place, date, [data]), data)
+            archive.writestr(_new_member(place, date, [data]), data)
     return name
 
 
 @contextlib.contextmanager
-def placed(into: Path, name: str) -> Iterator[Path]:
-    """Yield where a file is to be written, and move it to its place in a folder once it is whole."""
+def complete_file(into: Path, name: str) -> Iterator[Path]:
+    """Yield a temporary path to write a file to, then move the complete file into a folder."""
     try:
         into.mkdir(parents=True, exist_ok=True)
         with temporary_folders.make_in(into) as folder:
@@ -120,10 +120,10 @@ def placed(into: Path, name: str) -> Iterator[Path]:
 
 
 def _for_platform(wheel: Wheel, platform: str) -> tuple[str, dict[str, Content]]:
-    """Return a wheel's name, and its file of tags if that has to change."""
+    """Return the new wheel's name, and a new WHEEL file if its tags have to change."""
     if platform != "win32" or not wheel.name.endswith("-any.whl"):
         return wheel.name, {}
-    place = f"{wheel.metadata}/WHEEL"  # `long` is 32 bits where the kernels were compiled
+    place = f"{wheel.metadata}/WHEEL"  # kernels that were compiled on Windows have a `long` of 32 bits
     tags = _ANY_PLATFORM.sub(rb"\1win_amd64", wheel.archive.read(place))
     return f"{wheel.name.removesuffix('any.whl')}win_amd64.whl", {place: [tags]}
 
@@ -131,14 +131,16 @@ def _for_platform(wheel: Wheel, platform: str) -> tuple[str, dict[str, Content]]
 def _fill(
     archive: zipfile.ZipFile, wheel: Wheel, added: Mapping[str, Content], is_dropped: Callable[[str], bool]
 ) -> None:
-    """Write all members: the metadata last, and RECORD at the very end."""
+    """Write all members: the metadata after all others, and RECORD last."""
     record = f"{wheel.metadata}/RECORD"
-    again = {*added, record}
+    replaced_names = {*added, record}
     kept = [
-        _again(info) for info in wheel.members if info.filename not in again and not is_dropped(info.filename)
+        _same_attributes(info)
+        for info in wheel.members
+        if info.filename not in replaced_names and not is_dropped(info.filename)
     ]
     date = wheel.members[0].date_time
-    new = [_new(name, date, content) for name, content in added.items()]
+    new = [_new_member(name, date, content) for name, content in added.items()]
     rows: list[tuple[str, str, int | str]] = []
     for info in sorted([*kept, *new], key=lambda info: info.filename.startswith(f"{wheel.metadata}/")):
         if info.is_dir():
@@ -152,31 +154,31 @@ def _fill(
         rows.append((info.filename, f"sha256={_encoded(digest)}", size))
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([*rows, (record, "", "")])
-    archive.writestr(_again(wheel.archive.getinfo(record)), text.getvalue())
+    archive.writestr(_same_attributes(wheel.archive.getinfo(record)), text.getvalue())
 
 
 def _encoded(digest: hashlib._Hash) -> str:
     return base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
 
 
-def _again(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
-    """Return a member of the new wheel that is as one of the old."""
-    again = zipfile.ZipInfo(info.filename, info.date_time)
-    again.external_attr, again.create_system = info.external_attr, info.create_system
-    again.compress_type, again.file_size = info.compress_type, info.file_size
-    return again
+def _same_attributes(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
+    """Return a member for the new wheel with the attributes of a member of the old wheel."""
+    copy = zipfile.ZipInfo(info.filename, info.date_time)
+    copy.external_attr, copy.create_system = info.external_attr, info.create_system
+    copy.compress_type, copy.file_size = info.compress_type, info.file_size
+    return copy
 
 
-def _new(name: str, date: Date, content: Content) -> zipfile.ZipInfo:
+def _new_member(name: str, date: Date, content: Content) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(name, date)
-    info.external_attr, info.create_system = (stat.S_IFREG | 0o644) << 16, 3  # as Unix has it
+    info.external_attr, info.create_system = (stat.S_IFREG | 0o644) << 16, 3  # 3: Unix
     info.compress_type = zipfile.ZIP_DEFLATED
     info.file_size = os.path.getsize(content) if isinstance(content, str) else sum(map(len, content))
     return info
 
 
 def _chunks(wheel: Wheel, name: str, added: Mapping[str, Content]) -> Iterator[bytes]:
-    """Yield what a member holds, piece by piece: it may be larger than the memory."""
+    """Yield a member's content in pieces: all of it may not fit in memory."""
     content = added.get(name)
     if isinstance(content, list):
         yield from content

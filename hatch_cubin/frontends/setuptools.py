@@ -1,4 +1,7 @@
-"""The entry point for setuptools, which loads it in every build of the environment: slow imports wait."""
+"""The entry point for setuptools.
+
+setuptools imports it in every build of its environment, so it imports slow modules only if it needs them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def finalize(distribution: Distribution) -> None:
-    """Let setuptools build kernels where the project asks for them."""
+    """Let setuptools build kernels if the project's pyproject.toml mentions them."""
     try:
         text = Path(distribution.src_root or os.curdir, "pyproject.toml").read_text("utf-8")
     except (OSError, ValueError):
@@ -19,13 +22,13 @@ def finalize(distribution: Distribution) -> None:
     if "cubin" in text:
         from . import setuptools_commands
 
-        setuptools_commands.join(distribution)
+        setuptools_commands.add_kernels(distribution)
 
 
 def packages_of(root: Path) -> dict[str, str]:
     """Return the top-level packages of the project at *root* and their folders.
 
-    setuptools is asked in a process of its own: setup.py is a program, and the answer depends on the working
+    This runs setuptools in a separate process: setup.py is a program, and its result depends on the current
     directory.
     """
     import importlib.util
@@ -44,13 +47,13 @@ def packages_of(root: Path) -> dict[str, str]:
         ["setup.py"] if (root / "setup.py").is_file() else ["-c", "import setuptools; setuptools.setup()"]
     )
     with temporary_folders.make() as folder:
-        answer = folder / "packages"  # a file, for a setup.py may print anything
+        answer = folder / "packages"  # a file: setup.py may write other text to standard output
         command = [sys.executable, *script, "-q", "cubin_packages", f"--into={answer}"]
         done = subprocess.run(  # noqa: S603
             command, cwd=root, capture_output=True, text=True, errors="replace", check=False
         )
-        if done.returncode or not answer.is_file():  # no file if setup.py sets up nothing
-            what = "setuptools cannot build this project, so its packages are not known"
+        if done.returncode or not answer.is_file():  # no file if setup.py does not call `setup`
+            what = "setuptools cannot build this project, so its packages are unknown"
             raise ConfigError(
                 problem("project-not-buildable", what, here, details=tuple(_reason(done.stderr)))
             )
@@ -58,8 +61,8 @@ def packages_of(root: Path) -> dict[str, str]:
     return packages
 
 
-def _reason(said: str) -> list[str]:
-    """Return what setuptools says of its last error; the end of a traceback where it says nothing."""
-    lines = [line for line in said.splitlines() if line.strip()]
+def _reason(stderr: str) -> list[str]:
+    """Return the lines of setuptools' last error message, or the last lines if there is no such message."""
+    lines = [line for line in stderr.splitlines() if line.strip()]
     errors = [number for number, line in enumerate(lines) if line.startswith("error: ")]
     return lines[errors[-1] :] if errors else lines[-5:]

@@ -1,4 +1,4 @@
-"""The setuptools commands of a project with kernels: they translate between setuptools and the pipeline."""
+"""The setuptools commands of a project with kernels: they connect setuptools to the pipeline."""
 
 from __future__ import annotations
 
@@ -30,48 +30,51 @@ from ..project.project import Project, cache_entries
 from ..project.source import BUNDLE_FOLDER
 from . import max_size
 
-_NOTHING = ", nothing was built"
+_NOTHING_BUILT = ", nothing was built"
 _BUILD_CUBINS = "build_cubins"
 
 
-def join(distribution: Distribution) -> None:
-    """Take part in the build of *distribution*, if its project has the table."""
-    with reported(_print, _NOTHING):
-        if not _is_asked(_root(distribution)):
+def add_kernels(distribution: Distribution) -> None:
+    """Add kernels to the build of *distribution*, if its project has the table."""
+    with reported(_print, _NOTHING_BUILT):
+        if not _builds_kernels(_root(distribution)):
             return
     if not required_wheels.has_or_needs_lock(_root(distribution)):
-        _ask_for_requirements(distribution)
-    # `cmdclass` would be the place, but one in the project's configuration replaces it later.
+        _report_requirements(distribution)
+    # Not with `cmdclass`: a `cmdclass` in the project's configuration replaces it later.
     extended = functools.partial(_extended, distribution.get_command_class)
     distribution.get_command_class = functools.cache(extended)
 
 
-def _is_asked(root: Path) -> bool:
-    """Say whether a build of setuptools' is the one that makes the kernels; ConfigError without a table."""
+def _builds_kernels(root: Path) -> bool:
+    """Return whether setuptools builds the project's kernels.
+
+    ConfigError if the project requires hatch-cubin, but does not have the table.
+    """
     try:
         _pyproject, backend = table_location.read_project(root)
         required = table_location.requires_hatch_cubin(root)
-    except ConfigError:  # setuptools says what is wrong with the file
+    except ConfigError:  # setuptools reports the mistake in the file
         return False
-    if backend == WRAPPER:  # this is the backend inside
+    if backend == WRAPPER:  # then the wrapper builds them, and setuptools is only the wrapped backend
         return False
     if not table_location.has_own_table(root) and required and backend not in table_location.HATCH_BACKENDS:
-        table_location.own_table(root)  # which says what is there instead
+        table_location.own_table(root)  # raises an error that names the table in the wrong place
     return table_location.has_own_table(root)
 
 
 def _extended(found: Callable[[str], type[Command]], name: str) -> type[Command]:
-    """Return the class of a command; if we have a part in that command, with our part before its own."""
+    """Return the class of a command. If we extend the command, the class also inherits from our extension."""
     command = found(name)
-    return type(name, (_PARTS[name], command), {}) if name in _PARTS else command
+    return type(name, (_EXTENSIONS[name], command), {}) if name in _EXTENSIONS else command
 
 
-def _ask_for_requirements(distribution: Distribution) -> None:
-    """Tell a front end what a wheel needs, if it asks; the answer ends this run of setuptools."""
-    # Only while a front end asks is this the class. It does not say for what: an sdist needs no compiler.
+def _report_requirements(distribution: Distribution) -> None:
+    """If a front end requests the requirements of a wheel, report them: that ends this run of setuptools."""
+    # setuptools uses this class only for such requests. One for an sdist is ignored: it needs no compiler.
     if type(distribution).__module__ != "setuptools.build_meta" or _called_by("get_requires_for_build_sdist"):
         return
-    with reported(_print, _NOTHING):
+    with reported(_print, _NOTHING_BUILT):
         root = _root(distribution)
         requirements = required_wheels.required_wheels(
             _read_config(root), root, lambda: _project(distribution)
@@ -88,13 +91,13 @@ def _called_by(function: str) -> bool:
 
 
 class BuildCubins(Command):
-    """Compiles the project's kernels into what is built, or into the tree for an editable install."""
+    """Compiles the kernels into setuptools' build folder, or into the source tree for an editable install."""
 
     description = "compile CUDA kernels"
     user_options: ClassVar[list[tuple[str, str | None, str]]] = []
     editable_mode: bool
     build_lib: str
-    bill: bytes | None  # of materials, once the rest is built
+    bill: bytes | None  # the bill of materials, set by `run`
 
     def initialize_options(self) -> None:
         self.editable_mode, self.build_lib, self.bill = False, "", None
@@ -103,59 +106,59 @@ class BuildCubins(Command):
         self.build_lib = self.get_finalized_command("build_py").build_lib
 
     def run(self) -> None:
-        with reported(_print, _NOTHING):
+        with reported(_print, _NOTHING_BUILT):
             project = _project(self.distribution)
             if self.editable_mode:
                 self._build_in_place(project)
             else:
                 files = pipeline.build(project)
                 self.bill = files.pop(sbom.NAME, None)
-                self._sweep(project)
-                layout.write(files, self._built(project), Path(self.build_lib).absolute().parent)
+                self._remove_unshipped(project)
+                layout.write(files, self._bundle_in_build(project), Path(self.build_lib).absolute().parent)
 
     def _build_in_place(self, project: Project) -> None:
         mode = (self.distribution.get_command_obj("editable_wheel").mode or "lenient").lower()
-        # A strict install has links to the bundle, in a folder of its own.
+        # A strict install has a separate folder of links to the bundle's files.
         pipeline.build_in_place(project, layout.of_setuptools(mode), linked=mode == "strict")
 
-    def _sweep(self, project: Project) -> None:
-        """Remove all that must not ship from the folder that setuptools keeps between builds."""
+    def _remove_unshipped(self, project: Project) -> None:
+        """Remove files that must not ship from the build folder, which setuptools keeps between builds."""
         for folder in [*Path(self.build_lib).rglob(BUNDLE_FOLDER)]:
             shutil.rmtree(folder)
-        for _path, place in self._places(project, cache_entries(project)):
+        for _path, place in self._paths_in_build(project, cache_entries(project)):
             shutil.rmtree(place, ignore_errors=True)
-        for path, place in self._places(project, pipeline.needed_files(project, by_name=True)):
+        for path, place in self._paths_in_build(project, pipeline.needed_files(project, by_name=True)):
             if project.config.ship_sources:
                 self.mkpath(str(place.parent))
                 self.copy_file(str(project.tree.disk_path(path)), str(place))
             else:
                 place.unlink(missing_ok=True)
 
-    def _places(self, project: Project, paths: Iterable[str]) -> Iterator[tuple[str, Path]]:
-        """Yield the *paths* that lie in the project's packages, with their places in what is built."""
+    def _paths_in_build(self, project: Project, paths: Iterable[str]) -> Iterator[tuple[str, Path]]:
+        """Yield the *paths* that are in the project's packages, each with its path in the build folder."""
         for path in map(PurePosixPath, paths):
-            homes = [
+            candidates = [
                 (folder, package)
                 for package, folder in project.packages.items()
                 if path.is_relative_to(folder)
             ]
-            if homes:
-                folder, package = max(homes, key=lambda home: len(home[0]))
+            if candidates:
+                folder, package = max(candidates, key=lambda candidate: len(candidate[0]))
                 yield str(path), Path(self.build_lib, *package.split("."), path.relative_to(folder))
 
-    def _built(self, project: Project) -> Path:
-        """Return where the bundle is in what is built."""
+    def _bundle_in_build(self, project: Project) -> Path:
+        """Return the bundle's folder in the build folder."""
         return Path(self.build_lib, *project.package.split("."), BUNDLE_FOLDER)
 
     def get_outputs(self) -> list[str]:
-        """Return the files of the bundle, by their places in what is built."""
+        """Return the paths of the bundle's files in the build folder."""
         project = _project(self.distribution)
-        built = self._built(project)
+        built = self._bundle_in_build(project)
         folder = project.root / project.bundle_folder if self.editable_mode else built
         return [str(built / path.name) for path in sorted(folder.iterdir()) if path.is_file()]
 
     def get_output_mapping(self) -> dict[str, str]:
-        """Return where in the tree each file of an editable install's bundle is."""
+        """Return the path in the source tree for each output of an editable install."""
         folder = _project(self.distribution).bundle_folder
         outputs = self.get_outputs() if self.editable_mode else []
         return {output: os.path.join(folder, os.path.basename(output)) for output in outputs}
@@ -168,15 +171,15 @@ class _Build(build):
 
 class _EggInfo(egg_info):
     def finalize_options(self) -> None:
-        """Ask for what a wheel needs only now, if the packages matter, which were not known before."""
+        """Report a wheel's requirements now, if they depend on the packages: earlier these were unknown."""
         super().finalize_options()
         if required_wheels.has_or_needs_lock(_root(self.distribution)):
-            _ask_for_requirements(self.distribution)
+            _report_requirements(self.distribution)
 
     def find_sources(self) -> None:
-        """Keep bundles and caches out of sdists, and out of what `include_package_data` takes."""
+        """Keep bundles and caches out of sdists, and out of the files that `include_package_data` adds."""
         super().find_sources()
-        with reported(_print, _NOTHING):
+        with reported(_print, _NOTHING_BUILT):
             cache = cache_entries(_project(self.distribution))
         self.filelist.files = [
             file
@@ -190,36 +193,36 @@ class _EggInfo(egg_info):
 
 class _Sdist(sdist):
     def make_distribution(self) -> None:
-        """Add the files that the kernels are built from, even where MANIFEST.in leaves them out.
+        """Add the files that a build of the kernels needs, even if MANIFEST.in excludes them.
 
-        They are added here and not before: what is in SOURCES.txt counts as package data.
+        An earlier step would write them to SOURCES.txt, and setuptools ships files in it as package data.
         """
-        with reported(_print, _NOTHING):
+        with reported(_print, _NOTHING_BUILT):
             project = _project(self.distribution)
             files = pipeline.sdist_files(project)
-        self._above = {place: path for place, path in files.items() if path != project.root / place}
-        self.filelist.extend(place for place in files if place not in self._above)
+        self._from_above = {place: path for place, path in files.items() if path != project.root / place}
+        self.filelist.extend(place for place in files if place not in self._from_above)
         self.filelist.remove_duplicates()
         super().make_distribution()
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
-        """Put what lies above the project into it, for an sdist has no place elsewhere."""
+        """Copy files from folders above the project into the sdist, under the names that they have there."""
         super().make_release_tree(base_dir, files)
-        for place, path in self._above.items():
+        for place, path in self._from_above.items():
             self.mkpath(os.path.join(base_dir, os.path.dirname(place)))
             self.copy_file(str(path), os.path.join(base_dir, place))
 
 
 class _Wheel(Command):
     def run(self) -> None:
-        """Make the wheel; it does not stay if it is larger than the table allows."""
+        """Make the wheel, and remove it if it is larger than `max-size`."""
         super().run()
-        with reported(_print, _NOTHING):
+        with reported(_print, _NOTHING_BUILT):
             _kind, _python, wheel = self.distribution.dist_files[-1]
-            max_size.keep(_read_config(_root(self.distribution)), wheel)
+            max_size.enforce(_read_config(_root(self.distribution)), wheel)
 
     def write_wheelfile(self, folder: str, *rest: str) -> None:
-        """Put the bill of materials into the folder of the wheel's metadata too."""
+        """Write the wheel's metadata, and with it the bill of materials."""
         super().write_wheelfile(folder, *rest)
         if bill := self.get_finalized_command(_BUILD_CUBINS).bill:
             file = Path(folder, "sboms", sbom.NAME)
@@ -228,12 +231,12 @@ class _Wheel(Command):
 
     def get_tag(self) -> tuple[str, str, str]:
         python, abi, platform = super().get_tag()
-        # `long` is 32 bits where the kernels were compiled.
+        # Kernels that were compiled on Windows have a `long` of 32 bits.
         return python, abi, "win_amd64" if (sys.platform, platform) == ("win32", "any") else platform
 
 
 def rebuild(mode: str) -> None:
-    """Build the editable install of the project in this folder again, in its mode."""
+    """Rebuild the editable install of the project in the current folder, in its mode."""
     from setuptools.build_meta import build_editable
 
     with temporary_folders.make() as folder:
@@ -257,7 +260,7 @@ class CubinPackages(Command):
         Path(self.into).write_text(json.dumps(_packages(self.distribution)), encoding="utf-8")
 
 
-_PARTS = {"build": _Build, "egg_info": _EggInfo, "sdist": _Sdist, "bdist_wheel": _Wheel}
+_EXTENSIONS = {"build": _Build, "egg_info": _EggInfo, "sdist": _Sdist, "bdist_wheel": _Wheel}
 
 
 def _project(distribution: Distribution) -> Project:
@@ -287,7 +290,7 @@ def _read_config(root: Path) -> Config:
 
 
 def _packages(distribution: Distribution) -> dict[str, str]:
-    """Return the folders of top-level packages, and of packages that do not lie in their parent's folder."""
+    """Return the folders of top-level packages, and of packages that are not in their parent's folder."""
     folders: dict[str, str] = {}
     for package in sorted(distribution.packages or (), key=lambda name: (name.count("."), name)):
         folder = PurePath(find_package_path(package, distribution.package_dir or {}, "")).as_posix()

@@ -1,4 +1,4 @@
-"""Write a finished sdist again: with all that kernels are built from, and without bundles and caches."""
+"""Rewrite a finished sdist: add the files that a build of the kernels needs, remove bundles and caches."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..errors import BundleError, Location, problem
 from ..project.source import BUNDLE_FOLDER
 
 
-def write(made: Path, into: Path, files: Mapping[str, Path], caches: Sequence[str]) -> None:
-    """Write the sdist that was *made* into a folder, with the project's *files* as they are in the tree.
+def write_copy(made: Path, into: Path, files: Mapping[str, Path], caches: Sequence[str]) -> None:
+    """Write a copy of the sdist *made* into a folder, with the current content of the project's *files*.
 
-    A backend may have none of them, or those of the last commit. Nobody meets half of the sdist: it is moved
-    to its place once it is whole.
+    The backend may have omitted these files, or have taken their content from the last commit. No other
+    process sees an incomplete sdist: it is moved into the folder when it is complete.
     """
     if not made.name.endswith(".tar.gz"):
         raise BundleError(
@@ -36,7 +36,7 @@ def write(made: Path, into: Path, files: Mapping[str, Path], caches: Sequence[st
                     fileobj=packed, mode="w", format=tarfile.PAX_FORMAT, pax_headers=old.pax_headers
                 ) as new,
             ):
-                _fill(new, old, _top(old, made.name), files, tuple(f"{cache}/" for cache in caches))
+                _fill(new, old, _top_folder(old, made.name), files, tuple(f"{cache}/" for cache in caches))
             (folder / made.name).replace(into / made.name)
     except tarfile.ReadError as exc:
         raise BundleError(
@@ -47,10 +47,10 @@ def write(made: Path, into: Path, files: Mapping[str, Path], caches: Sequence[st
         raise BundleError(problem("file-not-writable", f"cannot be written: {exc.strerror}", where)) from exc
 
 
-def _top(archive: tarfile.TarFile, name: str) -> str:
-    """Return the folder that all members are in; BundleError for one that is, or leads, out of it."""
+def _top_folder(archive: tarfile.TarFile, name: str) -> str:
+    """Return the folder that contains all members. BundleError if a member or its link leads out of it."""
     if not any(info.isreg() for info in archive.getmembers()):
-        raise BundleError(problem("not-an-sdist", "has no files", Location(name)))
+        raise BundleError(problem("not-an-sdist", "does not contain files", Location(name)))
     top = posixpath.normpath(archive.getmembers()[0].name).split("/")[0]
     problems = [
         problem("unsafe-path", f"{info.name!r} leads out of the folder {top}/", Location(name))
@@ -80,24 +80,24 @@ def _fill(
     files: Mapping[str, Path],
     caches: tuple[str, ...],
 ) -> None:
-    left = dict(sorted(files.items()))
+    missing = dict(sorted(files.items()))
     for info in old.getmembers():
         path = posixpath.normpath(info.name).removeprefix(top).removeprefix("/")
         if BUNDLE_FOLDER in path.split("/") or f"{path}/".startswith(caches):
             continue
-        if path in left and _differs(old, info, file := left.pop(path)):
-            _add(new, _like(info, info.name, info.mode), file)
+        if path in missing and _differs(old, info, file := missing.pop(path)):
+            _add(new, _new_member(info, info.name, info.mode), file)
         else:
             new.addfile(info, old.extractfile(info) if info.isreg() else None)
     like = next(info for info in old.getmembers() if info.isreg())
-    for path, file in left.items():
-        _add(new, _like(like, f"{top}/{path}", 0o644), file)
+    for path, file in missing.items():
+        _add(new, _new_member(like, f"{top}/{path}", 0o644), file)
 
 
 def _differs(archive: tarfile.TarFile, info: tarfile.TarInfo, file: Path) -> bool:
-    """Say whether a member is not what the project has; of pyproject.toml, only what is ours counts.
+    """Return whether a member and the project's file differ.
 
-    Some backends write that one anew.
+    Some backends rewrite pyproject.toml, so only its settings for hatch-cubin are compared.
     """
     packed = archive.extractfile(info) if info.isreg() else None
     if packed is None:
@@ -111,8 +111,8 @@ def _differs(archive: tarfile.TarFile, info: tarfile.TarInfo, file: Path) -> boo
         return True
 
 
-def _like(other: tarfile.TarInfo, name: str, mode: int) -> tarfile.TarInfo:
-    """Return a member with the time and the owner of another."""
+def _new_member(other: tarfile.TarInfo, name: str, mode: int) -> tarfile.TarInfo:
+    """Return a new member with the time and the owner of another member."""
     info = tarfile.TarInfo(name)
     info.mode, info.mtime = mode, int(other.mtime)
     info.uid, info.gid, info.uname, info.gname = other.uid, other.gid, other.uname, other.gname

@@ -1,4 +1,4 @@
-"""The build backend inside of ours: find the one that the table names, or say why it cannot be used."""
+"""The wrapped build backend: import the backend that the table names, or report why it cannot be used."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..errors import ConfigError, problem
 
 
 def load(config: Config, root: Path) -> Any:
-    """Return the backend, whose attributes are its hooks; ConfigError where there is none."""
+    """Return the backend: an object whose attributes are its hooks. ConfigError if it cannot be imported."""
     if config.backend is None:
-        what = f"[build-system] names another build backend than {WRAPPER}"
+        what = f"build-backend of [build-system] is not {WRAPPER}"
         raise ConfigError(
             problem("not-the-build-backend", what, config.place.of(), f'build-backend = "{WRAPPER}"')
         )
@@ -28,7 +28,7 @@ def load(config: Config, root: Path) -> Any:
     try:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as exc:
-        if exc.name is None or not f"{module}.".startswith(f"{exc.name}."):  # something that it imports
+        if exc.name is None or not f"{module}.".startswith(f"{exc.name}."):  # an import in the backend failed
             what = f"the build backend {module!r} cannot be imported: {exc}"
             raise ConfigError(problem("backend-import-failed", what, where)) from exc
         what = f"the build backend {module!r} is not installed here"
@@ -36,24 +36,24 @@ def load(config: Config, root: Path) -> Any:
     try:
         backend = functools.reduce(getattr, filter(None, inside.split(".")), imported)
     except AttributeError as exc:
-        what = f"{module!r} has no build backend {inside!r}"
+        what = f"{module!r} does not contain the build backend {inside!r}"
         raise ConfigError(problem("not-a-build-backend", what, where)) from exc
     if not hasattr(backend, "build_wheel"):
-        what = f"{config.backend!r} is not a build backend: it has no 'build_wheel'"
-        raise ConfigError(problem("not-a-build-backend", what, where, _meant(config.backend)))
+        what = f"{config.backend!r} is not a build backend: it does not have 'build_wheel'"
+        raise ConfigError(problem("not-a-build-backend", what, where, _corrected_line(config.backend)))
     return backend
 
 
 def _hint(config: Config, module: str) -> str:
     if config.backend_path:
-        return "is backend-path the folder that it is in?"
-    if (meant := _meant(module)) is not None:
+        return "does a folder of backend-path contain it?"
+    if (meant := _corrected_line(module)) is not None:
         return meant
     known = {backend: distribution for distribution, backend in BACKENDS.items()}
     distribution = known.get(module, module.partition(".")[0].replace("_", "-"))
-    return f'what installs it is "{distribution}" in requires of [build-system]'
+    return f'add "{distribution}" to requires in [build-system]'
 
 
-def _meant(written: str) -> str | None:
+def _corrected_line(written: str) -> str | None:
     meant = backend_meant(written)
     return None if meant in {None, written} else f'backend = "{meant}"'

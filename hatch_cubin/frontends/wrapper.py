@@ -1,4 +1,4 @@
-"""Our own build backend: the hooks of the backend inside, and what the kernels add to each."""
+"""Our own build backend: it runs the hooks of a wrapped backend, and adds kernels to their results."""
 
 from __future__ import annotations
 
@@ -24,89 +24,91 @@ from .open_project import open_project
 
 Settings = Mapping[str, Any] | None
 
-_NOTHING = ", nothing was built"
+_NOTHING_BUILT = ", nothing was built"
 _METADATA = ("prepare_metadata_for_build_wheel", "prepare_metadata_for_build_editable")
 
 
 def hook(name: str) -> Callable[..., Any]:
-    """Return a hook of our backend; AttributeError for what is none, and for what the inner one has not."""
+    """Return a hook of our backend. AttributeError if it is missing here or in the wrapped backend."""
     if name not in (*_METADATA, *vars(_Hooks)) or name.startswith("_"):
-        raise AttributeError(f"a build backend has no {name}")
-    with reported(_print, _NOTHING):
+        raise AttributeError(f"{name} is not a hook of a build backend")
+    with reported(_print, _NOTHING_BUILT):
         root = Path.cwd()
         config = parse_config(*table_location.own_table(root), os.environ)
         backend = wrapped_backend.load(config, root)
     if name in (*_METADATA, "build_editable") and not hasattr(backend, name):
-        raise AttributeError(f"{config.backend} has no {name}")
+        raise AttributeError(f"{config.backend} does not have {name}")
     ours: Callable[..., Any] = getattr(backend if name in _METADATA else _Hooks(config, backend), name)
     return ours
 
 
 class _Hooks:
-    """The hooks that we have a part in. What a front end sets is for the inner backend."""
+    """The hooks that we extend. The front end's settings are only for the wrapped backend."""
 
     def __init__(self, config: Config, backend: Any) -> None:
         self._config, self._inner = config, backend
 
     def get_requires_for_build_wheel(self, config_settings: Settings = None) -> list[str]:
-        return [*self._asked("wheel", config_settings), *self._wanted()]
+        return [*self._inner_requirements("wheel", config_settings), *self._own_requirements()]
 
     def get_requires_for_build_editable(self, config_settings: Settings = None) -> list[str]:
-        return [*self._asked("editable", config_settings), *self._wanted()]
+        return [*self._inner_requirements("editable", config_settings), *self._own_requirements()]
 
     def get_requires_for_build_sdist(self, config_settings: Settings = None) -> list[str]:
-        return self._asked("sdist", config_settings)
+        return self._inner_requirements("sdist", config_settings)
 
-    def _asked(self, kind: str, settings: Settings) -> list[str]:
+    def _inner_requirements(self, kind: str, settings: Settings) -> list[str]:
         ask = getattr(self._inner, f"get_requires_for_build_{kind}", None)
         return [] if ask is None else [*ask(settings)]
 
-    def _wanted(self) -> list[str]:
-        with reported(_print, _NOTHING):
-            return required_wheels.required_wheels(self._config, Path.cwd(), _open)
+    def _own_requirements(self) -> list[str]:
+        with reported(_print, _NOTHING_BUILT):
+            return required_wheels.required_wheels(self._config, Path.cwd(), _current_project)
 
     def build_wheel(
         self, wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
     ) -> str:
-        with reported(_print, _NOTHING), temporary_folders.make() as folder:
-            project = _open()
+        with reported(_print, _NOTHING_BUILT), temporary_folders.make() as folder:
+            project = _current_project()
             name = self._inner.build_wheel(str(folder), config_settings, metadata_directory)
-            with repack.opened(folder / name) as wheel:
-                return _add_kernels(_as_shipped(project, wheel), wheel, folder, Path(wheel_directory))
+            with repack.open_wheel(folder / name) as wheel:
+                return _add_kernels(
+                    _with_shipped_packages(project, wheel), wheel, folder, Path(wheel_directory)
+                )
 
     def build_editable(
         self, wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
     ) -> str:
-        with reported(_print, _NOTHING), temporary_folders.make() as folder:
-            project = _open()
+        with reported(_print, _NOTHING_BUILT), temporary_folders.make() as folder:
+            project = _current_project()
             pipeline.build_in_place(project, layout.OF_WRAPPER)
             name = self._inner.build_editable(str(folder), config_settings, metadata_directory)
-            with repack.opened(folder / name) as wheel:
-                finder = editable_finder.finder(project, wheel)
-                return repack.write(wheel, Path(wheel_directory), finder, lambda _name: False)
+            with repack.open_wheel(folder / name) as wheel:
+                finder = editable_finder.finder_files(project, wheel)
+                return repack.write_copy(wheel, Path(wheel_directory), finder, lambda _name: False)
 
     def build_sdist(self, sdist_directory: str, config_settings: Settings = None) -> str:
-        with reported(_print, _NOTHING), temporary_folders.make() as folder:
-            project = _open()
+        with reported(_print, _NOTHING_BUILT), temporary_folders.make() as folder:
+            project = _current_project()
             name: str = self._inner.build_sdist(str(folder), config_settings)
-            # The table belongs to the kernels: of it, too, some backends take what was committed last.
+            # Some backends take pyproject.toml from the last commit, but the kernels need its current table.
             files = {**pipeline.sdist_files(project), "pyproject.toml": project.root / "pyproject.toml"}
-            source_archive.write(folder / name, Path(sdist_directory), files, cache_entries(project))
+            source_archive.write_copy(folder / name, Path(sdist_directory), files, cache_entries(project))
             return name
 
 
 def rebuild() -> None:
-    """Build the kernels of the editable install of the project in this folder again."""
-    with reported(_print, _NOTHING):
-        pipeline.build_in_place(_open(), layout.OF_WRAPPER)
+    """Rebuild the kernels of the editable install of the project in the current folder."""
+    with reported(_print, _NOTHING_BUILT):
+        pipeline.build_in_place(_current_project(), layout.OF_WRAPPER)
 
 
-def _open() -> Project:
+def _current_project() -> Project:
     return open_project(os.curdir, os.environ, sys.stderr, verbose=False)
 
 
-def _as_shipped(project: Project, wheel: repack.Wheel) -> Project:
-    """Return the project with the packages that its wheel has; ConfigError where none can have kernels."""
+def _with_shipped_packages(project: Project, wheel: repack.Wheel) -> Project:
+    """Return the project with only the packages in its wheel. ConfigError if none can contain kernels."""
     config, place = project.config, project.config.place
     has = ", ".join(map(repr, wheel.packages)) or "none"
     if config.package is not None and config.package not in wheel.packages:
@@ -115,15 +117,17 @@ def _as_shipped(project: Project, wheel: repack.Wheel) -> Project:
     shipped = {name: folder for name, folder in project.packages.items() if name in wheel.packages}
     wanted = f"{config.package or next(iter(shipped), '')}."
     if not any(wanted.startswith(f"{name}.") for name in shipped):
-        what = f"where in the project is the package? The wheel that {config.backend} made has: {has}"
-        raise ConfigError(problem("package-folder-not-found", what, place.of(), _home(project, wheel)))
+        what = f"the package's folder is unknown: the wheel that {config.backend} made has {has}"
+        raise ConfigError(
+            problem("package-folder-not-found", what, place.of(), _package_hint(project, wheel))
+        )
     project = replace(project, packages=shipped)
-    _ = project.package  # several may be left
+    _ = project.package  # raises an error if several packages are left
     return project
 
 
-def _home(project: Project, wheel: repack.Wheel) -> str:
-    """Return what says where the package is: the very lines, if the tree has just one of that name."""
+def _package_hint(project: Project, wheel: repack.Wheel) -> str:
+    """Return a hint: the lines that name the package's folder, if only one folder in the tree matches."""
     if not wheel.packages:
         return "kernels need a package: a folder with __init__.py"
     root, package = project.root, project.config.package
@@ -142,7 +146,7 @@ def _home(project: Project, wheel: repack.Wheel) -> str:
 
 
 def _add_kernels(project: Project, wheel: repack.Wheel, folder: Path, into: Path) -> str:
-    """Write the wheel again, with the bundle; return its name."""
+    """Rewrite the wheel with the bundle, and return its name."""
     hold = folder / "held"
     hold.mkdir()
     files, sources = pipeline.build_held(project, hold)
@@ -151,8 +155,8 @@ def _add_kernels(project: Project, wheel: repack.Wheel, folder: Path, into: Path
     added = {f"{home}/{BUNDLE_FOLDER}/{name}": content for name, content in files.items()}
     if bill is not None:
         added[f"{wheel.metadata}/sboms/{sbom.NAME}"] = bill
-    places = dict(_places(project, wheel, sources))
-    caches = tuple(f"{place}/" for place in dict(_places(project, wheel, cache_entries(project))))
+    places = dict(_wheel_paths(project, wheel, sources))
+    caches = tuple(f"{place}/" for place in dict(_wheel_paths(project, wheel, cache_entries(project))))
     there = {info.filename for info in wheel.members}
     if project.config.ship_sources:
         shipped: dict[str, Content] = {
@@ -160,18 +164,18 @@ def _add_kernels(project: Project, wheel: repack.Wheel, folder: Path, into: Path
         }
         added |= {place: content for place, content in shipped.items() if place not in there}
         places = {}
-    name = repack.write(
+    name = repack.write_copy(
         wheel,
         into,
         added,
         lambda name: BUNDLE_FOLDER in name.split("/") or name in places or name.startswith(caches),
     )
-    max_size.keep(project.config, str(into / name))
+    max_size.enforce(project.config, str(into / name))
     return name
 
 
-def _places(project: Project, wheel: repack.Wheel, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the places that paths of the project's packages have in the wheel, and the paths."""
+def _wheel_paths(project: Project, wheel: repack.Wheel, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield, for each path in the project's packages, its path in the wheel and the path itself."""
     for path in map(PurePosixPath, paths):
         for package, folder in project.packages.items():
             if path.is_relative_to(folder):

@@ -540,7 +540,7 @@ def test_a_project_that_setuptools_cannot_read_is_an_error(tmp_path: Path, setup
     root = project(tmp_path, "", {**FLAT, "setup.py": setup})
     (problem,) = refusal(ConfigError, setuptools.packages_of, root).problems
     assert (problem.what, str(problem.where)) == (
-        "setuptools cannot build this project, so its packages are not known",
+        "setuptools cannot build this project, so its packages are unknown",
         "pyproject.toml",
     )
     assert "".join(problem.details[-1:]).startswith(why)

@@ -168,7 +168,7 @@ def test_a_backend_that_is_not_installed_is_told(tmp_path: Path) -> None:
         == """\
 hatch-cubin: error: pyproject.toml:11: the build backend 'no_such_backend.api' is not installed here \
 [backend-not-installed]
-  hint: what installs it is "no-such-backend" in requires of [build-system]
+  hint: add "no-such-backend" to requires in [build-system]
 hatch-cubin: 1 error, nothing was built
 """
     )

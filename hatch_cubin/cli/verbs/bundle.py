@@ -74,4 +74,4 @@ def _with_package(project: Project, into: str) -> Project:
         what = f"is outside the project {root}"
         hint = "name another project with --project DIR, or copy _cubins into the package"
         raise ConfigError(problem("package-outside-project", what, Location(into), hint))
-    return frontend.aimed(project, folder)
+    return frontend.with_package(project, folder)

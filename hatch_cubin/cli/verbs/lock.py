@@ -68,8 +68,7 @@ def _write(project: Project) -> Answer:
     units = count(facts["units"], "unit")
     lines = [f"{lock_format.NAME} has {units}, compiled by NVRTC {made.builds['nvrtc']}: commit it"]
     lines += (
-        f"the includes of {path} depend on the compiler's own headers: builds need the compiler"
-        for path in made.unsure
+        f"the includes of {path} depend on the compiler's headers: builds need it" for path in made.unsure
     )
     return Answer(facts, lines)
 

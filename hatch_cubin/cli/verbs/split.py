@@ -63,11 +63,11 @@ def _as_companions(path: Path, into: Path) -> list[str]:
 
     with open_wheel(str(path)) as opened:
         parts = split(opened)
-    with repack.opened(path) as wheel:
+    with repack.open_wheel(path) as wheel:
         date = wheel.members[0].date_time
         added = {name: [data] for name, data in parts.written.items()}
-        names = [repack.write(wheel, into, {**added}, parts.gone.__contains__, platform="")]
-    made = [repack.make(into, each.name, each.metadata, each.files, date) for each in parts.companions]
+        names = [repack.write_copy(wheel, into, {**added}, parts.gone.__contains__, platform="")]
+    made = [repack.write_new(into, each.name, each.metadata, each.files, date) for each in parts.companions]
     return [*names, *made]
 
 
@@ -82,17 +82,17 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
     _refuse_other_builds(into, path, parts.labels)
     index = into / parts.described_in
     _with_existing_labels(index, parts.labels)  # refuse an invalid index before writing anything
-    with repack.opened(path) as wheel:
+    with repack.open_wheel(path) as wheel:
         names = [path.name]
-        with repack.placed(into, path.name) as place:
+        with repack.complete_file(into, path.name) as place:
             shutil.copyfile(path, place)
         for part in parts.parts:
             added = {name: [data] for name, data in part.written.items()}
             named = wheel._replace(name=f"{path.stem}-{part.label}.whl")
-            names.append(repack.write(named, into, {**added}, part.gone.__contains__, platform=""))
+            names.append(repack.write_copy(named, into, {**added}, part.gone.__contains__, platform=""))
     with file_lock.wait_for_lock(into, _PATIENCE_S):  # another process may be adding its labels
         labels = _with_existing_labels(index, parts.labels)
-        with repack.placed(into, index.name) as place:
+        with repack.complete_file(into, index.name) as place:
             place.write_bytes(describe_variants(labels))
     return names, parts.described_in
 

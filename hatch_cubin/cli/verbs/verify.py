@@ -132,10 +132,10 @@ class _Rebuilder:
 
     def project(self, opened: OpenedWheel) -> Project:
         """Return the project, set to the package that the bundle was built for."""
-        from ...frontends import open_project as door
+        from ...frontends import open_project as frontend
 
         told = (manifest_of(bundle).folder for bundle in opened.bundles)
-        return door.aimed_at_one_of(self._opened(), filter(None, told))
+        return frontend.with_package_of_bundle(self._opened(), filter(None, told))
 
     def install_command(self) -> str | None:
         """Return the command that installs the toolkit of the project's lock; None if there is none."""

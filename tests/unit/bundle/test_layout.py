@@ -30,6 +30,7 @@ from tests.helpers import (
     made,
     make_project,
     packed_bundle,
+    refusal,
     sha256,
     write_tree,
 )
@@ -430,10 +431,9 @@ def test_what_is_staged_is_there_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_place_where_nothing_can_be_staged_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BundleError) as caught:
-        layout.stage({"a.cubin": [b"a"]}, tmp_path / "absent")
+    error = refusal(BundleError, layout.stage, {"a.cubin": [b"a"]}, tmp_path / "absent")
     place = tmp_path / "absent" / "a.cubin"
-    assert str(caught.value) == f"{place}: cannot write the bundle: No such file or directory"
+    assert str(error) == f"{place}: cannot write the bundle: No such file or directory"
 
 
 @pytest.mark.parametrize("text", ["", "MINE = 1\n"])

@@ -17,7 +17,7 @@ from hatch_cubin import __version__
 from hatch_cubin.cli import main
 from hatch_cubin.cli.verb_base import Answer, open_project, size, table
 from hatch_cubin.errors import ConfigError, Location, Problem
-from tests.helpers import SAXPY, bundle, pyproject, run, write_tree
+from tests.helpers import SAXPY, bundle, pyproject, refusal, run, write_tree
 
 pytestmark = pytest.mark.counted
 
@@ -123,9 +123,7 @@ def test_problems_come_beside_the_facts_and_end_with_1(
 ) -> None:
     problem = Problem("is damaged", Location("k.cubin"), "build again")
     _answers(monkeypatch, Answer({"n": 1}, ["one"], [problem]))
-    with pytest.raises(SystemExit) as ended:
-        main.main(["plan"])
-    assert ended.value.code == 1
+    assert refusal(SystemExit, main.main, ["plan"]).code == 1
     error = "hatch-cubin: error: k.cubin: is damaged\n  hint: build again\n"
     assert tuple(capsys.readouterr()) == ("one\n", error)
 
@@ -182,9 +180,7 @@ def test_an_interrupt_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _answers(monkeypatch, KeyboardInterrupt())
-    with pytest.raises(SystemExit) as ended:
-        main.main(["plan"])
-    assert ended.value.code == 130
+    assert refusal(SystemExit, main.main, ["plan"]).code == 130
     assert capsys.readouterr().err == "hatch-cubin: interrupted; what was compiled is in the cache\n"
 
 

@@ -11,13 +11,12 @@ import pytest
 
 from hatch_cubin.cli import main
 from hatch_cubin.config.value_checks import _SOME_ARCHS
+from tests.helpers import refusal
 
 
 @pytest.mark.parametrize("arguments", [[], ["nix"], ["plan", "--nix"], ["plan", "--archs", "sm_9x"]])
 def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main.main(arguments)
-    assert ended.value.code == 2
+    assert refusal(SystemExit, main.main, arguments).code == 2
     assert capsys.readouterr().err.startswith("usage: hatch-cubin")
 
 
@@ -45,9 +44,7 @@ def test_a_wrong_value_names_its_option(
 
 
 def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main.main(["--help"])
-    assert ended.value.code == 0
+    assert refusal(SystemExit, main.main, ["--help"]).code == 0
     said = " ".join(capsys.readouterr().out.split())
     assert [verb for verb, summary in main.VERBS.items() if f"{verb} {summary}" in said] == list(main.VERBS)
 

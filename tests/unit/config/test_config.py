@@ -17,7 +17,7 @@ from hatch_cubin.config.value_checks import CUDA
 from hatch_cubin.errors import ConfigError, Location, Problem
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import TABLE, Coded, pyproject, read_config
+from tests.helpers import TABLE, Coded, pyproject, read_config, refusal
 
 FIRST = pyproject("").count("\n") + 1  # the line of a table's first key
 HOOK = f"[{'.'.join(TABLE)}]"
@@ -37,9 +37,7 @@ NO_TOOLKIT = "must be a CUDA version such as '13', '13.0', '12.9' or '13.0.2', o
 
 def problems(options: str, environ: Mapping[str, str] | None = None) -> list[Problem]:
     """Return what is wrong with a table, in the order found."""
-    with pytest.raises(ConfigError) as caught:
-        read_config(options, environ)
-    return list(caught.value.problems)
+    return list(refusal(ConfigError, read_config, options, environ).problems)
 
 
 def coded(line: int, message: str) -> Coded:
@@ -1123,16 +1121,12 @@ OTHER = "backend must be another build backend, such as 'mesonpy', not"
     ],
 )
 def test_a_backend_inside_that_cannot_be_is_told(text: str, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        wrapped(text)
-    assert str(caught.value) == f"pyproject.toml:{message}"
+    assert str(refusal(ConfigError, wrapped, text)) == f"pyproject.toml:{message}"
 
 
 @pytest.mark.parametrize("key", ["backend", "backend-path", "package-dir"])
 def test_without_ours_around_it_there_is_none(key: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        wrapped(f"{key} = 1", wraps=False)
-    assert str(caught.value) == (
+    assert str(refusal(ConfigError, wrapped, f"{key} = 1", wraps=False)) == (
         f"pyproject.toml:2: {key!r} is not an option of [tool.hatch-cubin]\n  hint: [tool.hatch-cubin] has it"
         ' where [build-system] has build-backend = "hatch_cubin.backend"'
     )
@@ -1140,9 +1134,7 @@ def test_without_ours_around_it_there_is_none(key: str) -> None:
 
 @pytest.mark.parametrize("key", ["build-backend", "requires"])
 def test_a_key_of_build_system_is_told_where_it_belongs(key: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        wrapped(f"{key} = 1", wraps=False)
-    assert str(caught.value) == (
+    assert str(refusal(ConfigError, wrapped, f"{key} = 1", wraps=False)) == (
         f"pyproject.toml:2: {key!r} is not an option of [tool.hatch-cubin]\n"
         f"  hint: {key!r} belongs into the table [build-system]"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hatch_cubin.errors import ConfigError
-from tests.helpers import pyproject, read_config
+from tests.helpers import pyproject, read_config, refusal
 
 LINE = pyproject("").count("\n") + 1  # the table's first
 WAY = "must be the way to a folder above the project, such as '../csrc', not"
@@ -13,9 +13,7 @@ NAME = "must have the plain name of one folder, such as 'csrc'"
 
 
 def told(options: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        read_config(options)
-    lines = str(caught.value).splitlines()
+    lines = str(refusal(ConfigError, read_config, options)).splitlines()
     return [line.removeprefix(f"pyproject.toml:{LINE}: ") for line in lines]
 
 

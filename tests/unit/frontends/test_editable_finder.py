@@ -20,8 +20,9 @@ def finder(root: Path, lines: str, package: str = "demo") -> dict[str, bytes]:
     with zipfile.ZipFile(root / "x.whl", "w") as archive:
         archive.writestr("x.pth", lines.format(tree=project.root))
         archive.writestr("x.dist-info/RECORD", "")
-    with repack.opened(root / "x.whl") as wheel:
-        return {name: b"".join(content) for name, content in editable_finder.finder(project, wheel).items()}  # type: ignore[arg-type]
+    with repack.open_wheel(root / "x.whl") as wheel:
+        files = editable_finder.finder_files(project, wheel)
+        return {name: b"".join(content) for name, content in files.items()}  # type: ignore[arg-type]
 
 
 def test_each_package_has_a_finder_of_its_own_whose_name_is_ascii(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def test_a_package_that_is_not_there_is_told_with_its_line(tmp_path: Path, table
     line = text.splitlines().index('packages = ["src/nothere"]') + 1
     with pytest.raises(ConfigError) as caught:
         hatch.packages_of(root)
-    assert str(caught.value) == f"pyproject.toml:{line}: packages: there is no src/nothere in the project"
+    assert str(caught.value) == f"pyproject.toml:{line}: packages: src/nothere does not exist in the project"
 
 
 def test_a_wheel_without_packages_has_none(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_keep_out_takes_names_as_they_are(tmp_path: Path, name: str) -> None:
     hook = _hook(_project(tmp_path, more=more))
     config = hook.build_config
     assert config.include_path(os.path.join("demo", name, "file"))
-    hook._keep_out(f"./demo/{name}")
+    hook._exclude(f"./demo/{name}")
     assert not config.include_path(os.path.join("demo", name, "file"))
     assert config.include_path(os.path.join("demo", f"{name}x", "file"))
     assert config.include_path(os.path.join("demo", "axb"))
@@ -268,7 +268,7 @@ def test_keep_out_keeps_what_the_user_excludes_and_adds_nothing_twice(tmp_path: 
     more = '[tool.hatch.build]\nexclude = ["mine"]\n[tool.hatch.build.targets.wheel]\nartifacts = ["*.so"]\n'
     hook = _hook(_project(tmp_path, more=more))
     for _ in range(2):
-        hook._keep_out("demo/_cubins")
+        hook._exclude("demo/_cubins")
     assert hook.build_config.target_config == {
         "exclude": ["mine", "/demo/_cubins"],
         "artifacts": ["*.so", "!/demo/_cubins", "!/demo/_cubins/**"],
@@ -277,7 +277,7 @@ def test_keep_out_keeps_what_the_user_excludes_and_adds_nothing_twice(tmp_path: 
 
 def test_without_artifacts_there_is_nothing_to_undo(tmp_path: Path) -> None:
     hook = _hook(_project(tmp_path))
-    hook._keep_out("demo/_cubins")
+    hook._exclude("demo/_cubins")
     assert hook.build_config.target_config == {"exclude": ["/demo/_cubins"]}
 
 

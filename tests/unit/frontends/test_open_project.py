@@ -235,14 +235,14 @@ def test_a_bundle_says_which_package_it_is_of(
     files = ["src/a/__init__.py", "src/b/__init__.py", "lib/x/__init__.py", "lib/x/y/__init__.py"]
     root = write_tree(tmp_path / "project", {"pyproject.toml": FLIT, **dict.fromkeys(files, "")})
     write_tree(tmp_path, {"other/__init__.py": ""})
-    assert door.aimed_at_one_of(_opened(root), bundles).config.package == package
+    assert door.with_package_of_bundle(_opened(root), bundles).config.package == package
 
 
 def test_it_does_not_where_the_table_or_the_backend_does(tmp_path: Path) -> None:
     files = {"a/__init__.py": "", "b/__init__.py": ""}
     for text in (f'{FLIT}package = "a"\n', pyproject("") + BOTH.replace("src/", "")):
         project = _opened(write_tree(tmp_path, {"pyproject.toml": text, **files}))
-        assert door.aimed_at_one_of(project, ["b/_cubins"]) is project
+        assert door.with_package_of_bundle(project, ["b/_cubins"]) is project
 
 
 def test_without_hatchling_its_projects_cannot_be_opened(
@@ -344,7 +344,7 @@ def test_what_is_missing_is_named_with_what_is_there_and_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wheels: dict[str, str], missing: str, here: str
 ) -> None:
     assert _refused(tmp_path, monkeypatch, wheels) == Problem(
-        f"a build with CUDA 13.0 needs what is not installed here: {missing}",
+        f"a build with CUDA 13.0 needs packages that are not installed here: {missing}",
         Location("pyproject.toml", 4),
         COMMAND,
         (f"here: {here}",),

@@ -41,9 +41,9 @@ def make(
 def rewrite(
     tmp_path: Path, added: Mapping[str, list[bytes] | str], *dropped: str, platform: str = "linux"
 ) -> Path:
-    with repack.opened(make(tmp_path / "inner")) as wheel:
+    with repack.open_wheel(make(tmp_path / "inner")) as wheel:
         into = tmp_path / "dist"
-        name = repack.write(wheel, into, added, lambda each: each in dropped, platform)
+        name = repack.write_copy(wheel, into, added, lambda each: each in dropped, platform)
     assert [path.name for path in into.iterdir()] == [name]
     return into / name
 
@@ -87,17 +87,17 @@ def test_a_member_may_be_as_large_as_it_likes(tmp_path: Path, monkeypatch: pytes
     large = b"0" * 20
     inner = make(tmp_path / "inner", {**FILES, "demo/large": large})
     (tmp_path / "added").write_bytes(large)
-    with repack.opened(inner) as wheel:
+    with repack.open_wheel(inner) as wheel:
         added: dict[str, Content] = {"demo/a": [large], "demo/b": str(tmp_path / "added")}
-        repack.write(wheel, tmp_path / "dist", added, lambda _name: False)
+        repack.write_copy(wheel, tmp_path / "dist", added, lambda _name: False)
     files = wheel_files(tmp_path / "dist" / inner.name)
     assert [files[f"demo/{name}"] for name in ("large", "a", "b")] == [large] * 3
 
 
 def test_folders_stay(tmp_path: Path) -> None:
     inner = make(tmp_path / "inner", {"demo/": b"", **FILES})
-    with repack.opened(inner) as wheel:
-        name = repack.write(wheel, tmp_path, {}, lambda _name: False)
+    with repack.open_wheel(inner) as wheel:
+        name = repack.write_copy(wheel, tmp_path, {}, lambda _name: False)
     with zipfile.ZipFile(tmp_path / name) as archive:
         assert archive.namelist()[0] == "demo/"
         assert [*record_problems(archive)] == []
@@ -112,29 +112,29 @@ def test_on_windows_a_wheel_for_any_platform_is_for_that_one(tmp_path: Path) -> 
 
 def test_a_wheel_for_one_platform_keeps_its_tags(tmp_path: Path) -> None:
     inner = make(tmp_path / "inner", name="demo-1.0-cp312-cp312-win_arm64.whl")
-    with repack.opened(inner) as wheel:
-        assert repack.write(wheel, tmp_path, {}, lambda _name: False, "win32") == inner.name
+    with repack.open_wheel(inner) as wheel:
+        assert repack.write_copy(wheel, tmp_path, {}, lambda _name: False, "win32") == inner.name
     assert wheel_files(tmp_path / inner.name)[f"{INFO}/WHEEL"] == FILES[f"{INFO}/WHEEL"]
 
 
 @pytest.mark.parametrize("signature", ["RECORD.jws", "RECORD.p7s"])
 def test_a_signed_wheel_is_left_alone(tmp_path: Path, signature: str) -> None:
     inner = make(tmp_path / "inner", {**FILES, f"{INFO}/{signature}": b""})
-    with pytest.raises(BundleError) as caught, repack.opened(inner):
+    with pytest.raises(BundleError) as caught, repack.open_wheel(inner):
         raise AssertionError
     assert str(caught.value) == (
-        f"{inner.name}: the wheel is signed ({signature}): with kernels in it, the signature would be wrong\n"
+        f"{inner.name}: the wheel is signed ({signature}): added kernels would invalidate the signature\n"
         "  hint: sign it when it is finished"
     )
 
 
 def test_what_is_no_wheel_is_told(tmp_path: Path) -> None:
     inner = make(tmp_path / "inner", {"demo/__init__.py": b""})
-    with pytest.raises(BundleError) as caught, repack.opened(inner):
+    with pytest.raises(BundleError) as caught, repack.open_wheel(inner):
         raise AssertionError
     assert str(caught.value) == f"{inner.name}: has 0 .dist-info/RECORD files, but a wheel has exactly one"
     inner.write_bytes(b"no archive")
-    with pytest.raises(BundleError) as caught, repack.opened(inner):
+    with pytest.raises(BundleError) as caught, repack.open_wheel(inner):
         raise AssertionError
     assert str(caught.value) == f"{inner.name}: is not a zip archive, so it is not a wheel"
 
@@ -142,9 +142,9 @@ def test_what_is_no_wheel_is_told(tmp_path: Path) -> None:
 def test_a_list_of_members_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
     inner = tmp_path / "demo-1.0-py3-none-any.whl"
     inner.write_bytes(b"PK\x05\x06" + bytes(8) + (1 << 31).to_bytes(4, "little") + bytes(6))
-    with pytest.raises(BundleError) as caught, repack.opened(inner):
+    with pytest.raises(BundleError) as caught, repack.open_wheel(inner):
         raise AssertionError
-    assert str(caught.value).startswith(f"{inner.name}: is not read: its list of files has")
+    assert str(caught.value).startswith(f"{inner.name}: cannot be read: its list of files has")
 
 
 def test_packages_are_found_where_an_installer_puts_them_into_site_packages(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_packages_are_found_where_an_installer_puts_them_into_site_packages(tmp_
         "no-name/__init__.py",
         "module.py",
     ]
-    with repack.opened(make(tmp_path / "inner", {**FILES, **dict.fromkeys(names, b"")})) as wheel:
+    with repack.open_wheel(make(tmp_path / "inner", {**FILES, **dict.fromkeys(names, b"")})) as wheel:
         assert wheel.packages == {
             "demo": "demo",
             "a": "a",
@@ -169,8 +169,8 @@ def test_packages_are_found_where_an_installer_puts_them_into_site_packages(tmp_
 
 def test_a_wheel_that_cannot_be_written_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     into = tmp_path / "dist"
-    with repack.opened(make(tmp_path / "inner")) as wheel, pytest.raises(BundleError) as caught:
-        repack.write(wheel, into, {"demo/x": str(tmp_path)}, lambda _name: False)
+    with repack.open_wheel(make(tmp_path / "inner")) as wheel, pytest.raises(BundleError) as caught:
+        repack.write_copy(wheel, into, {"demo/x": str(tmp_path)}, lambda _name: False)
     place = into / "demo-1.0-py2.py3-none-any.whl"
     assert str(caught.value) == f"{place}: cannot be written: Is a directory"
     assert [*into.iterdir()] == []

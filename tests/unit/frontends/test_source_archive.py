@@ -42,7 +42,7 @@ def rewrite(
     """Return the members of the new sdist, and what each file holds."""
     root = write_tree(tmp_path / "tree", files or {})
     made = make(tmp_path / "inner", members)
-    source_archive.write(made, tmp_path / "dist", {name: root / name for name in files or ()}, caches)
+    source_archive.write_copy(made, tmp_path / "dist", {name: root / name for name in files or ()}, caches)
     assert [path.name for path in (tmp_path / "dist").iterdir()] == [NAME]
     with tarfile.open(tmp_path / "dist" / NAME) as archive:
         assert archive.pax_headers == {"comment": "of a commit"}
@@ -147,14 +147,14 @@ def test_nothing_leads_out_of_an_sdists_folder(tmp_path: Path, wrong: tuple[tarf
 def test_an_sdist_of_another_kind_is_told(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"no archive")
     for name in ("demo-1.0.zip", NAME):
-        error = refusal(BundleError, source_archive.write, tmp_path / name, tmp_path / "dist", {}, ())
+        error = refusal(BundleError, source_archive.write_copy, tmp_path / name, tmp_path / "dist", {}, ())
         assert str(error) == f"{name}: is not a .tar.gz file, so it is not an sdist"
 
 
 def test_an_sdist_without_files_is_told(tmp_path: Path) -> None:
     with pytest.raises(BundleError) as caught:
         rewrite(tmp_path, member("demo-1.0", type=tarfile.DIRTYPE), files={"k.cu": ""})
-    assert str(caught.value) == f"{NAME}: has no files"
+    assert str(caught.value) == f"{NAME}: does not contain files"
 
 
 def test_an_sdist_that_cannot_be_written_is_told(tmp_path: Path) -> None:

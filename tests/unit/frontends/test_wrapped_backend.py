@@ -53,19 +53,22 @@ def test_it_may_be_an_object_inside_of_a_module_of_the_project(tmp_path: Path) -
             "backend-not-installed",
             [
                 "the build backend 'no_such.api'",
-                'what installs it is "no-such" in requires of [build-system]',
+                'add "no-such" to requires in [build-system]',
             ],
         ),
         (
             'backend = "flit_core"',
             "not-a-build-backend",
-            ["'flit_core' is not a build backend: it has no 'build_wheel'", 'backend = "flit_core.buildapi"'],
+            [
+                "'flit_core' is not a build backend: it does not have 'build_wheel'",
+                'backend = "flit_core.buildapi"',
+            ],
         ),
         ('backend = "json"', "not-a-build-backend", ["'json'"]),
         (
             'backend = "no_such"\nbackend-path = ["tools"]',
             "backend-not-installed",
-            ["'no_such'", "is backend-path the folder that it is in?"],
+            ["'no_such'", "does a folder of backend-path contain it?"],
         ),
         (
             'backend = "_needs"\nbackend-path = ["tools"]',
@@ -90,8 +93,8 @@ def test_a_mistake_in_a_backend_of_the_project_is_told_as_it_is(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("backend", "hint"),
     [
-        ("mesonpy", 'what installs it is "meson-python" in requires of [build-system]'),
-        ("pdm.backend", 'what installs it is "pdm-backend" in requires of [build-system]'),
+        ("mesonpy", 'add "meson-python" to requires in [build-system]'),
+        ("pdm.backend", 'add "pdm-backend" to requires in [build-system]'),
         ("uv", 'backend = "uv_build"'),
         ("flit_core.build", 'backend = "flit_core.buildapi"'),
     ],
@@ -108,6 +111,6 @@ def test_without_our_backend_around_it_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         wrapped_backend.load(config(tmp_path, "", "[tool.hatch-cubin]\n"), tmp_path)
     assert str(caught.value) == (
-        "pyproject.toml:1: [build-system] names another build backend than hatch_cubin.backend\n"
+        "pyproject.toml:1: build-backend of [build-system] is not hatch_cubin.backend\n"
         '  hint: build-backend = "hatch_cubin.backend"'
     )

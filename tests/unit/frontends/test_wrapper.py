@@ -267,7 +267,7 @@ UNPLACED = "package-folder-not-found"
             "",
             ("other/__init__.py",),
             UNPLACED,
-            ["_inner made has: 'other'", 'package-dir = "…"'],
+            ["_inner made has 'other'", 'package-dir = "…"'],
         ),
         ("ns.x", ("demo/__init__.py", "ns/x/__init__.py"), UNPLACED, ["'demo', 'ns.x'", 'package-dir = "…"']),
         ("", ("demo.py",), UNPLACED, ["none", "kernels need a package: a folder with __init__.py"]),
@@ -307,7 +307,7 @@ def test_a_package_that_the_tree_shows_in_one_place_is_named_with_it(
     members = ("acme/gpu/__init__.py", "python/__init__.py", *INFO)
     options = f'package = "{package}"\n' if package else ""
     written(project, options, members, files={f"{home}/__init__.py": "" for home in homes})
-    what = "where in the project is the package? The wheel that _inner made has: 'acme.gpu', 'python'"
+    what = "the package's folder is unknown: the wheel that _inner made has 'acme.gpu', 'python'"
     assert refused("build_wheel", capsys) == (
         f"hatch-cubin: error: pyproject.toml:4: {what} [{UNPLACED}]\n  hint: {hint}\n"
     )

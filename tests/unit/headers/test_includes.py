@@ -18,7 +18,7 @@ from hatch_cubin.project import disk
 from hatch_cubin.project.scan import UNKNOWN_PASTED, Include, Scan, scan
 from hatch_cubin.project.source_roots import ProjectTree
 from hatch_cubin.toolkit import worker
-from tests.helpers import found, sha256, write_tree
+from tests.helpers import found, refusal, sha256, write_tree
 
 QUOTED = (Include("x.h", "quote"),)
 ANGLED = (Include("x.h", "angle"),)
@@ -335,10 +335,9 @@ def test_a_header_that_cannot_be_read_is_an_error_that_names_it(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(disk, "open", refuse, raising=False)
-    with pytest.raises(SourceError) as caught:
-        closure(tmp_path, '#include "a.h"')
-    assert found(caught.value) == [("file-not-readable", "pkg/a.h")]
-    assert caught.value.problems[0].details == ("included from pkg/k.cu:1",)
+    error = refusal(SourceError, closure, tmp_path, '#include "a.h"')
+    assert found(error) == [("file-not-readable", "pkg/a.h")]
+    assert error.problems[0].details == ("included from pkg/k.cu:1",)
     with pytest.raises(SourceError) as caught:
         closure(tmp_path, "", pre=["pkg/a.h"])
     assert found(caught.value) == [("file-not-readable", "pkg/a.h")]
@@ -348,10 +347,9 @@ def test_a_header_that_cannot_be_read_is_an_error_that_names_it(
 def test_a_header_that_is_a_pipe_is_an_error_with_the_line_that_asks_for_it(tmp_path: Path) -> None:
     write_tree(tmp_path, {"inc/a.h": '\n# include "pipe"\n'})
     os.mkfifo(tmp_path / "inc/pipe")
-    with pytest.raises(SourceError) as caught:
-        closure(tmp_path, "#include <a.h>", "inc")
-    assert found(caught.value) == [("not-a-regular-file", "inc/pipe")]
-    assert caught.value.problems[0].details == ("included from inc/a.h:2",)
+    error = refusal(SourceError, closure, tmp_path, "#include <a.h>", "inc")
+    assert found(error) == [("not-a-regular-file", "inc/pipe")]
+    assert error.problems[0].details == ("included from inc/a.h:2",)
 
 
 COMPUTED = {

@@ -18,7 +18,7 @@ from hatch_cubin.headers import search_path
 from hatch_cubin.headers.resolve import SearchFolder
 from hatch_cubin.project.source_roots import ProjectTree
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import install_wheel, read_config, write_tree
+from tests.helpers import install_wheel, read_config, refusal, write_tree
 
 PACKAGE = Path(search_path.__file__).parent
 
@@ -68,13 +68,11 @@ def test_a_header_package_of_nvidias_is_searched_in_the_folder_that_it_shares(si
 def test_every_header_package_that_does_not_serve_is_named(site: Path) -> None:
     install(site, "empty", "empty/__init__.py")
     config = read_config('header-packages = ["absent", "empty"]')
-    with pytest.raises(ConfigError) as caught:
-        list(search_path.package_roots(config))
-    assert str(caught.value) == (
+    assert str(refusal(ConfigError, list, search_path.package_roots(config))) == (
         "pyproject.toml:10: header-packages: 'absent' is not installed in the build environment\n"
         "  hint: a build with isolation installs it; without isolation, install it yourself\n"
         "pyproject.toml:10: header-packages: 'empty' has no include folder\n"
-        "  hint: leave it out: its wheel has no folder 'include' with headers in it"
+        "  hint: leave it out: its wheel does not have a folder 'include' with headers"
     )
 
 
@@ -197,9 +195,7 @@ def test_headers_that_can_be_unpacked_nowhere_are_an_error(
 ) -> None:
     write_tree(home, {"headers": "not a folder"})
     monkeypatch.setattr(user_folders, "use_temporary_folder", lambda _why: home / "headers")
-    with pytest.raises(ToolchainError) as caught:
-        roots(FakeToolkit("13.5.37"))
-    assert str(caught.value) == (
+    assert str(refusal(ToolchainError, roots, FakeToolkit("13.5.37"))) == (
         f"NVRTC's headers cannot be kept in the user's cache folder: {home / 'headers'} is not a folder, "
         f"nor unpacked elsewhere: {home / 'headers'} is not a folder"
     )

@@ -14,7 +14,7 @@ from hatch_cubin.project.project import read_sources
 from hatch_cubin.project.source import Source
 from hatch_cubin.project.source_roots import ProjectTree
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import SAXPY, TABLE, make_project
+from tests.helpers import SAXPY, TABLE, make_project, refusal
 
 pytestmark = pytest.mark.nvrtc
 
@@ -59,12 +59,11 @@ def test_a_source_with_nothing_but_comments_is_refused_before_anything_is_compil
     tmp_path: Path, text: str
 ) -> None:
     files = {"k.cu": SAXPY, "empty.cu": text, "void.cu": text, "old.cu": ""}
-    with pytest.raises(SourceError) as caught:
-        modules(tmp_path, files, f'{ONE}exclude = ["demo/old.cu"]\n')
+    error = refusal(SourceError, modules, tmp_path, files, f'{ONE}exclude = ["demo/old.cu"]\n')
     hint = (
         'write a kernel into it, or leave it out: exclude = ["demo/old.cu", "demo/empty.cu", "demo/void.cu"]'
     )
-    assert caught.value.problems == tuple(
+    assert error.problems == tuple(
         problem("empty-source", "is empty: there is no kernel in it", Location(path), hint)
         for path in ("demo/empty.cu", "demo/void.cu")
     )

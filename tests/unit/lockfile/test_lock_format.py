@@ -11,6 +11,7 @@ import pytest
 
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.lockfile.lock_format import NAME, Lock, decode, encode, read
+from tests.helpers import refusal
 
 LOCK = Lock(
     generator="1.0",
@@ -86,7 +87,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert read(tmp_path) == LOCK
 
 
-MERGED = "is no lock, perhaps because of a merge\n  hint: 'hatch-cubin lock' writes it anew"
+MERGED = "is not a lock, perhaps because of a merge\n  hint: 'hatch-cubin lock' writes it anew"
 
 
 @pytest.mark.parametrize(
@@ -103,9 +104,7 @@ MERGED = "is no lock, perhaps because of a merge\n  hint: 'hatch-cubin lock' wri
     ids=["conflict", "cut off", "empty", "array", "object", "bomb", "edited"],
 )
 def test_a_lock_that_is_damaged_is_told(text: str, problem: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        decode(text)
-    assert str(caught.value).startswith(f"{NAME}{problem}")
+    assert str(refusal(ConfigError, decode, text)).startswith(f"{NAME}{problem}")
 
 
 def test_two_branches_that_both_change_it_never_merge_in_silence() -> None:
@@ -126,7 +125,7 @@ def test_a_lock_of_another_format_is_not_guessed_at(monkeypatch: pytest.MonkeyPa
 
 def test_what_is_no_file_of_text_is_told(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"\xff")
-    with pytest.raises(ConfigError, match=r"cubin\.lock: is no text"):
+    with pytest.raises(ConfigError, match=r"cubin\.lock: is not text"):
         read(tmp_path)
     (tmp_path / NAME).unlink()
     (tmp_path / NAME).mkdir()
@@ -179,10 +178,9 @@ SHAPES = {
 
 @pytest.mark.parametrize(("path", "value"), SHAPES.values(), ids=SHAPES)
 def test_a_lock_whose_check_fits_has_the_shape_of_a_lock(path: tuple[str, ...], value: object) -> None:
-    with pytest.raises(ConfigError) as caught:
-        decode(forged(LOCK, path, value))
-    assert str(caught.value).startswith(f"{NAME}: has ")
-    assert "\n::" not in str(caught.value)
+    error = refusal(ConfigError, decode, forged(LOCK, path, value))
+    assert str(error).startswith(f"{NAME}: has ")
+    assert "\n::" not in str(error)
 
 
 def test_a_name_that_is_not_unicode_is_one_in_a_lock_too() -> None:

@@ -20,7 +20,7 @@ from hatch_cubin.planning.unit_plan import (
     unsupported_arch,
 )
 from hatch_cubin.project.source import Source
-from tests.helpers import TABLE, pyproject, read_config
+from tests.helpers import TABLE, pyproject, read_config, refusal
 
 TOOLCHAIN = Toolchain("NVRTC 13.5.37", (75, 80, 86, 90, 100, 103, 120), families=True)
 RULE = f"[[{'.'.join(TABLE)}.source]]"
@@ -50,9 +50,7 @@ def plan(archs: list[str], *sources: Source, toolchain: Toolchain = TOOLCHAIN) -
 
 
 def refused(options: str, *sources: Source) -> list[Problem]:
-    with pytest.raises(HatchCubinError) as caught:
-        plan_units(modules(options, *sources), TOOLCHAIN)
-    return list(caught.value.problems)
+    return list(refusal(HatchCubinError, lambda: plan_units(modules(options, *sources), TOOLCHAIN)).problems)
 
 
 # --- modules --------------------------------------------------------------------------------------
@@ -421,9 +419,7 @@ def test_ptx_that_a_named_arch_cannot_take_is_refused_with_the_line_that_forbids
 @pytest.mark.parametrize("target", ["sm_70", "sm_100f"])
 def test_of_ptx_that_the_toolkit_cannot_target_either_no_arch_is_offered(target: str) -> None:
     older = Toolchain("NVRTC 12.8", (75, 80, 90, 100), families=False)
-    with pytest.raises(ConfigError) as caught:
-        plan(["sm_60"], ptx(target), toolchain=older)
-    assert caught.value.problems == (
+    assert refusal(ConfigError, plan, ["sm_60"], ptx(target), toolchain=older).problems == (
         problem(
             "ptx-target-unsuitable",
             "cannot be assembled for sm_60",

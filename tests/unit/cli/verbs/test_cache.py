@@ -17,6 +17,7 @@ from hatch_cubin.cache.records import entry_path
 from hatch_cubin.cli.main import main
 from hatch_cubin.common import user_folders
 from tests import special_files
+from tests.command_line import Command
 from tests.helpers import SAXPY, pyproject, write_tree
 from tests.store_server import store_server
 
@@ -553,16 +554,15 @@ IN_THE_WAY: dict[Callable[[Path], None], str] = {
 def test_what_stands_where_the_cache_should_is_told(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command: Command,
     put: Callable[[Path], None],
     arguments: str,
 ) -> None:
     put(tmp_path / "cache")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path / "cache"))
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main(["cache", *arguments.split()])
-    out, err = capsys.readouterr()
+    code, out, err = command("cache", *arguments.split())
+    assert code == 1
     assert out == (f"{tmp_path}/cache\n" if arguments == "dir" else "")
     assert err.splitlines() == [
         f"hatch-cubin: error: {tmp_path}/cache: no cache can be there: {IN_THE_WAY[put]} [cache-unusable]",

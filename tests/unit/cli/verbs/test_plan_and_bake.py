@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from hatch_cubin.cli.main import main
-from tests.helpers import SAXPY, SCALE, pyproject, write_tree
+from tests.command_line import Command
+from tests.helpers import SAXPY, SCALE, Coded, pyproject, write_tree
 
 pytestmark = pytest.mark.nvrtc
 
@@ -24,11 +25,11 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def facts(root: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+def facts(root: Path, command: Command) -> Any:
     def ask(verb: str, *options: str) -> Any:
-        capsys.readouterr()
-        assert main([verb, "--project", str(root), "--json", *options]) == 0
-        return json.loads(capsys.readouterr().out)
+        ended = command(verb, "--project", root, "--json", *options)
+        assert ended.code == 0
+        return json.loads(ended.out)
 
     return ask
 
@@ -69,11 +70,9 @@ def test_a_plan_for_people_is_a_table(root: Path, capsys: pytest.CaptureFixture[
     ]
 
 
-def test_a_bake_for_people_says_one_line_on_standard_error(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["bake", "--project", str(root), "--only", "saxpy", "--archs", "sm_90"]) == 0
-    said = capsys.readouterr()
+def test_a_bake_for_people_says_one_line_on_standard_error(root: Path, command: Command) -> None:
+    said = command("bake", "--project", root, "--only", "saxpy", "--archs", "sm_90")
+    assert said.code == 0
     assert said.out == ""
     assert said.err.startswith("hatch-cubin: 1 unit: 0 cached, 1 compiled in ")
 
@@ -92,75 +91,56 @@ def test_a_part_can_be_baked_alone(facts: Any, globs: list[str], modules: set[st
     assert {unit["module"] for unit in baked["units"]} == modules
 
 
-def test_a_part_that_does_not_exist_is_an_error(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["bake", "--project", str(root), "--only", "nix"])
-    assert ended.value.code == 1
-    assert capsys.readouterr().err == (
+def test_a_part_that_does_not_exist_is_an_error(root: Path, command: Command) -> None:
+    (error,) = command("bake", "--project", root, "--only", "nix").errors
+    assert error == (
         "hatch-cubin: error: --only nix matches no source and no module [only-matches-nothing]\n"
-        "  hint: sources: demo/saxpy.cu, demo/scale.cu\n"
+        "  hint: sources: demo/saxpy.cu, demo/scale.cu"
     )
 
 
 @pytest.mark.parametrize("verb", ["plan", "bake"])
 def test_an_arch_of_an_option_is_told_under_the_name_of_the_option(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str
+    root: Path, command: Command, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     monkeypatch.setenv("HATCH_CUBIN_ARCHS", "sm_90")
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main([verb, "--project", str(root), "--archs", "sm_35"])
-    assert capsys.readouterr().err.startswith("hatch-cubin: error: --archs: NVRTC ")
+    (error,) = command(verb, "--project", root, "--archs", "sm_35").errors
+    assert error.startswith("hatch-cubin: error: --archs: NVRTC ")
 
 
-def test_an_executor_of_an_option_is_told_under_the_name_of_the_option(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main(["bake", "--project", str(root), "--executor", "no_such_module:function"])
-    assert "hatch-cubin: error: --executor: no_such_module:function cannot be imported: " in (
-        capsys.readouterr().err
-    )
+def test_an_executor_of_an_option_is_told_under_the_name_of_the_option(root: Path, command: Command) -> None:
+    (error,) = command("bake", "--project", root, "--executor", "no_such_module:function").errors
+    assert error.startswith("hatch-cubin: error: --executor: no_such_module:function cannot be imported: ")
 
 
-def test_only_hits_can_be_required(facts: Any, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_hits_can_be_required(facts: Any, root: Path, command: Command) -> None:
     facts("bake", "--only", "saxpy")
-    with pytest.raises(SystemExit) as ended:
-        main(["bake", "--project", str(root), "--require-hits", "--jobs", "1"])
-    assert ended.value.code == 1
-    reason = "is not in the cache, and --require-hits is set [not-in-cache]"
-    assert capsys.readouterr().err.splitlines() == [
-        f"hatch-cubin: error: demo/scale.cu: scale for sm_80, sm_90 {reason}",
-        "  hint: 'hatch-cubin explain demo/scale.cu' says what differs",
-    ]
+    values = ("scale for sm_80, sm_90 ", "--require-hits is set", "'hatch-cubin explain demo/scale.cu'")
+    errors = command("bake", "--project", root, "--require-hits", "--jobs", "1").errors
+    assert errors == [Coded("not-in-cache", "demo/scale.cu", *values)]
 
 
 @pytest.mark.parametrize("verb", ["plan", "bake"])
-def test_what_the_projects_own_build_would_end_with_is_told(
-    root: Path, capsys: pytest.CaptureFixture[str], verb: str
-) -> None:
+def test_what_the_projects_own_build_would_end_with_is_told(root: Path, command: Command, verb: str) -> None:
     text = pyproject(TWO, requires='"hatchling"')
     more = '[tool.hatch.build.targets.wheel]\npackages = ["demo", "more"]\n'
     write_tree(root, {"pyproject.toml": text + more, "more/__init__.py": ""})
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main([verb, "--project", str(root)])
-    assert capsys.readouterr().err == (
-        "hatch-cubin: error: pyproject.toml:2: [build-system] does not require hatch-cubin: a build would not"
-        ' have it [hatch-cubin-not-required]\n  hint: requires = ["hatchling", "hatch-cubin"]\n'
-        "hatch-cubin: error: pyproject.toml:9: which package receives the kernels? The wheel's packages are:"
-        " 'demo', 'more' [package-not-chosen]\n  hint: for example: package = \"demo\"\n"
-        "hatch-cubin: 2 errors\n"
-    )
+    ended = command(verb, "--project", root)
+    assert ended.errors == [
+        Coded("hatch-cubin-not-required", "pyproject.toml:2", 'requires = ["hatchling", "hatch-cubin"]'),
+        Coded("package-not-chosen", "pyproject.toml:9", "'demo', 'more'"),
+    ]
+    assert ended.err.endswith("\nhatch-cubin: 2 errors\n")
 
 
 def test_a_job_of_github_has_a_table_of_what_was_compiled_and_what_is_wrong(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     summary = tmp_path / "summary.md"
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     write_tree(root, {"demo/broken.cu": "__global__ void k() {\n  wrong;\n}\n"})
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main(["bake", "--project", str(root)])
+    assert command("bake", "--project", root).code == 1
     lines = summary.read_text("utf-8").splitlines()
     assert lines[:7] == [
         "## hatch-cubin bake",
@@ -178,7 +158,7 @@ def test_a_job_of_github_has_a_table_of_what_was_compiled_and_what_is_wrong(
     assert [line for line in lines if line.startswith("| `demo/broken.cu:2`")] != []
     summary.unlink()
     (root / "demo/broken.cu").unlink()
-    assert main(["bake", "--project", str(root)]) == 0
+    assert command("bake", "--project", root).code == 0
     assert "longest compiles" not in summary.read_text("utf-8")
 
 
@@ -192,9 +172,7 @@ def test_a_job_of_github_has_a_table_of_what_was_compiled_and_what_is_wrong(
     ],
 )
 def test_where_to_compile_and_what_to_compile_again_are_checked(
-    root: Path, capsys: pytest.CaptureFixture[str], options: list[str], code: int, said: str
+    root: Path, command: Command, options: list[str], code: int, said: str
 ) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["bake", "--project", str(root), *options])
-    assert caught.value.code == code
-    assert said in capsys.readouterr().err
+    ended = command("bake", "--project", root, *options)
+    assert (ended.code, said in ended.err) == (code, True)

@@ -19,7 +19,7 @@ from hatch_cubin.compiling.cluster.lease import FileListing, Lease, Reply, with_
 from hatch_cubin.compiling.compiler_paths import CompilePaths
 from hatch_cubin.compiling.executor import Next, Result, Setup
 from hatch_cubin.errors import ConfigError, SourceError, ToolchainError
-from tests.helpers import SAXPY, make_project, write_tree
+from tests.helpers import SAXPY, make_project, refusal, write_tree
 
 pytestmark = [pytest.mark.nvrtc, pytest.mark.linux]
 NAME = f"{__name__}:make"
@@ -142,9 +142,7 @@ def test_where_two_packages_know_one_scheme_neither_is_asked(
 
 
 def told(project: Any, error: type[Exception] = ConfigError) -> list[str]:
-    with pytest.raises(error) as caught:
-        workers(project)
-    return [line.strip() for line in str(caught.value).splitlines()]
+    return [line.strip() for line in str(refusal(error, workers, project)).splitlines()]
 
 
 @pytest.mark.parametrize(

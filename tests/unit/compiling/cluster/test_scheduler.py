@@ -18,6 +18,7 @@ from hatch_cubin.compiling.cluster.workers import (
     WorkerUnfit,
 )
 from hatch_cubin.compiling.executor import Result, Task
+from tests.helpers import refusal
 
 from .fake_workers import LISTING, Clock, FakeFleet, Gift, done, reply, task
 
@@ -460,10 +461,9 @@ def test_a_long_task_is_not_given_to_all_who_are_idle(clock: Clock) -> None:
 def test_a_worker_that_has_been_given_longer_than_it_can_take_is_lost(clock: Clock) -> None:
     play = Play(clock, lambda _cluster: None, A, tasks=1)
     start = clock.now
-    with pytest.raises(NoWorkersLeftError) as caught:
-        play.results()
-    assert (caught.value.why, caught.value.reasons) == ((), ("worker a: it did not answer in time",))
-    assert [each.id for each in caught.value.left] == [0]
+    error = refusal(NoWorkersLeftError, play.results)
+    assert (error.why, error.reasons) == ((), ("worker a: it did not answer in time",))
+    assert [each.id for each in error.left] == [0]
     assert 180 <= clock.now - start < 182  # two tries of 60 s, and some grace
 
 
@@ -483,9 +483,8 @@ def test_that_nothing_has_come_back_for_a_minute_is_told_once(clock: Clock, wait
 
 def test_without_any_worker_or_hope_nothing_is_waited_for(clock: Clock) -> None:
     start = clock.now
-    with pytest.raises(NoWorkersLeftError) as caught:
-        Play(clock, lambda _cluster: None).results()
-    assert (caught.value.why, caught.value.reasons) == (("it has no workers",), ())
+    error = refusal(NoWorkersLeftError, Play(clock, lambda _cluster: None).results)
+    assert (error.why, error.reasons) == (("it has no workers",), ())
     assert clock.now - start < 2
 
 
@@ -508,10 +507,9 @@ def test_who_joins_while_the_last_hope_is_given_up_is_heard(clock: Clock) -> Non
 
 def test_reasons_are_told_worker_by_worker(clock: Clock) -> None:
     play = Play(clock, lambda _cluster: None, WorkerUnfit("a", "NVRTC 13.4.92, this build has 13.5.37"))
-    with pytest.raises(NoWorkersLeftError) as caught:
-        play.results()
+    error = refusal(NoWorkersLeftError, play.results)
     assert play.warnings == ["worker a: NVRTC 13.4.92, this build has 13.5.37"]
-    assert (caught.value.why, caught.value.reasons) == ((), tuple(play.warnings))
+    assert (error.why, error.reasons) == ((), tuple(play.warnings))
 
 
 def test_where_the_cluster_is_gone_nothing_is_waited_for_and_nobody_is_blamed(clock: Clock) -> None:
@@ -525,14 +523,13 @@ def test_where_the_cluster_is_gone_nothing_is_waited_for_and_nobody_is_blamed(cl
     play = Play(clock, act, A, B, tasks=6)
     found: list[Result] = []
     start = clock.now
-    with pytest.raises(NoWorkersLeftError) as caught:
-        found.extend(play.scheduler.results())
-    assert (caught.value.why, caught.value.reasons) == ((gone.why,), ())
-    assert (caught.value.hint, play.warnings) == (gone.hint, [])
+    error = refusal(NoWorkersLeftError, found.extend, play.scheduler.results())
+    assert (error.why, error.reasons) == ((gone.why,), ())
+    assert (error.hint, play.warnings) == (gone.hint, [])
     assert clock.now == start
     assert play.cluster.closed
     assert [result.id for result in found] == [0]
-    assert sorted(each.id for each in caught.value.left) == [1, 2, 3, 4, 5]
+    assert sorted(each.id for each in error.left) == [1, 2, 3, 4, 5]
 
 
 def test_who_becomes_ready_after_the_cluster_is_gone_is_given_nothing(clock: Clock) -> None:

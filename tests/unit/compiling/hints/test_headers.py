@@ -15,7 +15,7 @@ from hatch_cubin.compiling.hints.failed_compile import FailedCompile
 from hatch_cubin.errors import CompileError, Location
 from hatch_cubin.headers.includes import Closure, Resolver
 from hatch_cubin.headers.resolve import SearchFolder
-from tests.helpers import SAXPY, make_project, write_tree
+from tests.helpers import SAXPY, make_project, refusal, write_tree
 
 from .failed_compiles import APART, error, setting
 
@@ -296,14 +296,13 @@ def test_a_source_that_lacks_several_headers_compiles_once_all_hints_are_followe
         "g/two/b.h": "",
     }
     options = 'archs = ["sm_90"]\n'
-    with pytest.raises(CompileError) as caught:
-        pipeline.build(make_project(tmp_path, files, options))
-    assert [(each.where, each.hint) for each in caught.value.problems] == [
+    error = refusal(CompileError, pipeline.build, make_project(tmp_path, files, options))
+    assert [(each.where, each.hint) for each in error.problems] == [
         (Location("demo/a.cu", 1), 'include-dirs = ["demo/f", "demo/g"]'),
         (Location("demo/a.cu", 2), 'include-dirs = ["demo/f", "demo/g"]'),
         (Location("demo/a.cu", 3), NOBODY),
     ]
-    followed = f"{options}{caught.value.problems[0].hint}\n"
+    followed = f"{options}{error.problems[0].hint}\n"
     assert pipeline.build(make_project(tmp_path, {**files, "gone.h": ""}, followed))
 
 

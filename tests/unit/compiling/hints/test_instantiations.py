@@ -12,7 +12,7 @@ from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import Diagnostic
 from hatch_cubin.errors import CompileError, Location
-from tests.helpers import make_project, read_config
+from tests.helpers import make_project, read_config, refusal
 from tests.unit.compiling.hints.failed_compiles import TABLES, setting
 
 TEXT = """\
@@ -224,12 +224,27 @@ def test_an_error_in_a_template_has_the_only_entry_that_asks_for_it(tmp_path: Pa
     shown = []
     for folder, entries in (("one", ["k<float *>"]), ("two", ["k<float *>", "k<int *>"])):
         project = make_project(tmp_path / folder, {"k.cu": text}, f"archs = ['sm_90']\n{rule(*entries)}")
-        with pytest.raises(CompileError) as caught:
-            pipeline.build(project)
-        shown.append([line for line in caught.value.problems[0].details if "asks for it" in line])
+        error = refusal(CompileError, pipeline.build, project)
+        shown.append([line for line in error.problems[0].details if "asks for it" in line])
     assert shown == [["    as 'k<float *>' asks for it (pyproject.toml:14)"], []]
 
 
 def test_a_source_without_templates_lists_none(tmp_path: Path) -> None:
     error = refused("nothing<int>", 'instantiate: identifier "nothing" is undefined')
     assert advise([error], setting(tmp_path, text="// none"))[0].hint is None
+
+
+@pytest.mark.nvrtc
+def test_an_entry_of_a_table_for_several_sources_is_moved_to_those_that_have_it(tmp_path: Path) -> None:
+    files = {
+        "a.cu": "template <class T> __global__ void scale(T *x) { *x = 1; }\n",
+        "b.cu": "__global__ void k(float *x) { *x = 1; }\n",
+    }
+    rule = "[[tool.hatch.build.hooks.cubin.source]]\npath = {}\ninstantiate = {}\n"
+    options = "archs = ['sm_90']\n" + rule.format("'demo/*.cu'", "['scale<int>']")
+    with pytest.raises(CompileError) as caught:
+        pipeline.build(make_project(tmp_path / "before", files, options))
+    (problem,) = caught.value.problems
+    hint, _, table = (problem.hint or "").partition("\n")
+    assert hint == "demo/b.cu has no template 'scale': take the entry out of this table, and write instead:"
+    pipeline.build(make_project(tmp_path / "after", files, options.replace("'scale<int>'", "") + table))

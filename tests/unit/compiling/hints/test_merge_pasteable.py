@@ -9,7 +9,7 @@ import pytest
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.hints.merge_pasteable import merge_hints
 from hatch_cubin.errors import CompileError, Problem
-from tests.helpers import make_project
+from tests.helpers import make_project, refusal
 
 
 def hints(*texts: str | None) -> list[str | None]:
@@ -43,10 +43,9 @@ def test_sources_that_lack_different_headers_compile_with_one_line(tmp_path: Pat
     kernel = 'extern "C" __global__ void k(float *x) {{ {} h = 1; *x = h; }}\n'
     files = {"a.cu": kernel.format("half"), "b.cu": kernel.format("__nv_bfloat16")}
     options = 'archs = ["sm_90"]\n'
-    with pytest.raises(CompileError) as caught:
-        pipeline.build(make_project(tmp_path, files, options))
+    error = refusal(CompileError, pipeline.build, make_project(tmp_path, files, options))
     line = 'options = { pre-include = ["cuda_fp16.h", "cuda_bf16.h"] }'
-    assert [each.hint for each in caught.value.problems] == [
+    assert [each.hint for each in error.problems] == [
         f"<cuda_fp16.h> has it: {line}",
         f"<cuda_bf16.h> has it: {line}",
     ]

@@ -9,7 +9,7 @@ import pytest
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.hints import tile_kernels
 from hatch_cubin.errors import CompileError, Location, problem
-from tests.helpers import SAXPY, make_project
+from tests.helpers import SAXPY, make_project, refusal
 
 from .failed_compiles import error, setting
 
@@ -51,9 +51,7 @@ def test_nothing_is_told_where_nothing_failed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", ["", AS_DEVICE], ids=["as it is", "where NVRTC would leave it out"])
 def test_no_wheel_is_built_without_a_tile_kernel(tmp_path: Path, options: str) -> None:
     project = make_project(tmp_path, {"k.cu": SAXPY + TILE}, f'archs = ["sm_90"]\n{options}')
-    with pytest.raises(CompileError) as caught:
-        pipeline.build(project)
-    (refused,) = caught.value.problems
+    (refused,) = refusal(CompileError, pipeline.build, project).problems
     hint = "move it into a file of its own, and leave that out with 'exclude'"
     where = Location("demo/k.cu", SAXPY.count("\n") + 1)
     assert refused._replace(details=()) == problem("tile-kernels-not-supported", WHAT, where, hint)
