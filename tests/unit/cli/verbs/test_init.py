@@ -271,14 +271,14 @@ def test_a_folder_without_a_project_is_refused(tmp_path: Path, command: Command)
         (
             "[tool]\nuv = 1\n",
             (
-                "cannot be edited: what stands in its place is no table"
+                "cannot be edited: the existing value is not a table"
                 " [file-not-editable]\n  [tool.uv]\n  cache-keys = [\n"
             ),
         ),
         (
             "[tool.uv]\ncache-keys = 1\n",
             (
-                "cannot be edited: tool.uv.cache-keys is no array"
+                "cannot be edited: tool.uv.cache-keys is not an array"
                 " [file-not-editable]\n  [tool.uv] cache-keys: { file = "
             ),
         ),
