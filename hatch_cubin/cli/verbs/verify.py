@@ -1,15 +1,16 @@
 """Check that the files of wheels, folders or installed packages agree with each other.
 
-'verify' compares every file of a bundle with its manifest, the manifest and the keys with the text that
-hatch-cubin writes for their facts, and the loader with the one of the release that the manifest names. In a
-wheel, it also compares the bill of materials with the manifest, and all files with RECORD.
+'verify' proves that a wheel's files agree with each other, and that its loader is one that a release shipped.
+It compares every file of a bundle with its manifest, the manifest and the keys with the text that hatch-cubin
+writes for their facts, and the loader with the loader of the release in the manifest. In a wheel, it also
+compares the bill of materials with the manifest, and all files with RECORD.
 
-Only 'verify --rebuild' proves that the project builds every file that hatch-cubin put into the wheel. It
-compiles the kernels again, with an empty cache, and compares the bytes. It needs the sources and the compiler
-of the wheel's build. With others a difference proves nothing, and 'verify' says so.
+Only 'verify --rebuild' proves that every file that hatch-cubin put into the wheel is what the project builds.
+It compiles the kernels again, with an empty cache, and compares the bytes. It needs the sources and the
+compiler of the wheel's build. With others a difference proves nothing, and 'verify' says so.
 
-For files that hatch-cubin did not make, such as the package's own '__init__.py', only a signature is proof:
-RECORD protects only against damage.
+For files not made by hatch-cubin, such as the package's own '__init__.py', only a signature is proof: RECORD
+protects only against damage.
 """
 
 from __future__ import annotations
