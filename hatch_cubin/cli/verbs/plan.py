@@ -1,7 +1,7 @@
-"""List the units that a build of the project consists of, and which of them the cache has.
+"""List the units of a build of the project, and whether each is in the cache.
 
-Nothing is compiled. Each line is a unit: its module, its arch, hit or miss, the beginning of the key that it
-is stored under in the cache, and its source.
+Nothing is compiled. Each line is a unit: its module, its arch, hit or miss, the first digits of its key in
+the cache, and its source.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> Answer:
             {
                 "module": job.unit.module.name,
                 "arch": str(job.unit.arch),
-                "state": "hit" if job.unit in plan.found or job.found_in(cache) else "miss",
+                "state": "hit" if job.unit in plan.found or job.cached_result(cache) else "miss",
                 "key": job.keys.key.hex(),
                 "program_key": job.keys.program_key and job.keys.program_key.hex(),
                 "source": job.unit.module.source.path,
