@@ -313,7 +313,7 @@ def open_cache(project: Project, hold: Path | None = None) -> Cache:
 def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = False) -> None:
     """Write the bundle into the tree, unpacked, with the files by which an editable install notices edits.
 
-    *linked* says that the install has links to these files in a folder elsewhere. Then the files have to name
+    *linked*: the install consists of links to these files, in another folder. Then the files have to name
     the project's folder.
     """
     notes = {}

@@ -101,8 +101,8 @@ def shared_includes(jobs: Sequence[Job], tree: ProjectTree, workers: int) -> dic
 def choose_header(left: Mapping[int | None, Sized], held: int | None, others: Sequence[int]) -> int | None:
     """Return the precompiled header of the tasks for a worker; None for tasks without such a header.
 
-    The first of these that has tasks left is chosen: the header *held*, which the worker has precompiled; a
-    header that none of the *others* has; no header; the header with the most tasks left.
+    In this order, the first choice with tasks left: the header *held*, which the worker has precompiled; a
+    header that is not among *others*, those of other workers; no header; the header with the most tasks.
     """
     if held is not None and held in left:
         return held

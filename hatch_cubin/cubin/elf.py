@@ -401,7 +401,7 @@ def _values_by_symbol(attributes: list[tuple[int, int, bytes]], attribute_wanted
 def _count_spills(annotations: bytes) -> int:
     kinds = [kind for kind, _offset in struct.iter_unpack("<II", annotations)]
     if set(kinds) - {_SPILL_OR_REFILL}:
-        raise ValueError("an annotation is of another kind, whose length is not known")
+        raise ValueError("an annotation has an unknown kind, so its length is unknown")
     return len(kinds)
 
 

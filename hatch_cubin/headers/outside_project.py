@@ -71,7 +71,7 @@ class OutsideFolder:
         return to_bits(self._numbers[relative] for relative in headers)
 
     def headers(self, bits: int) -> Iterator[tuple[str, str]]:
-        """Yield the logical names and the digests of headers by their numbers."""
+        """Yield the logical name and the digest of each header whose number is in *bits*."""
         return items_at_bits(self._headers, bits)
 
 

@@ -923,4 +923,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "81786903132361c3"  # the same in all files of one version
+__build__ = "f6d38e80ec2788c8"  # the same in all files of one version

@@ -123,7 +123,7 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
     archs = [each.arch for each in entries]
     without = [each.arch for each in shipped if each.arch not in archs]
     if fitting := select(number, None, [(arch, 0) for arch in without]):
-        return f"{fitting[0]} is shipped as well, and {found.source} has no such kernel for it"
+        return f"{fitting[0]} is shipped too, but {found.source} defines no such kernel for it"
     older = ", and 12.9 as the toolkit," if (5, 0) <= cc < (7, 5) else ""  # CUDA 13 dropped these
     fix = f'"sm_{number}" added to archs{older} in the build configuration would serve it'
     if without:
@@ -301,8 +301,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "f31f46afe57d2b16aa9d1c85b785a71b1c7b3c6a2c20e175ba35e03ac8aa39fb",
-    "_split": "73f0b4c3b77da669be241a814758ef5a3fe9bec952b52ec7be9f6f2ffd7d2d2b",
+    "_packs": "c2f50af6005d8e978f1ddd5a095a85bc709d28f66b0061879dda62ea17ce6b5b",
+    "_split": "d4696b7fc9f9379cf0be88aba75b9b973bc6790495f35412bbd31549b34fb2a0",
 }
 
 
@@ -408,4 +408,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "81786903132361c3"
+__build__ = "f6d38e80ec2788c8"

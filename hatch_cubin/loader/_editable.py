@@ -150,4 +150,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "81786903132361c3"
+__build__ = "f6d38e80ec2788c8"

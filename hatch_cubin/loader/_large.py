@@ -77,4 +77,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "81786903132361c3"
+__build__ = "f6d38e80ec2788c8"

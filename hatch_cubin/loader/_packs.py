@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "81786903132361c3"
+__build__ = "f6d38e80ec2788c8"

@@ -40,7 +40,7 @@ def _refuse_other_variant(entry: "Entry") -> "NoReturn":
     known = _typed(entry._manifest.header.get("wheel_variant"), dict)
     label, install = (_typed(known.get(key), str) for key in ("label", "install"))
     what = f"{entry.module!r} for {entry.arch} is not in the wheel variant {label!r}, which is installed"
-    how = f"uv pip install --no-preview --reinstall --no-deps '{install}' installs the wheel that has all"
+    how = f"uv pip install --no-preview --reinstall --no-deps '{install}' installs the whole wheel"
     raise CubinNotFoundError(_message(f"{what}: {how}"))
 
 
@@ -66,4 +66,4 @@ def refuse_another_build(entry: "Entry", folder: str) -> None:
         raise CubinNotFoundError(_message(f"the installed {what}: pip install{force} '{known['install']}'"))
 
 
-__build__ = "81786903132361c3"
+__build__ = "f6d38e80ec2788c8"

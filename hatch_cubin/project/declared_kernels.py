@@ -251,7 +251,7 @@ def _parameter_types(listed: str) -> ParameterTypes | None:
 
 
 def _parameter_type(pieces: Sequence[str]) -> str | None:
-    """Return the type of a parameter as it is in a symbol; None if it has other words than keywords."""
+    """Return a parameter's type as in demangled symbols; None if it contains anything but C++ keywords."""
     pieces = [piece for piece in pieces if piece not in _IGNORED_WORDS]
     is_array = pieces[-1:] == ["]"]
     if is_array:

@@ -118,7 +118,7 @@ def find_tree(root: Path, declared: Iterable[tuple[str, str]], place: TableLocat
 
 
 def _located(root: Path, name: str, way: str, *, is_sdist: bool) -> SourceRoot:
-    """Return the source root *name*: inside an sdist, otherwise the folder that the table gives."""
+    """Return the folder of the source root *name*: its copy in an unpacked sdist, otherwise the table's."""
     if is_sdist:
         way = f"{_IN_SDISTS}/{name}"
     project, folder = Path(os.path.realpath(root)), Path(os.path.realpath(root / way))

@@ -103,7 +103,8 @@ def _checked(what: str, again: _Rebuilder | None) -> Answer:
 def _agreed(opened: OpenedWheel) -> Iterator[str]:
     yield from map(_agrees, opened.bundles)
     if opened.companion is not None:
-        yield f"{opened.path}: its files are those that it describes; it belongs to {main_project_of(opened)}"
+        main = main_project_of(opened)
+        yield f"{opened.path}: all files match its description; it is a companion of {main}"
 
 
 def _agrees(bundle: Bundle) -> str:

@@ -156,7 +156,7 @@ class LeaseScheduler:
     def _overdue_tasks(self, worker: str) -> list[Task]:
         """Return tasks of a lease that is taking too long, for an idle worker.
 
-        Tasks that only wait behind others come first.
+        Tasks that are still queued behind others on a worker come first, because they have not started.
         """
         if self._workers[worker].has:
             return []

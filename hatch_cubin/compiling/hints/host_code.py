@@ -235,7 +235,7 @@ def calls(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | N
 
 
 def lambdas(found: Sequence[Diagnostic], _setting: FailedCompile) -> Explanation | None:
-    """Report lambdas that are marked (nvcc accepts these with an option) or that are outside of functions."""
+    """Report lambdas marked `__device__` or `__host__` (nvcc has an option for them) or outside functions."""
     lines = {each.where for each in found if each.is_own and _OF_LAMBDA.search(each.text)}
     like_it = [each for each in found if each.where in lines]
     is_outside = any("closure class" in each.text for each in like_it)

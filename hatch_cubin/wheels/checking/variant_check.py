@@ -29,7 +29,7 @@ def _unit_problems(bundle: Bundle, label: str) -> Iterator[Problem]:
     manifest = manifest_of(bundle)
     units = variants(manifest).get(label)
     if units is None:
-        what = f"says that it is the wheel variant {label!r}, which no split of its archs gives"
+        what = f"claims to be the wheel variant {label!r}, but splitting its archs never gives this variant"
         yield problem("wrong-variant", what, bundle.at("manifest.json"))
         return
     own = files_with(manifest, units)

@@ -122,7 +122,7 @@ def _limit_section(changes: Sequence[LimitChange]) -> Iterator[ReportSection]:
         for each in changes[:_MAX_ROWS]
     ]
     head = ["kernel", "arch", "what", "before", "after"]
-    title = f"kernels with other limits of a launch: {len(kernels)}"
+    title = f"kernels whose launch limits changed: {len(kernels)}"
     yield ReportSection(
         title, _and_more(len(changes) - len(rows)), ReportTable(head, rows, numbers=[3, 4], names=[0, 1])
     )

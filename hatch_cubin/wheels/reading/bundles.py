@@ -325,7 +325,7 @@ def _package_folders(name: str) -> Sequence[str]:
 
 
 def _bundles_of_editable(package: str, folders: Sequence[str]) -> Iterator[Bundle]:
-    """Yield the bundle of an editable install that is only in the tree, not in the package's folders."""
+    """Yield an editable install's bundle if it is in the source tree and in none of the package's folders."""
     spec = _find_spec(f"{package}.{BUNDLE_FOLDER}", folders)
     for folder in (spec and spec.submodule_search_locations) or ():
         yield from _bundles_in_folder(Path(folder))

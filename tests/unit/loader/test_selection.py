@@ -126,7 +126,7 @@ def test_a_kernel_is_looked_for_only_in_archs_that_have_it(tmp_path: Path) -> No
 ONLY_ON_90 = (made("k", "sm_90", {"k": "k", "wgmma": "wgmma"}), made("k", "sm_80"), made("k", "compute_100"))
 
 
-LACKS_IT = "is shipped as well, and demo/k.cu has no such kernel for it"
+LACKS_IT = "is shipped too, but demo/k.cu defines no such kernel for it"
 
 
 @pytest.mark.parametrize(

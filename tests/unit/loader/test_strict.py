@@ -60,7 +60,7 @@ PTX_AND_MORE = {
         12040,
     ),
     '"sm_90" added to archs in the build configuration would serve it': ([made("k", "compute_80")], 13000),
-    "sm_90 is shipped as well, and demo/m.cu has no such kernel for it": (
+    "sm_90 is shipped too, but demo/m.cu defines no such kernel for it": (
         [made("m", "sm_90", {"other": "o"}), made("m", "compute_80", {"k": "k", "other": "o"})],
         13000,
     ),

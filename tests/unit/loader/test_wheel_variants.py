@@ -39,7 +39,7 @@ def test_what_another_variant_has_is_told_and_never_its_ptx_taken(
         cubins.read("b", cc=(9, 0), module="b")
     assert str(caught.value).partition(": ")[2] == (
         "'b' for sm_90 is not in the wheel variant 'null', which is installed: uv pip install --no-preview"
-        " --reinstall --no-deps 'The.Demo==1.0' installs the wheel that has all (bundle of hatch-cubin 0.1.0)"
+        " --reinstall --no-deps 'The.Demo==1.0' installs the whole wheel (bundle of hatch-cubin 0.1.0)"
     )
     assert cubins.read("copy", cc=(10, 0)) == PTX
 

@@ -244,7 +244,7 @@ def test_parts_that_are_together_are_verified_together(
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].endswith(" files agree with its manifest; the loader is from hatch-cubin 0.1.0")
-    said = "its files are those that it describes; it belongs to The.Demo 1.0"
+    said = "all files match its description; it is a companion of The.Demo 1.0"
     assert lines[1:] == [f"{parts / name}: {said}" for name in (SM80, SM90)]
 
 

@@ -288,7 +288,7 @@ def _is_unreadable(files: Files) -> None:
         (_lacks_a_file, "file-missing", "a.sm_90.cubin", ""),
         (_has_one_of_another, WRONG, "a.sm_80.cubin", "does not belong to the wheel variant 'sm90'"),
         (_says_another_label, WRONG, "manifest.json", "'sm80' that its GPUs need"),
-        (_says_an_unknown_label, WRONG, "manifest.json", "'sm75', which no split of its archs gives"),
+        (_says_an_unknown_label, WRONG, "manifest.json", "'sm75', but splitting its archs never"),
         (_describes_another, WRONG, f"{INFO}/variant.json", "'sm90'"),
         (_describes_nothing, WRONG, "demo/_cubins", "variant.json is missing"),
         (_is_unreadable, "manifest-unreadable", "manifest.json", "'format'"),

@@ -298,7 +298,7 @@ def test_limits_of_launches_are_rows_whatever_their_dimensions(tmp_path: Path) -
 
     before = {("k", "compute_80"): text(".maxntid 16, 8, 1\n.minnctapersm 2")}
     found = diff(tmp_path, {("k", "compute_80"): text(".reqntid 16, 1, 8\n.minnctapersm 4")}, before)
-    (part,) = (part for part in shown([found]) if part.title == "kernels with other limits of a launch: 1")
+    (part,) = (part for part in shown([found]) if part.title == "kernels whose launch limits changed: 1")
     assert part.table is not None
     assert part.table.rows == [
         ["k", "compute_80", "maximum threads", "16x8", "any"],
