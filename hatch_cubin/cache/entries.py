@@ -155,7 +155,7 @@ class Cache:
         self._max_size = max_size
         self._warn = warn
         self._warned = False
-        self._warning = threading.FileLock()
+        self._warning = threading.Lock()
         self._claimed: dict[bytes, str] = {}
         self._locks: dict[str, FileLock] = {}
         self._refused: set[bytes] = set()
