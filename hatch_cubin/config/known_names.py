@@ -30,7 +30,7 @@ _KEYS = {
     "nvcc-args nvcc-flags nvcc-options",
     "define": "defs definitions macros",
     "sources": "src files kernels kernel-sources",
-    "include-dirs": "include include-path include-paths include-directories headers",
+    "include-dirs": "header-dirs include include-path include-paths include-directories headers",
     "archs": "architecture architectures arch-list capabilities capability compute-capabilities "
     "compute-capability cuda-arch cuda-archs cuda-arch-list cuda-architectures gencode gpu gpus gpu-arch "
     "gpu-archs gpu-architecture gpu-code sm target targets torch-cuda-arch-list",

@@ -11,7 +11,7 @@ from .. import __version__
 from ..common import arch_names
 from ..errors import Problem, problem
 from . import nvidia_wheels
-from .known_names import WRAPPER, is_misnamed_wrapper
+from .known_names import BACKENDS, WRAPPER, is_misnamed_wrapper
 
 Macros = tuple[tuple[str, str], ...]
 Variants = tuple[tuple[str, tuple[str | None, ...]], ...]  # None: the macro is not defined
@@ -267,7 +267,8 @@ def backend(value: object) -> str:
     text = string(value)
     module, colon, inside = text.partition(":")
     parts = [*module.split("."), *(inside.split(".") if colon else ())]
-    if text == WRAPPER or is_misnamed_wrapper(text) or not all(part.isidentifier() for part in parts):
+    is_backend = all(part.isidentifier() for part in parts) and BACKENDS.get(text, text) == text
+    if text == WRAPPER or is_misnamed_wrapper(text) or not is_backend:
         raise ValueError(f"must be another build backend, such as 'mesonpy', not {text!r}")
     return text
 
@@ -283,6 +284,9 @@ def distribution(text: str) -> str:
 def header_package(text: str) -> str:
     """Check the name of a distribution with headers."""
     name = re.split(r"[\s<>=!~]", distribution(text), maxsplit=1)[0]
+    if name.endswith((".h", ".hh", ".hpp", ".cuh")):
+        what = f"{text!r} is a header: write the wheel that contains it, and nothing for headers of CUDA"
+        raise RefusedValueError(problem("not-a-header-package", what))
     if (meant := nvidia_wheels.without_headers(name)) is not None:
         what = f"{text!r} is not the distribution with these headers: {meant}"
         raise RefusedValueError(problem("not-a-header-package", what))

@@ -239,7 +239,7 @@ _OF_DEBUGGING = ("Parameter", "check_arguments", "use")
 def __getattr__(name: str) -> "Any":
     """Return a public name of another file."""
     if name not in __all__:
-        raise AttributeError(f"module {_NAME!r} has no attribute {name!r}; kernel({name!r})?")
+        raise AttributeError(f"module {_NAME!r} has no attribute {name!r}: see dir() and names()")
     part = _part("_debugging" if name in _OF_DEBUGGING else "_loading")
     found = globals()[name] = getattr(part, name)
     found.__module__ = _NAME
@@ -923,4 +923,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "f6d38e80ec2788c8"  # the same in all files of one version
+__build__ = "c2759d711e9eb2d2"  # the same in all files of one version

@@ -301,8 +301,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "c2f50af6005d8e978f1ddd5a095a85bc709d28f66b0061879dda62ea17ce6b5b",
-    "_split": "d4696b7fc9f9379cf0be88aba75b9b973bc6790495f35412bbd31549b34fb2a0",
+    "_packs": "537a934934153066cc37a5f7026acd6c9f8ee7546fb3eb7387335fbf87923b20",
+    "_split": "76d30c03d37adb7ae5f26e8f860d71724e68132cb9136376793164fcb24fe1d0",
 }
 
 
@@ -408,4 +408,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "f6d38e80ec2788c8"
+__build__ = "c2759d711e9eb2d2"

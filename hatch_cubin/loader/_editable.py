@@ -150,4 +150,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "f6d38e80ec2788c8"
+__build__ = "c2759d711e9eb2d2"

@@ -77,4 +77,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "f6d38e80ec2788c8"
+__build__ = "c2759d711e9eb2d2"

@@ -632,4 +632,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "f6d38e80ec2788c8"
+__build__ = "c2759d711e9eb2d2"

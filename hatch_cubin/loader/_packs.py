@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "f6d38e80ec2788c8"
+__build__ = "c2759d711e9eb2d2"

@@ -71,7 +71,7 @@ class Project:
                 )
             if len(self.packages) != 1:
                 what = f"which package receives the kernels? The wheel's packages are: {known}"
-                example = f"for example: {toml_lines.setting('package', next(iter(self.packages)))}"
+                example = f"for example: {toml_lines.setting('package', self._package_with_sources())}"
                 raise ConfigError(problem("package-not-chosen", what, place.of(), example))
             return next(iter(self.packages))
         folder = self._folder(wanted)
@@ -80,6 +80,15 @@ class Project:
             hint = toml_lines.setting("package", *self.packages) if len(self.packages) == 1 else None
             raise ConfigError(problem("package-not-in-wheel", what, place.of("package"), hint))
         return wanted
+
+    def _package_with_sources(self) -> str:
+        """Return the first package whose folder contains a source; the first of all if none does."""
+        having = (
+            name
+            for name, folder in self.packages.items()
+            if any(next((self.root / folder).rglob(f"*{suffix}"), None) for suffix in (".cu", ".ptx"))
+        )
+        return next(having, next(iter(self.packages)))
 
     def _folder(self, package: str) -> str | None:
         """Return the project-relative folder of a package, even if missing; None if outside the wheel."""

@@ -249,6 +249,7 @@ def read_source(tree: ProjectTree, path: str) -> Source:
 # Each alternative begins with a plain character, which makes the search four times as fast.
 _PTX_COMMENT = re.compile(r'/(?:/[^\n]*|\*.*?\*/)|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
 _PTX_ENTRY = re.compile(r"\.entry\s+([\w$%.]+)")
+_OTHER_TARGET = re.compile(r"^[^\S\n]*\.target\s+([^\s,;]+)", re.MULTILINE)
 _PTX_TARGET = re.compile(r"^[^\S\n]*(\.target\s+(sm_[0-9]+[af]?)\b[^\n]*)", re.MULTILINE)
 
 
@@ -285,6 +286,12 @@ def read_ptx_header(source: Source) -> PtxHeader:
     target = _PTX_TARGET.search(text)
     if not version or not target:
         missing = ".version" if not version else ".target"
+        if version and (wrong := _OTHER_TARGET.search(text)):
+            line = text.count("\n", 0, wrong.start()) + 1
+            what = f".target {wrong[1]} is not an arch that PTX can name"
+            meant = wrong[1].replace("compute_", "sm_")
+            hint = f"write .target {meant}" if meant != wrong[1] else "write one such as .target sm_90"
+            raise SourceError(problem("unknown-arch", what, Location(source.path, line), hint))
         what = f"has no {missing} directive, so it is not a PTX module"
         hint = LFS_HINT if is_lfs_pointer(source.text) else None
         raise SourceError(problem("ptx-header-missing", what, Location(source.path), hint))

@@ -22,6 +22,10 @@ _UNANNOTATED = re.compile(r"A function without execution space annotations")
 _VARIABLE = re.compile(r"variable without memory space annotations|static data member with non-const type")
 _MARK = re.compile(r"\b(?:_+[a-z]+_+|__[a-z]+|[a-z]+__)\b")
 _MARKS = ("__global__", "__device__", "__constant__", "__shared__", "__managed__", "__forceinline__")
+_NOT_VARIABLES = (
+    (re.compile(r"\bglobal\s+void\b"), "did you mean __global__?"),
+    (re.compile(r"^\s*(?:import|include)\s*[\"<]"), "did you mean #include?"),
+)
 _LAUNCHES = re.compile(r"kernel launch could not be processed")
 _OF_RUNTIME = re.compile(r'identifier "cuda')
 _CALLS = re.compile(
@@ -197,6 +201,7 @@ def variables(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
                 continue
             marks = _MARK.findall(line)
             meant = next(filter(None, (did_you_mean(mark, _MARKS) for mark in marks)), None)
+            meant = meant or next((hint for form, hint in _NOT_VARIABLES if form.search(line)), None)
             if meant is not None:  # the other errors in its line follow from it
                 others = [other for other in found if other.where != each.where]
                 return replace(each, hint=meant).followed_by(len(found) - len(others) - 1), others

@@ -15,7 +15,7 @@ _REFERENCE = re.compile(r"(texture|surface) is not a template")
 _UNSYNCED = re.compile(
     r'identifier "__shfl(?:_up|_down|_xor)?" is undefined|Instruction \'vote\' without \'\.sync\''
 )
-_SYNCED = "such calls name the lanes that take part, since CUDA 9: __shfl_sync(mask, …), __any_sync(mask, …)"
+_SYNCED = "since CUDA 9, such calls begin with the mask of the lanes that take part: {}(0xffffffff, …)"
 # The assembler's messages about a whole text, the directive that each is about, and the hint.
 _OF_PTX = (
     (
@@ -55,7 +55,9 @@ def unsynced(found: Sequence[Diagnostic], _setting: FailedCompile) -> Explanatio
     """Report a warp-level call without a mask of the lanes that take part."""
     for each in found:
         if _UNSYNCED.search(each.text):
-            return replace(each, hint=_SYNCED), [other for other in found if other is not each]
+            called = re.search(r"__shfl\w*", each.text)
+            hint = _SYNCED.format(f"{called[0]}_sync" if called else "__any_sync")
+            return replace(each, hint=hint), [other for other in found if other is not each]
     return None
 
 

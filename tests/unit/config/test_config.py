@@ -404,6 +404,12 @@ def test_the_toolkit_is_not_a_header_package(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["cuda_fp16.h", "mine.cuh", "a.hpp"])
+def test_a_header_is_not_a_header_package(name: str) -> None:
+    (problem,) = problems(f'header-packages = ["{name}"]')
+    assert (problem.code, name in problem.what) == ("not-a-header-package", True)
+
+
 @pytest.mark.parametrize("flags", ["['--extended-lambda']", "'-O3 -Xcompiler=-fPIC'"])
 def test_flags_without_which_nothing_is_lost_are_left_out(flags: str) -> None:
     (problem,) = problems(f"options = {flags}")
@@ -1114,6 +1120,8 @@ OTHER = "backend must be another build backend, such as 'mesonpy', not"
             (f'backend = "{name}"', f'2: {OTHER} {name!r}\n  hint: backend = "{right}"')
             for name, right in (
                 ("meson-python", "mesonpy"),
+                ("setuptools", "setuptools.build_meta"),
+                ("hatchling", "hatchling.build"),
                 ("Flit-Core", "flit_core.buildapi"),
                 ("poetry-core", "poetry.core.masonry.api"),
                 ("scikit-build", "scikit_build_core.build"),

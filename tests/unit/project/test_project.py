@@ -81,6 +81,14 @@ def test_with_several_packages_the_user_must_name_one(tree: Path) -> None:
     assert error.problems == (problem("package-not-chosen", what, TABLE_PLACE, hint),)
 
 
+def test_the_package_with_sources_is_the_example(tree: Path) -> None:
+    write_tree(tree, {"b/k.cu": ""})
+    for path in (tree / "a").rglob("*.cu"):
+        path.unlink()
+    error = refusal(ConfigError, lambda: project(tree, "", {"a": "a", "b": "b"}).package)
+    assert error.problems[0].hint == 'for example: package = "b"'
+
+
 def test_a_glob_that_only_looks_inside_the_packages_has_a_hint(tmp_path: Path) -> None:
     write_tree(tmp_path, {"k.cu": ""})
     assert (

@@ -265,16 +265,25 @@ def test_ptx_says_its_version_and_target_with_their_line() -> None:
     [
         ("", ".version"),
         (".version 8.0\n", ".target"),
-        (".version 8.0\n.target native\n", ".target"),
         (".version x\n.target sm_90\n", ".version"),
         (f".version {'9' * 5000}.0\n", ".version"),
     ],
-    ids=["empty", "no target", "odd target", "odd version", "huge"],
+    ids=["empty", "no target", "odd version", "huge"],
 )
 def test_a_text_without_a_header_is_not_ptx(text: str, missing: str) -> None:
     error = refusal(SourceError, lambda: Source("k.ptx", text).ptx)
     what = f"has no {missing} directive, so it is not a PTX module"
     assert error.problems == (problem("ptx-header-missing", what, Location("k.ptx")),)
+
+
+@pytest.mark.parametrize(
+    ("target", "hint"),
+    [("compute_90", "write .target sm_90"), ("native", "write one such as .target sm_90")],
+)
+def test_a_target_that_ptx_cannot_have_is_reported_at_its_line(target: str, hint: str) -> None:
+    error = refusal(SourceError, lambda: Source("k.ptx", f".version 8.0\n.target {target}\n").ptx)
+    what = f".target {target} is not an arch that PTX can name"
+    assert error.problems == (problem("unknown-arch", what, Location("k.ptx", 2), hint),)
 
 
 def test_a_pointer_of_git_lfs_has_a_hint_how_to_get_the_ptx() -> None:

@@ -170,6 +170,18 @@ def test_a_misspelt_mark_of_a_kernel_is_guessed(tmp_path: Path) -> None:
     assert (told.text, told.hint) == (VARIABLE, "did you mean '__global__'?")
 
 
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("global void k(float *x) {}", "did you mean __global__?"),
+        ('import "h.cuh"', "did you mean #include?"),
+    ],
+)
+def test_a_line_that_is_no_variable_at_all_is_guessed(tmp_path: Path, line: str, meant: str) -> None:
+    (told,) = advise([error(VARIABLE, "demo/a.cu", 1, line)], setting(tmp_path))
+    assert told.hint == meant
+
+
 @pytest.mark.parametrize("mark", ["__globl__", "global__", "__global"])
 def test_a_mark_with_a_wrong_end_is_guessed_whatever_else_is_wrong_there(tmp_path: Path, mark: str) -> None:
     found = [error(VARIABLE, "demo/a.cu", 1, f"{mark} void k() {{}}"), error("expected a declaration")]

@@ -28,20 +28,24 @@ def test_references_are_told_once_for_all_that_uses_them(tmp_path: Path, kind: s
 
 
 @pytest.mark.parametrize(
-    "found",
+    ("found", "meant"),
     [
-        undefined("__shfl"),
-        undefined("__shfl_down"),
-        error("Instruction 'vote' without '.sync' is not supported on .target sm_70 and higher from PTX 6.4"),
+        (undefined("__shfl"), "__shfl_sync"),
+        (undefined("__shfl_down"), "__shfl_down_sync"),
+        (
+            error("Instruction 'vote' without '.sync' is not supported on .target sm_70 and higher"),
+            "__any_sync",
+        ),
     ],
     ids=["shuffle", "shuffle down", "vote"],
 )
-def test_calls_without_a_mask_of_lanes_name_those_with_one(tmp_path: Path, found: object) -> None:
+def test_calls_without_a_mask_of_lanes_name_those_with_one(
+    tmp_path: Path, found: object, meant: str
+) -> None:
     told = removed_features.unsynced([error("x"), found], setting(tmp_path))  # type: ignore[list-item]
     assert told is not None
-    assert told[0].hint == (
-        "such calls name the lanes that take part, since CUDA 9: __shfl_sync(mask, …), __any_sync(mask, …)"
-    )
+    mask = "since CUDA 9, such calls begin with the mask of the lanes that take part"
+    assert told[0].hint == f"{mask}: {meant}(0xffffffff, …)"
     assert [each.text for each in told[1]] == ["x"]
 
 
