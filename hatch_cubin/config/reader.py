@@ -39,10 +39,10 @@ def read_table(table: Mapping[str, Any], place: Place, environ: Mapping[str, str
     values = reader.table({**_CHECKS, **_WRAPPER_CHECKS} if place.wraps else _CHECKS, own, ())
     if place.wraps and not {"backend", "build-backend"} & own.keys():  # the second is reported already
         what = "the table does not say which build backend makes the wheel"
-        reader.add(problem("missing-key", what, hint='backend = "…"'), ())
+        reader.add(problem("missing-key", what, hint=_backend_required(place.text)), ())
     if is_on(environ, REQUIRE_SIGNED) and "trusted-keys" not in own:
         what = f"{REQUIRE_SIGNED} is set, and the table does not say whose signatures count"
-        reader.add(problem("no-trusted-keys", what, hint='trusted-keys = ["…"]'), ())
+        reader.add(problem("no-trusted-keys", what, hint=_KEYGEN_HINT), ())
     replaced, wrong = read_environment(environ, _VARIABLES)
     _contradictions(values, reader, ())
     values |= replaced
@@ -89,7 +89,8 @@ class _Reader:
             try:
                 values[key.replace("-", "_")] = read(value, self, (*path, key))
             except ValueError as exc:
-                self.refuse(exc, f"{key} {exc}", (*path, key), _meant(key, value))
+                keygen = _KEYGEN_HINT if key == "trusted-keys" else None
+                self.refuse(exc, f"{key} {exc}", (*path, key), _meant(key, value) or keygen)
         return values
 
     def add(self, found: Problem, path: tuple[str | int, ...]) -> None:
@@ -143,6 +144,12 @@ def _meant(key: str, value: object) -> str | None:
     from . import suggestions  # which only a wrong table needs
 
     return suggestions.line(key, value)
+
+
+def _backend_required(text: str) -> str:
+    from . import suggestions  # as above
+
+    return suggestions.backend_required(text)
 
 
 def _variable_meant(variable: str, text: str) -> str | None:
@@ -319,7 +326,7 @@ def _trusted_keys(value: object, reader: _Reader, path: tuple[str | int, ...]) -
         return ()
     if value == []:
         raise ValueError("must name at least one key")
-    return Each(value_checks.trusted_key)(value, reader, path)
+    return Each(value_checks.trusted_key, lambda _key, _reader: _KEYGEN_HINT)(value, reader, path)
 
 
 def _define(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Macros:
@@ -432,7 +439,8 @@ def _globs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple
 
 def _sources(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
     what = "a source table must say which sources it is for"
-    needed = {"path": problem("missing-key", what, hint='path = "..."')}
+    hint = 'name them by a path or a glob, as in path = "**/*.cu"'
+    needed = {"path": problem("missing-key", what, hint=hint)}
     return _array(value, reader, path, _SOURCE_CHECKS, needed)
 
 
@@ -549,7 +557,12 @@ _MODULE_CHECKS: dict[str, Callable[..., Any]] = {
     "variants": _variants,
 }
 _TABLES: Mapping[str, Mapping[str, Any]] = {"": _CHECKS, "source": _SOURCE_CHECKS, "module": _MODULE_CHECKS}
-_OF_EVERY_MODULE = {"name": 'name = "…"', "sources": 'sources = ["…"]', "mode": 'mode = "lto"'}
+_OF_EVERY_MODULE = {
+    "name": 'give it a name that no source has, as in name = "linked"',
+    "sources": 'list the paths of the sources to link, or a glob, as in sources = ["**/*.cu"]',
+    "mode": 'mode = "lto"',
+}
+_KEYGEN_HINT = "'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
 _WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
     "backend": One(value_checks.backend),
     "backend-path": Each(value_checks.path),

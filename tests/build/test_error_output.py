@@ -55,7 +55,7 @@ def test_every_mistake_in_the_table_is_reported_with_its_line(tmp_path: Path, ta
             "hatch-cubin: error: pyproject.toml:16: a source table must say which sources it is for "
             "[missing-key]"
         ),
-        '  hint: path = "..."',
+        '  hint: name them by a path or a glob, as in path = "**/*.cu"',
         "hatch-cubin: 4 errors, nothing was built",
     ]
 

@@ -216,7 +216,7 @@ def test_without_a_store_nothing_is_pushed(project: Path, capsys: pytest.Capture
     assert refusal(capsys, 1, "push") == (
         "hatch-cubin: error: pyproject.toml:9: there is no shared store to exchange results with"
         " [no-shared-store]\n"
-        '  hint: remote-cache = "https://…"\n'
+        '  hint: write its URL into the table, as in remote-cache = "https://cache.example.org/cubins"\n'
     )
 
 
@@ -486,7 +486,15 @@ def test_where_no_build_is_known_nothing_goes(
         ),
         (
             ["gc", "--unused-for", "3"],
-            "argument --unused-for: must be a time such as '30d', '12h' or '2w', not '3'",
+            "argument --unused-for: must be a time such as '30d', '12h' or '2w', not '3'; did you mean '3d'?",
+        ),
+        (
+            ["gc", "--unused-for", "9 M"],
+            "argument --unused-for: must be a time such as '30d', '12h' or '2w', not '9 M'",
+        ),
+        (
+            ["gc", "--unused-for", "3 months"],
+            "argument --unused-for: must be a time such as '30d', '12h' or '2w', not '3 months'",
         ),
         ([], "name an action: dir, stats, fsck, merge, pull, push, gc, clear, key"),
     ],
