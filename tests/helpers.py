@@ -25,7 +25,7 @@ from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.common import arch_names
 from hatch_cubin.compiling.executor import Task
 from hatch_cubin.config import toml_positions
-from hatch_cubin.config.config import Config, Place, parse_config
+from hatch_cubin.config.config import Config, TableLocation, parse_config
 from hatch_cubin.planning.unit_plan import Module, Unit
 from hatch_cubin.project.project import Project
 from hatch_cubin.project.source import Source
@@ -98,7 +98,7 @@ def read_config(options: str = "", environ: Mapping[str, str] | None = None) -> 
     table: Any = toml_positions.loads(text)
     for key in TABLE:
         table = table[key]
-    return parse_config(table, Place("pyproject.toml", text, TABLE), environ or {})
+    return parse_config(table, TableLocation("pyproject.toml", text, TABLE), environ or {})
 
 
 def make_project(root: Path, files: Mapping[str, str | bytes], options: str = "", **environ: str) -> Project:

@@ -113,9 +113,9 @@ def _options() -> Schema:
 
 def of_reader(read: Callable[..., Any]) -> Schema:
     """Return what a value may be that is read so; KeyError for a new way to read one: it belongs in here."""
-    if isinstance(read, reader.One):
+    if isinstance(read, reader.ValueCheck):
         return OF_ONE[read.check]
-    if isinstance(read, reader.Each):
+    if isinstance(read, reader.ArrayCheck):
         return {"type": "array", "items": OF_ONE[read.check]}
     of_its_own: Mapping[Callable[..., Any], Callable[[], Schema]] = {
         reader._archs: lambda: {"type": "array", "items": OF_ONE[value_checks.arch], "minItems": 1},
@@ -163,7 +163,7 @@ def _source() -> Schema:
 
 
 def _module() -> Schema:
-    return {**table(reader._MODULE_CHECKS, "module."), "required": [*reader._OF_EVERY_MODULE]}
+    return {**table(reader._MODULE_CHECKS, "module."), "required": [*reader._REQUIRED_MODULE_KEYS]}
 
 
 def definitions() -> Schema:

@@ -34,6 +34,8 @@ _CAUSES = (
     not_source.wrong_file,
     other_languages.other_language,
     device_rules.characters,
+    device_rules.standards,
+    device_rules.unfinished_header,
     device_rules.unfinished,
     included_twice.headers,
     tile_kernels.unsupported,
@@ -63,6 +65,8 @@ _CAUSES = (
     host_code.functions,
     undefined_names.not_given,
     macros.beside_error,
+    macros.ended,
+    undefined_names.directives,
     undefined_names.misspelled,
     device_rules.broken,
 )

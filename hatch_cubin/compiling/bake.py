@@ -285,8 +285,13 @@ class Bake:
 
     def _warning_hint(self, job: Job, warning: Diagnostic) -> str | None:
         if warning.number is None:
-            path = warning.where.path if warning.where else job.unit.module.source.path
-            return diagnostics.about_warning(warning, self._failed_compile(job).text_of(path))
+            from .hints.undefined_functions import about_extern  # lazy: few compiles warn so
+
+            failed = self._failed_compile(job)
+            path = warning.where.path if warning.where else failed.path
+            return about_extern(warning, failed) or diagnostics.about_warning(warning, failed.text_of(path))
+        if (instead := diagnostics.about_mistake(warning)) is not None:
+            return instead
         return f"to silence it:{self._failed_compile(job).silencing(warning.number)}"
 
     def _store_results(self, kept: Sequence[tuple[Job, Compiled]], answer: executor.Result) -> None:

@@ -32,7 +32,12 @@ _ON_LINE = re.compile(r" on line ([0-9]{1,9})$")  # ptxas could not parse the li
 # Any other line that contains the word "error". Lines of a source that a compiler quotes are indented.
 _OTHER = re.compile(r"^(?P<place>\S.*?):? *\berror(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$", re.IGNORECASE)
 _REDEFINED = re.compile(r'incompatible redefinition of macro "(\w+)"')
-_OF_ITS_OWN = re.compile(r"extern declaration of the entity (\w+) is treated as a static definition")
+OF_ITS_OWN = re.compile(r"extern declaration of the entity (\w+) is treated as a static definition")
+_MISTAKES = {  # warnings by number
+    39: "the result is undefined: divide by another number",
+    549: "its value is undefined: set it first",
+    940: "without a return its result is undefined: return a value at its end too",
+}
 _OF_ASSEMBLER = (
     (
         re.compile(r"Value of threads per SM for entry \S+ is out of range"),
@@ -147,7 +152,7 @@ def _warning(where: Location, text: str, number: int | None) -> Diagnostic:
     if match := _REDEFINED.match(text):  # the table's value is lost; silencing the warning would hide that
         hint = f"#ifndef {match[1]} before it, and #endif behind, keep the value that was given"
         return Diagnostic("warning", where, text, hint=hint)
-    if match := _OF_ITS_OWN.match(text):  # other sources' settings are ignored; silencing would hide it
+    if match := OF_ITS_OWN.match(text):  # other sources' settings are ignored; silencing would hide it
         hint = (
             f"where another source defines {match[1]}, a module table links the two; else leave out 'extern'"
         )
@@ -157,11 +162,16 @@ def _warning(where: Location, text: str, number: int | None) -> Diagnostic:
 
 def about_warning(warning: Diagnostic, text: str) -> str | None:
     """Return advice for a warning that should not be silenced. *text* is the text of its file."""
-    match = _OF_ITS_OWN.match(warning.text)
+    match = OF_ITS_OWN.match(warning.text)
     if match and re.search(rf"\bextern\s+__shared__[^;]*\b{match[1]}\s*\[", text):
         by_launch = f"write {match[1]}[] for the size that a launch gives"
         return f"a launch does not change the size that is written here: leave out 'extern', or {by_launch}"
     return warning.hint
+
+
+def about_mistake(warning: Diagnostic) -> str | None:
+    """Return advice for a warning whose code has no defined result: silencing it would hide that."""
+    return _MISTAKES.get(warning.number or 0)
 
 
 def redefined(found: Iterable[Diagnostic], names: Collection[str]) -> list[Diagnostic]:

@@ -1,4 +1,4 @@
-"""What flags of nvcc's, and of compilers for the host, are called in the table. Pure."""
+"""The table's keys and options for flags of nvcc and of host compilers. Pure."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ _NAMES = {
 
 
 def bare(flag: str) -> str:
-    """Return the name of a flag, without the hyphens before it and the value behind it."""
+    """Return the name of a flag, without its hyphens and its value."""
     return flag.lstrip("-").partition("=")[0].strip().replace("_", "-")
 
 
 def option_meant(flag: str) -> str:
-    """Return the option that a flag may mean; its own name if it is not known under another one."""
+    """Return the name of the option for a flag, or the flag's own name if no other name is known."""
     name = bare(flag)
     return _NAMES.get(name, name)
 
 
-def is_needless(flag: str) -> bool:
-    """Say whether nothing is lost without a flag."""
+def has_no_effect(flag: str) -> bool:
+    """Return whether a flag can be left out without an effect."""
     return meaning(flag) in {_HOST, _USUAL, _LAMBDAS}
 
 
 def meaning(flag: str) -> str | None:
-    """Return what to do about a flag that is not an option here; None if it is not known."""
+    """Return the hint for a flag that is not an option here, or None if the flag is unknown."""
     return _MEANINGS.get(bare(flag))

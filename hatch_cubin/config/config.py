@@ -8,7 +8,7 @@ from typing import Any
 
 from .nvrtc_options import OptionValue
 from .reader import read_table
-from .toml_positions import Place
+from .toml_positions import TableLocation
 from .value_checks import Macros, Variants
 
 __all__ = [
@@ -16,8 +16,8 @@ __all__ = [
     "Config",
     "Macros",
     "ModuleRule",
-    "Place",
     "SourceRule",
+    "TableLocation",
     "Variants",
     "make_config",
     "merge_macros",
@@ -29,7 +29,7 @@ DEFAULT_SOURCES = ("**/*.cu", "**/*.ptx")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRule:
-    """What one [[source]] table sets for the sources that its path matches."""
+    """The settings of one [[source]] table, for the sources that its `path` matches."""
 
     path: str
     name: str | None = None
@@ -44,7 +44,7 @@ class SourceRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleRule:
-    """What one [[module]] table says of a module that is linked of several sources."""
+    """The settings of one [[module]] table: a module that is linked from several sources."""
 
     name: str
     sources: tuple[str, ...]
@@ -59,13 +59,13 @@ class ModuleRule:
 
     @property
     def wheels(self) -> tuple[str, ...]:
-        """The requirements of the wheels that `link` takes files of."""
+        """The requirements of the wheels whose files `link` names."""
         return tuple(each.partition(":")[0].strip() for each in self.link if ":" in each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The whole table, checked; what the environment overrides is already merged in."""
+    """The whole checked table. Environment variables have already replaced the values that they override."""
 
     archs: tuple[str, ...] = ("all-major",)
     toolkit: str | None = None
@@ -73,14 +73,14 @@ class Config:
     exclude: tuple[str, ...] = ()
     package: str | None = None
     include_dirs: tuple[str, ...] = ()
-    source_roots: tuple[tuple[str, str], ...] = ()  # names in the project, and the ways to folders above it
+    source_roots: tuple[tuple[str, str], ...] = ()  # names in the project, and paths of folders above it
     header_packages: tuple[str, ...] = ()
     define: Macros = ()
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     jobs: int | None = None
     cache_dir: str | None = None
     cache_size: int | None = None
-    max_size: int | None = None  # of a wheel
+    max_size: int | None = None  # the limit of a wheel's size
     trusted_keys: tuple[str, ...] = ()
     remote_cache: str | None = None
     pack: bool = False
@@ -88,25 +88,25 @@ class Config:
     provenance: bool = False
     source: tuple[SourceRule, ...] = ()
     module: tuple[ModuleRule, ...] = ()
-    backend: str | None = None  # of a wrapped project
+    backend: str | None = None  # the wrapped build backend
     backend_path: tuple[str, ...] = ()
     package_dir: str | None = None
     timeout_s: float = 1800.0
-    executor: str | None = None  # no table has it: whoever changes a project sends no code to other machines
-    recheck: float = 0.0  # which part of what others compile is compiled here too
-    # The fields that a variable or an option of the command line sets, with the name of that.
+    executor: str | None = None  # never from the table: a change of a project must not send code to machines
+    recheck: float = 0.0  # the share of other machines' results that is compiled here too
+    # The fields that an environment variable or a command-line option sets, and the name of each.
     replaced: Mapping[str, str] = field(default_factory=dict, compare=False)
-    place: Place = field(repr=False, compare=False)
+    place: TableLocation = field(repr=False, compare=False)
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The wheels that kernels are made of: those of headers, and those that modules are linked with."""
+        """The requirements of wheels with headers, and of wheels whose files modules are linked with."""
         linked = (wheel for rule in self.module for wheel in rule.wheels)
         return tuple(dict.fromkeys((*self.header_packages, *linked)))
 
 
-def parse_config(table: Mapping[str, Any], place: Place, environ: Mapping[str, str]) -> Config:
-    """Return the configuration that *table* and *environ* ask for; ConfigError names all that is wrong."""
+def parse_config(table: Mapping[str, Any], place: TableLocation, environ: Mapping[str, str]) -> Config:
+    """Return the configuration in *table* and *environ*. ConfigError lists every mistake in them."""
     return make_config(read_table(table, place, environ))
 
 
@@ -118,9 +118,9 @@ def make_config(values: Mapping[str, Any]) -> Config:
 
 
 def merge_macros(base: Macros, over: Macros, undefined: tuple[str, ...] = ()) -> Macros:
-    """Merge two tables of macros, without those that are *undefined*.
+    """Merge two tables of macros, without the *undefined* ones.
 
-    Where both have a macro, the value is that of *over*, its place in the order that of *base*.
+    If both tables have a macro, it keeps its position in *base* and gets its value from *over*.
     """
     merged = dict(base) | dict(over)
     return tuple((name, text) for name, text in merged.items() if name not in undefined)

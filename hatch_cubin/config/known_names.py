@@ -1,4 +1,4 @@
-"""The names under which a project asks for hatch-cubin, and what some write instead of them. Pure."""
+"""The names that a project uses for hatch-cubin, and likely misspellings of them. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..common.distribution_names import comparable_name
 
 WRAPPER = "hatch_cubin.backend"  # a build backend, around another one that the table names
 HOOK = "cubin"
-BACKENDS = {  # those that were tried, by what [build-system] requires for them
+BACKENDS = {  # the tested build backends, by their requirement in [build-system]
     "flit-core": "flit_core.buildapi",
     "hatchling": "hatchling.build",
     "maturin": "maturin",
@@ -24,7 +24,7 @@ BACKENDS = {  # those that were tried, by what [build-system] requires for them
 }
 MISNAMED_HOOKS = ("cubins", "hatch-cubin", "hatch_cubin")
 
-# What other tools call the keys of the table.
+# The names that other tools use for the keys of the table.
 _KEYS = {
     "options": "cflags compile-args compile-flags compile-options cuda-flags extra-compile-args flags "
     "nvcc-args nvcc-flags nvcc-options",
@@ -47,14 +47,14 @@ _INNER_KEYS = {
 }
 _ALIKE = {"cubin", "cubins", "hatchcubin", "hatchcubins"}
 _NAME = re.compile(r"[\w.-]+")
-_NEARLY = 0.85  # of the letters: a slip of the pen, but no name of another project
+_NEARLY = 0.85  # share of equal letters: it accepts misspellings, but not the names of other projects
 _REQUIREMENT = re.compile(r"hatch[-_.]+cubin(?![\w.-])", re.IGNORECASE)
 
 
 def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
-    """Return a table inside others; an empty one where it is absent, or where something else stands.
+    """Return the table at *path*, or an empty table if there is none.
 
-    What else stands there is for others to complain of.
+    A value that is not a table counts as none too: other code reports it.
     """
     value: Any = tables
     for key in path:
@@ -63,7 +63,7 @@ def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
 
 
 def backend_meant(text: str) -> str | None:
-    """Return the build backend whose tool, distribution or module is named here, as in 'flit_core'."""
+    """Return the build backend for the name of its tool, distribution or module, such as 'flit_core'."""
     name = comparable_name(text)
     for tool, right in BACKENDS.items():
         if f"{tool}-".startswith(f"{name}-") or name.startswith(f"{tool}-"):
@@ -72,27 +72,26 @@ def backend_meant(text: str) -> str | None:
 
 
 def is_misnamed_wrapper(text: str) -> bool:
-    """Say whether a build backend's name is nearly that of ours, as in 'hatch_cubin.build'."""
+    """Return whether a name is a likely misspelling of our build backend, as in 'hatch_cubin.build'."""
     module, name = (re.sub("[-_.:]", "", part).lower() for part in (re.split("[.:]", text)[0], text))
     return text != WRAPPER and (module in _ALIKE or _is_near(name, "hatchcubinbackend"))
 
 
 def key_meant(key: str, table: object = "") -> str | None:
-    """Return the key of the table that another name may mean, as in setup scripts and in CMake.
+    """Return a hint with the key that a name from a setup script or from CMake may mean.
 
     *table* is "source" or "module" for the tables inside it.
     """
     name = key.lower().replace("_", "-")
     known = {**_KEYS, **_INNER_KEYS.get(str(table), {})} if table else _KEYS
-    return next(
-        (f"did you mean {right!r}?" for right, others in known.items() if name in others.split()), None
-    )
+    return next((f"did you mean {right!r}?" for right, names in known.items() if name in names.split()), None)
 
 
 def misnamed(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of tables with nearly our name, or with our name in another place, right ones too.
+    """Yield the paths of tables with our name or a misspelling of it, correct tables too.
 
-    Outside of Hatch's settings only the upper tables count: below, a name such as ours may be a requirement.
+    Outside Hatch's settings, only the two upper levels are searched: in deeper tables, such a name may be a
+    requirement.
     """
     for outer, tables in (((), pyproject), (("tool",), inside(pyproject, "tool"))):
         yield from ((*outer, name) for name in tables if _is_alike(name, tables))
@@ -100,7 +99,7 @@ def misnamed(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> Iterator
 
 
 def misnamed_in_hatch_toml(tables: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the path of a table of ours that hatch.toml has under a name for pyproject.toml."""
+    """Return the path of a table of ours in hatch.toml whose header is written as for pyproject.toml."""
     outer = {name: tables[name] for name in ("tool", "hatch") if name in tables}
     return next(_misnamed_in((), outer), None)
 
@@ -119,40 +118,40 @@ def _is_alike(name: str, tables: Mapping[str, Any]) -> bool:
 
 
 def _is_near(name: str, right: str) -> bool:
-    import difflib  # slow to import, and needed only where something is wrong
+    import difflib  # lazy: slow to import, and needed only for mistakes
 
     return difflib.SequenceMatcher(None, name, right).ratio() >= _NEARLY
 
 
 def is_required(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> bool:
-    """Say whether a front end is asked to install hatch-cubin: by the build system, or by Hatch's tables."""
+    """Return whether a build of the project requires hatch-cubin: in [build-system] or in Hatch's tables."""
     return any(is_own(each) for each in required(pyproject, hatch))
 
 
 def required(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> list[object]:
-    """Return what a front end is asked to install for a build: by the build system, and by Hatch's tables."""
-    homes = (
+    """Return the project's requirements for a build: from [build-system], and from Hatch's tables."""
+    tables = (
         ("build", *target, *hook) for target in ((), ("targets", "wheel")) for hook in ((), ("hooks", HOOK))
     )
-    listed = [inside(hatch, *home).get("dependencies") for home in homes]
+    listed = [inside(hatch, *table).get("dependencies") for table in tables]
     listed.append(inside(pyproject, "build-system").get("requires"))
     return [each for place in listed if isinstance(place, list) for each in place]
 
 
-def asked(pyproject: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return what a project says of its build, and of its kernels."""
+def build_tables(pyproject: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the tables [build-system] and [tool.hatch-cubin]."""
     return inside(pyproject, "build-system"), inside(pyproject, "tool", "hatch-cubin")
 
 
-def with_us(requires: object, usual: Iterable[str] = ("setuptools",)) -> list[object]:
-    """Return build requirements with hatch-cubin among them, in the place of what nearly has its name."""
+def with_hatch_cubin(requires: object, usual: Iterable[str] = ("setuptools",)) -> list[object]:
+    """Return build requirements that include hatch-cubin: misspellings of it are corrected."""
     listed = requires if isinstance(requires, list) else [*usual]
     right = [_NAME.sub("hatch-cubin", each, count=1) if is_nearly_own(each) else each for each in listed]
     return [*dict.fromkeys(map(str, right)), *([] if any(map(is_own, right)) else ["hatch-cubin"])]
 
 
 def is_nearly_own(requirement: object) -> bool:
-    """Say whether a requirement has nearly our name, as others may who hope for a slip of the pen."""
+    """Return whether a requirement is a likely misspelling of our name. Its package could be malicious."""
     match = _NAME.match(str(requirement))
     name = re.sub("[-_.]", "", match[0]).lower() if match else ""
     if is_own(requirement) or name in _ALIKE:
@@ -161,5 +160,5 @@ def is_nearly_own(requirement: object) -> bool:
 
 
 def is_own(requirement: object) -> bool:
-    """Say whether that is a requirement of hatch-cubin."""
+    """Return whether a requirement names hatch-cubin."""
     return _REQUIREMENT.match(str(requirement)) is not None

@@ -1,4 +1,4 @@
-"""What NVIDIA's wheels are called for each major version of CUDA, and which wheels have no headers. Pure."""
+"""The names of NVIDIA's wheels for each major version of CUDA, and wheels without headers. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 
 from ..common.distribution_names import comparable_name
 
-# Parts of the toolkit: their wheels end with -cu12 on CUDA 12, and have no such end on CUDA 13.
-# Other libraries (cuDNN, NCCL, cuSPARSELt …) end with -cu12 and with -cu13.
+# Parts of the toolkit: the names of their wheels end in -cu12 for CUDA 12, and have no suffix for CUDA 13.
+# The wheels of other libraries (cuDNN, NCCL, cuSPARSELt …) end in -cu12 and in -cu13.
 _PARTS = frozenset(
     {
         *(f"cuda-{part}" for part in ("cccl", "cupti", "nvcc", "nvrtc", "profiler-api", "runtime")),
@@ -20,7 +20,7 @@ _CUPY = re.compile(r"cupy-cuda[0-9]{2}x")
 _DEVICE_RUNTIME = re.compile(r"cudadevrt|(nvidia-)?cuda-runtime")
 _WITH_TOOLKIT = "they come with the toolkit: leave it out"
 _HOST = "its headers are for the host's compiler, and kernels cannot include them"
-# Names of libraries that other distributions have, or none has.
+# Libraries whose headers are in a distribution of another name, or in no distribution.
 _LIBRARIES = {
     **dict.fromkeys(("cutlass", "cute"), "did you mean 'nvidia-cutlass'?"),
     **dict.fromkeys(
@@ -36,12 +36,12 @@ _LIBRARIES = {
 
 
 def without_headers(name: str) -> str | None:
-    """Return what to say of a distribution that brings no headers for kernels; None for any other."""
+    """Return a hint for a distribution without headers for kernels, or None for any other."""
     return _LIBRARIES.get(comparable_name(name))
 
 
 def for_major(name: str, major: int) -> str:
-    """Return what a wheel is called for a major version of CUDA; *name* itself if it is for all of them."""
+    """Return the name of a wheel for a major version of CUDA: *name* itself if it is for all versions."""
     if _CUPY.fullmatch(comparable_name(name)):
         return f"cupy-cuda{major}x"
     match = _NVIDIA.fullmatch(comparable_name(name))
@@ -51,15 +51,15 @@ def for_major(name: str, major: int) -> str:
 
 
 def is_for_major(name: str, major: int) -> bool:
-    """Say whether a wheel may be used with a major version of CUDA."""
+    """Return whether a wheel can be used with a major version of CUDA."""
     return comparable_name(for_major(name, major)) == comparable_name(name)
 
 
 def device_runtime(major: int) -> str:
-    """Return the entry of a module's `link` that is the library of kernels that launch kernels."""
+    """Return the entry of a module's `link` for the device runtime, which kernels need to launch kernels."""
     return f"{for_major('nvidia-cuda-runtime', major)}:**/libcudadevrt.a"
 
 
 def may_be_device_runtime(entry: str) -> bool:
-    """Say whether an entry of a module's `link` may mean that library, as flags and paths of nvcc's do."""
+    """Return whether an entry of `link` may mean the device runtime, written like a flag or path of nvcc."""
     return _DEVICE_RUNTIME.search(comparable_name(entry)) is not None

@@ -1,4 +1,4 @@
-"""Which fields of cuda.core's `ProgramOptions` may be set, and how each is typed. Pure."""
+"""The fields of cuda.core's `ProgramOptions` that a project may set, and the type of each. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALLOWED: Mapping[str, str] = {
     for name in names.split()
 }
 
-# The options that ptxas has too, which assembles PTX sources.
+# The options that also apply to PTX sources: ptxas, which assembles these, has them too.
 _PTX = """
     debug disable_warnings fma lineinfo max_register_count ofast_compile ptxas_options split_compile
 """
@@ -66,10 +66,10 @@ REFUSED: Mapping[str, str] = {
 }
 
 _INTEGERS = range(-(2**31), 2**31)  # no option takes more, and Python does not print integers of any length
-_REGISTERS = range(256)  # ptxas ignores what is above
-# What a text may be: all that the compilers know, and nothing that could be more than one argument.
+_REGISTERS = range(256)  # ptxas ignores larger values
+# The allowed texts: every value that the compilers know, and no text that could become several arguments.
 PATTERNS: Mapping[str, str] = {
-    "std": r"c\+\+(?:11|14|17|20|23)",  # C++03 has no raw strings, which the search for includes reads
+    "std": r"c\+\+(?:11|14|17|20|23)",  # not C++03: our scanner reads raw strings, which it lacks
     "optimization_info": "inline",
     "ofast_compile": "0|min|mid|max",
     "undefine_macro": "[A-Za-z_][A-Za-z0-9_]*",
@@ -85,7 +85,7 @@ OptionValue = bool | int | str | tuple[str, ...] | tuple[int, ...]
 
 
 def check_option(name: str, value: object) -> OptionValue:
-    """Return *value* as cuda.core takes it; ValueError says what the field wants."""
+    """Return *value* in the type that cuda.core expects. ValueError describes the values that are allowed."""
     kind = ALLOWED[name]
     typed = _typed(kind, value)
     if typed is None:

@@ -1,11 +1,11 @@
-"""Which options of ptxas a project may set, and what each of them takes. Pure.
+"""The options of ptxas that a project may set, and the values that each accepts. Pure.
 
 The listed options only change code and warnings. ptxas knows more options than its help shows, and some of
-them create files. So an option that is not listed here is refused, whatever it may do.
+them create files. So every option that is not listed here is refused.
 
 Measured with ptxas, NVRTC and nvJitLink of CUDA 12.9, 13.0 and 13.5: each string is one option. No release
-takes the beginning of a name for the name, or separates options at a comma or a blank. But an option that
-needs a value and has none takes the next string as its value, and a string without a hyphen names a file.
+accepts an abbreviated name, or separates options at a comma or a blank. But if an option needs a value and
+does not have one, it takes the next string as its value. A string without a hyphen is the name of a file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LEVEL = "0|min|mid|max"
 _KERNELS = "[A-Za-z_][A-Za-z0-9_]*(?:,[A-Za-z_][A-Za-z0-9_]*)*"
 _TOOL = "memcheck|threadsteer"
 
-# Each long name, the short one behind a slash where ptxas has another one.
+# Each long name, followed by a slash and the short name if ptxas has one.
 _NAMES = {
     _SWITCH: """
         compiler-annotations/annotate device-debug/g disable-optimizer-constants/disable-optimizer-consts
@@ -70,39 +70,41 @@ _REASONS = {
 
 
 def _spelled(names: Mapping[str, str]) -> dict[str, str]:
-    """Return what each name has, by all spellings of the name."""
-    found: dict[str, str] = {}
-    for of_it, group in names.items():
+    """Return the value of each option, by every spelling of the option. *names* has the options by value."""
+    by_spelling: dict[str, str] = {}
+    for value, group in names.items():
         for name in group.split():
             long, _slash, short = name.partition("/")
-            found |= {f"--{long}": of_it, f"-{short or long}": of_it}
-    return found
+            by_spelling |= {f"--{long}": value, f"-{short or long}": value}
+    return by_spelling
 
 
-ALLOWED: Mapping[str, str] = _spelled(_NAMES)  # the pattern of the value, empty where there is none
+ALLOWED: Mapping[str, str] = _spelled(_NAMES)  # the pattern of the value, empty for options without a value
 REFUSED: Mapping[str, str] = _spelled(_REASONS)  # the reason
 _OF_KERNELS = frozenset(_spelled({_KERNELS: _NAMES[_KERNELS]}))
-LEVELS = "-O[0-9]"  # ptxas takes this one value without a "="
-# The whole list as one expression, for the schema that editors read too.
+LEVELS = "-O[0-9]"  # the only option whose value ptxas accepts without a "="
+# All allowed options as one expression. The schema for editors contains it too.
 PATTERN = "|".join([f"{name}=(?:{value})" if value else name for name, value in ALLOWED.items()] + [LEVELS])
 
-HANDED_ON = ("-Xptxas", "--ptxas-options")  # as nvcc hands options on to ptxas
+NVCC_PREFIXES = ("-Xptxas", "--ptxas-options")  # as nvcc hands options on to ptxas
 _LONGEST = 200
-_WHERE = "the reference lists what can be set, under 'Options of ptxas'; ask for another one in an issue"
+_SEE_REFERENCE = (
+    "the reference lists what can be set, under 'Options of ptxas'; ask for another one in an issue"
+)
 
 
 def is_allowed(option: str) -> bool:
-    """Say whether an option of ptxas can be set, with the value that it has."""
+    """Return whether an option of ptxas, with its value, can be set."""
     return re.fullmatch(PATTERN, option) is not None
 
 
 def names_kernels(options: Iterable[str]) -> bool:
-    """Say whether options tell ptxas by name which kernels of a source its result has."""
+    """Return whether an option names the kernels that ptxas compiles, so that the result has only these."""
     return not _OF_KERNELS.isdisjoint(option.partition("=")[0] for option in options)
 
 
 def check(option: str) -> str:
-    """Return an option of ptxas as it is; ValueError says why it cannot be set."""
+    """Return an option of ptxas unchanged. ValueError gives the reason if it cannot be set."""
     if is_allowed(option):
         return option
     name, is_set, _value = option.partition("=")
@@ -115,32 +117,33 @@ def check(option: str) -> str:
     raise ValueError(f"must not hold {option!r}: {name} {'takes another' if is_set else 'needs a'} value")
 
 
-def meant(option: str, *, alone: bool = False) -> str | None:
-    """Return what an option that cannot be set may have been meant as, or where to look.
+def hint(option: str, *, alone: bool = False) -> str | None:
+    """Return a hint for an option that cannot be set: the likely correct option, or where to find it.
 
-    Several that were written as one that stands *alone* need an array.
+    *alone*: the option is a string and not an element of an array. If it contains several options, the hint
+    shows an array of them.
     """
     name = option.partition("=")[0]
-    if option in HANDED_ON:
+    if option in NVCC_PREFIXES:
         return f"leave {name!r} out: these options are all for ptxas"
     if name in REFUSED:
         return None
     if name in ALLOWED:
         return _of_value(name)
     if len(option) > _LONGEST:  # patterns and guesses would take long
-        return _WHERE
+        return _SEE_REFERENCE
     import difflib
 
-    if written := rewritten(option):
+    if written := split_options(option):
         listed = ", ".join(map(repr, written))
         return f"write [{listed}]" if alone and written[1:] else f"write {listed}"
     close = difflib.get_close_matches(name, ALLOWED, n=1)
-    return f"did you mean {close[0]!r}?" if close else _WHERE
+    return f"did you mean {close[0]!r}?" if close else _SEE_REFERENCE
 
 
-def rewritten(option: str) -> list[str]:
-    """Return the options that a text has in another way of writing; none if one of them cannot be set."""
-    bare = re.sub(rf"(?:{'|'.join(HANDED_ON)})[\s=,]+", "", option).strip()
+def split_options(option: str) -> list[str]:
+    """Return the options in a text that is written as for nvcc. Empty if one of them cannot be set."""
+    bare = re.sub(rf"(?:{'|'.join(NVCC_PREFIXES)})[\s=,]+", "", option).strip()
     words = [re.sub(r"\s+", "=", word) for word in re.split(r"[\s,]+(?=-)", bare)]
     found = [next(filter(is_allowed, (word, f"-{word}", f"--{word}")), None) for word in words]
     return [each for each in found if each is not None] if None not in found else []

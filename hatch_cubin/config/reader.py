@@ -17,7 +17,7 @@ from ..common.environment import (
 from ..errors import ConfigError, Problem, problem
 from . import nvrtc_options, value_checks
 from .known_names import WRAPPER, key_meant
-from .toml_positions import Place
+from .toml_positions import TableLocation
 from .value_checks import Macros, RefusedValueError, Variants
 
 HATCHLING_KEYS = frozenset(
@@ -29,11 +29,11 @@ HATCHLING_KEYS = frozenset(
     }
 )
 
-_GAP = re.compile(r"(?:^|[<,/]\s*)(?:…|\.\.\.)\s*(?:$|[>,])")  # what a person is to replace, as hints show it
+_PLACEHOLDER = re.compile(r"(?:^|[<,/]\s*)(?:…|\.\.\.)\s*(?:$|[>,])")  # as in the lines that hints show
 
 
-def read_table(table: Mapping[str, Any], place: Place, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a `Config`, from *table* and *environ*; ConfigError names all that is wrong."""
+def read_table(table: Mapping[str, Any], place: TableLocation, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a `Config` from *table* and *environ*. ConfigError lists every mistake in them."""
     reader = _Reader(place, _major(environ.get("HATCH_CUBIN_TOOLKIT") or table.get("toolkit")))
     own = {key: value for key, value in table.items() if key not in HATCHLING_KEYS}
     values = reader.table({**_CHECKS, **_WRAPPER_CHECKS} if place.wraps else _CHECKS, own, ())
@@ -44,9 +44,9 @@ def read_table(table: Mapping[str, Any], place: Place, environ: Mapping[str, str
         what = f"{REQUIRE_SIGNED} is set, and the table does not say whose signatures count"
         reader.add(problem("no-trusted-keys", what, hint=_KEYGEN_HINT), ())
     replaced, wrong = read_environment(environ, _VARIABLES)
-    _contradictions(values, reader, ())
+    _report_contradictions(values, reader, ())
     values |= replaced
-    for variable, what in wrong.items():  # a variable has no line
+    for variable, what in wrong.items():  # these problems do not have a line
         hint = _variable_meant(variable, environ[variable])
         reader.problems.append(problem("invalid-variable", _short_line(what), hint=hint))
     if reader.problems:
@@ -61,11 +61,11 @@ def variables_unread(environ: Mapping[str, str]) -> list[str]:
 
 
 class _Reader:
-    """Reads tables key by key and keeps every problem."""
+    """Reads tables key by key, and collects all problems."""
 
-    def __init__(self, place: Place, major: int | None) -> None:
+    def __init__(self, place: TableLocation, major: int | None) -> None:
         self.place = place
-        self.major = major  # of the CUDA that the project is built with, if that is said
+        self.major = major  # major version of CUDA for the build, if the project sets it
         self.problems: list[Problem] = []
 
     def table(
@@ -74,14 +74,14 @@ class _Reader:
         table: Mapping[str, Any],
         path: tuple[str | int, ...],
     ) -> dict[str, Any]:
-        """Return the checked values of *table* under their field names."""
+        """Return the checked values of *table*, by field name."""
         values = {}
         for key, value in table.items():
             if (read := readers.get(key)) is None:
                 self._unknown(key, readers, path)
                 continue
-            if gaps := [*_gaps(value, (*path, key))]:
-                for place, text in gaps:
+            if placeholders := [*_placeholders(value, (*path, key))]:
+                for place, text in placeholders:
                     what = f"{key}: {text!r} still has the placeholder of a hint"
                     hint = f"replace the {'…' if '…' in text else '...'} by a real value"
                     self.add(problem("placeholder-not-replaced", what, hint=hint), place)
@@ -94,14 +94,14 @@ class _Reader:
         return values
 
     def add(self, found: Problem, path: tuple[str | int, ...]) -> None:
-        """Keep a problem, and put it at the line of the key at *path*."""
+        """Add a problem, with the line of the key at *path*."""
         what = _short_line(found.what)
         self.problems.append(found._replace(what=what, where=self.place.of(*path)))
 
     def refuse(
         self, error: ValueError, what: str, path: tuple[str | int, ...], hint: str | None = None
     ) -> None:
-        """Keep the problem that a check has raised *error* for a value; *what* is the whole sentence."""
+        """Add the problem of a value for which a check raised *error*. *what* is the whole message."""
         found = problem("invalid-value", what, hint=hint)
         if isinstance(error, RefusedValueError):
             found = found._replace(code=error.problem.code)
@@ -109,8 +109,10 @@ class _Reader:
 
     def _unknown(self, key: str, known: Mapping[str, Any], path: tuple[str | int, ...]) -> None:
         inside = self.place.tables(str(path[0])) if path else str(self.place)
-        hint = self.of_other_table(key, path) if path[:1] != ("module",) else None
-        hint = hint or value_checks.guess(key, known) or self.of_other_table(key, path) or _flag_meant(key)
+        hint = self.hint_for_other_table(key, path) if path[:1] != ("module",) else None
+        hint = (
+            hint or value_checks.guess(key, known) or self.hint_for_other_table(key, path) or _flag_meant(key)
+        )
         name = _option_called(key).replace("-", "_")
         if name in nvrtc_options.ALLOWED:
             which = "one" if name == key.replace("-", "_") else repr(name.replace("_", "-"))
@@ -122,11 +124,11 @@ class _Reader:
         what = f"{key!r} is not an option of {inside}"
         self.add(problem("unknown-key", what, hint=key_meant(key, *path[:1]) or hint), (*path, key))
 
-    def of_other_table(self, key: str, path: tuple[str | int, ...]) -> str | None:
-        """Return the hint that another table has a key, for a key of the table at *path*."""
+    def hint_for_other_table(self, key: str, path: tuple[str | int, ...]) -> str | None:
+        """Return the hint that *key*, which is in the table at *path*, belongs to another table."""
         name, in_options = key.replace("_", "-"), path[-1:] == ("options",)
         own = str(path[0]) if path[: -1 if in_options else None] else ""
-        if name in _TABLES[own] and not in_options:  # it only has another spelling
+        if name in _TABLES[own] and not in_options:  # the key is right here in another spelling
             return None
         for table in dict.fromkeys((own, *_TABLES)):
             if name not in _TABLES[table]:
@@ -141,7 +143,7 @@ class _Reader:
 
 
 def _meant(key: str, value: object) -> str | None:
-    from . import suggestions  # which only a wrong table needs
+    from . import suggestions  # lazy, here and below: only for mistakes
 
     return suggestions.line(key, value)
 
@@ -190,7 +192,7 @@ def _macro_meant(
 def _variants_meant(
     name: str, values: list[object], reader: _Reader, path: tuple[str | int, ...]
 ) -> str | None:
-    """Return where a macro with several values belongs, for a module of each."""
+    """Return a hint for a macro with several values: the `variants` that make a module of each value."""
     variants = _meant("variants", {name: values})
     if variants is None:
         return None
@@ -213,7 +215,7 @@ def _link_meant(item: str, reader: _Reader) -> str | None:
 
 
 def _major(toolkit: object) -> int | None:
-    """Return the major version of CUDA that a release of the toolkit has; None if it is not known."""
+    """Return the major version of a release of CUDA, or None if it is unknown."""
     match = re.match("1[23]", str(toolkit))
     return int(match[0]) if match else None
 
@@ -230,22 +232,22 @@ def _file_above(path: str, _reader: _Reader) -> str | None:
     return suggestions.above(path, is_file=True)
 
 
-def _gaps(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield each text of a key's value that is a placeholder of a hint, with its path.
+def _placeholders(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield each text in a key's value that contains a placeholder from a hint, with its path.
 
-    The tables of an array have keys of their own, which are read one by one.
+    An array's tables are left out: they are read key by key later.
     """
-    if isinstance(value, str) and _GAP.search(value):
+    if isinstance(value, str) and _PLACEHOLDER.search(value):
         yield path, value
     elif isinstance(value, dict):
-        yield from (gap for key, each in value.items() for gap in _gaps(each, (*path, key)))
+        yield from (found for key, each in value.items() for found in _placeholders(each, (*path, key)))
     elif isinstance(value, list):
-        of_list = (each for each in enumerate(value) if not isinstance(each[1], dict))
-        yield from (gap for number, each in of_list for gap in _gaps(each, (*path, number)))
+        items = (each for each in enumerate(value) if not isinstance(each[1], dict))
+        yield from (found for number, each in items for found in _placeholders(each, (*path, number)))
 
 
 def _short_line(text: str) -> str:
-    """Return *text* as one line that a terminal can show, whatever a value or a quoted key holds."""
+    """Return *text* as one printable line: a value or a quoted key may contain any character."""
     return _cut("".join(char if char.isprintable() else repr(char)[1:-1] for char in _cut(text)))
 
 
@@ -253,10 +255,10 @@ def _cut(text: str) -> str:
     return text if len(text) <= 400 else f"{text[:200]} … {text[-150:]}"
 
 
-class Each:
-    """Checks an array of strings one by one: each bad one gets its own line, and a hint *about* it.
+class ArrayCheck:
+    """Checks an array of strings one by one: a wrong one is reported with its line and a hint from *about*.
 
-    *further* checks what the other keys of the table decide.
+    *further* is a check that depends on other keys of the table.
     """
 
     def __init__(
@@ -278,8 +280,8 @@ class Each:
         return tuple(results)
 
 
-class One:
-    """Checks one value, whatever else stands in the table."""
+class ValueCheck:
+    """Checks one value, independently of other keys of the table."""
 
     def __init__(self, check: Callable[[Any], Any]) -> None:
         self.check = check
@@ -289,8 +291,8 @@ class One:
 
 
 def _of_this_cuda(requirement: str, reader: _Reader) -> None:
-    """Raise ValueError if a wheel is for another major version of CUDA than the project is built with."""
-    from . import nvidia_wheels  # which few tables need
+    """Raise ValueError if a wheel is for another major version of CUDA than the build's."""
+    from . import nvidia_wheels  # lazy: few tables name such wheels
 
     name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
     if reader.major and not nvidia_wheels.is_for_major(name, reader.major):
@@ -300,9 +302,9 @@ def _of_this_cuda(requirement: str, reader: _Reader) -> None:
 
 
 def _linkable(entry: str, reader: _Reader) -> None:
-    """Raise ValueError if an entry of `link` is a flag, the name of a library, or a wheel of another CUDA."""
+    """Raise ValueError if an entry of `link` is a flag, a library's name, or a wheel for another CUDA."""
     wheel, colon, _files = (part.strip() for part in entry.partition(":"))
-    if colon and not re.fullmatch("(lib)?cudadevrt", wheel):  # no wheel has that name, anybody could
+    if colon and not re.fullmatch("(lib)?cudadevrt", wheel):  # not a wheel: anybody could register this name
         _of_this_cuda(wheel, reader)
     elif not colon and entry.endswith((".cu", ".cuh", ".cpp", ".cc", ".c")):
         what = f"{entry!r} is a source, but 'link' is for files that are compiled already"
@@ -315,18 +317,18 @@ def _linkable(entry: str, reader: _Reader) -> None:
 def _archs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
     if value == []:
         raise ValueError("must name at least one arch")
-    return Each(value_checks.arch)(value, reader, path)
+    return ArrayCheck(value_checks.arch)(value, reader, path)
 
 
 def _trusted_keys(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
-    if value_checks.is_secret(value):  # before anything can show it
+    if value_checks.is_secret(value):  # checked first, because the messages of other checks show the value
         what = "trusted-keys has a private key: whoever has read it can sign"
         hint = "make a new one with 'hatch-cubin keygen', and put its public key here"
         reader.add(problem("private-key-in-table", what, hint=hint), path)
         return ()
     if value == []:
         raise ValueError("must name at least one key")
-    return Each(value_checks.trusted_key, lambda _key, _reader: _KEYGEN_HINT)(value, reader, path)
+    return ArrayCheck(value_checks.trusted_key, lambda _key, _reader: _KEYGEN_HINT)(value, reader, path)
 
 
 def _define(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Macros:
@@ -362,7 +364,7 @@ def _option_table(
             reader.add(problem("option-not-allowed", what, hint=hint), (*path, key))
         elif name not in nvrtc_options.ALLOWED:
             what = f"options.{key} is not an option of cuda.core.ProgramOptions"
-            hint = reader.of_other_table(key, path) or _option_meant(key, value, reader, path)
+            hint = reader.hint_for_other_table(key, path) or _option_meant(key, value, reader, path)
             hint = hint or value_checks.guess(name, nvrtc_options.ALLOWED)
             reader.add(problem("unknown-option", what, hint=hint), (*path, key))
         elif name in values:
@@ -379,8 +381,8 @@ def _option_table(
 
 
 def _check_further(name: str, value: Any, reader: _Reader, path: tuple[str | int, ...]) -> None:
-    """Check what the type of an option's value does not tell."""
-    if name == "pre_include":  # headers of the project: others the keys could not see
+    """Check the parts of an option's value that its type does not determine."""
+    if name == "pre_include":  # only headers of the project: keys do not contain others
         for header in value if isinstance(value, list) else [value]:
             value_checks.path(header)
     if name == "ptxas_options":
@@ -388,14 +390,14 @@ def _check_further(name: str, value: Any, reader: _Reader, path: tuple[str | int
 
 
 def _ptxas_options(value: str | list[str], reader: _Reader, path: tuple[str | int, ...]) -> None:
-    from . import ptxas_options  # few tables need it
+    from . import ptxas_options  # lazy: few tables have such options
 
     for index, option in enumerate([value] if isinstance(value, str) else value):
         try:
             ptxas_options.check(option)
         except ValueError as exc:
             where = path if isinstance(value, str) else (*path, index)
-            hint = ptxas_options.meant(option, alone=isinstance(value, str))
+            hint = ptxas_options.hint(option, alone=isinstance(value, str))
             what = f"options.{path[-1]} {exc}"
             reader.add(problem("ptxas-option-not-allowed", what, hint=hint), where)
 
@@ -434,7 +436,7 @@ def _globs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple
         hint = f"did you mean {reader.place.source_tables}?"
         reader.add(problem("invalid-value", what, hint=hint), path)
         return ()
-    return Each(value_checks.path, _file_above)(value, reader, path)
+    return ArrayCheck(value_checks.path, _file_above)(value, reader, path)
 
 
 def _sources(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
@@ -447,7 +449,7 @@ def _sources(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tup
 def _modules(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
     needed = {
         key: problem("missing-key", f"a module table must have {key!r}", hint=example)
-        for key, example in _OF_EVERY_MODULE.items()
+        for key, example in _REQUIRED_MODULE_KEYS.items()
     }
     return _array(value, reader, path, _MODULE_CHECKS, needed)
 
@@ -459,7 +461,7 @@ def _array(
     known: Mapping[str, Callable[..., Any]],
     needed: Mapping[str, Problem],
 ) -> tuple[dict[str, Any], ...]:
-    """Return the tables of an array that are right.
+    """Return the correct tables of an array.
 
     *needed* has the required keys, each with the problem to report if it is missing.
     """
@@ -474,24 +476,27 @@ def _array(
             if key not in table:
                 reader.add(missing, here)
         if len(reader.problems) == before:
-            _contradictions(values, reader, here)
+            _report_contradictions(values, reader, here)
         if len(reader.problems) == before:
             undefined = tuple(name for name, item in table.get("define", {}).items() if item is False)
             rules.append({**values, "undefined": undefined})
     return tuple(rules)
 
 
-def _contradictions(values: Mapping[str, Any], reader: _Reader, path: tuple[str | int, ...]) -> None:
-    """Report each macro that one table defines and takes back, or gives one value and several."""
-    taken = values.get("options", {}).get("undefine_macro", ())
-    taken = {taken} if isinstance(taken, str) else {*taken}
-    several = dict(values.get("variants", ()))
+def _report_contradictions(values: Mapping[str, Any], reader: _Reader, path: tuple[str | int, ...]) -> None:
+    """Report each macro that a table defines in two contradictory ways.
+
+    Either the option `undefine-macro` removes it again, or `variants` gives it other values.
+    """
+    undefined = values.get("options", {}).get("undefine_macro", ())
+    undefined = {undefined} if isinstance(undefined, str) else {*undefined}
+    variants = dict(values.get("variants", ()))
     for name, _text in values.get("define", ()):
-        if name in several:
+        if name in variants:
             what = f"define.{name} would change nothing: 'variants' gives {name} its values"
             hint = f"leave {name} out of 'define', or out of 'variants'"
             reader.add(problem("macro-without-effect", what, hint=hint), (*path, "define", name))
-        if name in taken:
+        if name in undefined:
             what = f"define.{name} would change nothing: the option 'undefine-macro' takes {name} back"
             hint = f"leave {name} out of one of the two"
             reader.add(problem("macro-without-effect", what, hint=hint), (*path, "define", name))
@@ -500,7 +505,7 @@ def _contradictions(values: Mapping[str, Any], reader: _Reader, path: tuple[str 
 def _members(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
     if value == []:
         raise ValueError("must name at least one source")
-    return Each(value_checks.path, _file_above)(value, reader, path)
+    return ArrayCheck(value_checks.path, _file_above)(value, reader, path)
 
 
 def _cache_dir(value: object, reader: _Reader, path: tuple[str | int, ...]) -> str:
@@ -514,59 +519,59 @@ def _cache_dir(value: object, reader: _Reader, path: tuple[str | int, ...]) -> s
 
 _CHECKS: dict[str, Callable[..., Any]] = {
     "archs": _archs,
-    "toolkit": One(value_checks.toolkit),
+    "toolkit": ValueCheck(value_checks.toolkit),
     "sources": _globs,
-    "exclude": Each(value_checks.path),
-    "package": One(value_checks.package),
-    "include-dirs": Each(value_checks.path, _above),
+    "exclude": ArrayCheck(value_checks.path),
+    "package": ValueCheck(value_checks.package),
+    "include-dirs": ArrayCheck(value_checks.path, _above),
     "source-roots": _source_roots,
-    "header-packages": Each(value_checks.header_package, _package_meant, _of_this_cuda),
+    "header-packages": ArrayCheck(value_checks.header_package, _package_meant, _of_this_cuda),
     "define": _define,
     "options": _option_table,
-    "jobs": One(value_checks.jobs),
+    "jobs": ValueCheck(value_checks.jobs),
     "cache-dir": _cache_dir,
-    "cache-size": One(value_checks.size),
-    "max-size": One(value_checks.size),
+    "cache-size": ValueCheck(value_checks.size),
+    "max-size": ValueCheck(value_checks.size),
     "trusted-keys": _trusted_keys,
-    "remote-cache": One(value_checks.remote),
-    "pack": One(value_checks.boolean),
-    "ship-sources": One(value_checks.boolean),
-    "provenance": One(value_checks.boolean),
+    "remote-cache": ValueCheck(value_checks.remote),
+    "pack": ValueCheck(value_checks.boolean),
+    "ship-sources": ValueCheck(value_checks.boolean),
+    "provenance": ValueCheck(value_checks.boolean),
     "source": _sources,
     "module": _modules,
 }
 _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
-    "path": One(value_checks.path),
-    "name": One(value_checks.name_of_sources),
+    "path": ValueCheck(value_checks.path),
+    "name": ValueCheck(value_checks.name_of_sources),
     "archs": _archs,
-    "include-dirs": Each(value_checks.path, _above),
+    "include-dirs": ArrayCheck(value_checks.path, _above),
     "define": _define,
     "options": _option_table,
-    "instantiate": Each(value_checks.kernel),
+    "instantiate": ArrayCheck(value_checks.kernel),
     "variants": _variants,
 }
 _MODULE_CHECKS: dict[str, Callable[..., Any]] = {
-    "name": One(value_checks.name),
+    "name": ValueCheck(value_checks.name),
     "sources": _members,
-    "mode": One(value_checks.mode),
-    "link": Each(value_checks.link, _link_meant, _linkable),
+    "mode": ValueCheck(value_checks.mode),
+    "link": ArrayCheck(value_checks.link, _link_meant, _linkable),
     "archs": _archs,
-    "include-dirs": Each(value_checks.path, _above),
+    "include-dirs": ArrayCheck(value_checks.path, _above),
     "define": _define,
     "options": _option_table,
     "variants": _variants,
 }
 _TABLES: Mapping[str, Mapping[str, Any]] = {"": _CHECKS, "source": _SOURCE_CHECKS, "module": _MODULE_CHECKS}
-_OF_EVERY_MODULE = {
+_REQUIRED_MODULE_KEYS = {
     "name": 'give it a name that no source has, as in name = "linked"',
     "sources": 'list the paths of the sources to link, or a glob, as in sources = ["**/*.cu"]',
     "mode": 'mode = "lto"',
 }
 _KEYGEN_HINT = "'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
 _WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
-    "backend": One(value_checks.backend),
-    "backend-path": Each(value_checks.path),
-    "package-dir": One(value_checks.path),
+    "backend": ValueCheck(value_checks.backend),
+    "backend-path": ArrayCheck(value_checks.path),
+    "package-dir": ValueCheck(value_checks.path),
 }
 _BUILD_SYSTEM_KEYS = frozenset({"build-backend", "requires"})
 _WRAPPER_HINT = f'[tool.hatch-cubin] has it where [build-system] has build-backend = "{WRAPPER}"'

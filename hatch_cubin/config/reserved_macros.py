@@ -1,8 +1,8 @@
-"""Names of macros that no table can give: those of NVRTC's own built-in header, and NVRTC's own macros.
+"""Macros that a table cannot define: names in NVRTC's built-in header, and NVRTC's own macros.
 
 Measured: each of NAMES fails with `-DNAME=4`, `=float` and `=1` on an empty kernel under 12.9.86, 13.0.88 and
-13.5.37; `__GNUC__` under the last two. Names of the CUDA runtime (`cuda…`) are left out: they are nobody's
-macros.
+13.5.37; `__GNUC__` under the last two. Names of the CUDA runtime (`cuda…`) are left out: projects do not
+define such macros.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ NAMES = frozenset(
     """.split()
 )
 
-# With parameters a macro harms only where its name is called: measured with `-DNAME(q)=4` under 13.4.92.
+# A macro with parameters is replaced only in calls: these names failed with `-DNAME(q)=4` under 13.4.92.
 CALLED = frozenset(
     """
     CU_UUID_HAS_BEEN_DEFINED _NVHPC_CUDA _WIN32 begin clock dadd dim3 dmul double2int double2ll
@@ -83,9 +83,9 @@ CALLED = frozenset(
     """.split()
 )
 
-# The macros that NVRTC has before a source begins: seen with `#ifdef` under 12.9.86, 13.0.88 and 13.5.37.
-# Another value would be ignored, or contradict what is compiled for. Those that only its own header uses
-# (`NV_…`, `_NV_…`, `cuda…`) are left out.
+# The macros that NVRTC predefines: seen with `#ifdef` under 12.9.86, 13.0.88 and 13.5.37. NVRTC would ignore
+# another value, or the value would contradict the target of the compile. Macros that only NVRTC's own header
+# uses (`NV_…`, `_NV_…`, `cuda…`) are left out.
 PREDEFINED = re.compile(
     r"""
     __cplusplus|__cpp_\w+|__has_\w+|__(?:FILE|LINE|DATE|TIME|BASE_FILE|INCLUDE_LEVEL)__
@@ -101,5 +101,5 @@ PREDEFINED = re.compile(
     """,
     re.VERBOSE,
 )
-# What decides the value of some of them.
+# The keys that set the values of some of these macros.
 BY_KEY = {"__CUDA_ARCH__": "archs", "__cplusplus": "options.std"}

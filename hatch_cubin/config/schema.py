@@ -1,4 +1,4 @@
-"""The JSON schemas of the table, for tools that look at a pyproject.toml without building it.
+"""The JSON schemas of the table, for tools that check a pyproject.toml without building it.
 
 `table.schema.json` describes the table alone. `tests/schemas.py` writes it from the keys that `reader.py`
 reads. The schema of a whole pyproject.toml is made from it: `python -m hatch_cubin.config.schema` prints it.
@@ -13,11 +13,11 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-_WRAPPER_KEYS = ("backend", "backend-path", "package-dir")  # a hook has no backend inside
+_WRAPPER_KEYS = ("backend", "backend-path", "package-dir")  # not for the hook: it does not wrap a backend
 
 
 def of_tool(_name: str) -> Schema:
-    """Return the schema of `[tool.hatch-cubin]`, as validate-pyproject asks for it."""
+    """Return the schema of `[tool.hatch-cubin]`. validate-pyproject calls this function."""
     schema: Schema = json.loads(Path(__file__).with_name("table.schema.json").read_text("utf-8"))
     return schema
 

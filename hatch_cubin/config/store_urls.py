@@ -1,4 +1,4 @@
-"""The URL of a shared store: what it may be, and how it is shown: without its user and password. Pure."""
+"""Check and parse the URL of a shared store, and show it without its user and password. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 
 
 class Url(NamedTuple):
-    """Where a store is, and what is sent to it only."""
+    """The address of a store, and the credentials for it, which are sent only to this store."""
 
     scheme: str
     host: str  # or the bucket
@@ -30,7 +30,7 @@ class Url(NamedTuple):
 
 
 def parse(value: object) -> Url:
-    """Return the parts of a URL. What is wrong is told in a ValueError without the text: it may be secret."""
+    """Return the parts of a URL. A ValueError does not show the URL, because it may contain a password."""
     if not isinstance(value, str) or not _TEXT.fullmatch(value):
         raise ValueError(f"must be a URL such as {_SOME}")
     try:
@@ -49,5 +49,5 @@ def parse(value: object) -> Url:
 
 
 def is_here(url: Url) -> bool:
-    """Say whether a store is on this machine: nobody listens on the way to it."""
+    """Return whether a store is on this machine, so that requests to it cannot be intercepted."""
     return url.host in {"localhost", "127.0.0.1", "[::1]"}

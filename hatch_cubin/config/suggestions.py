@@ -1,4 +1,4 @@
-"""What a value of the wrong type was meant to be, as the table's line. Pure."""
+"""Suggest the line that a table with a wrong value probably should have. Pure."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ _WHEELS = re.compile(r"cu([0-9]{2})([0-9])")  # as in the names of PyTorch's: cu
 
 
 def line(key: str, value: object) -> str | None:
-    """Return the line that a key with a wrong value may have been meant as, or what else to do."""
+    """Return a hint for a key with a wrong value: the likely correct line, or other advice."""
     if key in _AUTOMATIC and isinstance(value, (str, int)) and _NO_CHOICE.fullmatch(str(value)[:_LONGEST]):
         return f"without {key!r}, {_AUTOMATIC[key]}: leave it out"
     try:
         meant = _meant(key, value)
     except (TypeError, ValueError):  # a number that is too long to be written
         return None
-    if key == "options" and meant == {}:  # flags that are for nvcc alone, or that are always on here
+    if key == "options" and meant == {}:  # all are flags only for nvcc, or always on here
         return f"nothing is lost without these flags: leave {key!r} out"
     return None if meant is None else _line(key, meant)
 
@@ -75,19 +75,19 @@ def _line(key: str, meant: object) -> str | None:
 
 
 def option(key: str, values: Mapping[str, object], *, below: bool) -> str | None:
-    """Return what to do about one of the options that is unknown, or whose value is wrong.
+    """Return a hint for an option that is unknown, or whose value is wrong.
 
-    A line with the options leaves out those that no one could set. Where they are *below* a header of their
-    own, it has the one option alone.
+    The suggested line has all options that can be set. If the options are *below* their own header, the line
+    has only this option.
     """
-    rights = _rights(values, _right_option)
-    return _of_rights("options", key, rights, below=below) or compiler_flags.meaning(key)
+    correct = _correctable(values, _correct_option)
+    return _suggested_line("options", key, correct, below=below) or compiler_flags.meaning(key)
 
 
 def variable(name: str, field: str, text: str, check: Callable[[str], Any] | None) -> str | None:
-    """Return the setting of a variable that a wrong value may have been meant as.
+    """Return a hint for an environment variable with a wrong value: the likely correct setting.
 
-    A switch has no *field* of the configuration, and nothing to *check* its value.
+    A switch does not have a *field* of the configuration or a *check* for its value.
     """
     if check is None:
         switch = _SWITCHES.get(text.strip().strip("'\"").lower(), {"1": True, "0": False}.get(text.strip()))
@@ -96,7 +96,7 @@ def variable(name: str, field: str, text: str, check: Callable[[str], Any] | Non
         return f"without {name}, {_AUTOMATIC[field]}: do not set it"
     bare = re.sub(r"[\s'\"\[\]]+", "", text[:_LONGEST])
     archs = ",".join(_array("archs", bare.split(",")) or ())
-    # Only of these: other values may be secret.
+    # No suggestions for other variables: their values may be secret.
     meant = {"archs": archs, "jobs": bare, "toolkit": _toolkit(bare), "timeout_s": _seconds(bare)}.get(field)
     try:
         return f"{name}={meant}" if meant and check(meant) else None
@@ -110,26 +110,28 @@ def _seconds(text: str) -> str | None:
 
 
 def macro(key: str, values: Mapping[str, object], *, below: bool) -> str | None:
-    """Return what to do about a macro that cannot be defined, as `option` does."""
-    return _of_rights("define", key, _rights(values, _right_macro), below=below)
+    """Return a hint for a macro that cannot be defined. The parameters are those of `option`."""
+    return _suggested_line("define", key, _correctable(values, _correct_macro), below=below)
 
 
-def _of_rights(table: str, key: str, rights: Mapping[str, tuple[str, object]], *, below: bool) -> str | None:
-    if key not in rights:
+def _suggested_line(
+    table: str, key: str, correct: Mapping[str, tuple[str, object]], *, below: bool
+) -> str | None:
+    if key not in correct:
         return None
-    name, value = rights[key]
-    return _line(name, value) if below else _line(table, dict(rights.values()))
+    name, value = correct[key]
+    return _line(name, value) if below else _line(table, dict(correct.values()))
 
 
-def _rights(
+def _correctable(
     values: Mapping[str, object], right: Callable[[str, object], tuple[str, object] | None]
 ) -> dict[str, tuple[str, object]]:
-    """Return, for each key that can be set or was meant as one that can, that key and its value."""
+    """Return the correct key and value for each key that can be set, possibly after a correction."""
     pairs = ((key, right(key, value)) for key, value in values.items())
     return {key: pair for key, pair in pairs if pair is not None}
 
 
-def _right_macro(key: str, value: object) -> tuple[str, object] | None:
+def _correct_macro(key: str, value: object) -> tuple[str, object] | None:
     match = _MACRO.fullmatch(key)
     name, inside = (match[1], match[2]) if match else (key, None)
     try:
@@ -141,8 +143,8 @@ def _right_macro(key: str, value: object) -> tuple[str, object] | None:
     return name, right
 
 
-def _right_option(key: str, value: object) -> tuple[str, object] | None:
-    """Return an option as it is, or as it was meant; None if nobody could set it."""
+def _correct_option(key: str, value: object) -> tuple[str, object] | None:
+    """Return a correct option: unchanged or corrected. None if it cannot be set even after a correction."""
     name = compiler_flags.option_meant(key)
     if (kind := name.replace("-", "_")) not in nvrtc_options.ALLOWED:
         return None
@@ -160,13 +162,13 @@ def _right_option(key: str, value: object) -> tuple[str, object] | None:
 
 
 def _of_ptxas(value: object) -> object:
-    """Return options of ptxas as a list of single ones; ValueError if one of them cannot be set."""
+    """Return options of ptxas as a list of single options. ValueError if one of them cannot be set."""
     each = value if isinstance(value, list) else [value]
     texts = [item for item in each if isinstance(item, str)]
     if all(map(ptxas_options.is_allowed, texts)):
         return value
-    texts = [item for item in texts if item not in ptxas_options.HANDED_ON]
-    written = [*map(ptxas_options.rewritten, texts)]
+    texts = [item for item in texts if item not in ptxas_options.NVCC_PREFIXES]
+    written = [*map(ptxas_options.split_options, texts)]
     if not all(written):
         raise ValueError
     return [item for items in written for item in items]
@@ -188,7 +190,7 @@ def _option(name: str, value: object) -> object:
 
 
 def _numbers(value: object) -> list[int] | None:
-    """Return the numbers of diagnostics as compilers print them, as in '#177-D'."""
+    """Return the numbers in diagnostics such as '#177-D', the form that compilers print."""
     items = value if isinstance(value, list) else re.split(r"[\s,]+", str(value))
     matches = [re.fullmatch(r"#?([0-9]{1,9})(?:-D)?", str(item), re.IGNORECASE) for item in items]
     return [int(match[1]) for match in matches if match] if all(matches) else None
@@ -247,9 +249,9 @@ def _size(value: object, unit: str) -> str | None:
     number = match[1].replace(",", ".")
     if match[2]:
         meant = f"{number} {match[2].upper()}{match[3]}B"
-    elif float(number) >= 1_000_000_000:  # in bytes, which are rounded up
+    elif float(number) >= 1_000_000_000:  # a number of bytes: suggest it in MB, rounded up
         meant = f"{math.ceil(float(number) / 1_000_000)} MB"
-    elif float(number) >= 100_000 or not _plain(value).endswith(number):  # in bytes
+    elif float(number) >= 100_000 or not _plain(value).endswith(number):  # a number of bytes
         meant = f"{number} B"
     else:
         meant = f"{number} {unit}"
@@ -261,23 +263,23 @@ def _plain(value: object) -> str:
 
 
 def _define(value: object) -> dict[str, Any] | None:
-    """Return the macros of `-DN=4` and the like."""
+    """Return the macros in texts such as `-DN=4`, or in an array of tables."""
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         return None
-    if all(isinstance(item, dict) for item in items):  # written as an array of tables
+    if all(isinstance(item, dict) for item in items):
         return {name: item for table in items for name, item in table.items()}
     matches = [_MACRO.fullmatch(str(item)) for item in items]
     return {match[1]: _typed(match[2]) for match in matches if match} if all(matches) else None
 
 
 def _options(value: object) -> dict[str, Any] | None:
-    """Return the options that flags of nvcc's are called here."""
+    """Return the options of the table for flags of nvcc."""
     items = value.split() if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         return None
     bare = [
-        item for item in map(str, items) if not (item.startswith("-") and compiler_flags.is_needless(item))
+        item for item in map(str, items) if not (item.startswith("-") and compiler_flags.has_no_effect(item))
     ]
     matches = [re.fullmatch(r"--?([A-Za-z][\w-]*)(?:=(.*))?", item, re.ASCII) for item in bare]
     named = {compiler_flags.option_meant(match[1]): _typed(match[2]) for match in matches if match}
@@ -292,7 +294,7 @@ def _typed(text: str | None) -> Any:
 
 
 def _variants(value: object) -> dict[str, list[Any]] | None:
-    """Return the values of each macro, where variants are listed one by one, or a value is no list."""
+    """Return the values of each macro, from a list of variants, or from values that are not in lists."""
     tables = value if isinstance(value, list) else [value]
     found: dict[str, list[Any]] = {}
     for table in tables:
@@ -306,7 +308,7 @@ def _variants(value: object) -> dict[str, list[Any]] | None:
 
 
 def _listed(value: object) -> list[Any]:
-    """Return the values of a macro that stand in one text, as in '128,256'."""
+    """Return the values of a macro in a text such as '128,256'."""
     parts = value.split(",") if isinstance(value, str) else []
     return [_typed(part.strip()) for part in parts] if parts[1:] and all(map(str.strip, parts)) else [value]
 
@@ -328,7 +330,7 @@ def _archs(text: str) -> tuple[str, ...]:
 
 
 def _toolkit(value: object) -> str | None:
-    """Return a release that is known: the one that is named, or the nearest to it."""
+    """Return the release of CUDA that a text names, or the nearest known release."""
     text = str(value).lower()
     if text in {"latest", "newest", "cuda", "*"}:
         return str(max(value_checks.CUDA))
@@ -347,18 +349,18 @@ def _toolkit(value: object) -> str | None:
 
 
 def _source_roots(value: object) -> dict[str, str] | None:
-    """Return the folders that are listed without names, each under its own."""
-    ways = [value] if isinstance(value, str) else value
-    if not isinstance(ways, list) or not ways:
+    """Return source roots for folders that are listed without names: each gets the folder's own name."""
+    folders = [value] if isinstance(value, str) else value
+    if not isinstance(folders, list) or not folders:
         return None
     roots: dict[str, str] = {}
-    for way in map(value_checks.folder_above, ways):
-        roots[value_checks.root_name(way.rpartition("/")[2], roots)] = way
+    for folder in map(value_checks.folder_above, folders):
+        roots[value_checks.root_name(folder.rpartition("/")[2], roots)] = folder
     return roots
 
 
 def above(path: str, *, is_file: bool = False) -> str | None:
-    """Return how a path that leads out of the project can be told, if a folder above has it."""
+    """Return a hint for a path out of the project: how `source-roots` would name its folder."""
     match = re.fullmatch(r"((?:\.\./)+([^\W_][\w.-]*))(/.*)?", path)
     if match is None:
         return None
@@ -371,7 +373,7 @@ def above(path: str, *, is_file: bool = False) -> str | None:
 
 
 def header_package(text: str) -> str | None:
-    """Return what an entry of `header-packages` may be meant as that is not a distribution's name."""
+    """Return a hint for an entry of `header-packages` that is not the name of a distribution."""
     if "/" in text or "\\" in text:
         folder = text.replace("\\", "/").removeprefix("./")
         what = "include-dirs" if not value_checks.leads_out(folder) else None
@@ -385,7 +387,7 @@ def header_package(text: str) -> str | None:
 
 
 def link(entry: str, major: int | None) -> str | None:
-    """Return what an entry of a module's `link` may be meant as that is not a file of the project."""
+    """Return a hint for an entry of a module's `link` that is not a file of the project."""
     if entry.endswith(".cu"):
         return f"put it into 'sources' of the same table: \"{entry}\""
     if not nvidia_wheels.may_be_device_runtime(entry):

@@ -21,7 +21,7 @@ from .known_names import (
     misnamed,
     misnamed_in_hatch_toml,
 )
-from .toml_positions import Place
+from .toml_positions import TableLocation
 
 __all__ = [
     "HATCH_BACKENDS",
@@ -55,12 +55,12 @@ Folder = str | os.PathLike[str]
 
 
 class NoTableError(ConfigError):
-    """A project has no table.
+    """The project does not have the table.
 
-    *place* is where it would stand; *unread* is a table that the project's build backend does not read.
+    *place* is the location where the build backend would read it. *unread* is a table in a wrong location.
     """
 
-    def __init__(self, place: Place, unread: Place | None = None) -> None:
+    def __init__(self, place: TableLocation, unread: TableLocation | None = None) -> None:
         if unread is None:
             missing = problem("no-table", f"there is no table {place}", Location(place.file), _START_HINT)
         elif is_hidden(unread, place):
@@ -74,20 +74,20 @@ class NoTableError(ConfigError):
         self.place = place
 
 
-def is_hidden(unread: Place, right: Place) -> bool:
-    """Say whether Hatch does not read a table of pyproject.toml because hatch.toml has that part."""
+def is_hidden(unread: TableLocation, right: TableLocation) -> bool:
+    """Return whether Hatch ignores a table of pyproject.toml, because hatch.toml has its outer table."""
     return (unread.file, right.file) == (_PYPROJECT, _HATCH_TOML) and unread.table[1] == "hatch"
 
 
-def hidden(unread: Place, right: Place) -> Problem:
-    """Return what to say about such a table."""
+def hidden(unread: TableLocation, right: TableLocation) -> Problem:
+    """Return the problem of a table that is hidden in this way."""
     part = f"[{right.table[0]}]"
     what = f"{unread} is not read: {_HATCH_TOML} has a {part}, and Hatch reads that one instead"
     return problem("table-in-wrong-place", what, unread.of(), f"move it to {_HATCH_TOML}, as {right}")
 
 
-def find_table(root: Folder) -> tuple[Mapping[str, Any], Place, str]:
-    """Return the table of the project at *root*, its place, and the project's build backend."""
+def find_table(root: Folder) -> tuple[Mapping[str, Any], TableLocation, str]:
+    """Return the table of the project at *root*, its location, and the project's build backend."""
     pyproject, backend = read_project(root)
     if backend in HATCH_BACKENDS:
         build = inside(_hatch_settings(root, pyproject), "build")
@@ -98,9 +98,9 @@ def find_table(root: Folder) -> tuple[Mapping[str, Any], Place, str]:
 
 
 def read_project(root: Folder) -> tuple[Mapping[str, Any], str]:
-    """Return what stands in the pyproject.toml at *root*, and the project's build backend.
+    """Return the parsed pyproject.toml at *root*, and the project's build backend.
 
-    ConfigError if that is a misspelling of ours.
+    ConfigError if the backend is a misspelling of ours.
     """
     pyproject = _read(root, _PYPROJECT)
     backend = str(inside(pyproject, "build-system").get("build-backend", "setuptools.build_meta"))
@@ -111,14 +111,16 @@ def read_project(root: Folder) -> tuple[Mapping[str, Any], str]:
     return pyproject, backend
 
 
-def hatch_table(root: Folder, build: Mapping[str, Any], target: str) -> tuple[Mapping[str, Any], Place]:
-    """Return the table of Hatch's hook that wheels are built with, even while *target* is another one."""
+def hatch_table(
+    root: Folder, build: Mapping[str, Any], target: str
+) -> tuple[Mapping[str, Any], TableLocation]:
+    """Return the table of Hatch's hook for wheels, also if *target*, the one that is built, is another."""
     path = _hook_path(build, target)
     if path is None:
         unread = unread_table(root, HATCH_BACKENDS[0])
         right = _hatch_place(root, ("hooks", HOOK))
         if unread is not None and unread.file == _HATCH_TOML:
-            right = Place(_HATCH_TOML, _text(root, _HATCH_TOML), ("build", "hooks", HOOK))
+            right = TableLocation(_HATCH_TOML, _text(root, _HATCH_TOML), ("build", "hooks", HOOK))
         raise NoTableError(right, unread)
     place = _hatch_place(root, path)
     if has_own_table(root):
@@ -130,8 +132,8 @@ def hatch_table(root: Folder, build: Mapping[str, Any], target: str) -> tuple[Ma
     return _checked(root, inside(build, *path[:-1])[HOOK], place)
 
 
-def own_table(root: Folder) -> tuple[Mapping[str, Any], Place]:
-    """Return `[tool.hatch-cubin]`, which every front end but Hatch reads."""
+def own_table(root: Folder) -> tuple[Mapping[str, Any], TableLocation]:
+    """Return `[tool.hatch-cubin]`, which every front end except Hatch reads."""
     pyproject = _read(root, _PYPROJECT)
     place = _own_place(root)
     tool = inside(pyproject, "tool")
@@ -144,19 +146,19 @@ def own_table(root: Folder) -> tuple[Mapping[str, Any], Place]:
 
 
 def has_own_table(root: Folder) -> bool:
-    """Say whether there is a `[tool.hatch-cubin]`."""
+    """Return whether the project has a `[tool.hatch-cubin]`."""
     return OWN_TABLE[1] in inside(_read(root, _PYPROJECT), "tool")
 
 
-def unread_table(root: Folder, backend: str) -> Place | None:
-    """Return the place of a table that stands where the project's build backend does not look."""
+def unread_table(root: Folder, backend: str) -> TableLocation | None:
+    """Return the location of a table that the project's build backend does not read."""
     pyproject = _read(root, _PYPROJECT)
     settings = _hatch_settings(root, pyproject)
     path = _hook_path(inside(settings, "build"), "sdist")
     if backend in HATCH_BACKENDS:
         if has_own_table(root):
             return _own_place(root)
-        if path is not None:  # of another target than the wheel
+        if path is not None:  # the table of another target than the wheel
             return _hatch_place(root, path)
     elif path is not None:
         return _hatch_place(root, path)
@@ -167,22 +169,22 @@ def unread_table(root: Folder, backend: str) -> Place | None:
     return None if wrong is None else place_of(root, wrong)
 
 
-def _replaced(root: Folder) -> Place | None:
-    """Return the place of a table in pyproject.toml that a [build] of hatch.toml replaces."""
+def _replaced(root: Folder) -> TableLocation | None:
+    """Return the location of a table in pyproject.toml that [build] in hatch.toml replaces."""
     if not _has_hatch_toml(root) or "build" not in _read(root, _HATCH_TOML):
         return None
     outer = ("tool", "hatch", "build")
     path = _hook_path(inside(_read(root, _PYPROJECT), *outer), "sdist")
-    return None if path is None else Place(_PYPROJECT, _text(root, _PYPROJECT), (*outer, *path))
+    return None if path is None else TableLocation(_PYPROJECT, _text(root, _PYPROJECT), (*outer, *path))
 
 
-def _misnamed_in_hatch_toml(root: Folder) -> Place | None:
+def _misnamed_in_hatch_toml(root: Folder) -> TableLocation | None:
     path = misnamed_in_hatch_toml(_read(root, _HATCH_TOML)) if _has_hatch_toml(root) else None
-    return None if path is None else Place(_HATCH_TOML, _text(root, _HATCH_TOML), path)
+    return None if path is None else TableLocation(_HATCH_TOML, _text(root, _HATCH_TOML), path)
 
 
 def misnamed_hook(root: Folder, name: str) -> ConfigError:
-    """Return the error that Hatch's hook is not called that."""
+    """Return the error for a hook with a misspelled name, with the right name in its hint."""
     build = inside(_hatch_settings(root, _read(root, _PYPROJECT)), "build")
     targets = inside(build, "targets")
     homes = [*(("targets", target, "hooks") for target in targets), ("hooks",)]
@@ -193,45 +195,45 @@ def misnamed_hook(root: Folder, name: str) -> ConfigError:
 
 
 def requires_hatch_cubin(root: Folder) -> bool:
-    """Say whether a front end is asked to install hatch-cubin for a build of the project."""
+    """Return whether the project requires hatch-cubin for a build."""
     pyproject = _read(root, _PYPROJECT)
     return is_required(pyproject, _hatch_settings(root, pyproject))
 
 
 def required(root: Folder) -> list[str]:
-    """Return what a front end is asked to install for a build of the project, as it is written."""
+    """Return the project's requirements for a build, as the project writes them."""
     pyproject = _read(root, _PYPROJECT)
     return [*map(str, known_names.required(pyproject, _hatch_settings(root, pyproject)))]
 
 
-def _own_place(root: Folder) -> Place:
+def _own_place(root: Folder) -> TableLocation:
     text = _text(root, _PYPROJECT)
-    return Place(_PYPROJECT, text, OWN_TABLE, wraps=read_project(root)[1] == WRAPPER)
+    return TableLocation(_PYPROJECT, text, OWN_TABLE, wraps=read_project(root)[1] == WRAPPER)
 
 
 def _hook_path(build: Mapping[str, Any], target: str) -> tuple[str, ...] | None:
-    """Return the path of the hook's table in Hatch's `build` table; None where there is none."""
+    """Return the path of the hook's table in Hatch's `build` table, or None if it does not exist."""
     places: list[tuple[str, ...]] = [("targets", "wheel"), (), ("targets", target)]
     return next(((*path, "hooks", HOOK) for path in places if HOOK in inside(build, *path, "hooks")), None)
 
 
 def _hatch_settings(root: Folder, pyproject: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return Hatch's settings: a key of hatch.toml replaces that of pyproject.toml."""
+    """Return Hatch's settings: a key of hatch.toml replaces the same key of pyproject.toml."""
     settings = inside(pyproject, "tool", "hatch")
     return {**settings, **_read(root, _HATCH_TOML)} if _has_hatch_toml(root) else settings
 
 
-def _hatch_place(root: Folder, path: tuple[str, ...]) -> Place:
+def _hatch_place(root: Folder, path: tuple[str, ...]) -> TableLocation:
     return place_of(root, ("tool", "hatch", "build", *path))
 
 
-def place_of(root: Folder, path: tuple[str, ...]) -> Place:
-    """Return the place of a table in pyproject.toml; of Hatch's, that in hatch.toml if it stands there."""
+def place_of(root: Folder, path: tuple[str, ...]) -> TableLocation:
+    """Return the location of a table: in hatch.toml if it is Hatch's and is there, else in pyproject.toml."""
     if path[:2] == ("tool", "hatch") and _has_hatch_toml(root):
         text = _text(root, _HATCH_TOML)
         if path[2] in toml_positions.loads(text):
-            return Place(_HATCH_TOML, text, path[2:])
-    return Place(_PYPROJECT, _text(root, _PYPROJECT), path)
+            return TableLocation(_HATCH_TOML, text, path[2:])
+    return TableLocation(_PYPROJECT, _text(root, _PYPROJECT), path)
 
 
 def _has_hatch_toml(root: Folder) -> bool:
@@ -258,7 +260,7 @@ def _read(root: Folder, name: str) -> Mapping[str, Any]:
 
 
 def _has_bom(root: Folder, name: str) -> bool:
-    """Say whether a file begins with a byte order mark: some editors write one, and TOML has none."""
+    """Return whether a file begins with a byte order mark: some editors write it, TOML parsers reject it."""
     with open(os.path.join(root, name), "rb") as file:
         return file.read(3).startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
 
@@ -266,13 +268,13 @@ def _has_bom(root: Folder, name: str) -> bool:
 def _text(root: Folder, name: str) -> str:
     path = os.path.join(root, name)
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
-        raise OSError(errno.EINVAL, "it is not a regular file")  # to open a pipe would wait for ever
+        raise OSError(errno.EINVAL, "it is not a regular file")  # opening a pipe would block
     with open(path, encoding="utf-8") as file:
         file_access.refuse_larger(file.fileno(), read_limits.TABLE)
         return file.read()
 
 
-def _checked(root: Folder, table: Any, place: Place) -> tuple[Mapping[str, Any], Place]:
+def _checked(root: Folder, table: Any, place: TableLocation) -> tuple[Mapping[str, Any], TableLocation]:
     if not isinstance(table, Mapping):
         is_array = isinstance(table, list) and [*map(type, table)] == [dict]
         hint = f"single brackets make it one: {place}" if is_array else None
@@ -282,8 +284,8 @@ def _checked(root: Folder, table: Any, place: Place) -> tuple[Mapping[str, Any],
     return table, place
 
 
-def _refuse_short_headers(root: Folder, place: Place) -> None:
-    """Raise ConfigError for `[[source]]` or `[[module]]`, as the documentation shortens the headers."""
+def _refuse_short_headers(root: Folder, place: TableLocation) -> None:
+    """Raise ConfigError for `[[source]]` and `[[module]]`: only the documentation shortens these headers."""
     top = place_of(root, ())
     problems = [
         problem(
@@ -299,7 +301,7 @@ def _refuse_short_headers(root: Folder, place: Place) -> None:
         raise ConfigError(*problems)
 
 
-def _unread(place: Place, read: Place) -> ConfigError:
+def _unread(place: TableLocation, read: TableLocation) -> ConfigError:
     other = str(read) if read.file == place.file else f"{read} in {read.file}"
     hint = "keep one of the two"
     if place.file == _HATCH_TOML and place.table[0] != "build":

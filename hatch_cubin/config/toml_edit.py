@@ -1,7 +1,7 @@
-"""Change settings of a TOML text without touching anything else: comments, layout and line ends stay.
+"""Change settings in a TOML text, and keep everything else: comments, layout and line ends.
 
-Nothing is written anew that does not change, where the shape of the text allows it. A new text is parsed
-before it is returned: it has to say what the old one said, but for the change.
+Each new text is parsed before it is returned: it must have the same content as the old text, except for the
+change.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .toml_positions import Path, Scanner, loads
 
 
 class Setting(NamedTuple):
-    """A key with its value, as they are written."""
+    """A key and its value, both as TOML text."""
 
     key: str
     value: str
@@ -22,43 +22,44 @@ class Setting(NamedTuple):
 
 
 def add_settings(text: str, table: Sequence[str], settings: Sequence[Setting]) -> str:
-    """Return *text* with *settings* in a table; ValueError where it has no place for them."""
+    """Return *text* with *settings* in a table. ValueError if existing lines would have to change."""
     values = loads("".join(_lines(settings)))
-    return _first_good(text, _merged(_parsed(text), table, values), _places(text, table, settings))
+    return _first_equal(text, _merged(_parsed(text), table, values), _candidates(text, table, settings))
 
 
 def add_items(text: str, array: Sequence[str], items: Sequence[str]) -> str:
-    """Return *text* with *items*, which are written in TOML, in an array; ValueError without a place."""
-    there: Any = _parsed(text)
+    """Return *text* with *items*, in TOML, added to an array. ValueError if they cannot be added."""
+    present: Any = _parsed(text)
     for part in array:
-        there = there[part]
-    if not isinstance(there, list):
-        raise ValueError(f"{'.'.join(array)} is no array")
+        present = present[part]
+    if not isinstance(present, list):
+        raise ValueError(f"{'.'.join(array)} is not an array")
     added = loads(f"items = [{', '.join(items)}]")["items"]
-    wanted = _merged(_parsed(text), array[:-1], {array[-1]: [*there, *added]})
+    expected = _merged(_parsed(text), array[:-1], {array[-1]: [*present, *added]})
     spans = _Spans(text)
     if tuple(array) in spans.values:
-        return _first_good(text, wanted, iter([_lengthened(text, spans, tuple(array), len(there), items)]))
-    return _first_good(text, wanted, iter([_with_tables(text, array, added)]))
+        longer = _lengthened(text, spans, tuple(array), len(present), items)
+        return _first_equal(text, expected, iter([longer]))
+    return _first_equal(text, expected, iter([_with_tables(text, array, added)]))
 
 
 def replace_value(text: str, key: Sequence[str], written: str) -> str:
-    """Return *text* with another value of a key that it has; ValueError where that is no plain value."""
-    wanted = _merged(_parsed(text), key[:-1], {key[-1]: loads(f"value = {written}")["value"]})
+    """Return *text* with another value for an existing key. ValueError if the key is a table's header."""
+    expected = _merged(_parsed(text), key[:-1], {key[-1]: loads(f"value = {written}")["value"]})
     start, end = _span(text, key)
-    return _first_good(text, wanted, iter([f"{text[:start]}{written}{text[end:]}"]))
+    return _first_equal(text, expected, iter([f"{text[:start]}{written}{text[end:]}"]))
 
 
 def remove_key(text: str, key: Sequence[str]) -> str:
-    """Return *text* without a key that it has: without its lines, or without its part of a line."""
+    """Return *text* without an existing key: its lines, or its part of a line, are removed."""
     value, end = _span(text, key)
     start = re.search(r"""[\w"'. \t-]*=?[ \t]*\Z""", text[:value])
     assert start is not None  # it may be empty
-    return _first_good(text, _without(_parsed(text), key), _shortened(text, start.start(), end))
+    return _first_equal(text, _without(_parsed(text), key), _shortened(text, start.start(), end))
 
 
 def _shortened(text: str, start: int, end: int) -> Iterator[str]:
-    """Yield the text without what begins and ends there, and without the line or the comma beside it."""
+    """Yield the text without the range and its whole lines, the comma before it, or the comma after it."""
     yield text[: text.rfind("\n", 0, start) + 1] + text[(text.find("\n", end) + 1) or len(text) :]
     yield re.sub(r",?\s*\Z", "", text[:start]) + text[end:]
     yield text[:start] + re.sub(r"\A\s*,?", "", text[end:])
@@ -68,11 +69,11 @@ def _span(text: str, key: Sequence[str]) -> tuple[int, int]:
     try:
         return _Spans(text).values[tuple(key)]
     except KeyError:
-        raise ValueError(f"{'.'.join(key)} is no plain value") from None
+        raise ValueError(f"{'.'.join(key)} is not a plain value") from None
 
 
 class _Spans(Scanner):
-    """Finds where each value begins and ends, and where the header line of each table ends."""
+    """Finds the start and end of each value, and the end of the header line of each table."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -92,20 +93,20 @@ class _Spans(Scanner):
         self.values[path] = start, start + len(self.text[start : self.at].rstrip())
 
 
-def _places(text: str, table: Sequence[str], settings: Sequence[Setting]) -> Iterator[str]:
-    """Yield the text with *settings* in each possible place, beginning with the one that looks best."""
-    yield f"{_ended(text)}[{'.'.join(table)}]\n{''.join(_lines(settings))}"
+def _candidates(text: str, table: Sequence[str], settings: Sequence[Setting]) -> Iterator[str]:
+    """Yield the text with *settings* in each possible position, beginning with the best-looking result."""
+    yield f"{_with_line_end(text)}[{'.'.join(table)}]\n{''.join(_lines(settings))}"
     spans = _Spans(text)
     for length in reversed(range(len(table) + 1)):
         outer, inner = tuple(table[:length]), "".join(f"{part}." for part in table[length:])
-        if outer in spans.values:  # it is inline
+        if outer in spans.values:  # an inline table
             end = len(text[: spans.values[outer][1] - 1].rstrip())
             inside = ", ".join(f"{inner}{setting.key} = {setting.value}" for setting in settings)
             comma = "" if text[:end].endswith("{") else ","
             yield f"{text[:end]}{comma} {inside}{text[end:]}"
         if outer in spans.headers or not outer:
             at = spans.headers.get(outer, 0)
-            yield _ended(text[:at], blank=False) + "".join(_lines(settings, inner)) + text[at:]
+            yield _with_line_end(text[:at], blank=False) + "".join(_lines(settings, inner)) + text[at:]
 
 
 def _lines(settings: Sequence[Setting], inner: str = "") -> Iterator[str]:
@@ -114,17 +115,17 @@ def _lines(settings: Sequence[Setting], inner: str = "") -> Iterator[str]:
         yield f"{comment}{inner}{setting.key} = {setting.value}\n"
 
 
-def _ended(text: str, *, blank: bool = True) -> str:
-    """Return a text with an end to its last line, and a *blank* line after that; an empty text as it is."""
+def _with_line_end(text: str, *, blank: bool = True) -> str:
+    """Return *text* with a line end, and a *blank* line after it. An empty text is returned unchanged."""
     if not text:
         return ""
     return text + "\n" * (not text.endswith("\n")) + "\n" * blank
 
 
 def _lengthened(text: str, spans: _Spans, array: Path, count: int, items: Sequence[str]) -> str:
-    """Return the text with *items* after the last one of an array.
+    """Return the text with *items* after the last item of an array.
 
-    They get lines of their own where the array ends on a later line than its last item.
+    Each gets its own line if the array's closing bracket is on a later line than its last item.
     """
     start, end = spans.values[array]
     if not count:
@@ -145,38 +146,38 @@ def _lengthened(text: str, spans: _Spans, array: Path, count: int, items: Sequen
 
 
 def _with_tables(text: str, array: Sequence[str], items: Sequence[Mapping[str, str]]) -> str:
-    """Return the text with a `[[table]]` for each item at its end."""
+    """Return the text with a `[[table]]` for each item appended."""
     for item in items:
         pairs = "".join(f'{key} = "{value}"\n' for key, value in item.items())
-        text = f"{_ended(text)}[[{'.'.join(array)}]]\n{pairs}"
+        text = f"{_with_line_end(text)}[[{'.'.join(array)}]]\n{pairs}"
     return text
 
 
-def _first_good(text: str, wanted: Mapping[str, Any], candidates: Iterator[str]) -> str:
-    """Return the first text that says what is wanted, and nothing else."""
+def _first_equal(text: str, expected: Mapping[str, Any], candidates: Iterator[str]) -> str:
+    """Return the first candidate whose content is exactly *expected*."""
     only_crlf = "\r\n" in text and not re.search("(?<!\r)\n", text)
     for candidate in candidates:
         result = re.sub("(?<!\r)\n", "\r\n", candidate) if only_crlf else candidate
-        if _says(result, wanted):
+        if _has_content(result, expected):
             return result
-    raise ValueError("there is no place for it without rewriting what stands there")
+    raise ValueError("it cannot be added without rewriting existing lines")
 
 
-def _says(text: str, wanted: Mapping[str, Any]) -> bool:
+def _has_content(text: str, expected: Mapping[str, Any]) -> bool:
     try:
-        return _parsed(text) == wanted
+        return _parsed(text) == expected
     except ValueError:
         return False
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    return loads(text, parse_float=str)  # as text, to be compared: a `nan` does not equal itself
+    return loads(text, parse_float=str)  # floats as text, for comparisons: a `nan` does not equal itself
 
 
 def _merged(tables: Any, path: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return *tables* with *values* in the table at *path*."""
     if not isinstance(tables, Mapping):
-        raise ValueError("what stands in its place is no table")
+        raise ValueError("the existing value is not a table")
     if not path:
         return {**tables, **values}
     return {**tables, path[0]: _merged(tables.get(path[0], {}), path[1:], values)}

@@ -1,4 +1,4 @@
-"""Lines of the table as hints print them: what is shown can be pasted as it stands."""
+"""Write lines of the table for hints, so that users can paste them unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def setting(key: str, value: Any) -> str:
 
 
 def source_table(tables: str, path: str, **values: Any) -> str:
-    """Return the lines of a table for one source, below the words that they follow."""
+    """Return the lines of a table for one source, each on a new line below a hint's text."""
     lines = [tables, setting("path", path), *(setting(key, value) for key, value in values.items())]
     return "".join(f"\n    {line}" for line in lines)
 

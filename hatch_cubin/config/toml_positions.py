@@ -1,4 +1,4 @@
-"""Find the line on which each key of a TOML text stands, so that messages can name it."""
+"""Find the line of each key in a TOML text, so that messages can name it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ else:
 
 from ..errors import Location
 
-__all__ = ["Path", "Place", "Scanner", "key_lines", "line_of", "loads"]
+__all__ = ["Path", "Scanner", "TableLocation", "key_lines", "line_of", "loads"]
 
 Path = tuple[str | int, ...]
 
@@ -29,7 +29,7 @@ _SCALAR = re.compile(r"[^,\]}#\n]*")
 
 @functools.lru_cache(maxsize=8)  # every problem of a table asks for the same text
 def key_lines(text: str) -> Mapping[Path, int]:
-    """Return the line of every table, key and array element of *text*, which is valid TOML."""
+    """Return the line of every table, key and array element of *text*, which must be valid TOML."""
     return Scanner(text.replace("\r\n", "\n")).scan()
 
 
@@ -42,23 +42,23 @@ def line_of(lines: Mapping[Path, int], path: Path) -> int | None:
     return None
 
 
-class Place:
-    """Where a table stands, so that a message can name the line of a key."""
+class TableLocation:
+    """The file and position of a table, so that messages can name the line of a key."""
 
     def __init__(self, file: str, text: str, table: tuple[str, ...], *, wraps: bool = False) -> None:
         self.file, self.text, self.table = file, text, table
-        self.wraps = wraps  # whether hatch-cubin is the build backend, around one that the table names
+        self.wraps = wraps  # whether hatch-cubin is the build backend, and the table names a wrapped one
 
     def of(self, *path: str | int) -> Location:
-        """Return the place of one key of the table, or of the table itself."""
+        """Return the location of a key of the table, or of the table itself."""
         return Location(self.file, line_of(self._lines, (*self.table, *path)))
 
     def has(self, *path: str | int) -> bool:
-        """Say whether the table has a key."""
+        """Return whether the table has a key."""
         return (*self.table, *path) in self._lines
 
     def is_header(self, *path: str | int) -> bool:
-        """Say whether a table inside this one stands below a header of its own, as in `[table.options]`."""
+        """Return whether a table inside this one has its own header, as in `[table.options]`."""
         line = self.of(*path).line
         return line is not None and self.text.splitlines()[line - 1].lstrip().startswith("[")
 
@@ -67,7 +67,7 @@ class Place:
         try:
             return key_lines(self.text)
         except (ValueError, LookupError, RecursionError):
-            return {}  # a place is a courtesy and must not hide the problem
+            return {}  # a missing line number must not prevent the message
 
     def __str__(self) -> str:
         return f"[{'.'.join(self.table)}]"
@@ -83,7 +83,7 @@ class Place:
 
 
 class Scanner:
-    """A walk over the text that keeps positions; the values themselves are tomllib's business."""
+    """Reads a TOML text to find positions. It does not interpret the values: tomllib does."""
 
     def __init__(self, text: str) -> None:
         self.text = text

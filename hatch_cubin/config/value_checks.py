@@ -1,4 +1,4 @@
-"""Check one value of the table or of a variable: return it as it is meant, or raise ValueError. Pure."""
+"""Check one value of the table or of a variable: return it normalized, or raise ValueError. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .known_names import WRAPPER, is_misnamed_wrapper
 Macros = tuple[tuple[str, str], ...]
 Variants = tuple[tuple[str, tuple[str | None, ...]], ...]  # None: the macro is not defined
 
-_WHOLE = range(-(2**63), 2**64)  # what a compiler has a type for
+_WHOLE = range(-(2**63), 2**64)  # the integers that fit into a type of the compiler
 _SIZE_UNITS: Mapping[str, int] = {"B": 1} | {
     f"{letter}{infix}B": base**power
     for power, letter in enumerate("KMGT", start=1)
@@ -24,8 +24,8 @@ _SIZE_UNITS: Mapping[str, int] = {"B": 1} | {
 }
 _CLUSTER = re.compile(r"[a-z]+://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _EXECUTOR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+|(\w+\.)*\w+:\w+")
-NAME_PARTS = ("{parent}", "{stem}")  # of a source's path, in the name of a table for many sources
-# The minor versions of CUDA that package indexes have (there was no 12.7), and the newest patch of each.
+NAME_PARTS = ("{parent}", "{stem}")  # `name` of a table for many sources may contain these parts of a path
+# The minor versions of CUDA that are published as wheels (12.7 was not), and the newest patch of each.
 CUDA: Mapping[int, Mapping[int, int]] = {
     12: {0: 1, 1: 1, 2: 2, 3: 2, 4: 1, 5: 1, 6: 3, 8: 2, 9: 2},
     13: {0: 3, 1: 2, 2: 2, 3: 1, 4: 3, 5: 0},
@@ -34,7 +34,7 @@ _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
 
 
 class RefusedValueError(ValueError):
-    """A check refuses a value for a reason that has its own code; others raise a plain ValueError."""
+    """A check refuses a value for a reason with its own code. Other checks raise a plain ValueError."""
 
     def __init__(self, found: Problem) -> None:
         super().__init__(found.what)
@@ -42,28 +42,28 @@ class RefusedValueError(ValueError):
 
 
 def guess(text: str, known: Iterable[str]) -> str | None:
-    """Return "did you mean …?" with the known name that *text* resembles; None where there is none."""
-    import difflib  # slow to import, and few tables are in need of it
+    """Return "did you mean …?" with the known name that *text* resembles, or None if it resembles none."""
+    import difflib  # lazy: slow to import, and few tables need it
 
     close = difflib.get_close_matches(text, known, n=1)
     return f"did you mean {close[0]!r}?" if close else None
 
 
 def archs_of_variable(text: str) -> tuple[str, ...]:
-    """Check a list of archs as it stands in a variable."""
+    """Check the list of archs in an environment variable."""
     if not (specs := arch_names.split_specs(text)):
         raise ValueError("must name at least one arch")
     return tuple(map(arch, specs))
 
 
 def jobs_of_variable(text: str) -> int:
-    """Check a number of jobs as it stands in a variable."""
+    """Check the number of jobs in an environment variable."""
     return jobs(int(text) if re.fullmatch(r"[0-9]{1,4}", text) else text)
 
 
 def remote(value: object) -> str:
-    """Check the URL of a shared store as it stands in the table, which everybody can read."""
-    from . import store_urls  # which few tables need
+    """Check the URL of a shared store in the table. It must not contain a password: the table is public."""
+    from . import store_urls  # lazy: few tables need it
 
     url = store_urls.parse(value)
     if url.user is not None:
@@ -73,8 +73,8 @@ def remote(value: object) -> str:
 
 
 def remote_of_variable(text: str) -> str | None:
-    """Check a URL as it stands in a variable, and return it without user and password; None turns it off."""
-    from . import store_urls  # which few builds need
+    """Check the URL in a variable, and return it without user and password, or None for "off"."""
+    from . import store_urls  # lazy: few builds need it
 
     if text == "off":
         return None
@@ -87,7 +87,7 @@ def remote_of_variable(text: str) -> str | None:
 
 
 def executor(text: str) -> str:
-    """Check where to compile: a cluster's URL or a function, and perhaps here where that has no worker."""
+    """Check an executor: a cluster's URL or a function, and ',local' to compile here if no worker can."""
     where = text.removesuffix(",local")
     if not (_CLUSTER if where.startswith(("dask://", "tls://")) else _EXECUTOR).fullmatch(where):
         some = "'dask://host:8786', 'tls://host:8786' or 'module:function'"
@@ -96,7 +96,7 @@ def executor(text: str) -> str:
 
 
 def share(text: str) -> float:
-    """Check a part of a whole, as in 1%."""
+    """Return a percentage such as '1%' as a fraction."""
     try:
         part = float(text.removesuffix("%")) / 100
     except ValueError:
@@ -140,12 +140,12 @@ def arch(text: str) -> str:
     except ValueError as exc:
         if "is not an arch" not in str(exc):
             raise RefusedValueError(problem("unknown-arch", str(exc))) from None
-        from ..common import gpu_names  # which only a wrong table needs
+        from ..common import gpu_names  # lazy: only for mistakes
 
         if meant := gpu_names.archs_meant(text):
             what = f"{exc}, did you mean {', '.join(map(repr, meant))}?"
             raise RefusedValueError(problem("unknown-arch", what)) from None
-        is_number = any(map(str.isdigit, text))  # then no group was meant
+        is_number = any(map(str.isdigit, text))  # then do not suggest a group
         question = None if is_number else guess(text.lower(), arch_names.GROUPS)
         advice = f", {question}" if question else f"; write {_SOME_ARCHS}"
         raise RefusedValueError(problem("unknown-arch", f"{exc}{advice}")) from None
@@ -153,7 +153,7 @@ def arch(text: str) -> str:
 
 
 def toolkit(value: object) -> str:
-    """Check a release of CUDA: none is asked for that no package index has."""
+    """Check a release of CUDA: only published releases and "system" are allowed."""
     text = string(value)
     if text == "system":
         return text
@@ -182,7 +182,7 @@ def toolkit(value: object) -> str:
 
 
 def newest_of(major: int) -> str:
-    """Return the newest release of a major version that is known here."""
+    """Return the newest known release of a major version."""
     return f"{major}.{max(CUDA[major])}"
 
 
@@ -193,9 +193,9 @@ def jobs(value: object) -> int:
 
 
 def size(value: object) -> int:
-    """Return the bytes that a size such as '2 GiB' means.
+    """Return the number of bytes of a size such as '2 GiB'.
 
-    A number alone is refused: people mean gigabytes, and a cache of 2 bytes is an empty one.
+    A number without a unit is refused: users mean gigabytes, and a cache of 2 bytes would always be empty.
     """
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) *([KMGT]?i?B?)", string(value))
     if match and not match[2]:
@@ -207,7 +207,7 @@ def size(value: object) -> int:
 
 
 def place(value: object) -> str:
-    """Check a path that may lie anywhere."""
+    """Check a path that may be outside the project."""
     text = string(value)
     if not text.isprintable():
         raise ValueError(f"{text!r} has characters that no path should have")
@@ -215,7 +215,7 @@ def place(value: object) -> str:
 
 
 def leads_out(text: str) -> bool:
-    """Say whether a path names a place outside the folder that it is relative to, on any system."""
+    """Return whether a path, on any system, leads out of the folder that it is relative to."""
     parts = text.replace("\\", "/").split("/")
     return text.startswith(("/", "\\", "~")) or ":" in parts[0] or ".." in parts
 
@@ -236,7 +236,7 @@ def path(value: object) -> str:
 
 
 def folder_above(value: object) -> str:
-    """Check the way to a folder that lies above the project."""
+    """Check the relative path of a folder above the project."""
     text = place(value)
     if "\\" in text:
         raise ValueError(f"{text!r} must be written with '/'")
@@ -248,7 +248,7 @@ def folder_above(value: object) -> str:
 
 
 def root_name(text: str, others: Iterable[str]) -> str:
-    """Check the name that such a folder has in the project."""
+    """Check the name of a source root in the project."""
     if not re.fullmatch(r"[^\W_](?:[\w.-]*[\w-])?", text):
         raise ValueError("must have the plain name of one folder, such as 'csrc'")
     if text.casefold() in map(str.casefold, others):
@@ -296,7 +296,7 @@ def mode(value: object) -> str:
 
 
 def link(text: str) -> str:
-    """Check what a module is linked with: a file of the project, or a wheel and a glob of its files."""
+    """Check an entry of `link`: a file of the project, or a wheel and a glob of its files."""
     wheel, colon, files = text.partition(":")
     if not colon:
         return path(text)
@@ -304,8 +304,8 @@ def link(text: str) -> str:
 
 
 def is_secret(value: object) -> bool:
-    """Say whether a value holds a private key, wherever."""
-    from ..common.ed25519_keys import PRIVATE  # which few tables need
+    """Return whether a value contains a private key anywhere."""
+    from ..common.ed25519_keys import PRIVATE  # lazy: few tables need it
 
     return f"{PRIVATE}:" in repr(value)
 
@@ -318,7 +318,7 @@ def trusted_key(text: str) -> str:
     except ValueError as exc:
         raise RefusedValueError(
             problem("bad-public-key", f"a key {exc}")
-        ) from None  # whatever it is, it may be a secret
+        ) from None  # the cause would show the text, which may be secret
     return text
 
 
@@ -330,7 +330,7 @@ def name(value: object) -> str:
 
 
 def name_of_sources(value: object) -> str:
-    """Check the name of one source, or of many: `{parent}` and `{stem}` are parts of each one's path."""
+    """Check the `name` of sources. It may contain `{parent}` and `{stem}`, which are parts of a path."""
     text = name(value)
     for part in re.findall(r"\{[^{}]*\}", text):
         if part not in NAME_PARTS:
@@ -355,7 +355,7 @@ def macro_name(text: str) -> None:
 
 
 def macro_text(value: object) -> str | None:
-    """Return a macro's text: 1 for true, numbers as Python writes them, None for one that is not defined."""
+    """Return a macro's text: "1" for true, numbers as Python writes them, None for false: not defined."""
     if isinstance(value, bool):
         return "1" if value else None
     if value in _WHOLE if isinstance(value, int) else isinstance(value, float) and math.isfinite(value):
@@ -366,7 +366,7 @@ def macro_text(value: object) -> str | None:
 
 
 def once(values: Sequence[str | None]) -> tuple[str | None, ...]:
-    """Check the texts that a macro has in turn: two that are the same would be one module, compiled once."""
+    """Check that a macro's values in `variants` differ: equal values would give the same module twice."""
     if len({*values}) < len(values):
         twice = next(value for value in values if values.count(value) > 1)
         shown = "false" if twice is None else repr(twice)

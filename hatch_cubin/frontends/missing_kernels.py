@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..config import table_location
 from ..config.config import DEFAULT_SOURCES
-from ..config.known_names import WRAPPER, inside, with_us
+from ..config.known_names import WRAPPER, inside, with_hatch_cubin
 from ..errors import Location, Problem, problem
 from ..project.project import Project
 from ..project.source import BUNDLE_FOLDER
@@ -53,7 +53,7 @@ def _other_backend(project: Project, backend: str, requires: object) -> Problem:
     needed = (
         ""
         if table_location.requires_hatch_cubin(project.root)
-        else f", and requires = {json.dumps(with_us(requires, ()))}"
+        else f", and requires = {json.dumps(with_hatch_cubin(requires, ()))}"
     )
     return problem(
         "backend-without-kernels",

@@ -17,7 +17,7 @@ from ..errors import PREFIX, ConfigError, Location, Problem, ToolchainError, pro
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..config.toml_positions import Place
+    from ..config.toml_positions import TableLocation
     from ..project.project import Project
 
 _LOADER_PYTHON = 10  # its minor version
@@ -141,7 +141,7 @@ def missing_requirement(root: str | Path) -> tuple[Problem, ...]:
     import json
 
     where = table_location.place_of(root, ("build-system",)).of("requires")
-    hint = f"requires = {json.dumps(known_names.with_us(known))}"
+    hint = f"requires = {json.dumps(known_names.with_hatch_cubin(known))}"
     if misspelled:
         what = f"[build-system] requires {misspelled[0]!r}, which is not hatch-cubin"
         return (problem("misspelled-requirement", what, where, hint),)
@@ -210,7 +210,7 @@ def _packages_in(root: Path, values: Mapping[str, Any]) -> Mapping[str, str] | N
     return {values.get("package") or folder.rpartition("/")[2]: folder}
 
 
-def packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
+def packages(root: Path, backend: str, place: TableLocation) -> Mapping[str, str]:
     """Return the wheel's top-level packages and their folders, as the build backend would."""
     if backend.startswith("setuptools."):
         from . import setuptools

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..common import temporary_folders
 from ..config import toml_positions
-from ..config.known_names import asked
+from ..config.known_names import build_tables
 from ..errors import BundleError, Location, problem
 from ..project.source import BUNDLE_FOLDER
 
@@ -106,7 +106,9 @@ def _differs(archive: tarfile.TarFile, info: tarfile.TarInfo, file: Path) -> boo
     if file.name != "pyproject.toml":
         return before != now
     try:
-        return asked(toml_positions.loads(before.decode())) != asked(toml_positions.loads(now.decode()))
+        return build_tables(toml_positions.loads(before.decode())) != build_tables(
+            toml_positions.loads(now.decode())
+        )
     except ValueError:
         return True
 

@@ -1,4 +1,4 @@
-"""Where includes were looked for in the project in vain: told in few words, and looked at again."""
+"""Paths where includes found no file in the project: a lock lists them, and builds check them again."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ AbsentNames = Mapping[str, Sequence[str]]
 
 
 def tried_paths(closures: Iterable[tuple[Module, Closure]]) -> set[str]:
-    """Return every path that must not be a file, for the closures to be what they are."""
+    """Return every path that must not be a file: a file there could change one of the closures."""
     paths = set[str]()
     for module, closure in closures:
         paths.update(path for places in closure.absent for path in places)
-        # One that is named by its place in the project is so only because no other place has it.
+        # A pre-included file is found by its path in the project only if no folder of the search path has it.
         paths.update(f"{folder}/{name}" for name in closure.at_root for folder in module.include_dirs)
         paths.update(filter(lambda path: not os.path.isfile(path), map(_on_machine, module.pre_includes)))
     return paths
@@ -29,7 +29,7 @@ def _on_machine(name: str) -> str:
 
 
 def absent_names(tree: ProjectTree, paths: Iterable[str]) -> dict[str, list[str]]:
-    """Return which names no folder of the project may have, for no file to be at any of the *paths*."""
+    """Return the names that must be missing in each folder, so that no file is at any of the *paths*."""
     there = dict[str, bool]()
     names: dict[str, set[str]] = {}
     for path in paths:
@@ -40,7 +40,7 @@ def absent_names(tree: ProjectTree, paths: Iterable[str]) -> dict[str, list[str]
 
 
 def _first_missing(tree: ProjectTree, path: str, there: dict[str, bool]) -> str:
-    """Return the beginning of a path up to its first part that is missing; a whole one is of a folder."""
+    """Return a path up to its first missing part. A path that exists, as a folder, gets a `/` at its end."""
     end = -1
     while (end := path.find(os.sep, end + 1)) >= 0:
         if (start := path[:end]) not in there:
@@ -51,7 +51,7 @@ def _first_missing(tree: ProjectTree, path: str, there: dict[str, bool]) -> str:
 
 
 def appeared_paths(tree: ProjectTree, absent: AbsentNames) -> Iterator[str]:
-    """Yield the paths that are there by now."""
+    """Yield the paths that must be missing, but exist now."""
     for folder, names in absent.items():
         for name in names:
             path = tree.disk_path(os.path.join(folder, name.removesuffix("/")))

@@ -1,7 +1,8 @@
 """Find the headers that a source can read, and their digest, before anything is compiled.
 
-A header too many costs a compile at most; a header too few means a stale kernel. So every branch of every
-conditional is followed. An include that the text does not tell (`#include MACRO`) stands for all it could be.
+A superfluous header causes at most a needless compile; an overlooked header causes a stale kernel. So every
+branch of every conditional is followed. A computed include (`#include MACRO`) counts as every header that it
+could mean.
 """
 
 from __future__ import annotations
@@ -36,23 +37,23 @@ from .outside_project import ClosureFiles, TriedPaths
 from .resolve import OWN, FoundFile, IncludeSearch, SearchFolder, leads_to_a_process
 
 _WORDS = re.compile(f"({IDENTIFIER.pattern})")
-_MOST_PATHS = 100  # that an include can stand for
+_MOST_PATHS = 100  # that one include can expand to
 
 
 @dataclass(slots=True)
 class Closure:
-    """Every file that a source can read, by logical path, and every tree of which it may read any file."""
+    """The files that a source can read, by logical path, and the trees of which it may read any file."""
 
     files: Mapping[str, str] = field(default_factory=dict)
-    widened: set[str] = field(default_factory=set)  # those of the files that no include names
+    widened: set[str] = field(default_factory=set)  # the files that only a computed include may mean
     trees: set[str] = field(default_factory=set)
-    missing: set[str] = field(default_factory=set)  # what no folder of the search path has
-    # Paths that were tried in the project in vain, for each include.
+    missing: set[str] = field(default_factory=set)  # includes that no folder of the search path has
+    # For each include, the paths in the project at which it was not found.
     absent: AbstractSet[TriedPaths] = field(default_factory=set, compare=False)
     search: tuple[str, ...] = ()  # the folders of the search path, in its order
-    builds: dict[str, str] = field(default_factory=dict)  # of each tree of the search path, for people
-    computed: bool = False  # whether macros decide what is included
-    guessed: bool = False  # whether some of that cannot be told from the texts
+    builds: dict[str, str] = field(default_factory=dict)  # by tree of the search path, for messages
+    computed: bool = False  # whether macros decide which headers are included
+    guessed: bool = False  # whether the texts do not show all values of these macros
     at_root: tuple[str, ...] = ()  # pre-included files that only the project's own folder has
     reached: AbstractSet[FoundFile] = field(default_factory=frozenset, repr=False, compare=False)
     _digest: str = field(default="", repr=False, compare=False)
@@ -66,16 +67,16 @@ class Closure:
 
     @property
     def own(self) -> Mapping[str, str]:
-        """Those of the files that are in no tree: the project's, and what an absolute path names."""
+        """The files that do not belong to a tree: those of the project, and those with an absolute path."""
         if isinstance(self.files, ClosureFiles):
             return self.files.own
-        if self._own is None:  # made once: with a lock, every module has all files of the project
+        if self._own is None:  # computed once: with a lock, every module has all files of the project
             self._own = {logical: content for logical, content in self.files.items() if _is_own(logical)}
         return self._own
 
     def outside(self) -> dict[str, str]:
         """Return one digest for all headers of each tree."""
-        if self._outside is None:  # made once, as below
+        if self._outside is None:  # computed once, as below
             trees: dict[str, list[str]] = {}
             for logical, content in sorted(self.files.items()):
                 if not _is_own(logical):
@@ -84,7 +85,7 @@ class Closure:
         return self._outside
 
     def reads(self, root: SearchFolder) -> bool:
-        """Say whether anything is read in a tree outside the project."""
+        """Return whether any file may be read in a folder outside the project."""
         if root.tree in self.trees:
             return True
         if isinstance(self.files, ClosureFiles):
@@ -92,15 +93,15 @@ class Closure:
         return any(logical.startswith(f"{root.logical}/") for logical in self.files)
 
     def summary(self) -> dict[str, str]:
-        """Return the digest of each of the user's headers, and one for all headers of each other tree."""
+        """Return the digest of each of the project's headers, and one digest for all headers of each tree."""
         return {**self.own, **self.outside()}
 
     def digest(self) -> str:
-        """Return one digest of a complete closure, the same in any folder; empty without headers.
+        """Return one digest of the whole closure, the same wherever the project is; empty without headers.
 
-        The search path is part of it: in another order, the same include can find another of the files.
+        It covers the search path, because in another order the same include can find another file.
         """
-        if self.includes and not self._digest:  # made once, for every unit asks: there may be many headers
+        if self.includes and not self._digest:  # computed once: each unit needs it
             files = (part for item in sorted(self.files.items()) for part in item)
             self._digest = digest([*files, "trees", *sorted(self.trees), "search", *self.search])
         return self._digest
@@ -111,7 +112,7 @@ def _is_own(logical: str) -> bool:
 
 
 class Resolver(IncludeSearch):
-    """Resolves closures over one search path."""
+    """Finds the closures of sources, along one search path."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -148,7 +149,7 @@ class Resolver(IncludeSearch):
         )
 
     def _is_at_root(self, name: str) -> bool:
-        """Say whether a pre-included file is named by its path in the project, and not on the search path."""
+        """Return whether a pre-included file is found only by its path in the project."""
         elsewhere = self.find(Include(_at_root(name), "angle"), self.project, "").places
         return (
             not elsewhere and disk.is_file(self.tree.disk_path(name), self.tree) and self.tree.is_inside(name)
@@ -156,13 +157,13 @@ class Resolver(IncludeSearch):
 
 
 def _at_root(name: str) -> str:
-    """Return where the compiler finds a pre-included file: its process works in the root folder."""
+    """Return the path by which the compiler finds a pre-included file: its working folder is `/`."""
     path = os.path.join(os.sep, name)
     return path if leads_to_a_process(path) or os.path.isfile(path) else name
 
 
 class _Walk:
-    """One source's walk over its headers: what was visited, and what its macros can stand for."""
+    """Follows the includes of one source, and records the files and the possible values of macros."""
 
     def __init__(
         self, resolver: Resolver, macros: Iterable[tuple[str, str]], source: tuple[str, str]
@@ -174,13 +175,13 @@ class _Walk:
         self._resolver = resolver
         self._source = source
         self._meanings: dict[str, set[str]] = {}
-        self._unsorted = [macros]  # what was defined, and is not among the meanings yet: few walks need them
+        self._unsorted = [macros]  # not in *_meanings* yet: few walks need these
         self._computed: set[tuple[Include, FoundFile]] = set()
         self._taken: set[Path] = set()
-        self._packages: set[SearchFolder] = set()  # whose files were all taken
+        self._packages: set[SearchFolder] = set()  # the header packages of which all files were added
 
     def visit(self, spot: FoundFile, scanned: Scan) -> None:
-        """Follow the includes of one file, and those of every file that they find."""
+        """Follow the includes of a file, and the includes of every file that they find."""
         pending = [(spot, scanned)]
         while pending:
             spot, scanned = pending.pop()
@@ -190,7 +191,7 @@ class _Walk:
                 raise self._told(exc, spot, scanned) from exc
 
     def _followed(self, spot: FoundFile, scanned: Scan) -> list[tuple[FoundFile, Scan]]:
-        """Take what one file includes and defines; return the files that are new."""
+        """Record the includes and definitions of one file; return the files that are new."""
         self._unsorted.append(scanned.defines)
         step = self._resolver.step(spot, scanned)
         if step.absent or step.missing or step.computed:
@@ -199,13 +200,13 @@ class _Walk:
             self._computed.update((include, spot) for include in step.computed)
         by_name = spot.logical not in self.closure.widened
         found: Iterable[FoundFile] = step.found
-        if by_name and not self.closure.widened:  # as nearly always, and in millions
+        if by_name and not self.closure.widened:  # nearly always: skip millions of calls
             found = [each for each in found if each not in self.reached]
         read = self._resolver.read
         return [new for each in found for new in self._new(each, read, by_name=by_name)]
 
     def settle(self) -> None:
-        """Resolve computed includes until no file brings a new macro, and no macro a new file."""
+        """Resolve computed includes until no file adds a macro, and no macro adds a file."""
         before = None
         while self._computed and before != (
             now := (len(self._computed), len(self.reached), sum(map(len, self._defines.values())))
@@ -224,14 +225,14 @@ class _Walk:
 
     @property
     def _defines(self) -> dict[str, set[str]]:
-        """All that each macro was defined to mean so far."""
+        """All values that each macro was defined to have so far."""
         while self._unsorted:
             for name, value in self._unsorted.pop():
                 self._meanings.setdefault(name, set()).add(value)
         return self._meanings
 
     def _operands(self, include: Include) -> list[Include | None]:
-        """Return all that a computed include can stand for; None among them is for what cannot be known."""
+        """Return everything that a computed include can expand to. None in the list: an unknown name."""
         operands: list[Include | None] = []
         names, seen = [include], {include.name}
         while names:
@@ -250,7 +251,7 @@ class _Walk:
         return operands
 
     def _values(self, include: Include) -> set[str]:
-        """Return what a computed include can stand for: a macro's name, its call, or the argument of one."""
+        """Return the texts that a macro, a call of a macro, or the argument of a call can expand to."""
         if include.form == "argument":
             return {f"<{include.name}>"}
         if (call := MACRO_CALL.fullmatch(include.name)) is None:
@@ -258,7 +259,7 @@ class _Walk:
         return {expand_call(value, call[2]) for value in self._defines.get(call[1], {UNKNOWN})}
 
     def _spelled(self, path: str, within: frozenset[str] = frozenset()) -> set[str] | None:
-        """Return all that a path can be when the macros in it are expanded; None where that is unknowable."""
+        """Return all paths to which a path with macros can expand; None if they are unknown or too many."""
         found = {""}
         for piece in _WORDS.split(path):
             options = (
@@ -270,7 +271,7 @@ class _Walk:
         return found
 
     def _word(self, word: str, within: frozenset[str]) -> set[str] | None:
-        """Return the same of a word. One that is no macro stands for itself; the compiler has its own."""
+        """Return all texts that a word can expand to; None if unknown, as for macros of the compiler."""
         if word not in self._defines:
             return None if word.startswith("__") else {word}
         options = {word}
@@ -283,7 +284,7 @@ class _Walk:
         return options
 
     def _told(self, error: SourceError, spot: FoundFile, scanned: Scan) -> SourceError:
-        """Return an error with the place of the include that leads to it; none of one that options make."""
+        """Return an error with the place of the include that causes it; unchanged if an option causes it."""
         include = self._leading(spot, scanned)
         if include is None or not spot.relative:
             return error
@@ -294,7 +295,7 @@ class _Walk:
         return SourceError(*(each._replace(details=(f"included from {place}",)) for each in error.problems))
 
     def _leading(self, spot: FoundFile, scanned: Scan) -> Include | None:
-        """Return the first of a file's includes whose header cannot be looked for, or not be read."""
+        """Return the first include of a file whose header cannot be searched for or cannot be read."""
         return next((include for include in scanned.includes if self._fails(include, spot)), None)
 
     def _fails(self, include: Include, spot: FoundFile) -> bool:
@@ -308,7 +309,7 @@ class _Walk:
     def _new(
         self, spot: FoundFile, read: Callable[[FoundFile], tuple[str, Scan]], *, by_name: bool
     ) -> tuple[tuple[FoundFile, Scan], ...]:
-        """Add one file to the closure; return it unless it was there."""
+        """Add one file to the closure; return it if it is new."""
         if by_name:
             self.closure.widened.discard(spot.logical)
         elif spot.logical not in self.files:
@@ -320,9 +321,9 @@ class _Walk:
         return ((spot, scanned),)
 
     def _widen(self, include: Include, root: SearchFolder, relative: str) -> None:
-        """Add all that a computed include can reach: the tree around it, by its build, or the search path."""
+        """Add everything that a computed include can mean: the tree that contains it, or the search path."""
         self.closure.guessed = True
-        # The version of a header package does not say that somebody edited one of its files.
+        # A file of a header package can be edited without a new version. So each file counts.
         reached = {each for each in ((root,) if root.tree else self._resolver.search) if each.is_package}
         for each in sorted(reached - self._packages):
             self._packages.add(each)
@@ -340,7 +341,7 @@ class _Walk:
         self._take(self._resolver.everything(*folders), by_name=False)
 
     def _take(self, found: Iterable[tuple[SearchFolder, str]], *, by_name: bool = True) -> None:
-        """Add files, and follow the includes of those that are new."""
+        """Add files, and follow the includes of the new ones."""
         for place in found:
             for new, scanned in self._new(
                 self._resolver.spot(*place), self._resolver.read_any, by_name=by_name

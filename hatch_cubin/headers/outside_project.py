@@ -1,7 +1,7 @@
-"""What was seen outside the project: the headers of toolkits and wheels, and where there was none.
+"""The headers of toolkits and wheels that were read, and the paths there that have no header.
 
-Most files of most closures are there, and closures share them. So each folder numbers its headers, and a
-closure that is kept has the numbers alone.
+Most files of most closures are outside the project, and closures share them. So each folder numbers its
+headers, and a recorded closure contains only the numbers.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from ..project.source_roots import ProjectTree
 
 T = TypeVar("T")
 
-TriedPaths = tuple[str, ...]  # paths that were tried in vain for one include
+TriedPaths = tuple[str, ...]  # paths of the project at which one include was not found
 
 _BITS = bytes.maketrans(b"01", b"\0\1")
 
 
 class OutsideFolder:
-    """One folder of the search path: what was at each path in it when that was first looked at."""
+    """A folder of the search path outside the project, with the state of each path at its first look-up."""
 
     def __init__(self, path: Path, logical: str) -> None:
-        self.states: dict[str, str] = {}  # of files, and nothing where there is none
+        self.states: dict[str, str] = {}  # by path; empty if there is no file
         self._start = os.path.join(path, "")
         self.logical = logical
-        self._numbers: dict[str, int] = {}  # of the headers that were read, by path
+        self._numbers: dict[str, int] = {}  # the numbers of the headers that were read, by path
         self._headers: list[tuple[str, str]] = []  # their logical names and digests, by number
 
     def is_file(self, relative: str, tree: ProjectTree) -> bool:
-        """Say whether there is a file at a path of this folder."""
+        """Return whether there is a file at a path of this folder."""
         if (state := self.states.get(relative)) is None:
             state = self.states[relative] = disk.file_state(self._start + relative, tree)
         return state != ""
 
     def now(self, paths: Iterable[str], tree: ProjectTree) -> list[str]:
-        """Return what is at some paths of this folder now."""
+        """Return the present states of paths of this folder."""
         return [disk.file_state(self._start + relative, tree) for relative in paths]
 
     def digest_now(self, relative: str, tree: ProjectTree) -> str:
-        """Return the digest of what the file at a path of this folder has now."""
+        """Return the present digest of the file at a path of this folder."""
         return file_digest(disk.read_file(self._start + relative, tree))
 
     def are_same(self, relative: str, other: str) -> bool:
-        """Say whether two paths of this folder lead to one file."""
+        """Return whether two paths of this folder lead to the same file."""
         return os.path.samefile(self._start + relative, self._start + other)
 
     def content(self, relative: str) -> str | None:
@@ -76,7 +76,7 @@ class OutsideFolder:
 
 
 class ClosureFiles(Mapping[str, str]):
-    """The files of a closure by their logical names: the project's *own*, and those of folders *outside*."""
+    """The files of a closure by logical name: the project's *own* files, and files of folders *outside*."""
 
     def __init__(self, own: Mapping[str, str], outside: Sequence[tuple[OutsideFolder, int]]) -> None:
         self.own = own
@@ -95,11 +95,11 @@ class ClosureFiles(Mapping[str, str]):
         return bool(self.own) or any(bits for _folder, bits in self.outside)
 
     def reach(self, logical: str) -> bool:
-        """Say whether there are any of a folder outside."""
+        """Return whether the closure has files of a folder outside."""
         return any(bits for folder, bits in self.outside if f"{folder.logical}/".startswith(f"{logical}/"))
 
     def items(self) -> ItemsView[str, str]:
-        """Return all files, put together once for all of them."""
+        """Return all files. This collects them only once."""
         return self._all().items()
 
     def _all(self) -> dict[str, str]:
@@ -110,7 +110,7 @@ class ClosureFiles(Mapping[str, str]):
 
 
 class AbsentPlaces(AbstractSet[TriedPaths]):
-    """Paths of the project that were tried in vain: for includes of its *own* files, and of *others*."""
+    """Paths of the project where includes were not found: includes of its *own* files, and of *others*."""
 
     def __init__(self, own: AbstractSet[TriedPaths], others: Sequence[TriedPaths], bits: int) -> None:
         self._own = own
@@ -131,7 +131,7 @@ class AbsentPlaces(AbstractSet[TriedPaths]):
 
 
 def names_in(closures: Iterable[Mapping[str, str]]) -> set[str]:
-    """Return the logical names of the files of several closures, those of each folder put together once."""
+    """Return the logical names of all files of several closures."""
     names, outside = set[str](), dict[OutsideFolder, int]()
     for files in closures:
         if isinstance(files, ClosureFiles):
@@ -144,10 +144,10 @@ def names_in(closures: Iterable[Mapping[str, str]]) -> set[str]:
 
 
 def as_bits(numbers: Iterable[int]) -> int:
-    """Return different numbers as the bits of one."""
+    """Return a number that has a bit for each of these different numbers."""
     return sum(1 << number for number in numbers)
 
 
 def items_at_bits(items: Sequence[T], bits: int) -> Iterator[T]:
-    """Yield the items with these numbers."""
+    """Yield the items whose numbers are in *bits*."""
     return compress(items, f"{bits:b}"[::-1].encode().translate(_BITS))

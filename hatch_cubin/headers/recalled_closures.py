@@ -1,10 +1,11 @@
-"""What an earlier build found outside the project for its closures, as long as that is as it was.
+"""Reuse the headers that an earlier build found outside the project, if nothing has changed there.
 
-The project's own texts are read and followed in every build. What they lack leads outside, and what is
-found there is recalled: it follows from what these texts include and define, from the table's macros, from
-the search path, and from what there is. So it holds while each path that was looked at outside has the
-content it had, or still no file, and while the project has no file where a header outside looked for one
-without finding it. A folder whose files all have the size, the times and the inode they had is not read.
+Every build reads the project's own texts and follows their includes. Headers that the project does not have
+are searched for outside, and the result of that search is recorded. It depends on the includes and macros of
+the project's texts, on the table's macros, on the search path, and on the files outside. So the record is
+valid if each path outside that was looked up has the same content as then, or still no file, and if the
+project still has no file at the paths where headers outside searched for one. If all files of a folder have
+the same size, times and inode as then, they are not read again.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from .includes import Closure, Resolver
 from .outside_project import AbsentPlaces, ClosureFiles, OutsideFolder, TriedPaths
 from .resolve import FOLDERS, OutsideFolders, SearchFolder
 
-_UNREAD = "unread"  # instead of a digest: the file was looked at under another name than it was read by
+_UNREAD = "unread"  # instead of a digest: the file was read by another name
 _TRIED = digest(["tried"])
 
 
 class WalkStart(NamedTuple):
-    """What leads outside: the closure on the project's own folders alone, and what an include can use."""
+    """The start of a search outside: the closure in the project, and the values that includes can use."""
 
     own: Closure
     source: Scan
@@ -39,7 +40,7 @@ class WalkStart(NamedTuple):
 
 
 class _KnownSearchPath(NamedTuple):
-    """A search path: its name, its folders outside the project, and whether all known of them still holds."""
+    """A search path: its name, its folders outside the project, and whether their records are still valid."""
 
     name: str
     folders: list[OutsideFolder]
@@ -47,26 +48,26 @@ class _KnownSearchPath(NamedTuple):
 
 
 class RecalledClosures:
-    """Closures as an earlier build found them; *take* gives each line that it wrote, once."""
+    """The closures that an earlier build recorded. *take* returns a recorded line and removes it."""
 
     def __init__(self, scans: ScanCache, take: Callable[[str], str | None]) -> None:
         self.outside = OutsideFolders(self._recall)
         self._scans = scans
         self._take = take
         self._began = time.time_ns()
-        self._lines: dict[str, str] = {}  # of the closures that were asked for
-        # Of each folder that is as it was: how many paths are known, and the digest of their states then.
+        self._lines: dict[str, str] = {}  # of the closures that this build used
+        # For each unchanged folder: the number of recorded paths, and the recorded digest of their states.
         self._known: dict[SearchFolder, tuple[int, str]] = {}
         self._meanings: dict[str, str] = {}
-        self._tried: list[TriedPaths] = []  # paths of the project that headers outside were looked for at
-        self._numbers: dict[TriedPaths, int] = {}  # of those
-        self._untouched: bool | None = None  # whether there is still nothing at those that are known
+        self._tried: list[TriedPaths] = []  # where includes of headers outside found no file
+        self._numbers: dict[TriedPaths, int] = {}  # their positions in *_tried*
+        self._untouched: bool | None = None  # whether there is still no file at the recorded paths
         self._ways: dict[Resolver, _KnownSearchPath] = {}
-        self._summaries: dict[object, dict[str, str]] = {}  # of what is outside, which many closures share
+        self._summaries: dict[object, dict[str, str]] = {}  # of the headers outside: closures share them
         self._new = False
 
     def resolve(self, start: WalkStart, resolver: Resolver, walk: Callable[[], Closure]) -> Closure:
-        """Return a closure as it is recalled, or else as *walk* finds it."""
+        """Return the recorded closure if it is valid, else the closure that *walk* finds."""
         key, way = self._key(start, resolver), self._way(resolver)
         if key not in self._lines and way.holds and (line := self._take(key)):
             self._lines[key] = line
@@ -82,23 +83,23 @@ class RecalledClosures:
         return digest([compact([search, *start[2:], source, texts, own.at_root, sorted(own.missing)])])
 
     def _meaning(self, content: str) -> str:
-        """Return a digest of what a text includes and defines: other edits of it lead nowhere else."""
+        """Return a digest of the includes and macros of a text. Other edits do not change where it leads."""
         if content not in self._meanings:
-            scan = self._scans.used.get(content)  # nobody has scanned what is too large
+            scan = self._scans.used.get(content)  # None if the file is too large to be scanned
             self._meanings[content] = content if scan is None else digest([compact(scan[:2])])
         return self._meanings[content]
 
     def _way(self, resolver: Resolver) -> _KnownSearchPath:
         if resolver not in self._ways:
             roots = [root for root in resolver.search if root.tree]
-            folders = [self.outside[root] for root in roots]  # which looks at all that is known of each
+            folders = [self.outside[root] for root in roots]  # this checks the records of each folder
             holds = self._nothing_appeared(resolver.tree) and self._known.keys() >= set(roots)
             name = compact([(root.logical, root.tree) for root in resolver.search])
             self._ways[resolver] = _KnownSearchPath(name, folders, holds)
         return self._ways[resolver]
 
     def _recall(self, root: SearchFolder, folder: OutsideFolder) -> None:
-        """Let a folder have what is known of it, if that is as it was."""
+        """Give a folder the recorded facts about it, if they are still valid."""
         if (line := self._take(_name(root))) is None:
             return
         before, seen = json.loads(line)
@@ -106,7 +107,7 @@ class RecalledClosures:
         try:
             states = folder.now(seen, tree)
             holds = _summed(states) == before or _are_equal(folder, seen, states, tree)
-        except (OSError, SourceError):  # the walk will tell
+        except (OSError, SourceError):  # the walk reports it
             return
         if holds:
             self._known[root] = len(seen), before
@@ -116,7 +117,7 @@ class RecalledClosures:
                     folder.add(relative, content)
 
     def _nothing_appeared(self, tree: ProjectTree) -> bool:
-        """Say whether the project still has no file where headers outside were looked for in vain."""
+        """Return whether the project still has no file where includes of headers outside found none."""
         if self._untouched is None:
             tried = [*map(tuple, json.loads(self._take(_TRIED) or "[]"))]
             try:
@@ -129,7 +130,7 @@ class RecalledClosures:
         return self._untouched
 
     def _number(self, tried: Iterable[TriedPaths]) -> int:
-        """Return the numbers of places that were tried, as bits; new ones get theirs."""
+        """Return the numbers of the *tried* paths, as bits. New paths get new numbers."""
         bits = 0
         for places in tried:
             if places not in self._numbers:
@@ -139,12 +140,12 @@ class RecalledClosures:
         return bits
 
     def _kept(self, key: str, closure: Closure, own: Closure, resolver: Resolver) -> Closure | None:
-        """Remember a closure if all is known that it rests on; return it as it will be recalled."""
+        """Record a closure if everything that it depends on is recorded; return it in its recorded form."""
         tried = closure.absent - own.absent
         if closure.widened or any(tree.startswith(FOLDERS) for tree in closure.trees):
             return None
         if any(root.is_package and root.tree in closure.trees for root in resolver.search):
-            return None  # which files a package has is not remembered
+            return None  # the list of a package's files is not recorded
         if any(os.path.isabs(path) for places in tried for path in places):
             return None
         reached: dict[SearchFolder, list[str]] = {}
@@ -152,7 +153,7 @@ class RecalledClosures:
             reached.setdefault(spot.root, []).append(spot.relative)
         headers = [(self.outside[root], reached.get(root, ())) for root in resolver.search if root.tree]
         files = ClosureFiles(own.files, [(folder, folder.bits(each)) for folder, each in headers])
-        if files != closure.files:  # a header outside leads to another one of the project
+        if files != closure.files:  # a header outside includes a further header of the project
             return None
         bits = self._number(tried)
         numbers = (tuple(self._way(resolver).folders), tuple(each for _folder, each in files.outside))
@@ -194,14 +195,14 @@ class RecalledClosures:
             _digest=whole if same else "",
             _outside=outside,
         )
-        if not same:  # one of the project's headers was edited, and leads where it led
+        if not same:  # a header of the project was edited, with the same includes and macros
             self._lines[key] = compact([now, closure.digest(), *line[2:]])
             self._new = True
         return closure
 
     @property
     def new(self) -> bool:
-        """Whether this build knows more than it recalled."""
+        """Whether this build found facts that are not recorded yet."""
         folders = self.outside.folders.items()
         return self._new or any(
             self._known.get(root) != (len(folder.states), self._state_of(root, folder))
@@ -209,23 +210,23 @@ class RecalledClosures:
         )
 
     def contents(self) -> set[str]:
-        """Return the digests of all headers that are known outside the project."""
+        """Return the digests of all known headers outside the project."""
         return {content for folder in self.outside.folders.values() for content in folder.contents().values()}
 
     def lines(self) -> dict[str, str]:
-        """Return what is to be recalled."""
+        """Return the lines to record."""
         folders = self.outside.folders.items()
         known = {
             _name(root): compact([self._state_of(root, folder), _seen(folder)]) for root, folder in folders
         }
-        # A line that nobody asks for is written anew each time.
+        # An unused line would make each build write the file again. So there is no empty one.
         tried = {_TRIED: compact(self._tried)} if self._tried else {}
         return {**self._lines, **known, **tried}
 
     def _state_of(self, root: SearchFolder, folder: OutsideFolder) -> str:
         """Return one digest of the states of a folder's files.
 
-        If a file is so new that its state tells nothing, it is the digest that was recalled, or empty.
+        If a file is too new for its state to prove anything, return the recorded digest, or an empty text.
         """
         if disk.are_settled(folder.states.values(), self._began):
             return _summed(folder.states[path] for path in _seen(folder))
@@ -251,7 +252,7 @@ def _of(files: Mapping[str, str]) -> str:
 
 
 def _seen(folder: OutsideFolder) -> dict[str, str]:
-    """Return each path of a folder that was looked at, with the digest of its header if it was read."""
+    """Return each path of a folder that was looked up, with the digest of its header if it was read."""
     contents = folder.contents()
     others = {path: _UNREAD if state else "" for path, state in folder.states.items() if path not in contents}
     return {**contents, **others}
@@ -260,7 +261,7 @@ def _seen(folder: OutsideFolder) -> dict[str, str]:
 def _are_equal(
     folder: OutsideFolder, seen: Mapping[str, str], states: Iterable[str], tree: ProjectTree
 ) -> bool:
-    """Say whether the paths of a folder lead to what was *seen*: the same contents, or no file."""
+    """Return whether the paths of a folder still have the contents that were *seen*, or still no file."""
     return all(
         bool(state) == bool(content) and (not content or _is_equal(folder, path, content, tree))
         for (path, content), state in zip(seen.items(), states, strict=True)
@@ -268,6 +269,6 @@ def _are_equal(
 
 
 def _is_equal(folder: OutsideFolder, path: str, content: str, tree: ProjectTree) -> bool:
-    if content == _UNREAD:  # as long as it is the same file, it is compared under its other name
+    if content == _UNREAD:  # the same file is compared under its other name
         return folder.are_same(path, os.path.normpath(path))
     return folder.digest_now(path, tree) == content

@@ -1,4 +1,4 @@
-"""Where an include leads: along the search path, in the order that the compiler has."""
+"""Find the file that an include means, along the search path, in the compiler's order."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ..project.source_roots import ProjectTree
 from .outside_project import OutsideFolder
 
 PROJECT = "project"  # the logical name of the project's folder
-OWN = f"{PROJECT}/"  # what the logical names of the project's own files begin with
-FOLDERS = "folders "  # what the name of all folders of the project begins with
+OWN = f"{PROJECT}/"  # the beginning of the logical names of the project's own files
+FOLDERS = "folders "  # the beginning of the name that *folders* returns
 _NEVER_SEARCHED = frozenset({".git", ".hatch", "_cubins", "__pycache__"})
 _HERE = re.compile(r"^(?:\./+)+")
 _OF_PROCESSES = ("/proc/", "/dev/fd/", "/dev/std")
-_SCANNED_BYTES = 8 << 20  # in a folder that is taken in whole, a larger file is data
+_SCANNED_BYTES = 8 << 20  # if all files of a folder are added, a larger file is data
 
 
 class SearchFolder(NamedTuple):
-    """A folder of the search path: where it is, its name in keys, and the tree it belongs to."""
+    """A folder of the search path: its path, its name in keys, and the tree that it belongs to."""
 
     path: Path
     logical: str
@@ -36,25 +36,25 @@ class SearchFolder(NamedTuple):
 
     @property
     def is_package(self) -> bool:
-        """Whether it is a header package's: the wheels of a toolkit have other names."""
+        """Whether the folder is in a header package. The trees of toolkits have other names."""
         return re.fullmatch(r"\S+==\S+", self.tree) is not None
 
     def within(self, relative: str) -> str:
-        """Return what a file of this folder, one of the project's own, is called in the project."""
-        if not self.logical:  # an absolute path's
+        """Return the path in the project of a file in this folder, which belongs to the project."""
+        if not self.logical:  # the root folder, for an absolute path
             return os.path.join(self.path, relative)
         return _HERE.sub("", posixpath.join(self.logical[len(OWN) :], relative))
 
 
 class IncludeTarget(NamedTuple):
-    """Where an include leads: to these files, past these places of the project, which have none."""
+    """The files that an include can mean, and the paths of the project where it was not found."""
 
     places: tuple[tuple[SearchFolder, str], ...]
     absent: tuple[str, ...]
 
 
 class FoundFile:
-    """A file, as it was found in a folder of the search path: there is one object for each."""
+    """A file that was found in a folder of the search path. There is one object for each file."""
 
     __slots__ = ("logical", "read", "relative", "root", "step")
 
@@ -71,7 +71,7 @@ class FoundFile:
 
 
 class FileIncludes(NamedTuple):
-    """Where the includes of one file lead: the same for all that include it."""
+    """The results of the searches for all includes of one file."""
 
     found: tuple[FoundFile, ...]
     absent: tuple[tuple[str, ...], ...]
@@ -80,7 +80,7 @@ class FileIncludes(NamedTuple):
 
 
 class OutsideFolders:
-    """The folders outside the project that a build looks into: as they are *known*, or anew."""
+    """The folders outside the project that a build searches. *known* adds recorded facts to a new one."""
 
     def __init__(
         self, known: Callable[[SearchFolder, OutsideFolder], object] = lambda _root, _folder: None
@@ -96,7 +96,7 @@ class OutsideFolders:
 
 
 class IncludeSearch:
-    """Looks for includes along one search path, beside the file that asks, and in the project."""
+    """Searches for includes: beside the including file, along one search path, and in the project."""
 
     def __init__(
         self,
@@ -114,20 +114,20 @@ class IncludeSearch:
         self._spots: dict[tuple[SearchFolder, str], FoundFile] = {}
 
     def own(self, path: str) -> tuple[SearchFolder, str]:
-        """Return the folder that a path of the project begins in, and the rest of the path."""
+        """Return the folder of a project file, which is the project or a source root, and its path there."""
         home = self.tree.source_root_of(path)
         if home is None:
             return self.project, path
         return SearchFolder(home.folder, OWN + home.name), path[len(home.name) + 1 :]
 
     def spot(self, root: SearchFolder, relative: str) -> FoundFile:
-        """Return what stands for a file."""
+        """Return the object for a file."""
         if (spot := self._spots.get((root, relative))) is None:
             spot = self._spots[root, relative] = FoundFile(root, relative)
         return spot
 
     def step(self, spot: FoundFile, scanned: Scan) -> FileIncludes:
-        """Return where the includes of a file lead."""
+        """Return the results of the searches for a file's includes."""
         if spot.read is None or scanned is not spot.read[1]:
             return self._step(spot, scanned)
         if spot.step is None:
@@ -147,13 +147,13 @@ class IncludeSearch:
             others = [other for place in places if (other := self.spot(*place)) is not spot]
             found += others
             absent += [tried] * bool(tried)
-            # One of the project's that has the next one's name may ask for the next one itself.
+            # After the project's headers, #include_next may mean a header outside. So its name is missing.
             last = include.searches_on and not any(place.tree for place, _relative in places)
             missing += [include.name] * (last or not others)
         return FileIncludes(tuple(found), tuple(absent), tuple(missing), tuple(computed))
 
     def find(self, include: Include, root: SearchFolder, includer: str) -> IncludeTarget:
-        """Return where an include is found: the first place, or all where any later one may be meant."""
+        """Return the file that an include means; for `#include_next`, all files that it may mean."""
         beside = os.path.dirname(includer) if include.form == "quote" else None
         if beside and ".." in beside:
             beside = "" if (tidy := _tidy(root.path, beside)) == "." else tidy
@@ -163,17 +163,17 @@ class IncludeSearch:
         return self._found[asked]
 
     def _find(self, include: Include, root: SearchFolder, beside: str | None) -> IncludeTarget:
-        """Look for an include in NVRTC's order: *beside* the includer if quoted, then along the path."""
+        """Search for an include in NVRTC's order: *beside* the includer if quoted, then along the path."""
         places: list[tuple[SearchFolder, str]] = []
         absent: list[str] = []
         for place, written in itertools.starmap(self._placed, self._candidates(include.name, root, beside)):
             if leads_to_a_process(os.path.join(place.path, written)):
                 what = f"cannot include {include.name!r}: the compiler's process finds another file there"
                 raise SourceError(
-                    problem("include-differs-by-process", what, hint="include the file by its own path")
+                    problem("include-differs-by-process", what, hint="include the file by its real path")
                 )
             if self._is_file(place, written):
-                # A name that goes into a folder and back leads somewhere only while that folder is there.
+                # The name `s/../a.h` leads to a file only if the folder `s` exists. So it is not shortened.
                 as_it_is = not place.tree and _comes_back(include.name)
                 named = written.replace(os.sep, "/") if as_it_is else _tidy(place.path, written)
                 places.append((place, named))
@@ -200,10 +200,10 @@ class IncludeSearch:
             yield each, name
 
     def _placed(self, root: SearchFolder, written: str) -> tuple[SearchFolder, str]:
-        """Return where the project has what is looked for in one of its folders, if it has source roots.
+        """Return the folder and the path of an include in a project with source roots.
 
-        To the compiler they lie in the project, but a `..` leads from where they really are. What it reaches
-        has to be what it reaches in an sdist, where they lie beside each other.
+        To the compiler, source roots are folders of the project, but `..` starts at their real folders. Such
+        a path must lead to the same file in an sdist, in which the source roots are beside each other.
         """
         if not self.tree.roots or root.tree or not root.logical:
             return root, written
@@ -226,9 +226,9 @@ class IncludeSearch:
     def _crossing(self, path: Path) -> SourceError:
         named = self.tree.name_of(os.path.realpath(path))
         what = "is reached by '..' across the border of a source root, and in an sdist that leads elsewhere"
-        hint = "let a folder of 'include-dirs' find it, which may be one of a source root"
+        hint = "add its folder to 'include-dirs' (it may be in a source root), and include it without '..'"
         if self.tree.source_root_of(named) is None:
-            hint = "name its folder in 'source-roots', and let a folder of 'include-dirs' find it"
+            hint = "add its folder to 'source-roots' and to 'include-dirs', and include it without '..'"
         return SourceError(problem("include-crosses-root", what, Location(named), hint))
 
     def read(self, spot: FoundFile) -> tuple[str, Scan]:
@@ -246,14 +246,16 @@ class IncludeSearch:
         folder = self.outside[root]
         if (content := folder.content(relative)) and (known := self.scans.of_digest(content)):
             return content, known
-        folder.is_file(relative, self.tree)  # before it is read: what is written since is another
+        folder.is_file(
+            relative, self.tree
+        )  # records the state before the read, so that later writes change it
         read = self.scans.of_file(path, self.tree)
         if content is None:
             folder.add(relative, read[0])
         return read
 
     def read_any(self, spot: FoundFile) -> tuple[str, Scan]:
-        """Return the same of a file that may be no header; what is too large or unreadable is not scanned."""
+        """Return the digest and the scan of any file. The scan is empty if it is too large or unreadable."""
         path = spot.path
         if self._leads_out(spot.root, spot.relative):
             raise disk.outside_link_error(self.tree, spot.root.within(spot.relative))
@@ -265,7 +267,7 @@ class IncludeSearch:
         return content_digest(path), Scan(())
 
     def _leads_out(self, root: SearchFolder, relative: str) -> bool:
-        """Say whether a file of a source root is a link to a place outside of it."""
+        """Return whether a file of a source root is a link to a place outside of it."""
         if root.tree or not root.logical or not self.tree.roots:
             return False
         own = root.within(relative)
@@ -288,19 +290,19 @@ class IncludeSearch:
                     yield root, relative
 
     def folders(self, *folders: Path) -> str:
-        """Return a name for all folders there: `s/../a.h` leads somewhere only while there is an `s`."""
+        """Return a digest of the names of all folders: `s/../a.h` leads to a file only if `s` exists."""
         there = (self.tree.name_of(parent) for parent, _files in self._walked(*folders))
         return f"{FOLDERS}{digest(sorted(there))[:16]}"
 
     def _walked(self, *folders: Path) -> Iterator[tuple[str, list[str]]]:
-        """Yield each folder once, and the names of what is in it, but folders."""
+        """Yield each folder once, with the names of the files in it."""
 
         def failed(exc: OSError) -> None:
-            if not isinstance(exc, (FileNotFoundError, PermissionError)):  # nor can the compiler read those
+            if not isinstance(exc, (FileNotFoundError, PermissionError)):  # nor can the compiler
                 raise disk.unreadable_error(exc, exc.filename, self.tree) from exc
 
         starts = [*(root.path for root in self.search if not root.tree), *folders]
-        if self.tree.roots:  # to the compiler they lie in the project, and so in what has that in it
+        if self.tree.roots:  # to the compiler, they are in the project and in the folders around it
             project = Path(os.path.realpath(self.tree.root))
             if any(project.is_relative_to(os.path.realpath(start)) for start in starts):
                 starts += [each.folder for each in self.tree.roots]
@@ -317,14 +319,14 @@ class IncludeSearch:
 
 
 def leads_to_a_process(path: str) -> bool:
-    """Say whether a path is one that each process finds other files at, such as `/proc/self/fd/3`."""
+    """Return whether a path leads to another file in each process, such as `/proc/self/fd/3`."""
     if "/proc" not in path and "/dev" not in path:
         return False
     return f"/{os.path.normpath(path).lstrip('/')}".startswith(_OF_PROCESSES)
 
 
 def content_digest(path: str | Path) -> str:
-    """Return the digest that a closure has for a file; the file is read in pieces."""
+    """Return the digest of a file, as closures have it. The file is read in pieces."""
     try:
         with file_access.open_plain(path) as file:
             return stream_digest(file)
@@ -333,13 +335,13 @@ def content_digest(path: str | Path) -> str:
 
 
 def _comes_back(name: str) -> bool:
-    """Say whether a name goes into a folder and out again: `s/../a.h`, but not `../a.h`."""
+    """Return whether a name enters a folder and leaves it again: `s/../a.h`, but not `../a.h`."""
     parts = [part for part in name.split("/") if part not in {"", "."}]
     return ".." in parts[next((at for at, part in enumerate(parts) if part != ".."), 0) :]
 
 
 def _tidy(root: Path, written: str) -> str:
-    """Return a path without its `..`, unless that is another file because of a link."""
+    """Return a path without its `..`, unless a link makes that another file."""
     tidy = os.path.normpath(written)
     same = ".." not in written or _are_same(root / written, root / tidy)
     return (tidy if same else written).replace(os.sep, "/")
@@ -348,5 +350,5 @@ def _tidy(root: Path, written: str) -> str:
 def _are_same(path: Path, other: Path) -> bool:
     try:
         return os.path.samefile(path, other)
-    except OSError:  # what is tidied leads past a link, and to nothing
+    except OSError:  # because of a link, the shortened path does not exist
         return False

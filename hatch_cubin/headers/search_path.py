@@ -1,4 +1,4 @@
-"""The search path of headers: the project's folders, header wheels, and the toolkit's own."""
+"""The search path of headers: the project's folders, header packages, and the toolkit's folders."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def package_roots(config: Config) -> Iterator[SearchFolder]:
                     "no-headers-in-wheel",
                     f"header-packages: {name!r} has no include folder",
                     config.place.of("header-packages", index),
-                    "leave it out: its wheel has no folder 'include' with headers in it",
+                    "leave it out: its wheel does not have a folder 'include' with headers",
                 )
             )
     if problems:
@@ -73,12 +73,12 @@ def _include_folders(found: importlib.metadata.Distribution) -> set[str]:
 
 
 def toolkit_roots(toolkit: Toolkit, *, system: bool, unpacks: bool = True) -> list[SearchFolder]:
-    """Return the folders with the toolkit's headers: NVRTC's bundled ones, shims, those of its wheels.
+    """Return the folders with the toolkit's headers: NVRTC's bundled headers, shims, headers of its wheels.
 
-    Without *unpacks*, the bundled ones are left out unless an earlier build has unpacked them.
+    If *unpacks* is false, bundled headers are used only if an earlier build has unpacked them.
 
-    The shims stand in for headers of the host's standard library, which device code includes out of
-    habit and NVRTC has none of, and for cuda.h, which declares host functions.
+    The shims replace headers of the host's standard library, which many sources include although NVRTC does
+    not have them, and cuda.h, which declares host functions.
     """
     roots = []
     look = _bundled if unpacks else _unpacked_before
@@ -99,9 +99,9 @@ def _wheels() -> str:
 
 
 def wheels_of(tree: str, files: Collection[str] | None) -> dict[str, str]:
-    """Return the wheels that a tree of headers comes from, each with its version.
+    """Return the wheels that contain a tree of headers, with their versions.
 
-    NVIDIA's share folders: they count if they have one of the *files*, and all do where any file may be read.
+    NVIDIA's wheels share folders. Those that have one of the *files* count; if *files* is None, all count.
     """
     named = re.match(r"(\S+)==(\S+)", tree)
     wheels = {named[1]: named[2]} if named else {}
@@ -117,8 +117,8 @@ def wheels_of(tree: str, files: Collection[str] | None) -> dict[str, str]:
 def installed_by_chance(config: Config, required: Callable[[], Iterable[str]]) -> dict[str, str]:
     """Return the headers of NVIDIA's wheels that a build with isolation would not have, with their wheels.
 
-    The wheels share a folder, so whatever is installed there is found. *required* are the requirements of the
-    project's build.
+    The wheels share a folder, so the compiler would find every header that is installed there. *required*
+    returns the requirements of the project's build.
     """
     wheels = {
         comparable_name(path.name.partition("-")[0]): path
@@ -137,24 +137,24 @@ def installed_by_chance(config: Config, required: Callable[[], Iterable[str]]) -
 
 
 def installed_at(files: Iterable[str], places: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the *files*, by logical name, that are installed at one of the *places*."""
+    """Return the wheel of each logical name in *files* that is installed at one of the *places*."""
     return {logical: places[place] for logical in files for place in _places([logical]) if place in places}
 
 
 def is_shared(root: SearchFolder) -> bool:
-    """Say whether NVIDIA's wheels share a folder of the search path."""
+    """Return whether NVIDIA's wheels share a folder of the search path."""
     return _NVIDIA in root.tree
 
 
 def _places(files: Iterable[str]) -> Iterator[str]:
-    """Yield where headers of wheels may be installed, by their logical names."""
+    """Yield the paths where headers with these logical names may be installed."""
     for logical in files:
         place = logical.partition("/")[2]
         yield from (place, f"nvidia/{place}")
 
 
 def _has(found: importlib.metadata.Distribution, files: Collection[str] | None) -> bool:
-    """Say whether a wheel has one of the *files*, or any header where they are None."""
+    """Return whether a wheel has one of the *files*, or any header if *files* is None."""
     if files is None:
         return bool(_include_folders(found))
     return any(str(file) in files for file in found.files or ())
@@ -175,9 +175,9 @@ def _system_trees() -> Iterator[Mapping[str, Path]]:
 
 
 def _fits(runtime: Path, toolkit: Toolkit) -> bool:
-    """Say whether headers have the compiler's version: those of another version change a source's meaning.
+    """Return whether headers have the compiler's version. Other versions could change a source's meaning.
 
-    Only the runtime's headers name their version; those beside them were installed with them.
+    Only the runtime's headers name their version. The headers beside them were installed with them.
     """
     header = runtime / "cuda_runtime_api.h"
     text = header.read_text("latin-1") if header.is_file() else ""
@@ -186,7 +186,7 @@ def _fits(runtime: Path, toolkit: Toolkit) -> bool:
 
 
 def _bundled(toolkit: Toolkit) -> Path | None:
-    """Return NVRTC's bundled headers, which are kept in the user's own folder and never in a cache."""
+    """Return NVRTC's bundled headers. They are unpacked in the user's own folder, never in a cache."""
     try:
         return _unpacked(toolkit, user_folders.user_folder() / user_folders.HEADERS)
     except OSError as exc:
@@ -220,7 +220,7 @@ def _unpacked(toolkit: Toolkit, home: Path) -> Path | None:
         try:
             staged.rename(folder)
         except OSError:
-            if not _is_whole(folder):  # it is incomplete, and no other build's
+            if not _is_whole(folder):  # it is incomplete, from a build that was interrupted
                 folder.rename(scratch / "stale")
                 staged.rename(folder)
     return folder / "include"

@@ -51,9 +51,9 @@ def describe(
     jobs: Sequence[Job],
     results: Mapping[Unit, str | None],
 ) -> Lock:
-    """Return the lock of a project's *jobs*, with the digests of their *results* as far as they are known.
+    """Return the lock of a project's *jobs*, with the digests of the known *results*.
 
-    *everything* contains all modules and their headers, also for sources that other sources include.
+    *everything* has all modules and their headers, also for sources that other sources include.
     """
     files, built = digests_of(jobs), {job.unit.module.source.path for job in jobs}
     pairs = [(module, closure) for module, closure, _search in everything]
@@ -142,7 +142,7 @@ def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> Locke
     changes += _other_units(lock, asked.units)
     recall = Recall(None) if changes or lock.unsure else recall_of_locked(project)
     jobs = () if changes else tuple(_jobs(lock, asked.units, toolkit, recall))
-    doubts = tuple(f"what {path} includes, only the compiler's headers tell" for path in lock.unsure)
+    doubts = tuple(f"the includes of {path} depend on the compiler's headers" for path in lock.unsure)
     return LockedPlan(toolkit, jobs, recall, asked.notes, tuple(dict.fromkeys(changes)), doubts)
 
 
@@ -262,7 +262,7 @@ def differences_of_jobs(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tu
 def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
     """Return the entry of a unit in the lock, with None values if the unit is new.
 
-    A unit is new if its source was included by another source, and that one is refused now.
+    A unit is new if another source included its source earlier, and this other source is rejected now.
     """
     units = lock.modules.get(job.unit.module.name, {"units": {}})["units"]
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
-"""The file `cubin.lock`: what the units of a project were built from, for people to commit.
+"""The file `cubin.lock`, which users commit: all inputs that the units of a project were built from.
 
-It is JSON with a line for each file, module and unit, sorted, and has no time and no path of a machine. Its
-digest makes two branches that both changed it conflict: lines of one beside lines of the other can be wrong.
+It is sorted JSON with a line for each file, module and unit, without times and without paths of the machine.
+Because of its digest, two branches that both changed it always conflict: a mix of their lines may be wrong.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class Lock(NamedTuple):
     data_model: str
     toolkit: str | None  # as written in the table
     header_packages: Sequence[str]
-    builds: Mapping[str, Any]  # of cuda.core and the compilers, and the archs that they support
+    builds: Mapping[str, Any]  # the versions of cuda.core and of the compilers, and the supported archs
     wheels: Mapping[str, str]  # the wheels that a build with a compiler needs, with their versions
     headers: Mapping[str, str | None]  # header trees outside the project, with the version if it is a wheel
     files: Mapping[str, str]  # the project's files that its units read, with their digests
     of_parts: Mapping[str, str]  # the project's files that only sources without kernels read
-    absent: Mapping[str, Sequence[str]]  # by folder, names of missing files that includes looked for
+    absent: Mapping[str, Sequence[str]]  # by folder, the names of missing files that includes searched for
     parts: Mapping[str, Mapping[str, Any]]  # sources that are not modules, because others include them
     unsure: Sequence[str]  # sources whose headers depend on the compiler's own headers
     modules: Mapping[str, Mapping[str, Any]]  # each has its source, its settings and its units
 
 
 def encode(lock: Lock) -> str:
-    """Return the text of the file."""
+    """Return the text of the file `cubin.lock`."""
     rest = _body(lock)
     return f'{{\n "about": {json.dumps(_ABOUT)},\n "check": "{file_digest(rest.encode())}",\n{rest}'
 
@@ -58,7 +58,7 @@ def decode(text: str) -> Lock:
         number, checked = values.pop("format"), values.pop("check")
     except (ValueError, RecursionError, TypeError, AttributeError, KeyError) as exc:
         line = exc.lineno if isinstance(exc, json.JSONDecodeError) else None
-        raise _broken("is no lock, perhaps because of a merge", line) from None
+        raise _broken("is not a lock, perhaps because of a merge", line) from None
     if checked != file_digest(text.split("\n", 3)[-1].encode()):
         raise _broken("was edited, or merged from two that differ", None)
     if number != _FORMAT:
@@ -76,7 +76,7 @@ def decode(text: str) -> Lock:
 
 
 def read(root: Path) -> Lock | None:
-    """Return the lock of the project at *root*; None if it has none."""
+    """Return the lock of the project at *root*; None if there is no lock."""
     path = os.path.join(root, NAME)
     try:
         # As text, because git may change the line ends.
@@ -89,7 +89,7 @@ def read(root: Path) -> Lock | None:
             problem("file-not-readable", f"cannot be read: {exc.strerror}", Location(NAME))
         ) from exc
     except UnicodeDecodeError:
-        raise _broken("is no text", None) from None
+        raise _broken("is not text", None) from None
 
 
 def _broken(what: str, line: int | None) -> ConfigError:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..remote.shared_store import SharedStore
 
 _WHY_MISSING = (
-    "a build installs no compiler if the cache has all units when it asks what to install",
+    "a build does not install a compiler if the cache has all units when the front end asks what to install",
     "the cache was cleared, trimmed or damaged since, or is another one now",
 )
 
@@ -34,7 +34,7 @@ class LockVerdict(NamedTuple):
     found: Mapping[Unit, Compiled] | None  # all results, if nothing has changed and all are in the cache
     remote: SharedStore | None  # the store, if it was searched for units that are missing in the cache
     missing: int  # how many results are missing in the cache, if nothing has changed
-    faults: Sequence[str]  # of the cache's folder
+    faults: Sequence[str]  # problems with the cache's folder
 
 
 def evaluate(
@@ -45,7 +45,7 @@ def evaluate(
     *,
     looks: bool = True,
 ) -> LockVerdict | None:
-    """Return the project's lock with its verdict, None if there is no lock. The folder *hold* keeps results.
+    """Return the verdict on the project's lock; None without a lock. *hold*: a folder for results.
 
     *patience_s*: how long to wait for the store to supply units that are missing in the cache. With *looks*
     false, nothing searches for results, because the caller does not use them.

@@ -1,4 +1,4 @@
-"""Which wheels a build front end has to install: if the lock answers for every unit, no compiler."""
+"""List the wheels that a build front end must install: no compiler if the cache has all units of a lock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from . import lock_format
 
 
 def required_wheels(config: Config, root: str | Path, project: Callable[[], Project]) -> list[str]:
-    """Return what the build front end has to install for a wheel."""
+    """Return the requirements that the build front end must install to build a wheel."""
     if not requirements.build_requirements(config, os.environ):
         return []
     project = functools.cache(project)  # a front end reads files and asks its backend for it
@@ -45,16 +45,16 @@ def required_wheels(config: Config, root: str | Path, project: Callable[[], Proj
 
 
 def _has_ptx(project: Callable[[], Project]) -> bool:
-    """Say whether the project has PTX sources for ptxas; the build reports what is wrong with the project."""
+    """Return whether the project has PTX sources. If the project has errors, the build reports them."""
     with contextlib.suppress(HatchCubinError):
         return has_ptx_modules(project())
     return False
 
 
 def has_or_needs_lock(root: str | Path) -> bool:
-    """Say whether the project at *root* has a lock, or should have one."""
+    """Return whether the project at *root* has a lock, or must have one."""
     return is_on(os.environ, lock_format.SWITCH) or os.path.exists(os.path.join(root, lock_format.NAME))
 
 
 def _keep_quiet(_warning: str) -> None:
-    """Say nothing: the build that follows will."""
+    """Print nothing: the build itself prints the warnings."""

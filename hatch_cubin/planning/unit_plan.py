@@ -17,7 +17,7 @@ from ..common import arch_names
 from ..common.arch_names import Arch, Target
 from ..common.capabilities import FAMILIES_SINCE, GPUS, Gpu, Release
 from ..common.digest import digest
-from ..config.config import Config, Macros, Place, SourceRule, merge_macros
+from ..config.config import Config, Macros, SourceRule, TableLocation, merge_macros
 from ..config.nvrtc_options import OF_PTX, OptionValue
 from ..config.value_checks import guess
 from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError, problem
@@ -253,14 +253,14 @@ def _options_without_effect(
             )
 
 
-def option_location(place: Place, table: tuple[str | int, ...], name: str) -> tuple[str, Location]:
+def option_location(place: TableLocation, table: tuple[str | int, ...], name: str) -> tuple[str, Location]:
     """Return the spelling of an option in a table, and its place."""
     spelled = name if place.has(*table, "options", name) else name.replace("_", "-")
     return spelled, place.of(*table, "options", spelled)
 
 
 def locations_in_table(
-    place: Place, table: tuple[str | int, ...], specs: Sequence[str], options: Iterable[str]
+    place: TableLocation, table: tuple[str | int, ...], specs: Sequence[str], options: Iterable[str]
 ) -> Iterator[tuple[str, Location]]:
     """Yield each arch and each option that a table names, with its place in the file."""
     for index, spec in enumerate(specs):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from ..config.toml_positions import Place
+from ..config.toml_positions import TableLocation
 from ..config.value_checks import guess
 from ..errors import ConfigError, Problem, SourceError, problem
 
@@ -94,7 +94,7 @@ class ProjectTree:
         return Path(os.path.realpath(self.disk_path(path))).is_relative_to(folder)
 
 
-def find_tree(root: Path, declared: Iterable[tuple[str, str]], place: Place) -> ProjectTree:
+def find_tree(root: Path, declared: Iterable[tuple[str, str]], place: TableLocation) -> ProjectTree:
     """Return the project at *root* with its source roots; ConfigError has every source root that is wrong.
 
     In an sdist the source roots are inside. Folders above an unpacked sdist do not belong to it.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hatch_cubin.common import arch_names
 from hatch_cubin.config import nvrtc_options, reader
-from hatch_cubin.config.config import Config, Place, parse_config
+from hatch_cubin.config.config import Config, TableLocation, parse_config
 from hatch_cubin.errors import ConfigError, HatchCubinError
 from hatch_cubin.planning import unit_plan
 from hatch_cubin.planning.unit_plan import Unit
@@ -23,7 +23,7 @@ from tests.helpers import COPY_PTX, TABLE, read_config, refusal
 
 pytestmark = [pytest.mark.nvrtc, pytest.mark.counted]
 
-PLACE = Place("pyproject.toml", "", TABLE)
+PLACE = TableLocation("pyproject.toml", "", TABLE)
 SUPPORTED = (80, 90, 100, 120)
 SOURCES = (Source("demo/k.cu", ""), Source("demo/copy.ptx", COPY_PTX))
 TOOLKIT: Any = SimpleNamespace(version=(13, 0), supported=SUPPORTED, load=lambda: None)

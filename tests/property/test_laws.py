@@ -17,7 +17,7 @@ from hatch_cubin.common.arch_names import Arch
 from hatch_cubin.common.digest import digest
 from hatch_cubin.compiling.diagnostics import parse_log
 from hatch_cubin.config import toml_positions
-from hatch_cubin.config.config import Config, Place, parse_config
+from hatch_cubin.config.config import Config, TableLocation, parse_config
 from hatch_cubin.cubin import kernel_names
 from hatch_cubin.errors import ConfigError, Location, SourceError, render
 from hatch_cubin.planning.unit_plan import Module, Toolchain, UnitPlan, plan_modules, plan_units
@@ -28,7 +28,7 @@ from . import strategies as some
 
 few = settings(max_examples=100, deadline=None)
 SUPPORTED = (75, 80, 90, 100, 103, 120)
-PLACE = Place("pyproject.toml", "", TABLE)
+PLACE = TableLocation("pyproject.toml", "", TABLE)
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
 

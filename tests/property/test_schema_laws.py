@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hatch_cubin.common import ed25519_keys
 from hatch_cubin.config import reader
-from hatch_cubin.config.config import Place, parse_config
+from hatch_cubin.config.config import TableLocation, parse_config
 from hatch_cubin.config.nvrtc_options import ALLOWED
 from hatch_cubin.errors import ConfigError
 from tests import schemas
@@ -101,7 +101,7 @@ TABLES = st.fixed_dictionaries({}, optional={**_OF_TABLE, **_OF_WRAPPER}) | some
 
 def the_schema_takes_what_is_parsed(table: dict[str, Any]) -> None:
     try:
-        parse_config(table, Place("pyproject.toml", "", (), wraps="backend" in table), {})
+        parse_config(table, TableLocation("pyproject.toml", "", (), wraps="backend" in table), {})
     except ConfigError:
         return
     ACCEPTS(table)

@@ -258,8 +258,8 @@ MODULES: dict[str, dict[str, str]] = {
         "cluster/opening": "cluster/dask cluster/identity cluster/plain_executor cluster/scheduler "
         "cluster/shipped_files cluster/worker_side cluster/workers compiler_paths cores executor tasks",
         "bake": "advice claims cluster/opening cluster/sample_check compiler_paths cores diagnostics "
-        "executor hints/failed_compile hints/tile_kernels inline_assembly outcome precompiled_headers "
-        "results source_warnings storing tasks",
+        "executor hints/failed_compile hints/tile_kernels hints/undefined_functions inline_assembly outcome "
+        "precompiled_headers results source_warnings storing tasks",
         "linking": "bake definitions diagnostics executor results",
         "obtain": "bake linking results",
     },

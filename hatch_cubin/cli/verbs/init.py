@@ -19,9 +19,9 @@ from typing import Any
 
 from ...common import file_access, read_limits
 from ...config import table_location, toml_edit
-from ...config.known_names import WRAPPER, backend_meant, is_nearly_own, is_own, with_us
+from ...config.known_names import WRAPPER, backend_meant, is_nearly_own, is_own, with_hatch_cubin
 from ...config.toml_edit import Setting
-from ...config.toml_positions import Place
+from ...config.toml_positions import TableLocation
 from ...errors import ConfigError, Location, problem
 from ...project.source import BUNDLE_FOLDER
 from ..verb_base import Answer, folder_argument, json_argument
@@ -204,7 +204,7 @@ def _by_hand(name: str, lines: Sequence[str]) -> Iterator[None]:
         raise ConfigError(problem("file-not-editable", what, Location(name), hint, tuple(lines))) from exc
 
 
-def _table_place(root: Path) -> tuple[Place, bool]:
+def _table_place(root: Path) -> tuple[TableLocation, bool]:
     """Return where the table is or would be, and whether it still has to be added."""
     try:
         _table, place, _backend = table_location.find_table(root)
@@ -213,7 +213,7 @@ def _table_place(root: Path) -> tuple[Place, bool]:
     return place, False
 
 
-def _packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
+def _packages(root: Path, backend: str, place: TableLocation) -> Mapping[str, str]:
     """Return the packages and their folders that are known before the project is set up."""
     from ...frontends import open_project as door
 
@@ -242,7 +242,7 @@ def _require(files: _Files, pyproject: Mapping[str, Any], backend: str) -> None:
         written = json.dumps([backend.partition(".")[0], "hatch-cubin"])
         files.add_settings(_PYPROJECT, ("build-system",), Setting("requires", written))
     elif isinstance(requires, list) and any(map(is_nearly_own, requires)):
-        hint = f"requires = {json.dumps(with_us(requires))}"
+        hint = f"requires = {json.dumps(with_hatch_cubin(requires))}"
         where = table_location.place_of(files.root, ("build-system",)).of("requires")
         what = "another name than hatch-cubin is required"
         raise ConfigError(problem("misspelled-requirement", what, where, hint))

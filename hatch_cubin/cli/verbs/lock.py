@@ -65,7 +65,7 @@ def _write(project: Project) -> Answer:
     units = count(facts["units"], "unit")
     lines = [f"{lock_format.NAME} has {units}, compiled by NVRTC {made.builds['nvrtc']}: commit it"]
     lines += (
-        f"what {path} includes, only the compiler's headers tell: builds need it" for path in made.unsure
+        f"the includes of {path} depend on the compiler's headers: builds need it" for path in made.unsure
     )
     return Answer(facts, lines)
 

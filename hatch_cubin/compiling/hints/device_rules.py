@@ -44,17 +44,40 @@ _RULES = tuple(
             "CUDA has it for unsigned long long, which gives the same bits: cast the pointer and the value",
         ),
         (
-            r"(?s)no operator \"\[\]\".*\[ const uint3 \]",
+            r"(?s)no operator \"\[\]\".*\[ const uint3 \]|no suitable conversion .* from \"const uint3\"",
             "threadIdx and blockIdx have three parts: write threadIdx.x",
+        ),
+        (
+            r"(?s)expression must have a constant value.*\b__shared__\b",
+            "write extern __shared__ and [] without a size, and give its bytes where the kernel is launched",
+        ),
+        (
+            r"(?s)expression must have a constant value.*\w\s*\[",
+            "an array has a fixed size: write a number, a macro, or a parameter of a template",
         ),
     )
 )
 _LATER = re.compile(r"\b(?:is|are) a C\+\+(20|23) feature")
+_NEEDED = re.compile(r"requires (?:at least )?C\+\+ ?(\d\d)\b")
+_OF_CXX20 = re.compile(r"(?:requires|concept|consteval|constinit|co_await|co_yield)\b")
 _OF_C = re.compile(r'may not have extern "C" linkage|linkage specification is not allowed')
 _NO_TOKEN = re.compile(r"unrecognized token|expected a file name")
 _UNFINISHED = re.compile(r'expected a ";"|linkage specification is not allowed|"template" is not allowed')
 _TYPE = re.compile(r"\b(struct|class|union|enum)\b[^;{}()]*\Z")
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\r?\n|[^\n])*", re.MULTILINE)
+# A list such as {1, 2, may go on below an include; a macro's call may be a whole declaration.
+_IS_FINISHED = re.compile(r"[;}{,:]\Z|^[ \t]*[A-Z][A-Z0-9_]*[ \t]*(?:\(.*\))?\Z", re.MULTILINE)
+_OF_SYNTAX = re.compile(r"expected|not allowed|not permitted|illegal|invalid|storage class")
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
+
+
+def standards(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
+    """Report a header that needs a later C++, instead of the errors that follow."""
+    for each in found:
+        if each.hint is None and "#error" in each.text and (match := _NEEDED.search(each.text)):
+            hint = f"this sets C++{match[1]}:{failed.pasted('options', {'std': f'c++{match[1]}'})}"
+            return replace(each, hint=hint).followed_by(len(found) - 1), []
+    return None
 
 
 def broken(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
@@ -70,6 +93,9 @@ def _about(error: Diagnostic, failed: FailedCompile) -> str | None:
     said = "\n".join((error.text, *error.context[:1]))
     if match := _LATER.search(error.text):
         return f"C++{match[1]} has it:{failed.pasted('options', {'std': f'c++{match[1]}'})}"
+    code, mark = (*error.context[:2], "", "")[:2]
+    if mark.strip() == "^" and _OF_CXX20.match(code, mark.index("^")):
+        return f"C++20 has it:{failed.pasted('options', {'std': 'c++20'})}"
     if _OF_C.search(error.text) and "template" in "".join(error.context[:1]):
         return "a template cannot be extern \"C\": leave that out, and name its arguments in 'instantiate'"
     return next((hint for pattern, hint in _RULES if pattern.search(said)), None)
@@ -102,6 +128,36 @@ def unfinished(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanatio
                 told = replace(each, hint=f"write ; behind the }} of the {kind} ({place})")
                 return told.followed_by(len(found) - len(others) - 1), others
     return None
+
+
+def unfinished_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
+    """Report a header whose last declaration has no semicolon, instead of the error below its include."""
+    for header in failed.headers:
+        text = _DIRECTIVE.sub(_blank, without_comments(failed.text_of(header))).rstrip()
+        way = failed.include_chains.get(header, ())
+        if not text or not way or (_IS_FINISHED.search(text) and _kind_of_last_block(text) is None):
+            continue
+        include, last = way[-1].where, Location(header, text.count("\n") + 1)
+        below = _first_below(include, failed)
+        failing = (each for each in found if each.where in {below, last})
+        first = next((each for each in failing if _OF_SYNTAX.search(each.text)), None)
+        if first is not None:
+            hint = f"write ; at the end of {last}, whose last declaration is not finished"
+            return replace(first, hint=hint).followed_by(len(found) - 1), []
+    return None
+
+
+def _first_below(include: Location, failed: FailedCompile) -> Location | None:
+    """Return the location of the first code after an include."""
+    text = _DIRECTIVE.sub(_blank, without_comments(failed.text_of(include.path)))
+    lines = enumerate(text.splitlines(), start=1)
+    found = (number for number, line in lines if number > (include.line or 0) and line.strip())
+    number = next(found, None)
+    return None if number is None else Location(include.path, number)
+
+
+def _blank(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match[0])
 
 
 def _kind_of_last_block(text: str) -> str | None:

@@ -76,6 +76,11 @@ class FailedCompile:
                     return self.config.place.of("source", index, "instantiate", number)
         return None
 
+    def has_entry(self, path: str, entry: str) -> bool:
+        """Return whether a rule of this source with that entry of `instantiate` is for another source too."""
+        rules = (rule for _index, rule in self._rules() if entry in rule.instantiate)
+        return path != self.path and any(glob_regex(rule.path).fullmatch(path) for rule in rules)
+
     def place_of_macro(self, name: str) -> Location:
         """Return the table's line that defines a macro for the source."""
         for index, rule in reversed([*self._rules()]):  # later tables win

@@ -20,7 +20,7 @@ APART = (
 )
 _UNANNOTATED = re.compile(r"A function without execution space annotations")
 _VARIABLE = re.compile(r"variable without memory space annotations|static data member with non-const type")
-_MARK = re.compile(r"\b(?:__[a-z]+(?:__)?|[a-z]+__)\b")
+_MARK = re.compile(r"\b(?:_+[a-z]+_+|__[a-z]+|[a-z]+__)\b")
 _MARKS = ("__global__", "__device__", "__constant__", "__shared__", "__managed__", "__forceinline__")
 _LAUNCHES = re.compile(r"kernel launch could not be processed")
 _OF_RUNTIME = re.compile(r'identifier "cuda')
@@ -53,6 +53,27 @@ _INSTEAD = tuple(
         (
             "(?:stable_)?sort|qsort",
             "device code sorts with <cub/block/block_radix_sort.cuh>, or its own loop",
+        ),
+        (
+            "time|gettimeofday|clock_gettime",
+            "device code counts the cycles of its multiprocessor with clock64()",
+        ),
+    )
+)
+# Calls of the CUDA runtime in kernels, and their replacements.
+_INSTEAD_OF_RUNTIME = tuple(
+    (re.compile(rf'identifier "cuda{names}" is undefined'), instead)
+    for names, instead in (
+        ("Memcpy[A-Za-z]*", "a kernel copies with an assignment or memcpy; cudaMemcpy is for the host"),
+        ("Memset[A-Za-z]*", "a kernel fills memory with an assignment or memset; cudaMemset is for the host"),
+        (
+            "Malloc[A-Za-z]*",
+            "a kernel gets memory from the host, as a pointer, or from malloc; cudaMalloc is for the host",
+        ),
+        ("Free[A-Za-z]*", "a kernel frees memory of its own malloc with free; cudaFree is for the host"),
+        (
+            "(?:Device|Stream|Thread)Synchronize",
+            "a kernel waits for the threads of its block with __syncthreads(); the host waits for kernels",
         ),
     )
 )
@@ -196,6 +217,12 @@ def calls(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | N
     """Report calls that only a host can make."""
     # A function for the host was reported already, unless it is compiled as device code.
     is_kernels = not failed.module.options.get("device_as_default_execution_space")
+    if is_kernels and "<<<" not in without_comments(failed.module.source.text):
+        for each in found:
+            instead = next((text for pattern, text in _INSTEAD_OF_RUNTIME if pattern.search(each.text)), None)
+            if instead is not None and each.is_own:
+                others = [other for other in found if other.where != each.where]
+                return replace(each, hint=instead).followed_by(len(found) - len(others) - 1), others
 
     like_it = [each for each in found if _CALLS.search(each.text)]
 

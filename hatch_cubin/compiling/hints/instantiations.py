@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...config.toml_lines import source_table
 from ...cubin.kernel_names import demangle
 from ...project.source import without_comments
 from ..diagnostics import Diagnostic
@@ -114,7 +115,7 @@ def _about(entry: str, error: Diagnostic, failed: FailedCompile) -> str | None:
         return _about_function(name, found, failed)
     mine = _kernel_of(name, found.kernels)
     if mine is None:
-        close = _another_kernel(name, arguments, found.kernels)
+        close = _of_other_source(entry, name, failed) or _another_kernel(name, arguments, found.kernels)
         return close or _about_others(entry, name, found, failed, error)
     match = _UNKNOWN.search(error.text)
     unknown = (match[1] or match[2]) if match else ""
@@ -211,6 +212,20 @@ def _another_type(unknown: str, entry: str, failed: FailedCompile) -> str | None
     close = unknown if unknown in types else nearest(unknown, types) or unknown
     meant = re.sub(rf"\b{unknown}\b", close, entry)
     return None if meant == entry else f"did you mean {meant!r}?"
+
+
+def _of_other_source(entry: str, name: str, failed: FailedCompile) -> str | None:
+    """Return a hint for an entry of a table for several sources, if another one of them has the kernel."""
+    having = [
+        path
+        for path, text in failed.sources.items()
+        if failed.has_entry(path, entry) and _kernel_of(name, declared({path: text}).kernels)
+    ]
+    if not having:
+        return None
+    tables = "".join(source_table(failed.module.tables, path, instantiate=[entry]) for path in having)
+    what = f"{failed.path} has no template {name!r}"
+    return f"{what}: take the entry out of this table, and write instead:{tables}"
 
 
 def _another_kernel(name: str, arguments: str, kernels: Sequence[Kernel]) -> str | None:

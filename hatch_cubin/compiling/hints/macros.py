@@ -82,6 +82,21 @@ def beside_error(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanat
     return None
 
 
+def ended(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
+    """Report a macro of the project whose value ends with a semicolon, if code fails next to that macro."""
+    for each in found if any(_OF_SYNTAX.match(each.text) for each in found) else ():
+        for name in _beside(each) if each.is_own and each.hint is None else ():
+            define = re.compile(rf"^[ \t]*#[ \t]*define[ \t]+{name}\b[^\n]*;[ \t]*$", re.MULTILINE)
+            for path in (failed.path, *failed.headers):
+                text = without_comments(failed.text_of(path))
+                if match := define.search(text):
+                    place = Location(path, text.count("\n", 0, match.end()) + 1)
+                    others = [other for other in found if other.where != each.where]
+                    told = replace(each, hint=f"leave out the ; at the end of the macro {name} ({place})")
+                    return told.followed_by(len(found) - len(others) - 1), others
+    return None
+
+
 def _declarations(name: str, failed: FailedCompile) -> Iterator[Location]:
     """Yield the locations at which the project's own code declares that name."""
     word = re.escape(name)

@@ -14,6 +14,11 @@ from .kernel_declarations import declared
 
 _ONLY_THERE = re.compile(r"\b(?:static|inline|__forceinline__|constexpr|template)\b")
 
+_VARIABLE = re.compile(
+    r"^(?![^\n]*\b(?:extern|static)\b)[^\n;(){}=\[]*__(?:device|constant|managed)__[^;(){}=\[]*?\b(\w+)\s*[=;\[{]",
+    re.MULTILINE,
+)
+
 
 def defined_elsewhere(symbol: str, failed: FailedCompile) -> tuple[str, Definition] | None:
     """Return the other source that defines a symbol's function, and the definition."""
@@ -41,8 +46,18 @@ def linked(name: str, sources: Sequence[str], failed: FailedCompile) -> str:
     return "".join(f"\n    {line}" for line in (failed.config.place.tables("module"), *lines))
 
 
+def _needed_by(path: str, what: str, failed: FailedCompile) -> str:
+    """Return a hint for a source without kernels that the source at *path* uses."""
+    module = next((each for each in failed.config.module if path in each.sources), None)
+    if module is not None:
+        sources = setting_line("sources", [*module.sources, failed.path])
+        return f"{path} {what}, so the table of {module.name!r} needs it: {sources}"
+    table = linked(PurePosixPath(path).stem, [path, failed.path], failed)
+    return f"{path} {what}, and this links the two:{table}"
+
+
 def called_elsewhere(failed: FailedCompile) -> str | None:
-    """Return a hint if another source calls a function of this source, which has no kernels."""
+    """Return a hint if another source uses a function or variable of this source, which has no kernels."""
     text = failed.text_of(failed.path)
     for function in declared({failed.path: text}).functions:
         own = definition(function.name, Source(failed.path, text))
@@ -52,6 +67,10 @@ def called_elsewhere(failed: FailedCompile) -> str | None:
         for path, other in failed.sources.items():
             is_call = path != failed.path and call.search(without_comments(other))
             if is_call and definition(function.name, Source(path, other)) is None:
-                table = linked(PurePosixPath(path).stem, [path, failed.path], failed)
-                return f"{path} calls {function.name!r}, and this links the two:{table}"
+                return _needed_by(path, f"calls {function.name!r}", failed)
+    for name in _VARIABLE.findall(without_comments(text)):
+        declared_there = re.compile(rf"\bextern\b[^;{{}}()]*\b{name}\b")
+        for path, other in failed.sources.items():
+            if path != failed.path and declared_there.search(without_comments(other)):
+                return _needed_by(path, f"declares {name!r}", failed)
     return None

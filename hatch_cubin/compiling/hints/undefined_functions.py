@@ -9,7 +9,7 @@ from dataclasses import replace
 from ...cubin.kernel_names import demangle
 from ...errors import Location
 from ...project.source import without_comments
-from ..diagnostics import Diagnostic, Explanation
+from ..diagnostics import OF_ITS_OWN, Diagnostic, Explanation
 from .failed_compile import FailedCompile
 from .other_sources import defined_elsewhere, is_for_others, linked
 
@@ -25,7 +25,7 @@ def unresolved(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanatio
         if match := _UNRESOLVED.search(each.text):
             symbol, name = match[1], demangle(match[1])
             text = each.text if name == symbol else each.text.replace(f"'{symbol}'", f"'{name}' ({symbol})")
-            hint = _HINT_FOR_PTX if failed.module.source.is_ptx else _at_definition(symbol, failed) or _HINT
+            hint = _HINT_FOR_PTX if failed.module.source.is_ptx else at_definition(symbol, failed) or _HINT
             told = replace(each, text=text, where=_declaration(name, failed) or each.where, hint=hint)
             return told, [other for other in found if other is not each]
     return None
@@ -37,13 +37,19 @@ def undeclared(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanatio
         match = _UNDECLARED.fullmatch(each.text)
         if match is None or not each.is_own or each.hint is not None:
             continue
-        hint = _at_definition(match[1], failed, is_declared=False)
+        hint = at_definition(match[1], failed, is_declared=False)
         if hint is not None:
             return replace(each, hint=hint), [other for other in found if other is not each]
     return None
 
 
-def _at_definition(symbol: str, failed: FailedCompile, *, is_declared: bool = True) -> str | None:
+def about_extern(warning: Diagnostic, failed: FailedCompile) -> str | None:
+    """Return how to use a variable that another source defines, for a warning that this is a separate one."""
+    name = OF_ITS_OWN.match(warning.text)
+    return at_definition(name[1], failed) if name and not failed.module.part_of else None
+
+
+def at_definition(symbol: str, failed: FailedCompile, *, is_declared: bool = True) -> str | None:
     """Return how to use a function that another source defines: link the source, or move it into a header."""
     elsewhere = defined_elsewhere(symbol, failed)
     if elsewhere is None or not (is_declared or "(" in elsewhere[1].text):

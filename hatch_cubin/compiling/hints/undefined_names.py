@@ -98,6 +98,7 @@ _OF_HEADERS = str.split(
     tiled_partition coalesced_threads this_cluster thread_block thread_block_tile
     """
 )
+_DIRECTIVES = str.split("include define undef ifdef ifndef elif else endif pragma error warning line")
 _OF_CXX20 = frozenset({"concept", "requires", "consteval", "constinit"})
 _NAMESPACES = {"cooperative_groups": "cooperative_groups.h", "nvcuda": "mma.h"}
 # The headers of CUDA's namespaces; those of `cuda::std` have the same names as those of `std`.
@@ -217,6 +218,17 @@ def misspelled(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanatio
             hint = f"C++20 has it:{failed.pasted('options', {'std': 'c++20'})}"
         if hint is not None and name not in {*_OF_CUDA, *_OF_HEADERS}:
             return replace(each, hint=hint), [other for other in found if other is not each]
+    return None
+
+
+def directives(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanation | None:
+    """Report a misspelt directive of the preprocessor."""
+    for each in found:
+        match = re.match(r"\s*#\s*(\w+)", "".join(each.context[:1]))
+        if match and each.is_own and each.hint is None and "preprocessing directive" in each.text:
+            hint = similar_names.did_you_mean(match[1], _DIRECTIVES)
+            if hint is not None:
+                return replace(each, hint=hint), [other for other in found if other is not each]
     return None
 
 

@@ -105,9 +105,9 @@ def test_an_include_that_leads_elsewhere_in_an_sdist_is_refused(
     above = {source: files[name]} if folder == "csrc" else {}
     project = mono(tmp_path, above, {"own.h": "", **({} if above else files)})
     error = refusal(HatchCubinError, pipeline.build, project)
-    hint = "let a folder of 'include-dirs' find it, which may be one of a source root"
+    hint = "add its folder to 'include-dirs' (it may be in a source root), and include it without '..'"
     if named.startswith(("..", "demo")):
-        hint = "name its folder in 'source-roots', and let a folder of 'include-dirs' find it"
+        hint = "add its folder to 'source-roots' and to 'include-dirs', and include it without '..'"
     assert str(error) == f"{named}: {CROSSING}\n  included from {source}:1\n  hint: {hint}"
 
 

@@ -12,7 +12,14 @@ import pytest
 from hatch_cubin import __version__
 from hatch_cubin.common import ed25519_keys
 from hatch_cubin.config import toml_positions
-from hatch_cubin.config.config import Config, ModuleRule, Place, SourceRule, merge_macros, parse_config
+from hatch_cubin.config.config import (
+    Config,
+    ModuleRule,
+    SourceRule,
+    TableLocation,
+    merge_macros,
+    parse_config,
+)
 from hatch_cubin.config.value_checks import CUDA
 from hatch_cubin.errors import ConfigError, Location, Problem
 from hatch_cubin.toolkit import worker
@@ -1055,11 +1062,11 @@ def test_a_bad_table_and_a_bad_variable_are_reported_together() -> None:
 
 @pytest.mark.parametrize("text", ["a =", "= 1", "a = 'x", "a = " + "[" * 5000])
 def test_a_place_in_a_text_that_cannot_be_read_is_the_file(text: str) -> None:
-    assert Place("pyproject.toml", text, ("a",)).of("b") == Location("pyproject.toml")
+    assert TableLocation("pyproject.toml", text, ("a",)).of("b") == Location("pyproject.toml")
 
 
 def test_a_table_is_called_as_it_is_written() -> None:
-    place = Place("hatch.toml", "", ("build", "hooks", "cubin"))
+    place = TableLocation("hatch.toml", "", ("build", "hooks", "cubin"))
     assert (str(place), place.source_tables) == ("[build.hooks.cubin]", "[[build.hooks.cubin.source]]")
 
 
@@ -1068,7 +1075,7 @@ def test_a_table_of_another_file_is_found_there() -> None:
         [build.hooks.cubin]
         jobs = 1
     """)
-    place = Place("hatch.toml", text, ("build", "hooks", "cubin"))
+    place = TableLocation("hatch.toml", text, ("build", "hooks", "cubin"))
     assert (place.of(), place.of("jobs")) == (Location("hatch.toml", 2), Location("hatch.toml", 3))
 
 
@@ -1083,7 +1090,7 @@ def test_macros_merge_with_the_later_value_at_the_earlier_place() -> None:
 def wrapped(text: str, *, wraps: bool = True) -> Config:
     """Return the configuration of a table of a project whose build backend is ours."""
     whole = f"[tool.hatch-cubin]\n{textwrap.dedent(text)}"
-    place = Place("pyproject.toml", whole, ("tool", "hatch-cubin"), wraps=wraps)
+    place = TableLocation("pyproject.toml", whole, ("tool", "hatch-cubin"), wraps=wraps)
     return parse_config(toml_positions.loads(whole)["tool"]["hatch-cubin"], place, {})
 
 

@@ -120,19 +120,19 @@ def test_every_option_of_ptxas_is_allowed_or_refused_with_a_reason() -> None:
         ("--maxregcount=32", "did you mean '--maxrregcount'?"),
         ("--verbos", "did you mean '--verbose'?"),
         ("-o=k.cubin", None),
-        ("k.ptx", ptxas_options._WHERE),
-        ("-Xptxas -o=k", ptxas_options._WHERE),
-        ("-v" + " " * 1_000_000 + "x", ptxas_options._WHERE),
+        ("k.ptx", ptxas_options._SEE_REFERENCE),
+        ("-Xptxas -o=k", ptxas_options._SEE_REFERENCE),
+        ("-v" + " " * 1_000_000 + "x", ptxas_options._SEE_REFERENCE),
     ],
     ids=lambda text: str(text)[:40],
 )
 def test_a_hint_says_what_may_be_meant(option: str, hint: str | None) -> None:
-    assert ptxas_options.meant(option) == hint
+    assert ptxas_options.hint(option) == hint
 
 
 @pytest.mark.parametrize(("option", "hint"), [("-v -O3", "write ['-v', '-O3']"), ("v", "write '-v'")])
 def test_several_options_in_one_string_become_an_array(option: str, hint: str) -> None:
-    assert ptxas_options.meant(option, alone=True) == hint
+    assert ptxas_options.hint(option, alone=True) == hint
 
 
 @pytest.mark.parametrize("option", ["-v", "-O3", "--opt-level=3", "-fmad=false"])

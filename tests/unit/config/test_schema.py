@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.config import reader, schema, toml_positions
-from hatch_cubin.config.config import Place, parse_config
+from hatch_cubin.config.config import TableLocation, parse_config
 from hatch_cubin.errors import ConfigError
 from tests import schemas
 from tests.docs_pages import blocks, code, page
@@ -47,7 +47,7 @@ def accepts(value: Any, *, whole: bool = False) -> bool:
 
 def parses(table: dict[str, Any], *, wraps: bool = False) -> bool:
     try:
-        parse_config(table, Place("pyproject.toml", "", (), wraps=wraps), {})
+        parse_config(table, TableLocation("pyproject.toml", "", (), wraps=wraps), {})
     except ConfigError:
         return False
     return True

@@ -36,12 +36,12 @@ def test_settings_go_where_they_can_be_read(before: str, after: str) -> None:
 
 @pytest.mark.parametrize("text", ["tool = 1\n", "[tool]\nuv = []\n", "[[tool.uv]]\n"])
 def test_settings_have_no_place_in_what_is_no_table(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^what stands in its place is no table$"):
+    with pytest.raises(ValueError, match=r"^the existing value is not a table$"):
         add_settings(text, UV, [KEY])
 
 
 def test_a_key_that_is_there_is_not_written_again() -> None:
-    with pytest.raises(ValueError, match=r"^there is no place for it without rewriting what stands there$"):
+    with pytest.raises(ValueError, match=r"^it cannot be added without rewriting existing lines$"):
         add_settings("[tool.uv]\nkey = 1\n", UV, [KEY])
 
 
@@ -78,7 +78,7 @@ def test_an_array_of_tables_gets_more_of_them() -> None:
 
 
 def test_items_have_no_place_in_what_is_no_array() -> None:
-    with pytest.raises(ValueError, match=r"^a.b is no array$"):
+    with pytest.raises(ValueError, match=r"^a.b is not an array$"):
         add_items("[a]\nb = 'c'\n", ["a", "b"], ["1"])
 
 
@@ -113,7 +113,7 @@ def test_a_key_goes_with_its_line_or_its_comma(before: str, after: str) -> None:
 
 @pytest.mark.parametrize("text", ["[a.b]\nc = 1\n", "[a]\nc = 1\n"])
 def test_what_is_no_plain_value_is_neither_replaced_nor_removed(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^a.b is no plain value$"):
+    with pytest.raises(ValueError, match=r"^a.b is not a plain value$"):
         replace_value(text, ["a", "b"], "1")
-    with pytest.raises(ValueError, match=r"^a.b is no plain value$"):
+    with pytest.raises(ValueError, match=r"^a.b is not a plain value$"):
         remove_key(text, ["a", "b"])

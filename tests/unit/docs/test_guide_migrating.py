@@ -10,7 +10,7 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.config import toml_positions
-from hatch_cubin.config.config import Place, parse_config
+from hatch_cubin.config.config import TableLocation, parse_config
 from tests.docs_pages import blocks, rows
 from tests.helpers import REPOSITORY, TABLE, make_project
 
@@ -37,5 +37,5 @@ def test_the_string_before_and_the_file_after_are_the_same_kernel() -> None:
 
 @pytest.mark.parametrize("text", [text for text in SETTINGS if not text.startswith("mode")])
 def test_each_setting_that_stands_for_one_of_another_tool_is_valid(text: str) -> None:
-    place = Place("pyproject.toml", text, TABLE)
+    place = TableLocation("pyproject.toml", text, TABLE)
     assert parse_config(toml_positions.loads(text), place, {}) != parse_config({}, place, {})

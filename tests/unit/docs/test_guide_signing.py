@@ -13,7 +13,7 @@ import pytest
 from hatch_cubin.cli.main import main
 from hatch_cubin.common import user_folders
 from hatch_cubin.config import toml_positions
-from hatch_cubin.config.config import Place, parse_config
+from hatch_cubin.config.config import TableLocation, parse_config
 from tests.docs_pages import blocks, page
 from tests.helpers import SAXPY, TABLE, pyproject, write_tree
 
@@ -28,7 +28,7 @@ def test_the_table_of_the_guide_has_the_line_that_was_printed() -> None:
     table: Any = toml_positions.loads(text)
     for key in TABLE:
         table = table[key]
-    assert len(parse_config(table, Place("pyproject.toml", text, TABLE), {}).trusted_keys) == 1
+    assert len(parse_config(table, TableLocation("pyproject.toml", text, TABLE), {}).trusted_keys) == 1
     assert session.splitlines()[1] in text.splitlines()
 
 

@@ -22,7 +22,7 @@ def parsed(text: str) -> Config:
     table: Any = toml_positions.loads(text)
     for key in TABLE:
         table = table[key]
-    return config.parse_config(table, config.Place("pyproject.toml", text, TABLE), {})
+    return config.parse_config(table, config.TableLocation("pyproject.toml", text, TABLE), {})
 
 
 @pytest.mark.parametrize("text", TOML, ids=range(len(TOML)))

@@ -16,7 +16,7 @@ from hatch_cubin import loader
 from hatch_cubin.building import pipeline
 from hatch_cubin.cli import main
 from hatch_cubin.config import table_location, toml_positions
-from hatch_cubin.config.config import Place, parse_config
+from hatch_cubin.config.config import TableLocation, parse_config
 from hatch_cubin.config.known_names import WRAPPER
 from hatch_cubin.project.project import Project
 from tests.docs_pages import PAGES, anchors, blocks, page, rows
@@ -82,7 +82,7 @@ def test_a_table_is_valid(name: str, text: str) -> None:
         table = table_location.inside(parsed, *path)
         if table:
             wraps = table_location.inside(parsed, "build-system").get("build-backend") == WRAPPER
-            parse_config(table, Place(name, text, path, wraps=wraps), {})  # raises where it is not
+            parse_config(table, TableLocation(name, text, path, wraps=wraps), {})  # raises where it is not
 
 
 @pytest.mark.parametrize(("name", "text"), PYTHON, ids=[name for name, _text in PYTHON])

@@ -16,7 +16,7 @@ from hatch_cubin import loader
 from hatch_cubin.cli import main
 from hatch_cubin.common import arch_names
 from hatch_cubin.config import ptxas_options, reader, reserved_macros, toml_positions
-from hatch_cubin.config.config import Config, ModuleRule, Place, SourceRule, parse_config
+from hatch_cubin.config.config import Config, ModuleRule, SourceRule, TableLocation, parse_config
 from hatch_cubin.config.nvrtc_options import ALLOWED, REFUSED
 from hatch_cubin.errors import ConfigError
 from tests.docs_pages import code, page, rows, section
@@ -59,7 +59,7 @@ def with_key(key: str, value: str) -> Config:
         return read_config(f"[[tool.hatch.build.hooks.cubin.module]]\n{rest}{key[7:]} = {value}\n")
     if key in reader._WRAPPER_CHECKS:
         table = {"backend": "x", **toml_positions.loads(f"{key} = {value}\n")}
-        return parse_config(table, Place("", "", (), wraps=True), {})
+        return parse_config(table, TableLocation("", "", (), wraps=True), {})
     return read_config(f"{key} = {value}\n")
 
 
@@ -90,7 +90,7 @@ def test_an_example_is_of_the_type_that_is_documented() -> None:
 
 
 def test_the_defaults_are_those_that_are_documented() -> None:
-    config = Config(place=Place("", "", ()))
+    config = Config(place=TableLocation("", "", ()))
     rules: dict[str, object] = {
         "": config,
         "source": SourceRule(path=""),

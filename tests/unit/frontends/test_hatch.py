@@ -11,7 +11,7 @@ import pytest
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
-from hatch_cubin.config.config import Place
+from hatch_cubin.config.config import TableLocation
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.frontends import hatch
 from hatch_cubin.project.project import cache_entries, cache_folders
@@ -175,7 +175,7 @@ def test_messages_name_the_file_that_hatchling_read(
     if file == "hatch.toml":
         text = (root / "pyproject.toml").read_text()
         (root / "pyproject.toml").write_text(text.partition(f"[{'.'.join(GLOBAL)}]")[0])
-    place: Place = _hook(root)._read_config().place
+    place: TableLocation = _hook(root)._read_config().place
     assert (place.file, place.text, place.table) == (file, (root / file).read_text(), table)
 
 

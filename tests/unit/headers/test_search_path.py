@@ -72,7 +72,7 @@ def test_every_header_package_that_does_not_serve_is_named(site: Path) -> None:
         "pyproject.toml:10: header-packages: 'absent' is not installed in the build environment\n"
         "  hint: a build with isolation installs it; without isolation, install it yourself\n"
         "pyproject.toml:10: header-packages: 'empty' has no include folder\n"
-        "  hint: leave it out: its wheel has no folder 'include' with headers in it"
+        "  hint: leave it out: its wheel does not have a folder 'include' with headers"
     )
 
 

@@ -105,7 +105,7 @@ SEEN_BY: Mapping[str, set[str]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class TableLocation:
     """A project in a folder, header wheels in another, the toolkit's headers in a third."""
 
     root: Path
@@ -117,13 +117,13 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableLocation:
     return _enter(tmp_path, monkeypatch)
 
 
-def _enter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def _enter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> TableLocation:
     """Make a fresh environment in *folder* the one of this process."""
-    found = Place(folder / "project", folder / "site")
+    found = TableLocation(folder / "project", folder / "site")
     install_wheel(found.site, "tiles", WHEEL)
     monkeypatch.syspath_prepend(str(found.site))
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_args, **_options: str(folder / "home"))
@@ -135,14 +135,16 @@ def toolkit() -> Toolkit:
     return Toolkit(None)
 
 
-def keys(place: Place, toolkit: Toolkit) -> dict[str, tuple[bytes, Mapping[str, str]]]:
+def keys(place: TableLocation, toolkit: Toolkit) -> dict[str, tuple[bytes, Mapping[str, str]]]:
     """Return each unit's key and the headers in it."""
     project = make_project(place.root, {}, OPTIONS)
     jobs = make_jobs(project, read_sources(project), toolkit)
     return {job.unit.module.name: (job.keys.key, job.closure.files) for job in jobs}
 
 
-def changed_by_a_byte(path: Path, place: Place, toolkit: Toolkit, before: Mapping[str, object]) -> set[str]:
+def changed_by_a_byte(
+    path: Path, place: TableLocation, toolkit: Toolkit, before: Mapping[str, object]
+) -> set[str]:
     """Return the units with other keys while one byte more is in a file."""
     content = path.read_bytes()
     path.write_bytes(content + b"\n")
@@ -155,7 +157,9 @@ def only_keys(found: Mapping[str, tuple[bytes, object]]) -> dict[str, bytes]:
     return {name: key for name, (key, headers_module) in found.items()}
 
 
-def test_a_byte_of_a_header_changes_exactly_the_units_that_can_see_it(place: Place, toolkit: Toolkit) -> None:
+def test_a_byte_of_a_header_changes_exactly_the_units_that_can_see_it(
+    place: TableLocation, toolkit: Toolkit
+) -> None:
     make_project(place.root, FILES, OPTIONS)
     before = only_keys(keys(place, toolkit))
     assert before.keys() == UNITS
@@ -179,7 +183,7 @@ def copy_toolkit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_byte_of_a_toolkits_header_changes_the_units_whose_closure_has_it(
-    tmp_path: Path, place: Place, toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, place: TableLocation, toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copies = tmp_path / "toolkit"
     copy_toolkit(copies, monkeypatch)
@@ -199,7 +203,7 @@ def test_a_byte_of_a_toolkits_header_changes_the_units_whose_closure_has_it(
     } == seen_by
 
 
-def build(place: Place, options: str, cache: Path) -> tuple[dict[str, bytes], dict[str, int]]:
+def build(place: TableLocation, options: str, cache: Path) -> tuple[dict[str, bytes], dict[str, int]]:
     """Return the files of a bundle, and how many units were found and compiled."""
     report = place.root / "report.json"
     environ = {"HATCH_CUBIN_CACHE_DIR": str(cache), "HATCH_CUBIN_REPORT": str(report)}

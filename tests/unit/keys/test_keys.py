@@ -419,7 +419,9 @@ def test_notes_of_the_plan_are_said(tmp_path: Path, toolkit: Toolkit) -> None:
 
     said: list[str] = []
     project = make_project(
-        tmp_path, {"copy.ptx": COPY_PTX.replace("sm_80", "sm_90")}, 'archs = ["all-major"]'
+        tmp_path,
+        {"copy.ptx": COPY_PTX.replace("sm_80", "sm_90").replace("7.0", "7.8")},
+        'archs = ["all-major"]',
     )
     project = dataclasses.replace(project, inform=said.append)
     make_jobs(project, read_sources(project), toolkit)

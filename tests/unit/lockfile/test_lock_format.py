@@ -87,7 +87,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert read(tmp_path) == LOCK
 
 
-MERGED = "is no lock, perhaps because of a merge\n  hint: 'hatch-cubin lock' writes it anew"
+MERGED = "is not a lock, perhaps because of a merge\n  hint: 'hatch-cubin lock' writes it anew"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_lock_of_another_format_is_not_guessed_at(monkeypatch: pytest.MonkeyPa
 
 def test_what_is_no_file_of_text_is_told(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"\xff")
-    with pytest.raises(ConfigError, match=r"cubin\.lock: is no text"):
+    with pytest.raises(ConfigError, match=r"cubin\.lock: is not text"):
         read(tmp_path)
     (tmp_path / NAME).unlink()
     (tmp_path / NAME).mkdir()

@@ -11,6 +11,7 @@ from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import sbom
 from hatch_cubin.cli.main import main
 from tests.build.projects import in_bundle, tree
+from tests.command_line import Command
 from tests.helpers import SAXPY, codes, load_bundle, make_project, write_tree
 
 PYPROJECT = """\
@@ -40,10 +41,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main(["bundle", "--into", *arguments])
-    return capsys.readouterr().err
+def refusal(command: Command, *arguments: str) -> str:
+    ended = command("bundle", "--into", *arguments)
+    assert ended.code == 1
+    return ended.err
 
 
 @pytest.mark.nvrtc
@@ -106,19 +107,17 @@ def test_where_the_bundle_goes_stands_over_the_table(project: Path) -> None:
     assert (project / "python/demo/_cubins/saxpy.sm_90.cubin").is_file()
 
 
-def test_a_folder_that_is_no_package_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert refusal(capsys, "python/demo/data") == (
+def test_a_folder_that_is_no_package_is_refused(project: Path, command: Command) -> None:
+    assert refusal(command, "python/demo/data") == (
         "hatch-cubin: error: python/demo/data: is no package, it has no __init__.py [not-a-package]\n"
         "  hint: name the folder of the package whose code imports _cubins\n"
     )
 
 
 @pytest.mark.parametrize("place", [".", "../elsewhere"])
-def test_a_package_outside_the_project_is_refused(
-    project: Path, capsys: pytest.CaptureFixture[str], place: str
-) -> None:
+def test_a_package_outside_the_project_is_refused(project: Path, command: Command, place: str) -> None:
     write_tree(project / place, {"__init__.py": ""})
-    assert refusal(capsys, place) == (
+    assert refusal(command, place) == (
         f"hatch-cubin: error: {place}: is outside the project, which is {project} [package-outside-project]\n"
         "  hint: --project DIR names another one; elsewhere a copy of _cubins does as well\n"
     )
@@ -126,7 +125,7 @@ def test_a_package_outside_the_project_is_refused(
 
 
 @pytest.mark.nvrtc
-def test_a_package_of_that_name_is_left_alone(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_package_of_that_name_is_left_alone(project: Path, command: Command) -> None:
     write_tree(project, {"python/demo/_cubins/__init__.py": "MINE = 1\n"})
-    assert codes(refusal(capsys, "python/demo")) == ["foreign-files-in-bundle"]
+    assert codes(refusal(command, "python/demo")) == ["foreign-files-in-bundle"]
     assert (project / "python/demo/_cubins/__init__.py").read_text("utf-8") == "MINE = 1\n"

@@ -17,7 +17,8 @@ from hatch_cubin.cache.records import entry_path
 from hatch_cubin.cli.main import main
 from hatch_cubin.common import user_folders
 from tests import special_files
-from tests.helpers import SAXPY, pyproject, write_tree
+from tests.command_line import Command
+from tests.helpers import SAXPY, Coded, pyproject, write_tree
 from tests.store_server import store_server
 
 AXPY = SAXPY.replace("saxpy", "axpy")
@@ -45,22 +46,15 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Any:
+def say(command: Command) -> Any:
     """Run the verb and return what it prints, or its facts."""
 
     def run(*arguments: str) -> Any:
-        capsys.readouterr()
-        assert main(["cache", *arguments]) == 0
-        printed = capsys.readouterr().out
-        return json.loads(printed) if "--json" in arguments else printed.splitlines()
+        ended = command("cache", *arguments)
+        assert ended.code == 0
+        return json.loads(ended.out) if "--json" in arguments else ended.out.splitlines()
 
     return run
-
-
-def refusal(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -> str:
-    with pytest.raises(SystemExit, match=rf"^{code}$"):
-        main(["cache", *arguments])
-    return capsys.readouterr().err
 
 
 # Which cache
@@ -97,11 +91,12 @@ def test_without_either_it_is_the_users(
 
 
 def test_a_wrong_table_is_no_reason_to_take_another_cache(
-    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    project: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     monkeypatch.delenv("HATCH_CUBIN_CACHE_DIR")
     (project / "pyproject.toml").write_text(pyproject("cache-dir = 1\n"))
-    assert refusal(capsys, 1, "clear").startswith("hatch-cubin: error: pyproject.toml:10: cache-dir must be")
+    wrong = Coded("invalid-value", "pyproject.toml:10", "cache-dir ")
+    assert command("cache", "clear").errors == [wrong]
 
 
 @pytest.mark.nvrtc
@@ -212,33 +207,33 @@ def test_what_one_machine_pushes_another_pulls(
         main(["bake", "--archs", "sm_90", "--require-hits"])
 
 
-def test_without_a_store_nothing_is_pushed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert refusal(capsys, 1, "push") == (
-        "hatch-cubin: error: pyproject.toml:9: there is no shared store to exchange results with"
-        " [no-shared-store]\n"
-        '  hint: write its URL into the table, as in remote-cache = "https://cache.example.org/cubins"\n'
-    )
+def test_without_a_store_nothing_is_pushed(project: Path, command: Command) -> None:
+    what = "there is no shared store to exchange results with [no-shared-store]"
+    hint = 'write its URL into the table, as in remote-cache = "https://cache.example.org/cubins"'
+    errors = command("cache", "push").errors
+    assert errors == [f"hatch-cubin: error: pyproject.toml:9: {what}\n  hint: {hint}"]
 
 
 @pytest.mark.nvrtc
 def test_a_store_that_fails_is_an_error_here(
-    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    project: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     with store_server() as server:
         server.fault = lambda handler: handler.answer(500)
         monkeypatch.setenv("HATCH_CUBIN_REMOTE", server.url)
-        told = refusal(capsys, 1, "pull")
+        errors = command("cache", "pull").errors
     what = f"the remote cache at {server.url} cannot be used fully: it fails (500)"
-    assert told == f"hatch-cubin: error: {what} [shared-store-failed]\n"
+    assert errors == [f"hatch-cubin: error: {what} [shared-store-failed]"]
 
 
 @pytest.mark.nvrtc
 def test_a_store_that_cannot_be_opened_is_an_error_here(
-    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    project: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     monkeypatch.setitem(sys.modules, "obstore", None)
     monkeypatch.setenv("HATCH_CUBIN_REMOTE", "s3://bucket")
-    assert "pip install 'hatch-cubin[remote]'" in refusal(capsys, 1, "push")
+    (error,) = command("cache", "push").errors
+    assert "pip install 'hatch-cubin[remote]'" in error
 
 
 # Whether it is right
@@ -269,51 +264,43 @@ def test_a_cache_that_is_right_is_said_to_be(tmp_path: Path, project: Path, say:
 
 @pytest.mark.nvrtc
 def test_all_that_is_wrong_is_told_with_what_becomes_of_it(
-    tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, project: Path, command: Command
 ) -> None:
     main(["bake", "--archs", "sm_90"])
     entry, record = (path.relative_to(tmp_path / "cache").as_posix() for path in stored(tmp_path))
     (tmp_path / "cache" / record).unlink()
-    write_tree(tmp_path / "cache", {"notes.txt": "", f"entries/ab/{'0' * 62}": f"{'0' * 64}\n{{}}\n"})
-    capsys.readouterr()
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main(["cache", "fsck"])
-    told = capsys.readouterr()
-    assert told.out == f"{tmp_path / 'cache'}\n0 entries as they were stored, 0 B\n"
-    orphan = (
-        f"hatch-cubin: error: {entry}: has no record [cache-entry-incomplete]\n"
-        "  hint: no build can use it: 'cache gc' drops it when it was unused for long\n"
-    )
-    damaged = (
-        f"hatch-cubin: error: entries/ab/{'0' * 62}: is a record that is damaged, or of another version"
-        " [cache-entry-damaged]\n"
-        "  hint: the next build that needs it makes it again\n"
-    )
-    foreign = (
-        "hatch-cubin: error: notes.txt: is a file that no build writes [foreign-file-in-cache]\n"
-        "  hint: no build touches it: remove it\n"
-    )
-    assert told.err == "".join(sorted((orphan, damaged))) + foreign + "hatch-cubin: 3 errors\n"
+    damaged = f"entries/ab/{'0' * 62}"
+    write_tree(tmp_path / "cache", {"notes.txt": "", damaged: f"{'0' * 64}\n{{}}\n"})
+    ended = command("cache", "fsck")
+    assert ended.out == f"{tmp_path / 'cache'}\n0 entries as they were stored, 0 B\n"
+    whats = {
+        entry: "has no record [cache-entry-incomplete]\n"
+        "  hint: no build can use it: 'cache gc' drops it when it was unused for long",
+        damaged: "is a record that is damaged, or of another version [cache-entry-damaged]\n"
+        "  hint: the next build that needs it makes it again",
+        "notes.txt": "is a file that no build writes [foreign-file-in-cache]\n"
+        "  hint: no build touches it: remove it",
+    }
+    assert ended.errors == [f"hatch-cubin: error: {place}: {whats[place]}" for place in sorted(whats)]
+    assert ended.err.endswith("\nhatch-cubin: 3 errors\n")
 
 
 @pytest.mark.nvrtc
 def test_what_is_damaged_in_place_is_found_though_builds_recall_it_and_is_healed(
-    tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, project: Path, command: Command
 ) -> None:
     main(["bake", "--archs", "sm_90"])
     record = stored(tmp_path)[1]
     data, status = record.read_bytes(), record.stat()
     record.write_bytes(data.replace(b'"warnings":[]', b'"warnings":{}'))
     os.utime(record, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert main(["bake", "--archs", "sm_90", "--require-hits"]) == 0
-    capsys.readouterr()
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main(["cache", "fsck"])
-    assert "is a record that is damaged" in capsys.readouterr().err
-    assert main(["bake", "--archs", "sm_90"]) == 0
-    assert "damaged cache entries, built again: 1" in capsys.readouterr().err
+    assert command("bake", "--archs", "sm_90", "--require-hits").code == 0
+    damaged = Coded("cache-entry-damaged", record.relative_to(tmp_path / "cache").as_posix())
+    assert damaged in command("cache", "fsck").errors
+    ended = command("bake", "--archs", "sm_90")
+    assert (ended.code, "damaged cache entries, built again: 1" in ended.err) == (0, True)
     assert record.read_bytes() == data
-    assert main(["cache", "fsck"]) == 0
+    assert command("cache", "fsck").code == 0
 
 
 @pytest.mark.parametrize("arguments", [["stats"], ["clear"], ["gc", "--unused-for", "0m"]])
@@ -321,7 +308,7 @@ def test_what_the_system_refuses_is_told(
     tmp_path: Path,
     project: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command: Command,
     arguments: list[str],
 ) -> None:
     path = f"entries/ab/{'0' * 62}"
@@ -334,11 +321,9 @@ def test_what_the_system_refuses_is_told(
         patched.setattr(os, "unlink", refuse)
         if arguments == ["stats"]:
             patched.setattr("hatch_cubin.cache.housekeeping.stat_file", refuse)
-        told = refusal(capsys, 1, *arguments)
-    assert told == (
-        f"hatch-cubin: error: {tmp_path / 'cache' / path}: "
-        f"the cache at {tmp_path / 'cache'} cannot be looked after: Permission denied [cache-unusable]\n"
-    )
+        errors = command("cache", *arguments).errors
+    what = f"the cache at {tmp_path / 'cache'} cannot be looked after: Permission denied [cache-unusable]"
+    assert errors == [f"hatch-cubin: error: {tmp_path / 'cache' / path}: {what}"]
 
 
 # What others have
@@ -393,7 +378,7 @@ def test_what_others_have_is_copied_and_what_is_there_stays(tmp_path: Path, proj
 
 
 def test_folders_that_are_no_caches_are_all_told_before_anything_is_copied(
-    tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, project: Path, command: Command
 ) -> None:
     cache = write(tmp_path / "cache", a=b"code of a")
     good = write(tmp_path / "good", b=b"code of b")
@@ -401,30 +386,26 @@ def test_folders_that_are_no_caches_are_all_told_before_anything_is_copied(
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(cache)
     names = [str(tmp_path / name) for name in ("good", "nowhere", "file", "folder", "link")]
-    hint = "\n  hint: name folders that 'hatch-cubin cache dir' prints elsewhere, or copies of them\n"
-    assert refusal(capsys, 1, "merge", *names) == (
-        f"hatch-cubin: error: {tmp_path}/file: is not a cache folder: it is a file"
-        f" [cache-not-mergeable]{hint}"
-        f"hatch-cubin: error: {tmp_path}/folder: is not a cache folder: it has no folder 'entries'"
-        f" [cache-not-mergeable]{hint}"
-        f"hatch-cubin: error: {tmp_path}/link: is the cache itself, into which others are merged"
-        f" [cache-not-mergeable]{hint}"
-        f"hatch-cubin: error: {tmp_path}/nowhere: is not a cache folder: No such file or directory"
-        f" [cache-not-mergeable]{hint}"
-        "hatch-cubin: 4 errors\n"
+    errors = command("cache", "merge", *names).errors
+    assert errors[0] == (
+        f"hatch-cubin: error: {tmp_path}/file: is not a cache folder: it is a file [cache-not-mergeable]\n"
+        "  hint: name folders that 'hatch-cubin cache dir' prints elsewhere, or copies of them"
     )
+    assert errors[1:] == [
+        Coded("cache-not-mergeable", tmp_path / "folder", "'entries'"),
+        Coded("cache-not-mergeable", tmp_path / "link", "is the cache itself, into which others are merged"),
+        Coded("cache-not-mergeable", tmp_path / "nowhere", "No such file or directory"),
+    ]
     assert housekeeping.stats(cache).entries == 1
     assert housekeeping.stats(good).entries == 1
 
 
-def test_a_cache_that_takes_nothing_is_an_error(
-    tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cache_that_takes_nothing_is_an_error(tmp_path: Path, project: Path, command: Command) -> None:
     one = write(tmp_path / "one", a=b"code of a")
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache/entries").touch()
-    said = refusal(capsys, 1, "merge", str(one))
-    assert said.startswith(f"hatch-cubin: error: the cache at {tmp_path / 'cache'} cannot be used fully: ")
+    (error,) = command("cache", "merge", one).errors
+    assert error.startswith(f"hatch-cubin: error: the cache at {tmp_path / 'cache'} cannot be used fully: ")
 
 
 def test_copying_takes_no_cuda_core(
@@ -466,14 +447,11 @@ def test_a_cache_is_brought_down_to_a_size(project: Path, say: Any) -> None:
     assert say("stats", "--json")["entries"] == 1
 
 
-def test_where_no_build_is_known_nothing_goes(
-    tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert refusal(capsys, 1, "gc", "--keep-last-build") == (
-        f"hatch-cubin: error: no build with the cache at {tmp_path / 'cache'} is known here"
-        " [no-build-known]\n"
-        "  hint: --keep-last-build comes after a build of the same user\n"
-    )
+def test_where_no_build_is_known_nothing_goes(tmp_path: Path, project: Path, command: Command) -> None:
+    what = f"no build with the cache at {tmp_path / 'cache'} is known here [no-build-known]"
+    hint = "--keep-last-build comes after a build of the same user"
+    errors = command("cache", "gc", "--keep-last-build").errors
+    assert errors == [f"hatch-cubin: error: {what}\n  hint: {hint}"]
 
 
 @pytest.mark.parametrize(
@@ -499,8 +477,9 @@ def test_where_no_build_is_known_nothing_goes(
         ([], "name an action: dir, stats, fsck, merge, pull, push, gc, clear, key"),
     ],
 )
-def test_wrong_usage_is_said(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
-    assert refusal(capsys, 2, *arguments).endswith(f"error: {message}\n")
+def test_wrong_usage_is_said(command: Command, arguments: list[str], message: str) -> None:
+    ended = command("cache", *arguments)
+    assert (ended.code, ended.err.endswith(f"error: {message}\n")) == (2, True)
 
 
 # One hash
@@ -561,33 +540,30 @@ IN_THE_WAY: dict[Callable[[Path], None], str] = {
 def test_what_stands_where_the_cache_should_is_told(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command: Command,
     put: Callable[[Path], None],
     arguments: str,
 ) -> None:
     put(tmp_path / "cache")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path / "cache"))
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main(["cache", *arguments.split()])
-    out, err = capsys.readouterr()
-    assert out == (f"{tmp_path}/cache\n" if arguments == "dir" else "")
-    assert err.splitlines() == [
-        f"hatch-cubin: error: {tmp_path}/cache: no cache can be there: {IN_THE_WAY[put]} [cache-unusable]",
-        "  hint: let HATCH_CUBIN_CACHE_DIR or cache-dir name a folder, or make room for one there",
-    ]
+    ended = command("cache", *arguments.split())
+    assert ended.out == (f"{tmp_path}/cache\n" if arguments == "dir" else "")
+    (error,) = ended.errors
+    assert error == (
+        f"hatch-cubin: error: {tmp_path}/cache: no cache can be there: {IN_THE_WAY[put]} [cache-unusable]\n"
+        "  hint: let HATCH_CUBIN_CACHE_DIR or cache-dir name a folder, or make room for one there"
+    )
 
 
 def test_a_file_on_the_way_to_the_cache_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    assert refusal(capsys, 1, "stats").splitlines()[0] == (
-        f"hatch-cubin: error: {tmp_path / 'file' / 'cache'}: no cache can be there: Not a directory"
-        " [cache-unusable]"
-    )
+    unusable = Coded("cache-unusable", tmp_path / "file/cache", "Not a directory")
+    assert command("cache", "stats").errors == [unusable]
 
 
 @pytest.mark.parametrize("arguments", ["stats", "gc --max-size 1GiB", "clear"])
@@ -595,7 +571,7 @@ def test_a_folder_that_cannot_be_read_is_not_said_to_be_empty(
     tmp_path: Path,
     project: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command: Command,
     arguments: str,
 ) -> None:
     (tmp_path / "cache" / "entries").mkdir(parents=True)
@@ -607,9 +583,5 @@ def test_a_folder_that_cannot_be_read_is_not_said_to_be_empty(
         return real(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    cache = tmp_path / "cache"
-    said = (
-        f"{cache / 'entries'}: the cache at {cache} cannot be looked after: Permission denied"
-        " [cache-unusable]"
-    )
-    assert refusal(capsys, 1, *arguments.split()) == f"hatch-cubin: error: {said}\n"
+    unusable = Coded("cache-unusable", tmp_path / "cache/entries", "Permission denied")
+    assert command("cache", *arguments.split()).errors == [unusable]

@@ -23,6 +23,7 @@ from hatch_cubin.project.project import read_sources
 from hatch_cubin.toolkit import libraries
 from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit.toolkit import Toolkit
+from tests.command_line import Command
 from tests.helpers import COPY_PTX, make_project, pyproject, refusal, write_tree
 
 pytestmark = pytest.mark.nvrtc
@@ -425,12 +426,11 @@ def test_a_driver_without_a_gpu_is_wrong_usage(root: Path, capsys: pytest.Captur
         ("demo/__init__.py", "it is there, but 'sources' does not match it, or 'exclude' does"),
     ],
 )
-def test_a_wrong_name_is_guessed(
-    root: Path, capsys: pytest.CaptureFixture[str], asked: str, hint: str
-) -> None:
-    assert refusal(SystemExit, main, ["explain", "--project", str(root), asked]).code == 1
+def test_a_wrong_name_is_guessed(root: Path, command: Command, asked: str, hint: str) -> None:
+    ended = command("explain", "--project", root, asked)
+    assert ended.code == 1
     what = f"{asked!r} is not a source, a module or a kernel of this project"
-    assert capsys.readouterr().err == f"hatch-cubin: error: {what} [unknown-name]\n  hint: {hint}\n"
+    assert ended.err == f"hatch-cubin: error: {what} [unknown-name]\n  hint: {hint}\n"
 
 
 @pytest.mark.parametrize(
@@ -451,11 +451,10 @@ def test_a_wrong_name_is_guessed(
         ),
     ],
 )
-def test_a_wrong_value_names_its_option(
-    option: str, complaint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert refusal(SystemExit, main, ["explain", "k", option]).code == 2
-    assert capsys.readouterr().err.endswith(f"hatch-cubin explain: error: {complaint}\n")
+def test_a_wrong_value_names_its_option(option: str, complaint: str, command: Command) -> None:
+    ended = command("explain", "k", option)
+    assert ended.code == 2
+    assert ended.err.endswith(f"hatch-cubin explain: error: {complaint}\n")
 
 
 KERNELS = {
@@ -493,15 +492,13 @@ archs = ["sm_90"]
         ("copy", ["copy"]),
     ],
 )
-def test_a_kernel_names_its_units(
-    root: Path, capsys: pytest.CaptureFixture[str], asked: str, modules: list[str]
-) -> None:
+def test_a_kernel_names_its_units(root: Path, command: Command, asked: str, modules: list[str]) -> None:
     write_tree(root, {"pyproject.toml": pyproject(OPTIONS + TABLES), **KERNELS})
     if asked == "of_header":  # no source of the project says which that is, only what was compiled
-        assert main(["bake", "--project", str(root), "--only", "by_header"]) == 0
-    capsys.readouterr()
-    assert main(["explain", "--project", str(root), asked, "--json"]) == 0
-    units = json.loads(capsys.readouterr().out)["units"]
+        assert command("bake", "--project", root, "--only", "by_header").code == 0
+    ended = command("explain", "--project", root, asked, "--json")
+    assert ended.code == 0
+    units = json.loads(ended.out)["units"]
     assert list(dict.fromkeys(unit["module"] for unit in units)) == modules
 
 

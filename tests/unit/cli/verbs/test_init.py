@@ -16,7 +16,7 @@ from hatch_cubin.config import table_location
 from hatch_cubin.config.config import parse_config
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.command_line import Command
-from tests.helpers import write_tree
+from tests.helpers import Coded, write_tree
 
 HATCH = """\
 # A project.
@@ -60,12 +60,12 @@ def add(root: Path, files: dict[str, str], *options: str) -> dict[str, str]:
     return {path.name: path.read_bytes().decode() for path in root.iterdir() if path.is_file()}
 
 
-def refusal(root: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def refusal(root: Path, command: Command) -> str:
     before = {path: path.read_bytes() for path in root.iterdir() if path.is_file()}
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main(["init", "--project", str(root)])
+    ended = command("init", "--project", root)
+    assert ended.code == 1
     assert {path: path.read_bytes() for path in root.iterdir() if path.is_file()} == before
-    return capsys.readouterr().err
+    return ended.err
 
 
 def test_a_hatch_project_gets_the_hook_its_requirement_and_what_uv_looks_at(
@@ -257,12 +257,12 @@ def test_a_backend_that_is_required_is_the_one_inside_of_ours(
     assert after.startswith(f"{text}\n[tool.hatch-cubin]\n{lines}{SETTINGS}")
 
 
-def test_a_folder_without_a_project_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_without_a_project_is_refused(tmp_path: Path, command: Command) -> None:
     what = f"hatch-cubin: error: there is no pyproject.toml in {tmp_path} [not-a-project]\n"
     hint = "  hint: 'hatch new --init' or 'uv init --package' makes one\n"
-    assert refusal(tmp_path, capsys) == what + hint
+    assert refusal(tmp_path, command) == what + hint
     (tmp_path / "setup.py").write_text("")
-    assert refusal(tmp_path, capsys) == f"{what}  hint: make an empty one, which is enough beside setup.py\n"
+    assert refusal(tmp_path, command) == f"{what}  hint: make an empty one, which is enough beside setup.py\n"
 
 
 @pytest.mark.parametrize(
@@ -271,36 +271,36 @@ def test_a_folder_without_a_project_is_refused(tmp_path: Path, capsys: pytest.Ca
         (
             "[tool]\nuv = 1\n",
             (
-                "cannot be edited: what stands in its place is no table"
+                "cannot be edited: the existing value is not a table"
                 " [file-not-editable]\n  [tool.uv]\n  cache-keys = [\n"
             ),
         ),
         (
             "[tool.uv]\ncache-keys = 1\n",
             (
-                "cannot be edited: tool.uv.cache-keys is no array"
+                "cannot be edited: tool.uv.cache-keys is not an array"
                 " [file-not-editable]\n  [tool.uv] cache-keys: { file = "
             ),
         ),
     ],
 )
 def test_what_cannot_be_added_is_the_users_to_add_and_nothing_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: str, message: str
+    tmp_path: Path, command: Command, more: str, message: str
 ) -> None:
     write_tree(tmp_path, {**PACKAGE, "pyproject.toml": HATCH + more})
-    said = refusal(tmp_path, capsys)
+    said = refusal(tmp_path, command)
     assert said.startswith(f"hatch-cubin: error: pyproject.toml: {message}")
     assert said.endswith("\n  hint: add this by hand\n")
 
 
 @pytest.mark.linux
-def test_a_full_disk_costs_nobody_their_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_costs_nobody_their_file(tmp_path: Path, command: Command) -> None:
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     write_tree(tmp_path, {**PACKAGE, "pyproject.toml": HATCH})
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(HATCH), limits[1]))
     try:
-        said = refusal(tmp_path, capsys)
+        said = refusal(tmp_path, command)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (
@@ -319,30 +319,22 @@ def test_a_file_keeps_its_mode_and_a_link_stays_one(tmp_path: Path) -> None:
     assert (tmp_path / "shared/project.toml").stat().st_mode & 0o777 == 0o640
 
 
-def test_a_file_that_cannot_be_read_or_written_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_cannot_be_read_or_written_is_said(tmp_path: Path, command: Command) -> None:
     write_tree(tmp_path, {**PACKAGE, "pyproject.toml": HATCH})
     (tmp_path / ".gitignore").mkdir()
-    assert (
-        refusal(tmp_path, capsys)
-        == "hatch-cubin: error: .gitignore: cannot be read: it is a folder [file-not-readable]\n"
-    )
+    assert refusal(tmp_path, command) == Coded("file-not-readable", ".gitignore", "it is a folder")
     (tmp_path / ".gitignore").rmdir()
     (tmp_path / ".gitignore").symlink_to("nowhere/.gitignore")
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main(["init", "--project", str(tmp_path)])
-    assert capsys.readouterr().err == (
-        "hatch-cubin: error: .gitignore: cannot be written: No such file or directory [file-not-writable]\n"
-    )
+    unwritable = Coded("file-not-writable", ".gitignore", "No such file or directory")
+    assert command("init", "--project", tmp_path).errors == [unwritable]
 
 
 @pytest.mark.parametrize("name", ["hatchcubin", "hatch_cubins", "cubin", "hatch-cubn"])
 def test_a_requirement_that_is_nearly_ours_is_not_given_company(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+    tmp_path: Path, command: Command, name: str
 ) -> None:
     write_tree(tmp_path, {"pyproject.toml": HATCH.replace('["hatchling"]', f'["hatchling", "{name}"]')})
-    assert 'hint: requires = ["hatchling", "hatch-cubin"]' in refusal(tmp_path, capsys)
+    assert 'hint: requires = ["hatchling", "hatch-cubin"]' in refusal(tmp_path, command)
 
 
 def test_a_requirement_of_another_project_stays(tmp_path: Path) -> None:
@@ -352,16 +344,11 @@ def test_a_requirement_of_another_project_stays(tmp_path: Path) -> None:
     )
 
 
-def test_a_backend_that_is_nearly_ours_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_backend_that_is_nearly_ours_is_told(tmp_path: Path, command: Command) -> None:
     text = '[build-system]\nrequires = ["hatch-cubin"]\nbuild-backend = "hatch_cubin.backends"\n'
     write_tree(tmp_path, {"pyproject.toml": text})
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main(["init", "--project", str(tmp_path)])
-    assert capsys.readouterr().err == (
-        "hatch-cubin: error: pyproject.toml:3: there is no build backend 'hatch_cubin.backends' "
-        "[unknown-build-backend]\n"
-        '  hint: build-backend = "hatch_cubin.backend"\n'
-    )
+    values = ("'hatch_cubin.backends'", 'hint: build-backend = "hatch_cubin.backend"')
+    assert refusal(tmp_path, command) == Coded("unknown-build-backend", "pyproject.toml:3", *values)
 
 
 @pytest.mark.parametrize(
@@ -374,11 +361,11 @@ def test_a_backend_that_is_nearly_ours_is_told(tmp_path: Path, capsys: pytest.Ca
     ],
 )
 def test_a_table_that_the_backend_does_not_read_is_not_given_company(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], before: str, table: str, read: str
+    tmp_path: Path, command: Command, before: str, table: str, read: str
 ) -> None:
     write_tree(tmp_path, {**PACKAGE, "pyproject.toml": f"{before}{table}\n"})
     line = before.count("\n") + 1
-    assert refusal(tmp_path, capsys) == (
+    assert refusal(tmp_path, command) == (
         f"hatch-cubin: error: pyproject.toml:{line}: there is a table {table} already, which the"
         f" project's build backend does not read [table-in-wrong-place]\n  hint: rename it to {read}\n"
     )
@@ -387,15 +374,13 @@ def test_a_table_that_the_backend_does_not_read_is_not_given_company(
 # What is written
 
 
-def test_a_table_that_hatch_toml_hides_is_not_given_company(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_that_hatch_toml_hides_is_not_given_company(tmp_path: Path, command: Command) -> None:
     files = {
         "pyproject.toml": REQUIRING + "[tool.hatch.build.hooks.cubin]\narchs = ['sm_90']\n",
         "hatch.toml": "[build.targets.wheel]\npackages = ['src/demo']\n",
     }
     write_tree(tmp_path, files)
-    assert "move it to hatch.toml, as [build.hooks.cubin]" in refusal(tmp_path, capsys)
+    assert "move it to hatch.toml, as [build.hooks.cubin]" in refusal(tmp_path, command)
     assert {name: (tmp_path / name).read_text() for name in files} == files
 
 

@@ -95,7 +95,7 @@ def test_what_a_lock_has_too_much_is_told_by_a_check_alone(
 def test_an_unsure_source_is_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_tree(root, {"demo/saxpy.cu": f"#if 0\n#include ANY\n#endif\n{SAXPY}"})
     assert Said(capsys, root, "lock").out[1:] == [
-        "what demo/saxpy.cu includes, only the compiler's headers tell: builds need it"
+        "the includes of demo/saxpy.cu depend on the compiler's headers: builds need it"
     ]
     assert Said(capsys, root, "lock", "--check").code == 0
 

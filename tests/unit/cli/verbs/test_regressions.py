@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.cli.main import main
+from tests.command_line import Command
 from tests.sample_wheels import Kernel, code, wheel_of
 
 ARCHS = ("sm_80", "sm_90")
@@ -26,10 +25,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel_of(tmp_path_factory.mktemp("library"), LIBRARY)
 
 
-def facts(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
-    with contextlib.suppress(SystemExit):
-        main([*map(str, arguments), "--json"])
-    return json.loads(capsys.readouterr().out)
+def facts(command: Command, *arguments: str | Path) -> Any:
+    ended = command(*arguments, "--json")
+    return json.loads(ended.out)
 
 
 def differences(found: Any) -> dict[str, Any]:
@@ -45,42 +43,38 @@ def errors(found: Any) -> list[str]:
 FAIL_ON = ("--fail-on", "lost,spills,registers,stack,shared,size=5%")
 
 
-def test_the_library_itself(library: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    checked = facts(capsys, "check", library, "--max-size", "2MB")
+def test_the_library_itself(library: Path, command: Command) -> None:
+    checked = facts(command, "check", library, "--max-size", "2MB")
     assert (checked["errors"], checked["results"][0]["warnings"]) == ([], [])
     assert checked["results"][0]["bundles"][0]["spills"] == []
-    found = facts(capsys, "diff", library, library, *FAIL_ON)
+    found = facts(command, "diff", library, library, *FAIL_ON)
     assert (differences(found), found["bundles"][0]["units"], found["errors"]) == ({}, [], [])
 
 
-def test_spills_of_one_kernel_on_one_arch(
-    library: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_spills_of_one_kernel_on_one_arch(library: Path, tmp_path: Path, command: Command) -> None:
     kernel = {"module": "k217", "kernel": "k217", "arch": "sm_90"}
     spilling = code("k217", size=601, spills=12)
     wheel = wheel_of(tmp_path, {**LIBRARY, ("k217", "sm_90"): spilling})
-    found = facts(capsys, "diff", library, wheel, *FAIL_ON)
+    found = facts(command, "diff", library, wheel, *FAIL_ON)
     assert differences(found) == {"changes": [{"what": "spills", **kernel, "before": 0, "after": 12}]}
     assert errors(found) == ["1 kernel with more spills (--fail-on spills)"]
-    checked = facts(capsys, "check", wheel)
+    checked = facts(command, "check", wheel)
     assert (checked["errors"], checked["results"][0]["warnings"]) == ([], [])
     assert checked["results"][0]["bundles"][0]["spills"] == [{**kernel, "spills": 12}]
 
 
-def test_a_kernel_lost_for_one_arch(
-    library: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kernel_lost_for_one_arch(library: Path, tmp_path: Path, command: Command) -> None:
     wheel = wheel_of(tmp_path, {key: data for key, data in LIBRARY.items() if key != ("k031", "sm_80")})
-    found = facts(capsys, "diff", library, wheel, *FAIL_ON)
+    found = facts(command, "diff", library, wheel, *FAIL_ON)
     lost = {"module": "k031", "kernel": "k031", "archs": ["sm_80"], "whole": False}
     assert differences(found) == {"lost": [lost]}
     assert errors(found) == ["1 kernel lost (--fail-on lost)"]
-    checked = facts(capsys, "check", wheel)
+    checked = facts(command, "check", wheel)
     assert errors(checked) == ["1 of 400 kernels cannot run on 8.0"]
     assert checked["results"][0]["warnings"] == []
 
 
-def test_twelve_percent_more(library: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_twelve_percent_more(library: Path, tmp_path: Path, command: Command) -> None:
     now = library.stat().st_size
     grown = {
         key: code(key[0], size=600 + ARCHS.index(key[1]) + round(0.1145 * now / len(LIBRARY)))
@@ -88,13 +82,13 @@ def test_twelve_percent_more(library: Path, tmp_path: Path, capsys: pytest.Captu
     }
     wheel = wheel_of(tmp_path, grown)
     assert 1.11 < wheel.stat().st_size / now < 1.13
-    found = facts(capsys, "diff", library, wheel, *FAIL_ON)
+    found = facts(command, "diff", library, wheel, *FAIL_ON)
     assert differences(found) == {}
     (error,) = errors(found)
     assert error.startswith("has grown from ")
     assert re.search(r", \+12\.\d % \(--fail-on size=5%\)$", error)
-    assert facts(capsys, "diff", library, wheel, "--fail-on", "size=15%")["errors"] == []
-    checked = facts(capsys, "check", wheel, "--max-size", f"{now} B")
+    assert facts(command, "diff", library, wheel, "--fail-on", "size=15%")["errors"] == []
+    checked = facts(command, "check", wheel, "--max-size", f"{now} B")
     (error,) = errors(checked)
     assert "more than max-size allows" in error
     assert checked["results"][0]["warnings"] == []

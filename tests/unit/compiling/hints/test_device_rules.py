@@ -105,6 +105,21 @@ def hint_of(root: Path, text: str, options: str = "") -> str | None:
             'extern "C" __global__ void groesse(int *x) {}\n',
         ),
         (K.format("*x = 1"), None, K.format("*x = 1;")),
+        (
+            K.format("int i = threadIdx; *x = i;"),
+            "threadIdx and blockIdx have three parts: write threadIdx.x",
+            K.format("int i = threadIdx.x; *x = i;"),
+        ),
+        (
+            K.format("int n = *x; __shared__ int s[n]; *x = s[n];"),
+            "write extern __shared__ and [] without a size, and give its bytes where the kernel is launched",
+            K.format("int n = *x; extern __shared__ int s[]; *x = s[n];"),
+        ),
+        (
+            K.format("int n = *x; int s[n]; *x = s[n];"),
+            "an array has a fixed size: write a number, a macro, or a parameter of a template",
+            K.format("int n = *x; int s[8]; *x = s[n];"),
+        ),
     ],
 )
 def test_a_rule_of_device_code_has_a_hint_that_works(
@@ -124,7 +139,7 @@ def test_a_word_of_a_later_standard_has_the_option(tmp_path: Path) -> None:
 
 
 @pytest.mark.nvrtc
-@pytest.mark.parametrize("word", ["__gloabl__", "__global", "global__"])
+@pytest.mark.parametrize("word", ["__gloabl__", "__global", "global__", "_global_"])
 def test_a_misspelt_mark_is_one_error(tmp_path: Path, word: str) -> None:
     text = f'extern "C" {word} void k(float *x) {{ *x = 1; }}\n'
     assert hint_of(tmp_path, text) == "did you mean '__global__'?"
@@ -138,3 +153,40 @@ def test_errors_beside_something_else_are_not_theirs(tmp_path: Path) -> None:
         assert device_rules.unfinished([error('expected a ";"', "demo/a.cu", line)], there) is None
     assert device_rules.unfinished([error('expected a ";"', "<toolkit>/a.h")], there) is None
     assert device_rules.broken([error("linkage specification is not allowed")], there) is None
+
+
+@pytest.mark.nvrtc
+def test_a_header_that_needs_a_later_standard_has_the_option(tmp_path: Path) -> None:
+    text = "#include <cuda/std/array>\n" + K.format("*x = cuda::std::array<int, 1>{1}[0];")
+    option = 'options = { std = "c++17" }'
+    assert hint_of(tmp_path / "before", text, 'options = { std = "c++14" }') == f"this sets C++17: {option}"
+    assert hint_of(tmp_path / "after", text, option) == "compiles"
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    "text", [STRUCT, "\n\n__device__ int f(int)", "#define N 1\n// N\nconstexpr int n = N"]
+)
+def test_a_header_without_its_last_semicolon_is_named(tmp_path: Path, text: str) -> None:
+    source = '#include "a.h"\n\n' + K.format("*x = 1;")
+    with pytest.raises(CompileError) as caught:
+        pipeline.build(make_project(tmp_path / "before", {"k.cu": source, "a.h": text}, "archs = ['sm_90']"))
+    (problem,) = caught.value.problems
+    assert problem.hint == "write ; at the end of demo/a.h:3, whose last declaration is not finished"
+    pipeline.build(make_project(tmp_path / "after", {"k.cu": source, "a.h": f"{text};"}, "archs = ['sm_90']"))
+
+
+def test_a_header_that_is_a_list_or_a_macros_call_is_finished(tmp_path: Path) -> None:
+    found = error('expected a ";"', "demo/a.cu", 2)
+    for text in ("1,\n2,\n", "DEFINE(float)\n", "namespace a {\n", "int f();\n", "void f() {}\n"):
+        there = setting(tmp_path, text='#include "a.h"\nx y\n', files={"demo/a.h": text})
+        assert device_rules.unfinished_header([found], there) is None
+
+
+def test_a_keyword_of_a_later_standard_has_the_option(tmp_path: Path) -> None:
+    there = setting(tmp_path, "options = { std = 'c++17' }")
+    code = "template <class T> requires true void f();"
+    found = error("this declaration has no storage class", "demo/a.cu", 1, code, f"{'^':>20}")
+    told = device_rules.broken([found], there)
+    assert told is not None
+    assert told[0].hint == 'C++20 has it: options = { std = "c++20" }'

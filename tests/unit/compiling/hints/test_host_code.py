@@ -79,7 +79,7 @@ def test_of_errors_alike_the_projects_own_is_told_and_what_else_is_its_own_stays
     [
         'namespace "std" has no member "vector"',
         "A function explicitly marked as a __host__ function is not allowed",
-        'identifier "cudaMalloc" is undefined',
+        'identifier "cudaGetLastError" is undefined',
     ],
 )
 def test_calls_of_the_host_are_named_as_host_code(tmp_path: Path, text: str) -> None:
@@ -237,6 +237,22 @@ def test_a_lambda_outside_of_functions_is_one_error(tmp_path: Path) -> None:
             "std::sort(x, x + 4)",
             "device code sorts with <cub/block/block_radix_sort.cuh>, or its own loop",
             "",
+        ),
+        ("time(0)", "device code counts the cycles of its multiprocessor with clock64()", "clock64()"),
+        (
+            "cudaMemcpyAsync(x, x + 4, 4, cudaMemcpyDefault)",
+            "a kernel copies with an assignment or memcpy; cudaMemcpy is for the host",
+            "memcpy(x, x + 4, 4)",
+        ),
+        (
+            "cudaMemset(x, 0, 4)",
+            "a kernel fills memory with an assignment or memset; cudaMemset is for the host",
+            "memset(x, 0, 4)",
+        ),
+        (
+            "cudaDeviceSynchronize()",
+            "a kernel waits for the threads of its block with __syncthreads(); the host waits for kernels",
+            "__syncthreads()",
         ),
     ],
 )

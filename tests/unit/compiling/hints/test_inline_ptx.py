@@ -17,6 +17,11 @@ KERNEL = (
     'extern "C" __global__ void k(int *x) {{ int v = *x; float f = 0; asm volatile({}); *x = v + (int)f; }}\n'
 )
 DOUBLED = "an asm with operands has %%tid.x for the register %tid.x, one without any has %tid.x"
+NAMED = "this asm has no operands, so %0 is none: name them, as in "
+VARIABLE = (
+    "the text of an asm cannot name variables: write %0 for v, "
+    'and behind the text : "=r"(v) if it is written, or : : "r"(v) if it is only read'
+)
 WRITTEN = 'what is behind the first colon is written, as in "=r"; what is only read is behind the second'
 CONSTRAINTS = '"h" is for 16 bits, "r" for 32, "l" for 64 and pointers, "f" for float, "d" for double'
 
@@ -37,8 +42,23 @@ def hint_of(root: Path, asm: str) -> str | None:
     [
         (
             '"mov.u32 %0, %laneid;"',
-            'this asm has no operands, so %0 is none: name them, as in asm("…" : "=r"(value))',
-            '"mov.u32 %0, %laneid;" : "=r"(v)',
+            NAMED + 'asm("mov.u32 %0, %%laneid;" : "=r"(v0))',
+            '"mov.u32 %0, %%laneid;" : "=r"(v)',
+        ),
+        (
+            '"add.f32 %0, %1, %1;"',
+            NAMED + 'asm("add.f32 %0, %1, %1;" : "=f"(v0) : "f"(v1))',
+            '"add.f32 %0, %1, %1;" : "=f"(f) : "f"(f)',
+        ),
+        (
+            '"mov.u32 v, %tid.x;"',
+            VARIABLE,
+            '"mov.u32 %0, %%tid.x;" : "=r"(v)',
+        ),
+        (
+            '"mov.u32 %0, %%tid.x" : "=r"(v)',
+            'write ; at the end of the text "mov.u32 %0, %%tid.x" of the asm',
+            '"mov.u32 %0, %%tid.x;" : "=r"(v)',
         ),
         (
             '"{ .reg .u32 t; mov.u32 t, %%tid.x; }"',

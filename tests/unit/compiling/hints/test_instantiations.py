@@ -232,3 +232,19 @@ def test_an_error_in_a_template_has_the_only_entry_that_asks_for_it(tmp_path: Pa
 def test_a_source_without_templates_lists_none(tmp_path: Path) -> None:
     error = refused("nothing<int>", 'instantiate: identifier "nothing" is undefined')
     assert advise([error], setting(tmp_path, text="// none"))[0].hint is None
+
+
+@pytest.mark.nvrtc
+def test_an_entry_of_a_table_for_several_sources_is_moved_to_those_that_have_it(tmp_path: Path) -> None:
+    files = {
+        "a.cu": "template <class T> __global__ void scale(T *x) { *x = 1; }\n",
+        "b.cu": "__global__ void k(float *x) { *x = 1; }\n",
+    }
+    rule = "[[tool.hatch.build.hooks.cubin.source]]\npath = {}\ninstantiate = {}\n"
+    options = "archs = ['sm_90']\n" + rule.format("'demo/*.cu'", "['scale<int>']")
+    with pytest.raises(CompileError) as caught:
+        pipeline.build(make_project(tmp_path / "before", files, options))
+    (problem,) = caught.value.problems
+    hint, _, table = (problem.hint or "").partition("\n")
+    assert hint == "demo/b.cu has no template 'scale': take the entry out of this table, and write instead:"
+    pipeline.build(make_project(tmp_path / "after", files, options.replace("'scale<int>'", "") + table))

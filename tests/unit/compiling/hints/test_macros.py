@@ -9,6 +9,7 @@ import pytest
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import Diagnostic
+from hatch_cubin.compiling.hints import macros
 from hatch_cubin.errors import CompileError, Location
 from tests.helpers import make_project, refusal
 from tests.unit.compiling.hints.failed_compiles import TABLES, error, setting
@@ -220,3 +221,13 @@ def test_of_macros_that_may_all_be_the_cause_all_are_named(tmp_path: Path) -> No
     (told,) = advise(found, setting(tmp_path, 'define = { B = 1, "A(x)" = "x" }'))
     assert told.text == "NVRTC's own built-in header does not compile with the macros A, B"
     assert told.hint == "leave them out of 'define'"
+
+
+def test_a_semicolon_at_the_end_of_a_macro_is_named(tmp_path: Path) -> None:
+    there = setting(tmp_path, text='#include "n.h"\n', files={"demo/n.h": "// n\n#define N 10; // ten\n"})
+    found = error('expected a "]"', "demo/a.cu", 2, "x[N] = 1;", "  ^")
+    told = macros.ended([found, error("expected an expression", "demo/a.cu", 2)], there)
+    assert told is not None
+    assert told[0].hint == "leave out the ; at the end of the macro N (demo/n.h:2)"
+    assert told[1] == []
+    assert macros.ended([error('expected a "]"', "demo/a.cu", 2, "x[M] = 1;", "  ^")], there) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,30 @@ def test_functions_that_no_other_source_calls_are_left_out(tmp_path: Path) -> No
 def test_a_variable_of_another_source_is_not_a_function(tmp_path: Path) -> None:
     variable = "__device__ int count;\n" + CALL.replace(" b(", " a(").replace("twice(*x)", "count")
     assert hints(tmp_path, {"a.cu": variable, "b.cu": CALL.replace("twice(*x)", "count")}) == [None]
+
+
+@pytest.mark.nvrtc
+def test_a_source_that_a_module_table_lacks_is_added_to_that_table(tmp_path: Path) -> None:
+    files = {"a.cu": F, "b.cu": DECLARED + CALL, "c.cu": "__device__ int c;\n"}
+    table = f"{OPTIONS}{TABLE}".replace("demo/a.cu", "demo/c.cu")
+    sources = 'sources = ["demo/b.cu", "demo/c.cu", "demo/a.cu"]'
+    assert hints(tmp_path / "before", files, table) == [
+        f"demo/b.cu calls 'twice', so the table of 'b' needs it: {sources}",
+        "demo/a.cu:1 defines it: 'sources' of this table needs 'demo/a.cu'",
+    ]
+    followed = table.replace('sources = ["demo/b.cu", "demo/c.cu"]', sources)
+    assert hints(tmp_path / "after", files, followed) == []
+
+
+@pytest.mark.nvrtc
+def test_a_variable_that_another_source_declares_is_linked(tmp_path: Path) -> None:
+    use = "extern __constant__ float count[2];\n" + CALL.replace("twice(*x)", "count[1]")
+    files, said = {"a.cu": "__constant__ float count[2];\n", "b.cu": use}, list[str]()
+    project = make_project(tmp_path / "before", {**files, "c.cu": CALL.replace("twice", "")}, OPTIONS)
+    with pytest.raises(CompileError) as caught:
+        pipeline.build(dataclasses.replace(project, warn=said.append))
+    assert [problem.hint for problem in caught.value.problems] == [
+        f"demo/b.cu declares 'count', and this links the two:{TABLE}"
+    ]
+    assert said[0].endswith(f"\n  hint: demo/a.cu:1 defines it, and this links the two:{TABLE}")
+    assert hints(tmp_path / "after", files, OPTIONS + TABLE) == []

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.cli.main import main
 from hatch_cubin.common import file_access
 from hatch_cubin.wheels.reading import bundles, companions
 from hatch_cubin.wheels.reading.bundles import Bundle, FileElsewhereError, open_wheel
 from hatch_cubin.wheels.reading.compiled_code import read_results
 from hatch_cubin.wheels.reading.survey import manifest_of
+from tests.command_line import Command
 from tests.cubins import make_wheel
 from tests.helpers import wheel_files
 from tests.split_wheels import PARTS, install, split_wheel
@@ -41,26 +41,24 @@ UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("how", UNREADABLE)
 def test_a_companion_that_cannot_be_read_is_not_told_as_another_versions(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str
+    tmp_path: Path, command: Command, how: str
 ) -> None:
     parts = split_wheel(tmp_path)
-    capsys.readouterr()
     spoil, told = UNREADABLE[how]
     spoil(parts / SM90)
     for verb in ("verify", "check"):
-        with pytest.raises(SystemExit, match=r"^1$"):
-            main([verb, str(parts / MAIN)])
-        err = capsys.readouterr().err
+        ended = command(verb, parts / MAIN)
+        assert ended.code == 1
+        err = ended.err
         assert f"{(parts / SM90).as_posix()}{told}" in err
         assert "another version" not in err
 
 
 def test_a_companions_folder_into_which_nobody_may_look_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = split_wheel(tmp_path)
     site = install(tmp_path / "site", *(parts / name for name in PARTS))
-    capsys.readouterr()
     closed, read = site / "the_demo_cubins_sm90/companion.json", file_access.read
 
     def refuses(path: Path, most: int) -> bytes:
@@ -69,9 +67,9 @@ def test_a_companions_folder_into_which_nobody_may_look_is_told(
         return read(path, most)
 
     monkeypatch.setattr(file_access, "read", refuses)
-    with pytest.raises(SystemExit, match=r"^1$"):
-        main(["verify", str(site / "demo")])
-    assert f"{closed.as_posix()}: cannot be read: Permission denied" in capsys.readouterr().err
+    ended = command("verify", site / "demo")
+    assert ended.code == 1
+    assert f"{closed.as_posix()}: cannot be read: Permission denied" in ended.err
 
 
 def test_a_wheel_that_was_renamed_has_its_companions_all_the_same(
