@@ -27,10 +27,10 @@ from ..errors import HatchCubinError, Location, Problem, SourceError, problem
 from ..keys.jobs import (
     Job,
     every_closure,
-    headers_of_others,
     lies_outside,
     make_jobs,
     named_files,
+    outside_inputs,
     reachable_files,
 )
 from ..keys.recall import Recall, Units, recall_of
@@ -99,9 +99,10 @@ def build_held(
         plan = choose_plan(project, require, hold, in_part=True)
         results = bake(project, plan, noted=noted, hold=hold, packs=project.config.pack)
         built = (
-            layout.Built(job.unit, results.done[job.unit], job.keys, job.declared) for job in _shipped(plan)
+            layout.Built(job.unit, results.done[job.unit], job.keys, job.declared_types)
+            for job in _shipped(plan)
         )
-        headers = headers_of_others(plan.jobs) if plan.headers is None else plan.headers
+        headers = outside_inputs(plan.jobs) if plan.headers is None else plan.headers
         bill = sbom.bill(project, plan.jobs, plan.toolkit, headers)
         header = _header(project, plan.toolkit)
         files = layout.lay_out(built, header, plan.toolkit.major, results.packed)
@@ -253,7 +254,7 @@ def _note(project: Project, plan: Plan, results: Results, cache: Cache) -> None:
         from ..compiling.packing import recalled  # lazy: only with `pack`
 
         found |= recalled(results.packed, cache)
-    plan.recall.keep(plan.toolkit.facts, found)
+    plan.recall.record(plan.toolkit.facts, found)
     keys = [job.keys.key for job in plan.jobs if job.unit in results.done]
     hits = len(keys) - len(results.seconds)
     keys += results.packed.results if results.packed else ()
@@ -283,10 +284,10 @@ def failures(results: Results, plan: Plan) -> Sequence[Problem]:
 def _found(plan: Plan, results: Results, cache: Cache) -> dict[str, Units]:
     """Return the facts about each module that has a result which was not recalled."""
     found: dict[str, Units] = {}
-    for asked, units in itertools.groupby(plan.jobs, key=lambda job: job.asked):
+    for module_digest, units in itertools.groupby(plan.jobs, key=lambda job: job.module_digest):
         pairs = [(job, results.done[job.unit]) for job in units if job.unit in results.done]
         if not all(compiled.recalled for _job, compiled in pairs):
-            found[asked] = {
+            found[module_digest] = {
                 str(job.unit.arch): (job.keys, _known(job, compiled, cache.record_stamp(job.keys.key)))
                 for job, compiled in pairs
             }
@@ -294,7 +295,7 @@ def _found(plan: Plan, results: Results, cache: Cache) -> dict[str, Units]:
 
 
 def _known(job: Job, compiled: Compiled, record: str) -> RecalledResult:
-    described = kernel_parameters.described(job.unit, compiled, job.declared)
+    described = kernel_parameters.described(job.unit, compiled, job.declared_types)
     description = describe(compiled.kernels, compiled.warnings, described)
     return RecalledResult(compiled.sha256, compiled.size, record, description)
 

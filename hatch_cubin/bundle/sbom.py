@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..keys.jobs import Job, digests_of, files_of
+from ..keys.jobs import Job, file_digests, files_of
 from ..project.project import Project
 from ..toolkit.toolkit import Toolkit
 
@@ -28,7 +28,7 @@ Component = dict[str, Any]
 def bill(project: Project, jobs: Sequence[Job], toolkit: Toolkit, headers: Mapping[str, str | None]) -> bytes:
     """Return the bill of materials of a bundle of *jobs*, with *headers* from outside the project."""
     made_with = tools(__version__, toolkit.compilers)
-    parts = (*made_with, *_header_parts(headers), *starmap(file_part, sorted(digests_of(jobs).items())))
+    parts = (*made_with, *_header_parts(headers), *starmap(file_part, sorted(file_digests(jobs).items())))
     return write_bill(bundle_part(project.package, _provenance(project, jobs)), parts)
 
 

@@ -35,7 +35,7 @@ def pull(args: argparse.Namespace) -> Answer:
     def take(remote: SharedStore, cache: Cache, jobs: Sequence[Job]) -> tuple[dict[str, int], str]:
         from ..remote import build_store
 
-        lacking = [job for job in jobs if job.found_in(cache) is None]
+        lacking = [job for job in jobs if job.cached_result(cache) is None]
         build_store.fetch(remote, lacking)
         missing = sum(job.keys.key not in remote.fetched for job in lacking)
         counts = {"local": len(jobs) - len(lacking), "missing": missing}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..cache.entries import Cache, CacheEntry, Compiled
 from ..errors import Location, Problem, ToolchainError, problem
-from ..keys.edited_headers import Edits, header_stamps
+from ..keys.edited_headers import EditedHeaders, header_stamps
 from ..keys.jobs import Job, files_of
 from ..planning.unit_plan import Module, Unit
 from ..project.project import Project
@@ -56,7 +56,7 @@ class Bake:
         groups = [None if header is None else header.id for header in headers]
         self._claims = CompileClaims(keys, cache, self._take_stored, patience_s, groups)
         self._plain_check = precompiled_headers.PlainCompileCheck()
-        self._edits = Edits(project)
+        self._edits = EditedHeaders(project)
         shared = {
             task.precompiled_header.id: group[0]
             for task, group in zip(self._tasks, self._misses, strict=True)
@@ -198,7 +198,7 @@ class Bake:
     def _take_stored(self, number: int) -> bool:
         """Use results that another build has stored by now. Return whether there were any."""
         group = self._misses[number]
-        hits = [hit for job in group if (hit := job.found_in(self._cache)) is not None]
+        hits = [hit for job in group if (hit := job.cached_result(self._cache)) is not None]
         if len(hits) < len(group):
             return False
         for job, hit in zip(group, hits, strict=True):
@@ -215,7 +215,7 @@ class Bake:
             else with_source_lines(answer.log, answer.ptx.decode("utf-8", "replace"), path)
         )
         found = diagnostics.parse_log(log, path, self._paths.readable)
-        edited = self._edits.of(group[0])
+        edited = self._edits.find(group[0])
         kept: list[tuple[Job, Compiled]] = []
         for job in group:
             outcome = self._outcome(job, answer, found)

@@ -26,12 +26,12 @@ def look_up(
     """
     results = Results()
     for job in jobs:
-        if (hit := found.get(job.unit) or job.found_in(cache)) is not None:
+        if (hit := found.get(job.unit) or job.cached_result(cache)) is not None:
             results.done[job.unit] = hit
     misses = [job for job in jobs if job.unit not in results.done]
     if misses and fetch is not None:
         fetch(misses)
-        results.done |= {job.unit: hit for job in misses if (hit := job.found_in(cache)) is not None}
+        results.done |= {job.unit: hit for job in misses if (hit := job.cached_result(cache)) is not None}
     return results
 
 

@@ -23,7 +23,7 @@ def units_by_kernel(jobs: Sequence[Job], cache: Cache) -> dict[str, list[Job]]:
         module = job.unit.module
         if module.part_of:
             continue
-        hit = job.found_in(cache)
+        hit = job.cached_result(cache)
         for kernel in {*_kernel_names(module), *(hit.kernels if hit else ())}:
             for name in {kernel, kernel + module.name[len(module.base) :]}:
                 found.setdefault(normalized_name(name), []).append(job)

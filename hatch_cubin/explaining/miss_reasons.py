@@ -79,7 +79,7 @@ def look_up_units(jobs: Sequence[Job], cache: Cache) -> list[UnitLookup]:
 
 def _look_up_unit(job: Job, cache: Cache) -> UnitLookup:
     damaged = cache.damaged
-    hit = job.found_in(cache)
+    hit = job.cached_result(cache)
     if (doubt := cache.distrusted.get(job.keys.key)) is not None:
         return UnitLookup(job, reason=doubt.reason, signed_with=doubt.key)
     return UnitLookup(job, hit, "damaged" if cache.damaged > damaged else None)

@@ -9,20 +9,20 @@ from pathlib import Path
 from ..headers.resolve import OWN, content_digest
 from ..project import disk
 from ..project.project import Project
+from .input_files import own_files
 from .jobs import Job
-from .materials import own_files
 
 _State = tuple[int, int, int, int]
 
 
-class Edits:
+class EditedHeaders:
     """Compares headers with the digests in the keys. An unchanged file is read only once."""
 
     def __init__(self, project: Project) -> None:
         self._tree = project.tree
         self._read: dict[str, tuple[_State, str]] = {}  # the file's state when it was read, and its digest
 
-    def of(self, job: Job) -> str | None:
+    def find(self, job: Job) -> str | None:
         """Return a project header that was edited or added since the job's key was made, else None."""
         own = job.closure.own
         for path in own_files(job.closure):

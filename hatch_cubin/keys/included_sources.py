@@ -10,12 +10,12 @@ from ..project.source import may_have_kernel
 from ..project.source_roots import ProjectTree
 
 
-def drop_parts(
-    modules: Sequence[Module], tree: ProjectTree, named: Callable[[Module], set[str]]
+def drop_included_sources(
+    modules: Sequence[Module], tree: ProjectTree, named_files: Callable[[Module], set[str]]
 ) -> tuple[list[Module], list[str]]:
     """Return the modules to build, and a note for each source that is only a part of another source.
 
-    *named* returns the project's files that the includes of a module name.
+    *named_files* returns the project's files that the includes of a module name.
     """
     alone = [module for module in modules if not (module.link or module.part_of)]
     sources = {module.source.path: module for module in alone}
@@ -23,9 +23,9 @@ def drop_parts(
     for module in modules:
         if module.link:  # its objects are in *modules* too
             continue
-        for path in (named(module) & sources.keys()) - {module.source.path}:
+        for path in (named_files(module) & sources.keys()) - {module.source.path}:
             includers.setdefault(path, module.source.path)
-    parts = {path: by for path, by in includers.items() if _is_part(sources[path], tree, named)}
+    parts = {path: by for path, by in includers.items() if _is_part(sources[path], tree, named_files)}
     left = [each for each in modules if each.link or each.part_of or each.source.path not in parts]
     if not left:  # they include each other: the compiler reports the mistake
         return list(modules), []
@@ -35,11 +35,11 @@ def drop_parts(
     return left, notes
 
 
-def _is_part(module: Module, tree: ProjectTree, named: Callable[[Module], set[str]]) -> bool:
+def _is_part(module: Module, tree: ProjectTree, named_files: Callable[[Module], set[str]]) -> bool:
     if module.instantiate or module.variant:
         return False
     headers = (
-        disk.read_file(tree.disk_path(path), tree).decode("utf-8", "replace") for path in named(module)
+        disk.read_file(tree.disk_path(path), tree).decode("utf-8", "replace") for path in named_files(module)
     )
     macros = (text for macro in module.macros for text in macro)
     return not any(map(may_have_kernel, (module.source.text, *headers, *macros)))

@@ -21,11 +21,11 @@ from ..headers.includes import Closure
 from ..planning.unit_plan import Module, Unit
 from ..toolkit import toolkit as compilers
 from ..toolkit.toolkit import Keys, Toolkit, core_key, flags, implicit, mode_of
-from . import materials
+from . import input_files
 
 if TYPE_CHECKING:
     from ..toolkit.linker import Input
-    from .materials import Jobs
+    from .input_files import Jobs
 
 NVRTC, PTXAS, NVJITLINK = "nvrtc", "ptxas", "nvjitlink"  # the tools that make results
 
@@ -37,7 +37,7 @@ _LAST = 99
 Sentences = tuple[str, str, str]  # if a value has changed, is new, is gone
 
 
-class Making(NamedTuple):
+class UnitInputs(NamedTuple):
     """A unit, and everything that its result is made with. The ingredients are computed from it."""
 
     unit: Unit
@@ -57,7 +57,7 @@ class Making(NamedTuple):
         return PTXAS if self.module.source.is_ptx else NVRTC
 
 
-class Places(NamedTuple):
+class DigestPositions(NamedTuple):
     """The position of an ingredient in the digest of a key, by tool; None: it is not in the digest."""
 
     nvrtc: int | None = _LAST
@@ -69,116 +69,116 @@ class Ingredient(NamedTuple):
     """One input of results. A setting of the table needs the first three fields and *settings*."""
 
     name: str  # in the cache's records
-    value: Callable[[Making], Any]  # for records; None if this unit does not have it
+    value: Callable[[UnitInputs], Any]  # for records; None if this unit does not have it
     sentences: Mapping[str, Sentences]  # for `explain`, by kind of difference: first of its value
     type: type = object  # the type of the value; a list or a dict is compared part by part
     is_in_all: bool = False  # whether every record has it
     is_of_arch: bool = False  # whether it differs between the units of a module
-    places: Places = Places()
-    parts: Callable[[Making], Sequence[str | bytes]] | None = None  # for the digest; None: name and value
+    positions: DigestPositions = DigestPositions()
+    parts: Callable[[UnitInputs], Sequence[str | bytes]] | None = None  # for the digest; None: name and value
     settings: Mapping[str, Callable[[Module], Any]] = {}  # for the modules in the lock, by name
     locked: Sequence[str] = ("modules",)  # the fields of the lock that change with it
     files: Callable[[Jobs], Mapping[str, str]] | None = None  # for the lock and the bill of materials
     others: Callable[[Jobs], Mapping[str, str | None]] | None = None  # wheels and trees, for both
 
-    def of(self, making: Making) -> Sequence[str | bytes]:
+    def digest_parts(self, unit_inputs: UnitInputs) -> Sequence[str | bytes]:
         """Return the parts of the key's digest that come from this ingredient."""
         if self.parts is not None:
-            return self.parts(making)
-        value = self.value(making)
+            return self.parts(unit_inputs)
+        value = self.value(unit_inputs)
         return [] if value is None else [f"{self.name} {json.dumps(value, sort_keys=True)}"]
 
 
-def _schema(making: Making) -> str:
-    return _SCHEMAS[making.tool]
+def _schema(unit_inputs: UnitInputs) -> str:
+    return _SCHEMAS[unit_inputs.tool]
 
 
-def _compiler(making: Making) -> str:
-    toolkit = making.toolkit
-    if making.tool == NVJITLINK:
+def _compiler(unit_inputs: UnitInputs) -> str:
+    toolkit = unit_inputs.toolkit
+    if unit_inputs.tool == NVJITLINK:
         build = toolkit.nvjitlink
     else:
-        build = toolkit.ptxas if making.tool == PTXAS else toolkit.nvrtc
+        build = toolkit.ptxas if unit_inputs.tool == PTXAS else toolkit.nvrtc
     return f"{build} {compilers.OTHER_MACHINE}".rstrip()
 
 
-def _path(making: Making) -> str:
-    return making.module.base if making.module.link else making.module.source.path
+def _path(unit_inputs: UnitInputs) -> str:
+    return unit_inputs.module.base if unit_inputs.module.link else unit_inputs.module.source.path
 
 
-def _arch(making: Making) -> str:
-    return str(making.unit.arch)
+def _arch(unit_inputs: UnitInputs) -> str:
+    return str(unit_inputs.unit.arch)
 
 
-def _source(making: Making) -> str:
-    if making.module.link:
-        return digest(["link", making.module.base])  # its inputs are listed in *linked*
-    return digest([making.module.source.code])
+def _source(unit_inputs: UnitInputs) -> str:
+    if unit_inputs.module.link:
+        return digest(["link", unit_inputs.module.base])  # its inputs are listed in *linked*
+    return digest([unit_inputs.module.source.code])
 
 
-def _assembled(making: Making) -> str | None:
+def _assembled(unit_inputs: UnitInputs) -> str | None:
     """Return the arch that NVRTC's PTX is assembled for. Earlier releases cached it without assembling it."""
-    is_made = making.unit.arch.is_ptx and making.tool == NVRTC
-    return str(making.unit.arch.real) if is_made else None
+    is_made = unit_inputs.unit.arch.is_ptx and unit_inputs.tool == NVRTC
+    return str(unit_inputs.unit.arch.real) if is_made else None
 
 
-def _object(making: Making) -> str | None:
-    return mode_of(making.module)
+def _object(unit_inputs: UnitInputs) -> str | None:
+    return mode_of(unit_inputs.module)
 
 
 def _mode(module: Module) -> str | None:
     return module.link.mode if module.link else None
 
 
-def _linked(making: Making) -> list[str] | None:
-    if not making.module.link:
+def _linked(unit_inputs: UnitInputs) -> list[str] | None:
+    if not unit_inputs.module.link:
         return None
-    return [f"{each.digest} {each.kind} {each.name}" for each in making.linked]
+    return [f"{each.digest} {each.kind} {each.name}" for each in unit_inputs.linked]
 
 
-def _define(making: Making) -> list[str]:
-    module = making.module
-    macros = {NVRTC: module.macros, PTXAS: (), NVJITLINK: module.variant}[making.tool]
+def _define(unit_inputs: UnitInputs) -> list[str]:
+    module = unit_inputs.module
+    macros = {NVRTC: module.macros, PTXAS: (), NVJITLINK: module.variant}[unit_inputs.tool]
     return [f"{name}={value}" for name, value in macros]
 
 
-def _options(making: Making) -> dict[str, Any]:
+def _options(unit_inputs: UnitInputs) -> dict[str, Any]:
     """Return the options that have an effect on the tool."""
-    options = making.module.plain_options
-    if making.tool == NVRTC:
+    options = unit_inputs.module.plain_options
+    if unit_inputs.tool == NVRTC:
         return options
-    if making.tool == PTXAS:
+    if unit_inputs.tool == PTXAS:
         return {name: value for name, value in options.items() if name in OF_PTX}
     from ..toolkit.linker import options_of_code  # lazy: only with linked modules
 
-    found = options_of_code(making.module)
+    found = options_of_code(unit_inputs.module)
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
 
-def _flags(making: Making) -> list[str]:
-    if making.tool == PTXAS:
-        return flags(making.unit, making.toolkit)
+def _flags(unit_inputs: UnitInputs) -> list[str]:
+    if unit_inputs.tool == PTXAS:
+        return flags(unit_inputs.unit, unit_inputs.toolkit)
     from ..toolkit.linker import link_options  # lazy: only with linked modules
 
-    return ["options", *(option.decode() for option in link_options(making.unit))]
+    return ["options", *(option.decode() for option in link_options(unit_inputs.unit))]
 
 
-def _implicit(making: Making) -> list[str]:
-    return [] if making.module.link else implicit(making.module, making.toolkit)
+def _implicit(unit_inputs: UnitInputs) -> list[str]:
+    return [] if unit_inputs.module.link else implicit(unit_inputs.module, unit_inputs.toolkit)
 
 
-def _search(making: Making) -> list[str]:
-    return list(making.closure.search) if making.closure.includes else []
+def _search(unit_inputs: UnitInputs) -> list[str]:
+    return list(unit_inputs.closure.search) if unit_inputs.closure.includes else []
 
 
-def _builds(making: Making) -> dict[str, str]:
-    read = making.closure.summary()
-    return {tree: build for tree, build in making.closure.builds.items() if tree in read}
+def _builds(unit_inputs: UnitInputs) -> dict[str, str]:
+    read = unit_inputs.closure.summary()
+    return {tree: build for tree, build in unit_inputs.closure.builds.items() if tree in read}
 
 
-def _itself(value: Callable[[Making], str | None]) -> Callable[[Making], Sequence[str]]:
+def _value_only(value: Callable[[UnitInputs], str | None]) -> Callable[[UnitInputs], Sequence[str]]:
     """Return a function for *parts* that gives only the value, without the name, as in the first keys."""
-    return lambda making: [found] if (found := value(making)) is not None else []
+    return lambda unit_inputs: [found] if (found := value(unit_inputs)) is not None else []
 
 
 # `explain` reports differences in this order. Changes that people make come first.
@@ -189,8 +189,8 @@ INGREDIENTS: Sequence[Ingredient] = (
         {"compiler": ("{tool} {was} -> {now}", "", "")},
         str,
         is_in_all=True,
-        places=Places(2, 4, 3),
-        parts=_itself(_compiler),
+        positions=DigestPositions(2, 4, 3),
+        parts=_value_only(_compiler),
         locked=("builds",),
     ),
     Ingredient(
@@ -200,8 +200,8 @@ INGREDIENTS: Sequence[Ingredient] = (
         str,
         is_in_all=True,
         is_of_arch=True,
-        places=Places(4, 6, 2),
-        parts=_itself(_arch),
+        positions=DigestPositions(4, 6, 2),
+        parts=_value_only(_arch),
     ),
     Ingredient(
         "path",
@@ -209,8 +209,8 @@ INGREDIENTS: Sequence[Ingredient] = (
         {"path": ("compiled as {was}, and not as {now}", "", "")},
         str,
         is_in_all=True,
-        places=Places(_CORE, 2, None),  # a linked result does not contain the module's name
-        parts=_itself(_path),
+        positions=DigestPositions(_CORE, 2, None),  # a linked result does not contain the module's name
+        parts=_value_only(_path),
         settings={"source": lambda module: module.source.path},
     ),
     Ingredient(
@@ -219,19 +219,19 @@ INGREDIENTS: Sequence[Ingredient] = (
         {"source": ("{path} was edited", "", "")},
         str,
         is_in_all=True,
-        places=Places(_CORE, 3, None),  # the keys of its objects are in *linked*
-        parts=lambda making: [making.module.source.code],
+        positions=DigestPositions(_CORE, 3, None),  # the keys of its objects are in *linked*
+        parts=lambda unit_inputs: [unit_inputs.module.source.code],
         locked=("files",),
-        files=materials.source_files,
+        files=input_files.source_files,
     ),
     Ingredient(
         "data_model",
-        lambda _making: compilers.DATA_MODEL,
+        lambda _unit_inputs: compilers.DATA_MODEL,
         {"data_model": ("data model {was} -> {now}", "", "")},
         str,
         is_in_all=True,
-        places=Places(3, 5, 4),
-        parts=lambda _making: [compilers.DATA_MODEL],
+        positions=DigestPositions(3, 5, 4),
+        parts=lambda _unit_inputs: [compilers.DATA_MODEL],
         locked=("data_model",),
     ),
     Ingredient(
@@ -240,8 +240,8 @@ INGREDIENTS: Sequence[Ingredient] = (
         {"schema": ("hatch-cubin makes its keys in another way: {was} -> {now}", "", "")},
         str,
         is_in_all=True,
-        places=Places(1, 1, 1),
-        parts=_itself(_schema),
+        positions=DigestPositions(1, 1, 1),
+        parts=_value_only(_schema),
     ),
     Ingredient(
         "assembled",
@@ -249,8 +249,8 @@ INGREDIENTS: Sequence[Ingredient] = (
         {"assembled": ("", "its PTX is assembled now, for {now}, which proves that it can be", "")},
         str,
         is_of_arch=True,
-        places=Places(7, None, None),
-        parts=lambda making: [f"assembled {found}"] if (found := _assembled(making)) else [],
+        positions=DigestPositions(7, None, None),
+        parts=lambda unit_inputs: [f"assembled {found}"] if (found := _assembled(unit_inputs)) else [],
     ),
     Ingredient(
         "object",
@@ -263,15 +263,15 @@ INGREDIENTS: Sequence[Ingredient] = (
             )
         },
         str,
-        places=Places(_CORE, None, None),
+        positions=DigestPositions(_CORE, None, None),
     ),
     Ingredient(
         "mode",
-        lambda making: _mode(making.module),
+        lambda unit_inputs: _mode(unit_inputs.module),
         {"mode": ("linked with mode {was}, and now {now}", "", "")},
         str,
-        places=Places(None, None, 5),
-        parts=_itself(lambda making: _mode(making.module)),
+        positions=DigestPositions(None, None, 5),
+        parts=_value_only(lambda unit_inputs: _mode(unit_inputs.module)),
         settings={"mode": _mode},
     ),
     Ingredient(
@@ -286,28 +286,28 @@ INGREDIENTS: Sequence[Ingredient] = (
             "linked order": ("the order of the linked inputs: {was} -> {now}", "", ""),
         },
         list,
-        places=Places(None, None, 6),
-        parts=lambda making: _linked(making) or [],
+        positions=DigestPositions(None, None, 6),
+        parts=lambda unit_inputs: _linked(unit_inputs) or [],
         settings={
             "link": lambda module: [*module.link.files] if module.link else None,
             "sources": lambda module: module.link.sources if module.link else None,
         },
-        files=materials.linked_files,
-        others=materials.linked_wheels,
+        files=input_files.linked_files,
+        others=input_files.linked_wheels,
     ),
     Ingredient(
         "headers",
-        lambda making: making.closure.summary(),
+        lambda unit_inputs: unit_inputs.closure.summary(),
         {
             "header": ("{name} was edited", "{name} is included now", "{name} is not included any more"),
         },
         dict,
         is_in_all=True,
-        places=Places(5, None, None),
-        parts=lambda making: [making.closure.digest()],
+        positions=DigestPositions(5, None, None),
+        parts=lambda unit_inputs: [unit_inputs.closure.digest()],
         locked=("files", "headers"),
-        files=materials.header_files,
-        others=materials.header_trees,
+        files=input_files.header_files,
+        others=input_files.header_trees,
     ),
     Ingredient(
         "define",
@@ -322,7 +322,7 @@ INGREDIENTS: Sequence[Ingredient] = (
         },
         list,
         is_in_all=True,
-        places=Places(_CORE, None, None),  # the keys of objects are in *linked*
+        positions=DigestPositions(_CORE, None, None),  # the keys of objects are in *linked*
         settings={"define": lambda module: [f"{name}={value}" for name, value in module.macros]},
     ),
     Ingredient(
@@ -337,18 +337,18 @@ INGREDIENTS: Sequence[Ingredient] = (
         },
         dict,
         is_in_all=True,
-        places=Places(_CORE, 7, 8),
+        positions=DigestPositions(_CORE, 7, 8),
         parts=_flags,
         settings={"options": lambda module: module.plain_options},
     ),
     Ingredient(
         "instantiate",
-        lambda making: [*making.module.instantiate],
+        lambda unit_inputs: [*unit_inputs.module.instantiate],
         {"instantiation": ("", "{name} is instantiated now", "{name} is not instantiated any more")},
         list,
         is_in_all=True,
-        places=Places(_CORE, None, 7),
-        parts=lambda making: ["names", *making.module.instantiate],
+        positions=DigestPositions(_CORE, None, 7),
+        parts=lambda unit_inputs: ["names", *unit_inputs.module.instantiate],
         settings={"instantiate": lambda module: [*module.instantiate]},
     ),
     Ingredient(
@@ -360,7 +360,7 @@ INGREDIENTS: Sequence[Ingredient] = (
         },
         list,
         is_in_all=True,
-        places=Places(None, None, None),  # the digest of *headers* has it
+        positions=DigestPositions(None, None, None),  # the digest of *headers* has it
         settings={"include-dirs": lambda module: [*module.include_dirs]},
     ),
     Ingredient(
@@ -375,11 +375,11 @@ INGREDIENTS: Sequence[Ingredient] = (
         },
         dict,
         is_in_all=True,
-        places=Places(None, None, None),  # only the names by which people know the trees of headers
+        positions=DigestPositions(None, None, None),  # only names of header trees, for messages
     ),
     Ingredient(
         "trees",
-        lambda making: sorted(making.closure.trees),
+        lambda unit_inputs: sorted(unit_inputs.closure.trees),
         {
             "tree": (
                 "there are other releases of {name}",
@@ -389,7 +389,7 @@ INGREDIENTS: Sequence[Ingredient] = (
         },
         list,
         is_in_all=True,
-        places=Places(None, None, None),  # the digest of *headers* has them
+        positions=DigestPositions(None, None, None),  # the digest of *headers* has them
     ),
     Ingredient(
         "implicit",
@@ -397,16 +397,16 @@ INGREDIENTS: Sequence[Ingredient] = (
         {"implicit": ("", "hatch-cubin adds {name!r} now", "hatch-cubin no longer adds {name!r}")},
         list,
         is_in_all=True,
-        places=Places(6, None, None),
+        positions=DigestPositions(6, None, None),
         parts=_implicit,
     ),
     Ingredient(
         "cuda_core",
-        lambda making: making.toolkit.core,
+        lambda unit_inputs: unit_inputs.toolkit.core,
         {"cuda_core": ("cuda-core {was} -> {now}, which makes other keys", "", "")},
         str,
         is_in_all=True,
-        places=Places(_CORE, None, None),
+        positions=DigestPositions(_CORE, None, None),
         locked=("builds",),
     ),
 )
@@ -414,39 +414,39 @@ INGREDIENTS: Sequence[Ingredient] = (
 
 def _in_order(tool: str) -> list[Ingredient]:
     """Return the ingredients that are in the digest of a tool's keys, in their order."""
-    placed = [(place, each) for each in INGREDIENTS if (place := getattr(each.places, tool))]
-    return [each for _place, each in sorted(placed, key=operator.itemgetter(0))]
+    positioned = [(position, each) for each in INGREDIENTS if (position := getattr(each.positions, tool))]
+    return [each for _position, each in sorted(positioned, key=operator.itemgetter(0))]
 
 
-_DIGESTED = {tool: _in_order(tool) for tool in (NVRTC, PTXAS, NVJITLINK)}
+_INGREDIENTS_OF_KEY = {tool: _in_order(tool) for tool in (NVRTC, PTXAS, NVJITLINK)}
 
 
-def inputs_of(making: Making, *, of_arch: bool = True) -> dict[str, Any]:
+def inputs_of(unit_inputs: UnitInputs, *, of_arch: bool = True) -> dict[str, Any]:
     """Return a unit's ingredients by name, for records and messages.
 
     If *of_arch* is false, return only those that all units of the module share.
     """
-    found = ((each.name, each.value(making)) for each in INGREDIENTS if of_arch or not each.is_of_arch)
+    found = ((each.name, each.value(unit_inputs)) for each in INGREDIENTS if of_arch or not each.is_of_arch)
     return {name: value for name, value in found if value is not None}
 
 
-def digested(making: Making) -> list[str | bytes]:
+def digest_parts(unit_inputs: UnitInputs) -> list[str | bytes]:
     """Return the parts of the digest in a unit's key. cuda.core's part of the key covers the other inputs."""
-    return [part for each in _DIGESTED[making.tool] for part in each.of(making)]
+    return [part for each in _INGREDIENTS_OF_KEY[unit_inputs.tool] for part in each.digest_parts(unit_inputs)]
 
 
-def keys_of(making: Making) -> Keys:
+def keys_of(unit_inputs: UnitInputs) -> Keys:
     """Return the keys of a unit."""
-    unit, toolkit, closure, _linked = making
-    whole = digest(digested(making))
-    if making.tool != NVRTC:  # cuda.core would compile PTX with nvJitLink, to other code
+    unit, toolkit, closure, _linked = unit_inputs
+    whole = digest(digest_parts(unit_inputs))
+    if unit_inputs.tool != NVRTC:  # cuda.core would compile PTX with nvJitLink, to other code
         return Keys(bytes.fromhex(whole), None)
     toolkit.load()
     try:
         key = core_key(unit, whole)
     except (TypeError, ValueError) as exc:
         raise ConfigError(problem("no-cache-key", f"cuda.core makes no key for {unit.name}: {exc}")) from exc
-    if closure.includes or making.module.instantiate or making.module.part_of:
+    if closure.includes or unit_inputs.module.instantiate or unit_inputs.module.part_of:
         return Keys(key, None)
     try:
         return Keys(key, core_key(unit))

@@ -34,9 +34,9 @@ from ..project.scan import Include, can_hide_includes, include_values, line_of_i
 from ..project.source import without_comments
 from ..toolkit.toolkit import Keys, Toolkit
 from . import shared_names
-from .included_sources import drop_parts
-from .ingredients import INGREDIENTS, Making, inputs_of, keys_of
-from .materials import distinct, own_files, own_linked
+from .included_sources import drop_included_sources
+from .ingredients import INGREDIENTS, UnitInputs, inputs_of, keys_of
+from .input_files import distinct_closures, own_files, own_linked_files
 from .recall import Recall
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 ModuleWithHeaders = tuple[Module, Closure, tuple[SearchFolder, ...]]
 
 # Returns the parameter types of a module's kernels, by symbol.
-Declared: TypeAlias = "Callable[[], Mapping[str, ParameterTypes]]"
+DeclaredTypes: TypeAlias = "Callable[[], Mapping[str, ParameterTypes]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +59,19 @@ class Job:
     search: tuple[SearchFolder, ...]
     closure: Closure
     toolkit: Toolkit
-    asked: str  # a digest of all inputs of the module's results
-    known: RecalledResult | None  # recorded by an earlier build with the same inputs
+    module_digest: str  # a digest of all inputs of the module's results
+    recorded: RecalledResult | None  # recorded by an earlier build with the same inputs
     linked: tuple[Input, ...] = ()  # the inputs of a linked unit, in order
-    declared: Declared = dict
+    declared_types: DeclaredTypes = dict
 
     @property
     def inputs(self) -> dict[str, Any]:
         """The inputs of the unit's key, by the names that messages use."""
-        return inputs_of(Making(self.unit, self.toolkit, self.closure, self.linked))
+        return inputs_of(UnitInputs(self.unit, self.toolkit, self.closure, self.linked))
 
-    def found_in(self, cache: Cache) -> Compiled | None:
+    def cached_result(self, cache: Cache) -> Compiled | None:
         """Return the unit's verified result from the cache; None on a miss."""
-        return cache.get(self.keys.key, self.known, self.request)
+        return cache.get(self.keys.key, self.recorded, self.request)
 
     @property
     def request(self) -> Request:
@@ -83,10 +83,10 @@ def request_of(unit: Unit) -> Request:
     """Return the requirements for a unit's result."""
     module = unit.module
     arch = unit.arch.real if module.part_of else unit.arch
-    return Request(str(arch), module.instantiate, partial(_declared, module))
+    return Request(str(arch), module.instantiate, partial(_required_symbols, module))
 
 
-def _declared(module: Module) -> Collection[str]:
+def _required_symbols(module: Module) -> Collection[str]:
     """Return the symbols of the kernels that every result of a module must have."""
     from ..config.ptxas_options import names_kernels  # lazy: most results are known from an earlier build
     from ..project.required_kernels import required_kernels
@@ -110,13 +110,15 @@ def make_jobs(
     """
     recall = recall or Recall(None)
     finder = _HeaderFinder(project, toolkit, recall)
-    readable, problems = _readable(every_module(project, sources, toolkit), finder)
-    modules, notes = drop_parts(readable, project.tree, finder.named)
+    readable, problems = _readable_modules(every_module(project, sources, toolkit), finder)
+    modules, notes = drop_included_sources(readable, project.tree, finder.named_files)
     finder.check_packages()
     if not problems:  # else an unreadable module may include the empty source as a header
-        problems += _empty(dict.fromkeys(each.source.path for each in modules if _is_empty(each)), project)
+        problems += _empty_source_problems(
+            dict.fromkeys(each.source.path for each in modules if _is_empty(each)), project
+        )
         modules = [module for module in modules if not _is_empty(module)]
-    problems += shared_names.problems([each for each in modules if not each.part_of], project.config)
+    problems += shared_names.name_problems([each for each in modules if not each.part_of], project.config)
     if problems and refused is None:
         raise SourceError(*problems)
     if refused is not None:
@@ -136,9 +138,9 @@ def make_jobs(
 
         keys = {job.unit: job.keys for each in jobs.values() for job in each}
         for found in find_links(project, groups, keys, toolkit, recall):
-            unit, own, asked, known, linked = found
+            unit, own, module_digest, recorded, linked = found
             declared = partial(finder.declared, unit.module)
-            job = Job(unit, own, (), Closure(), toolkit, asked, known, linked, declared)
+            job = Job(unit, own, (), Closure(), toolkit, module_digest, recorded, linked, declared)
             jobs.setdefault(unit.module, []).append(job)
     return [job for module, _units in groups for job in jobs[module]]
 
@@ -149,7 +151,7 @@ def _is_empty(module: Module) -> bool:
     return alone and not without_comments(module.source.text).strip()
 
 
-def _empty(paths: Iterable[str], project: Project) -> list[Problem]:
+def _empty_source_problems(paths: Iterable[str], project: Project) -> list[Problem]:
     from ..config.toml_lines import setting  # lazy: only hints need it
 
     paths = [*paths]
@@ -160,7 +162,7 @@ def _empty(paths: Iterable[str], project: Project) -> list[Problem]:
     ]
 
 
-def _readable(modules: Iterable[Module], finder: _HeaderFinder) -> tuple[list[Module], list[Problem]]:
+def _readable_modules(modules: Iterable[Module], finder: _HeaderFinder) -> tuple[list[Module], list[Problem]]:
     """Return the modules whose headers can be read, and the problems of the other modules."""
     readable, problems = list[Module](), list[Problem]()
     for module in modules:
@@ -209,13 +211,13 @@ def reachable_files(project: Project, sources: ProjectSources, *, by_name: bool 
     """
     finder = _HeaderFinder(project, None, Recall(None))
     modules = _modules(project, sources, lambda _specs: ())
-    return _needed(project, ((module, finder.find(module)[0]) for module in modules), by_name=by_name)
+    return _needed_files(project, ((module, finder.find(module)[0]) for module in modules), by_name=by_name)
 
 
 def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
     """Return the sources of *jobs*, and the project's headers that their includes name."""
     closures = {job.unit.module: job.closure for job in jobs}
-    return [path for path in _needed(project, closures.items(), by_name=True) if not lies_outside(path)]
+    return [path for path in _needed_files(project, closures.items(), by_name=True) if not lies_outside(path)]
 
 
 def lies_outside(path: str) -> bool:
@@ -223,12 +225,14 @@ def lies_outside(path: str) -> bool:
     return path.startswith("../")
 
 
-def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_name: bool) -> list[str]:
+def _needed_files(
+    project: Project, closures: Iterable[tuple[Module, Closure]], *, by_name: bool
+) -> list[str]:
     files, perhaps = set[str](), set[str]()
     pairs = [*closures]
     for module, _closure in pairs:
-        files.update((module.source.path, *own_linked(module)))
-    for closure in distinct(closure for _module, closure in pairs):
+        files.update((module.source.path, *own_linked_files(module)))
+    for closure in distinct_closures(closure for _module, closure in pairs):
         files.update(own_files(closure, closure.widened))
         perhaps.update(own_files(closure))
     real = project.tree.real_name
@@ -241,10 +245,10 @@ def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_
 
 def files_of(jobs: Iterable[Job]) -> list[str]:
     """Return the files of the project that *jobs* can read: their sources and headers."""
-    return sorted(digests_of(jobs))
+    return sorted(file_digests(jobs))
 
 
-def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
+def file_digests(jobs: Iterable[Job]) -> dict[str, str]:
     """Return the digest, as in the keys of *jobs*, of each of the project's files that they can read."""
     jobs, found = [*jobs], dict[str, str]()
     for each in INGREDIENTS:
@@ -253,7 +257,7 @@ def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
     return found
 
 
-def headers_of_others(jobs: Iterable[Job]) -> dict[str, str | None]:
+def outside_inputs(jobs: Iterable[Job]) -> dict[str, str | None]:
     """Return the wheels and other trees whose files *jobs* can read or link, wheels with their versions."""
     jobs, found = [*jobs], dict[str, str | None]()
     for each in INGREDIENTS:
@@ -275,7 +279,7 @@ def _modules(
     )
 
 
-def _unavailable(module: Module, headers: Mapping[str, str]) -> SourceError:
+def _unlisted_package_error(module: Module, headers: Mapping[str, str]) -> SourceError:
     """Return the error for headers that an isolated build would not have, in the compiler's own words."""
     names = {logical.rpartition("/include/")[2]: wheel for logical, wheel in headers.items()}
     text = module.source.text
@@ -293,14 +297,15 @@ def _jobs_of(
     module: Module, units: Iterable[Unit], finder: _HeaderFinder, toolkit: Toolkit, recall: Recall
 ) -> Iterator[Job]:
     closure, search = finder.find(module)
-    making = [Making(unit, toolkit, closure) for unit in units]
-    inputs = inputs_of(making[0], of_arch=False)
-    asked = digest([json.dumps(inputs, sort_keys=True), closure.digest()])
-    recalled = recall.units(asked)
-    for each in making:
+    unit_inputs = [UnitInputs(unit, toolkit, closure) for unit in units]
+    inputs = inputs_of(unit_inputs[0], of_arch=False)
+    module_digest = digest([json.dumps(inputs, sort_keys=True), closure.digest()])
+    recalled = recall.units(module_digest)
+    for each in unit_inputs:
         unit = each.unit
-        keys, known = recalled.get(str(unit.arch)) or (keys_of(each), None)
-        yield Job(unit, keys, search, closure, toolkit, asked, known, (), partial(finder.declared, module))
+        keys, recorded = recalled.get(str(unit.arch)) or (keys_of(each), None)
+        declared = partial(finder.declared, module)
+        yield Job(unit, keys, search, closure, toolkit, module_digest, recorded, (), declared)
 
 
 @dataclass(slots=True)
@@ -329,7 +334,7 @@ class _HeaderFinder:
             self._found[module] = self._find(module)
         return self._found[module]
 
-    def named(self, module: Module) -> set[str]:
+    def named_files(self, module: Module) -> set[str]:
         """Return the files of the project that the includes of a module name."""
         closure, _search = self.find(module)
         if id(closure) not in self._named:  # variants share closures
@@ -339,13 +344,13 @@ class _HeaderFinder:
     def declared(self, module: Module) -> Mapping[str, ParameterTypes]:
         """Return the parameter types of a module's kernels, if its texts prove them."""
         if module not in self._declared:
-            from .parameter_types import declared, declared_together  # lazy: only for new results
+            from .parameter_types import types_of_linked_module, types_of_module  # lazy: only for new results
 
             if module.link:
-                self._declared[module] = declared_together(module, self.declared)
+                self._declared[module] = types_of_linked_module(module, self.declared)
             else:
                 found = self.find(module)
-                self._declared[module] = declared(module, *found, self.project.tree, self.recall.scans)
+                self._declared[module] = types_of_module(module, *found, self.project.tree, self.recall.scans)
         return self._declared[module]
 
     def _find(self, module: Module) -> tuple[Closure, tuple[SearchFolder, ...]]:
@@ -361,18 +366,18 @@ class _HeaderFinder:
             if closure.missing:
                 search = (*search, *outside())
                 closure = self._resolve(module, search, own)
-        if uninvited := self._uninvited(closure, search):
+        if unrequired := self._unrequired_headers(closure, search):
             left = tuple(root for root in search if not is_shared(root))
             without = self._resolve(module, left, own)
-            if self._needs_shared(without, search):
-                raise _unavailable(module, uninvited)
+            if self._needs_shared_folders(without, search):
+                raise _unlisted_package_error(module, unrequired)
             # As in a build with isolation, the compiler does not find them. So the keys must be the same.
             closure, search = replace(without, search=closure.search, _digest=""), left
         if not own.absent <= closure.absent:  # headers that the project does not have were found elsewhere
             closure = replace(closure, absent={*own.absent, *closure.absent})
         return closure, search
 
-    def _uninvited(self, closure: Closure, search: tuple[SearchFolder, ...]) -> dict[str, str]:
+    def _unrequired_headers(self, closure: Closure, search: tuple[SearchFolder, ...]) -> dict[str, str]:
         """Return the headers of a closure whose wheels the build does not require, each with its wheel."""
         if not any(map(is_shared, search)):
             return {}
@@ -381,7 +386,7 @@ class _HeaderFinder:
             self._by_chance = installed_by_chance(self.project.config, required)
         return installed_at(closure.files, self._by_chance) if self._by_chance else {}
 
-    def _needs_shared(self, closure: Closure, search: Iterable[SearchFolder]) -> bool:
+    def _needs_shared_folders(self, closure: Closure, search: Iterable[SearchFolder]) -> bool:
         """Return whether a required wheel has a missing header, in a folder that NVIDIA's wheels share."""
         shared = [root for root in search if is_shared(root)]
         pairs = ((root, name) for root in shared for name in closure.missing)
@@ -392,16 +397,16 @@ class _HeaderFinder:
         self, module: Module, search: tuple[SearchFolder, ...], own: Closure | None = None
     ) -> Closure:
         names, source = module.pre_includes, module.source
-        asked = self.recall.scans.of_text(source.text)
+        scan = self.recall.scans.of_text(source.text)
         anything = can_hide_includes(module.macros)
         # Sources of one folder with the same includes have the same closure, unless they include themselves.
-        included = {os.path.basename(name) for name in (*names, *(each.name for each in asked.includes))}
+        included = {os.path.basename(name) for name in (*names, *(each.name for each in scan.includes))}
         place = source.path if os.path.basename(source.path) in included else source.folder
-        shared = (place, asked, search, names, anything)
+        shared = (place, scan, search, names, anything)
         # If macros decide which headers are included, only variants of one source share a closure, and only
         # if the macros that an include can use have the same values.
-        own_shared = (source.path, include_values(module.macros), search, names, anything)
-        for key in (shared, own_shared):
+        shared_by_variants = (source.path, include_values(module.macros), search, names, anything)
+        for key in (shared, shared_by_variants):
             if key in self._shared:
                 return self._shared[key]
         if search not in self._resolvers:
@@ -412,9 +417,9 @@ class _HeaderFinder:
         if own is None:
             closure = walk()
         else:
-            start = WalkStart(own, asked, include_values(module.macros), names)
+            start = WalkStart(own, scan, include_values(module.macros), names)
             closure = self.recall.closures.resolve(start, resolver, walk)
-        return self._shared.setdefault(own_shared if closure.computed else shared, closure)
+        return self._shared.setdefault(shared_by_variants if closure.computed else shared, closure)
 
     def _package_roots(self) -> tuple[SearchFolder, ...]:
         if "packages" not in self._outside:

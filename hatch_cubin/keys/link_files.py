@@ -27,7 +27,7 @@ from ..project.source import LFS_HINT, glob_regex, is_lfs_pointer, walk
 from ..project.source_roots import ProjectTree
 from ..toolkit.linker import Input, refuse_older
 from ..toolkit.toolkit import Keys, Toolkit
-from .ingredients import Making, inputs_of, keys_of
+from .ingredients import UnitInputs, inputs_of, keys_of
 from .recall import Recall
 
 _ISOLATED = "a build with isolation installs it; without isolation, install it yourself"
@@ -40,7 +40,7 @@ class LinkedFiles:
         self._project = project
         self._found: dict[str, list[tuple[Input, int | None]]] = {}
 
-    def of(self, module: Module) -> list[tuple[Input, int | None]]:
+    def files_of(self, module: Module) -> list[tuple[Input, int | None]]:
         """Return the files that a module is linked with. A cubin has the number of its arch."""
         problems, found = list[Problem](), list[tuple[Input, int | None]]()
         for index, entry in enumerate(module.link.files if module.link else ()):
@@ -68,7 +68,7 @@ class LinkedFiles:
                 problem(
                     "linked-file-not-found",
                     f"{path!r} is not a file of the project",
-                    hint=_why_none(path, tree),
+                    hint=_hint_for_path(path, tree),
                 )
             )
         if not tree.is_inside(path):
@@ -76,7 +76,7 @@ class LinkedFiles:
         return _input(path, disk.read_file(place, tree), place, None)
 
 
-def _why_none(path: str, tree: ProjectTree) -> str | None:
+def _hint_for_path(path: str, tree: ProjectTree) -> str | None:
     if any(mark in path for mark in "*?["):
         return "a glob is for the files of a wheel, as in 'nvidia-cuda-runtime:**/libcudadevrt.a'"
     return guess(path, sorted(walk(tree, ".")))
@@ -97,7 +97,7 @@ def _of_wheel(requirement: str, pattern: str) -> Iterator[tuple[Input, int | Non
     files = sorted((file for file in found.files or () if rule.fullmatch(str(file))), key=str)
     if not files:
         what = f"{name!r} {found.version} has no file that matches {pattern!r}"
-        raise SourceError(problem("linked-file-not-found", what, hint=_alike(found, pattern)))
+        raise SourceError(problem("linked-file-not-found", what, hint=_hint_for_glob(found, pattern)))
     for file in files:
         place = Path(str(file.locate()))
         try:
@@ -115,7 +115,7 @@ def _of_wheel(requirement: str, pattern: str) -> Iterator[tuple[Input, int | Non
         yield _input(logical, data, place, (found.metadata["Name"], found.version))
 
 
-def _alike(found: importlib.metadata.Distribution, pattern: str) -> str | None:
+def _hint_for_glob(found: importlib.metadata.Distribution, pattern: str) -> str | None:
     """Return a hint with the files of a wheel that a glob may mean."""
     ends = (".a", ".ptx", ".cubin", ".fatbin", ".ltoir", ".o")
     names = sorted(str(file) for file in found.files or () if str(file).endswith(ends))
@@ -152,7 +152,7 @@ def _inputs_of(
     return (*parts, *own)
 
 
-def _without_lto(project: Project, module: Module) -> Problem:
+def _lto_mode_problem(project: Project, module: Module) -> Problem:
     number = [rule.name for rule in project.config.module].index(module.base)
     what = f"{module.base} is linked from PTX only, and mode = 'lto' needs some LTO-IR"
     return problem("rdc-mode-needed", what, project.config.place.of("module", number, "mode"), 'mode = "rdc"')
@@ -163,8 +163,8 @@ class LinkedUnit(NamedTuple):
 
     unit: Unit
     keys: Keys
-    asked: str
-    known: RecalledResult | None
+    module_digest: str
+    recorded: RecalledResult | None
     linked: tuple[Input, ...]
 
 
@@ -186,20 +186,20 @@ def find_links(
         if module.link.mode == "lto" and module.link.objects:
             refuse_older(toolkit)
         try:
-            there = files.of(module)
+            there = files.files_of(module)
         except ConfigError as exc:
             problems += exc.problems
             continue
         for unit in units:
             linked = _inputs_of(unit, keys, there)
             if module.link.mode == "lto" and all(each.kind == "ptx" for each in linked):
-                problems.append(_without_lto(project, module))
+                problems.append(_lto_mode_problem(project, module))
                 break
-            making = Making(unit, toolkit, linked=linked)
-            asked = digest([json.dumps(inputs_of(making), sort_keys=True)])
-            recalled = recall.units(asked).get(str(unit.arch))
-            own, known = recalled or (keys_of(making), None)
-            found.append(LinkedUnit(unit, own, asked, known, linked))
+            unit_inputs = UnitInputs(unit, toolkit, linked=linked)
+            module_digest = digest([json.dumps(inputs_of(unit_inputs), sort_keys=True)])
+            recalled = recall.units(module_digest).get(str(unit.arch))
+            own, recorded = recalled or (keys_of(unit_inputs), None)
+            found.append(LinkedUnit(unit, own, module_digest, recorded, linked))
     if problems:
         raise ConfigError(*problems)
     return found

@@ -15,7 +15,7 @@ from ..project.scan import ScanCache
 from ..project.source_roots import ProjectTree
 
 
-def declared(
+def types_of_module(
     module: Module, closure: Closure, search: tuple[SearchFolder, ...], tree: ProjectTree, scans: ScanCache
 ) -> Mapping[str, ParameterTypes]:
     """Return the parameter types of each kernel; empty if a header has changed, or is not known exactly."""
@@ -29,7 +29,7 @@ def declared(
     return declared_types(module.source.text, names, _macros_outside(closure, search, scans))
 
 
-def declared_together(
+def types_of_linked_module(
     module: Module, of_object: Callable[[Module], Mapping[str, ParameterTypes]]
 ) -> Mapping[str, ParameterTypes]:
     """Return the parameter types of each kernel of a linked module that only one of its sources mentions."""

@@ -52,12 +52,12 @@ class Recall:
         self._evidence: Evidence | None = None  # about the installation, as recorded in the file
         self.facts: Facts | None = None
         self.scans = ScanCache(self._scan)
-        self.closures = RecalledClosures(self.scans, self._take)
+        self.closures = RecalledClosures(self.scans, self._take_line)
         self._path, self._knows_linker = path, knows_linker
         self._lines: dict[str, str] = {}  # lines that were not used yet, by digest
         self._modules: set[str] = set()  # digests of the modules that this build looked up
         self._new_text = False
-        self._alike: dict[str, Scan] = {}  # by line: many texts have the same includes
+        self._scans_by_line: dict[str, Scan] = {}  # by line: many texts have the same includes
         if path is not None:
             with contextlib.suppress(OSError, ValueError, TypeError):
                 self.facts, self._evidence, self._lines = _read(path, installed)
@@ -75,30 +75,32 @@ class Recall:
         if (line := self._lines.pop(text, None)) is None:
             self._new_text = True
             return None
-        if line not in self._alike:
+        if line not in self._scans_by_line:
             includes, defines = json.loads(line)
-            self._alike[line] = Scan(tuple(Include(*each) for each in includes), tuple(map(tuple, defines)))
-        return self._alike[line]
+            self._scans_by_line[line] = Scan(
+                tuple(Include(*each) for each in includes), tuple(map(tuple, defines))
+            )
+        return self._scans_by_line[line]
 
-    def keep(self, facts: Facts, found: Mapping[str, Units]) -> None:
+    def record(self, facts: Facts, found: Mapping[str, Units]) -> None:
         """Record the facts that this build used, and the facts about modules that it *found*."""
         if self._path is None or (facts.nvjitlink and not self._knows_linker):
             return
         # A recorded closure needs the lines of its headers outside the project, even if nothing scanned them.
-        kept = {text: self._lines[text] for text in self.closures.contents() if text in self._lines}
+        retained = {text: self._lines[text] for text in self.closures.contents() if text in self._lines}
         changed = found or self._new_text or self.closures.new or facts != self.facts
         with contextlib.suppress(OSError):
             evidence = self._installed.evidence() if self._installed else _NONE
             # If the installation changed during the build, the facts fit neither the old one nor the new one.
-            new = changed or len(kept) != len(self._lines) or evidence != self._evidence
+            new = changed or len(retained) != len(self._lines) or evidence != self._evidence
             if new and evidence is not None:
-                lines = kept | self._now(self._path, found)
+                lines = retained | self._used_lines(self._path, found)
                 user_folders.write_retained(self._path, _encode(facts, evidence, lines), _FILES)
 
-    def _take(self, name: str) -> str | None:
+    def _take_line(self, name: str) -> str | None:
         return self._lines.pop(name, None)
 
-    def _now(self, path: Path, found: Mapping[str, Units]) -> dict[str, str]:
+    def _used_lines(self, path: Path, found: Mapping[str, Units]) -> dict[str, str]:
         """Return the lines of all facts that this build used: its own lines, or else those in the file."""
         lines = {text: compact(scan) for text, scan in self.scans.used.items()} | self.closures.lines()
         with contextlib.suppress(OSError, ValueError, TypeError):
@@ -127,12 +129,12 @@ def _recall(project: Project, kind: str, installed: Installation | None) -> Reca
     if installed is None:
         return Recall(None)
     places = (os.fsencode(os.path.realpath(place)) for place in (project.root, project.cache_folder))
-    made_for: list[str | bytes] = [kind, installed.name, *places, *_trusted(project)]
+    made_for: list[str | bytes] = [kind, installed.name, *places, *_signature_settings(project)]
     knows_linker = kind == _LOCKED or libraries.has_linker(project.config.toolkit)
     return Recall(folder / f"{digest(made_for)[:32]}.txt", installed, knows_linker=knows_linker)
 
 
-def _trusted(project: Project) -> tuple[str, ...]:
+def _signature_settings(project: Project) -> tuple[str, ...]:
     """Return the trusted keys, and whether results need a signature: other keys prove other results."""
     keys = project.config.trusted_keys
     return (f"{REQUIRE_SIGNED}={project.is_switched_on(REQUIRE_SIGNED)}", *sorted(keys)) if keys else ()

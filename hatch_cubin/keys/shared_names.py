@@ -17,14 +17,14 @@ _QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
 _BY_FOLDER, _AS_PTX = "{parent}_{stem}", "{stem}_ptx"
 
 
-def problems(modules: Sequence[Module], config: Config) -> list[Problem]:
+def name_problems(modules: Sequence[Module], config: Config) -> list[Problem]:
     """Return a problem for each module whose name another module has. Upper and lower case are the same."""
     by_name: dict[str, dict[Location, Module]] = defaultdict(dict)
     for module in modules:
         by_name[module.base.casefold()].setdefault(module.location, module)
     shared = [[*same.values()] for same in by_name.values() if len(same) > 1]
     if shared:
-        return [*_without_kernels(shared, config)] or [*_refusals(shared, modules, config)]
+        return [*_needless_sources(shared, config)] or [*_taken_names(shared, modules, config)]
     by_full_name = Counter(module.name for module in modules)
     return [
         problem("module-name-taken", f"{module.name!r} is the name of two modules", module.location)
@@ -33,7 +33,7 @@ def problems(modules: Sequence[Module], config: Config) -> list[Problem]:
     ]
 
 
-def _without_kernels(shared: Sequence[Sequence[Module]], config: Config) -> Iterator[Problem]:
+def _needless_sources(shared: Sequence[Sequence[Module]], config: Config) -> Iterator[Problem]:
     """Yield a problem for each source that certainly does not define a kernel: it can be excluded."""
     alone = [same for same in shared if not any(module.link for module in same)]
     needless = [module for same in alone for module in same if _makes_no_kernel(module)]
@@ -51,11 +51,11 @@ def _makes_no_kernel(module: Module) -> bool:
     return not may_have_kernel(text) and not _QUOTED_INCLUDE.search(text)
 
 
-def _refusals(
+def _taken_names(
     shared: Sequence[Sequence[Module]], modules: Sequence[Module], config: Config
 ) -> Iterator[Problem]:
-    tables = config.place.source_tables
-    lines = [source_table(tables, path, name=name) for path, name in _tables(shared, modules, config).items()]
+    tables, names = config.place.source_tables, _suggested_tables(shared, modules, config)
+    lines = [source_table(tables, path, name=name) for path, name in names.items()]
     hint = f"these lines, at the end of the table, give each its own name:{''.join(lines)}"
     for first, *others in shared:
         for module in others:
@@ -68,7 +68,7 @@ def _refusals(
             )
 
 
-def _tables(
+def _suggested_tables(
     shared: Sequence[Sequence[Module]], modules: Sequence[Module], config: Config
 ) -> Mapping[str, str]:
     """Return the tables to suggest, as a name for each path: as few as possible, at worst one per source."""
@@ -79,12 +79,12 @@ def _tables(
     ptx = f"{glob.removesuffix('.*')}.ptx"
     linked = [module.base for module in modules if module.link]
     for tables in ({ptx: _AS_PTX}, {glob: _BY_FOLDER}, {glob: _BY_FOLDER, ptx: f"{{parent}}_{_AS_PTX}"}):
-        if _solve(tables, sources, linked, config):
+        if _give_distinct_names(tables, sources, linked, config):
             return tables
     return {module.source.path: "…" for _first, *others in shared for module in others if not module.link}
 
 
-def _solve(
+def _give_distinct_names(
     tables: Mapping[str, str], sources: Sequence[Module], linked: Sequence[str], config: Config
 ) -> bool:
     """Return whether *tables* give each source a different name, and change no name that the project set."""

@@ -18,7 +18,7 @@ from ..headers import absent_includes
 from ..headers.includes import Closure
 from ..headers.resolve import FOLDERS, OWN, SearchFolder, content_digest
 from ..keys.ingredients import settings_of
-from ..keys.jobs import Job, ModuleWithHeaders, digests_of, every_module, headers_of_others
+from ..keys.jobs import Job, ModuleWithHeaders, every_module, file_digests, outside_inputs
 from ..keys.recall import Recall, recall_of_locked
 from ..planning import unit_plan
 from ..planning.unit_plan import Module, Unit
@@ -55,9 +55,9 @@ def describe(
 
     *everything* has all modules and their headers, also for sources that other sources include.
     """
-    files, built = digests_of(jobs), {job.unit.module.source.path for job in jobs}
+    files, built = file_digests(jobs), {job.unit.module.source.path for job in jobs}
     pairs = [(module, closure) for module, closure, _search in everything]
-    headers = headers_of_others(jobs)
+    headers = outside_inputs(jobs)
     return Lock(
         generator=__version__,
         data_model=DATA_MODEL,
@@ -108,7 +108,7 @@ def _modules(jobs: Iterable[Job], results: Mapping[Unit, str | None]) -> dict[st
 
 def _findings(job: Job) -> dict[str, Any]:
     """Return the facts about a module that depend on headers outside the project."""
-    found = {} if job.unit.module.part_of else job.declared()
+    found = {} if job.unit.module.part_of else job.declared_types()
     types = {kernel: [*each] for kernel, each in found.items()}
     return {"headers": job.closure.digest()} | ({"types": types} if types else {})
 
@@ -230,10 +230,10 @@ def with_locked_results(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
     digests = _digests(lock)
     for job in jobs:
         sha256 = digests.get(job.keys.key.hex())
-        if sha256 is None or (job.known is not None and job.known.sha256 == sha256):
+        if sha256 is None or (job.recorded is not None and job.recorded.sha256 == sha256):
             yield job
         else:
-            yield replace(job, known=expected_result(sha256))
+            yield replace(job, recorded=expected_result(sha256))
 
 
 def units_that_differ(lock: Lock, done: Iterable[tuple[Job, str]]) -> list[str]:

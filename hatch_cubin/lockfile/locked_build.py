@@ -158,4 +158,4 @@ def _results(
 
 
 def _found_in(cache: Cache, jobs: Iterable[Job]) -> dict[Unit, Compiled]:
-    return {job.unit: hit for job in jobs if (hit := job.found_in(cache)) is not None}
+    return {job.unit: hit for job in jobs if (hit := job.cached_result(cache)) is not None}

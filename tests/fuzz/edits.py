@@ -180,7 +180,7 @@ def _wrong(folder: Path, chance: random.Random, counts: Counter[str], edits: int
         try:
             closure, walked = recalled(root, asked, recall)
             found = facts(closure)
-            recall.keep(FACTS, {})
+            recall.record(FACTS, {})
             counts.update(closures=1, recalled=not walked)
         except (SourceError, OSError) as exc:
             found = (type(exc),)

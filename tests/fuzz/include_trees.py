@@ -195,7 +195,7 @@ def recalled(root: Path, source: str) -> str:
     resolver = Resolver(ProjectTree(root), [first, second], *shared)
     start = WalkStart(own, recall.scans.of_text(source), (), ())
     found = recall.closures.resolve(start, resolver, lambda: resolver.resolve("demo/k.cu", source, (), ()))
-    recall.keep(FACTS, {})
+    recall.record(FACTS, {})
     return found.digest() + (_version(root / "i2") if found.trees else "")
 
 

@@ -153,14 +153,14 @@ MODULES: dict[str, dict[str, str]] = {
     },
     "keys": {
         "included_sources": "",
-        "materials": "",
-        "ingredients": "materials",
+        "input_files": "",
+        "ingredients": "input_files",
         "parameter_types": "",
         "recall": "",
         "link_files": "ingredients recall",
         "shared_names": "",
-        "jobs": "included_sources ingredients link_files materials parameter_types recall shared_names",
-        "edited_headers": "jobs materials",
+        "jobs": "included_sources ingredients input_files link_files parameter_types recall shared_names",
+        "edited_headers": "input_files jobs",
     },
     "bundle": {
         "kernel_parameters": "",

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> Answer:
             {
                 "module": job.unit.module.name,
                 "arch": str(job.unit.arch),
-                "state": "hit" if job.unit in plan.found or job.found_in(cache) else "miss",
+                "state": "hit" if job.unit in plan.found or job.cached_result(cache) else "miss",
                 "key": job.keys.key.hex(),
                 "program_key": job.keys.program_key and job.keys.program_key.hex(),
                 "source": job.unit.module.source.path,

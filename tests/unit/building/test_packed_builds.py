@@ -236,4 +236,4 @@ def test_a_packer_that_fails_fails_the_build_and_nothing_else_is_lost(
     assert units
     assert not [line for line in said if line.endswith(" s")]  # that all went well
     jobs = pipeline.make_plan(project).jobs
-    assert [job.known is not None for job in jobs] == [True] * units
+    assert [job.recorded is not None for job in jobs] == [True] * units

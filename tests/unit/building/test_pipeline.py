@@ -152,7 +152,7 @@ def test_the_encoding_of_ptx_is_part_of_its_key(tmp_path: Path) -> None:
         for encoding in ("utf-8", "latin-1")
     ]
     assert not {job.keys.key for job in found[0]} & {job.keys.key for job in found[1]}
-    assert {job.asked for job in found[0]}.isdisjoint(job.asked for job in found[1])
+    assert {job.module_digest for job in found[0]}.isdisjoint(job.module_digest for job in found[1])
 
 
 @pytest.mark.parametrize("option", ["-e=one", "--entry=one"])
@@ -1013,7 +1013,7 @@ def test_a_header_that_is_a_pipe_fails_the_sources_that_include_it_and_no_other(
         assert found(refused.value) == [("not-a-regular-file", "demo/pipe.h")]
         assert refused.value.problems[0].details == ("included from demo/k.cu:2",)
     (tmp_path / "demo/k.cu").unlink()
-    assert [job.known is not None for job in jobs_of(project)] == [True]
+    assert [job.recorded is not None for job in jobs_of(project)] == [True]
 
 
 @pytest.mark.parametrize("verbose", [False, True])

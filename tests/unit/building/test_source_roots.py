@@ -295,7 +295,7 @@ def test_another_build_recalls_what_the_first_found_in_roots(tmp_path: Path) -> 
     pipeline.bake(project, first)
     again = pipeline.make_plan(project)
     assert [job.keys for job in again.jobs] == [job.keys for job in first.jobs]
-    assert all(job.known for job in again.jobs)
+    assert all(job.recorded for job in again.jobs)
     (tmp_path / "csrc/near.h").write_text(PRESENT + "// edited\n")
     edited = pipeline.make_plan(project)
     before = {job.unit.name: job.keys.key for job in first.jobs}

@@ -46,7 +46,7 @@ def build(root: Path, asked: Asked = ASKED) -> tuple[Closure, bool]:
     """Return a closure as a build finds it, and whether it had to follow headers outside."""
     recall = Recall(root / "recall.txt")
     found = recalled(root, asked, recall)
-    recall.keep(FACTS, {})
+    recall.record(FACTS, {})
     return found
 
 
@@ -325,7 +325,7 @@ def test_a_build_recalls_each_of_its_questions(root: Path) -> None:
             found, walked = recalled(root, asked, recall)
             assert facts(found) == facts(fresh(root, asked))
             walks.append(walked)
-        recall.keep(FACTS, {})
+        recall.record(FACTS, {})
     assert walks == [True, True, False, False, False, False]
 
 

@@ -14,7 +14,7 @@ import pytest
 from hatch_cubin.headers.includes import Closure
 from hatch_cubin.headers.resolve import content_digest
 from hatch_cubin.keys import edited_headers as edits_module
-from hatch_cubin.keys.edited_headers import Edits
+from hatch_cubin.keys.edited_headers import EditedHeaders
 from hatch_cubin.keys.jobs import Job, _HeaderFinder, make_jobs
 from hatch_cubin.project.project import Project, read_sources
 from hatch_cubin.toolkit.toolkit import Toolkit
@@ -64,8 +64,8 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("later")
 def test_a_header_that_stays_as_it_is_is_read_once(project: Project, job: Job, reads: list[str]) -> None:
-    edits = Edits(project)
-    assert [edits.of(job) for _ in range(3)] == [None] * 3
+    edits = EditedHeaders(project)
+    assert [edits.find(job) for _ in range(3)] == [None] * 3
     assert reads == ["a.h"]
 
 
@@ -73,8 +73,8 @@ def test_a_header_that_was_written_a_moment_ago_is_read_again(
     project: Project, job: Job, reads: list[str]
 ) -> None:
     """It may be written again in the same tick of the clock, and look as it did."""
-    edits = Edits(project)
-    assert [edits.of(job) for _ in range(3)] == [None] * 3
+    edits = EditedHeaders(project)
+    assert [edits.find(job) for _ in range(3)] == [None] * 3
     assert reads == ["a.h"] * 3
 
 
@@ -100,27 +100,27 @@ def replace(header: Path) -> None:
 def test_an_edit_is_noticed_however_it_is_made(
     project: Project, job: Job, edit: Callable[[Path], object]
 ) -> None:
-    header, edits = project.root / "demo/a.h", Edits(project)
+    header, edits = project.root / "demo/a.h", EditedHeaders(project)
     os.utime(header, (LONG_AGO_S, LONG_AGO_S))
-    assert edits.of(job) is None
+    assert edits.find(job) is None
     edit(header)
-    assert [edits.of(job) for _ in range(2)] == ["demo/a.h"] * 2
+    assert [edits.find(job) for _ in range(2)] == ["demo/a.h"] * 2
 
 
 @pytest.mark.usefixtures("later")
 def test_what_is_as_it_was_again_is_no_edit(project: Project, job: Job) -> None:
-    header, edits = project.root / "demo/a.h", Edits(project)
+    header, edits = project.root / "demo/a.h", EditedHeaders(project)
     rewrite(header)
-    assert edits.of(job) == "demo/a.h"
+    assert edits.find(job) == "demo/a.h"
     header.write_text(FILES["a.h"])
-    assert edits.of(job) is None
+    assert edits.find(job) is None
 
 
 def test_a_header_that_appears_is_an_edit(project: Project, job: Job) -> None:
-    edits = Edits(project)
-    assert edits.of(job) is None
+    edits = EditedHeaders(project)
+    assert edits.find(job) is None
     (project.root / "demo/none.h").touch()
-    assert edits.of(job) == "demo/none.h"
+    assert edits.find(job) == "demo/none.h"
 
 
 def test_what_was_missing_at_first_is_remembered_as_missing(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.errors import ConfigError, Location, SourceError, problem
-from hatch_cubin.keys.included_sources import drop_parts
+from hatch_cubin.keys.included_sources import drop_included_sources
 from hatch_cubin.keys.jobs import make_jobs
 from hatch_cubin.planning.unit_plan import Module
 from hatch_cubin.project.project import read_sources
@@ -144,5 +144,5 @@ def test_no_module_is_compared_with_all_others(tmp_path: Path, monkeypatch: pyte
     variants = [Module("a", source, (("N", str(n)),), (), {}, (), (), ()) for n in range(3)]
     compared = list[Module]()
     monkeypatch.setattr(Module, "__eq__", lambda _self, other: compared.append(other))
-    assert drop_parts(variants, ProjectTree(tmp_path), lambda _module: set()) == (variants, [])
+    assert drop_included_sources(variants, ProjectTree(tmp_path), lambda _module: set()) == (variants, [])
     assert compared == []

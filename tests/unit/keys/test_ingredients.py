@@ -20,8 +20,8 @@ from hatch_cubin.keys.ingredients import (
     NVRTC,
     PTXAS,
     Ingredient,
-    Making,
-    digested,
+    UnitInputs,
+    digest_parts,
     inputs_of,
     keys_of,
     settings_of,
@@ -145,7 +145,7 @@ def state(project: Project) -> State:
     found = lock_comparison.describe(project, everything, toolkit, jobs, {})
     records: dict[str, dict[str, Any]] = {tool: {} for tool in (NVRTC, PTXAS, NVJITLINK)}
     for job in jobs:
-        records[Making(job.unit, toolkit).tool][job.keys.key.hex()] = job.inputs
+        records[UnitInputs(job.unit, toolkit).tool][job.keys.key.hex()] = job.inputs
     return State(project, sources, toolkit, jobs, found, records)
 
 
@@ -232,7 +232,7 @@ HIDDEN = {"assembled": "arch"}  # what explains a change that comes with another
 
 
 def test_every_ingredient_of_a_key_has_a_case() -> None:
-    in_keys = {each.name for each in INGREDIENTS if {*each.places} != {None}}
+    in_keys = {each.name for each in INGREDIENTS if {*each.positions} != {None}}
     assert in_keys <= CASES.keys() <= {each.name for each in INGREDIENTS}
 
 
@@ -256,7 +256,7 @@ def test_what_changes_a_key_makes_the_lock_stale_and_is_named_by_explain(
                 kinds = [*changed(before, after, tool)]
                 if any({*each.sentences, HIDDEN.get(each.name)} & found for found in kinds):
                     tools.add(tool)
-    assert tools >= {tool for tool, place in each.places._asdict().items() if place is not None}
+    assert tools >= {tool for tool, place in each.positions._asdict().items() if place is not None}
 
 
 TEXT = "// text\n"
@@ -299,7 +299,7 @@ def test_a_key_is_a_digest_of_the_same_parts_in_every_release(
     monkeypatch.setattr(toolkit_module, "_FIRST_WITH_SEED", (1, 0))
     linked = (Input("demo/k.cu", "lto", "1f"), Input("x.ptx", "ptx", "2f")) if tool == NVJITLINK else ()
     assembled = ["assembled sm_90"] if tool == NVRTC else []
-    assert digested(Making(unit, toolkit, linked=linked)) == [*parts, *assembled]
+    assert digest_parts(UnitInputs(unit, toolkit, linked=linked)) == [*parts, *assembled]
 
 
 def test_a_row_for_a_new_setting_needs_little_and_changes_no_key_where_it_is_not_set(
@@ -307,21 +307,21 @@ def test_a_row_for_a_new_setting_needs_little_and_changes_no_key_where_it_is_not
 ) -> None:
     row = Ingredient(
         "tile",
-        lambda making: making.module.options.get("tile"),
+        lambda unit_inputs: unit_inputs.module.options.get("tile"),
         {"tile": ("tile {was} -> {now}", "tile={now} is new", "tile={was} is gone")},
         settings={"tile": lambda module: module.options.get("tile")},
     )
     module = Module("k", Source("demo/k.ptx", TEXT), (), (), {}, (), (), ())
     toolkit = Toolkit(None, facts=Facts("1.0", 1, "1.2.3", (75, 90)))
     without, tiled = (
-        Making(Unit(dataclasses.replace(module, options=options), Arch(90)), toolkit)
+        UnitInputs(Unit(dataclasses.replace(module, options=options), Arch(90)), toolkit)
         for options in ({}, {"tile": 8})
     )
     before = keys_of(without)
     with_row = (*INGREDIENTS, row)
     for owner in (ingredients, differences):
         monkeypatch.setattr(owner, "INGREDIENTS", with_row)
-    monkeypatch.setitem(ingredients._DIGESTED, PTXAS, ingredients._in_order(PTXAS))
+    monkeypatch.setitem(ingredients._INGREDIENTS_OF_KEY, PTXAS, ingredients._in_order(PTXAS))
     monkeypatch.setitem(differences._SENTENCES, "tile", row.sentences["tile"])
     assert before == keys_of(without) != keys_of(tiled)
     assert (settings_of(tiled.module)["tile"], "tile" in settings_of(without.module)) == (8, False)
@@ -386,9 +386,9 @@ def test_every_field_of_a_module_is_an_ingredient(field: str) -> None:
     else:
         after = dataclasses.replace(module, **{name: other(name, getattr(module, name))})
     toolkit = Toolkit(None)
-    making, made = (Making(Unit(each, Arch(90)), toolkit) for each in (module, after))
-    assert keys_of(making) != keys_of(made)
-    assert inputs_of(making) != inputs_of(made)
+    unit_inputs, made = (UnitInputs(Unit(each, Arch(90)), toolkit) for each in (module, after))
+    assert keys_of(unit_inputs) != keys_of(made)
+    assert inputs_of(unit_inputs) != inputs_of(made)
     assert linked_modules._without_names(module) != linked_modules._without_names(after) or name in {
         "source",
         "part_of",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.building import pipeline
-from hatch_cubin.keys.parameter_types import declared
+from hatch_cubin.keys.parameter_types import types_of_module
 from hatch_cubin.lockfile import lock_format
 from hatch_cubin.project.scan import ScanCache
 from tests.helpers import make_project
@@ -68,21 +68,21 @@ def test_macros_of_headers_outside_the_project_count(tmp_path: Path) -> None:
     project = make_project(tmp_path, {"saxpy.cu": text}, OPTIONS)
     (job,) = pipeline.make_plan(project).jobs
     assert any("math.h" in logical for logical in job.closure.files)
-    assert job.declared() == {}
+    assert job.declared_types() == {}
 
 
 def test_headers_that_were_scanned_by_an_earlier_build_are_read_again_if_need_be(tmp_path: Path) -> None:
     project = make_project(tmp_path, {"saxpy.cu": f"#include <stdint.h>\n{SAXPY}"}, OPTIONS)
     (job,) = pipeline.make_plan(project).jobs
-    found = declared(job.unit.module, job.closure, job.search, project.tree, ScanCache())
-    assert found == job.declared() == {"saxpy": ("float", "const float *", None)}
+    found = types_of_module(job.unit.module, job.closure, job.search, project.tree, ScanCache())
+    assert found == job.declared_types() == {"saxpy": ("float", "const float *", None)}
 
 
 def test_a_header_that_changed_since_says_nothing(tmp_path: Path) -> None:
     files = {"saxpy.cu": f'#include "a.cuh"\n{SAXPY}', "a.cuh": "\n"}
     (job,) = pipeline.make_plan(make_project(tmp_path, files, OPTIONS)).jobs
     (tmp_path / "demo/a.cuh").write_text("#define from\n")
-    assert job.declared() == {}
+    assert job.declared_types() == {}
 
 
 def test_a_build_with_a_lock_tells_the_same_types(tmp_path: Path) -> None:

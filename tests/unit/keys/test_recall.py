@@ -72,21 +72,21 @@ def overwrite(path: Path, data: bytes) -> None:
 
 def known(project: Project) -> list[bool]:
     """Say of each unit whether it is recalled."""
-    return [job.known is not None for job in pipeline.make_plan(project).jobs]
+    return [job.recorded is not None for job in pipeline.make_plan(project).jobs]
 
 
 @pytest.mark.nvrtc
 def test_what_is_recalled_is_what_is_found_out_without(tmp_path: Path, own: Path) -> None:
     project = make_project(tmp_path / "project", FILES, OPTIONS)
     first, planned = pipeline.build(project), pipeline.make_plan(project).jobs
-    assert [job.known is not None for job in planned] == [True] * ALL
+    assert [job.recorded is not None for job in planned] == [True] * ALL
     recalled = pipeline.build(project)
     shutil.rmtree(own / "recall")
     plan = pipeline.make_plan(project)
     assert [(job.keys, job.inputs, job.closure) for job in plan.jobs] == [
         (job.keys, job.inputs, job.closure) for job in planned
     ]
-    assert [job.known for job in plan.jobs] == [None] * ALL
+    assert [job.recorded for job in plan.jobs] == [None] * ALL
     assert first == recalled == pipeline.build(project)
 
 
@@ -273,10 +273,10 @@ def test_what_was_asked_for_is_let_go_of_and_kept_all_the_same(project: Project,
     (path,) = recollections(own)
     before = path.read_bytes()
     plan = pipeline.make_plan(project)
-    (asked,) = {job.asked for job in plan.jobs}
+    (asked,) = {job.module_digest for job in plan.jobs}
     assert plan.recall.units(asked) == {}
     assert plan.toolkit.facts == plan.recall.facts
-    plan.recall.keep(plan.toolkit.facts._replace(core="another"), {})
+    plan.recall.record(plan.toolkit.facts._replace(core="another"), {})
     assert path.read_bytes().splitlines()[2:] == before.splitlines()[2:]
 
 
@@ -359,12 +359,12 @@ def test_a_folder_that_cannot_be_written_is_no_fault(project: Project, own: Path
 def test_projects_that_were_not_built_for_long_are_forgotten(own: Path) -> None:
     facts = Facts("1.2", 13, "13.4.92", (75, 90))
     for number in range(25):
-        recall.Recall(own / "recall" / f"{number}.txt").keep(facts, {})
+        recall.Recall(own / "recall" / f"{number}.txt").record(facts, {})
         os.utime(own / "recall" / f"{number}.txt", (1e9 + number, 1e9 + number))
     write_tree(own / "recall", {"killed.12": "", "writing.34": ""})
     os.utime(own / "recall" / "killed.12", (1e9, 1e9))
     assert recall.Recall(own / "recall" / "5.txt").facts == facts  # which is to use it
-    recall.Recall(own / "recall" / "last.txt").keep(facts, {})
+    recall.Recall(own / "recall" / "last.txt").record(facts, {})
     left = {"last.txt", "writing.34", "5.txt", *(f"{number}.txt" for number in range(7, 25))}
     assert {path.name for path in recollections(own)} == left
 
@@ -435,9 +435,9 @@ def test_an_installation_that_nothing_tells_is_none(site: Path, files: Mapping[s
 def test_what_an_unknown_nvjitlink_made_is_not_recalled(tmp_path: Path) -> None:
     facts = Facts("1.2", 13, "13.5.37", (80,))
     path = tmp_path / "recall.txt"
-    recall.Recall(path, knows_linker=False).keep(facts._replace(nvjitlink="13.5.37"), {})
+    recall.Recall(path, knows_linker=False).record(facts._replace(nvjitlink="13.5.37"), {})
     assert not path.exists()
-    recall.Recall(path, knows_linker=False).keep(facts, {})
+    recall.Recall(path, knows_linker=False).record(facts, {})
     assert recall.Recall(path).facts == facts
 
 

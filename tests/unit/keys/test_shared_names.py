@@ -25,7 +25,7 @@ def modules(options: str, paths: Sequence[str]) -> list[Module]:
 
 
 def refused(paths: Sequence[str], options: str = "") -> list[Problem]:
-    return shared_names.problems(modules(options, paths), read_config(options))
+    return shared_names.name_problems(modules(options, paths), read_config(options))
 
 
 def tables(hint: str | None) -> list[dict[str, Any]]:
@@ -111,7 +111,7 @@ def test_a_source_without_a_kernel_needs_no_name(needless: str) -> None:
     texts = {"a/k.cu": SAXPY, "b/k.cu": SAXPY, "c.cu": SAXPY, "d/c.cu": "", needless: "__device__ int f();"}
     config = read_config('archs = ["sm_90"]\nexclude = ["x.cu"]')
     sources = [Source(path, text) for path, text in texts.items()]
-    found = shared_names.problems(plan_modules(config, sources, {config.archs: ()}), config)
+    found = shared_names.name_problems(plan_modules(config, sources, {config.archs: ()}), config)
     line = f'exclude = ["x.cu", "{needless}", "d/c.cu"]'  # the table has the key once
     assert sorted((str(problem.where), problem.hint) for problem in found) == sorted(
         [(needless, line), ("d/c.cu", line)]
@@ -122,7 +122,7 @@ def test_a_source_without_a_kernel_needs_no_name(needless: str) -> None:
 def test_a_source_that_may_have_a_kernel_is_given_a_name(text: str) -> None:
     config = read_config('archs = ["sm_90"]')
     made = plan_modules(config, [Source("a/k.cu", SAXPY), Source("b/k.cu", text)], {config.archs: ()})
-    (found,) = shared_names.problems(made, config)
+    (found,) = shared_names.name_problems(made, config)
     assert tables(found.hint) == [{"path": "**/k.*", "name": "{parent}_{stem}"}]
 
 

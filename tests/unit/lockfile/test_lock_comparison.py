@@ -18,7 +18,7 @@ from hatch_cubin.building import pipeline
 from hatch_cubin.cache import entries
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.errors import CompileError, ConfigError, HatchCubinError, Location, LockError, ToolchainError
-from hatch_cubin.keys.jobs import digests_of, files_of, named_files
+from hatch_cubin.keys.jobs import file_digests, files_of, named_files
 from hatch_cubin.lockfile import lock_comparison, lock_format, locked_build, required_wheels
 from hatch_cubin.project.project import Project, read_sources
 from hatch_cubin.toolkit import libraries
@@ -335,7 +335,7 @@ def test_what_is_known_of_locked_results_is_recalled(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = pipeline.build(project)
-    known = [job.known for job in _heard(project).plan.jobs]
+    known = [job.recorded for job in _heard(project).plan.jobs]
     assert all(each is not None and each.size for each in known)
     monkeypatch.setattr(entries, "read_record", None)
     assert pipeline.build(project) == bundle
@@ -353,7 +353,7 @@ def test_modules_that_share_files_do_not_look_through_them_again(project: Projec
     jobs = _heard(project).plan.jobs
     closure = replace(jobs[0].closure, files=Files(jobs[0].closure.files), _own=None)
     many = [replace(job, closure=closure) for job in jobs]
-    assert (digests_of(many), files_of(many)) == (digests_of(jobs), files_of(jobs))
+    assert (file_digests(many), files_of(many)) == (file_digests(jobs), files_of(jobs))
     assert named_files(project, many) == named_files(project, jobs)
     assert looks == ["items"]
 
@@ -380,7 +380,7 @@ def test_a_lock_counts_more_than_what_is_recalled(tmp_path: Path) -> None:
     (tmp_path / lock_format.NAME).write_text(lock_format.encode(made))
     write_tree(tmp_path, {"demo/more.cu": SAXPY.replace("saxpy", "more")})  # also where it is stale
     jobs = [job for job in pipeline.choose_plan(project).jobs if job.unit.module.name == "saxpy"]
-    assert [job.known and (job.known.sha256, job.known.size > 0) for job in jobs] == [
+    assert [job.recorded and (job.recorded.sha256, job.recorded.size > 0) for job in jobs] == [
         ("0" * 64, False),
         (units["sm_90"][2], True),
     ]
@@ -433,7 +433,7 @@ def test_names_that_no_build_gives_are_not_taken_from_the_cache(project: Project
     bundle = pipeline.build(poisoned)
     job = next(job for job in _heard(project).plan.jobs if job.unit.name == "scale[WIDE=1] for sm_90")
     with pipeline.open_cache(poisoned) as store:
-        honest = job.found_in(store)
+        honest = job.cached_result(store)
         assert honest is not None
         (symbol,) = honest.kernels.values()
         store.put(job.keys.key, Compiled(honest.data, {"scale<double, 2>": symbol}), {})

@@ -189,7 +189,7 @@ def test_what_a_source_table_cannot_say_of_a_linked_source_is_refused() -> None:
 def test_a_name_is_one_modules_whatever_it_is_made_of() -> None:
     options = f'archs = ["sm_90"]\n{SOLVER}'
     modules = [each for each in planned(options, A_AND_B, more=["demo/solver.cu"]) if not each.part_of]
-    (problem,) = shared_names.problems(modules, read_config(options))
+    (problem,) = shared_names.name_problems(modules, read_config(options))
     assert str(problem) == (
         "pyproject.toml:12: 'solver' is already the name of demo/solver.cu\n"
         "  hint: give one of them another name"

@@ -10,7 +10,7 @@ from hatch_cubin.common.arch_names import Arch, Target
 from hatch_cubin.compiling.executor import Result
 from hatch_cubin.compiling.outcome import outcome_of
 from hatch_cubin.cubin import elf
-from hatch_cubin.keys.ingredients import Making, inputs_of
+from hatch_cubin.keys.ingredients import UnitInputs, inputs_of
 from hatch_cubin.planning.linked_modules import plan_modules
 from hatch_cubin.planning.unit_plan import Module, Unit
 from hatch_cubin.project.source import Source
@@ -113,7 +113,7 @@ def test_the_linker_is_told_what_the_compiler_is_told_of_code() -> None:
         b"-fma=0",
         b"-Xptxas=-v",
     }
-    plain = inputs_of(Making(unit, Toolkit(None)))["options"]
+    plain = inputs_of(UnitInputs(unit, Toolkit(None)))["options"]
     assert plain["ptxas_options"] == ["-v"]
     inputs = [compiled(USER, "lto"), compiled(ADD, "lto")]
     assert linked([*linker.link_options(unit)], *inputs)["ok"]

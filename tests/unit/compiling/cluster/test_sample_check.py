@@ -155,4 +155,4 @@ def test_a_build_keeps_nothing_of_a_worker_that_errs(tmp_path: Path, monkeypatch
 def hits(project: Project) -> list[str]:
     with pipeline.open_cache(project) as cache:
         jobs = pipeline.make_plan(project).jobs
-        return [job.unit.module.name for job in jobs if job.found_in(cache) is not None]
+        return [job.unit.module.name for job in jobs if job.cached_result(cache) is not None]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..toolkit.linker import Input
 
 
-class _Job(Protocol):
+class _JobInputs(Protocol):
     """The parts of a job that this module reads."""
 
     @property
@@ -29,7 +29,7 @@ class _Job(Protocol):
     def linked(self) -> tuple[Input, ...]: ...
 
 
-Jobs = Sequence[_Job]
+Jobs = Sequence[_JobInputs]
 
 
 def source_files(jobs: Jobs) -> Mapping[str, str]:
@@ -41,7 +41,7 @@ def source_files(jobs: Jobs) -> Mapping[str, str]:
 
 def header_files(jobs: Jobs) -> Mapping[str, str]:
     """Return the digest of each of the project's headers, by its path."""
-    closures = distinct(job.closure for job in jobs)
+    closures = distinct_closures(job.closure for job in jobs)
     return {path: closure.own[OWN + path] for closure in closures for path in own_files(closure)}
 
 
@@ -77,7 +77,7 @@ def linked_wheels(jobs: Jobs) -> Mapping[str, str | None]:
     return dict(each.wheel for job in jobs for each in job.linked if each.wheel)
 
 
-def own_linked(module: Module) -> list[str]:
+def own_linked_files(module: Module) -> list[str]:
     """Return the paths of the project's files that a linked module lists, and of its PTX sources."""
     link = module.link
     if link is None:
@@ -85,11 +85,13 @@ def own_linked(module: Module) -> list[str]:
     return [*(text.path for text in link.texts), *(each for each in link.files if ":" not in each)]
 
 
-def distinct(closures: Iterable[Closure]) -> list[Closure]:
+def distinct_closures(closures: Iterable[Closure]) -> list[Closure]:
     """Return each closure object once: many modules share one, and comparing their files would be slow."""
     return [*{id(closure): closure for closure in closures}.values()]
 
 
-def own_files(closure: Closure, but: AbstractSet[str] = frozenset()) -> list[str]:
-    """Return the paths of the project's files in a closure, except the logical names in *but*."""
-    return [logical[len(OWN) :] for logical in closure.own if logical.startswith(OWN) and logical not in but]
+def own_files(closure: Closure, excluded: AbstractSet[str] = frozenset()) -> list[str]:
+    """Return the paths of the project's files in a closure, except the logical names in *excluded*."""
+    return [
+        logical[len(OWN) :] for logical in closure.own if logical.startswith(OWN) and logical not in excluded
+    ]
