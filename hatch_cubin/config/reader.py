@@ -104,7 +104,8 @@ class _Reader:
         """Add the problem of a value for which a check raised *error*. *what* is the whole message."""
         found = problem("invalid-value", what, hint=hint)
         if isinstance(error, RefusedValueError):
-            found = found._replace(code=error.problem.code)
+            inner = None if error.path is None else self.place.path_in_project(error.path)
+            found = found._replace(code=error.problem.code, hint=f'write "{inner}"' if inner else hint)
         self.add(found, path)
 
     def _unknown(self, key: str, known: Mapping[str, Any], path: tuple[str | int, ...]) -> None:
