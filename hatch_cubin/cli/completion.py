@@ -27,7 +27,7 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    for action in parser._actions:  # noqa: SLF001 - argparse has no public list
+    for action in parser._actions:  # noqa: SLF001 - no public list exists
         yield action
         if isinstance(action.choices, dict):
             for each in action.choices.values():

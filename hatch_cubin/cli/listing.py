@@ -17,14 +17,14 @@ from .verb_base import Answer
 
 _SOURCES = (".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".ptx", ".c", ".cc", ".cpp", ".cxx")
 _WHICH = "without --ptx and --sass, inspect lists the kernels"
-_INSTALL = "pip install nvidia-cuda-nvdisasm, or put that of a toolkit on PATH"
+_INSTALL = "pip install nvidia-cuda-nvdisasm, or put the nvdisasm of a toolkit on PATH"
 
 
 def list_code(wheels: Iterable[str], kernel: str, kind: str, arch: str | None) -> Answer:
     """Return the code of a kernel in each of the named wheels, folders and packages."""
     program = find_tool("nvdisasm", os.environ)
     if kind == "cubin" and program is None:
-        what = "machine code is printed by NVIDIA's nvdisasm, which is not here"
+        what = "NVIDIA's nvdisasm, which prints machine code, is not installed here"
         raise ToolchainError(problem("nvdisasm-not-found", what, hint=_INSTALL))
     results: list[dict[str, Any]] = []
     lines: list[str] = []
@@ -39,7 +39,7 @@ def list_code(wheels: Iterable[str], kernel: str, kind: str, arch: str | None) -
                     result["listings"] += listed
                     lines += (line for each in listed for line in ("", *_lines(bundle.where, each)))
                 if not result["listings"]:
-                    absent = f"has no kernel {kernel!r}"
+                    absent = f"does not have a kernel {kernel!r}"
                     raise BundleError(problem("no-such-kernel", absent, Location(opened.path), _WHICH))
         except BundleError as exc:
             problems += exc.problems

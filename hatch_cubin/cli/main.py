@@ -1,4 +1,4 @@
-"""Run the command line: find the verb that is meant, print its answer, return the exit code."""
+"""Run the command line: find the verb, print its answer, return the exit code."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 VERBS = {
     "init": "set a project up: add hatch-cubin to its pyproject.toml",
     "plan": "list the units: arch, hit or miss, key",
-    "bake": "compile what is missing into the cache",
-    "lock": "write cubin.lock: what the units are built from, to commit",
-    "explain": "say why a unit is a miss, why an arch is built, what a GPU would load",
-    "inspect": "show what is in wheels, in folders or in installed packages",
-    "unpack": "write a bundle with a file for each unit, as cuobjdump reads them",
+    "bake": "compile the units that are missing from the cache",
+    "lock": "write cubin.lock, the list of all inputs, to commit",
+    "explain": "explain a cache miss, the choice of an arch, or the file that a GPU loads",
+    "inspect": "show the kernels in wheels, in folders or in installed packages",
+    "unpack": "write a bundle with a file for each unit, for tools such as cuobjdump",
     "split": "split a finished wheel by arch, into one for each GPU",
     "verify": "check wheels against their manifests, or against a rebuild",
     "check": "check wheels before they are published: kernels for every GPU, size, tags",
-    "diff": "say what is other in one wheel than in another, what matters most first",
+    "diff": "compare two wheels, with the most important differences first",
     "cache": "show, check, trim or empty the cache; hash the plan for CI",
-    "keygen": "make a key that signs what builds store in a cache",
+    "keygen": "make a key pair, with which builds sign their results in a cache",
     "bundle": "write the bundle into a package folder, for any build backend",
 }
-FORMAT = 1  # of what --json prints
+FORMAT = 1  # the version of the output of --json
 
 _WRONG_USAGE = 2
-_UNHEARD = 141  # the exit code that shells give for SIGPIPE: 128 plus the signal's number
+_BROKEN_PIPE = 141  # the exit code that shells give for SIGPIPE: 128 plus the signal's number
 _OPTIONS = ("-h", "--help", "--version", "--print-completion")
-_MEANT = {
+_OTHER_NAMES = {  # verbs of other tools
     "build": "bake",
     "clean": "cache clear",
     "compile": "bake",
@@ -51,9 +51,9 @@ _MEANT = {
     "list": "plan",
     "show": "inspect",
 }
-_DESCRIPTION = "Compile the CUDA kernels of a Python project ahead of time, and look at what came of it."
+_DESCRIPTION = "Compile the CUDA kernels of a Python project ahead of time, and inspect the results."
 _EPILOG = """\
-'hatch-cubin VERB --help' tells more of each. Facts go to standard output, everything else to standard error.
+'hatch-cubin VERB --help' explains a verb. Results go to standard output, everything else to standard error.
 Exit codes: 0 done, 1 something is wrong with the project, 2 wrong usage.
 """
 
@@ -70,12 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _run(sys.argv[1:] if arguments is None else arguments)
     except BrokenPipeError:  # the reader has seen enough and closed the pipe
-        return _UNHEARD
+        return _BROKEN_PIPE
     except Exception as exc:  # noqa: BLE001 - Python would print the names in it unescaped
         from ..errors import crash_report
 
         with streams.Lossy(sys.stderr):
-            _complain(crash_report(exc))
+            _print_error(crash_report(exc))
         return 1
     return 0
 
@@ -92,7 +92,7 @@ def _run(arguments: Sequence[str]) -> None:
             from .usage_hints import with_verb_first
 
             command = with_verb_first(chosen[0], arguments, _options_of_verbs())
-            parser.error(f"{arguments[0]} stands behind the verb: {command}")
+            parser.error(f"{arguments[0]} must come after the verb: {command}")
         _answer(parser.parse_args(arguments))
     except _UsageError as wrong:
         wrong.explain(chosen, arguments)
@@ -100,7 +100,7 @@ def _run(arguments: Sequence[str]) -> None:
             from ..errors import problem
 
             _print(_json(chosen[0] if chosen else None, {}, [problem("wrong-usage", wrong.what)]))
-        wrong.tell()
+        wrong.exit_with_usage()
 
 
 def _is_own(option: str) -> bool:
@@ -112,7 +112,7 @@ def _answer(args: argparse.Namespace) -> None:
     from ..errors import HatchCubinError, reported
 
     as_json, folder = getattr(args, "json", False), getattr(args, "project", None)
-    with reported(_complain, folder=folder, verbose=getattr(args, "verbose", True)):
+    with reported(_print_error, folder=folder, verbose=getattr(args, "verbose", True)):
         try:
             _require_folder(args)
             answer = args.run(args)
@@ -120,18 +120,18 @@ def _answer(args: argparse.Namespace) -> None:
             if as_json:
                 _print(_json(args.verb, {}, exc.problems), exc.problems, folder)
             raise
-        _tell_beside(args.verb, answer, folder)
+        _print_warnings(args.verb, answer, folder)
         text = _json(args.verb, answer.facts, answer.problems) if as_json else _plain(answer.lines)
         _print(text, answer.problems, folder)
 
 
-def _tell_beside(verb: str, answer: Answer, folder: str | None) -> None:
+def _print_warnings(verb: str, answer: Answer, folder: str | None) -> None:
     """Print warnings, which do not change the exit code, and write the summary of a GitHub Actions job."""
     from ..errors import PREFIX, annotate
 
     for warning in answer.warnings:
         with streams.Lossy(sys.stderr):
-            _complain(f"{PREFIX}warning: {warning.with_code()}")
+            _print_error(f"{PREFIX}warning: {warning.with_code()}")
     annotate("warning", answer.warnings, folder)
     if answer.summary:
         from ..common import github
@@ -139,7 +139,7 @@ def _tell_beside(verb: str, answer: Answer, folder: str | None) -> None:
         title = f"## hatch-cubin {verb}"
         if (fault := github.summarize([title, "", *answer.summary])) is not None:
             with streams.Lossy(sys.stderr):
-                _complain(f"{PREFIX}warning: GITHUB_STEP_SUMMARY cannot be written: {fault.strerror}")
+                _print_error(f"{PREFIX}warning: GITHUB_STEP_SUMMARY cannot be written: {fault.strerror}")
 
 
 def _require_folder(args: argparse.Namespace) -> None:
@@ -168,7 +168,7 @@ def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argpa
         "--print-completion",
         choices=("bash", "zsh"),
         action=_PrintCompletion,
-        help="print a script that lets the shell complete all of this",
+        help="print a script with which the shell completes verbs and options",
     )
     choices = parser.add_subparsers(metavar="VERB", required=True)
     for verb in shown:
@@ -182,7 +182,7 @@ def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argpa
 
 
 def _help_formatter(prog: str) -> argparse.HelpFormatter:
-    """Return a help formatter. argparse makes one per argument, and imports shutil if it has no width."""
+    """Return a help formatter with a width: without one, argparse imports shutil for each argument."""
     try:
         width = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size().columns or 80
     except (OSError, ValueError):
@@ -207,7 +207,7 @@ class _UsageError(Exception):
             if meant := hint(chosen[0], left, arguments, _options_of_verbs()):
                 self.what += f"; {meant}"
 
-    def tell(self) -> NoReturn:
+    def exit_with_usage(self) -> NoReturn:
         """Print the usage and the error, and exit."""
         argparse.ArgumentParser.error(self._parser, self.what)
 
@@ -218,12 +218,12 @@ def _options_of_verbs() -> dict[str, list[str]]:
     for verb in VERBS:
         own = argparse.ArgumentParser()
         importlib.import_module(f"{__package__}.verbs.{verb}").arguments(own)
-        found[verb] = [name for parser in _with_parts(own) for name in parser._option_string_actions]  # noqa: SLF001 - argparse has no other list
+        found[verb] = [name for parser in _with_parts(own) for name in parser._option_string_actions]  # noqa: SLF001 - no public list exists
     return found
 
 
 def _with_parts(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield a parser, and those of its actions if it has any, as 'cache gc'."""
+    """Yield a parser and the parsers of its actions, such as 'cache gc'."""
     yield parser
     for action in parser._actions:  # noqa: SLF001 - as above
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
@@ -262,7 +262,7 @@ class _PrintCompletion(argparse.Action):
         from ..errors import reported
         from .completion import completion
 
-        with reported(_complain):
+        with reported(_print_error):
             _print(completion(make_parser(VERBS), values))
         parser.exit()
 
@@ -272,7 +272,9 @@ def _guess(said: str, known: Sequence[str]) -> str:
     import difflib
 
     meant = (
-        [_MEANT[said]] if said in _MEANT and known == [*VERBS] else difflib.get_close_matches(said, known, 1)
+        [_OTHER_NAMES[said]]
+        if said in _OTHER_NAMES and known == [*VERBS]
+        else difflib.get_close_matches(said, known, 1)
     )
     listed = " or ".join(filter(None, (", ".join(known[:-1]), known[-1])))
     return f"{said!r} is not {listed}" + "".join(f"; did you mean {each!r}?" for each in meant)
@@ -307,9 +309,9 @@ def _print(text: str, problems: Sequence[Problem] = (), folder: str | None = Non
     if problems:
         from ..errors import CheckError, reported
 
-        with reported(_complain, folder=folder, verbose=True):
+        with reported(_print_error, folder=folder, verbose=True):
             raise CheckError(*problems)
 
 
-def _complain(message: str) -> None:
+def _print_error(message: str) -> None:
     streams.print_message(sys.stderr, message)

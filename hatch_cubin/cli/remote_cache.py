@@ -1,4 +1,4 @@
-"""`hatch-cubin cache push` and `pull`: upload results to the shared store, or download those of a plan."""
+"""`hatch-cubin cache push` and `pull`: upload the results of a plan to the shared store, or download them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def push(args: argparse.Namespace) -> Answer:
         remote.push([job.keys.key for job in jobs])
         return {}, f"{len(remote.pushed)} pushed"
 
-    return _exchanged(args, give)
+    return _exchange_results(args, give)
 
 
 def pull(args: argparse.Namespace) -> Answer:
@@ -41,13 +41,13 @@ def pull(args: argparse.Namespace) -> Answer:
         counts = {"local": len(jobs) - len(lacking), "missing": missing}
         return counts, f"{counts['local']} cached, {len(lacking) - missing} fetched, {missing} missing"
 
-    return _exchanged(args, take)
+    return _exchange_results(args, take)
 
 
-def _exchanged(args: argparse.Namespace, exchange: _Exchange) -> Answer:
+def _exchange_results(args: argparse.Namespace, exchange: _Exchange) -> Answer:
     project = open_project(args)
     if project.config.remote_cache is None:
-        what = "there is no shared store to exchange results with"
+        what = "no shared store is configured"
         hint = 'write its URL into the table, as in remote-cache = "https://cache.example.org/cubins"'
         raise ConfigError(problem("no-shared-store", what, project.config.place.of(), hint))
     require_compiler(project)

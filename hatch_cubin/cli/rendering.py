@@ -40,7 +40,7 @@ def as_markdown(parts: Iterable[ReportSection]) -> list[str]:
 
 def problem_parts(problems: Sequence[Problem], warnings: Sequence[Problem]) -> Iterator[ReportSection]:
     """Yield the problems and the warnings as tables, for a reader who does not see standard error."""
-    for title, told in (("what is wrong", problems), ("warnings", warnings)):
+    for title, told in (("problems", problems), ("warnings", warnings)):
         if told:
             rows = [[str(each.where or ""), *_said(each)] for each in in_order(told)]
             yield ReportSection(title, (), ReportTable(["where", "what"], rows, names=[0]))

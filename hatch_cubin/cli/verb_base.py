@@ -57,14 +57,16 @@ class Answer(NamedTuple):
 
 def json_argument(parser: argparse._ActionsContainer) -> None:
     """Add `--json`, an option of every verb that prints facts."""
-    parser.add_argument("--json", action="store_true", help="print the facts as JSON")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
 def output_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `--json` and `--markdown`, which exclude each other."""
     either = parser.add_mutually_exclusive_group()
     json_argument(either)
-    either.add_argument("--markdown", action="store_true", help="print it as Markdown, for a comment")
+    either.add_argument(
+        "--markdown", action="store_true", help="print the results as Markdown, for a comment"
+    )
 
 
 def wheels_argument(parser: argparse.ArgumentParser, number: str = "+") -> None:
@@ -83,32 +85,37 @@ def folder_argument(parser: argparse.ArgumentParser) -> None:
         "--project",
         metavar="DIR",
         default=os.curdir,
-        help="the project's folder, by default this one",
+        help="the project's folder, by default the current one",
     )
 
 
 def project_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `--project` and `--verbose`, options of every verb that works on a project."""
     folder_argument(parser)
-    parser.add_argument("-v", "--verbose", action="store_true", help="say more on the way")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print more about each step")
 
 
 def archs_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--archs`, which replaces the table's archs."""
     parser.add_argument(
-        "--archs", metavar="LIST", type=_archs, help="instead of the table's, as in 'sm_90,compute_90'"
+        "--archs",
+        metavar="LIST",
+        type=_archs,
+        help="build for these archs instead of the table's, as in 'sm_90,compute_90'",
     )
 
 
 def locked_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--locked`, which makes any difference from the project's lock an error."""
-    parser.add_argument("--locked", action="store_true", help="a stale cubin.lock is an error")
+    parser.add_argument(
+        "--locked", action="store_true", help="end with an error if cubin.lock is stale or missing"
+    )
 
 
 def open_project(args: argparse.Namespace) -> Project:
     """Return the project that the arguments name; options override environment variables."""
     from ..common.environment import WithOptions
-    from ..frontends import open_project as door
+    from ..frontends import open_project as frontend
 
     asked = {option: getattr(args, option[2:].replace("-", "_"), None) for option in _VARIABLES}
     options = {
@@ -117,21 +124,21 @@ def open_project(args: argparse.Namespace) -> Project:
         if value
     }
     with_options = WithOptions(os.environ, options)
-    return door.open_project(args.project, with_options, sys.stderr, verbose=args.verbose)
+    return frontend.open_project(args.project, with_options, sys.stderr, verbose=args.verbose)
 
 
 def check_build(project: Project) -> None:
     """Raise ConfigError for everything that the project's own build would reject or fail to report."""
-    from ..frontends import open_project as door
+    from ..frontends import open_project as frontend
 
-    door.check_build(project)
+    frontend.check_build(project)
 
 
 def require_compiler(project: Project) -> None:
     """Raise ToolchainError, with the command that helps, if the table's compiler is not installed."""
-    from ..frontends import open_project as door
+    from ..frontends import open_project as frontend
 
-    door.require_compiler(project)
+    frontend.require_compiler(project)
 
 
 def table(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> list[str]:
@@ -183,7 +190,7 @@ def capability(text: str) -> int:
 
         meant = " or ".join(f"{number // 10}.{number % 10}" for number in gpu_names.capabilities(text))
         advice = f"did you mean {meant}?" if meant else "write it as 8.9"
-        raise argparse.ArgumentTypeError(f"{text!r} is no compute capability: {advice}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a compute capability: {advice}")
     return int(match[1]) * 10 + int(match[2])
 
 

@@ -34,7 +34,7 @@ from ..project.scan import (
     parse_operand,
 )
 from .outside_project import ClosureFiles, TriedPaths
-from .resolve import OWN, FoundFile, IncludeSearch, SearchFolder, leads_to_a_process
+from .resolve import OWN, HeaderFile, IncludeSearch, SearchFolder, differs_by_process
 
 _WORDS = re.compile(f"({IDENTIFIER.pattern})")
 _MOST_PATHS = 100  # that one include can expand to
@@ -55,7 +55,7 @@ class Closure:
     computed: bool = False  # whether macros decide which headers are included
     guessed: bool = False  # whether the texts do not show all values of these macros
     at_root: tuple[str, ...] = ()  # pre-included files that only the project's own folder has
-    reached: AbstractSet[FoundFile] = field(default_factory=frozenset, repr=False, compare=False)
+    reached: AbstractSet[HeaderFile] = field(default_factory=frozenset, repr=False, compare=False)
     _digest: str = field(default="", repr=False, compare=False)
     _outside: dict[str, str] | None = field(default=None, repr=False, compare=False)
     _own: dict[str, str] | None = field(default=None, repr=False, compare=False)
@@ -89,7 +89,7 @@ class Closure:
         if root.tree in self.trees:
             return True
         if isinstance(self.files, ClosureFiles):
-            return self.files.reach(root.logical)
+            return self.files.has_files_in(root.logical)
         return any(logical.startswith(f"{root.logical}/") for logical in self.files)
 
     def summary(self) -> dict[str, str]:
@@ -132,13 +132,13 @@ class Resolver(IncludeSearch):
         asked = self.scans.of_text(text)
         walk.closure.at_root = tuple(name for name in pre_includes if self._is_at_root(name))
         at_root = tuple(Include(name, "quote") for name in walk.closure.at_root)
-        walk.visit(self.spot(self.project, ""), Scan(at_root))
+        walk.visit(self.file(self.project, ""), Scan(at_root))
         others = (name for name in pre_includes if name not in walk.closure.at_root)
         first = [Include(_at_root(name), "angle") for name in others]
         if can_hide_includes(macros):
             first.append(ANY_HEADER)
-        walk.visit(self.spot(*self.own(path)), Scan((*first, *asked.includes), asked.defines))
-        walk.settle()
+        walk.visit(self.file(*self.own(path)), Scan((*first, *asked.includes), asked.defines))
+        walk.resolve_computed()
         return replace(
             walk.closure,
             files=walk.files,
@@ -159,7 +159,7 @@ class Resolver(IncludeSearch):
 def _at_root(name: str) -> str:
     """Return the path by which the compiler finds a pre-included file: its working folder is `/`."""
     path = os.path.join(os.sep, name)
-    return path if leads_to_a_process(path) or os.path.isfile(path) else name
+    return path if differs_by_process(path) or os.path.isfile(path) else name
 
 
 class _Walk:
@@ -171,74 +171,74 @@ class _Walk:
         self.closure = Closure()
         self.files: dict[str, str] = {}
         self.absent: set[TriedPaths] = set()
-        self.reached: set[FoundFile] = set()
+        self.reached: set[HeaderFile] = set()
         self._resolver = resolver
         self._source = source
-        self._meanings: dict[str, set[str]] = {}
-        self._unsorted = [macros]  # not in *_meanings* yet: few walks need these
-        self._computed: set[tuple[Include, FoundFile]] = set()
-        self._taken: set[Path] = set()
-        self._packages: set[SearchFolder] = set()  # the header packages of which all files were added
+        self._values_by_macro: dict[str, set[str]] = {}
+        self._unsorted_defines = [macros]  # not in *_values_by_macro* yet: few walks need these
+        self._computed: set[tuple[Include, HeaderFile]] = set()
+        self._added_folders: set[Path] = set()
+        self._added_packages: set[SearchFolder] = set()  # the header packages of which all files were added
 
-    def visit(self, spot: FoundFile, scanned: Scan) -> None:
+    def visit(self, file: HeaderFile, scanned: Scan) -> None:
         """Follow the includes of a file, and the includes of every file that they find."""
-        pending = [(spot, scanned)]
+        pending = [(file, scanned)]
         while pending:
-            spot, scanned = pending.pop()
+            file, scanned = pending.pop()
             try:
-                pending += self._followed(spot, scanned)
+                pending += self._follow(file, scanned)
             except SourceError as exc:
-                raise self._told(exc, spot, scanned) from exc
+                raise self._with_include(exc, file, scanned) from exc
 
-    def _followed(self, spot: FoundFile, scanned: Scan) -> list[tuple[FoundFile, Scan]]:
+    def _follow(self, file: HeaderFile, scanned: Scan) -> list[tuple[HeaderFile, Scan]]:
         """Record the includes and definitions of one file; return the files that are new."""
-        self._unsorted.append(scanned.defines)
-        step = self._resolver.step(spot, scanned)
-        if step.absent or step.missing or step.computed:
-            self.absent.update(step.absent)
-            self.closure.missing.update(step.missing)
-            self._computed.update((include, spot) for include in step.computed)
-        by_name = spot.logical not in self.closure.widened
-        found: Iterable[FoundFile] = step.found
+        self._unsorted_defines.append(scanned.defines)
+        includes = self._resolver.resolve_file(file, scanned)
+        if includes.absent or includes.missing or includes.computed:
+            self.absent.update(includes.absent)
+            self.closure.missing.update(includes.missing)
+            self._computed.update((include, file) for include in includes.computed)
+        by_name = file.logical not in self.closure.widened
+        found: Iterable[HeaderFile] = includes.found
         if by_name and not self.closure.widened:  # nearly always: skip millions of calls
             found = [each for each in found if each not in self.reached]
         read = self._resolver.read
-        return [new for each in found for new in self._new(each, read, by_name=by_name)]
+        return [new for each in found for new in self._add(each, read, by_name=by_name)]
 
-    def settle(self) -> None:
+    def resolve_computed(self) -> None:
         """Resolve computed includes until no file adds a macro, and no macro adds a file."""
         before = None
         while self._computed and before != (
             now := (len(self._computed), len(self.reached), sum(map(len, self._defines.values())))
         ):
             before, self.closure.computed = now, True
-            for include, spot in sorted(
+            for include, file in sorted(
                 self._computed, key=lambda item: (item[1].root.logical, item[1].relative, item[0].name)
             ):
                 for operand in self._operands(include):
                     if operand is None:
-                        self._widen(include, spot.root, spot.relative)
+                        self._add_all_candidates(include, file.root, file.relative)
                     else:
-                        self.visit(spot, Scan((operand,)))
+                        self.visit(file, Scan((operand,)))
         if self.closure.guessed and any("../" in value for each in self._defines.values() for value in each):
-            self.closure.trees.add(self._resolver.folders(*sorted(self._taken)))
+            self.closure.trees.add(self._resolver.folders(*sorted(self._added_folders)))
 
     @property
     def _defines(self) -> dict[str, set[str]]:
         """All values that each macro was defined to have so far."""
-        while self._unsorted:
-            for name, value in self._unsorted.pop():
-                self._meanings.setdefault(name, set()).add(value)
-        return self._meanings
+        while self._unsorted_defines:
+            for name, value in self._unsorted_defines.pop():
+                self._values_by_macro.setdefault(name, set()).add(value)
+        return self._values_by_macro
 
     def _operands(self, include: Include) -> list[Include | None]:
         """Return everything that a computed include can expand to. None in the list: an unknown name."""
         operands: list[Include | None] = []
         names, seen = [include], {include.name}
         while names:
-            values = self._values(names.pop())
+            values = self._texts(names.pop())
             for parsed in (parse_operand(value, every=include.searches_on) for value in sorted(values)):
-                if parsed.form == "angle" and (spelled := self._spelled(parsed.name)) is not None:
+                if parsed.form == "angle" and (spelled := self._path_expansions(parsed.name)) is not None:
                     operands += [parsed._replace(name=name) for name in sorted(spelled)]
                     continue
                 if parsed.form in {"unknown", "angle"}:
@@ -250,7 +250,7 @@ class _Walk:
                     names.append(parsed)
         return operands
 
-    def _values(self, include: Include) -> set[str]:
+    def _texts(self, include: Include) -> set[str]:
         """Return the texts that a macro, a call of a macro, or the argument of a call can expand to."""
         if include.form == "argument":
             return {f"<{include.name}>"}
@@ -258,76 +258,78 @@ class _Walk:
             return self._defines.get(include.name, {UNKNOWN})
         return {expand_call(value, call[2]) for value in self._defines.get(call[1], {UNKNOWN})}
 
-    def _spelled(self, path: str, within: frozenset[str] = frozenset()) -> set[str] | None:
+    def _path_expansions(self, path: str, within: frozenset[str] = frozenset()) -> set[str] | None:
         """Return all paths to which a path with macros can expand; None if they are unknown or too many."""
         found = {""}
         for piece in _WORDS.split(path):
             options = (
-                {piece} if piece in within or not IDENTIFIER.fullmatch(piece) else self._word(piece, within)
+                {piece}
+                if piece in within or not IDENTIFIER.fullmatch(piece)
+                else self._word_expansions(piece, within)
             )
             if options is None or len(found) * len(options) > _MOST_PATHS:
                 return None
             found = {before + option for before in found for option in options}
         return found
 
-    def _word(self, word: str, within: frozenset[str]) -> set[str] | None:
+    def _word_expansions(self, word: str, within: frozenset[str]) -> set[str] | None:
         """Return all texts that a word can expand to; None if unknown, as for macros of the compiler."""
         if word not in self._defines:
             return None if word.startswith("__") else {word}
         options = {word}
         for value in self._defines[word]:
             path = PATH_OPERAND.fullmatch(value)
-            spelled = self._spelled(value, within | {word}) if path else None
+            spelled = self._path_expansions(value, within | {word}) if path else None
             if spelled is None:
                 return None
             options |= spelled
         return options
 
-    def _told(self, error: SourceError, spot: FoundFile, scanned: Scan) -> SourceError:
+    def _with_include(self, error: SourceError, file: HeaderFile, scanned: Scan) -> SourceError:
         """Return an error with the place of the include that causes it; unchanged if an option causes it."""
-        include = self._leading(spot, scanned)
-        if include is None or not spot.relative:
+        include = self._failing_include(file, scanned)
+        if include is None or not file.relative:
             return error
         path, text = self._source
-        if spot.logical != OWN + path:
-            text = disk.read_file(spot.path, self._resolver.tree).decode("utf-8", "replace")
-        place = Location(self._resolver.tree.name_of(spot.path), line_of_include(include, text))
+        if file.logical != OWN + path:
+            text = disk.read_file(file.path, self._resolver.tree).decode("utf-8", "replace")
+        place = Location(self._resolver.tree.name_of(file.path), line_of_include(include, text))
         return SourceError(*(each._replace(details=(f"included from {place}",)) for each in error.problems))
 
-    def _leading(self, spot: FoundFile, scanned: Scan) -> Include | None:
+    def _failing_include(self, file: HeaderFile, scanned: Scan) -> Include | None:
         """Return the first include of a file whose header cannot be searched for or cannot be read."""
-        return next((include for include in scanned.includes if self._fails(include, spot)), None)
+        return next((include for include in scanned.includes if self._fails(include, file)), None)
 
-    def _fails(self, include: Include, spot: FoundFile) -> bool:
+    def _fails(self, include: Include, file: HeaderFile) -> bool:
         try:
-            for place in self._resolver.find(include, spot.root, spot.relative).places:
-                self._resolver.read(self._resolver.spot(*place))
+            for place in self._resolver.find(include, file.root, file.relative).places:
+                self._resolver.read(self._resolver.file(*place))
         except SourceError:
             return True
         return False
 
-    def _new(
-        self, spot: FoundFile, read: Callable[[FoundFile], tuple[str, Scan]], *, by_name: bool
-    ) -> tuple[tuple[FoundFile, Scan], ...]:
+    def _add(
+        self, file: HeaderFile, read: Callable[[HeaderFile], tuple[str, Scan]], *, by_name: bool
+    ) -> tuple[tuple[HeaderFile, Scan], ...]:
         """Add one file to the closure; return it if it is new."""
         if by_name:
-            self.closure.widened.discard(spot.logical)
-        elif spot.logical not in self.files:
-            self.closure.widened.add(spot.logical)
-        if spot in self.reached:
+            self.closure.widened.discard(file.logical)
+        elif file.logical not in self.files:
+            self.closure.widened.add(file.logical)
+        if file in self.reached:
             return ()
-        self.reached.add(spot)
-        self.files[spot.logical], scanned = read(spot)
-        return ((spot, scanned),)
+        self.reached.add(file)
+        self.files[file.logical], scanned = read(file)
+        return ((file, scanned),)
 
-    def _widen(self, include: Include, root: SearchFolder, relative: str) -> None:
+    def _add_all_candidates(self, include: Include, root: SearchFolder, relative: str) -> None:
         """Add everything that a computed include can mean: the tree that contains it, or the search path."""
         self.closure.guessed = True
         # A file of a header package can be edited without a new version. So each file counts.
         reached = {each for each in ((root,) if root.tree else self._resolver.search) if each.is_package}
-        for each in sorted(reached - self._packages):
-            self._packages.add(each)
-            self._take(self._resolver.all_of(each))
+        for each in sorted(reached - self._added_packages):
+            self._added_packages.add(each)
+            self._add_files(self._resolver.outside_files(each))
         if root.tree:
             self.closure.trees.add(root.tree)
             return
@@ -335,15 +337,15 @@ class _Walk:
         self.closure.trees |= {each.tree for each in self._resolver.search if each.tree}
         far = "../" in include.name or any(UNKNOWN_WITH_PARENT in values for values in self._defines.values())
         folders = self._resolver.tree.folders if far else ((root.path / relative).parent,)
-        if self._taken.issuperset(folders):
+        if self._added_folders.issuperset(folders):
             return
-        self._taken.update(folders)
-        self._take(self._resolver.everything(*folders), by_name=False)
+        self._added_folders.update(folders)
+        self._add_files(self._resolver.project_files(*folders), by_name=False)
 
-    def _take(self, found: Iterable[tuple[SearchFolder, str]], *, by_name: bool = True) -> None:
+    def _add_files(self, found: Iterable[tuple[SearchFolder, str]], *, by_name: bool = True) -> None:
         """Add files, and follow the includes of the new ones."""
         for place in found:
-            for new, scanned in self._new(
-                self._resolver.spot(*place), self._resolver.read_any, by_name=by_name
+            for new, scanned in self._add(
+                self._resolver.file(*place), self._resolver.read_any, by_name=by_name
             ):
                 self.visit(new, scanned)

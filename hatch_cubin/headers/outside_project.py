@@ -40,7 +40,7 @@ class OutsideFolder:
             state = self.states[relative] = disk.file_state(self._start + relative, tree)
         return state != ""
 
-    def now(self, paths: Iterable[str], tree: ProjectTree) -> list[str]:
+    def current_states(self, paths: Iterable[str], tree: ProjectTree) -> list[str]:
         """Return the present states of paths of this folder."""
         return [disk.file_state(self._start + relative, tree) for relative in paths]
 
@@ -68,7 +68,7 @@ class OutsideFolder:
 
     def bits(self, headers: Iterable[str]) -> int:
         """Return the numbers of headers, as bits."""
-        return as_bits(self._numbers[relative] for relative in headers)
+        return to_bits(self._numbers[relative] for relative in headers)
 
     def headers(self, bits: int) -> Iterator[tuple[str, str]]:
         """Yield the logical names and the digests of headers by their numbers."""
@@ -94,7 +94,7 @@ class ClosureFiles(Mapping[str, str]):
     def __bool__(self) -> bool:
         return bool(self.own) or any(bits for _folder, bits in self.outside)
 
-    def reach(self, logical: str) -> bool:
+    def has_files_in(self, logical: str) -> bool:
         """Return whether the closure has files of a folder outside."""
         return any(bits for folder, bits in self.outside if f"{folder.logical}/".startswith(f"{logical}/"))
 
@@ -109,7 +109,7 @@ class ClosureFiles(Mapping[str, str]):
         return files
 
 
-class AbsentPlaces(AbstractSet[TriedPaths]):
+class AbsentPaths(AbstractSet[TriedPaths]):
     """Paths of the project where includes were not found: includes of its *own* files, and of *others*."""
 
     def __init__(self, own: AbstractSet[TriedPaths], others: Sequence[TriedPaths], bits: int) -> None:
@@ -143,7 +143,7 @@ def names_in(closures: Iterable[Mapping[str, str]]) -> set[str]:
     return names
 
 
-def as_bits(numbers: Iterable[int]) -> int:
+def to_bits(numbers: Iterable[int]) -> int:
     """Return a number that has a bit for each of these different numbers."""
     return sum(1 << number for number in numbers)
 

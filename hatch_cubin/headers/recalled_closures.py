@@ -23,7 +23,7 @@ from ..project import disk
 from ..project.scan import Scan, ScanCache
 from ..project.source_roots import ProjectTree
 from .includes import Closure, Resolver
-from .outside_project import AbsentPlaces, ClosureFiles, OutsideFolder, TriedPaths
+from .outside_project import AbsentPaths, ClosureFiles, OutsideFolder, TriedPaths
 from .resolve import FOLDERS, OutsideFolders, SearchFolder
 
 _UNREAD = "unread"  # instead of a digest: the file was read by another name
@@ -44,7 +44,7 @@ class _KnownSearchPath(NamedTuple):
 
     name: str
     folders: list[OutsideFolder]
-    holds: bool
+    is_valid: bool
 
 
 class RecalledClosures:
@@ -53,63 +53,63 @@ class RecalledClosures:
     def __init__(self, scans: ScanCache, take: Callable[[str], str | None]) -> None:
         self.outside = OutsideFolders(self._recall)
         self._scans = scans
-        self._take = take
+        self._take_line = take
         self._began = time.time_ns()
         self._lines: dict[str, str] = {}  # of the closures that this build used
         # For each unchanged folder: the number of recorded paths, and the recorded digest of their states.
         self._known: dict[SearchFolder, tuple[int, str]] = {}
-        self._meanings: dict[str, str] = {}
+        self._scan_digests: dict[str, str] = {}
         self._tried: list[TriedPaths] = []  # where includes of headers outside found no file
         self._numbers: dict[TriedPaths, int] = {}  # their positions in *_tried*
-        self._untouched: bool | None = None  # whether there is still no file at the recorded paths
-        self._ways: dict[Resolver, _KnownSearchPath] = {}
+        self._still_absent: bool | None = None  # whether there is still no file at the recorded paths
+        self._known_search_paths: dict[Resolver, _KnownSearchPath] = {}
         self._summaries: dict[object, dict[str, str]] = {}  # of the headers outside: closures share them
         self._new = False
 
     def resolve(self, start: WalkStart, resolver: Resolver, walk: Callable[[], Closure]) -> Closure:
         """Return the recorded closure if it is valid, else the closure that *walk* finds."""
-        key, way = self._key(start, resolver), self._way(resolver)
-        if key not in self._lines and way.holds and (line := self._take(key)):
+        key, known = self._key(start, resolver), self._known_search_path(resolver)
+        if key not in self._lines and known.is_valid and (line := self._take_line(key)):
             self._lines[key] = line
         if key in self._lines:
             return self._decoded(key, start.own, resolver)
         closure = walk()
-        return self._kept(key, closure, start.own, resolver) or closure
+        return self._record(key, closure, start.own, resolver) or closure
 
     def _key(self, start: WalkStart, resolver: Resolver) -> str:
-        own, search = start.own, self._way(resolver).name
-        texts = sorted(f"{logical} {self._meaning(content)}" for logical, content in own.files.items())
+        own, search = start.own, self._known_search_path(resolver).name
+        texts = sorted(f"{logical} {self._scan_digest(content)}" for logical, content in own.files.items())
         source = start.source[:2]
         return digest([compact([search, *start[2:], source, texts, own.at_root, sorted(own.missing)])])
 
-    def _meaning(self, content: str) -> str:
+    def _scan_digest(self, content: str) -> str:
         """Return a digest of the includes and macros of a text. Other edits do not change where it leads."""
-        if content not in self._meanings:
+        if content not in self._scan_digests:
             scan = self._scans.used.get(content)  # None if the file is too large to be scanned
-            self._meanings[content] = content if scan is None else digest([compact(scan[:2])])
-        return self._meanings[content]
+            self._scan_digests[content] = content if scan is None else digest([compact(scan[:2])])
+        return self._scan_digests[content]
 
-    def _way(self, resolver: Resolver) -> _KnownSearchPath:
-        if resolver not in self._ways:
+    def _known_search_path(self, resolver: Resolver) -> _KnownSearchPath:
+        if resolver not in self._known_search_paths:
             roots = [root for root in resolver.search if root.tree]
             folders = [self.outside[root] for root in roots]  # this checks the records of each folder
-            holds = self._nothing_appeared(resolver.tree) and self._known.keys() >= set(roots)
+            is_valid = self._nothing_appeared(resolver.tree) and self._known.keys() >= set(roots)
             name = compact([(root.logical, root.tree) for root in resolver.search])
-            self._ways[resolver] = _KnownSearchPath(name, folders, holds)
-        return self._ways[resolver]
+            self._known_search_paths[resolver] = _KnownSearchPath(name, folders, is_valid)
+        return self._known_search_paths[resolver]
 
     def _recall(self, root: SearchFolder, folder: OutsideFolder) -> None:
         """Give a folder the recorded facts about it, if they are still valid."""
-        if (line := self._take(_name(root))) is None:
+        if (line := self._take_line(_folder_key(root))) is None:
             return
         before, seen = json.loads(line)
         tree = ProjectTree(root.path)
         try:
-            states = folder.now(seen, tree)
-            holds = _summed(states) == before or _are_equal(folder, seen, states, tree)
+            states = folder.current_states(seen, tree)
+            is_valid = _lines_digest(states) == before or _are_equal(folder, seen, states, tree)
         except (OSError, SourceError):  # the walk reports it
             return
-        if holds:
+        if is_valid:
             self._known[root] = len(seen), before
             folder.states.update(zip(seen, states, strict=True))
             for relative, content in seen.items():
@@ -118,16 +118,16 @@ class RecalledClosures:
 
     def _nothing_appeared(self, tree: ProjectTree) -> bool:
         """Return whether the project still has no file where includes of headers outside found none."""
-        if self._untouched is None:
-            tried = [*map(tuple, json.loads(self._take(_TRIED) or "[]"))]
+        if self._still_absent is None:
+            tried = [*map(tuple, json.loads(self._take_line(_TRIED) or "[]"))]
             try:
                 paths = map(tree.disk_path, itertools.chain.from_iterable(tried))
-                self._untouched = not any(disk.is_file(path, tree) for path in paths)
+                self._still_absent = not any(disk.is_file(path, tree) for path in paths)
             except SourceError:
-                self._untouched = False
-            if self._untouched:
+                self._still_absent = False
+            if self._still_absent:
                 self._number(tried)
-        return self._untouched
+        return self._still_absent
 
     def _number(self, tried: Iterable[TriedPaths]) -> int:
         """Return the numbers of the *tried* paths, as bits. New paths get new numbers."""
@@ -139,7 +139,7 @@ class RecalledClosures:
             bits |= 1 << self._numbers[places]
         return bits
 
-    def _kept(self, key: str, closure: Closure, own: Closure, resolver: Resolver) -> Closure | None:
+    def _record(self, key: str, closure: Closure, own: Closure, resolver: Resolver) -> Closure | None:
         """Record a closure if everything that it depends on is recorded; return it in its recorded form."""
         tried = closure.absent - own.absent
         if closure.widened or any(tree.startswith(FOLDERS) for tree in closure.trees):
@@ -149,20 +149,21 @@ class RecalledClosures:
         if any(os.path.isabs(path) for places in tried for path in places):
             return None
         reached: dict[SearchFolder, list[str]] = {}
-        for spot in closure.reached:
-            reached.setdefault(spot.root, []).append(spot.relative)
+        for file in closure.reached:
+            reached.setdefault(file.root, []).append(file.relative)
         headers = [(self.outside[root], reached.get(root, ())) for root in resolver.search if root.tree]
         files = ClosureFiles(own.files, [(folder, folder.bits(each)) for folder, each in headers])
         if files != closure.files:  # a header outside includes a further header of the project
             return None
         bits = self._number(tried)
-        numbers = (tuple(self._way(resolver).folders), tuple(each for _folder, each in files.outside))
+        folders = self._known_search_path(resolver).folders
+        numbers = (tuple(folders), tuple(each for _folder, each in files.outside))
         if numbers not in self._summaries:
             self._summaries[numbers] = closure.outside()
         self._new = True
         self._lines[key] = compact(
             [
-                _of(own.files),
+                _files_digest(own.files),
                 closure.digest(),
                 self._summaries[numbers],
                 sorted(closure.trees),
@@ -178,15 +179,15 @@ class RecalledClosures:
 
     def _decoded(self, key: str, own: Closure, resolver: Resolver) -> Closure:
         line = json.loads(self._lines[key])
-        summed, whole, outside, trees, missing, computed, guessed, at_root, headers, tried = line
-        folders = self._way(resolver).folders
+        files_digest, whole, outside, trees, missing, computed, guessed, at_root, headers, tried = line
+        folders = self._known_search_path(resolver).folders
         numbers = (int(each, 16) for each in headers)
-        same = summed == (now := _of(own.files))
+        same = files_digest == (now := _files_digest(own.files))
         closure = Closure(
             files=ClosureFiles(own.files, list(zip(folders, numbers, strict=True))),
             trees=set(trees),
             missing=set(missing),
-            absent=own.absent if tried == "0" else AbsentPlaces(own.absent, self._tried, int(tried, 16)),
+            absent=own.absent if tried == "0" else AbsentPaths(own.absent, self._tried, int(tried, 16)),
             search=resolver.names,
             builds=resolver.builds,
             computed=computed,
@@ -201,7 +202,7 @@ class RecalledClosures:
         return closure
 
     @property
-    def new(self) -> bool:
+    def has_new_facts(self) -> bool:
         """Whether this build found facts that are not recorded yet."""
         folders = self.outside.folders.items()
         return self._new or any(
@@ -217,7 +218,8 @@ class RecalledClosures:
         """Return the lines to record."""
         folders = self.outside.folders.items()
         known = {
-            _name(root): compact([self._state_of(root, folder), _seen(folder)]) for root, folder in folders
+            _folder_key(root): compact([self._state_of(root, folder), _contents_by_path(folder)])
+            for root, folder in folders
         }
         # An unused line would make each build write the file again. So there is no empty one.
         tried = {_TRIED: compact(self._tried)} if self._tried else {}
@@ -229,7 +231,7 @@ class RecalledClosures:
         If a file is too new for its state to prove anything, return the recorded digest, or an empty text.
         """
         if disk.are_settled(folder.states.values(), self._began):
-            return _summed(folder.states[path] for path in _seen(folder))
+            return _lines_digest(folder.states[path] for path in _contents_by_path(folder))
         return self._known.get(root, (0, ""))[1]
 
 
@@ -238,20 +240,20 @@ def compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _summed(parts: Iterable[str]) -> str:
+def _lines_digest(parts: Iterable[str]) -> str:
     return file_digest("\n".join(parts).encode())
 
 
-def _name(root: SearchFolder) -> str:
+def _folder_key(root: SearchFolder) -> str:
     return digest(["folder", root.logical, root.tree])
 
 
-def _of(files: Mapping[str, str]) -> str:
+def _files_digest(files: Mapping[str, str]) -> str:
     """Return a digest of the project's own headers."""
-    return _summed(f"{content} {logical}" for logical, content in sorted(files.items()))
+    return _lines_digest(f"{content} {logical}" for logical, content in sorted(files.items()))
 
 
-def _seen(folder: OutsideFolder) -> dict[str, str]:
+def _contents_by_path(folder: OutsideFolder) -> dict[str, str]:
     """Return each path of a folder that was looked up, with the digest of its header if it was read."""
     contents = folder.contents()
     others = {path: _UNREAD if state else "" for path, state in folder.states.items() if path not in contents}

@@ -53,17 +53,17 @@ class IncludeTarget(NamedTuple):
     absent: tuple[str, ...]
 
 
-class FoundFile:
+class HeaderFile:
     """A file that was found in a folder of the search path. There is one object for each file."""
 
-    __slots__ = ("logical", "read", "relative", "root", "step")
+    __slots__ = ("logical", "read", "relative", "resolved", "root")
 
     def __init__(self, root: SearchFolder, relative: str) -> None:
         self.root = root
         self.relative = relative
         self.logical = f"{root.logical}/{relative}"
         self.read: tuple[str, Scan] | None = None  # its digest and its scan
-        self.step: FileIncludes | None = None
+        self.resolved: FileIncludes | None = None
 
     @property
     def path(self) -> str:
@@ -73,7 +73,7 @@ class FoundFile:
 class FileIncludes(NamedTuple):
     """The results of the searches for all includes of one file."""
 
-    found: tuple[FoundFile, ...]
+    found: tuple[HeaderFile, ...]
     absent: tuple[tuple[str, ...], ...]
     missing: tuple[str, ...]
     computed: tuple[Include, ...]
@@ -111,7 +111,7 @@ class IncludeSearch:
         self.scans = scans or ScanCache()
         self.outside = outside or OutsideFolders()
         self._found: dict[tuple[str, bool, SearchFolder | None, str | None], IncludeTarget] = {}
-        self._spots: dict[tuple[SearchFolder, str], FoundFile] = {}
+        self._files: dict[tuple[SearchFolder, str], HeaderFile] = {}
 
     def own(self, path: str) -> tuple[SearchFolder, str]:
         """Return the folder of a project file, which is the project or a source root, and its path there."""
@@ -120,22 +120,22 @@ class IncludeSearch:
             return self.project, path
         return SearchFolder(home.folder, OWN + home.name), path[len(home.name) + 1 :]
 
-    def spot(self, root: SearchFolder, relative: str) -> FoundFile:
+    def file(self, root: SearchFolder, relative: str) -> HeaderFile:
         """Return the object for a file."""
-        if (spot := self._spots.get((root, relative))) is None:
-            spot = self._spots[root, relative] = FoundFile(root, relative)
-        return spot
+        if (file := self._files.get((root, relative))) is None:
+            file = self._files[root, relative] = HeaderFile(root, relative)
+        return file
 
-    def step(self, spot: FoundFile, scanned: Scan) -> FileIncludes:
+    def resolve_file(self, file: HeaderFile, scanned: Scan) -> FileIncludes:
         """Return the results of the searches for a file's includes."""
-        if spot.read is None or scanned is not spot.read[1]:
-            return self._step(spot, scanned)
-        if spot.step is None:
-            spot.step = self._step(spot, scanned)
-        return spot.step
+        if file.read is None or scanned is not file.read[1]:
+            return self._resolve_includes(file, scanned)
+        if file.resolved is None:
+            file.resolved = self._resolve_includes(file, scanned)
+        return file.resolved
 
-    def _step(self, spot: FoundFile, scanned: Scan) -> FileIncludes:
-        found: list[FoundFile] = []
+    def _resolve_includes(self, file: HeaderFile, scanned: Scan) -> FileIncludes:
+        found: list[HeaderFile] = []
         absent: list[tuple[str, ...]] = []
         missing: list[str] = []
         computed: list[Include] = []
@@ -143,8 +143,8 @@ class IncludeSearch:
             if include.form not in {"quote", "angle"}:
                 computed.append(include)
                 continue
-            places, tried = self.find(include, spot.root, spot.relative)
-            others = [other for place in places if (other := self.spot(*place)) is not spot]
+            places, tried = self.find(include, file.root, file.relative)
+            others = [other for place in places if (other := self.file(*place)) is not file]
             found += others
             absent += [tried] * bool(tried)
             # After the project's headers, #include_next may mean a header outside. So its name is missing.
@@ -154,28 +154,30 @@ class IncludeSearch:
 
     def find(self, include: Include, root: SearchFolder, includer: str) -> IncludeTarget:
         """Return the file that an include means; for `#include_next`, all files that it may mean."""
-        beside = os.path.dirname(includer) if include.form == "quote" else None
-        if beside and ".." in beside:
-            beside = "" if (tidy := _tidy(root.path, beside)) == "." else tidy
-        asked = (include.name, include.searches_on, root if beside is not None else None, beside)
-        if asked not in self._found:
-            self._found[asked] = self._find(include, root, beside)
-        return self._found[asked]
+        includer_folder = os.path.dirname(includer) if include.form == "quote" else None
+        if includer_folder and ".." in includer_folder:
+            includer_folder = "" if (tidy := _normalized(root.path, includer_folder)) == "." else tidy
+        start = None if includer_folder is None else root
+        key = (include.name, include.searches_on, start, includer_folder)
+        if key not in self._found:
+            self._found[key] = self._find(include, root, includer_folder)
+        return self._found[key]
 
-    def _find(self, include: Include, root: SearchFolder, beside: str | None) -> IncludeTarget:
-        """Search for an include in NVRTC's order: *beside* the includer if quoted, then along the path."""
+    def _find(self, include: Include, root: SearchFolder, includer_folder: str | None) -> IncludeTarget:
+        """Search for an include in NVRTC's order: in *includer_folder* if quoted, then along the path."""
         places: list[tuple[SearchFolder, str]] = []
         absent: list[str] = []
-        for place, written in itertools.starmap(self._placed, self._candidates(include.name, root, beside)):
-            if leads_to_a_process(os.path.join(place.path, written)):
+        candidates = self._candidates(include.name, root, includer_folder)
+        for place, written in itertools.starmap(self._in_source_root, candidates):
+            if differs_by_process(os.path.join(place.path, written)):
                 what = f"cannot include {include.name!r}: the compiler's process finds another file there"
                 raise SourceError(
                     problem("include-differs-by-process", what, hint="include the file by its real path")
                 )
             if self._is_file(place, written):
                 # The name `s/../a.h` leads to a file only if the folder `s` exists. So it is not shortened.
-                as_it_is = not place.tree and _comes_back(include.name)
-                named = written.replace(os.sep, "/") if as_it_is else _tidy(place.path, written)
+                unchanged = not place.tree and _reenters_folder(include.name)
+                named = written.replace(os.sep, "/") if unchanged else _normalized(place.path, written)
                 places.append((place, named))
                 if not include.searches_on:
                     break
@@ -189,17 +191,17 @@ class IncludeSearch:
         return disk.is_file(os.path.join(root.path, relative), self.tree)
 
     def _candidates(
-        self, name: str, root: SearchFolder, beside: str | None
+        self, name: str, root: SearchFolder, includer_folder: str | None
     ) -> Iterator[tuple[SearchFolder, str]]:
         if anchor := os.path.isabs(name) and Path(name).anchor:
             yield SearchFolder(Path(anchor), ""), name[len(anchor) :]
             return
-        if beside is not None:
-            yield root, os.path.join(beside, name)
+        if includer_folder is not None:
+            yield root, os.path.join(includer_folder, name)
         for each in self.search:
             yield each, name
 
-    def _placed(self, root: SearchFolder, written: str) -> tuple[SearchFolder, str]:
+    def _in_source_root(self, root: SearchFolder, written: str) -> tuple[SearchFolder, str]:
         """Return the folder and the path of an include in a project with source roots.
 
         To the compiler, source roots are folders of the project, but `..` starts at their real folders. Such
@@ -212,18 +214,18 @@ class IncludeSearch:
         path = tree.path_of_sdist_file(posixpath.normpath(tree.path_in_sdist(name)))
         if home is None:
             if path.startswith("../") and disk.is_file(here, tree):
-                raise self._crossing(here)
+                raise self._crossing_error(here)
             return root, written
         if ".." in written:
             there = tree.disk_path(path)
             is_here, is_there = disk.is_file(here, tree), disk.is_file(there, tree)
             if (is_here or is_there) and not (is_here and is_there and os.path.samefile(here, there)):
-                raise self._crossing(here if is_here else there)
+                raise self._crossing_error(here if is_here else there)
         if tree.source_root_of(path) != home:
             return self.own(path)
         return (root, written) if tree.source_root_of(root.within("")) == home else self.own(name)
 
-    def _crossing(self, path: Path) -> SourceError:
+    def _crossing_error(self, path: Path) -> SourceError:
         named = self.tree.name_of(os.path.realpath(path))
         what = "is reached by '..' across the border of a source root, and in an sdist that leads elsewhere"
         hint = "add its folder to 'include-dirs' (it may be in a source root), and include it without '..'"
@@ -231,11 +233,11 @@ class IncludeSearch:
             hint = "add its folder to 'source-roots' and to 'include-dirs', and include it without '..'"
         return SourceError(problem("include-crosses-root", what, Location(named), hint))
 
-    def read(self, spot: FoundFile) -> tuple[str, Scan]:
+    def read(self, file: HeaderFile) -> tuple[str, Scan]:
         """Return the digest and the scan of a header."""
-        if spot.read is None:
-            spot.read = self._read(spot.root, spot.relative)
-        return spot.read
+        if file.read is None:
+            file.read = self._read(file.root, file.relative)
+        return file.read
 
     def _read(self, root: SearchFolder, relative: str) -> tuple[str, Scan]:
         path = os.path.join(root.path, relative)
@@ -254,14 +256,14 @@ class IncludeSearch:
             folder.add(relative, read[0])
         return read
 
-    def read_any(self, spot: FoundFile) -> tuple[str, Scan]:
+    def read_any(self, file: HeaderFile) -> tuple[str, Scan]:
         """Return the digest and the scan of any file. The scan is empty if it is too large or unreadable."""
-        path = spot.path
-        if self._leads_out(spot.root, spot.relative):
-            raise disk.outside_link_error(self.tree, spot.root.within(spot.relative))
+        path = file.path
+        if self._leads_out(file.root, file.relative):
+            raise disk.outside_link_error(self.tree, file.root.within(file.relative))
         try:
             if os.stat(path).st_size <= _SCANNED_BYTES:
-                return self.read(spot)
+                return self.read(file)
         except (OSError, SourceError):
             pass
         return content_digest(path), Scan(())
@@ -273,14 +275,14 @@ class IncludeSearch:
         own = root.within(relative)
         return self.tree.source_root_of(own) is not None and not self.tree.is_inside(own)
 
-    def everything(self, *folders: Path) -> Iterator[tuple[SearchFolder, str]]:
+    def project_files(self, *folders: Path) -> Iterator[tuple[SearchFolder, str]]:
         """Yield every file in the project's own search folders and in *folders*; links are followed."""
-        for parent, files in self._walked(*folders):
+        for parent, files in self._walk_folders(*folders):
             for path in map(Path(parent).joinpath, files):
                 if path.is_file():
                     yield self.own(self.tree.name_of(path))
 
-    def all_of(self, root: SearchFolder) -> Iterator[tuple[SearchFolder, str]]:
+    def outside_files(self, root: SearchFolder) -> Iterator[tuple[SearchFolder, str]]:
         """Yield every file of one folder outside the project."""
         for parent, inner, files in os.walk(root.path):
             inner.sort()
@@ -291,10 +293,10 @@ class IncludeSearch:
 
     def folders(self, *folders: Path) -> str:
         """Return a digest of the names of all folders: `s/../a.h` leads to a file only if `s` exists."""
-        there = (self.tree.name_of(parent) for parent, _files in self._walked(*folders))
+        there = (self.tree.name_of(parent) for parent, _files in self._walk_folders(*folders))
         return f"{FOLDERS}{digest(sorted(there))[:16]}"
 
-    def _walked(self, *folders: Path) -> Iterator[tuple[str, list[str]]]:
+    def _walk_folders(self, *folders: Path) -> Iterator[tuple[str, list[str]]]:
         """Yield each folder once, with the names of the files in it."""
 
         def failed(exc: OSError) -> None:
@@ -318,7 +320,7 @@ class IncludeSearch:
                 yield parent, sorted(files)
 
 
-def leads_to_a_process(path: str) -> bool:
+def differs_by_process(path: str) -> bool:
     """Return whether a path leads to another file in each process, such as `/proc/self/fd/3`."""
     if "/proc" not in path and "/dev" not in path:
         return False
@@ -334,13 +336,13 @@ def content_digest(path: str | Path) -> str:
         return "unreadable"
 
 
-def _comes_back(name: str) -> bool:
+def _reenters_folder(name: str) -> bool:
     """Return whether a name enters a folder and leaves it again: `s/../a.h`, but not `../a.h`."""
     parts = [part for part in name.split("/") if part not in {"", "."}]
     return ".." in parts[next((at for at, part in enumerate(parts) if part != ".."), 0) :]
 
 
-def _tidy(root: Path, written: str) -> str:
+def _normalized(root: Path, written: str) -> str:
     """Return a path without its `..`, unless a link makes that another file."""
     tidy = os.path.normpath(written)
     same = ".." not in written or _are_same(root / written, root / tidy)

@@ -48,7 +48,7 @@ def package_roots(config: Config) -> Iterator[SearchFolder]:
             continue
         folders = sorted(_include_folders(found))
         for folder in folders:
-            shared = _wheels() if folder.startswith("nvidia/") else ""
+            shared = _wheels_label() if folder.startswith("nvidia/") else ""
             label = f"{found.metadata['Name']}=={found.version} {shared}".rstrip()
             yield SearchFolder(Path(str(found.locate_file(folder))), f"{name.lower()}/{folder}", label)
         if not folders:
@@ -81,18 +81,18 @@ def toolkit_roots(toolkit: Toolkit, *, system: bool, unpacks: bool = True) -> li
     not have them, and cuda.h, which declares host functions.
     """
     roots = []
-    look = _bundled if unpacks else _unpacked_before
+    look = _bundled_headers if unpacks else _bundled_headers_before
     if toolkit.version >= _FIRST_WITH_BUNDLED and not system and (bundled := look(toolkit)) is not None:
         label = f"NVRTC {toolkit.nvrtc} headers"
         roots += [SearchFolder(bundled, "nvrtc", label), SearchFolder(bundled / "cccl", "nvrtc/cccl", label)]
     roots.append(SearchFolder(_SHIMS, "shims", f"shims of hatch-cubin {__version__}"))
-    label = f"CUDA_HOME {toolkit.nvrtc}" if system else _wheels()
+    label = f"CUDA_HOME {toolkit.nvrtc}" if system else _wheels_label()
     trees = _system_trees() if system else _wheel_trees(toolkit.major)
-    tree = next((tree for tree in trees if _fits(next(iter(tree.values())), toolkit)), {})
+    tree = next((tree for tree in trees if _has_toolkit_version(next(iter(tree.values())), toolkit)), {})
     return [*roots, *(SearchFolder(folder, name, label) for name, folder in tree.items() if folder.is_dir())]
 
 
-def _wheels() -> str:
+def _wheels_label() -> str:
     """Return one label for all of NVIDIA's wheels here and their versions: the wheels share folders."""
     found = {path.name for entry in sys.path for path in Path(entry).glob("nvidia_*.dist-info")}
     return f"{_NVIDIA} {digest(sorted(found))}"
@@ -106,15 +106,15 @@ def wheels_of(tree: str, files: Collection[str] | None) -> dict[str, str]:
     named = re.match(r"(\S+)==(\S+)", tree)
     wheels = {named[1]: named[2]} if named else {}
     if _NVIDIA in tree:
-        installed = None if files is None else set(_places(files))
+        installed = None if files is None else set(_install_paths(files))
         for found in importlib.metadata.distributions():
             name = found.metadata["Name"]
-            if name.startswith("nvidia-") and _has(found, installed):
+            if name.startswith("nvidia-") and _contains_any(found, installed):
                 wheels.setdefault(name, found.version)
     return wheels
 
 
-def installed_by_chance(config: Config, required: Callable[[], Iterable[str]]) -> dict[str, str]:
+def unrequired_headers(config: Config, required: Callable[[], Iterable[str]]) -> dict[str, str]:
     """Return the headers of NVIDIA's wheels that a build with isolation would not have, with their wheels.
 
     The wheels share a folder, so the compiler would find every header that is installed there. *required*
@@ -132,13 +132,15 @@ def installed_by_chance(config: Config, required: Callable[[], Iterable[str]]) -
         for file in importlib.metadata.Distribution.at(wheels[name]).files or ()
         if file.suffix in _HEADER_SUFFIXES and "include" in file.parts
     }
-    invited = asked_for(config, required()) if found else ()
-    return {file: name for file, name in found.items() if name not in invited}
+    required_wheels = asked_for(config, required()) if found else ()
+    return {file: name for file, name in found.items() if name not in required_wheels}
 
 
-def installed_at(files: Iterable[str], places: Mapping[str, str]) -> dict[str, str]:
+def wheels_at(files: Iterable[str], places: Mapping[str, str]) -> dict[str, str]:
     """Return the wheel of each logical name in *files* that is installed at one of the *places*."""
-    return {logical: places[place] for logical in files for place in _places([logical]) if place in places}
+    return {
+        logical: places[place] for logical in files for place in _install_paths([logical]) if place in places
+    }
 
 
 def is_shared(root: SearchFolder) -> bool:
@@ -146,14 +148,14 @@ def is_shared(root: SearchFolder) -> bool:
     return _NVIDIA in root.tree
 
 
-def _places(files: Iterable[str]) -> Iterator[str]:
+def _install_paths(files: Iterable[str]) -> Iterator[str]:
     """Yield the paths where headers with these logical names may be installed."""
     for logical in files:
         place = logical.partition("/")[2]
         yield from (place, f"nvidia/{place}")
 
 
-def _has(found: importlib.metadata.Distribution, files: Collection[str] | None) -> bool:
+def _contains_any(found: importlib.metadata.Distribution, files: Collection[str] | None) -> bool:
     """Return whether a wheel has one of the *files*, or any header if *files* is None."""
     if files is None:
         return bool(_include_folders(found))
@@ -174,7 +176,7 @@ def _system_trees() -> Iterator[Mapping[str, Path]]:
     yield {"cuda/include": include, "cuda/include/cccl": include / "cccl"}
 
 
-def _fits(runtime: Path, toolkit: Toolkit) -> bool:
+def _has_toolkit_version(runtime: Path, toolkit: Toolkit) -> bool:
     """Return whether headers have the compiler's version. Other versions could change a source's meaning.
 
     Only the runtime's headers name their version. The headers beside them were installed with them.
@@ -185,29 +187,29 @@ def _fits(runtime: Path, toolkit: Toolkit) -> bool:
     return match is not None and (int(match[1]) // 1000, int(match[1]) % 1000 // 10) == toolkit.version
 
 
-def _bundled(toolkit: Toolkit) -> Path | None:
+def _bundled_headers(toolkit: Toolkit) -> Path | None:
     """Return NVRTC's bundled headers. They are unpacked in the user's own folder, never in a cache."""
     try:
-        return _unpacked(toolkit, user_folders.user_folder() / user_folders.HEADERS)
+        return _unpack_headers(toolkit, user_folders.user_folder() / user_folders.HEADERS)
     except OSError as exc:
         why = f"NVRTC's headers cannot be kept in the user's cache folder: {exc.strerror}"
     try:
-        return _unpacked(toolkit, user_folders.use_temporary_folder(why))
+        return _unpack_headers(toolkit, user_folders.use_temporary_folder(why))
     except OSError as exc:
         raise ToolchainError(
             problem("headers-not-unpacked", f"{why}, nor unpacked elsewhere: {exc.strerror}")
         ) from exc
 
 
-def _unpacked_before(toolkit: Toolkit) -> Path | None:
+def _bundled_headers_before(toolkit: Toolkit) -> Path | None:
     folder = user_folders.user_folder() / user_folders.HEADERS / toolkit.nvrtc
-    return folder / "include" if _is_whole(folder) else None
+    return folder / "include" if _is_complete(folder) else None
 
 
-def _unpacked(toolkit: Toolkit, home: Path) -> Path | None:
+def _unpack_headers(toolkit: Toolkit, home: Path) -> Path | None:
     """Return NVRTC's bundled headers below *home*, installed once per build of NVRTC."""
     folder = home / toolkit.nvrtc
-    if _is_whole(folder):
+    if _is_complete(folder):
         return folder / "include"
     user_folders.clear_path(home)
     home.mkdir(parents=True, exist_ok=True)
@@ -220,11 +222,11 @@ def _unpacked(toolkit: Toolkit, home: Path) -> Path | None:
         try:
             staged.rename(folder)
         except OSError:
-            if not _is_whole(folder):  # it is incomplete, from a build that was interrupted
+            if not _is_complete(folder):  # it is incomplete, from a build that was interrupted
                 folder.rename(scratch / "stale")
                 staged.rename(folder)
     return folder / "include"
 
 
-def _is_whole(folder: Path) -> bool:
+def _is_complete(folder: Path) -> bool:
     return (folder / "complete").is_file() and (folder / "include" / "cccl").is_dir()

@@ -20,12 +20,12 @@ from ..headers.includes import Closure, Resolver
 from ..headers.recalled_closures import WalkStart
 from ..headers.resolve import SearchFolder
 from ..headers.search_path import (
-    installed_at,
-    installed_by_chance,
     is_shared,
     package_roots,
     project_roots,
     toolkit_roots,
+    unrequired_headers,
+    wheels_at,
 )
 from ..planning import linked_modules, unit_plan
 from ..planning.unit_plan import Module, Unit
@@ -365,7 +365,7 @@ class _HeaderFinder:
     _outside: dict[str, tuple[SearchFolder, ...]] = field(default_factory=dict)
     _resolvers: dict[tuple[SearchFolder, ...], Resolver] = field(default_factory=dict)
     _shared: dict[object, Closure] = field(default_factory=dict)
-    _by_chance: dict[str, str] | None = None  # headers that only this environment has, with their wheels
+    _unrequired: dict[str, str] | None = None  # headers that only this environment has, with their wheels
     _declared: dict[Module, Mapping[str, ParameterTypes]] = field(default_factory=dict)
     _named: dict[int, set[str]] = field(default_factory=dict)  # by the closure's identity
 
@@ -427,17 +427,17 @@ class _HeaderFinder:
         """Return the headers of a closure whose wheels the build does not require, each with its wheel."""
         if not any(map(is_shared, search)):
             return {}
-        if self._by_chance is None:
+        if self._unrequired is None:
             required = partial(table_location.required, self.project.root)
-            self._by_chance = installed_by_chance(self.project.config, required)
-        return installed_at(closure.files, self._by_chance) if self._by_chance else {}
+            self._unrequired = unrequired_headers(self.project.config, required)
+        return wheels_at(closure.files, self._unrequired) if self._unrequired else {}
 
     def _needs_shared_folders(self, closure: Closure, search: Iterable[SearchFolder]) -> bool:
         """Return whether a required wheel has a missing header, in a folder that NVIDIA's wheels share."""
         shared = [root for root in search if is_shared(root)]
         pairs = ((root, name) for root in shared for name in closure.missing)
         found = (f"{root.logical}/{name}" for root, name in pairs if (root.path / name).is_file())
-        return any(not installed_at([logical], self._by_chance or {}) for logical in found)
+        return any(not wheels_at([logical], self._unrequired or {}) for logical in found)
 
     def _resolve(
         self, module: Module, search: tuple[SearchFolder, ...], own: Closure | None = None

@@ -88,7 +88,7 @@ class Recall:
             return
         # A recorded closure needs the lines of its headers outside the project, even if nothing scanned them.
         retained = {text: self._lines[text] for text in self.closures.contents() if text in self._lines}
-        changed = found or self._new_text or self.closures.new or facts != self.facts
+        changed = found or self._new_text or self.closures.has_new_facts or facts != self.facts
         with contextlib.suppress(OSError):
             evidence = self._installed.evidence() if self._installed else _NONE
             # If the installation changed during the build, the facts fit neither the old one nor the new one.

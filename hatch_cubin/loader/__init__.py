@@ -1,29 +1,29 @@
-# Copied byte for byte into wheels by hatch-cubin (Apache-2.0). It needs the standard library alone.
+# Copied byte for byte into wheels by hatch-cubin (Apache-2.0). It needs only the standard library.
 """Load this package's CUDA kernels, compiled when its wheel was built.
 
     from mypkg import _cubins as cubins
 
-    cubins.kernel("reduce", BLOCK=256)        a cuda.core Kernel for the current device; of a variant
+    cubins.kernel("reduce", BLOCK=256)        a cuda.core Kernel of a variant, for the current device
     cubins.module("saxpy")                    a cuda.core ObjectCode
-    cubins.find("saxpy", cc=(9, 0))           which file serves that capability, and by which rule
-    cubins.read("saxpy", cc=(9, 0))           its verified bytes, nothing of CUDA imported
+    cubins.find("saxpy", cc=(9, 0))           the file for this capability, and the rule that chose it
+    cubins.read("saxpy", cc=(9, 0))           its verified bytes, without an import of CUDA
     cubins.cache()                            a read-only cache for cuda.core's Program.compile
     cubins.names(), cubins.archs(), cubins.is_available()
     cubins.preload()                          load all kernels now
-    cubins.check_arguments("saxpy", *args)    for tests: a TypeError unless the kernel takes these
-    cubins.use("other/_cubins")               for tests: look in another bundle
+    cubins.check_arguments("saxpy", *args)    for tests: a TypeError if these do not fit the kernel
+    cubins.use("other/_cubins")               for tests: use another bundle
 
 Nothing is compiled here. The driver translates shipped PTX, but only if no cubin fits.
 
-This file finds kernels and proves their bytes. It imports the files beside it when they are needed.
+This file finds kernels and verifies their bytes. It imports the files beside it when it needs them.
 """
 
-# Each import of the package imports this file, so it imports no more: json and hashlib cost milliseconds.
+# Each import of the package imports this file, so it imports only these: json and hashlib cost milliseconds.
 import os
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # never, but programs that freeze applications see here what is imported later
+if TYPE_CHECKING:  # never true, but programs that freeze applications find later imports here
     import errno
     import hashlib
     import json
@@ -51,31 +51,31 @@ FORMAT = 3  # split bundles; 2 is packed, 1 has a file for each entry
 
 _MODULES = b'\n},"modules":{\n'
 _READ_WHOLE = 1 << 20  # a manifest of more bytes is read in pieces
-_LARGEST = 1 << 25  # bytes of a manifest, at most: 19 MB describe 70 000 files
+_LARGEST = 1 << 25  # the largest manifest, in bytes: 19 MB describe 70 000 files
 _CHECKED = 76  # the length of '{"check":"…",'
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-__path__ = [_HERE]  # absolute, as the working directory may change
+__path__ = [_HERE]  # absolute: the current directory may change
 _NAME = __name__
 _TEGRA = frozenset({53, 62, 72, 87, 101, 110})
-_UNSET: "Any" = object()  # a default where None has a meaning
+_UNSET: "Any" = object()  # a default that differs from None
 _read_only = type(type.__dict__)  # types.MappingProxyType
 
 
 class CubinError(RuntimeError):
-    """The root of all errors of this loader."""
+    """The base class of this loader's errors."""
 
 
 class CubinNotFoundError(CubinError, LookupError):
-    """There is no such kernel, or nothing that was shipped runs on this GPU."""
+    """The kernel does not exist, or no shipped file runs on this GPU."""
 
 
 class CubinDamagedError(CubinError):
-    """What is on disk is not what was built."""
+    """The files on disk differ from the built ones."""
 
 
 class CubinUnavailableError(CubinError):
-    """There is no usable driver, device or cuda.core in this process, or no lzma for packed kernels."""
+    """A driver, a device, cuda.core, or lzma for packed kernels cannot be used in this process."""
 
 
 class CubinStaleWarning(UserWarning):
@@ -83,7 +83,7 @@ class CubinStaleWarning(UserWarning):
 
 
 class _Value:
-    """A result, which can be copied and pickled, and equals any other with the same contents."""
+    """A result. It can be copied and pickled, and equals results with the same contents."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other._contents() == self._contents()
@@ -100,9 +100,9 @@ class _Value:
 
 
 class Entry(_Value):
-    """One shipped unit, what is known of it, and by which rule it was chosen.
+    """One shipped unit, its facts, and the rule that chose it.
 
-    It is a file, or a part of a *block*: then *file* and *path* are None.
+    It is a file, or a part of a *block*. In a block, *file* and *path* are None.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Entry(_Value):
 
     @property
     def parameters(self) -> "Mapping[str, tuple[Parameter, ...]]":
-        """What each kernel takes, by its name. Kernels whose parameters are not known are left out."""
+        """The parameters of each kernel, by its name. Kernels with unknown parameters are left out."""
         return _view(_part("_debugging").parameters_of(self))
 
     def __reduce__(self) -> "tuple[Any, ...]":
@@ -157,7 +157,7 @@ class Entry(_Value):
 
     @property
     def _place(self) -> str:
-        """The path of the file that has the bytes; CubinNotFoundError if it is not installed."""
+        """The path of the file with the bytes. CubinNotFoundError if it is not installed."""
         folder = self._manifest.folder
         if self._absent or self._companion is not None:
             folder = _part("_split").folder_of(self)
@@ -165,7 +165,7 @@ class Entry(_Value):
 
     @property
     def source_path(self) -> "str | None":
-        """Where the source lies, if the package has it: with `ship-sources`, or installed as editable."""
+        """The path of the source, if the package has it: with `ship-sources`, or in an editable install."""
         found: "str | None" = _part("_debugging").source_path_of(self)
         return found
 
@@ -184,9 +184,9 @@ def find(
     device: "int | _Device | None" = None,
     **macros: "Any",
 ) -> Entry:
-    """Return the entry that serves a kernel or module on a capability; the current device's without *cc*.
+    """Return the entry for a kernel or module on a capability, by default the current device's.
 
-    With *cc*, nothing of CUDA is imported and any driver will do unless *driver* is given.
+    With *cc*, CUDA is not imported, and any driver is accepted unless *driver* is given.
     """
     _check_gpu(cc, driver, device)
     found, kernel_name = _resolve(name, module, _macro_texts(variant, macros))
@@ -204,28 +204,28 @@ def read(
     device: "int | _Device | None" = None,
     **macros: "Any",
 ) -> bytes:
-    """Return the verified bytes of what `find` finds."""
+    """Return the verified bytes of the entry that `find` returns."""
     asked = {"cc": cc, "driver": driver, "module": module, "variant": variant, "device": device, **macros}
     data: bytes = _retry_during_rebuild(lambda: _verified(find(name, **asked)))
     return data
 
 
 def names() -> "tuple[_KernelName, ...]":
-    """Return the name of every kernel that was shipped."""
+    """Return the name of every shipped kernel."""
     return tuple(_manifest().kernel_names())
 
 
 def archs() -> "tuple[str, ...]":
-    """Return every arch that was shipped for any module."""
+    """Return every shipped arch, of all modules."""
     shipped = {entry.arch for found in _manifest().everything() for entry in found.entries}
     return tuple(sorted(shipped, key=lambda arch: (arch[0] == "c", *_parse_arch(arch)[1:])))
 
 
 def is_available(kernel: "_AnyName | None" = None, strict: "bool | None" = None) -> bool:
-    """Say whether a driver and a device exist; starts no CUDA in this process, and never raises.
+    """Return whether a driver and a device exist. It never raises, and does not start CUDA in this process.
 
-    With the name of a kernel or a module, whether it runs on each GPU of this machine; with *strict*, whether
-    it, or all of the bundle, does so without being translated. A driver has five seconds to answer.
+    With the name of a kernel or a module: whether it runs on each GPU of this machine. With *strict*: whether
+    it, or the whole bundle, runs there without translation. The driver must answer in five seconds.
     """
     try:
         return bool(_part("_loading").is_available(kernel, strict))
@@ -255,10 +255,10 @@ _RULES = "exact, arch-specific", "family", "exact", "same major, lower minor", "
 
 
 def select(cc: int, driver: "int | None", shipped: "Iterable[tuple[str, int]]") -> "tuple[str, str] | None":
-    """Return the arch to load on capability *cc* (9.0 is 90), and the rule; None if nothing fits.
+    """Return the arch to load on capability *cc* (9.0 is 90), and the rule, or None if no arch fits.
 
-    *shipped* holds (arch, min_driver) pairs; *driver* is as `cuDriverGetVersion` counts, None for any.
-    Pure: the published table of rules is this function.
+    *shipped* has (arch, min_driver) pairs. *driver* is a number of `cuDriverGetVersion`, or None for any.
+    Pure. The published table of rules describes this function.
     """
     fitting = []
     for arch, min_driver in shipped:
@@ -274,8 +274,8 @@ def select(cc: int, driver: "int | None", shipped: "Iterable[tuple[str, int]]") 
 
 
 def _rule(cc: int, kind: str, target: int, suffix: str) -> "int | None":
-    """Return by which rule a file for *target* runs on a capability, None if it does not."""
-    # Same major, minor not below. Tegra and desktop parts are families apart.
+    """Return the rule by which a file for *target* runs on a capability, or None."""
+    # The same major version, and not a lower minor one. Tegra and desktop parts are separate families.
     in_family = cc // 10 == target // 10 and cc >= target and (cc in _TEGRA) == (target in _TEGRA)
     if kind == "compute":
         return 4 if {"": target <= cc, "f": in_family, "a": target == cc}[suffix] else None
@@ -295,9 +295,9 @@ def _parse_arch(arch: str) -> "tuple[str, int, str]":
     return kind, int(digits), suffix
 
 
-# --- what a name means
+# --- resolving names
 def normal_name(name: str) -> str:
-    """Return a kernel's name in its one spelling: spaces between words and after commas only."""
+    """Return a kernel's name in normal form: with spaces only between words and after commas."""
     joined = ""
     for word in name.split():
         joined += " " * (_is_word(joined[-1:]) and _is_word(word[0])) + word
@@ -319,7 +319,7 @@ def _macro_texts(variant: "Mapping[str, Any] | None", macros: "Mapping[str, Any]
 
 
 def _resolve(name: "Any", module: "Any", wanted: "dict[str, str]") -> "tuple[_Module, str | None]":
-    """Return the one module that a name means, and its kernel if it is a kernel's name."""
+    """Return the module that a name means, and the kernel if the name is a kernel's."""
     _check_name(name)
     _check_name("" if module is None else module)
     manifest = _manifest()
@@ -355,7 +355,7 @@ def _search(
 
 
 def _named(manifest: "_Manifest", name: str, kernel_name: str) -> "tuple[list[_Module], list[_Module]]":
-    """Return the modules with a kernel of a name, and those with the name."""
+    """Return the modules with a kernel of this name, and the modules of this name."""
     exact = manifest.module(name)
     of_kernel = []
     for each in manifest.kernels(kernel_name):
@@ -437,17 +437,17 @@ def _verified(entry: Entry) -> bytes:
     return data
 
 
-# --- which bundle is looked in
+# --- the bundle in use
 class _Layer:
-    """A bundle that is looked in, and code that replaces some of its modules."""
+    """A bundle in use, and code that replaces some of its modules."""
 
     def __init__(
         self, folder: str, manifests: "list[_Manifest]", fresh: "dict[str, Entry]", *, strict: bool
     ) -> None:
         self.folder = folder
-        self.manifests = manifests  # one, after it was read
+        self.manifests = manifests  # one, once it is read
         self.fresh = fresh
-        self.strict = strict  # whether the driver may translate nothing
+        self.strict = strict  # whether the driver must not translate
 
     def _manifest(self) -> "_Manifest":
         for known in self.manifests[:1]:
@@ -464,7 +464,7 @@ class _Layer:
 
 
 _own: "list[_Layer]" = []
-_layers: "list[_Layer]" = []  # what use() put over it, the last one counts
+_layers: "list[_Layer]" = []  # those of use(): the last counts
 _looked: "list[bool]" = []  # whether the sources of an editable install were compared
 
 
@@ -480,7 +480,7 @@ def _manifest() -> "_Manifest":
 
 
 def _retry_during_rebuild(call: "Callable[[], Any]") -> "Any":
-    """Return what a call returns; call again if a build may be replacing an editable install's files."""
+    """Return the result of *call*. Retry if a build may be replacing an editable install's files."""
     try:
         return call()
     except CubinError as exc:
@@ -492,7 +492,7 @@ def _retry_during_rebuild(call: "Callable[[], Any]") -> "Any":
 
 # --- the manifest
 class _Module:
-    """One line of the manifest's modules, checked."""
+    """A module, from a checked line of the manifest."""
 
     def __init__(self, manifest: "_Manifest", name: "Any", fields: "Mapping[str, Any]") -> None:
         self.manifest = manifest
@@ -524,7 +524,7 @@ class _Module:
 class _Manifest:
     """The bundle's index. Only the lines that a call needs are parsed.
 
-    Lines are sorted as bytes. One check covers all lines but the modules', and each of those has its own.
+    Lines are sorted as bytes. Each module's line has its own check; one check covers all other lines.
     """
 
     def __init__(self, folder: str) -> None:
@@ -542,7 +542,7 @@ class _Manifest:
         self.toolchain = _view(self.header.get("toolchain", {}))
 
     def __getstate__(self) -> "dict[str, Any]":
-        """Return what a pickled entry needs of it."""
+        """Return only the parts that a pickled entry needs."""
         header = {key: value for key, value in self.header.items() if key not in ("blocks", "sources")}
         return {"folder": self.folder, "header": header, "toolchain": self.header.get("toolchain", {})}
 
@@ -581,11 +581,11 @@ class _Manifest:
     def everything(self) -> "Iterator[_Module]":
         lines = self.data[self._modules_at + 1 : self._tail_at]
         if len(lines) > _plain_left[0]:
-            _import("json")  # for so many lines it pays
+            _import("json")  # faster for so many lines
         yield from map(self._parsed, lines.splitlines())
 
     def _run(self, start: bytes) -> "list[_Module]":
-        """Return the modules whose lines begin with *start*. The checks of both neighbours prove them all."""
+        """Return the modules whose lines begin with *start*. The lines before and after are checked too."""
         at = self._first(start, self._modules_at, self._tail_at)
         if at > self._modules_at:
             self._split(self._line(self.data.rfind(b"\n", self._modules_at, at)))
@@ -600,7 +600,7 @@ class _Manifest:
         return found
 
     def _first(self, start: bytes, low: int, high: int) -> int:
-        """Return the line break before the first line that is not below *start*; *high* if all are below."""
+        """Return the line break before the first line that is not below *start*, or *high*."""
         while low < high:
             middle = self.data.rfind(b"\n", low, (low + high) // 2 + 1)
             if min(low, middle) < 0:
@@ -617,7 +617,7 @@ class _Manifest:
 
     def _split(self, line: bytes) -> "tuple[bytes, bytes]":
         """Return the name and the fields of a module, both as JSON."""
-        name, _, fields = line.rstrip(b",").partition(b':{"check":')  # no JSON string can hold that
+        name, _, fields = line.rstrip(b",").partition(b':{"check":')  # never in a JSON string
         body = _checked(b'{"check":' + fields, name)
         if body is None:
             self._refuse_line(name, "does not match its check")
@@ -640,7 +640,7 @@ class _Manifest:
 def _manifest_data(path: str) -> "Any":
     """Return a manifest's bytes. A large one is read in pieces."""
     try:
-        # Not on Windows, where an open file cannot be replaced.
+        # Not on Windows: there, open files cannot be replaced.
         if hasattr(os, "pread") and _READ_WHOLE < _plain_size(path) <= _LARGEST and _is_here("_large"):
             return _part("_large").opened(path)
     except (OSError, ValueError):
@@ -653,7 +653,7 @@ _companions: "dict[str, tuple[str, Any]]" = {}  # by name: the folder of each, a
 
 
 def _file_data(path: str, size: "int | None" = None) -> bytes:
-    """Return a file's bytes; the manifest says that they are *size* many."""
+    """Return a file's bytes. *size* is their number in the manifest."""
     try:
         found = _plain_size(path)
         if size is None and found > _LARGEST:
@@ -668,12 +668,12 @@ def _file_data(path: str, size: "int | None" = None) -> bytes:
 
 
 def _archived(path: str, missing: OSError) -> bytes:
-    """Return the bytes of a path in an archive, which the importer can read."""
+    """Return the bytes of a path in an archive. The importer reads it."""
     try:
         folder = os.path.dirname(path)
         importers = [importer for place, importer in _companions.values() if place == folder]
         importer = (importers or [__spec__.loader])[0]
-        if hasattr(importer, "archive"):  # of a zip, whose own path may be relative to a former folder
+        if hasattr(importer, "archive"):  # a zip: the importer's path may be relative to a former folder
             importer = type(importer)(folder)
         data: bytes = importer.get_data(path)
     except Exception as exc:
@@ -682,14 +682,14 @@ def _archived(path: str, missing: OSError) -> bytes:
 
 
 def _is_absence(exc: Exception) -> bool:
-    """Say whether an importer does not have the file, or reads no files at all."""
+    """Return whether an importer does not have the file, or does not read files."""
     if isinstance(exc, OSError):
         return exc.errno is not None and not _is_of_system(exc)
     return isinstance(exc, AttributeError)
 
 
 def _plain_size(path: str) -> int:
-    """Return a file's size. A pipe might wait for ever, and a device might not end: they are errors."""
+    """Return a file's size. Errors are raised for pipes, which may block, and devices, which may not end."""
     found = os.stat(path)
     if not _import("stat").S_ISREG(found.st_mode):
         raise ValueError("not a plain file")
@@ -697,10 +697,10 @@ def _plain_size(path: str) -> int:
 
 
 def _read(path: str, size: int) -> bytes:
-    """Return a file's bytes, one more than *size* if it has grown."""
-    if not size:  # such files of /proc may wait for ever
+    """Return a file's bytes: one more than *size* if it has grown."""
+    if not size:  # empty files of /proc may block
         return b""
-    descriptor, data = _opened(path), b""  # a file object takes longer
+    descriptor, data = _opened(path), b""  # a file object is slower
     try:
         while len(data) < size and (part := os.read(descriptor, size + 1 - len(data))):
             data += part
@@ -736,21 +736,21 @@ _fork_lock: "list[Any]" = []
 def _part(name: str) -> "Any":
     """Return another file of the loader as a module.
 
-    Its import holds no lock: a child that is forked at that moment would wait for it forever.
+    The import does not hold a lock: a child process that is forked during it would wait forever.
     """
     found = _parts.get(name)
-    return _parts.setdefault(name, _new_part(name)) if found is None else found  # the faster thread's
+    return _parts.setdefault(name, _new_part(name)) if found is None else found  # of the faster thread
 
 
 def _is_here(name: str) -> bool:
-    """Say whether the package has a part that only some bundles have."""
+    """Return whether the package has an optional part."""
     return name in _parts or _find_spec(f"{_NAME}.{name}", __path__) is not None
 
 
 def _new_part(name: str, code: "Any" = None) -> "Any":
     package, path, cause = __name__, os.path.join(__path__[0], f"{name}.py"), None
     is_known = getattr(sys.modules.get(package), "__dict__", None) is globals()
-    if not is_known:  # it was loaded from its path, and the part imports it by name
+    if not is_known:  # this file was loaded from its path, but the part imports it by name
         stand_in = type(sys)(package)
         package = f"{package}#{id(stand_in)}"
         vars(stand_in).update(globals())
@@ -779,19 +779,19 @@ def _new_part(name: str, code: "Any" = None) -> "Any":
 
 
 def _find_spec(name: str, path: "Sequence[str] | None") -> "Any":
-    """Find a module as the import system does, but without its locks."""
+    """Find a module like the import system, but without its locks."""
     for finder in sys.meta_path:
-        find = getattr(finder, "find_spec", None)  # not every finder has it
+        find = getattr(finder, "find_spec", None)  # some finders do not have it
         spec = find and find(name, path)
-        if spec is not None and spec.origin:  # a folder that an uninstall has left has none
+        if spec is not None and spec.origin:  # unlike a folder that an uninstall left
             return spec
     return None
 
 
 def _no_fork() -> "Any":
-    """Return a lock that forks wait for, so that no child waits for another thread's import."""
+    """Return a lock that forks wait for: otherwise a child could wait for an import forever."""
     if not _fork_lock:
-        import _thread  # every interpreter has imported it
+        import _thread  # already imported in every interpreter
 
         lock = _thread.RLock()
         if hasattr(os, "register_at_fork"):
@@ -814,7 +814,7 @@ def _sha256(data: bytes) -> str:
 
 
 def _checked(data: bytes, name: bytes = b"") -> "bytes | None":
-    """Return what follows the check in *data*, None if it fails."""
+    """Return the data after the check, or None if the check fails."""
     body = data[_CHECKED:]
     return body if data[:_CHECKED] == b'{"check":"%b",' % _sha256(name + body).encode() else None
 
@@ -826,13 +826,13 @@ def _json(data: bytes, file: str) -> "Any":
         _damaged(file, f"it is not JSON: {exc}", exc)
 
 
-_plain_left = [1 << 16]  # characters that may still be read without json
+_plain_left = [1 << 16]  # how many characters may still be parsed without json
 
 
 def _loads(text: str) -> "Any":
-    """Return the value of a JSON text: the first few without json, whose import takes longer than all else.
+    """Return the value of a JSON text.
 
-    Such texts have no escapes and no white space.
+    The first texts are parsed without json, because its import is slow. They are without escapes and spaces.
     """
     plain = text.rstrip("\n")
     if "json" not in sys.modules and len(text) <= _plain_left[0] and "\\" not in text and plain.isprintable():
@@ -847,7 +847,7 @@ def _loads(text: str) -> "Any":
 
 
 def _plain(text: str, at: int) -> "tuple[Any, int]":
-    """Return the JSON value at a place of such a text, and where it ends."""
+    """Return the JSON value at an offset of such a text, and its end."""
     first = text[at]
     if first == '"':
         end = text.index('"', at + 1)
@@ -896,7 +896,7 @@ def _text_map(value: "Any") -> "Mapping[str, str]":
     return _read_only({key: _typed(text, str) for key, text in _typed(value, dict).items()})
 
 
-_OUTSIDE = frozenset("/\\:")  # what leads to other folders
+_OUTSIDE = frozenset("/\\:")  # they can lead to other folders
 
 
 def _plain_file(value: "Any") -> str:
@@ -921,4 +921,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "663780b71a17cafe"  # the same in all files of one version
+__build__ = "c83d59adb1be8063"  # the same in all files of one version

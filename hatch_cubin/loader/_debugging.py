@@ -1,5 +1,5 @@
 # A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
-"""What helps to find mistakes: the wording of errors, `check_arguments`, and `use`."""
+"""Help with mistakes: the texts of errors, `check_arguments`, and `use`."""
 
 import os
 import sys
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     _Code: TypeAlias = Any
 
 
-# --- the wording of errors
+# --- the texts of errors
 def no_such_name(name: str, manifest: "_Manifest") -> str:
     if manifest.header.get("skipped"):
         return _message(
             f"no kernel {name!r}: the package was built with HATCH_CUBIN_SKIP, without any kernels"
         )
     known = sorted({*manifest.kernel_names(), *(each.name for each in manifest.everything())})
-    if name in known:  # it is there, but not at its place in the order
+    if name in known:  # the search did not find it, so the order is wrong
         _damaged("manifest.json", "its lines are not in order")
     guess = f"there are: {', '.join(map(repr, known[:20]))}"
     if close := _import("difflib").get_close_matches(name, known, n=3):
@@ -71,7 +71,7 @@ def refuse_choice(
     fitting: "Sequence[_Module]",
     candidates: "Sequence[_Module]",
 ) -> "NoReturn":
-    """Raise the error of a name that fits none or several."""
+    """Raise the error for a name that does not match exactly one module."""
     asked = (f" in module {module!r}" if module else "") + (f" with {macros}" if macros else "")
     what = f"no kernel or module {name!r}{asked}"
     if fitting:
@@ -109,7 +109,7 @@ def would_be_translated(found: "_Module", kernel_name: "str | None", entry: "Ent
 
 
 def _called(found: "_Module", kernel_name: "str | None") -> str:
-    """Return a kernel's name, with its module's if other sources have a kernel of that name."""
+    """Return a kernel's name, with its module if other sources have such a kernel too."""
     having = _named(found.manifest, kernel_name, kernel_name)[0] if kernel_name else []
     of_module = f" of module {found.base!r}" if len({each.base for each in having}) > 1 else ""
     return f"{kernel_name or found.name!r}{of_module}"
@@ -118,7 +118,7 @@ def _called(found: "_Module", kernel_name: "str | None") -> str:
 def _what_would_fit(
     found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Entry]", cc: "_Pair"
 ) -> str:
-    """Say what would serve a device."""
+    """Return advice on how to serve a device."""
     number = cc[0] * 10 + cc[1]
     if select(number, None, [(each.arch, 0) for each in entries]):
         return "a newer driver would serve it, or a build with an older toolkit"
@@ -126,7 +126,7 @@ def _what_would_fit(
     without = [each.arch for each in shipped if each.arch not in archs]
     if fitting := select(number, None, [(arch, 0) for arch in without]):
         return f"{fitting[0]} is shipped as well, and {found.source} has no such kernel for it"
-    older = ", and 12.9 as the toolkit," if (5, 0) <= cc < (7, 5) else ""  # CUDA 13 has nothing for these
+    older = ", and 12.9 as the toolkit," if (5, 0) <= cc < (7, 5) else ""  # CUDA 13 dropped these
     fix = f'"sm_{number}" added to archs{older} in the build configuration would serve it'
     if without:
         fix += f", if {found.source} has such a kernel for it, as it has not for {', '.join(without)}"
@@ -137,9 +137,9 @@ def _version(driver: int) -> str:
     return f"{driver // 1000}.{driver % 1000 // 10}"
 
 
-# --- what kernels take
+# --- parameters and arguments
 class Parameter(_Value):
-    """One parameter of a kernel: its offset among the others, its size, and its type if that is known."""
+    """One parameter of a kernel: its offset, its size, and its type if it is known."""
 
     __module__ = _NAME
 
@@ -168,7 +168,7 @@ def source_path_of(entry: "Entry") -> "str | None":
     built_in = entry._manifest.header.get("folder")
     if built_in is None:
         return None
-    # Both lie in the project: any root will do, and the working directory does not matter.
+    # Both paths are in the project: any root gives the same result.
     inside = os.path.relpath(f"/{entry.source}", f"/{_typed(built_in, str)}")
     path = os.path.normpath(os.path.join(entry._manifest.folder, inside))
     return path if os.path.isfile(path) else None
@@ -190,9 +190,9 @@ def check_arguments(
     variant: "Mapping[str, Any] | None" = None,
     **macros: "Any",
 ) -> None:
-    """Raise a TypeError unless a kernel takes these arguments wherever it runs; for tests.
+    """Raise a TypeError if these arguments do not fit a kernel in one of its files. For tests.
 
-    They are what `launch` is given. Nothing is launched, and nothing of CUDA is imported.
+    Pass the arguments of `launch`. The kernel is not launched, and CUDA is not imported.
     """
     found, kernel_name = _resolve(name, module, _macro_texts(variant, macros))
     _check(found, kernel_name or one_kernel(found), arguments)
@@ -203,7 +203,7 @@ def _check(found: "_Module", kernel_name: str, arguments: "tuple[Any, ...]") -> 
         what = f"nothing says what {kernel_name!r} takes in the code that use() was given"
         raise CubinError(_message(what))
     takes = [each.parameters.get(kernel_name) for each in _having_kernel(found, kernel_name)]
-    known = {repr(each): each for each in takes if each is not None}  # mostly the same for each arch
+    known = {repr(each): each for each in takes if each is not None}  # usually the same for all archs
     if not known:
         what = f"the manifest does not say what {kernel_name!r} takes"
         raise CubinError(_message(f"{what}: a build with a newer hatch-cubin may find it out"))
@@ -217,7 +217,7 @@ def _check(found: "_Module", kernel_name: str, arguments: "tuple[Any, ...]") -> 
 
 
 def _misfits(arguments: "tuple[Any, ...]", parameters: "tuple[Parameter, ...]") -> "list[str]":
-    """Word which arguments a kernel with these parameters would misread."""
+    """Describe the arguments that a kernel with these parameters would misread."""
     if len(arguments) != len(parameters):
         return [f"needs {len(parameters)} argument{'s' * (len(parameters) != 1)}, not {len(arguments)}"]
     wrong = []
@@ -237,7 +237,7 @@ def _misfits(arguments: "tuple[Any, ...]", parameters: "tuple[Parameter, ...]") 
 
 
 def _passed(argument: "Any") -> "tuple[int, str]":
-    """Return an argument's bytes as it is passed, and its kind as numpy names it; or 0 and a reason."""
+    """Return an argument's size and its kind as in numpy, or 0 and why it cannot be passed."""
     numpy, ctypes = sys.modules.get("numpy"), sys.modules.get("ctypes")
     if numpy is not None and isinstance(argument, numpy.generic):
         return argument.dtype.itemsize, argument.dtype.kind
@@ -256,7 +256,7 @@ def _passed(argument: "Any") -> "tuple[int, str]":
     except TypeError:
         size = 0
     code = getattr(argument, "_type_", None)
-    if not isinstance(code, str):  # for an array or a pointer it is a class
+    if not isinstance(code, str):  # arrays and pointers have a class here
         code = "V"
     kinds = ("f", "fdg"), ("b", "?"), ("P", "PzZ"), ("V", "V")
     kind = next((kind for kind, codes in kinds if code in codes), "i")
@@ -266,12 +266,12 @@ def _passed(argument: "Any") -> "tuple[int, str]":
 def _has(argument: "Any", name: str) -> bool:
     try:
         return hasattr(argument, name)
-    except Exception:  # a tensor that needs gradients raises one
+    except Exception:  # tensors with gradients raise it
         return False
 
 
 def _is_meant(kind: str, spelled: str) -> bool:
-    """Say whether a parameter of that type can be an argument of that kind, and of its size."""
+    """Return whether an argument of this kind, and of the right size, fits a parameter of this type."""
     if spelled.endswith("*"):
         return kind in "Piu"
     plain = _plain_type(spelled)
@@ -281,7 +281,7 @@ def _is_meant(kind: str, spelled: str) -> bool:
 
 
 def _fitting(parameter: Parameter) -> str:
-    """Name the numpy scalar that fits a parameter, if that is a number."""
+    """Name the numpy scalar that fits a parameter, if it is a number."""
     plain = _plain_type(parameter.type or "")
     fitting = _REAL.get(plain)
     if plain == "bool":
@@ -301,16 +301,16 @@ def _is_whole(plain: str) -> bool:
 
 
 # --- other bundles, and other code
-# Only some bundles have these parts. The copy of another bundle is run only if it is the very same file.
+# Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "4b61e1e3356102d7655255241ae11e9b7f4044a85371e08f11d684a080bd9bfb",
-    "_split": "e1045a6cbfb2c3ef75de1cb30d3c9dde3d19b851ec9393be973e39f0e1222c9f",
+    "_packs": "acedd76714c2535340d3043c015ce6e089558f2cfd6b600186a1aa01e1f24d5b",
+    "_split": "3166d4f8fb24053c98162dfc73bbcf346f17feb6cf9d3824a013b0ed0fc31dac",
 }
 
 
 class _Used(_Layer):
     def close(self) -> None:
-        """Look again in what was looked in before."""
+        """Undo this call of `use`."""
         if self in _layers:
             _layers.remove(self)
 
@@ -326,12 +326,12 @@ def use(
     *,
     strict: "bool | None" = None,
 ) -> _Used:
-    """Look in another bundle's folder, in this whole process; for tests and debugging.
+    """Use the bundle in another folder, in this whole process. For tests and debugging.
 
-    A mapping gives names of modules or kernels their modules' code instead: bytes, or cuda.core's
-    `ObjectCode`, whatever the device. None stands for the package's own bundle.
-    With *strict*, what the driver would have to translate is not found; None leaves that as it was.
-    The result undoes this one call with `close()`, or at the end of a `with` block.
+    A mapping replaces the code of modules, for all devices. Its keys are names of modules or kernels, its
+    values bytes or cuda.core's `ObjectCode`. None means the package's own bundle.
+    With *strict*, kernels that the driver would have to translate are not found. None keeps the setting.
+    The result undoes this call with `close()`, or at the end of a `with` block.
     """
     layer = _new_layer(what, strict)
     _layers.append(layer)
@@ -374,7 +374,7 @@ def _layer_of(folder: str, *, strict: bool) -> "_Used":
 
 
 def _borrow(folder: str, name: str) -> None:
-    """Import a part from another bundle, unless this package has it."""
+    """Import a part from another bundle if this package does not have it."""
     if _is_here(name):
         return
     path = os.path.join(folder, f"{name}.py")
@@ -391,7 +391,7 @@ def _borrow(folder: str, name: str) -> None:
 
 def _code(name: str, given: "Any") -> bytes:
     data = getattr(given, "code", given)
-    if data is not given and isinstance(data, str):  # an ObjectCode made of a file
+    if data is not given and isinstance(data, str):  # an ObjectCode from a file
         try:
             return _read(data, _plain_size(data))
         except (OSError, ValueError) as exc:
@@ -410,4 +410,4 @@ def _fresh(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "663780b71a17cafe"
+__build__ = "c83d59adb1be8063"

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-_RETRY_SECONDS = 2.0  # how long to wait for builds that replace what is being read
+_RETRY_SECONDS = 2.0  # how long to wait for builds that replace files
 
 
 def look_once() -> None:
-    """Warn once if sources changed since the kernels were built; build again with HATCH_CUBIN_REBUILD=1."""
+    """Warn once if sources changed since the kernels were built. With HATCH_CUBIN_REBUILD=1, rebuild them."""
     _looked.append(True)
     try:
         _look()
-    except CubinError:  # a build that failed is reported at each call
+    except CubinError:  # report a failed build at each call
         _looked.clear()
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as exc:
@@ -58,7 +58,7 @@ def _look() -> None:
 
 
 def _depth_of_loader() -> int:
-    """Count the calls inside of the loader's files, up to the caller of this function."""
+    """Return how many of this function's callers are in the loader's files."""
     loader, depth = os.path.dirname(os.path.abspath(__file__)), 1
     while os.path.dirname(os.path.abspath(sys._getframe(depth).f_code.co_filename)) == loader:
         depth += 1
@@ -69,10 +69,10 @@ def _differs(path: str, before: "Sequence[int | str]") -> bool:
     size, written, changed, digest = before
     try:
         status = os.stat(path)
-        # A time of writing can be set back, but not that of the last change.
+        # Programs can set the modification time (mtime), but not the change time (ctime).
         if (status.st_size, status.st_mtime_ns, status.st_ctime_ns) == (size, written, changed):
             return False
-        # A pipe would never be read to its end.
+        # Reading a pipe might never end.
         if status.st_size != size or not _import("stat").S_ISREG(status.st_mode):
             return True
         with open(path, "rb") as file:
@@ -94,7 +94,7 @@ def _rebuild(root: str, built: "Mapping[str, Sequence[str]]") -> None:
 
 
 def _install(root: str, names: "Sequence[str]") -> str:
-    """Return the line that installs what the project's builds require, or else what has these names."""
+    """Return a command that installs the project's build requirements, or else *names*."""
     try:
         toml = _import("tomllib")  # Python 3.10 does not have it
         with open(os.path.join(root, "pyproject.toml"), "rb") as file:
@@ -108,7 +108,7 @@ def _pip_install(names: "Sequence[str]") -> str:
 
 
 def retry(call: "Callable[[], Any]", error: CubinError) -> "Any":
-    """Return what a call returns when no build is replacing the files; no build can start meanwhile."""
+    """Return the result of *call*, made when no build replaces the files. No build can start during it."""
     layer, time = _layer(), _import("time")
     deadline = time.monotonic() + _RETRY_SECONDS
     while _may_pass(error):
@@ -129,14 +129,14 @@ def retry(call: "Callable[[], Any]", error: CubinError) -> "Any":
 
 
 def _may_pass(error: CubinError) -> bool:
-    """Say whether files look like this while they are replaced: on Windows nobody may read them then."""
+    """Return whether a running build can cause this error. On Windows, it makes files unreadable."""
     if isinstance(error, CubinDamagedError):
         return True
     return sys.platform == "win32" and isinstance(error.__cause__, PermissionError)
 
 
 def _held_against_builds(folder: str) -> "int | None":
-    """Return a descriptor that keeps builds from writing; None if one is writing, or without locks."""
+    """Return a descriptor whose lock stops builds, or None if a build holds it or locks do not work."""
     try:
         fcntl = _import("fcntl")
         descriptor = os.open(folder, os.O_RDONLY)
@@ -150,4 +150,4 @@ def _held_against_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "663780b71a17cafe"
+__build__ = "c83d59adb1be8063"

@@ -1,5 +1,5 @@
 # A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
-"""Read large manifests in pieces, of which few are needed."""
+"""Read large manifests in pieces: most calls need few of them."""
 
 import os
 
@@ -9,26 +9,26 @@ _PIECE = 1 << 12  # bytes of the first piece that a search reads
 
 
 def opened(path: str) -> "LargeFile":
-    """Return the bytes of a plain file, of which only what is needed will be read."""
+    """Return the bytes of a plain file. Only the needed pieces will be read."""
     descriptor = _opened(path)
     return LargeFile(path, descriptor, os.fstat(descriptor))
 
 
 class LargeFile:
-    """The bytes of a large file, of which it reads only what is needed.
+    """The bytes of a large file. Only the needed pieces are read.
 
-    They are not mapped: if another program cuts a mapped file off, the process that mapped it gets killed.
+    The file is not mapped: if another program truncates a mapped file, the system kills this process.
     """
 
     def __init__(self, path: str, descriptor: int, status: os.stat_result) -> None:
         self._path, self._descriptor, self._status = path, descriptor, status
-        self._recent = 0, b""  # where the bytes that were read last begin, and these bytes
+        self._recent = 0, b""  # the last bytes read: their offset and content
 
     def __getitem__(self, part: slice) -> bytes:
         start, end, _ = part.indices(self._status.st_size)
         size, (at, known) = max(end - start, 0), self._recent
         if not at <= start <= end <= at + len(known):
-            ahead = 2 * _PIECE if size <= 2 * _PIECE else 0  # as the next call will need it
+            ahead = 2 * _PIECE if size <= 2 * _PIECE else 0  # the next call will need it
             at, known = start, self._read(start, size + ahead)
             if len(known) < size:
                 _damaged(self._path, "it was cut off or replaced while it was in use")
@@ -38,9 +38,9 @@ class LargeFile:
 
     def _read(self, at: int, size: int) -> bytes:
         try:
-            if not self._is_open():  # to become a daemon, the process closed all files that it did not know
+            if not self._is_open():  # a process that becomes a daemon closes all open files
                 self._descriptor = _opened(self._path)
-                if not self._is_open():  # it is another file
+                if not self._is_open():  # the file was replaced
                     os.close(self._descriptor)
                     return b""
             return os.pread(self._descriptor, size, at)
@@ -48,7 +48,7 @@ class LargeFile:
             _unreadable(self._path, exc)
 
     def find(self, what: bytes, start: int = 0) -> int:
-        """Return where *what* begins first, as `bytes.find` does."""
+        """Return the first offset of *what*, like `bytes.find`."""
         part = _PIECE
         while start < self._status.st_size:
             if (found := self[start : start + part + len(what) - 1].find(what)) >= 0:
@@ -57,7 +57,7 @@ class LargeFile:
         return -1
 
     def rfind(self, what: bytes, start: int = 0, end: "int | None" = None) -> int:
-        """Return where *what* begins last, as `bytes.rfind` does."""
+        """Return the last offset of *what*, like `bytes.rfind`."""
         end = self._status.st_size if end is None else end
         while end - start >= len(what):
             at = max(start, end - _PIECE)
@@ -77,4 +77,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "663780b71a17cafe"
+__build__ = "c83d59adb1be8063"

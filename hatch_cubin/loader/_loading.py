@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     _Kernel: TypeAlias = Any
     _ObjectCode: TypeAlias = Any
 
-_ANSWER_SECONDS = 5.0  # a driver that takes longer hangs
+_ANSWER_SECONDS = 5.0  # the driver hangs if it takes longer
 
 
 def _unavailable(what: str) -> CubinUnavailableError:
@@ -58,7 +58,7 @@ def _unavailable(what: str) -> CubinUnavailableError:
 
 
 class Loaded(_Value):
-    """One file as `preload` left it on one device: loaded, with these of its kernels."""
+    """A file that `preload` loaded on a device, and the kernels that it loaded from the file."""
 
     __module__ = _NAME
 
@@ -75,7 +75,7 @@ class Loaded(_Value):
 
 
 class Preloaded(_Value):
-    """What `preload` did: a `Loaded` for each file on each device, and an error for what no file serves."""
+    """The result of `preload`: a `Loaded` for each file on each device, and errors for missing kernels."""
 
     __module__ = _NAME
 
@@ -91,7 +91,7 @@ class Preloaded(_Value):
 
 
 def is_available(kernel: "str | None", strict: "bool | None") -> bool:
-    for name in ("ctypes", "errno"):  # now, as the time limit is for the driver and not for a slow disk
+    for name in ("ctypes", "errno"):  # now: the time limit is for the driver, not for a slow disk
         _import(name)
     asks_for_kernels = kernel is not None or bool(strict)
     gpus: "list[_Gpu]" = []
@@ -100,10 +100,10 @@ def is_available(kernel: "str | None", strict: "bool | None") -> bool:
     asked = _matching(("*" if kernel is None else kernel,)) if asks_for_kernels else {}
     for gpu in gpus:
         for each, kernel_name in asked:
-            if gpu is None:  # it is there, but which GPU it is cannot be found out
+            if gpu is None:  # its capability is unknown
                 return False
             entry = _choose(each, kernel_name, *gpu, strict=strict)
-            _ = entry._place  # it raises if the file is not installed
+            _ = entry._place  # raises if the file is not installed
     return True
 
 
@@ -113,7 +113,7 @@ def translated(
     driver: "int | None" = _UNSET,
     device: "int | _Device | None" = None,
 ) -> "tuple[Entry, ...]":
-    """Return the PTX that the driver would have to translate on a GPU: what `use(strict=True)` refuses."""
+    """Return the PTX that the driver would have to translate on a GPU. `use(strict=True)` refuses it."""
     _check_gpu(cc, driver, device)
     asked, (cc, driver) = _matching(("*",)), _gpu(cc, driver, device)
     found: "dict[tuple[_Module, str], Entry]" = {}
@@ -128,7 +128,7 @@ def translated(
 
 
 def _matching(names: "Sequence[str]") -> "dict[tuple[_Module, str], bool]":
-    """Return all kernels that the names mean, and whether one means it without `*` and `?`."""
+    """Return all kernels that match the names, and for each whether a name without `*` and `?` matches it."""
     manifest = _manifest()
     asked: "dict[tuple[_Module, str], bool]" = {}
     unknown: "list[str]" = []
@@ -151,7 +151,7 @@ def _matching(names: "Sequence[str]") -> "dict[tuple[_Module, str], bool]":
 
 def _like(manifest: "_Manifest", name: str, kernel_name: str) -> "list[tuple[_Module, str]]":
     fnmatchcase = _import("fnmatch").fnmatchcase
-    of_module, of_kernel = (each.replace("[", "[[]") for each in (name, kernel_name))  # a variant's own
+    of_module, of_kernel = (each.replace("[", "[[]") for each in (name, kernel_name))  # in variants' names
     return [
         (found, each)
         for found in manifest.everything()
@@ -162,8 +162,8 @@ def _like(manifest: "_Manifest", name: str, kernel_name: str) -> "list[tuple[_Mo
 
 _lock = _import("_thread").RLock()  # held while code is loaded
 _drivers: "dict[int, int]" = {}  # by process: its driver's version, 0 while the driver starts
-_retained: "set[int]" = set()  # devices whose primary contexts must live on
-_hanging: "list[Any]" = []  # the thread of a driver that does not answer
+_retained: "set[int]" = set()  # devices whose primary contexts must stay alive
+_hanging: "list[Any]" = []  # the thread that waits for a hanging driver
 
 
 def kernel(
@@ -187,12 +187,12 @@ def module(
     device: "int | _Device | None" = None,
     **macros: "Any",
 ) -> "_ObjectCode":
-    """Return a module as a cuda.core `ObjectCode`, names of template instantiations included."""
+    """Return a module as a cuda.core `ObjectCode`, with the names of template instantiations."""
     return _retry_during_rebuild(lambda: _load(name, module, variant, macros, device, of_kernel=False))[0]
 
 
 def _shown_path(entry: Entry) -> str:
-    return entry._place if entry.arch else ""  # code that was given to use() has no place
+    return entry._place if entry.arch else ""  # code from use() is not in a file
 
 
 def _load(
@@ -216,10 +216,10 @@ def _load(
 
 
 def _code_of(found: "_Module", entry: Entry) -> "Any":
-    """Return an entry's `ObjectCode`, made once in this process."""
+    """Return an entry's `ObjectCode`. It is made once per process."""
     place = _shown_path(entry)
     if entry.block is not None:
-        _part("_packs")  # now, while no lock is held
+        _part("_packs")  # imported before the lock is taken
     with _lock:
         if entry.sha256 not in found.loaded:
             core = _import("cuda.core")
@@ -236,7 +236,7 @@ def _code_of(found: "_Module", entry: Entry) -> "Any":
 
 
 def _get_kernel(code: "Any", symbol: str, name: str) -> "Any":
-    with _lock:  # the first one makes the driver take the code
+    with _lock:  # the first call makes the driver load the code
         try:
             return code.get_kernel(symbol)
         except Exception as exc:
@@ -244,10 +244,10 @@ def _get_kernel(code: "Any", symbol: str, name: str) -> "Any":
 
 
 def preload(*names: str, device: "int | _Device | Sequence[int | _Device] | None" = None) -> Preloaded:
-    """Load all kernels now, or those named, on the current device or on each of a sequence of them.
+    """Load all kernels or the named ones now, on the current device, a device, or each device of a sequence.
 
-    A name is a kernel's or a module's, with all variants, and may have `*` and `?`. Afterwards the driver has
-    nothing left to load of them, as is needed before a CUDA graph is captured.
+    A name is a kernel's or a module's, means all its variants, and may have `*` and `?`. Afterwards the
+    driver has loaded them completely, which the capture of a CUDA graph requires.
     """
     devices = device if isinstance(device, (list, tuple, range)) else [device]
     preloaded: Preloaded = _retry_during_rebuild(lambda: _preload(names, devices))
@@ -264,7 +264,7 @@ def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
         for (found, kernel_name), exact in asked.items():
             try:
                 entry = _choose(found, kernel_name, cc, driver)
-                _ = entry._place  # it raises if the file is not installed
+                _ = entry._place  # raises if the file is not installed
             except CubinNotFoundError as exc:
                 missing[str(exc)] = exc
                 wrong = wrong or exact
@@ -277,7 +277,7 @@ def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
     library = _driver_library()
     if not hasattr(library, "cuKernelGetFunction"):
         raise _unavailable("preload() needs a driver of CUDA 12.0 or newer")
-    # In the order of blocks, so that each is unpacked once:
+    # Sorted by block, so that each block is unpacked once:
     in_order = sorted(plan.items(), key=lambda item: item[1][0].block or "")
     loaded = {file: _load_now(library, file[0], file[1], *what) for file, what in in_order}
     return Preloaded(tuple(loaded[file] for file in plan), tuple(missing.values()))
@@ -295,20 +295,20 @@ def _load_now(library: "Any", device: int, found: "_Module", entry: Entry, kerne
 
 
 def _load_functions(driver: "Any", device: int, kernels: "list[int]") -> "str | None":
-    """Have the driver load kernels now, not at their first launch. Return what went wrong.
+    """Make the driver load kernels now, not at their first launch. Return an error's name or None.
 
-    It loads them into the current context if that is the device's, else into the device's primary one.
+    It loads them into the current context if that is the device's, else into the device's primary context.
     """
     ctypes = _import("ctypes")
     current, context, function = ctypes.c_int(-1), ctypes.c_void_p(), ctypes.c_void_p()
-    driver.cuCtxGetDevice(ctypes.byref(current))  # an error if no context is current
+    driver.cuCtxGetDevice(ctypes.byref(current))  # fails without a current context
     status, pushed = 0, current.value != device
     if pushed:
         status = driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
         pushed = not status and not (status := driver.cuCtxPushCurrent_v2(context))
     for kernel in kernels:
         status = status or driver.cuKernelGetFunction(ctypes.byref(function), ctypes.c_void_p(kernel))
-        if hasattr(driver, "cuFuncLoad"):  # before CUDA 12.4, to get a function was to load it
+        if hasattr(driver, "cuFuncLoad"):  # before CUDA 12.4, cuKernelGetFunction loaded it
             status = status or driver.cuFuncLoad(function)
     if pushed:
         driver.cuCtxPopCurrent_v2(ctypes.byref(context))
@@ -319,7 +319,7 @@ def _load_functions(driver: "Any", device: int, kernels: "list[int]") -> "str | 
 
 
 def use_device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
-    """Return a device (the current one for None), its capability and the driver's version."""
+    """Return a device (for None, the current one), its capability and the driver's version."""
     by_number = type(device) is int
     if not by_number and device is not None and not hasattr(device, "compute_capability"):
         raise TypeError(_message(f"device is an ordinal or a cuda.core Device, not {device!r:.80}"))
@@ -346,13 +346,13 @@ def _lacking(exc: Exception) -> str:
 
 # --- the driver
 _NOT_INITIALIZED = 3
-_NVML_WITHOUT_DRIVER = (9, 18)  # it is not loaded, or is of another version than the libraries
+_NVML_WITHOUT_DRIVER = (9, 18)  # the driver is not loaded, or its version differs from the libraries'
 
 
 def _driver_version() -> int:
-    """Start the driver: without a device cuda.core's first call raises, and its second hangs."""
+    """Return the driver's version. Start it before cuda.core, whose second call hangs without a device."""
     pid = os.getpid()
-    if _drivers.keys() - {pid}:  # at the fork, the driver may even have been starting
+    if _drivers.keys() - {pid}:  # a parent process started the driver, or was starting it
         raise _unavailable("CUDA was used before this process was forked: start processes with spawn")
     return _drivers.get(pid) or _start_driver(pid)
 
@@ -392,12 +392,12 @@ def _driver_library() -> "Any":
     try:
         library = _import("ctypes").CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except (OSError, ImportError) as exc:
-        is_missing = os.strerror(_import("errno").ENOENT) in str(exc)  # the dynamic linker gives no number
+        is_missing = os.strerror(_import("errno").ENOENT) in str(exc)  # the dynamic linker sets no errno
         if is_missing or isinstance(exc, FileNotFoundError):
             return None
         raise _unavailable(f"the CUDA driver cannot be loaded: {exc}") from exc
     calls = "cuInit", "cuDeviceGetCount", "cuDriverGetVersion", "cuGetErrorName"
-    return library if all(hasattr(library, call) for call in calls) else None  # a stub, to link against
+    return library if all(hasattr(library, call) for call in calls) else None  # a stub library
 
 
 def _succeeds(library: "Any", call: str, *arguments: "Any") -> bool:
@@ -405,7 +405,7 @@ def _succeeds(library: "Any", call: str, *arguments: "Any") -> bool:
 
 
 def _add_visible_gpus(gpus: "list[_Gpu]", *, describe: bool) -> bool:
-    """Append the GPUs that CUDA would show, and say whether there are any; cuInit would break forks."""
+    """Append the GPUs that CUDA would show, and return whether there are any. cuInit would break forks."""
     driver, pid = _driver_library(), os.getpid()
     if driver is None or _drivers.keys() - {pid}:
         return False
@@ -434,12 +434,12 @@ def _ask_driver(driver: "Any", version: int) -> "list[_Gpu]":
 
 
 def _visible(gpus: "Sequence[tuple[str, Any]]", names: str) -> "list[_Gpu]":
-    """Return the GPUs that CUDA_VISIBLE_DEVICES names, up to its first wrong name."""
+    """Return the GPUs that CUDA_VISIBLE_DEVICES names before its first wrong name."""
     chosen: "dict[str, Any]" = {}
     for name in map(str.strip, names.split(",")):
         number = name.removeprefix("+")
         number = number[: len(number) - len(number.lstrip("0123456789"))]  # CUDA reads "1st" as 1
-        if name.startswith("MIG-"):  # of some GPU, nothing says which
+        if name.startswith("MIG-"):  # a part of an unknown GPU
             return [gpu for _, gpu in gpus]
         if number and int(number) < len(gpus):
             found = [gpus[int(number)][1]]
@@ -447,10 +447,10 @@ def _visible(gpus: "Sequence[tuple[str, Any]]", names: str) -> "list[_Gpu]":
             found = [gpu for uuid, gpu in gpus if name.startswith("GPU-") and (uuid or name).startswith(name)]
         if not found:
             break
-        if (number or name) in chosen:  # CUDA shows none if one is named twice
+        if (number or name) in chosen:  # CUDA shows no GPUs if one is named twice
             return []
         chosen[number or name] = found[0]
-    # Numbers are in an order of speed that CUDA alone knows: they may stand for any GPU.
+    # Numbers are in an order of speed that only CUDA knows, so they may mean any GPU.
     if any(map(str.isdecimal, chosen)) and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         return [gpu for _, gpu in gpus]
     return [*chosen.values()]
@@ -467,7 +467,7 @@ def _count_device_files() -> int:
 
 
 def _ask_nvml(*, describe: bool) -> "list[tuple[str, Any]] | None":
-    """Return each GPU with its UUID; None if NVML does not work."""
+    """Return each GPU with its UUID, or None if NVML does not work."""
     ctypes = _import("ctypes")
     try:
         library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
@@ -497,10 +497,10 @@ def _ask_nvml(*, describe: bool) -> "list[tuple[str, Any]] | None":
 
 
 def _in_time(question: "Callable[[], bool]") -> bool:
-    """Return the answer to a question about devices, False if the driver hangs.
+    """Return the answer to a question about devices, or False if the driver hangs.
 
-    A thread asks in 0.1 ms, and another process would take 10. If the thread hangs, it stays as a daemon, so
-    that Python can end, and no other thread asks until then.
+    A thread asks: it takes 0.1 ms, and a process 10. It is a daemon, so that Python can end if it hangs.
+    While it hangs, no other thread asks.
     """
     threading = _import("threading")
     if any(thread.is_alive() for thread in _hanging):
@@ -516,11 +516,11 @@ def _in_time(question: "Callable[[], bool]") -> bool:
     try:
         thread = threading.Thread(target=ask, daemon=True)
         thread.start()
-    except RuntimeError:  # while Python ends, at a limit, in a subinterpreter: the caller's thread asks
+    except RuntimeError:  # Python ends, threads are limited, a subinterpreter: the caller's thread asks
         return question()
     thread.join(_ANSWER_SECONDS)
     _hanging[:] = [thread] if thread.is_alive() else []
-    for _ in range(1000):  # until the system has ended the thread, Python 3.12 warns of a fork
+    for _ in range(1000):  # Python 3.12 warns about forks until the system has ended the thread
         if _hanging or not os.path.exists(f"/proc/self/task/{thread.native_id}"):
             break
         _import("time").sleep(0)
@@ -529,7 +529,7 @@ def _in_time(question: "Callable[[], bool]") -> bool:
 
 # --- the bundle as cuda.core's cache
 def cache(then: "_Cache | None" = None) -> "_Cache":
-    """Return the bundle as a read-only cuda.core `ProgramCacheResource`, in front of *then* if given."""
+    """Return the bundle as a read-only cuda.core `ProgramCacheResource`. Misses go to *then* if given."""
     try:
         _import("cuda.core")
         with _no_fork():
@@ -567,7 +567,7 @@ def _cache_class(base: "Any") -> "Any":
             return default if self._then is None else self._then.get(key, default)
 
         def _entry(self, key: "bytes | str") -> "Entry | None":
-            """Return what has a key, unless it is not in the wheel variant that is installed."""
+            """Return the entry with a key, or None if the installed wheel variant does not have it."""
             for name, arch in filter(None, map(self._units.get, _spellings(key))):
                 found = self._manifest.module(name)
                 if found is None or arch not in found.fields:
@@ -581,10 +581,10 @@ def _cache_class(base: "Any") -> "Any":
                 self._then is not None and self._then.get(key) is not None
             )
 
-        __iter__ = __reversed__ = None  # or Python would ask for the keys 0, 1, 2
+        __iter__ = __reversed__ = None  # otherwise Python would look up the keys 0, 1, 2
 
         def __setitem__(self, key: "bytes | str", value: "Any") -> None:
-            if not isinstance(value, core.ObjectCode):  # that is Program.compile storing what it compiled
+            if not isinstance(value, core.ObjectCode):  # Program.compile stores these, which is allowed
                 self._refuse()
             _spellings(key)
             if self._then is not None:
@@ -614,7 +614,7 @@ def _spellings(key: "bytes | bytearray | str") -> "tuple[bytes, ...]":
 
 
 def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
-    """Return the unit of each key and program key: of the first module, if several share a key."""
+    """Return the unit of each key and program key: the first module's if several share a key."""
     body = _checked(_file_data(os.path.join(folder, "keys.json")))
     if body is None:
         _damaged("keys.json", "it does not match its check")
@@ -631,4 +631,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "663780b71a17cafe"
+__build__ = "c83d59adb1be8063"

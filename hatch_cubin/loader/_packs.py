@@ -1,5 +1,5 @@
 # A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
-"""Read entries of packed bundles, whose files are blocks of several units."""
+"""Read entries of packed bundles: their files are blocks of several units."""
 
 import os
 
@@ -12,16 +12,14 @@ if TYPE_CHECKING:
 
     from . import Entry
 
-_BLOCK = 1 << 21  # bytes that several entries share, unpacked, at most
-_UNPACKED = 1 << 24  # bytes of unpacked blocks that are kept
-_WINDOW = 1 << 26  # bytes that an unpacker may look back, at most
-_ROOM, _RATIO = (
-    1 << 26,
-    200,
-)  # what would be unpacked to more, and is packed better than code can be, is a bomb
+_BLOCK = 1 << 21  # the largest block of several entries, in bytes when unpacked
+_UNPACKED = 1 << 24  # the size of the cache of unpacked blocks, in bytes
+_WINDOW = 1 << 26  # the largest dictionary of an unpacker, in bytes
+# More bytes than this, in data that is packed better than code can be, are a decompression bomb.
+_ROOM, _RATIO = 1 << 26, 200
 
-_unpacked: "dict[tuple[str, int], bytes]" = {}  # blocks by digest and size, the one used last at the end
-_unpackers: "dict[int, Any]" = {}  # a lock for each process, as its parent's may stay locked after a fork
+_unpacked: "dict[tuple[str, int], bytes]" = {}  # blocks by digest and size, the most recently used last
+_unpackers: "dict[int, Any]" = {}  # a lock per process: a parent's lock may stay locked after a fork
 
 
 def part_of_block(entry: "Entry", path: str) -> bytes:
@@ -45,7 +43,7 @@ def part_of_block(entry: "Entry", path: str) -> bytes:
 
 
 def _block_of(entry: "Entry") -> "dict[str, Any]":
-    """Return what the manifest says of an entry's block, and raise CubinDamagedError if that cannot be."""
+    """Return the manifest's facts about an entry's block. CubinDamagedError if they are impossible."""
     blocks = _typed(entry._manifest.header.get("blocks"), dict)
     if entry.block not in blocks:
         _damaged("manifest.json", f"it does not describe the block {entry.block!r} that it names")
@@ -62,7 +60,7 @@ _OF_BLOCK = {"packed": int, "sha256": str, "size": int}
 
 
 def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
-    """Return an unpacked block of *size* bytes. Its digest is compared before it is unpacked."""
+    """Return an unpacked block of *size* bytes. The digest of the packed data is checked first."""
     data = _file_data(path, packed)
     if (digest := _sha256(data)) != sha256:
         _damaged(path, f"its digest is {digest}, the manifest says {sha256}")
@@ -83,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "663780b71a17cafe"
+__build__ = "c83d59adb1be8063"

@@ -1,5 +1,5 @@
 # A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
-"""Bundles that were split: files in companions, which are packages of their own, and wheel variants."""
+"""Read split bundles: with files in companions (separate packages), or with wheel variants."""
 
 import os
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def folder_of(entry: "Entry") -> str:
-    """Return the folder of an entry's file; CubinNotFoundError if it is not installed."""
+    """Return the folder of an entry's file. CubinNotFoundError if it is not installed."""
     if entry._absent:
         _refuse_other_variant(entry)
     name, known = _companion(entry)
     if name not in _companions:
-        spec = _find_spec(name, None)  # it is not imported
+        spec = _find_spec(name, None)  # this does not import it
         if spec is None or not spec.submodule_search_locations:
             what = f"{entry.module!r} for {entry.arch} is in {known['project']}, which is not installed"
             raise CubinNotFoundError(_message(f"{what}: pip install '{known['install']}'"))
@@ -45,7 +45,7 @@ def _refuse_other_variant(entry: "Entry") -> "NoReturn":
 
 
 def _companion(entry: "Entry") -> "tuple[str, dict[str, str]]":
-    """Return the name of an entry's companion, and what the manifest says about it."""
+    """Return the name of an entry's companion, and the manifest's facts about it."""
     name: str = entry._companion or ""
     known = _typed(entry._manifest.header.get("companions"), dict).get(name)
     if not name.isidentifier():
@@ -54,16 +54,16 @@ def _companion(entry: "Entry") -> "tuple[str, dict[str, str]]":
 
 
 def refuse_another_build(entry: "Entry", folder: str) -> None:
-    """Raise CubinNotFoundError if the installed companion was made for another index."""
+    """Raise CubinNotFoundError if the installed companion was built for another manifest."""
     name, known = _companion(entry)
-    _companions.pop(name, None)  # it may be replaced before the next call
+    _companions.pop(name, None)  # the user may replace it before the next call
     bound = _json(_file_data(os.path.join(folder, "companion.json")), f"{name}/companion.json")
     if _typed(bound, dict).get("index") != _sha256(entry._manifest.data[:]):
         version = bound.get("version")
-        is_named_so = known["install"].endswith(f"=={version}")  # then an installer finds nothing to do
+        is_named_so = known["install"].endswith(f"=={version}")  # then installers do nothing without a flag
         other, force = ("build", " --force-reinstall") if is_named_so else ("version", "")
         what = f"{known['project']} in {folder} belongs to another {other}, {version!r:.80}"
         raise CubinNotFoundError(_message(f"the installed {what}: pip install{force} '{known['install']}'"))
 
 
-__build__ = "663780b71a17cafe"
+__build__ = "c83d59adb1be8063"

@@ -1,12 +1,12 @@
 # Copied byte for byte into editable installs by hatch-cubin (Apache-2.0): standard library only.
-"""Find the bundle of an editable install in its tree, where its build backend's own finder does not."""
+"""Find the bundle of an editable install in its source tree, if the build backend's own finder cannot."""
 
 import os
 import sys
 
 
 def find(name: str, folder: str) -> None:
-    """Let a package be imported from a folder. Every start of Python runs this: it has to be quick."""
+    """Make a package importable from a folder. Python runs this at every start, so it must be quick."""
     sys.meta_path.insert(0, _Finder(name, folder))  # type: ignore[arg-type] # its types are slow to import
 
 

@@ -122,4 +122,4 @@ def test_parts_are_what_their_project_builds(tmp_path: Path, parts: Path) -> Non
     command = (sys.executable, "-m", "hatch_cubin", "verify", wheel, "--rebuild", "--project", root)
     said = run(*command, cwd=root, check=False).stderr
     assert "demo_cubins_sm90-1.1-py3-none-any.whl: belongs to another version of the bundle" in said
-    assert "1 unit not what its inputs compile to" in said
+    assert "the rebuild differs in 1 unit although all inputs are equal" in said

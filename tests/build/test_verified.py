@@ -87,7 +87,10 @@ def test_a_header_that_changes_no_code_changes_what_the_wheel_says_of_itself(tmp
     assert done.returncode == 1
     assert done.stdout.splitlines()[1] == f"{wheel}/demo/_cubins: {RIGHT[0]}"
     assert done.stderr.splitlines()[-4:] == [
-        f"hatch-cubin: error: {wheel}/demo/_cubins: 2 files not what the project gives, though all units are",
+        (
+            f"hatch-cubin: error: {wheel}/demo/_cubins: "
+            "the rebuild differs in 2 files although all units are equal [file-differs]"
+        ),
         "  keys.json",
         f"  {sbom.NAME}",
         "  hint: verify it with the sources and the toolkit that it was built with",

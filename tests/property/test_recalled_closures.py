@@ -22,7 +22,7 @@ def test_what_is_recalled_is_what_is_found_without(figures: Figures, request: py
 @pytest.mark.parametrize("blind", ["outside", "in the project"])
 def test_a_memory_that_does_not_look_is_found_out(monkeypatch: pytest.MonkeyPatch, blind: str) -> None:
     if blind == "outside":
-        monkeypatch.setattr(recalled_closures, "_summed", lambda _parts: "")
+        monkeypatch.setattr(recalled_closures, "_lines_digest", lambda _parts: "")
     else:
         monkeypatch.setattr(
             recalled_closures.RecalledClosures, "_nothing_appeared", lambda _closures, _project: True

@@ -1,7 +1,7 @@
-"""Compile what the cache lacks, and make no wheel of it.
+"""Compile the units that are missing from the cache, without making a wheel.
 
-A build that follows finds everything in the cache. What was compiled stays there if another unit fails, or if
-this is interrupted.
+The next build then finds all units in the cache. If a unit fails, or if this verb is interrupted, the units
+that were already compiled stay in the cache.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     project_arguments(parser)
     archs_argument(parser)
     locked_argument(parser)
-    parser.add_argument("--jobs", metavar="N", type=jobs, help="compile so many units at once")
+    parser.add_argument("--jobs", metavar="N", type=jobs, help="compile this many units at once")
     parser.add_argument(
         "--only",
         metavar="GLOB",
         action="append",
-        help="only sources or modules that it matches",
+        help="only sources or modules that match",
     )
     parser.add_argument(
-        "--shard", metavar="N/COUNT", type=_shard, help="only the part of one of so many jobs, as in '2/8'"
+        "--shard", metavar="N/COUNT", type=_shard, help="only the units of job N of COUNT jobs, as in '2/8'"
     )
     parser.add_argument(
         "--weights",
         metavar="FILE",
         action="append",
-        help="share by the seconds that HATCH_CUBIN_REPORT=FILE had a build write",
+        help="divide by the compile times in a report that HATCH_CUBIN_REPORT=FILE wrote",
     )
     parser.add_argument(
         "--executor",
@@ -67,9 +67,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="compile on other machines, as in 'dask://host:8786'",
     )
     parser.add_argument(
-        "--recheck", metavar="PART", type=_share, help="compile so much of that here too, as in '1%%'"
+        "--recheck",
+        metavar="PART",
+        type=_share,
+        help="compile this share of the units here too, and compare, as in '1%%'",
     )
-    parser.add_argument("--require-hits", action="store_true", help="compile nothing: a miss is an error")
+    parser.add_argument(
+        "--require-hits",
+        action="store_true",
+        help="compile nothing, and end with an error if a unit is missing from the cache",
+    )
     json_argument(parser)
 
 
@@ -113,13 +120,13 @@ def _summary(found: Mapping[str, Any], problems: Sequence[Problem]) -> list[str]
     if rows:
         head = ["module", "arch", "seconds", "size"]
         parts.append(
-            ReportSection("what took longest", (), ReportTable(head, rows, numbers=[2, 3], names=[0, 1]))
+            ReportSection("longest compiles", (), ReportTable(head, rows, numbers=[2, 3], names=[0, 1]))
         )
     return as_markdown([*parts, *problem_parts(problems, ())])
 
 
 def _rechecked(project: Project, part: float) -> Project:
-    """Return the project, set to compile *part* of the units here as well that other machines compile."""
+    """Return the project, set to compile *part* of the units of other machines here too."""
     from dataclasses import replace
 
     if project.config.executor is None:
@@ -154,7 +161,7 @@ def _shard(text: str) -> Shard:
 
 
 def _chosen(plan: Plan, globs: Sequence[str]) -> Plan:
-    """Return the plan with only those units whose source's path or module's name matches one of the globs."""
+    """Return the plan with only the units of sources or modules that match one of the globs."""
     from ...project.source import glob_regex
 
     rules = [glob_regex(glob) for glob in globs]

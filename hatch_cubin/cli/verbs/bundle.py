@@ -1,8 +1,8 @@
-"""Write the bundle into a package's folder, for any build backend that puts a package's files into its wheel.
+"""Write the bundle into a package's folder, for backends that put all files of a package into its wheel.
 
-DIR is the folder of the package, inside the project; the bundle becomes DIR/_cubins. Files in it that are
-right already are left as they are; files that are not part of the bundle are removed. The bill of materials
-is in the bundle too, because the wheel's metadata is the backend's.
+DIR is the package's folder inside the project, and DIR/_cubins becomes the bundle. Correct files in
+DIR/_cubins are not written again, and files that do not belong to the bundle are removed. The bundle contains
+the bill of materials too, because only the backend can write the wheel's metadata.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
-        "--into", metavar="DIR", required=True, help="the folder of the package that receives it"
+        "--into", metavar="DIR", required=True, help="the folder of the package that gets the bundle"
     )
     project_arguments(parser)
     archs_argument(parser)
@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Build the bundle and write it."""
-    project = _aimed(open_project(args), args.into)
+    project = _with_package(open_project(args), args.into)
     from ...building import pipeline
     from ...bundle import layout
     from ...project.source import BUNDLE_FOLDER
@@ -59,19 +59,19 @@ def run(args: argparse.Namespace) -> Answer:
     )
 
 
-def _aimed(project: Project, into: str) -> Project:
+def _with_package(project: Project, into: str) -> Project:
     """Return the project, set to the package in the folder *into* even if the table names another package."""
     from pathlib import Path
 
-    from ...frontends import open_project as door
+    from ...frontends import open_project as frontend
 
     root, folder = Path(os.path.realpath(project.root)), Path(os.path.realpath(into))
-    if not door.is_package(folder):
-        what = "is no package, it has no __init__.py"
+    if not frontend.is_package(folder):
+        what = "is not a package: it does not contain __init__.py"
         hint = "name the folder of the package whose code imports _cubins"
         raise ConfigError(problem("not-a-package", what, Location(into), hint))
     if root not in folder.parents:
-        what = f"is outside the project, which is {root}"
-        hint = "--project DIR names another one; elsewhere a copy of _cubins does as well"
+        what = f"is outside the project {root}"
+        hint = "name another project with --project DIR, or copy _cubins into the package"
         raise ConfigError(problem("package-outside-project", what, Location(into), hint))
-    return door.with_package(project, folder)
+    return frontend.with_package(project, folder)

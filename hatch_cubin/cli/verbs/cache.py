@@ -1,8 +1,8 @@
-"""Show, check, fill, trim or empty the cache, and hash the plan for CI.
+"""Show, check, fill, trim or empty the cache, or hash the plan for CI.
 
-Only 'key', 'pull' and 'push' need a project and a compiler. The cache is the one that HATCH_CUBIN_CACHE_DIR
-names, or the table of the project that is here, or else the user's own. Builds may go on meanwhile; what is
-removed while they need it, they compile.
+Only 'key', 'pull' and 'push' need a project and a compiler. HATCH_CUBIN_CACHE_DIR names the cache's folder,
+or the table of the project in the current folder, or else it is the user's own cache. Builds may run at the
+same time: they compile units that this verb has removed.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from ...cache.merging import MergeResult
 
 _HINTS = {
-    "damaged": "the next build that needs it makes it again",
-    "orphaned": "no build can use it: 'cache gc' drops it when it was unused for long",
-    "foreign": "no build touches it: remove it",
+    "damaged": "the next build that needs the entry makes it again",
+    "orphaned": "builds cannot use it: 'hatch-cubin cache gc --unused-for 30d' removes it after 30 days",
+    "foreign": "builds ignore this file: remove it",
 }
-_ELSEWHERE = "let HATCH_CUBIN_CACHE_DIR or cache-dir name a folder, or make room for one there"
+_ELSEWHERE = "remove the obstacle, or name another folder in HATCH_CUBIN_CACHE_DIR or cache-dir"
 _MERGED = "name folders that 'hatch-cubin cache dir' prints elsewhere, or copies of them"
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
 
@@ -65,21 +65,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             _gc_arguments(own)
         if name == "merge":
             own.add_argument(
-                "folders", metavar="FROM", nargs="+", help="a cache folder, which stays as it is"
+                "folders", metavar="FROM", nargs="+", help="a cache folder, which does not change"
             )
 
 
 def _gc_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--max-size", metavar="SIZE", type=size_of, help="what was used longest ago goes, down to '2GiB'"
+        "--max-size",
+        metavar="SIZE",
+        type=size_of,
+        help="remove the least recently used entries until this much is left, as in '2GiB'",
     )
     parser.add_argument(
-        "--unused-for", metavar="TIME", type=_seconds, help="what was not used for '30d', '12h' or '2w' goes"
+        "--unused-for",
+        metavar="TIME",
+        type=_seconds,
+        help="remove the entries that were not used for this time: '30d', '12h' or '2w'",
     )
     parser.add_argument(
         "--keep-last-build",
         action="store_true",
-        help="what the last build used stays; without the others, nothing else does",
+        help="keep the entries that the last build used; without other options, remove all others",
     )
 
 
@@ -92,13 +98,13 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _dir(args: argparse.Namespace) -> Answer:
-    folder = _place(args)
-    return Answer({"folder": str(folder)}, [str(folder)], [*_in_the_way(folder)])
+    folder = _configured_folder(args)
+    return Answer({"folder": str(folder)}, [str(folder)], [*_obstacles(folder)])
 
 
 def _stats(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
-    with _told(folder):
+    with _os_errors_reported(folder):
         there = housekeeping.stats(folder)
     builds = history.builds(folder)
     tiers = history.tiers(builds)
@@ -113,16 +119,16 @@ def _stats(args: argparse.Namespace) -> Answer:
     }
     lines = [str(folder), f"{_entries(there.entries)}, {size(there.bytes)}"]
     if there.unproven:
-        lines.append(f"{count(there.unproven, 'file')} that nothing proves, and a build would replace")
+        lines.append(f"{count(there.unproven, 'file')} without a valid record, which builds replace")
     if builds:
         columns = ("time", "hits", "fetched", "misses", "project")
         rows = [tuple(each[name] for name in columns) for each in builds]
         lines += table([("last builds", "hits", "fetched", "misses", ""), *rows])
-        lines += [_told_of_tier(*item) for item in tiers.items() if item[1]["hits"]]
+        lines += [_tier_line(*item) for item in tiers.items() if item[1]["hits"]]
     return Answer(facts, lines)
 
 
-def _told_of_tier(name: str, tier: history.Tier) -> str:
+def _tier_line(name: str, tier: history.Tier) -> str:
     return f"{name}: {tier['rate']:.0%} of all units, about {tier['saved_s']:.1f} s of compiling saved"
 
 
@@ -192,10 +198,10 @@ def _gc(args: argparse.Namespace) -> Answer:
         unused_for = 0.0
     keep = history.keys(folder) if args.keep_last_build else set()
     if keep is None:
-        what = f"no build with the cache at {folder} is known here"
-        hint = "--keep-last-build comes after a build of the same user"
+        what = f"no build of this user with the cache at {folder} is recorded"
+        hint = "build first: --keep-last-build needs the record of a build"
         raise CheckError(problem("no-build-known", what, hint=hint))
-    with _told(folder):
+    with _os_errors_reported(folder):
         removed = housekeeping.trim(folder, size=args.max_size, unused_for=unused_for, keep=keep)
     user_folders.sweep()
     return _removed(folder, removed)
@@ -204,7 +210,7 @@ def _gc(args: argparse.Namespace) -> Answer:
 def _clear(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
     user_folders.remove_recalled_facts()
-    with _told(folder):
+    with _os_errors_reported(folder):
         removed = housekeeping.clear(folder)
     user_folders.sweep()
     return _removed(folder, removed)
@@ -222,33 +228,33 @@ def _key(args: argparse.Namespace) -> Answer:
 
 
 _ACTIONS = {
-    "dir": (_dir, "print where the cache is"),
-    "stats": (_stats, "say what is in the cache, and what the last builds found there"),
-    "fsck": (_fsck, "read all that is in the cache, and say what is damaged, orphaned or foreign"),
-    "merge": (_merge, "copy what other cache folders have and their records prove"),
+    "dir": (_dir, "print the folder of the cache"),
+    "stats": (_stats, "print the size of the cache, and the hits and misses of the last builds"),
+    "fsck": (_fsck, "read the whole cache, and report damaged, orphaned and foreign files"),
+    "merge": (_merge, "copy the entries of other cache folders, if their records are valid"),
     "pull": (
         remote_cache.pull,
-        "take from the shared store what the project's plan needs and the cache lacks",
+        "download the project's units that are missing from the cache from the shared store",
     ),
     "push": (
         remote_cache.push,
-        "give the shared store what the cache has for the project's plan and it lacks",
+        "upload the project's units that are missing from the shared store",
     ),
-    "gc": (_gc, "drop what is not needed any more"),
-    "clear": (_clear, "drop everything, and what builds recall, of any project"),
+    "gc": (_gc, "remove entries that are not needed any more"),
+    "clear": (_clear, "remove all entries, and the records of earlier builds, of all projects"),
     "key": (_key, "print one hash over the keys of all units of the project"),
 }
 
 
 def _folder(args: argparse.Namespace) -> Path:
     """Return the cache's folder; raise CheckError if no folder can be there."""
-    folder = _place(args)
-    if problems := [*_in_the_way(folder)]:
+    folder = _configured_folder(args)
+    if problems := [*_obstacles(folder)]:
         raise CheckError(*problems)
     return folder
 
 
-def _in_the_way(folder: Path) -> Iterator[Problem]:
+def _obstacles(folder: Path) -> Iterator[Problem]:
     """Yield a problem if builds cannot have a cache there, e.g. because a file blocks the folder's path."""
     try:
         mode = file_access.status_of(folder).st_mode
@@ -264,7 +270,7 @@ def _in_the_way(folder: Path) -> Iterator[Problem]:
     yield problem("cache-unusable", what, Location(str(folder)), _ELSEWHERE)
 
 
-def _place(args: argparse.Namespace) -> Path:
+def _configured_folder(args: argparse.Namespace) -> Path:
     """Return the cache folder that a build here would use; the project's table can set it."""
     root = Path(args.project).absolute()
     configured = os.environ.get("HATCH_CUBIN_CACHE_DIR")
@@ -276,12 +282,12 @@ def _place(args: argparse.Namespace) -> Path:
 
 
 @contextlib.contextmanager
-def _told(folder: Path) -> Iterator[None]:
+def _os_errors_reported(folder: Path) -> Iterator[None]:
     """Raise CheckError if the system refuses an operation on the cache."""
     try:
         yield
     except OSError as exc:
-        what = f"the cache at {folder} cannot be looked after: {exc.strerror}"
+        what = f"the cache at {folder} cannot be used: {exc.strerror}"
         where = Location(str(exc.filename or folder))
         raise CheckError(problem("cache-unusable", what, where)) from exc
 

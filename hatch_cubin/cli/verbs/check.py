@@ -1,10 +1,10 @@
 """Check wheels before they are published.
 
-Each has to have a bundle with kernels, and each kernel has to run on every GPU that the wheel promises: those
-that its archs name, or those of --gpu. It has to hold together as 'verify' says, to be no larger than
-'max-size' allows, to have tags that fit, no path of the machine that built it, no code that was
-compiled for a debugger, and none beside its bundle. All that is wrong with any
-of them is told. --table looks at the project's table as well, or alone, and needs no compiler for that.
+Each wheel must contain a bundle, and each kernel must run on every GPU that the wheel is for: the GPUs of its
+archs, or those of --gpu. The wheel must pass 'verify', must not be larger than 'max-size', and its tags must
+be correct. It must not contain a path of the machine that built it, code that was compiled for a debugger, or
+GPU code outside its bundle. All problems of all wheels are reported. --table checks the project's table too,
+or only the table, which does not need a compiler.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     wheels_argument(parser, "*")
     parser.add_argument(
-        "--table", action="store_true", help="check the project's table too, or without wheels"
+        "--table", action="store_true", help="check the project's table too, or only the table"
     )
     parser.add_argument(
         "--gpu",
         metavar="LIST",
         type=_capabilities,
         default=(),
-        help="the GPUs that it is for, as in '8.0,9.0'; by default those that its archs name",
+        help="the GPUs that the wheels are for, as in '8.0,9.0'; by default the GPUs of their archs",
     )
     parser.add_argument(
         "--except",
@@ -48,10 +48,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         dest="spared",
         action="append",
         default=[],
-        help="kernels or modules that some GPUs may lack, or files of code that lie beside the bundle",
+        help="kernels or modules that need not run on all GPUs, or files of code outside the bundle",
     )
     parser.add_argument(
-        "--max-size", metavar="SIZE", type=size_of, help="of a wheel, as in '100 MB'; by default the table's"
+        "--max-size",
+        metavar="SIZE",
+        type=size_of,
+        help="the largest size of a wheel, as in '100 MB'; by default the table's",
     )
     folder_argument(parser)
     output_arguments(parser)

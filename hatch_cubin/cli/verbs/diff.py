@@ -1,9 +1,10 @@
-"""Say what is other in one wheel than in another: kernels that are lost, spills, registers, sizes.
+"""Compare two wheels: kernels that are lost, spills, registers, sizes.
 
-Each is a wheel, a folder or an installed package. Without the second one, the first is compared with what the
-project here builds; what the cache lacks is compiled. --fail-on ends with 1 where something is worse: 'lost'
-(a kernel, or one of its archs), 'signatures' (other arguments), 'spills', 'registers', 'stack', 'shared' of
-any kernel, 'size' of the wheel; with a limit as in 'size=5%' or 'registers=8' only where it is worse by more.
+Each is a wheel, a folder or an installed package. Without a second one, the first is compared with the bundle
+that the project here builds; units that are missing from the cache are compiled. With --fail-on, the exit
+code is 1 if something got worse: 'lost' (a kernel, or one of its archs), 'signatures' (other arguments),
+'spills', 'registers', 'stack' or 'shared' of any kernel, 'size' of the wheel. A limit, as in 'size=5%' or
+'registers=8', allows that much more.
 """
 
 from __future__ import annotations
@@ -52,14 +53,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     what = "a wheel, a folder, or the import name of an installed package"
     parser.add_argument("before", metavar="WHEEL|DIR|PACKAGE", help=what)
     parser.add_argument(
-        "after", metavar="WHEEL|DIR|PACKAGE", nargs="?", help="another; by default what the project builds"
+        "after",
+        metavar="WHEEL|DIR|PACKAGE",
+        nargs="?",
+        help="another one; by default the bundle that the project builds",
     )
     parser.add_argument(
         "--fail-on",
         metavar="LIST",
         type=_limits,
         default=(),
-        help=f"end with 1 for more of these: {','.join(FAIL_ON_KINDS)}, as in 'lost,spills,size=5%%'",
+        help=f"end with 1 if one of these got worse: {','.join(FAIL_ON_KINDS)}, as in 'lost,spills,size=5%%'",
     )
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a page for a browser")
     project_arguments(parser)
@@ -71,7 +75,7 @@ def run(args: argparse.Namespace) -> Answer:
     before, after = both = _sides(args)
     diffs = compare_wheels(before, after)
     problems = [each for side in both for facts in side.bundles.values() for each in unreadable_units(facts)]
-    problems += _too_much(args.fail_on, before, after, diffs)
+    problems += _exceeded_limits(args.fail_on, before, after, diffs)
     parts = [*diff_sections(before, after, diffs)]
     if args.html is not None:
         title = " and ".join(os.path.basename(side.title) for side in both)
@@ -104,7 +108,7 @@ def _sides(args: argparse.Namespace) -> tuple[ComparedWheel, ComparedWheel]:
 def _side(what: str) -> ComparedWheel:
     """Return a wheel, a folder or a package; a pattern that the shell left unexpanded must match only one."""
     if len(meant := expand_patterns([what])) > 1:
-        ambiguous = f"stands for {len(meant)} files, and 'diff' compares two: {', '.join(meant)}"
+        ambiguous = f"matches {len(meant)} files, but 'diff' compares two: {', '.join(meant)}"
         raise BundleError(problem("several-wheels", ambiguous, Location(what)))
     with open_wheel(meant[0]) as opened:
         return compared_wheel(
@@ -127,20 +131,20 @@ def _of_project(args: argparse.Namespace) -> ComparedWheel:
 
     files = pipeline.build(project, require=require_compiler)
     bundle = Bundle(project.bundle_folder, dict.fromkeys(files), files.__getitem__)
-    title = f"what the project in {args.project} builds"
+    title = f"the project in {args.project}"
     return ComparedWheel(
         args.project, title, None, {project.package: survey(bundle, fallback_reader(os.environ))}
     )
 
 
-def _too_much(
+def _exceeded_limits(
     limits: Sequence[FailLimit], before: ComparedWheel, after: ComparedWheel, diffs: Sequence[BundleDiff]
 ) -> Iterator[Problem]:
     """Yield a problem for each limit that is exceeded, with the size or the kernels that exceed it."""
     where = Location(after.path)
     for limit in limits:
         if limit.what == "size":
-            was, now = _weights(before, after, diffs)
+            was, now = _compared_sizes(before, after, diffs)
             if limit.is_passed(was, now):
                 change = f"from {size(was)} to {size(now)}, {percent_change(was, now)}"
                 yield problem("wheel-grown", f"has grown {change} (--fail-on {limit.text})", where)
@@ -151,7 +155,9 @@ def _too_much(
             yield problem("kernels-worse", what, where, details=shown)
 
 
-def _weights(before: ComparedWheel, after: ComparedWheel, diffs: Sequence[BundleDiff]) -> tuple[int, int]:
+def _compared_sizes(
+    before: ComparedWheel, after: ComparedWheel, diffs: Sequence[BundleDiff]
+) -> tuple[int, int]:
     """Return the sizes of two wheels; if one of them is not a wheel, the sizes of both sides' bundles."""
     if before.bytes is not None and after.bytes is not None:
         return before.bytes, after.bytes
@@ -171,11 +177,13 @@ def _limit(text: str) -> FailLimit:
     what, _, amount = text.partition("=")
     if what not in FAIL_ON_KINDS:
         meant = value_checks.guess(what, FAIL_ON_KINDS)
-        raise ValueError(f"{what!r} is none of {', '.join(FAIL_ON_KINDS)}" + (f": {meant}" if meant else ""))
+        raise ValueError(
+            f"{what!r} is not one of {', '.join(FAIL_ON_KINDS)}" + (f": {meant}" if meant else "")
+        )
     if not amount:
         return FailLimit(what, text)
     if what in ("lost", "signatures"):
-        raise ValueError(f"{what!r} takes no limit: one kernel is too many")
+        raise ValueError(f"{what!r} does not take a limit: one kernel is too many")
     if amount.endswith("%"):
         return FailLimit(what, text, _number(text, amount[:-1]), percent=True)
     counted = what in ("spills", "registers")
@@ -184,5 +192,5 @@ def _limit(text: str) -> FailLimit:
 
 def _number(text: str, amount: str) -> float:
     if not amount.replace(".", "", 1).isdecimal():
-        raise ValueError(f"{text!r} has no number behind the '=', as in 'registers=8' or 'size=5%'")
+        raise ValueError(f"{text!r} needs a number after the '=', as in 'registers=8' or 'size=5%'")
     return float(amount)

@@ -1,8 +1,7 @@
-"""Say why a unit is a miss, why an arch is built or is not, and what a GPU would load.
+"""Explain why a unit is a miss, why an arch is built or is not, and which file a GPU would load.
 
-Nothing is compiled. A miss is compared with the nearest unit in the cache: one that was compiled of the same
-source, for the same arch if there is one, with the fewest inputs that differ. Each input that differs is
-named.
+Nothing is compiled. Each cache miss is compared with the nearest unit in the cache: a unit of the same
+source, for the same arch if possible, with the fewest differing inputs. All inputs that differ are listed.
 """
 
 from __future__ import annotations
@@ -43,13 +42,21 @@ _SHOWN = 8  # the most items of a list that are printed; -v prints the rest
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
-        "source", metavar="SOURCE", help="its path in the project, or the name of a module or a kernel"
+        "source", metavar="SOURCE", help="a source's path in the project, or the name of a module or a kernel"
     )
-    parser.add_argument("--arch", metavar="ARCH", type=_one_arch, help="only this one, as in sm_89")
+    parser.add_argument("--arch", metavar="ARCH", type=_one_arch, help="explain only this arch, as in sm_89")
     archs_argument(parser)
-    parser.add_argument("--gpu", metavar="CC", type=capability, help="a compute capability, as in 8.9")
     parser.add_argument(
-        "--driver", metavar="CUDA", type=_driver, help="with --gpu: the CUDA of its driver, as in 13.0"
+        "--gpu",
+        metavar="CC",
+        type=capability,
+        help="explain which file a GPU loads: its compute capability, as in 8.9",
+    )
+    parser.add_argument(
+        "--driver",
+        metavar="CUDA",
+        type=_driver,
+        help="with --gpu: the CUDA version of its driver, as in 13.0",
     )
     project_arguments(parser)
     json_argument(parser)
@@ -228,7 +235,7 @@ def _outcome(loads: Mapping[str, Any], gpu: Mapping[str, Any]) -> str:
         return f"nothing; {loads['why']}" + (f": {loads['needs']}" if loads["needs"] else "")
     text = f"{loads['arch']} ({loads['rule']})"
     if not loads["certain"]:
-        return f"{text}, if that driver takes it, which is known once it is compiled"
+        return f"{text}, if the driver accepts it, which is known only after a compile"
     return f"{text}; needs driver {loads['needs'] or gpu['newest'] + ' at most'}"
 
 
@@ -253,7 +260,7 @@ def _state_and_reasons(unit: UnitLookup, *, verbose: bool) -> tuple[str, ...]:
     why = unit.reason_lines(verbose=verbose)
     state = "miss" if why else "hit "
     if not verbose:
-        more = [f"and {len(why) - _SHOWN} more, which -v shows"] if len(why) > _SHOWN else []
+        more = [f"and {len(why) - _SHOWN} more (-v lists them)"] if len(why) > _SHOWN else []
         return (state, *why[:_SHOWN], *more)
     near = unit.nearest
     nearest = [f"nearest {near.key}: {near.inputs['path']} for {near.inputs['arch']}"] if near else []
@@ -277,6 +284,6 @@ def _one_arch(text: str) -> Arch:
 def _driver(text: str) -> int:
     match = re.fullmatch(r"([0-9]{1,2})\.([0-9])", text)
     if match is None:
-        what = f"{text!r} is no CUDA version: write the one that nvidia-smi shows, as in 13.0"
+        what = f"{text!r} is not a CUDA version: write it as nvidia-smi shows it, for example 13.0"
         raise argparse.ArgumentTypeError(what)
     return int(match[1]) * 1000 + int(match[2]) * 10

@@ -1,8 +1,8 @@
-"""Set a project up: its table, its build requirement, and what keeps built kernels out of git.
+"""Set a project up: add the table, the build requirement, and a line to .gitignore.
 
-Comments and layout of pyproject.toml stay as they are, and so does whatever is set already. What is written
-depends on the build backend. Hatch and setuptools have a place for hatch-cubin. Around any other, it becomes
-the build backend itself, 'hatch_cubin.backend', and the table names the one that makes the rest of the wheel.
+Comments, layout and existing settings of pyproject.toml do not change. The additions depend on the build
+backend. Hatch and setuptools can run hatch-cubin as a plugin. With any other backend, 'hatch_cubin.backend'
+becomes the build backend, and the table names the former one, which makes the rest of the wheel.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SETTINGS = (
     Setting(
         "toolkit",
         f'"{TOOLKIT}"',
-        "PTX needs a driver as new as the toolkit: that of the first minor runs on all drivers for CUDA 13",
+        "PTX needs a driver as new as the toolkit: PTX of CUDA 13.0 runs on all drivers for CUDA 13",
     ),
 )
 _INSIDE = "the build backend that makes the rest of the wheel"
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> Answer:
         what = f"there is no {_PYPROJECT} in {root}"
         hint = "'hatch new --init' or 'uv init --package' makes one"
         if (root / "setup.py").exists():
-            hint = "make an empty one, which is enough beside setup.py"
+            hint = "make an empty one: with a setup.py that is enough"
         raise ConfigError(problem("not-a-project", what, hint=hint))
     pyproject, backend = table_location.read_project(root)
     place, is_new = _table_place(root)
@@ -72,12 +72,12 @@ def run(args: argparse.Namespace) -> Answer:
         what = f"there is a table {unread} already, which the project's build backend does not read"
         raise ConfigError(problem("table-in-wrong-place", what, unread.of(), f"rename it to {place}"))
     packages = _packages(root, backend, place)
-    has_door = backend in (*table_location.HATCH_BACKENDS, WRAPPER) or backend.startswith("setuptools.")
-    builds_kernels = has_door or is_new  # with a table but no backend of ours, 'bundle' builds them
+    has_frontend = backend in (*table_location.HATCH_BACKENDS, WRAPPER) or backend.startswith("setuptools.")
+    builds_kernels = has_frontend or is_new  # with a table but no backend of ours, 'bundle' builds them
     if builds_kernels:
         _require(files, pyproject, backend)
     if is_new:
-        inside = _required(pyproject, backend) if has_door else _wrap(files, pyproject, backend)
+        inside = _required(pyproject, backend) if has_frontend else _wrap(files, pyproject, backend)
         files.add_settings(place.file, place.table, *inside, *_SETTINGS)
     if builds_kernels:
         _add_cache_keys(files, pyproject, packages)
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> Answer:
     following = [first, "pip wheel --no-deps ."]
     facts = {"project": str(root), "changes": files.changes, "next": following}
     lines = [f"{change['file']}: {change['what']}" for change in files.changes]
-    lines = lines or ["nothing to do: all of it is there"]
+    lines = lines or ["nothing to change"]
     if (command := _PAST_OURS.get(backend.partition(".")[0])) and builds_kernels:
         lines.append(
             f"'{command}' makes wheels without kernels from now on; pip, uv and 'python -m build' do not"
@@ -205,7 +205,7 @@ def _by_hand(name: str, lines: Sequence[str]) -> Iterator[None]:
 
 
 def _table_place(root: Path) -> tuple[TableLocation, bool]:
-    """Return where the table is or would be, and whether it still has to be added."""
+    """Return the place of the table, and whether the table still has to be added."""
     try:
         _table, place, _backend = table_location.find_table(root)
     except table_location.NoTableError as absent:
@@ -215,12 +215,12 @@ def _table_place(root: Path) -> tuple[TableLocation, bool]:
 
 def _packages(root: Path, backend: str, place: TableLocation) -> Mapping[str, str]:
     """Return the packages and their folders that are known before the project is set up."""
-    from ...frontends import open_project as door
+    from ...frontends import open_project as frontend
 
     if backend in table_location.HATCH_BACKENDS:
         with contextlib.suppress(ConfigError):  # hatchling is not here, or cannot build this yet
-            return door.packages(root, backend, place)
-    return door.found_packages(root)
+            return frontend.packages(root, backend, place)
+    return frontend.found_packages(root)
 
 
 def _wrap(files: _Files, pyproject: Mapping[str, Any], backend: str) -> list[Setting]:
@@ -244,7 +244,7 @@ def _require(files: _Files, pyproject: Mapping[str, Any], backend: str) -> None:
     elif isinstance(requires, list) and any(map(is_nearly_own, requires)):
         hint = f"requires = {json.dumps(with_hatch_cubin(requires))}"
         where = table_location.place_of(files.root, ("build-system",)).of("requires")
-        what = "another name than hatch-cubin is required"
+        what = "requires has a misspelled name for hatch-cubin"
         raise ConfigError(problem("misspelled-requirement", what, where, hint))
     elif not isinstance(requires, list) or not any(map(is_own, requires)):
         files.add_items(_PYPROJECT, ("build-system", "requires"), ['"hatch-cubin"'])

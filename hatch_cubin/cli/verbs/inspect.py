@@ -1,9 +1,9 @@
-"""Show the kernels that are in wheels, in folders or in installed packages.
+"""Show the kernels in wheels, in folders or in installed packages.
 
-Sizes, registers, shared memory, stack and spills are read from the compiled files themselves: no GPU, no
-driver and no project is needed, and nothing is imported or run. --html writes the same as one page for a
-browser, with charts, which needs no other file. --ptx and --sass print a kernel's code instead; where it was
-built with lineinfo, the lines of its source stand between.
+Sizes, registers, shared memory, stack and spills are read from the compiled files. This needs no GPU, driver
+or project, and it does not import or run any code. --html writes the same facts as one page for a browser,
+with charts and without further files. --ptx and --sass print a kernel's code instead, between the lines of
+its source if the kernel was built with lineinfo.
 """
 
 from __future__ import annotations
@@ -51,14 +51,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--report",
         metavar="FILE",
         type=Path,
-        help="take compile times from what HATCH_CUBIN_REPORT wrote when this was built",
+        help="show the compile times in the report that HATCH_CUBIN_REPORT wrote for this build",
     )
     code = parser.add_mutually_exclusive_group()
-    code.add_argument("--ptx", metavar="KERNEL", help="print a kernel's PTX instead, where that is shipped")
+    code.add_argument("--ptx", metavar="KERNEL", help="print a kernel's PTX instead, if the wheel has it")
     code.add_argument(
-        "--sass", metavar="KERNEL", help="print its machine code, which NVIDIA's nvdisasm reads"
+        "--sass", metavar="KERNEL", help="print a kernel's machine code, with NVIDIA's nvdisasm"
     )
-    parser.add_argument("--arch", metavar="ARCH", help="with either: for this one alone, as in sm_90")
+    parser.add_argument(
+        "--arch", metavar="ARCH", help="with --ptx or --sass: only the code for this arch, as in sm_90"
+    )
     json_argument(parser)
     parser.set_defaults(refuse=parser.error)
 

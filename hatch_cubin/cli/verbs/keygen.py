@@ -1,7 +1,7 @@
-"""Make a key with which builds sign what they store in a cache.
+"""Make a key pair: builds sign their results in a cache with it.
 
-FILE gets the private key, and is never overwritten. The public key is printed as the line for the table: with
-it, builds that must not trust their cache take only what was signed with the private one.
+FILE gets the private key; an existing file is never overwritten. The public key is printed as a line for the
+table. With this line, builds use only results that the private key has signed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> Answer:
         with open(args.file, "x", encoding="ascii", opener=_for_the_owner) as file:
             file.write(f"{private}\n")
     except FileExistsError:
-        what = "is there already, and no key is overwritten"
+        what = "exists already, and keygen does not overwrite files"
         where, hint = Location(args.file), "name another file"
         raise CheckError(problem("file-exists", what, where, hint)) from None
     except OSError as exc:

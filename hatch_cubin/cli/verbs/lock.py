@@ -1,8 +1,9 @@
-"""Write cubin.lock, which says what the units of the project are built from. Commit it.
+"""Write cubin.lock, which lists all inputs of the project's units. Commit it.
 
-What the cache lacks is compiled first, with the toolkit that is installed here. A build whose project is as
-the lock says, and whose units are in its cache, needs no compiler; another one asks for exactly the lock's
-builds of it. '--check' writes and compiles nothing: it fails where the lock is not what would be written.
+Units that are missing from the cache are compiled first, with the toolkit that is installed here. Later, a
+build needs no compiler if the project matches the lock and all units are in the cache. Otherwise the build
+requires exactly the versions of the compiler in the lock. '--check' writes and compiles nothing: it fails if
+the lock is stale.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     project_arguments(parser)
-    parser.add_argument("--check", action="store_true", help="write nothing: a stale lock is an error")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing, and end with an error if the lock is stale"
+    )
     json_argument(parser)
 
 
@@ -48,7 +51,7 @@ def _check(project: Project) -> Answer:
         where = Location(lock_format.NAME)
         stale = problem("lock-stale", "is stale", where, lock_format.HINT, tuple(changes))
         return Answer(_facts(found, changes), problems=[stale])
-    return Answer(_facts(found), [f"{lock_format.NAME} is what would be written"])
+    return Answer(_facts(found), [f"{lock_format.NAME} is up to date"])
 
 
 def _write(project: Project) -> Answer:

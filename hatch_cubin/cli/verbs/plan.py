@@ -1,7 +1,7 @@
-"""List the units that a build of the project consists of, and which of them the cache has.
+"""List the units of a build of the project, and whether each is in the cache.
 
-Nothing is compiled. Each line is a unit: its module, its arch, hit or miss, the beginning of the key that it
-is stored under in the cache, and its source.
+Nothing is compiled. Each line is a unit: its module, its arch, hit or miss, the first digits of its key in
+the cache, and its source.
 """
 
 from __future__ import annotations

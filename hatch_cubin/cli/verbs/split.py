@@ -1,14 +1,14 @@
-"""Split a finished wheel by arch: users then download what their GPU needs. Nothing is compiled.
+"""Split a finished wheel by arch, so that users download only the parts for their GPU. Nothing is compiled.
 
-As companions, the wheel keeps its name, its loader and its index, and loses the machine code of each arch to
-a companion, a wheel of its own: 'mypkg-cubins-sm90'. 'pip install mypkg[sm90]' brings that too, 'mypkg[all]'
-all of them. PTX stays. Where a companion is missing, the loader says which one. Register the companions'
-names with the package index before you publish.
+As companions: the wheel keeps its name, its loader, its index and its PTX. The machine code of each arch
+moves into a companion, a separate wheel such as 'mypkg-cubins-sm90'. 'pip install mypkg[sm90]' installs that
+companion too, and 'mypkg[all]' all of them. If a companion is missing, the loader names it. Register the
+companions' names with the package index before you publish them.
 
-As variants, which are experimental, it becomes a wheel for each capability that it has machine code for,
-'mypkg-1.0-py3-none-any-sm90.whl', and one with PTX for all others. It stays as it is for installers that
-know no variants. 'uv pip install --preview-features wheel-variants' takes the one for the machine's GPU, if
-it finds the JSON file beside them; pip takes the whole.
+As variants (experimental): for each capability with machine code, a wheel is written, as in
+'mypkg-1.0-py3-none-any-sm90.whl', and one with PTX for all other GPUs. The original wheel stays unchanged for
+installers that do not support variants, such as pip. 'uv pip install --preview-features wheel-variants'
+installs the variant for the machine's GPU, if the JSON file is beside the wheels.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("wheel", metavar="WHEEL", help="a finished wheel")
     parser.add_argument(
-        "--by", metavar="arch", choices=("arch",), required=True, help="what each part is for"
+        "--by", metavar="arch", choices=("arch",), required=True, help="the difference between the parts"
     )
     parser.add_argument(
         "--as",
@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         dest="form",
         choices=("companions", "variants"),
         default="companions",
-        help="what each part is: a package that the first one finds (the default), or a wheel for some GPUs",
+        help="the parts are packages that the main wheel finds (the default), or wheels for some GPUs",
     )
     parser.add_argument("--into", metavar="DIR", type=Path, required=True, help="the folder for the wheels")
     json_argument(parser)
@@ -48,9 +48,9 @@ def run(args: argparse.Namespace) -> Answer:
     """Split the wheel, and write its parts."""
     target = args.into / os.path.basename(args.wheel)
     if target.exists() and os.path.exists(args.wheel) and target.samefile(args.wheel):
-        what = "would be replaced by its own part"
+        what = "would be overwritten by its own part"
         raise BundleError(
-            problem("wheel-overwrites-itself", what, Location(args.wheel), "--into takes another folder")
+            problem("wheel-overwrites-itself", what, Location(args.wheel), "name another folder with --into")
         )
     if args.form == "variants":
         return _answer(args.into, *_as_variants(Path(args.wheel), args.into))
@@ -79,9 +79,9 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
 
     with open_wheel(str(path)) as opened:
         parts = cut_into_variants(opened)
-    _refuse_others(into, path, parts.labels)
+    _refuse_other_builds(into, path, parts.labels)
     index = into / parts.described_in
-    _with_those_of_others(index, parts.labels)  # refuse an invalid index before writing anything
+    _with_existing_labels(index, parts.labels)  # refuse an invalid index before writing anything
     with repack.open_wheel(path) as wheel:
         names = [path.name]
         with repack.complete_file(into, path.name) as place:
@@ -91,13 +91,13 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
             named = wheel._replace(name=f"{path.stem}-{part.label}.whl")
             names.append(repack.write_copy(named, into, {**added}, part.gone.__contains__, platform=""))
     with file_lock.wait_for_lock(into, _PATIENCE_S):  # another process may be adding its labels
-        labels = _with_those_of_others(index, parts.labels)
+        labels = _with_existing_labels(index, parts.labels)
         with repack.complete_file(into, index.name) as place:
             place.write_bytes(describe_variants(labels))
     return names, parts.described_in
 
 
-def _refuse_others(into: Path, path: Path, labels: list[str]) -> None:
+def _refuse_other_builds(into: Path, path: Path, labels: list[str]) -> None:
     """Raise BundleError for variants of other builds in the folder, because installers would choose them."""
     from ...wheels.checking.wheel_tags import WHEEL_NAME
 
@@ -113,7 +113,7 @@ def _refuse_others(into: Path, path: Path, labels: list[str]) -> None:
         raise BundleError(*others)
 
 
-def _with_those_of_others(index: Path, labels: list[str]) -> list[str]:
+def _with_existing_labels(index: Path, labels: list[str]) -> list[str]:
     """Return *labels* and those in the index, which wheels of this version for other systems share."""
     from ...wheels.splitting.variants import read_labels
 
@@ -126,7 +126,7 @@ def _with_those_of_others(index: Path, labels: list[str]) -> list[str]:
         what = f"cannot be read: {exc.strerror}"
         raise BundleError(problem("file-not-readable", what, Location(str(index)))) from exc
     except ValueError as exc:
-        where, hint = Location(str(index)), "--into takes another folder"
+        where, hint = Location(str(index)), "name another folder with --into"
         raise BundleError(problem("foreign-variant-index", str(exc), where, hint)) from exc
     return [*dict.fromkeys([*there, *labels])]
 

@@ -1,7 +1,7 @@
 """Write a bundle with a file for each unit, for tools that read cubins, such as cuobjdump and nvdisasm.
 
-DIR becomes a bundle that is not packed: the loader's 'use(DIR)' takes it. Each unit is compared with its
-digest. A wheel or a folder with several bundles becomes a folder for each in DIR.
+DIR becomes a bundle that is not packed, which the loader's 'use(DIR)' accepts. Each unit is compared with its
+digest. If a wheel or a folder contains several bundles, DIR gets a folder for each.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Check that wheels, folders or installed packages hold together.
+"""Check that the files of wheels, folders or installed packages agree with each other.
 
-'verify' proves that a wheel's files agree with each other, and that its loader is one that a release
-shipped. Every file of a bundle is compared with the manifest, the manifest and the keys with what is written
-for their facts, and the loader with that of the release that the manifest names. In a wheel the bill of
-materials has to fit the manifest, and every file RECORD.
+'verify' proves that a wheel's files agree with each other, and that its loader is one that a release shipped.
+It compares every file of a bundle with its manifest, the manifest and the keys with the text that hatch-cubin
+writes for their facts, and the loader with the loader of the release in the manifest. In a wheel, it also
+compares the bill of materials with the manifest, and all files with RECORD.
 
 Only 'verify --rebuild' proves that every file that hatch-cubin put into the wheel is what the project builds.
 It compiles the kernels again, with an empty cache, and compares the bytes. It needs the sources and the
-compiler that the wheel was built with: with others a difference proves nothing, and this says so.
+compiler of the wheel's build. With others a difference proves nothing, and 'verify' says so.
 
-For files not made by hatch-cubin, such as the package's own '__init__.py', only a signature is proof:
-RECORD protects only against damage.
+For files not made by hatch-cubin, such as the package's own '__init__.py', only a signature is proof: RECORD
+protects only against damage.
 """
 
 from __future__ import annotations
@@ -57,14 +57,16 @@ _WRONG: tuple[UnitVerdict, ...] = ("differs", "other inputs", "only in the bundl
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     wheels_argument(parser)
-    parser.add_argument("--rebuild", action="store_true", help="compile the project again, and compare")
+    parser.add_argument(
+        "--rebuild", action="store_true", help="compile the project again, and compare the bytes"
+    )
     project_arguments(parser)
     json_argument(parser)
 
 
 def run(args: argparse.Namespace) -> Answer:
     """Check all wheels, and return all problems."""
-    again = _Again(args) if args.rebuild else None
+    again = _Rebuilder(args) if args.rebuild else None
     checked = [_checked(what, again) for what in expand_patterns(args.wheels)]
     if again is not None:
         checked = [again.with_whole(each) for each in checked]
@@ -73,7 +75,7 @@ def run(args: argparse.Namespace) -> Answer:
     return Answer(facts, lines, [problem for each in checked for problem in each.problems])
 
 
-def _checked(what: str, again: _Again | None) -> Answer:
+def _checked(what: str, again: _Rebuilder | None) -> Answer:
     """Check one wheel; if it cannot be read, the reason is returned as its problem."""
     facts: dict[str, Any] = {"named": what, "path": what, "bundles": []}
     lines: list[str] = []
@@ -106,12 +108,12 @@ def _agreed(opened: OpenedWheel) -> Iterator[str]:
 
 def _agrees(bundle: Bundle) -> str:
     manifest = manifest_of(bundle)
-    loader = f"the loader is that of {' '.join(manifest.generator)}"
-    empty = "; there are no kernels in it: built with HATCH_CUBIN_SKIP" if manifest.skipped else ""
+    loader = f"the loader is from {' '.join(manifest.generator)}"
+    empty = "; it does not contain kernels: built with HATCH_CUBIN_SKIP" if manifest.skipped else ""
     unknown = "" if is_built_by_this_version(manifest) else ", the stub was not compared"
     label = f"; it is the wheel variant {manifest.wheel_variant['label']}" if manifest.wheel_variant else ""
     absent = missing_companions(bundle, manifest)
-    part = f"; not looked at, for they are not here: {', '.join(absent)}" if absent else ""
+    part = f"; not checked, because not found: {', '.join(absent)}" if absent else ""
     agree = f"all {len(bundle.packed_sizes)} files agree with its manifest"
     return f"{bundle.where}: {agree}; {loader}{unknown}{empty}{label}{part}"
 
@@ -119,7 +121,7 @@ def _agrees(bundle: Bundle) -> str:
 # --- the rebuild ---------------------------------------------------------------------------------
 
 
-class _Again:
+class _Rebuilder:
     """The project to compare wheels with; it is opened once, and compiled once for each of its packages."""
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -131,10 +133,10 @@ class _Again:
 
     def project(self, opened: OpenedWheel) -> Project:
         """Return the project, set to the package that the bundle was built for."""
-        from ...frontends import open_project as door
+        from ...frontends import open_project as frontend
 
         told = (manifest_of(bundle).folder for bundle in opened.bundles)
-        return door.with_package_of_bundle(self._opened(), filter(None, told))
+        return frontend.with_package_of_bundle(self._opened(), filter(None, told))
 
     def install_command(self) -> str | None:
         """Return the command that installs the toolkit of the project's lock; None if there is none."""
@@ -172,11 +174,11 @@ class _Again:
         path = Location(checked.facts["path"])
         whole = self._wholes.get(said["index"])
         if whole is None:
-            what = f"was not compared: it is a part of {said['project']} {said['version']}"
-            hint = "name the wheel that it was split from, as split wrote it, with it"
+            what = f"was not compared: it belongs to {said['project']} {said['version']}"
+            hint = "name the main wheel too, as split wrote it"
             wrong = problem("companion-not-compared", what, path, hint)
         elif not fits_manifest(package, said, whole):
-            what = "has other files than its manifest leaves to it"
+            what = "does not have the files that its main wheel's manifest lists"
             wrong = problem("companion-differs", what, path, "split the wheel again")
         else:
             return checked
@@ -208,7 +210,7 @@ def _once(make: Callable[[], T]) -> Callable[[], T]:
     return get
 
 
-def _compare(again: _Again, opened: OpenedWheel) -> tuple[Bundle, RebuildComparison]:
+def _compare(again: _Rebuilder, opened: OpenedWheel) -> tuple[Bundle, RebuildComparison]:
     from ...wheels.checking.rebuild import compare_bundle
 
     project = again.project(opened)
@@ -227,18 +229,20 @@ def _bundle_of(project: Project, opened: OpenedWheel) -> Bundle:
         return own[0]
     if own:
         places = ", ".join(bundle.place for bundle in own)
-        what = f"has several bundles that this project ({project.bundle_folder}) may have built: {places}"
-        raise BundleError(problem("several-bundles", what, Location(opened.path), "verify one of them"))
+        what = (
+            f"contains several bundles that this project ({project.bundle_folder}) may have built: {places}"
+        )
+        raise BundleError(problem("several-bundles", what, Location(opened.path), "name only one of them"))
     places = ", ".join(bundle.place for bundle in opened.bundles)
-    what = f"has no bundle that this project builds ({project.bundle_folder}), only {places}"
-    hint = "--project DIR names the project"
+    what = f"does not contain a bundle of this project ({project.bundle_folder}), only {places}"
+    hint = "name the right project with --project DIR"
     raise BundleError(problem("bundle-of-other-project", what, Location(opened.path), hint))
 
 
 def _own(project: Project, opened: OpenedWheel) -> list[Bundle]:
-    if opened.archive is not None:  # imports go by the path, whatever a manifest says
+    if opened.archive is not None:  # imports use the path, not the manifest
         return bundles_of_package(opened, project.package)
-    folders = (project.bundle_folder, None)  # a bundle without kernels has no folder
+    folders = (project.bundle_folder, None)  # a bundle without kernels does not name its folder
     return [bundle for bundle in opened.bundles if manifest_of(bundle).folder in folders]
 
 
@@ -271,8 +275,8 @@ def _summary(bundle: Bundle, comparison: RebuildComparison) -> Iterator[str]:
 def _not_of_project(bundle: Bundle, others: Sequence[Bundle]) -> Iterator[Problem]:
     """Yield a problem for each bundle that was not compared with a build, because it may contain anything."""
     for other in others:
-        what = f"was not compared: the project here builds {bundle.place} alone"
-        hint = "take it out of the wheel; code of another project is proven in that project's own wheel"
+        what = f"was not compared: this project builds only {bundle.place}"
+        hint = "remove it from the wheel; code of another project can be verified in that project's own wheel"
         yield problem("bundle-not-compared", what, Location(other.where), hint if other.wheel else None)
 
 
@@ -295,7 +299,7 @@ def _findings(bundle: Bundle, comparison: RebuildComparison, install: str | None
             yield wrong._replace(where=where, hint=hint, details=(*units, *why))
     files = [name for name, same in comparison.files.items() if not same]
     if files and {*comparison.verdicts.values()} <= _UNCHANGED:  # changed units change these files too
-        what = f"{count(len(files), 'file')} not what the project gives, though all units are"
+        what = f"the rebuild differs in {count(len(files), 'file')} although all units are equal"
         details = (*files, *_toolchain(comparison))
         yield problem("file-differs", what, where, _where(comparison), details)
 
@@ -303,13 +307,15 @@ def _findings(bundle: Bundle, comparison: RebuildComparison, install: str | None
 def _about(verdict: UnitVerdict, units: str) -> Problem:
     if verdict == "differs":
         hint = "a poisoned cache does this, or a changed wheel: empty the cache, and build again"
-        return problem("unit-differs", f"{units} not what its inputs compile to", hint=hint)
+        return problem(
+            "unit-differs", f"the rebuild differs in {units} although all inputs are equal", hint=hint
+        )
     if verdict == "other inputs":
-        what = f"{units} built from another source, header, option or compiler"
+        what = f"{units} built from other inputs: a source, a header, an option or the compiler"
         return problem("unit-inputs-differ", what, hint=_OF_ITS_BUILD)
     if verdict == "only in the bundle":
-        return problem("unit-not-built", f"{units} shipped, and not built by the project")
-    return problem("unit-not-shipped", f"{units} built by the project, and not shipped")
+        return problem("unit-not-built", f"{units} in the wheel, but not built by the project")
+    return problem("unit-not-shipped", f"{units} built by the project, but not in the wheel")
 
 
 def _where(comparison: RebuildComparison) -> str:

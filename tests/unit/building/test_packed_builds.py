@@ -188,7 +188,10 @@ def test_a_packed_bundle_is_verified_by_a_rebuild(tmp_path: Path, capsys: pytest
     write_tree(project.root, {"demo/other.cu": FILES["other.cu"].replace("a * x", "a / x")})
     with pytest.raises(SystemExit):
         main(["verify", str(tmp_path / "demo"), "--rebuild", "--project", str(tmp_path)])
-    assert "3 units built from another source, header, option or compiler" in capsys.readouterr().err
+    assert (
+        "3 units built from other inputs: a source, a header, an option or the compiler"
+        in capsys.readouterr().err
+    )
 
 
 def test_nothing_is_packed_where_a_unit_failed(tmp_path: Path) -> None:

@@ -86,5 +86,5 @@ def test_problems_are_a_table_in_their_order() -> None:
         ["b:2", "late"],
         ["", "nowhere"],
     ]
-    assert (wrong.title, warnings.title) == ("what is wrong", "warnings")
+    assert (wrong.title, warnings.title) == ("problems", "warnings")
     assert [*problem_parts([], [])] == []

@@ -136,7 +136,7 @@ def test_an_option_before_the_verb_is_told_where_it_stands(
     with pytest.raises(SystemExit, match=r"^2$"):
         main.main(arguments)
     option = arguments[0]
-    said = f"hatch-cubin: error: {option} stands behind the verb: hatch-cubin {command}"
+    said = f"hatch-cubin: error: {option} must come after the verb: hatch-cubin {command}"
     assert capsys.readouterr().err.splitlines()[-1] == said
 
 

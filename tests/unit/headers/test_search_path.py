@@ -302,14 +302,14 @@ SHARED = "nvidia/cu13/include"
 def test_headers_that_a_build_would_not_have_are_here_by_chance(site: Path) -> None:
     install(site, "nvidia-cuda-runtime", f"{SHARED}/cuda_runtime.h")
     install(site, "nvidia-cuda-nvdisasm", "nvidia/cu13/bin/nvdisasm")
-    assert search_path.installed_by_chance(read_config(), pytest.fail) == {}
+    assert search_path.unrequired_headers(read_config(), pytest.fail) == {}
     for name in ("nvidia-cublas", "nvidia-curand", "nvidia-nvtx"):
         install(site, name, f"{SHARED}/{name}.h", f"nvidia/cu13/lib/{name}.so")
     there = {f"{SHARED}/nvidia-cublas.h": "nvidia-cublas", f"{SHARED}/nvidia-curand.h": "nvidia-curand"}
-    assert search_path.installed_by_chance(read_config(), lambda: ["hatchling", "NVIDIA_nvtx>=1"]) == there
+    assert search_path.unrequired_headers(read_config(), lambda: ["hatchling", "NVIDIA_nvtx>=1"]) == there
     packages = read_config('header-packages = ["nvidia-cublas", "nvidia-curand<11", "nvidia-nvtx"]')
-    assert search_path.installed_by_chance(packages, pytest.fail) == {}
-    found = search_path.installed_at(
+    assert search_path.unrequired_headers(packages, pytest.fail) == {}
+    found = search_path.wheels_at(
         ["cuda/cu13/include/nvidia-cublas.h", "cuda/cu13/include/cuda_runtime.h"], there
     )
     assert found == {"cuda/cu13/include/nvidia-cublas.h": "nvidia-cublas"}
@@ -323,5 +323,5 @@ def test_what_a_requirement_needs_is_not_here_by_chance(site: Path) -> None:
     needs = ["nvidia-cublas==1; extra == 'cublas'", 'nvidia-curand ; extra == "rand"', "nvidia-cufft>=1"]
     with metadata.open("a") as file:
         file.writelines(f"Requires-Dist: {need}\n" for need in needs)
-    left = search_path.installed_by_chance(read_config(), lambda: ["cuda-toolkit[cublas, nvrtc]==13.*"])
+    left = search_path.unrequired_headers(read_config(), lambda: ["cuda-toolkit[cublas, nvrtc]==13.*"])
     assert set(left.values()) == {"nvidia-curand"}

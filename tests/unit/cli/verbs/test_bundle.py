@@ -109,7 +109,8 @@ def test_where_the_bundle_goes_stands_over_the_table(project: Path) -> None:
 
 def test_a_folder_that_is_no_package_is_refused(project: Path, command: Command) -> None:
     assert refusal(command, "python/demo/data") == (
-        "hatch-cubin: error: python/demo/data: is no package, it has no __init__.py [not-a-package]\n"
+        "hatch-cubin: error: python/demo/data: is not a package: it does not contain __init__.py"
+        " [not-a-package]\n"
         "  hint: name the folder of the package whose code imports _cubins\n"
     )
 
@@ -118,8 +119,8 @@ def test_a_folder_that_is_no_package_is_refused(project: Path, command: Command)
 def test_a_package_outside_the_project_is_refused(project: Path, command: Command, place: str) -> None:
     write_tree(project / place, {"__init__.py": ""})
     assert refusal(command, place) == (
-        f"hatch-cubin: error: {place}: is outside the project, which is {project} [package-outside-project]\n"
-        "  hint: --project DIR names another one; elsewhere a copy of _cubins does as well\n"
+        f"hatch-cubin: error: {place}: is outside the project {project} [package-outside-project]\n"
+        "  hint: name another project with --project DIR, or copy _cubins into the package\n"
     )
     assert not (project / place / "_cubins").exists()
 

@@ -164,7 +164,7 @@ def test_files_that_no_build_can_use_are_counted_apart(tmp_path: Path, project: 
     )
     entry.unlink()
     assert say("stats")[1].startswith("0 entries, ")
-    assert say("stats")[2] == "1 file that nothing proves, and a build would replace"
+    assert say("stats")[2] == "1 file without a valid record, which builds replace"
 
 
 def test_an_empty_cache_has_nothing_to_say(project: Path, tmp_path: Path, say: Any) -> None:
@@ -208,7 +208,7 @@ def test_what_one_machine_pushes_another_pulls(
 
 
 def test_without_a_store_nothing_is_pushed(project: Path, command: Command) -> None:
-    what = "there is no shared store to exchange results with [no-shared-store]"
+    what = "no shared store is configured [no-shared-store]"
     hint = 'write its URL into the table, as in remote-cache = "https://cache.example.org/cubins"'
     errors = command("cache", "push").errors
     assert errors == [f"hatch-cubin: error: pyproject.toml:9: {what}\n  hint: {hint}"]
@@ -275,11 +275,11 @@ def test_all_that_is_wrong_is_told_with_what_becomes_of_it(
     assert ended.out == f"{tmp_path / 'cache'}\n0 entries as they were stored, 0 B\n"
     whats = {
         entry: "has no record [cache-entry-incomplete]\n"
-        "  hint: no build can use it: 'cache gc' drops it when it was unused for long",
+        "  hint: builds cannot use it: 'hatch-cubin cache gc --unused-for 30d' removes it after 30 days",
         damaged: "is a record that is damaged, or of another version [cache-entry-damaged]\n"
         "  hint: the next build that needs it makes it again",
         "notes.txt": "is a file that no build writes [foreign-file-in-cache]\n"
-        "  hint: no build touches it: remove it",
+        "  hint: builds ignore this file: remove it",
     }
     assert ended.errors == [f"hatch-cubin: error: {place}: {whats[place]}" for place in sorted(whats)]
     assert ended.err.endswith("\nhatch-cubin: 3 errors\n")
@@ -322,7 +322,7 @@ def test_what_the_system_refuses_is_told(
         if arguments == ["stats"]:
             patched.setattr("hatch_cubin.cache.housekeeping.stat_file", refuse)
         errors = command("cache", *arguments).errors
-    what = f"the cache at {tmp_path / 'cache'} cannot be looked after: Permission denied [cache-unusable]"
+    what = f"the cache at {tmp_path / 'cache'} cannot be used: Permission denied [cache-unusable]"
     assert errors == [f"hatch-cubin: error: {tmp_path / 'cache' / path}: {what}"]
 
 
@@ -448,8 +448,8 @@ def test_a_cache_is_brought_down_to_a_size(project: Path, say: Any) -> None:
 
 
 def test_where_no_build_is_known_nothing_goes(tmp_path: Path, project: Path, command: Command) -> None:
-    what = f"no build with the cache at {tmp_path / 'cache'} is known here [no-build-known]"
-    hint = "--keep-last-build comes after a build of the same user"
+    what = f"no build of this user with the cache at {tmp_path / 'cache'} is recorded [no-build-known]"
+    hint = "build first: --keep-last-build needs the record of a build"
     errors = command("cache", "gc", "--keep-last-build").errors
     assert errors == [f"hatch-cubin: error: {what}\n  hint: {hint}"]
 
@@ -552,7 +552,7 @@ def test_what_stands_where_the_cache_should_is_told(
     (error,) = ended.errors
     assert error == (
         f"hatch-cubin: error: {tmp_path}/cache: no cache can be there: {IN_THE_WAY[put]} [cache-unusable]\n"
-        "  hint: let HATCH_CUBIN_CACHE_DIR or cache-dir name a folder, or make room for one there"
+        "  hint: remove the obstacle, or name another folder in HATCH_CUBIN_CACHE_DIR or cache-dir"
     )
 
 

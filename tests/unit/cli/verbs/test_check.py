@@ -112,13 +112,13 @@ def test_the_gpus_that_a_wheel_is_for_can_be_named(tmp_path: Path, command: Comm
     values = ("3 of 3 kernels ", " 7.5, 12.0 ")
     assert answer.err[0] == Coded("gpu-not-served", f"{wheel}/demo/_cubins", *values)
     wrong = command("check", wheel, "--gpu", "H100")
-    assert (wrong.code, "'H100' is no compute capability: did you mean 9.0?" in wrong.err) == (2, True)
+    assert (wrong.code, "'H100' is not a compute capability: did you mean 9.0?" in wrong.err) == (2, True)
 
 
 def test_a_list_of_gpus_that_is_empty_is_not_the_wheels_own(tmp_path: Path, command: Command) -> None:
     answer = check(command, wheel_of(tmp_path, KERNELS), "--gpu", "")
     assert answer.code == 2
-    assert answer.err[-1].endswith("argument --gpu: '' is no compute capability: write it as 8.9")
+    assert answer.err[-1].endswith("argument --gpu: '' is not a compute capability: write it as 8.9")
 
 
 def for_debugger(name: str) -> bytes:
@@ -308,7 +308,7 @@ def test_as_markdown_it_has_what_is_wrong_too(tmp_path: Path, command: Command) 
         "| 2 of 3 kernels | `sm_80` | `sm_90` |",
         "| b | `nothing` | `sm_90` |",
     ]
-    assert lines[11:14] == ["### what is wrong", "", "| where | what |"]
+    assert lines[11:14] == ["### problems", "", "| where | what |"]
     assert "1 of 3 kernels cannot run on 8.0; b: built for sm\\_90; hint: add " in lines[15]
 
 
@@ -352,7 +352,7 @@ def test_a_job_has_its_summary_and_its_annotations(tmp_path: Path, command: Comm
     ]
     once = "\n".join(["## hatch-cubin check", "", *shown, "", ""])
     assert summary.read_text("utf-8") == once * 2
-    assert "### what is wrong" in once
+    assert "### problems" in once
     assert "### warnings" in once
 
 

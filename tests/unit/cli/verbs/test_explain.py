@@ -125,7 +125,7 @@ def test_every_input_that_differs_is_named(explain: Explain, baked: Path) -> Non
 def test_a_long_list_is_cut_and_v_shows_all_of_it(explain: Explain, baked: Path) -> None:
     configure(baked, ("N = 4", ", ".join(["N = 4", *(f"M{number} = 0" for number in range(10))])))
     lines = [f"      macro M{number}=0 is new" for number in range(10)]
-    assert explain("k") == [MISS, *lines[:8], "      and 2 more, which -v shows", *ARCHS]
+    assert explain("k") == [MISS, *lines[:8], "      and 2 more (-v lists them)", *ARCHS]
     units = json.loads("\n".join(explain("k", "--json")))["units"]
     assert explain("k", "-v") == [
         *(
@@ -391,7 +391,7 @@ def test_what_ptx_needs_is_known_once_it_is_compiled(explain: Explain, root: Pat
     rule = "compute_80 (PTX, translated by the driver)"
     assert explain("k", "--gpu", "8.9")[0] == f"k on 8.9: {rule}; needs driver {newest} at most"
     assert explain("k", "--gpu", "8.9", "--driver", "13.0")[0] == (
-        f"k on 8.9 with driver 13.0: {rule}, if that driver takes it, which is known once it is compiled"
+        f"k on 8.9 with driver 13.0: {rule}, if the driver accepts it, which is known only after a compile"
     )
     assert explain("copy", "--gpu", "8.9")[0] == f"copy on 8.9: {rule}; needs driver 11.0"
     assert main(["bake", "--project", str(root), "--only", "k"]) == 0
@@ -439,15 +439,18 @@ def test_a_wrong_name_is_guessed(root: Path, command: Command, asked: str, hint:
         ("--arch=89", "argument --arch: '89' is not one arch: did you mean sm_89?"),
         ("--arch=sm_x", "argument --arch: 'sm_x' is not an arch: write it as sm_89 or compute_89"),
         ("--arch=h100", "argument --arch: 'h100' is not an arch: did you mean sm_90?"),
-        ("--gpu=x", "argument --gpu: 'x' is no compute capability: write it as 8.9"),
-        ("--gpu=H100", "argument --gpu: 'H100' is no compute capability: did you mean 9.0?"),
+        ("--gpu=x", "argument --gpu: 'x' is not a compute capability: write it as 8.9"),
+        ("--gpu=H100", "argument --gpu: 'H100' is not a compute capability: did you mean 9.0?"),
         (
             "--gpu=ampere",
-            "argument --gpu: 'ampere' is no compute capability: did you mean 8.0 or 8.6 or 8.7?",
+            "argument --gpu: 'ampere' is not a compute capability: did you mean 8.0 or 8.6 or 8.7?",
         ),
         (
             "--driver=580.65",
-            "argument --driver: '580.65' is no CUDA version: write the one that nvidia-smi shows, as in 13.0",
+            (
+                "argument --driver: '580.65' is not a CUDA version: "
+                "write it as nvidia-smi shows it, for example 13.0"
+            ),
         ),
     ],
 )

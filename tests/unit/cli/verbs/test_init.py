@@ -33,7 +33,7 @@ INSIDE = "the build backend that makes the rest of the wheel"
 SETTINGS = """\
 # every major capability of CUDA 13, and PTX for GPUs to come; fewer archs make a smaller wheel
 archs = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"]
-# PTX needs a driver as new as the toolkit: that of the first minor runs on all drivers for CUDA 13
+# PTX needs a driver as new as the toolkit: PTX of CUDA 13.0 runs on all drivers for CUDA 13
 toolkit = "13.0"
 """
 KERNELS = """\
@@ -92,7 +92,7 @@ def test_a_second_run_changes_nothing_and_says_so(tmp_path: Path, capsys: pytest
     times = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     capsys.readouterr()
     assert add(tmp_path, {}) == files
-    assert capsys.readouterr().out.splitlines()[0] == "nothing to do: all of it is there"
+    assert capsys.readouterr().out.splitlines()[0] == "nothing to change"
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == times
 
 
@@ -262,7 +262,7 @@ def test_a_folder_without_a_project_is_refused(tmp_path: Path, command: Command)
     hint = "  hint: 'hatch new --init' or 'uv init --package' makes one\n"
     assert refusal(tmp_path, command) == what + hint
     (tmp_path / "setup.py").write_text("")
-    assert refusal(tmp_path, command) == f"{what}  hint: make an empty one, which is enough beside setup.py\n"
+    assert refusal(tmp_path, command) == f"{what}  hint: make an empty one: with a setup.py that is enough\n"
 
 
 @pytest.mark.parametrize(

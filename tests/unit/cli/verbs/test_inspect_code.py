@@ -146,7 +146,7 @@ def test_a_line_that_the_source_has_no_more_is_named_alone(
         ),
         (
             ("--ptx", "absent"),
-            "_cubins: has no kernel 'absent' [no-such-kernel]",
+            "_cubins: does not have a kernel 'absent' [no-such-kernel]",
             "without --ptx and --sass, inspect lists",
         ),
     ],
@@ -209,10 +209,10 @@ def test_without_nvdisasm_it_says_what_to_install(
         [],
         [
             (
-                "hatch-cubin: error: machine code is printed by NVIDIA's nvdisasm, which is not here"
+                "hatch-cubin: error: NVIDIA's nvdisasm, which prints machine code, is not installed here"
                 " [nvdisasm-not-found]"
             ),
-            "  hint: pip install nvidia-cuda-nvdisasm, or put that of a toolkit on PATH",
+            "  hint: pip install nvidia-cuda-nvdisasm, or put the nvdisasm of a toolkit on PATH",
         ],
     )
 

@@ -36,7 +36,7 @@ def test_no_key_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str
     path.write_text("mine")
     with pytest.raises(SystemExit, match=r"^1$"):
         main(["keygen", str(path)])
-    what = f"hatch-cubin: error: {path}: is there already, and no key is overwritten [file-exists]\n"
+    what = f"hatch-cubin: error: {path}: exists already, and keygen does not overwrite files [file-exists]\n"
     assert capsys.readouterr() == ("", f"{what}  hint: name another file\n")
     assert path.read_text() == "mine"
 

@@ -73,7 +73,7 @@ def test_several_are_checked_and_each_is_told(tmp_path: Path, command: Command) 
     good, bad = wheel_of(tmp_path / "good", FILES), wheel_of(tmp_path / "bad", {**FILES, "more": b""})
     gone = tmp_path / "gone.whl"
     answer = Answer(command, bad, gone, good)
-    agrees = f"{good}/demo/_cubins: all 8 files agree with its manifest; the loader is that of {OURS}\n"
+    agrees = f"{good}/demo/_cubins: all 8 files agree with its manifest; the loader is from {OURS}\n"
     assert (answer.code, answer.out) == (1, agrees)
     more = Coded("file-not-listed", "demo/_cubins/more")
     assert answer.errors == [more, Coded("no-such-wheel", gone)]
@@ -122,4 +122,4 @@ def test_several_wheels_are_compared_with_one_rebuild(
     write_tree(tmp_path / "demo", {"saxpy.cu": "__global__ void saxpy() { wrong; }"})
     answer = Answer(command, *(whole, again, "--rebuild", "--project", tmp_path))
     assert len(builds) == 2
-    assert answer.errors == ['demo/saxpy.cu:1: identifier "wrong" is undefined']
+    assert answer.errors == ['demo/saxpy.cu:1: identifier "wrong" is undefined [compiler-error]']

@@ -222,7 +222,7 @@ def test_nothing_is_replaced_that_was_not_written_so(tmp_path: Path, command: Co
     assert refusal(command, whole, tmp_path) == Coded("wheel-overwrites-itself", whole)
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / INDEX).write_text("{}", "utf-8")
-    foreign = Coded("foreign-variant-index", tmp_path / "parts" / INDEX, "hint: --into takes")
+    foreign = Coded("foreign-variant-index", tmp_path / "parts" / INDEX, "hint: name another folder")
     assert refusal(command, whole, tmp_path / "parts") == foreign
     (tmp_path / "folder" / INDEX).mkdir(parents=True)
     unreadable = Coded("file-not-readable", tmp_path / "folder" / INDEX)

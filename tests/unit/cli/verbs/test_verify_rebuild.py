@@ -94,7 +94,10 @@ def test_a_poisoned_cache_is_found(tmp_path: Path, command: Command) -> None:
         == f"{shipped.as_posix()}: 2 units compiled again: 1 is the same to the byte"
     )
     assert answer.err.splitlines()[-3:] == [
-        f"hatch-cubin: error: {shipped.as_posix()}: 1 unit not what its inputs compile to [unit-differs]",
+        (
+            f"hatch-cubin: error: {shipped.as_posix()}: "
+            "the rebuild differs in 1 unit although all inputs are equal [unit-differs]"
+        ),
         "  saxpy for sm_90",
         "  hint: a poisoned cache does this, or a changed wheel: empty the cache, and build again",
     ]
@@ -116,7 +119,7 @@ def test_a_record_that_swaps_the_names_of_kernels_is_found(tmp_path: Path, comma
     shipped = built(project)
     assert Answer(command, shipped).code == 0
     assert rebuilt(command, shipped, tmp_path).errors == [
-        f"{shipped.as_posix()}: 1 unit not what its inputs compile to [unit-differs]"
+        f"{shipped.as_posix()}: the rebuild differs in 1 unit although all inputs are equal [unit-differs]"
     ]
 
 
@@ -144,11 +147,11 @@ def test_other_sources_are_told_from_a_wrong_result(tmp_path: Path, command: Com
     ]
     assert [(problem["what"], problem["details"]) for problem in facts["errors"]] == [
         (
-            "2 units built from another source, header, option or compiler",
+            "2 units built from other inputs: a source, a header, an option or the compiler",
             ["saxpy for sm_80", "saxpy for sm_90"],
         ),
-        ("2 units shipped, and not built by the project", ["gone for sm_80", "gone for sm_90"]),
-        ("2 units built by the project, and not shipped", ["new for sm_80", "new for sm_90"]),
+        ("2 units in the wheel, but not built by the project", ["gone for sm_80", "gone for sm_90"]),
+        ("2 units built by the project, but not in the wheel", ["new for sm_80", "new for sm_90"]),
     ]
 
 
@@ -167,8 +170,8 @@ def test_another_toolchain_proves_nothing_and_is_named(
     answer = rebuilt(command, folder, tmp_path)
     assert answer.err.splitlines()[-5:] == [
         (
-            f"hatch-cubin: error: {folder}: 1 unit built from another source, header, option or compiler"
-            " [unit-inputs-differ]"
+            f"hatch-cubin: error: {folder}: 1 unit built from other inputs: "
+            "a source, a header, an option or the compiler [unit-inputs-differ]"
         ),
         "  saxpy for sm_90",
         "  this proves nothing, for these differ:",
@@ -208,7 +211,7 @@ def test_a_bundle_of_another_project_is_not_compared(tmp_path: Path, command: Co
     make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO)
     shipped = write_tree(tmp_path / "other", bundle(made("k", data=CODE), folder="src/other/_cubins"))
     answer = rebuilt(command, shipped, tmp_path)
-    what = f"has no bundle that this project builds (demo/_cubins), only {shipped.as_posix()}"
+    what = f"does not contain a bundle of this project (demo/_cubins), only {shipped.as_posix()}"
     assert answer.errors == [f"{shipped}: {what} [bundle-of-other-project]"]
 
 
@@ -318,7 +321,7 @@ def test_code_that_the_manifest_was_made_to_fit_is_found_by_a_rebuild_alone(
     answer = Answer(command, wheel)
     assert (answer.code, "agree with its manifest" in answer.out) == (0, True)  # and no more is said
     assert rebuilt(command, wheel, tmp_path).errors == [
-        "demo/_cubins: 1 unit not what its inputs compile to [unit-differs]"
+        "demo/_cubins: the rebuild differs in 1 unit although all inputs are equal [unit-differs]"
     ]
 
 
@@ -334,7 +337,10 @@ def test_a_unit_is_only_the_same_where_its_file_is(tmp_path: Path, command: Comm
     assert answer.out.splitlines()[0].endswith(
         "/demo/_cubins: 2 units compiled again: 0 are the same to the byte"
     )
-    assert "demo/_cubins: 2 units not what its inputs compile to [unit-differs]" in answer.errors
+    assert (
+        "demo/_cubins: the rebuild differs in 2 units although all inputs are equal [unit-differs]"
+        in answer.errors
+    )
     assert "demo/_cubins/saxpy.sm_80.cubin: is missing [file-missing]" in answer.errors
 
 
@@ -357,7 +363,7 @@ def test_a_loader_with_code_appended_passes_no_rebuild_whatever_version_it_claim
 
     answer = rebuilt(command, wheel_of(tmp_path, forge), tmp_path)
     assert answer.errors == [
-        "demo/_cubins: 3 files not what the project gives, though all units are [file-differs]",
+        "demo/_cubins: the rebuild differs in 3 files although all units are equal [file-differs]",
         Coded("unknown-release", "demo/_cubins/manifest.json", " 0.0.1 ", __version__),
     ]
     assert answer.err.splitlines()[2:8] == [
@@ -432,7 +438,7 @@ def test_the_bundle_that_is_imported_is_compared_whatever_another_says_that_it_i
 
     answer = rebuilt(command, wheel_of(tmp_path, forge), tmp_path)
     assert answer.errors == [
-        "a/_cubins: was not compared: the project here builds demo/_cubins alone [bundle-not-compared]",
+        "a/_cubins: was not compared: this project builds only demo/_cubins [bundle-not-compared]",
         Coded("file-differs", "demo/_cubins", "1 file "),
     ]
 
@@ -441,7 +447,7 @@ def test_the_bundle_that_is_imported_is_compared_whatever_another_says_that_it_i
 def test_of_several_copies_in_a_folder_one_has_to_be_named(tmp_path: Path, command: Command) -> None:
     first = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO))
     second = shutil.copytree(first, tmp_path / "build/lib/demo/_cubins")
-    what = "has several bundles that this project (demo/_cubins) may have built"
+    what = "contains several bundles that this project (demo/_cubins) may have built"
     assert rebuilt(command, tmp_path, tmp_path).errors == [
         f"{tmp_path}: {what}: {second.as_posix()}, {first.as_posix()} [several-bundles]"
     ]
@@ -469,5 +475,5 @@ def test_a_package_in_the_data_of_its_wheel_is_its_own_and_not_that_in_a_namespa
             files[f"ns/{name}"] = files[f"demo-1.0.data/platlib/{name}"] = files.pop(name)
 
     answer = rebuilt(command, wheel_of(tmp_path, forge), tmp_path)
-    what = "was not compared: the project here builds demo-1.0.data/platlib/demo/_cubins alone"
+    what = "was not compared: this project builds only demo-1.0.data/platlib/demo/_cubins"
     assert (answer.code, answer.errors) == (1, [f"ns/demo/_cubins: {what} [bundle-not-compared]"])

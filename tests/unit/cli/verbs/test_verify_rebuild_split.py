@@ -53,8 +53,8 @@ def test_all_parts_are_proven_together_in_any_order(tmp_path: Path, command: Com
 def test_a_companion_alone_is_not_proven(tmp_path: Path, command: Command) -> None:
     parts = parts_of(tmp_path)
     answer = rebuilt(command, tmp_path, parts / SM90)
-    what = "was not compared: it is a part of demo 1.0 [companion-not-compared]"
-    hint = "name the wheel that it was split from, as split wrote it, with it"
+    what = "was not compared: it belongs to demo 1.0 [companion-not-compared]"
+    hint = "name the main wheel too, as split wrote it"
     assert answer.err == f"hatch-cubin: error: {parts / SM90}: {what}\n  hint: {hint}\n"
 
 
