@@ -147,6 +147,13 @@ def server() -> Iterator[StoreServer]:
 
 
 @pytest.fixture
+def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure no coverage in other processes: one that is killed would leave an incomplete file."""
+    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Command:
     """Return a function that runs a command of hatch-cubin in this process."""
     from .command_line import runner  # which most tests need not wait for

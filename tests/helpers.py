@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import textwrap
+import threading
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -147,6 +148,14 @@ class Coded:
 def codes(printed: str) -> list[str]:
     """Return the codes of the errors and warnings in what a command printed, in that order."""
     return re.findall(r"^hatch-cubin: .* \[([a-z0-9]+(?:-[a-z0-9]+)+)\]$", printed, re.MULTILINE)
+
+
+def run_threads(threads: Sequence[threading.Thread]) -> None:
+    """Run threads at once, to their ends."""
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def wheel_files(wheel: Path) -> dict[str, bytes]:

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from .hints.failed_compile import FailedCompile
 
 _EDITED = "was changed while a source that includes it was compiled"
-_PATIENCE_S = 300.0  # wait for another build that compiles the same unit: it may have been stopped, or hang
+_PATIENCE_S = (
+    300.0  # longest wait for another build that compiles the same unit: it may have been stopped, or hang
+)
 _MOST_TRIED = 16
 
 
@@ -46,7 +48,7 @@ class Bake:
         self._misses = served_together(
             sorted(misses, key=lambda job: (job.unit.module.source.path, job.unit.arch)), toolkit
         )
-        # Paths get names for all jobs, so that a name does not depend on what is already in the cache.
+        # Paths get names for all jobs, so that a name does not depend on the contents of the cache.
         self._paths = CompilePaths(project.tree, (root for job in jobs for root in job.search))
         self._workers = min(cores.worker_count(project.config), len(self._misses))
         self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
@@ -92,7 +94,7 @@ class Bake:
     def _answers(self, setup: executor.Setup) -> Generator[executor.Result]:
         """Return a generator of all tasks' results.
 
-        They come from workers here, or from those of a cluster.
+        They come from processes on this machine, or from the workers of a cluster.
         """
         if (where := self._project.config.executor) is None:
             return executor.run(self._upcoming, setup, self._accepts)
@@ -113,7 +115,7 @@ class Bake:
         return None
 
     def _compare(self, sample: Sample, setup: executor.Setup) -> None:
-        """Compare a sample with results made here. Keep nothing from a worker whose results differ."""
+        """Compare a sample with results made here. If one differs, remove all results of its worker."""
         differing = [*sample.differing(self._tasks, setup, self._not_compared)]
         workers = {worker for _number, worker in differing}
         for job in (job for group in self._misses for job in group):
@@ -159,13 +161,13 @@ class Bake:
         )
 
     def _upcoming(self, held: int | None, others: Sequence[int]) -> executor.Task | None:
-        """Return the next task for a worker that has precompiled *held*; None if there is none at present."""
+        """Return the next task for a worker that has precompiled *held*; None if no task is available now."""
 
         def choose(left: Mapping[int | None, Sized], elsewhere: Sequence[int]) -> int | None:
             return precompiled_headers.choose_header(left, held, [*others, *elsewhere])
 
         self._storing.settle(len(self._misses))
-        # Store results first: another build may be waiting for them, while this build waits for that one.
+        # Store results first: the other build, which this build waits for, may itself wait for them.
         while (number := self._claims.take(choose)) is None:
             if not self._storing.settle(0):
                 return None
@@ -180,7 +182,7 @@ class Bake:
         return self._prepared(task, group[0])
 
     def _accepts(self, answer: executor.Result) -> bool:
-        """Return whether the results are the same as those of the plain compile."""
+        """Return whether the results are equal to the results of a compile without a precompiled header."""
         group, header = self._misses[answer.id], self._tasks[answer.id].precompiled_header
         if not answer.ok or header is None:
             return True
@@ -220,8 +222,8 @@ class Bake:
         for job in group:
             outcome = self._outcome(job, answer, found)
             if edited is not None:
-                # The result may belong to a header other than the one in its key. Stored, it would stay stale
-                # for ever.
+                # The compiler may have read another text of the header than the text in the key. If stored,
+                # the wrong result would stay in the cache for ever.
                 outcome = self._with_advice(
                     job, [failure("file-edited-during-build", _EDITED, Location(edited), "build again")]
                 )

@@ -15,14 +15,14 @@ Choice: TypeAlias = Callable[[Mapping[int | None, Sized], Sequence[int]], int | 
 
 
 class CompileClaims:
-    """Gives out numbers.
+    """Decides which missing units this build compiles next, and claims them in the cache.
 
-    A number is given out when this build should compile the missing units of its *keys*.
+    Each number stands for the units that one compile makes, with the *keys* of that number.
 
-    Units that another build is compiling are put off. Once that build has stored them, *take_stored* takes
-    them from the cache if it can. A build waits only if it has nothing else to do, and it keeps no claim
-    while it waits, so that two builds cannot wait for each other. After *patience_s* without progress, the
-    claims of other builds no longer count.
+    This build postpones units that another build is compiling. Once that build has stored them, *take_stored*
+    gets them from the cache. This build waits only if all its other units are compiled. It releases its
+    claims before it waits, so that two builds cannot wait for each other. After *patience_s* without
+    progress, it ignores the claims of other builds.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ Debug information, `assert` and `__FILE__` put paths into the compiled bytes. Li
 its descriptor number. So the project, and each header tree outside it, gets a descriptor whose number depends
 only on the tree's name. Before CUDA 13.4, debug information also contains the modification time of each
 header, which differs in every checkout and installation. For these versions the descriptors refer to copies
-of the headers, which all have the same time.
+with the same time for all headers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CompilePaths:
         self._by_number = _named_by_number()
         self._numbers = {project: _PROJECT_DESCRIPTOR}
         self._logical = {project: PROJECT}
-        # A folder may have two names: a wheel's, and that of the toolkit to which the wheel belongs.
+        # A folder may have two names: the name of the wheel, and the name of the wheel's toolkit.
         self._named = {PROJECT: project}
         self._trees = {(project, "")}
         for root in sorted(set(search), key=lambda root: root.logical):

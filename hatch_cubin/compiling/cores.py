@@ -1,6 +1,6 @@
 """Decide how many compiles run at once: one per core, or fewer if a container has less time or memory.
 
-A container's limits are those of its control groups. A process that exceeds the memory limit is killed, not
+The limits of a container are in its control groups. A process that exceeds the memory limit is killed, not
 slowed down, and often everything else in the container is killed with it.
 """
 

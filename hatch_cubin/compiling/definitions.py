@@ -11,7 +11,7 @@ from ..project.source import Source, without_comments
 
 
 class Definition(NamedTuple):
-    """The place where a text defines a name, and the text of that line."""
+    """The location of a name's definition, and the text of that line."""
 
     where: Location
     text: str
@@ -35,7 +35,7 @@ def plain_text(source: Source) -> str:
 
 
 def definition(symbol: str, source: Source) -> Definition | None:
-    """Return where a text defines a function or variable with a symbol's name, in any scope."""
+    """Return the definition of a function or variable with a symbol's name, in any scope of a text."""
     word, text = re.escape(base_of(symbol)), plain_text(source)
     for pattern in (
         rf"(?:^|[;{{}}])[^\n;{{}}()=#]*[\w*&>][ \t*&]+(?:\w+::)*{word}\s*\([^;{{}}]*\)\s*(?:const\s*)?\{{",
@@ -50,7 +50,7 @@ def definition(symbol: str, source: Source) -> Definition | None:
 
 
 def mention(symbol: str, source: Source) -> Location | None:
-    """Return where a text defines a symbol, or else where it declares or first mentions its name."""
+    """Return the location of a symbol's definition in a text, or else of its declaration or first mention."""
     if (found := definition(symbol, source)) is not None:
         return found.where
     word, text = re.escape(base_of(symbol)), plain_text(source)

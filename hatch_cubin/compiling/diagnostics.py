@@ -74,7 +74,7 @@ class Diagnostic:
     number: int | None = None  # for warnings of a kind that can be silenced
     # The includes that lead to it, for the first source that has it.
     include_chain: tuple[str, ...] = field(default=(), compare=False)
-    code: str = field(default="", compare=False)  # of the errors page; empty if these are a compiler's words
+    code: str = field(default="", compare=False)  # on the errors page; empty for a compiler's own message
 
     @property
     def is_own(self) -> bool:

@@ -77,7 +77,7 @@ class Setup:
     memory: int = 0  # bytes that a worker may use; 0 if only the machine limits them
 
 
-# Returns the next task for a worker, given its precompiled header and those of the other workers.
+# Returns the next task for a worker, given its precompiled header and the headers of the other workers.
 Next: TypeAlias = Callable[[int | None, Sequence[int]], Task | None]
 
 
@@ -86,10 +86,10 @@ def _anything(_result: Result) -> bool:
 
 
 def run(upcoming: Next, setup: Setup, accepts: Callable[[Result], bool] = _anything) -> Generator[Result]:
-    """Yield each task's result as it is done.
+    """Yield each task's result when it is done.
 
-    *upcoming* is called for a task whenever there is room for one. None means that there is no task now. If
-    it returns None while nothing is running, there are no more tasks.
+    *upcoming* is called for the next task whenever a process is free. It returns None if no task is available
+    yet; if no task is running then, all tasks are done.
 
     If a task's process dies while other tasks run, memory may just have been short. If the task used a
     precompiled header, that may be the cause. In both cases the task runs again after all others, alone and
@@ -121,7 +121,7 @@ class WorkerPool:
         self._watch: Watch = Watch()
 
     def results(self, upcoming: Next, accepts: Callable[[Result], bool] = _anything) -> Generator[Result]:
-        """Yield each task's result as it is done. The processes then stay ready for further tasks."""
+        """Yield each task's result when it is done. The processes then stay ready for further tasks."""
         self._next, self._accepts, self._width = upcoming, accepts, self._setup.jobs
         while self._set_to_work():
             result = self._wait()
@@ -214,7 +214,7 @@ class WorkerPool:
         return Result(task.id, ok=False, log=f"fatal: {what}")
 
     def _ended(self, worker: _CompilerProcess, task: Task) -> Result | None:
-        """Return the result of a task whose process has died. None if the task will run again."""
+        """Return the result of a task after its process has died. None if the task will run again."""
         worker.close(_PATIENCE_S)
         if not worker.ready:  # it died before it started the task, so the task is not the cause
             if not self._busy and not self._idle:
@@ -244,7 +244,7 @@ class _CompilerProcess(Process):
 
     def __init__(self, setup: Setup, watch: Watch) -> None:
         super().__init__([sys.executable, "-I", setup.script], watch)
-        self.served = False  # if so, an earlier task may be what ends the process
+        self.served = False  # if so, an earlier task may be the cause when the process dies
         self.held: int | None = None  # the precompiled header that it has, or is making
         self.send(
             {

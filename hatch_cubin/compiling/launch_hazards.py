@@ -1,4 +1,4 @@
-"""Warn about kernels that compile, but whose launches do not do what their text says. Does no I/O."""
+"""Warn about kernels that compile, but do not work as expected when launched. Does no I/O."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def _exceeded(kernel: str, limits: Mapping[str, tuple[int, ...]], stack: int) ->
 
 
 def _place(name: str, texts: Mapping[str, str], source: str) -> Location:
-    """Return where a kernel is declared; the source alone if no text shows that."""
+    """Return the location of a kernel's declaration; without a line if no text has it."""
     base = name.partition("<")[0].partition("(")[0].rpartition("::")[2]
     if source.endswith(".ptx"):
         lines = without_comments(texts[source]).splitlines()

@@ -36,7 +36,7 @@ def look_up(
 
 
 def complete(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit, results: Results) -> None:
-    """Add an outcome for every other unit: its result, compiled now, or the reason why there is none."""
+    """Add an outcome for every other unit: its result, compiled now, or the reason of its failure."""
     misses = [job for job in jobs if job.unit not in results.done]
     repeat_warnings(project, results.done.values())
     if cache.damaged:

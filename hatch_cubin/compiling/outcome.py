@@ -41,7 +41,7 @@ def outcome_of(
 
 
 def why_wrong(unit: Unit, result: executor.Result) -> str | None:
-    """Return why a result does not belong to *unit*, whichever machine made it; None if it does.
+    """Return why a result does not belong to *unit*; None if it does. The result may be from any machine.
 
     A source without a kernel, or with a result that cannot be loaded, is not reported here: that is the
     source's own fault.
@@ -77,7 +77,7 @@ def code_of(unit: Unit, result: executor.Result) -> bytes:
 
 
 def _at_its_option(error: Diagnostic, module: Module) -> Diagnostic:
-    """Give an error about an option the place of that option, which is in the table and not in a source."""
+    """Move an error about an option to the table's line with this option."""
     option = _OPTION.search(error.text)
     where = module.written.get(option[1].replace("-", "_")) if option else None
     return error if where is None else replace(error, where=where)

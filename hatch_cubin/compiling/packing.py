@@ -20,14 +20,14 @@ from ..toolkit.toolkit import Keys
 from . import cores, executor
 
 _XZ = "xz"  # used in place of an arch
-_PLAIN = describe({}, (), "{}")  # a block has no kernels of its own
+_PLAIN = describe({}, (), "{}")  # a block does not have kernels of its own
 _LIGHTER = "HATCH_CUBIN_JOBS=1 packs one block at a time, in the least memory; without 'pack' none is"
 
 
 def require_packer(project: Project) -> None:
     """Raise ToolchainError if this Python cannot pack."""
     try:
-        import lzma  # noqa: F401 - which few builds need, and some interpreters lack
+        import lzma  # noqa: F401 - lazy: few builds need it, and it is missing from some interpreters
     except ImportError as exc:
         what, fix = "'pack' needs lzma, which this Python lacks", "build with a Python that has liblzma"
         raise ToolchainError(
@@ -74,7 +74,7 @@ def recalled(packed: Packed, cache: Cache) -> dict[str, Units]:
 
 
 def _cached(block: Block, cache: Cache, recall: Recall) -> Compiled | None:
-    """Return a block from the cache. If an earlier build has proven one, only that one is accepted."""
+    """Return a block from the cache. If an earlier build has verified one, no other block is accepted."""
     recalled = recall.units(_recall_name(block.key)).get(_XZ)
     return cache.get(block.key, recalled[1] if recalled else None)
 

@@ -38,9 +38,8 @@ def outside_headers(project: Project, jobs: Iterable[Job]) -> list[Problem]:
 def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
     """Return a problem for each macro in `define` that no text of its compiles names.
 
-    *jobs* are those of the whole project. In doubtful cases there is no problem: if macros are pasted
-    together, or if headers from elsewhere are read that may use the macro, unless a condition contains nearly
-    its name.
+    *jobs* are all jobs of the project. Doubtful cases are not reported: if macros are pasted together, or if
+    headers from elsewhere are read that may use the macro, unless a condition contains nearly its name.
     """
     config = project.config
     tables: list[tuple[tuple[str | int, ...], Macros]] = [(("define",), config.define)]

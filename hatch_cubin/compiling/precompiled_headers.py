@@ -21,7 +21,7 @@ from ..project.source_roots import ProjectTree
 
 _PAYS_FROM = 4  # compiles per process: precompiling takes as long as two or three of them
 _MOST = 8  # processes with a precompiled header: each takes 300 MB of memory, and 300 MB of disk
-_WORTH_BYTES = 1 << 20  # of headers; parsing less is only a small part of a compile
+_WORTH_BYTES = 1 << 20  # size of headers; parsing less is only a small part of a compile
 _NOT_WITH = frozenset({"lineinfo", "debug", "pre_include", "undefine_macro"})  # they change lines, or macros
 _INCLUDE = re.compile(
     r"(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*"
@@ -34,14 +34,16 @@ _PASTE = re.compile(rb"(?:#|%:|\?\?=){2}")  # joins two words into one
 _WORD = re.compile(rb"\w+")
 # Definitions in PTX. Those that only one kernel uses are indented, and are left out on purpose.
 _DEFINED = re.compile(rb"^(?:\.\w+ )*\.(?:entry|func|global|const|shared)\b.*", re.MULTILINE)
-_ARGUMENT = re.compile(r"(?<=L[a-z])n?[0-9]+(?=E)|\[[0-9]+\]| = .*")  # of templates; also sizes and values
+_ARGUMENT = re.compile(
+    r"(?<=L[a-z])n?[0-9]+(?=E)|\[[0-9]+\]| = .*"
+)  # arguments of templates; also sizes and values
 _MOST_ORDERS = 4  # per source, before one is useful: with one per variant, all would compile twice
 
 Order: TypeAlias = tuple[tuple[str, bool], ...]
 
 
 def end_of_includes(text: str) -> int:
-    """Return where the includes at the beginning of a text end. 0 if there are none, or unusual ones."""
+    """Return the position after the includes at the beginning of a text; 0 without (usual) includes."""
     end = 0
     while match := _INCLUDE.match(text, end):
         end = match.end()
@@ -97,7 +99,7 @@ def shared_includes(jobs: Sequence[Job], tree: ProjectTree, workers: int) -> dic
 
 
 def choose_header(left: Mapping[int | None, Sized], held: int | None, others: Sequence[int]) -> int | None:
-    """Return the precompiled header whose tasks a worker continues with; None for tasks without one.
+    """Return the precompiled header of the tasks for a worker; None for tasks without such a header.
 
     The first of these that has tasks left is chosen: the header *held*, which the worker has precompiled; a
     header that none of the *others* has; no header; the header with the most tasks left.
@@ -123,12 +125,12 @@ def saves_time(wanted: int, count: int, held: int | None, others: Sequence[int])
 
 
 class PlainCompileCheck:
-    """Decides whether results made with precompiled headers are the same as those of the plain compile.
+    """Decides whether precompiled headers gave the same results as compiles without them.
 
     With precompiled headers, templates that the headers' own functions use are instantiated earlier. So
-    functions and variables may be in another order. A result that contains only kernels has no such order,
-    and is accepted. Any other unit is compiled again without precompiled headers. If both results are the
-    same, later results in the same order are accepted.
+    functions and variables may be in another order. A result that contains only kernels is accepted. Any
+    other unit is compiled again without precompiled headers. If both results are the same, later results in
+    the same order are accepted.
     """
 
     def __init__(self) -> None:
@@ -175,8 +177,8 @@ class PlainCompileCheck:
 def order_of(output: bytes, *, is_ptx: bool) -> Order:
     """Return the names in a result, in order. For each: whether the compiler omits it if it is not used.
 
-    The compiler omits unused functions and their static variables. A result that contains only kernels has no
-    order.
+    The compiler omits unused functions and their static variables. The order of a result that contains only
+    kernels is empty.
     """
     try:
         if is_ptx:
@@ -229,7 +231,7 @@ def _is_plain(job: Job) -> bool:
 
 
 def _end(job: Job, tree: ProjectTree) -> int:
-    """Return where a source's includes end. 0 unless its headers are large and use no macro of a variant."""
+    """Return the end of a source's includes. 0 if its headers are small, or use macros of variants."""
     end = end_of_includes(job.unit.module.source.text)
     macros = [name for name, _value in job.unit.module.variant]
     if not end or job.closure.guessed or any(map(_COMPILERS_OWN.match, macros)):

@@ -1,4 +1,4 @@
-"""Processes that exchange messages with this one. A single thread reads from all and never blocks on one.
+"""Exchange messages with worker processes. A single thread reads from all and never blocks on one.
 
 A process's streams are sockets, which a selector can watch on every system. If a process cannot have a socket
 as a stream, as on Windows, threads copy the bytes between its pipes and sockets.
@@ -41,7 +41,7 @@ class Watch:
         self._messages: deque[tuple[Process, Message | None]] = deque()
 
     def next(self, seconds: float) -> tuple[Process, Message | None] | None:
-        """Return the next message and its process; None if there is none for *seconds*."""
+        """Return the next message and its process; None if nothing arrives for *seconds*."""
         until = time.monotonic() + seconds
         while not self._messages:
             left = until - time.monotonic()
@@ -103,7 +103,7 @@ class Process:
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def send(self, message: Message) -> None:
-        """Send a message. If there is no room for all of it, the rest is sent as soon as there is."""
+        """Send a message. If the socket is full, the rest is sent later."""
         self._unsent += framed(message)
         self._write()
 
@@ -191,7 +191,7 @@ def _complete_messages(unread: bytearray) -> Iterator[Message]:
 
 
 def _received(end: socket.socket) -> bytes:
-    """Return the bytes available now; empty if there will be no more."""
+    """Return the bytes available now; empty if the stream has ended."""
     try:
         return end.recv(_PIECE)
     except OSError:

@@ -22,7 +22,7 @@ _TABLE = ""  # path for macros of the table, each of which is a line of this tex
 
 
 class TextFindings(NamedTuple):
-    """Findings in the texts of a unit's module: warnings, and places of tile code, which is refused."""
+    """Findings in the texts of a unit's module: warnings, and the location of tile code (an error)."""
 
     warnings: tuple[str, ...] = ()
     tile_code: Location | None = None
@@ -89,7 +89,7 @@ def _time_warning(stamp: TimeMacroUse, project: Project, module: Module) -> Prob
 
 
 def _place_of(macro: str, project: Project, module: Module) -> Location:
-    """Return where a macro gets its value: the last rule of the source that sets it, else the table."""
+    """Return the line that sets a macro: in the last rule of the source, else in the table."""
     place, rules = project.config.place, [*enumerate(project.config.source)]
     of_rules = (
         place.of("source", index, key, macro)

@@ -1,4 +1,4 @@
-"""Store results in the cache, several at once, because each waits for the disk and nothing else should.
+"""Store results in the cache, several at once, because each one waits for the disk.
 
 Storing a result takes as much processor time as everything else that a build does for it, and threads of one
 process share an interpreter. So another process stores them if there are many. If that process ends, threads
@@ -130,7 +130,7 @@ class _ThreadWriter:
 
 
 class _ProcessWriter:
-    """Has another process store results. That process continues even if this one ends."""
+    """Has another process store results. The other process continues even if this process ends."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache

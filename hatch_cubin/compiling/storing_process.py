@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, folder: Path) -> None:
-    """Store results until there are no more requests. Report each one when it is stored."""
+    """Store results until the requests end. Report each one when it is stored."""
     fault, one_at_a_time = list[str](), threading.Lock()  # only the first fault is reported
     cache = Cache(folder, None, fault.append)
 
@@ -36,7 +36,7 @@ def serve(requests: BinaryIO, answers: BinaryIO, folder: Path) -> None:
         try:
             for pair in request["pairs"]:
                 cache.store(CacheEntry(*pair))
-        except Exception:  # noqa: BLE001 - the build tries that itself, and tells what is wrong
+        except Exception:  # noqa: BLE001 - the build then stores it itself, and reports the fault
             say({"id": None, "fault": None})
         else:
             say({"id": request["id"], "fault": fault[0] if fault else None})

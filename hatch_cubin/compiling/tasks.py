@@ -28,7 +28,7 @@ _FIRST_WITHOUT_TIMES = (13, 4)  # leaves file times out of debug information
 
 
 def served_together(jobs: Iterable[Job], toolkit: Toolkit) -> list[list[Job]]:
-    """Return groups of jobs that one compile serves, in the order of each group's first job."""
+    """Return groups of jobs that one compile serves, ordered by the first job in each group."""
     groups: dict[tuple[Module, Arch], list[Job]] = {}
     for job in jobs:
         groups.setdefault((job.unit.module, assembled_for(job.unit, toolkit)), []).append(job)
@@ -82,7 +82,7 @@ def _task(number: int, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolki
 
 
 def _with_pre_includes(job: Job, paths: CompilePaths) -> Unit:
-    """Return a unit whose options name the project's pre-included files by the compiler's paths."""
+    """Return a unit with the compiler's paths of the project's pre-included files in its options."""
     own, module = job.closure.at_root, job.unit.module
     if not own:
         return job.unit

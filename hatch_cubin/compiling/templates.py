@@ -23,7 +23,7 @@ def uninstantiated_templates(
     """Return a problem for each kernel template that only 'instantiate' could bring into the wheel.
 
     *kernels* are the names of the kernels in a result, *sources* the texts of all sources by path, and
-    *tables* is the header of a table for one source. In doubtful cases there is no problem: if a condition is
+    *tables* is the header of a table for one source. Doubtful cases are not reported: if a condition is
     around the template, or if another source includes its file.
     """
     source = module.source

@@ -27,14 +27,7 @@ from tests.helpers import load_bundle, pyproject, write_tree
 from . import builders
 
 pytest.importorskip("cuda.core")
-pytestmark = pytest.mark.linux
-
-
-@pytest.fixture(autouse=True)
-def _unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is killed leaves half a coverage file behind."""
-    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
+pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("unmeasured")]
 
 
 # --- whole builds -------------------------------------------------------------------------------

@@ -28,18 +28,11 @@ from tests.helpers import SAXPY, pyproject, run, wheel_files, write_tree
 from . import builders
 
 pytest.importorskip("cuda.core")
-pytestmark = pytest.mark.linux
+pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("unmeasured")]
 
 CHANCE = random.Random(0)  # noqa: S311 - a test wants the same moments each time
 CAP = builders.LARGE * 50_000  # half of what is stored
 HATCHLING = (sys.executable, "-m", "hatchling", "build", "-t", "wheel")
-
-
-@pytest.fixture(autouse=True)
-def _unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is killed leaves half a coverage file behind."""
-    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
 
 
 # --- killed in the middle of writing ----------------------------------------------------------------

@@ -34,13 +34,6 @@ CAP = 200_000  # a fifth of what is stored
 SMALL = 40  # entries, of the files that are damaged
 
 
-@pytest.fixture
-def _unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measure no coverage: a killed process would leave an incomplete coverage file."""
-    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def files_set_aside(path: Path) -> list[str]:
     return [name for name in os.listdir(path.parent) if ".aside-" in name]
 
@@ -78,7 +71,7 @@ def start_writer(path: Path, seed: int) -> BaseProcess:
     return process
 
 
-@pytest.mark.usefixtures("_unmeasured")
+@pytest.mark.usefixtures("unmeasured")
 def test_killed_writers_leave_an_undamaged_file(tmp_path: Path, figures: Figures) -> None:
     path, kills = tmp_path / "cache", figures.pick(40, 1000)
     chance = random.Random(0)  # noqa: S311 - a test wants the same moments each time

@@ -24,7 +24,7 @@ from hatch_cubin.remote.http import HttpStore
 from hatch_cubin.remote.location import StoreTarget
 from hatch_cubin.remote.shared_store import MAX_SINGLE_UNITS, SharedStore
 from tests.cached_results import folder_with, item
-from tests.helpers import SAXPY, make_project
+from tests.helpers import SAXPY, make_project, run_threads
 from tests.store_server import Fault, Handler, StoreServer, answer, endless, reset
 
 pytestmark = pytest.mark.counted
@@ -244,10 +244,7 @@ def test_many_writers_at_once_leave_right_results(tmp_path: Path, server: StoreS
         one.push([each.key for each in own])
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(threads)
     one = store_of_machine(server, tmp_path / "reader", units, said)
     one.fetch(dict.fromkeys(KEYS, Request()))
     assert count_right_results(tmp_path / "reader") == len(one.fetched) > 0

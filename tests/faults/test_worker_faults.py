@@ -21,7 +21,7 @@ from hatch_cubin.toolkit import worker
 from tests.helpers import in_order, refusal, write_tree
 from tests.helpers import run as in_process
 
-pytestmark = pytest.mark.counted
+pytestmark = [pytest.mark.counted, pytest.mark.usefixtures("unmeasured")]
 
 STUB = f"""\
 import ctypes, os, sys, threading, time
@@ -68,13 +68,6 @@ RESULTS = os.dup(1)
 worker.compile_task = compile_task
 worker.main()
 """
-
-
-@pytest.fixture(autouse=True)
-def _unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is killed leaves half a coverage file behind."""
-    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The workers of a Dask cluster. Calls to Dask run in a separate thread because any of them may hang.
 
-Each task is tied to one worker. `scheduler.py` decides whether and where a task runs again.
+Dask runs each task on the worker that we name. `scheduler.py` decides if another worker runs it again.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 _CONNECT_S = 10.0
 _LOOK_S = 1.0  # between two checks of the list of workers
 _SILENT_S = 10.0  # without a heartbeat for so long, a worker is lost; large clusters beat more slowly
-_PATIENCE_S = 10.0  # wait for a cluster that has no workers, or only silent ones
+_PATIENCE_S = 10.0  # longest wait for the first worker that answers
 _ANSWER_S = 120.0  # for a worker's answer before its first lease
-_MOST_ROUNDS = 3  # of sending a worker files, which it may drop for another build before it has all
+_MOST_ROUNDS = 3  # attempts to send files to a worker: it may remove some for another build before it has all
 _CLOSE_S = 1.5
 _MISSING = "Dask's distributed is not installed here"
 _INSTALL = "pip install 'hatch-cubin[dask]'"
@@ -123,7 +123,7 @@ class DaskCluster:
                 self._connected.set()
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._over.wait(), _LOOK_S)
-        except Exception as exc:  # noqa: BLE001 - whatever Dask raises
+        except Exception as exc:  # noqa: BLE001 - Dask may raise anything
             gone = NoMoreWorkers(exception_text(exc))
         if gone is not None:
             self.events.put(gone)
@@ -145,7 +145,7 @@ class DaskCluster:
                     self._address, asynchronous=True, set_as_default=False, timeout=_CONNECT_S
                 )
                 await asyncio.wait_for(self._client, 2 * _CONNECT_S)
-        except Exception as exc:  # noqa: BLE001 - whatever Dask raises
+        except Exception as exc:  # noqa: BLE001 - Dask may raise anything
             return await self._why_unusable(distributed, exc)
         return None
 
@@ -174,7 +174,7 @@ class DaskCluster:
             return NoMoreWorkers("the connection to the scheduler is lost")
         try:
             found = await asyncio.wait_for(self._client.scheduler.identity(n_workers=-1), _SILENT_S)
-        except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001 - whatever Dask raises
+        except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001 - Dask may raise anything
             return NoMoreWorkers(f"the scheduler does not answer any more: {exception_text(exc)}")
         self._record_workers(found["workers"])
         return None
@@ -214,7 +214,7 @@ class DaskCluster:
             joined = await asyncio.wait_for(self._prepared(name, facts), _ANSWER_S)
         except asyncio.TimeoutError:
             joined = WorkerUnfit(name, f"it did not answer within {_ANSWER_S:g} s")
-        except Exception as exc:  # noqa: BLE001 - whatever its Python raises
+        except Exception as exc:  # noqa: BLE001 - the worker may raise anything
             joined = WorkerUnfit(name, exception_text(exc))
         if isinstance(joined, WorkerJoined):
             self._ready[name] = joined
@@ -252,7 +252,7 @@ class DaskCluster:
         return await self._submit(worker, worker_side.call_packed, pickle.dumps((function, arguments)))
 
     async def _submit(self, worker: str, function: Callable[..., Any], argument: object) -> Any:
-        """Have this one worker, and no other, call a function once."""
+        """Have exactly this worker call a function once."""
         return await self._client.submit(
             function, argument, workers=[worker], allow_other_workers=False, retries=0, pure=False
         )
@@ -261,7 +261,7 @@ class DaskCluster:
         reply, wrong = None, None
         try:
             reply = await self._call(worker, worker_side.compile_lease, self._requirements, lease)
-        except Exception as exc:  # noqa: BLE001 - whatever its Python raises
+        except Exception as exc:  # noqa: BLE001 - the worker may raise anything
             wrong = exception_text(exc)
         self.events.put(LeaseAnswered(lease.number, reply, wrong))
 

@@ -1,7 +1,7 @@
 """The identity of a compiling machine: everything that two machines must share to give the same results.
 
-A worker of a cluster is asked for its identity before its first task. A separate process finds it out,
-because an NVRTC cannot be unloaded from a process.
+A build asks each worker of a cluster for its identity before the first task. The worker finds it out in a
+separate process, because a process cannot unload NVRTC.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ main(*sys.argv[1:3])
 class Identity(NamedTuple):
     """Everything except the task itself that a result depends on."""
 
-    version: str  # of hatch-cubin
+    version: str  # hatch-cubin's version
     schema: str
     code: str  # a digest of the code that runs on both sides
     data_model: str
@@ -197,4 +197,4 @@ def _code() -> str:
     return digest((here / name).read_bytes() for name in _CODE)
 
 
-CODE = _code()  # of the files as they are when this module is imported
+CODE = _code()  # at import, because the files may be replaced later

@@ -19,7 +19,7 @@ _TYPES = {field.name: type(getattr(_NONE, field.name)) for field in fields(Resul
 
 
 class FileListing(NamedTuple):
-    """The files that compiles can read, by content, and the places where a worker has to put them."""
+    """The files that compiles can read, by content, and their places on a worker."""
 
     digest: str
     places: Mapping[int, str]  # the folder for each descriptor
@@ -36,7 +36,7 @@ class FileListing(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """Several tasks that one worker compiles, one after another."""
+    """A group of tasks that one worker compiles in sequence."""
 
     number: int
     build: str  # a name that no other build has
@@ -48,7 +48,7 @@ class Lease(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The reply to a lease: a result for each task, or why there are no results."""
+    """The reply to a lease: a result for each task, or the reason for their absence."""
 
     worker: str  # the worker's own name
     process: str
@@ -65,7 +65,7 @@ def with_proof(task: Task, listing: str, result: Result) -> tuple[dict[str, Any]
 
 
 def checked_results(reply: object, lease: Lease) -> dict[int, Result]:
-    """Return the results of a lease by task number. ValueError says what is wrong with the reply."""
+    """Return the results of a lease by task number. ValueError describes the fault of a wrong reply."""
     if not isinstance(reply, Reply) or reply.number != lease.number:
         raise ValueError("a reply to something else")
     tasks = {task.id: task for task in lease.tasks}

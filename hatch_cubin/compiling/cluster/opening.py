@@ -1,4 +1,4 @@
-"""Compile where the build's settings say: on the workers of a cluster, or here if they cannot do it."""
+"""Compile on the workers of the configured cluster, or on this machine if they cannot do it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ClusterWork:
 
 
 def results(work: ClusterWork, where: str) -> Generator[Result]:
-    """Yield each task's result as it is done, by the workers that *where* leads to."""
+    """Yield each task's result when it is done. *where* is the cluster's name in the configuration."""
     name = where.removesuffix(_LOCAL)
     if here := sum(not (job.linked or can_be_sent(job)) for job in work.jobs):
         count = f"{here} of {len(work.jobs)} compiles"

@@ -40,9 +40,9 @@ class ExecutorCluster:
                 self._hear(
                     self._executor.submit(worker_side.compile_with, self._archive, lease), lease.number
                 )
-            except BaseException as exc:  # noqa: BLE001 - whatever an executor raises: nobody else hears it
+            except BaseException as exc:  # noqa: BLE001 - an executor may raise anything, and only this thread would see it
                 self.events.put(LeaseAnswered(lease.number, None, exception_text(exc)))
-        with contextlib.suppress(Exception):  # it has ended, and there is no way to recover
+        with contextlib.suppress(Exception):  # it has ended already
             try:
                 self._executor.shutdown(wait=False, cancel_futures=True)
             except TypeError:  # an executor older than this argument
@@ -52,7 +52,7 @@ class ExecutorCluster:
         def done(future: Future[Reply]) -> None:
             try:
                 self.events.put(LeaseAnswered(number, future.result()))
-            except BaseException as exc:  # noqa: BLE001 - whatever a task raises, the end of its thread too
+            except BaseException as exc:  # noqa: BLE001 - a task may raise anything, even SystemExit
                 self.events.put(LeaseAnswered(number, None, exception_text(exc)))
 
         future.add_done_callback(done)

@@ -19,11 +19,11 @@ from .lease import Lease, checked_results
 from .workers import Cluster, Event, LeaseAnswered, NoMoreWorkers, WorkerJoined, WorkerLost, WorkerUnfit
 
 _MOST_ENDS = 3  # workers whose end one task may cause
-_MOST_FAULTS = 3  # of one worker
+_MOST_FAULTS = 3  # for one worker
 _AHEAD = 2  # leases per slot of a worker: one to compile, and one to continue with
 _SHORTEST_S, _LONGEST_S = 0.2, 2.0  # that a lease should take
 _MOST_TASKS = 64
-_MOST_BYTES = 4 << 20  # of a lease: above 10 MB, Dask warns of a large graph
+_MOST_BYTES = 4 << 20  # for a lease: above 10 MB, Dask warns of a large graph
 _GRACE_S = 60.0  # for the parts of a lease other than compiling
 _QUIET_S = 60.0  # until a warning that nothing has come back
 _CRASHES = ("fatal: the compiler crashed", "out of memory")
@@ -32,8 +32,7 @@ _CRASHES = ("fatal: the compiler crashed", "out of memory")
 class NoWorkersLeftError(Exception):
     """No worker is left, but there are tasks.
 
-    *why* says what is wrong with the cluster, *reasons* what is wrong with its workers; warnings have already
-    reported the reasons.
+    *why* are faults of the cluster, *reasons* are faults of its workers. Warnings have reported these.
     """
 
     def __init__(
@@ -122,7 +121,7 @@ class LeaseScheduler:
         return self._has_task()
 
     def _has_task(self) -> bool:
-        """Return whether there is a task, even if there is no worker for it yet."""
+        """Return whether a task is left, even if all workers are busy or absent."""
         if (task := self._next()) is not None:
             self._again.append(task)
         return task is not None
@@ -155,7 +154,7 @@ class LeaseScheduler:
         return tasks
 
     def _overdue_tasks(self, worker: str) -> list[Task]:
-        """Return tasks of a lease that is taking too long, for a worker that has nothing else to do.
+        """Return tasks of a lease that is taking too long, for an idle worker.
 
         Tasks that only wait behind others come first.
         """
@@ -200,7 +199,7 @@ class LeaseScheduler:
         self._cluster.give(name, lease)
 
     def _wait(self) -> Event | None:
-        """Return the next event; None if there is none for a while."""
+        """Return the next event; None if nothing happens for a while."""
         deadlines = [given.until for given in self._given.values()]
         seconds = min([*deadlines, time.monotonic() + 1.0]) - time.monotonic()
         try:
@@ -230,7 +229,9 @@ class LeaseScheduler:
         self._stop_without_workers()
 
     def _add_worker(self, joined: WorkerJoined) -> None:
-        if self._gone is not None:  # the worker was being prepared; no lease can be given to it now
+        if (
+            self._gone is not None
+        ):  # the worker was being prepared when the cluster ended, so it cannot get leases
             return
         if self._faults[joined.worker] < _MOST_FAULTS and joined.worker not in self._workers:
             self._workers[joined.worker] = _WorkerState(joined)
@@ -245,7 +246,7 @@ class LeaseScheduler:
         worker = self._workers.pop(name, None)
         if worker is None:
             return
-        if blames:  # other faults are counted where they are found
+        if blames:  # `_record_fault` counts other faults
             self._faults[name] += 1
         if self._gone is None:
             self._report_worker(name, why)
@@ -270,7 +271,7 @@ class LeaseScheduler:
                 yield self._finished(Result(task.id, ok=False, log="\n".join([_ENDED, *ends])))
 
     def _tasks_in_no_lease(self, given: _GivenLease) -> list[Task]:
-        """Return the tasks of a lease that have no result and that are not in any other lease."""
+        """Return the tasks of a lease that are unfinished and not in any other lease."""
         held: set[int] = set()
         for other in self._given.values():
             held.update(theirs := {task.id for task in other.lease.tasks})
@@ -295,7 +296,7 @@ class LeaseScheduler:
             yield from self._record_fault(given, str(exc), _worker_of(event, given))
             return
         if wrong := next(filter(None, map(self._terms.why_wrong, found.values())), None):
-            # This cannot happen by accident, so the worker gets no other chance.
+            # This cannot happen by accident, so the build does not use the worker again.
             self._faults[given.worker] = _MOST_FAULTS
             yield from self._record_fault(
                 given, f"it answered with something else: {wrong}", _worker_of(event, given)
@@ -323,7 +324,7 @@ class LeaseScheduler:
         yield self._finished(result)
 
     def _record_fault(self, given: _GivenLease, why: str, who: str) -> Iterator[Result]:
-        """Note that a worker did not handle a lease properly. After several faults it gets no more leases."""
+        """Note that a worker did not handle a lease properly. After several faults it is not used again."""
         self._again.extend(self._tasks_in_no_lease(given))
         self._useless[who] = why
         self._faults[given.worker] += 1
@@ -353,8 +354,8 @@ class LeaseScheduler:
             self._terms.warn(f"{what}; see that its workers run, or build without it")
 
     def _stop_without_workers(self) -> None:
-        """Raise NoWorkersLeftError if there are no workers and none will come."""
-        # `expected_workers` is read first: an event is reported before a hope is given up.
+        """Raise NoWorkersLeftError if all workers are gone and no others are expected."""
+        # `expected_workers` is read first, because it goes down only after the worker's event was reported.
         hopeless = self._gone is not None or not self._cluster.expected_workers
         if not self._workers and hopeless and self._cluster.events.empty():
             left = {task.id: task for task in (*self._suspects, *self._again, *self._open.values())}
@@ -396,7 +397,7 @@ def _worker_of(event: LeaseAnswered, given: _GivenLease) -> str:
 
 
 def _results_of_answer(event: LeaseAnswered, given: _GivenLease) -> dict[int, Result]:
-    """Return the results of a reply. ValueError says why there are none."""
+    """Return the results of a reply. ValueError gives the reason if the reply has none."""
     if event.wrong is not None:
         raise ValueError(event.wrong)
     reply = event.reply

@@ -1,4 +1,4 @@
-"""The files that a build sends to the workers of a cluster: those that its compiles can read, each once."""
+"""The files that a build sends to a cluster's workers: all files that its compiles can read, each once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PIECE = 4 << 20  # above 10 MB, Dask warns of a large graph
 
 
 class SourceArchive(NamedTuple):
-    """Files by digest, and where a worker has to put them."""
+    """Files by digest, and the list of their places on a worker."""
 
     listing: FileListing
     blobs: dict[str, bytes]
@@ -38,8 +38,8 @@ class SourceArchive(NamedTuple):
 def can_be_sent(job: Job) -> bool:
     """Return whether another machine can compile a job: all its files are known and in named folders.
 
-    If no text shows what an include means, the include may depend on whether a folder exists. Links are not
-    sent because linking takes less time than sending the inputs.
+    If an include uses a macro that no text defines, its file may depend on whether a folder exists. Links are
+    not sent because linking takes less time than sending the inputs.
     """
     return (
         not job.linked

@@ -18,7 +18,7 @@ from ...common import temporary_folders
 from ...common.digest import file_digest
 from .lease import FileListing
 
-_MOST_LAYOUTS = 16  # of builds at once, or of one build that runs again and again
+_MOST_LAYOUTS = 16  # enough for several builds at once, or for repeated builds
 
 
 @dataclass(slots=True)

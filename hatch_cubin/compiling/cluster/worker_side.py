@@ -30,7 +30,7 @@ _MOST_OVER = 100  # finished builds that are remembered
 
 
 class BuildIsOverError(Exception):
-    """The build that wanted the results is over."""
+    """The build has ended, so its lease is not compiled any more."""
 
 
 class BuildRequirements(NamedTuple):
@@ -41,7 +41,7 @@ class BuildRequirements(NamedTuple):
 
 
 class PackedArchive(NamedTuple):
-    """All files that a build's compiles can read, for a worker that may have none of them."""
+    """All files that a build's compiles can read, in the form in which they are sent."""
 
     requirements: BuildRequirements
     listing: FileListing
@@ -113,7 +113,7 @@ class _ProcessState:
             self._close_idle()
 
     def close(self) -> None:
-        """End all compilers and remove all files, unless they belong to the process that forked this one."""
+        """End all compilers and remove all files. A forked process does not: they are its parent's."""
         if self.pid != os.getpid():
             return
         self.stop(None)
@@ -126,7 +126,7 @@ class _ProcessState:
                 self._scratch = None
 
     def _wait(self) -> None:
-        """Dismiss idle compilers if there is no further lease for some time."""
+        """End idle compilers if the next lease does not come soon."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = threading.Timer(_IDLE_S, self.stop, [""])

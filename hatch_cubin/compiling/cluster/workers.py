@@ -44,7 +44,7 @@ class LeaseAnswered(NamedTuple):
 
 
 class NoMoreWorkers(NamedTuple):
-    """There will be no more workers."""
+    """The cluster has ended: all its workers are lost, and others cannot join."""
 
     why: str
     hint: str | None = None

@@ -82,7 +82,7 @@ class Archs:
         ]
 
     def advise(self, error: Diagnostic, module: Module) -> Diagnostic:
-        """Return an error with a hint at archs that its source can be built for, if it has no hint yet."""
+        """Return an error with a hint: the archs that its source compiles for. Other hints do not change."""
         if error.hint is not None or module.link:
             return error
         path = _name(module)

@@ -161,7 +161,7 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def _kind_of_last_block(text: str) -> str | None:
-    """Return the keyword of the type whose braces end a text; None if the text ends with something else."""
+    """Return the keyword of the type definition at the end of a text; None if it ends differently."""
     depth = 0
     for at in range(len(text) - 1, -1, -1) if text.endswith("}") else ():
         depth += {"}": 1, "{": -1}.get(text[at], 0)

@@ -118,7 +118,7 @@ def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence
 
 
 def older_than_cuda(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a wheel whose headers contradict declarations in the toolkit's headers of another age."""
+    """Report a wheel with headers for an older or newer toolkit: both declare the same name differently."""
     for each in found:
         if not each.is_own and each.where is not None and _DECLARED_ANEW.search(each.text):
             wheel = each.where.path.removeprefix("<").partition("/")[0]
@@ -155,7 +155,7 @@ def _folder_of(tree: ProjectTree, name: str, includer: str, search: tuple[Search
 
 
 def _called(name: str, tree: ProjectTree) -> list[str]:
-    """Return the project's files that an include of *name* may mean, without those of installed packages."""
+    """Return the project's files that an include of *name* may mean, without files of installed packages."""
     found = (path for path in misnamed_headers.files_of(tree) if path == name or path.endswith(f"/{name}"))
     return [path for path in found if os.path.isfile(tree.disk_path(path))]
 

@@ -167,7 +167,7 @@ def _entry(way: Sequence[Step]) -> str:
 
 
 def unannotated(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report functions that are not marked with where they run."""
+    """Report functions without a mark such as __device__."""
     pasted = failed.pasted("options", {"device-as-default-execution-space": True})
     as_device = f"to take such functions as device code:{pasted}"
 
@@ -183,7 +183,7 @@ def unannotated(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanati
 
 
 def _is_marked(error: Diagnostic) -> bool:
-    """Return whether a function is marked with where it runs, but an earlier error hides the mark."""
+    """Return whether a function is marked as device code, but an earlier error hides the mark."""
     code, mark = (*error.context[:2], "", "")[:2]
     return error.is_own and re.search(r"\b__(?:global|device)__(?!\w)", code[: mark.find("^")]) is not None
 
@@ -193,7 +193,7 @@ def variables(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
     for each in found:
         if each.hint is None and each.is_own and _VARIABLE.search(each.text):
             line = "".join(each.context[:1])
-            if "__global__" in line:  # a kernel whose parameters the compiler cannot read
+            if "__global__" in line:  # a kernel if the compiler cannot read its parameters
                 continue
             marks = _MARK.findall(line)
             meant = next(filter(None, (did_you_mean(mark, _MARKS) for mark in marks)), None)

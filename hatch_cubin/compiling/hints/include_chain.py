@@ -19,7 +19,7 @@ _File = tuple[SearchFolder, str]
 
 
 class Step(NamedTuple):
-    """One include: its file and line, and the name as it is written there."""
+    """One include: its file and line, and the name in its text."""
 
     where: Location
     name: str

@@ -165,7 +165,7 @@ def _plain(entry: str) -> str:
 
 
 def _parts(entry: str) -> tuple[str, str, str]:
-    """Return an entry's name, its template's arguments, and what follows them."""
+    """Return an entry's name, its template's arguments, and the rest."""
     written = demangle(entry.strip())
     text = " ".join(_DECORATION.sub(" ", written).split()).strip(" &\"'").replace("< ", "<")
     match = _CALLED.search(text)
@@ -187,7 +187,7 @@ def _kernel_of(name: str, kernels: Sequence[Kernel]) -> Kernel | None:
 
 
 def _of_device(arguments: str) -> str:
-    """Return a template's arguments with the types of Python's libraries replaced by those of C++."""
+    """Return a template's arguments with the types of Python's libraries replaced by the types of C++."""
     return _ELEMENT.sub(lambda match: _ELEMENTS.get(match[1].lower(), match[0]), arguments)
 
 

@@ -145,7 +145,7 @@ class Declared:
 
 
 def declared(texts: Mapping[str, str]) -> Declared:
-    """Return the declarations in *texts*, which are given by path."""
+    """Return the declarations in *texts*, a mapping by path."""
     bare = {path: without_comments(text) for path, text in texts.items()}
     macros = {match[1]: match[2] for text in bare.values() for match in _HEAD_MACRO.finditer(text)}
     concepts = {name for text in bare.values() for name in _CONCEPT.findall(text)}
@@ -198,7 +198,7 @@ class _Scan:
         return tuple(_parameter(each, self._concepts) for each in parts(self._head or ""))
 
     def _take_kernel(self, match: re.Match[str]) -> None:
-        # A head without parameters is a specialization, which is compiled without being instantiated.
+        # A head without parameters is a specialization, and is compiled even if it is not instantiated.
         found = None if self._head == "" else _kernel(self._code, match.end())
         if found is not None:
             name, end = found

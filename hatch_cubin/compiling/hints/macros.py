@@ -21,7 +21,7 @@ _NO_TYPES = "return|case|goto|else|sizeof|new|delete|throw|not|and|or|typedef|in
 _TYPES = (
     r"float\w*|double\w*|int\w*|unsigned|signed|char|short|long|bool|void|auto|half2?|size_t|\w+_t|[A-Z]\w*"
 )
-_FARTHEST = 2  # columns from a macro's end to where the compiler reports the error
+_FARTHEST = 2  # columns between a macro and the reported position of the error
 
 
 def in_built_in_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:

@@ -64,7 +64,7 @@ def _that_finds(path: str, name: str, written: str, includer: str, failed: Faile
 
 
 def toolkits(name: str, failed: FailedCompile) -> str | None:
-    """Return a guess for a header whose name resembles that of a header outside of the project."""
+    """Return a guess for a header with a name like that of a header outside of the project."""
     folder, last = posixpath.split(name)
     stem = last.removesuffix(".h")
     if folder == "cuda/std" and stem in STANDARD:
@@ -110,7 +110,7 @@ def _below(root: Path, top: str) -> Iterator[str]:
 
 
 def files_of(tree: ProjectTree) -> list[str]:
-    """Return the files of a project, without those of installed packages."""
+    """Return the files of a project, without files of installed packages."""
     paths = [*walk(tree, ".")]
     installed = tuple(path.removesuffix(_VENV) for path in paths if path.endswith(f"/{_VENV}"))
     return [path for path in paths if not path.startswith(installed)]

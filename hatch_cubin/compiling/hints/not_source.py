@@ -16,7 +16,7 @@ _PLACEHOLDER = re.compile(
     r"\{%.*?%\}|\{#.*?#\}|\{\{.*?\}\}(?=\s*[\w*&(\]<])|<%.*?%>|(?<!\w)@[A-Za-z_]\w*@|\$\{\w[^}]*\}"
     r"|%\(\w+\)[a-z]|\binclude\s*[\"<][^\">\n]*?\{\w*\}"
 )
-# These also occur in quoted text, where they are not placeholders.
+# In quoted text, these are not placeholders.
 _BARE_PLACEHOLDER = re.compile(
     r"(?<![\w$])\$[A-Za-z_]\w*|(?<=void )\{\w+\}(?=\s*\()|(?:^|(?<=[=(,<\[]))\s*%[sdifgxru]\b"
     r"|(?<=[=(,])\s*<<\w+>>|\{(?!default)[A-Za-z_]\w*(?:![rsa])?:(?!:)[^{}\s;]+\}|\[\s*\{\w+\}\s*\]"

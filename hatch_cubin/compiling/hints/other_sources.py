@@ -32,7 +32,7 @@ def defined_elsewhere(symbol: str, failed: FailedCompile) -> tuple[str, Definiti
 def is_for_others(found: Definition, text: str) -> bool:
     """Return whether other sources can be linked to a definition in *text*.
 
-    Compilers keep what is static, inline or a template for the source that uses it.
+    Static and inline functions, and templates, are visible only in the source that contains them.
     """
     lines = without_comments(text).splitlines()
     before = lines[: (found.where.line or 1) - 1][-1:]

@@ -14,7 +14,7 @@ _TILE = re.compile(r"\b__tile(?:_global)?__(?!\w)")
 
 
 def place_in(texts: Mapping[str, str]) -> Location | None:
-    """Return the location of tile code that the compiler surely reads in *texts*, which are given by path."""
+    """Return the location of tile code that the compiler surely reads in *texts*, a mapping by path."""
     for path, text in texts.items():
         if "__tile" in text:
             for line, number in surely_read(text, frozenset()):

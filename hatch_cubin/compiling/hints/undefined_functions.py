@@ -1,4 +1,4 @@
-"""Hints about functions that a source calls, but whose bodies are in another source or missing."""
+"""Hints about functions that a source calls but does not define."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ _OF_HEADERS = str.split(
 _DIRECTIVES = str.split("include define undef ifdef ifndef elif else endif pragma error warning line")
 _OF_CXX20 = frozenset({"concept", "requires", "consteval", "constinit"})
 _NAMESPACES = {"cooperative_groups": "cooperative_groups.h", "nvcuda": "mma.h"}
-# The headers of CUDA's namespaces; those of `cuda::std` have the same names as those of `std`.
+# The headers of CUDA's namespaces; the headers of `cuda::std` have the same names as the headers of `std`.
 _MEMBERS = {
     "cooperative_groups": {
         "cooperative_groups/reduce.h": r"reduce\w*|plus|less|greater|bit_(and|or|xor)",
@@ -284,7 +284,7 @@ def _qualified(error: Diagnostic) -> tuple[str, str]:
 
 
 def _name_in(error: Diagnostic) -> str:
-    """Return the name that an error is about; if its text has no name, the name that it points at."""
+    """Return the name that an error is about: the name in its text, or else the name that it points at."""
     if match := _UNDEFINED.search(error.text):
         return match[1]
     if match := _NO_MEMBER.search(error.text):

@@ -24,6 +24,7 @@ from tests.helpers import (
     COPY_PTX,
     SAXPY,
     SCALE,
+    Coded,
     bundle,
     found,
     load_bundle,
@@ -31,6 +32,7 @@ from tests.helpers import (
     make_project,
     packed_bundle,
     refusal,
+    run_threads,
     sha256,
     write_tree,
 )
@@ -271,9 +273,8 @@ def test_what_another_build_removes_while_it_is_read_is_written(
 
 def test_a_failure_leaves_no_temporary_file_and_names_the_place(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    with pytest.raises(BundleError) as caught:
-        layout.write({"a": b"1"}, tmp_path)
-    assert str(caught.value) == f"{tmp_path / 'a'}: cannot write the bundle: it is a folder"
+    error = refusal(BundleError, layout.write, {"a": b"1"}, tmp_path)
+    assert str(error) == f"{tmp_path / 'a'}: cannot write the bundle: it is a folder"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
@@ -285,9 +286,8 @@ def test_what_stands_where_the_folder_should_is_named(
     tmp_path: Path, put: Callable[[Path], None], what: str
 ) -> None:
     put(tmp_path / "_cubins")
-    with pytest.raises(BundleError) as caught:
-        layout.write({"a": b"1"}, tmp_path / "_cubins")
-    assert str(caught.value) == f"{tmp_path / '_cubins'}: cannot write the bundle: {what}"
+    error = refusal(BundleError, layout.write, {"a": b"1"}, tmp_path / "_cubins")
+    assert [*error.problems] == [Coded("file-not-writable", tmp_path / "_cubins", what)]
 
 
 def test_what_stood_there_and_is_gone_is_told_as_the_system_does(
@@ -297,8 +297,8 @@ def test_what_stood_there_and_is_gone_is_told_as_the_system_does(
         raise FileExistsError(17, "File exists", str(folder))
 
     monkeypatch.setattr(Path, "mkdir", exists)
-    with pytest.raises(BundleError, match="cannot write the bundle: File exists"):
-        layout.write({"a": b"1"}, tmp_path / "_cubins")
+    error = refusal(BundleError, layout.write, {"a": b"1"}, tmp_path / "_cubins")
+    assert [*error.problems] == [Coded("file-not-writable", tmp_path / "_cubins", ": File exists ")]
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
@@ -414,10 +414,7 @@ def test_builds_may_write_one_folder_at_once(tmp_path: Path) -> None:
             failures.append(exc)
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(threads)
     assert failures == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
@@ -432,16 +429,16 @@ def test_what_is_staged_is_there_as_it_is(tmp_path: Path) -> None:
 
 def test_a_place_where_nothing_can_be_staged_is_named(tmp_path: Path) -> None:
     error = refusal(BundleError, layout.stage, {"a.cubin": [b"a"]}, tmp_path / "absent")
-    place = tmp_path / "absent" / "a.cubin"
-    assert str(error) == f"{place}: cannot write the bundle: No such file or directory"
+    assert [*error.problems] == [
+        Coded("file-not-writable", tmp_path / "absent/a.cubin", "No such file or directory")
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "MINE = 1\n"])
 def test_a_package_that_hatch_cubin_did_not_write_is_not_replaced(tmp_path: Path, text: str) -> None:
     write_tree(tmp_path, {"_cubins/__init__.py": text, "_cubins/util.py": "x = 1\n"})
-    with pytest.raises(BundleError) as caught:
-        layout.refuse_foreign(tmp_path / "_cubins")
-    assert found(caught.value) == [("foreign-files-in-bundle", str(tmp_path / "_cubins/__init__.py"))]
+    error = refusal(BundleError, layout.refuse_foreign, tmp_path / "_cubins")
+    assert found(error) == [("foreign-files-in-bundle", str(tmp_path / "_cubins/__init__.py"))]
     assert (tmp_path / "_cubins/util.py").read_text("utf-8") == "x = 1\n"
 
 

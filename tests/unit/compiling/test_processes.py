@@ -33,11 +33,9 @@ A_MINUTE = 60.0
 
 
 @pytest.fixture(params=["sockets", "pipes"], autouse=True)
-def _streams(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _streams(request: pytest.FixtureRequest, unmeasured: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have both kinds of streams, also that of systems which this one is not."""
     monkeypatch.setattr(processes, "_STREAMS_MAY_BE_SOCKETS", request.param == "sockets")
-    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
-        monkeypatch.delenv(name, raising=False)  # a process that is killed leaves half a coverage file
 
 
 @pytest.fixture

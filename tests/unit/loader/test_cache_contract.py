@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.building import pipeline
-from tests.helpers import SAXPY, bundle, load_bundle, made, make_project, refusal, sha256
+from tests.helpers import SAXPY, bundle, load_bundle, made, make_project, refusal, run_threads, sha256
 
 pytest.importorskip("cuda.core.utils")
 
@@ -190,10 +190,7 @@ def test_eight_threads_read_what_one_reads(cubins: Any) -> None:
             seen.add((cache[KEY], cache.get(b"missing"), len(cache)))
 
     threads = [threading.Thread(target=read) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(threads)
     assert seen == {(CUBIN, None, 2)}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import made, refusal
+from tests.helpers import made, refusal, run_threads
 
 from .doubles import Device, load
 
@@ -166,10 +166,7 @@ def test_sixteen_threads_load_once(tmp_path: Path, core: types.ModuleType) -> No
         got.append(cubins.kernel("k"))
 
     threads = [threading.Thread(target=ask_for_it) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(threads)
     assert len(got) == 16
     assert [code.name for code in core.ObjectCode.made] == ["k"]
     cubins.kernel("k")
@@ -191,10 +188,7 @@ def test_threads_that_ask_for_thousands_of_kernels_load_each_once(
             got.append((code.name, symbol) == (name, name))
 
     threads = [threading.Thread(target=ask_for_all, args=(375 * number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(threads)
     assert got == [True] * 8 * 3000
     assert sorted(code.name for code in core.ObjectCode.made) == names
 

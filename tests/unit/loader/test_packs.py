@@ -18,7 +18,7 @@ import pytest
 
 from hatch_cubin.bundle import loader_files
 from hatch_cubin.bundle.manifest import module_line, write_manifest
-from tests.helpers import load_bundle, made, pack, packed_bundle, refusal, sha256, write_tree
+from tests.helpers import load_bundle, made, pack, packed_bundle, refusal, run_threads, sha256, write_tree
 
 from .doubles import Driver, load
 
@@ -203,10 +203,7 @@ def test_threads_unpack_a_block_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         found.append(cubins.read(f"k{number % 5}", cc=(9, 0)))
 
     threads = [threading.Thread(target=read, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(threads)
     assert sorted(found) == sorted(code(f"k{number % 5} sm_90") for number in range(8))
     assert names == ["sm_90.0.xz"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import bundle, load_bundle, made, refusal, sha256
+from tests.helpers import bundle, load_bundle, made, refusal, run_threads, sha256
 
 from .doubles import Device, Driver, load
 
@@ -220,10 +220,7 @@ def test_sixteen_threads_preload_each_module_once(tmp_path: Path, core: types.Mo
         got.append(files(cubins.preload()))
 
     threads = [threading.Thread(target=preload) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(threads)
     assert got == [got[0]] * 16
     assert [code.name for code in core.ObjectCode.made] == ["k", "red[BLOCK=128]", "red[BLOCK=64]", "two"]
     cubins.kernel("f<int>")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import bundle, load_bundle, made, refusal, sha256, write_tree
+from tests.helpers import bundle, load_bundle, made, refusal, run_threads, sha256, write_tree
 
 OWN = bundle(made("k"), made("other"), made("red", kernels={"reduce": "r"}, variant={"N": "1"}))
 
@@ -244,9 +244,6 @@ def test_threads_see_one_or_the_other_and_at_the_end_their_own(cubins: Any, else
                 wrong.append(data)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(threads)
     assert wrong == []
     assert seen(cubins) == IN_OWN

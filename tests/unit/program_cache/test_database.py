@@ -17,6 +17,7 @@ import pytest
 from hatch_cubin.program_cache import database, statements, usable_paths
 from hatch_cubin.program_cache.database import Database
 from tests import special_files
+from tests.helpers import run_threads
 
 pytestmark = [pytest.mark.usefixtures("no_endless_wait"), pytest.mark.counted]
 
@@ -624,10 +625,7 @@ def test_threads_share_a_cache(opened: Opener) -> None:
                 wrong.append(data)
 
     threads = [threading.Thread(target=use, args=[number]) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(threads)
     assert (wrong, opened.warnings) == ([], [])
 
 

@@ -55,13 +55,8 @@ def _fresh(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def stub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def stub(unmeasured: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Return the script that compiles here, and is no compiler."""
-    for name in (
-        "COVERAGE_PROCESS_START",
-        "COVERAGE_PROCESS_CONFIG",
-    ):  # it is killed, and would leave half a file
-        monkeypatch.delenv(name, raising=False)
     script = write_tree(tmp_path, {"stub.py": STUB}) / "stub.py"
     monkeypatch.setattr(executor, "Setup", partial(Setup, script=str(script)))
     monkeypatch.setattr(identity, "find_installed", lambda _wanted, **_uses: Installed(MINE, (), "", {}))
