@@ -110,6 +110,7 @@ def make_jobs(
     If it is None, they are raised as a SourceError. A module with an unreadable header gets no jobs.
     """
     lacking: list[Problem] = []
+    jobs: list[Job] = []
     others: tuple[Problem, ...] = ()
     finder = _HeaderFinder(project, toolkit, recall or Recall(None))
     try:
