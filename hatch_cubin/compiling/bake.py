@@ -132,7 +132,8 @@ class Bake:
 
     def _not_compared(self, number: int, why: str) -> None:
         name = self._misses[number][0].unit.name
-        self._project.warn(f"{name} could not be rechecked here: {why}")
+        what = f"{name} could not be compiled here for the comparison of --recheck: {why}"
+        self._project.warn(problem("sample-not-compared", what).with_code())
 
     def _try_other_archs(self, setup: executor.Setup) -> list[Unit]:
         """Return units of other archs that do compile, for sources that need features of only some GPUs."""

@@ -156,7 +156,7 @@ class Entry(_Value):
         return *place, self.module, self.arch, self.rule, self.sha256
 
     @property
-    def _place(self) -> str:
+    def _file_path(self) -> str:
         """The path of the file with the bytes. CubinNotFoundError if it is not installed."""
         folder = self._manifest.folder
         if self._absent or self._companion is not None:
@@ -184,7 +184,7 @@ def find(
     device: "int | _Device | None" = None,
     **macros: "Any",
 ) -> Entry:
-    """Return the entry for a kernel or module on a capability, by default the current device's.
+    """Return the entry for a kernel or module on a capability (default: the current device's).
 
     With *cc*, CUDA is not imported, and any driver is accepted unless *driver* is given.
     """
@@ -205,8 +205,8 @@ def read(
     **macros: "Any",
 ) -> bytes:
     """Return the verified bytes of the entry that `find` returns."""
-    asked = {"cc": cc, "driver": driver, "module": module, "variant": variant, "device": device, **macros}
-    data: bytes = _retry_during_rebuild(lambda: _verified(find(name, **asked)))
+    options = {"cc": cc, "driver": driver, "module": module, "variant": variant, "device": device, **macros}
+    data: bytes = _retry_during_rebuild(lambda: _verified(find(name, **options)))
     return data
 
 
@@ -318,15 +318,15 @@ def _macro_texts(variant: "Mapping[str, Any] | None", macros: "Mapping[str, Any]
     return {key: str(int(value)) if isinstance(value, bool) else str(value) for key, value in macros.items()}
 
 
-def _resolve(name: "Any", module: "Any", wanted: "dict[str, str]") -> "tuple[_Module, str | None]":
+def _resolve(name: "Any", module: "Any", macros: "dict[str, str]") -> "tuple[_Module, str | None]":
     """Return the module that a name means, and the kernel if the name is a kernel's."""
     _check_name(name)
     _check_name("" if module is None else module)
     manifest = _manifest()
-    asked = (name, module, *sorted(wanted.items()))
-    if asked not in manifest.resolved:
-        manifest.resolved[asked] = _search(manifest, name, module, wanted)
-    return manifest.resolved[asked]
+    query = (name, module, *sorted(macros.items()))
+    if query not in manifest.resolved:
+        manifest.resolved[query] = _search(manifest, name, module, macros)
+    return manifest.resolved[query]
 
 
 def _check_name(name: object) -> None:
@@ -335,26 +335,28 @@ def _check_name(name: object) -> None:
 
 
 def _search(
-    manifest: "_Manifest", name: str, module: "str | None", wanted: "dict[str, str]"
+    manifest: "_Manifest", name: str, module: "str | None", macros: "dict[str, str]"
 ) -> "tuple[_Module, str | None]":
     kernel_name = normal_name(name)
-    of_kernel, of_module = _named(manifest, name, kernel_name)
+    of_kernel, of_module = _modules_named(manifest, name, kernel_name)
     candidates = {each.name: each for each in (*of_kernel, *of_module)}
     if not candidates:
         raise CubinNotFoundError(_part("_debugging").no_such_name(name, manifest))
     fitting = [
         each
         for each in candidates.values()
-        if (module is None or module in (each.name, each.base)) and wanted.items() <= each.variant.items()
+        if (module is None or module in (each.name, each.base)) and macros.items() <= each.variant.items()
     ]
-    if len(fitting) > 1 and wanted:
-        fitting = [each for each in fitting if each.variant.keys() == wanted.keys()] or fitting
+    if len(fitting) > 1 and macros:
+        fitting = [each for each in fitting if each.variant.keys() == macros.keys()] or fitting
     if len(fitting) != 1:
-        _part("_debugging").refuse_choice(name, module, wanted, fitting, list(candidates.values()))
+        _part("_debugging").refuse_choice(name, module, macros, fitting, list(candidates.values()))
     return fitting[0], kernel_name if kernel_name in fitting[0].kernels else None
 
 
-def _named(manifest: "_Manifest", name: str, kernel_name: str) -> "tuple[list[_Module], list[_Module]]":
+def _modules_named(
+    manifest: "_Manifest", name: str, kernel_name: str
+) -> "tuple[list[_Module], list[_Module]]":
     """Return the modules with a kernel of this name, and the modules of this name."""
     exact = manifest.module(name)
     of_kernel = []
@@ -376,9 +378,9 @@ def _choose(
 ) -> Entry:
     major, minor = cc
     layer = _layer()
-    entry = layer.fresh.get(found.name) or found.chosen.get((kernel_name, major, minor, driver))
+    entry = layer.replaced.get(found.name) or found.chosen.get((kernel_name, major, minor, driver))
     if entry is None:
-        entries = _having_kernel(found, kernel_name)
+        entries = _entries_with(found, kernel_name)
         chosen = select(major * 10 + minor, driver, [(each.arch, each.min_driver) for each in entries])
         if chosen is None:
             raise CubinNotFoundError(_part("_debugging").nothing_fits(found, kernel_name, cc, driver))
@@ -390,7 +392,7 @@ def _choose(
     return entry
 
 
-def _having_kernel(found: "_Module", kernel_name: "str | None") -> "list[Entry]":
+def _entries_with(found: "_Module", kernel_name: "str | None") -> "list[Entry]":
     return [each for each in found.entries if kernel_name is None or kernel_name in each.kernels]
 
 
@@ -421,7 +423,7 @@ def _gpu(cc: "_Pair | None", driver: "int | None", device: "Any") -> "tuple[_Pai
 def _verified(entry: Entry) -> bytes:
     if entry._data is not None:
         return entry._data
-    place = entry._place
+    place = entry._file_path
     try:
         if entry.block is None:
             data = _file_data(place, entry.size)
@@ -442,18 +444,18 @@ class _Layer:
     """A bundle in use, and code that replaces some of its modules."""
 
     def __init__(
-        self, folder: str, manifests: "list[_Manifest]", fresh: "dict[str, Entry]", *, strict: bool
+        self, folder: str, manifests: "list[_Manifest]", replaced: "dict[str, Entry]", *, strict: bool
     ) -> None:
         self.folder = folder
         self.manifests = manifests  # one, once it is read
-        self.fresh = fresh
+        self.replaced = replaced
         self.strict = strict  # whether the driver must not translate
 
     def _manifest(self) -> "_Manifest":
         for known in self.manifests[:1]:
             return known
-        if self.manifests is _own[0].manifests and not _looked and self.is_editable:
-            _part("_editable").look_once()
+        if self.manifests is _own[0].manifests and not _compared and self.is_editable:
+            _part("_editable").compare_sources_once()
         read = _Manifest(self.folder)
         self.manifests.append(read)
         return (self.manifests[:1] or [read])[0]  # another thread's, if it was faster
@@ -465,7 +467,7 @@ class _Layer:
 
 _own: "list[_Layer]" = []
 _layers: "list[_Layer]" = []  # those of use(): the last counts
-_looked: "list[bool]" = []  # whether the sources of an editable install were compared
+_compared: "list[bool]" = []  # whether the sources of an editable install were compared
 
 
 def _layer() -> _Layer:
@@ -921,4 +923,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "c83d59adb1be8063"  # the same in all files of one version
+__build__ = "81786903132361c3"  # the same in all files of one version

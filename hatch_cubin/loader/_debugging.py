@@ -13,8 +13,8 @@ from . import (
     CubinNotFoundError,
     Entry,
     _damaged,
+    _entries_with,
     _file_data,
-    _having_kernel,
     _import,
     _is_here,
     _Layer,
@@ -22,7 +22,7 @@ from . import (
     _layers,
     _macro_texts,
     _message,
-    _named,
+    _modules_named,
     _new_part,
     _own,
     _parts,
@@ -72,10 +72,10 @@ def refuse_choice(
     candidates: "Sequence[_Module]",
 ) -> "NoReturn":
     """Raise the error for a name that does not match exactly one module."""
-    asked = (f" in module {module!r}" if module else "") + (f" with {macros}" if macros else "")
-    what = f"no kernel or module {name!r}{asked}"
+    details = (f" in module {module!r}" if module else "") + (f" with {macros}" if macros else "")
+    what = f"no kernel or module {name!r}{details}"
     if fitting:
-        what = f"{name!r}{asked} is ambiguous: say module= or the variant's macros"
+        what = f"{name!r}{details} is ambiguous: say module= or the variant's macros"
     listed = ", ".join(repr(each.name) for each in (fitting or candidates)[:20])
     raise CubinNotFoundError(_message(f"{what}; there are {listed}"))
 
@@ -90,34 +90,32 @@ def one_kernel(found: "_Module") -> str:
 
 
 def nothing_fits(found: "_Module", kernel_name: "str | None", cc: "_Pair", driver: "int | None") -> str:
-    entries = _having_kernel(found, kernel_name)
+    entries = _entries_with(found, kernel_name)
     shipped = ", ".join(f"{each.arch} (driver {_version(each.min_driver)})" for each in entries) or "nothing"
     device = f"compute capability {cc[0]}.{cc[1]}"
     if driver is not None:
         device += f" with driver {_version(driver)}"
-    what = f"nothing shipped for {_called(found, kernel_name)} runs on {device}: shipped {shipped}"
-    return _message(f"{what}; {_what_would_fit(found, entries, found.entries, cc)}")
+    what = f"nothing shipped for {_shown_name(found, kernel_name)} runs on {device}: shipped {shipped}"
+    return _message(f"{what}; {_advice(found, entries, found.entries, cc)}")
 
 
 def would_be_translated(found: "_Module", kernel_name: "str | None", entry: "Entry", cc: "_Pair") -> str:
-    what = f"{_called(found, kernel_name)} for compute capability {cc[0]}.{cc[1]}"
+    what = f"{_shown_name(found, kernel_name)} for compute capability {cc[0]}.{cc[1]}"
     which = f" ({entry.arch})" if entry.arch else ""
     cubins = [each for each in found.entries if each.kind == "cubin"]
-    having = [each for each in _having_kernel(found, kernel_name) if each.kind == "cubin"]
-    fix = _what_would_fit(found, having, cubins, cc) if entry.arch else "give use() machine code"
+    having = [each for each in _entries_with(found, kernel_name) if each.kind == "cubin"]
+    fix = _advice(found, having, cubins, cc) if entry.arch else "give use() machine code"
     return _message(f"{what} is PTX{which}, and strict loading lets the driver translate none; {fix}")
 
 
-def _called(found: "_Module", kernel_name: "str | None") -> str:
+def _shown_name(found: "_Module", kernel_name: "str | None") -> str:
     """Return a kernel's name, with its module if other sources have such a kernel too."""
-    having = _named(found.manifest, kernel_name, kernel_name)[0] if kernel_name else []
+    having = _modules_named(found.manifest, kernel_name, kernel_name)[0] if kernel_name else []
     of_module = f" of module {found.base!r}" if len({each.base for each in having}) > 1 else ""
     return f"{kernel_name or found.name!r}{of_module}"
 
 
-def _what_would_fit(
-    found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Entry]", cc: "_Pair"
-) -> str:
+def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Entry]", cc: "_Pair") -> str:
     """Return advice on how to serve a device."""
     number = cc[0] * 10 + cc[1]
     if select(number, None, [(each.arch, 0) for each in entries]):
@@ -199,10 +197,10 @@ def check_arguments(
 
 
 def _check(found: "_Module", kernel_name: str, arguments: "tuple[Any, ...]") -> None:
-    if found.name in _layer().fresh:
+    if found.name in _layer().replaced:
         what = f"nothing says what {kernel_name!r} takes in the code that use() was given"
         raise CubinError(_message(what))
-    takes = [each.parameters.get(kernel_name) for each in _having_kernel(found, kernel_name)]
+    takes = [each.parameters.get(kernel_name) for each in _entries_with(found, kernel_name)]
     known = {repr(each): each for each in takes if each is not None}  # usually the same for all archs
     if not known:
         what = f"the manifest does not say what {kernel_name!r} takes"
@@ -303,8 +301,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "acedd76714c2535340d3043c015ce6e089558f2cfd6b600186a1aa01e1f24d5b",
-    "_split": "3166d4f8fb24053c98162dfc73bbcf346f17feb6cf9d3824a013b0ed0fc31dac",
+    "_packs": "f31f46afe57d2b16aa9d1c85b785a71b1c7b3c6a2c20e175ba35e03ac8aa39fb",
+    "_split": "73f0b4c3b77da669be241a814758ef5a3fe9bec952b52ec7be9f6f2ffd7d2d2b",
 }
 
 
@@ -342,15 +340,15 @@ def _new_layer(what: "Any", strict: "bool | None") -> _Used:
     below = _layer()
     strict = below.strict if strict is None else bool(strict)
     if what is _UNSET:
-        return _Used(below.folder, below.manifests, below.fresh, strict=strict)
+        return _Used(below.folder, below.manifests, below.replaced, strict=strict)
     if what is None:
         return _Used(_HERE, _own[0].manifests, {}, strict=strict)
     if isinstance(what, (str, os.PathLike)):
         return _layer_of(os.path.abspath(os.fsdecode(what)), strict=strict)
     if hasattr(what, "items"):
         given = {_resolve(name, None, {})[0]: _code(name, code) for name, code in what.items()}
-        fresh = {found.name: _fresh(found, data) for found, data in given.items()}
-        return _Used(below.folder, below.manifests, {**below.fresh, **fresh}, strict=strict)
+        replaced = {found.name: _replacement(found, data) for found, data in given.items()}
+        return _Used(below.folder, below.manifests, {**below.replaced, **replaced}, strict=strict)
     what = f"use() takes a bundle's folder, a mapping of names to code, or None, not {what!r:.80}"
     raise TypeError(_message(what))
 
@@ -404,10 +402,10 @@ def _code(name: str, given: "Any") -> bytes:
         raise TypeError(_message(what)) from None
 
 
-def _fresh(found: "_Module", data: bytes) -> Entry:
+def _replacement(found: "_Module", data: bytes) -> Entry:
     kind = "cubin" if data.startswith(b"\x7fELF") else "ptx"
     fields = {"arch": "", "kind": kind, "size": len(data), "sha256": _sha256(data), "min_driver": 0}
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "c83d59adb1be8063"
+__build__ = "81786903132361c3"

@@ -9,10 +9,10 @@ from . import (
     CubinDamagedError,
     CubinError,
     CubinStaleWarning,
+    _compared,
     _find_spec,
     _import,
     _layer,
-    _looked,
     _message,
     _sha256,
     _unreadable,
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 _RETRY_SECONDS = 2.0  # how long to wait for builds that replace files
 
 
-def look_once() -> None:
+def compare_sources_once() -> None:
     """Warn once if sources changed since the kernels were built. With HATCH_CUBIN_REBUILD=1, rebuild them."""
-    _looked.append(True)
+    _compared.append(True)
     try:
-        _look()
+        _compare_sources()
     except CubinError:  # report a failed build at each call
-        _looked.clear()
+        _compared.clear()
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as exc:
-        _looked.clear()
+        _compared.clear()
         path = getattr(exc, "filename", None) or os.path.join(_HERE, "editable.json")
         _unreadable(path, exc)
 
 
-def _look() -> None:
-    notes = os.path.join(_HERE, "editable.json")
-    if not os.path.isfile(notes):
-        raise CubinError(_message(f"{notes} is missing, or no plain file: install the package again"))
-    with open(notes, encoding="utf-8") as file:
+def _compare_sources() -> None:
+    record = os.path.join(_HERE, "editable.json")
+    if not os.path.isfile(record):
+        raise CubinError(_message(f"{record} is missing, or no plain file: install the package again"))
+    with open(record, encoding="utf-8") as file:
         built = _import("json").load(file)
     root = os.path.normpath(os.path.join(_HERE, built["root"]))
     edited = [name for name, before in built["files"].items() if _differs(os.path.join(root, name), before)]
@@ -111,31 +111,31 @@ def retry(call: "Callable[[], Any]", error: CubinError) -> "Any":
     """Return the result of *call*, made when no build replaces the files. No build can start during it."""
     layer, time = _layer(), _import("time")
     deadline = time.monotonic() + _RETRY_SECONDS
-    while _may_pass(error):
-        held = _held_against_builds(layer.folder)
+    while _may_be_rebuild(error):
+        lock = _lock_out_builds(layer.folder)
         try:
             layer.manifests.clear()
             return call()
         except CubinError as exc:
             error = exc
-            if held is not None or time.monotonic() > deadline:
+            if lock is not None or time.monotonic() > deadline:
                 break
         finally:
-            if held is not None:
-                _import("fcntl").flock(held, 8)  # LOCK_UN: a child that was forked has it as well
-                os.close(held)
+            if lock is not None:
+                _import("fcntl").flock(lock, 8)  # LOCK_UN: a child that was forked has it as well
+                os.close(lock)
         time.sleep(0.005)
     raise error
 
 
-def _may_pass(error: CubinError) -> bool:
+def _may_be_rebuild(error: CubinError) -> bool:
     """Return whether a running build can cause this error. On Windows, it makes files unreadable."""
     if isinstance(error, CubinDamagedError):
         return True
     return sys.platform == "win32" and isinstance(error.__cause__, PermissionError)
 
 
-def _held_against_builds(folder: str) -> "int | None":
+def _lock_out_builds(folder: str) -> "int | None":
     """Return a descriptor whose lock stops builds, or None if a build holds it or locks do not work."""
     try:
         fcntl = _import("fcntl")
@@ -150,4 +150,4 @@ def _held_against_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "c83d59adb1be8063"
+__build__ = "81786903132361c3"

@@ -77,4 +77,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "c83d59adb1be8063"
+__build__ = "81786903132361c3"

@@ -23,7 +23,7 @@ from . import (
     _macro_texts,
     _manifest,
     _message,
-    _named,
+    _modules_named,
     _no_fork,
     _part,
     _resolve,
@@ -58,7 +58,7 @@ def _unavailable(what: str) -> CubinUnavailableError:
 
 
 class Loaded(_Value):
-    """A file that `preload` loaded on a device, and the kernels that it loaded from the file."""
+    """A file that `preload` loaded on a device, and its loaded kernels."""
 
     __module__ = _NAME
 
@@ -97,13 +97,13 @@ def is_available(kernel: "str | None", strict: "bool | None") -> bool:
     gpus: "list[_Gpu]" = []
     if not _in_time(lambda: _add_visible_gpus(gpus, describe=asks_for_kernels)):
         return False
-    asked = _matching(("*" if kernel is None else kernel,)) if asks_for_kernels else {}
+    kernels = _matching(("*" if kernel is None else kernel,)) if asks_for_kernels else {}
     for gpu in gpus:
-        for each, kernel_name in asked:
+        for each, kernel_name in kernels:
             if gpu is None:  # its capability is unknown
                 return False
             entry = _choose(each, kernel_name, *gpu, strict=strict)
-            _ = entry._place  # raises if the file is not installed
+            _ = entry._file_path  # raises if the file is not installed
     return True
 
 
@@ -115,9 +115,9 @@ def translated(
 ) -> "tuple[Entry, ...]":
     """Return the PTX that the driver would have to translate on a GPU. `use(strict=True)` refuses it."""
     _check_gpu(cc, driver, device)
-    asked, (cc, driver) = _matching(("*",)), _gpu(cc, driver, device)
+    kernels, (cc, driver) = _matching(("*",)), _gpu(cc, driver, device)
     found: "dict[tuple[_Module, str], Entry]" = {}
-    for each, kernel_name in asked:
+    for each, kernel_name in kernels:
         try:
             entry = _choose(each, kernel_name, cc, driver, strict=False)
         except CubinNotFoundError:
@@ -130,26 +130,26 @@ def translated(
 def _matching(names: "Sequence[str]") -> "dict[tuple[_Module, str], bool]":
     """Return all kernels that match the names, and for each whether a name without `*` and `?` matches it."""
     manifest = _manifest()
-    asked: "dict[tuple[_Module, str], bool]" = {}
+    kernels: "dict[tuple[_Module, str], bool]" = {}
     unknown: "list[str]" = []
     for name in names:
         _check_name(name)
         kernel_name = normal_name(name)
-        of_kernel, of_module = _named(manifest, name, kernel_name)
+        of_kernel, of_module = _modules_named(manifest, name, kernel_name)
         exact = [(each, kernel_name) for each in of_kernel]
         exact += [(each, one) for each in of_module for one in each.kernels]
-        alike = [] if exact else _like(manifest, name, kernel_name)
+        alike = [] if exact else _by_pattern(manifest, name, kernel_name)
         if not exact and not alike:
             unknown.append(_part("_debugging").no_such_name(name, manifest))
-        asked.update(dict.fromkeys(exact, True))
+        kernels.update(dict.fromkeys(exact, True))
         for each in alike:
-            asked.setdefault(each, False)
+            kernels.setdefault(each, False)
     if unknown:
         raise CubinNotFoundError("\n".join(dict.fromkeys(unknown)))
-    return asked
+    return kernels
 
 
-def _like(manifest: "_Manifest", name: str, kernel_name: str) -> "list[tuple[_Module, str]]":
+def _by_pattern(manifest: "_Manifest", name: str, kernel_name: str) -> "list[tuple[_Module, str]]":
     fnmatchcase = _import("fnmatch").fnmatchcase
     of_module, of_kernel = (each.replace("[", "[[]") for each in (name, kernel_name))  # in variants' names
     return [
@@ -163,7 +163,7 @@ def _like(manifest: "_Manifest", name: str, kernel_name: str) -> "list[tuple[_Mo
 _lock = _import("_thread").RLock()  # held while code is loaded
 _drivers: "dict[int, int]" = {}  # by process: its driver's version, 0 while the driver starts
 _retained: "set[int]" = set()  # devices whose primary contexts must stay alive
-_hanging: "list[Any]" = []  # the thread that waits for a hanging driver
+_hanging: "list[Any]" = []  # the thread of a hanging driver
 
 
 def kernel(
@@ -192,7 +192,7 @@ def module(
 
 
 def _shown_path(entry: Entry) -> str:
-    return entry._place if entry.arch else ""  # code from use() is not in a file
+    return entry._file_path if entry.arch else ""  # code from use() is not in a file
 
 
 def _load(
@@ -255,16 +255,16 @@ def preload(*names: str, device: "int | _Device | Sequence[int | _Device] | None
 
 
 def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
-    asked = _matching(names or ("*",))
+    kernels = _matching(names or ("*",))
     plan: "dict[tuple[int, _Module, str], tuple[Entry, list[str]]]" = {}
     missing: "dict[str, CubinNotFoundError]" = {}
     wrong = _layer().strict
     for device in devices:
         chosen, cc, driver = use_device(device)
-        for (found, kernel_name), exact in asked.items():
+        for (found, kernel_name), exact in kernels.items():
             try:
                 entry = _choose(found, kernel_name, cc, driver)
-                _ = entry._place  # raises if the file is not installed
+                _ = entry._file_path  # raises if the file is not installed
             except CubinNotFoundError as exc:
                 missing[str(exc)] = exc
                 wrong = wrong or exact
@@ -329,7 +329,7 @@ def use_device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
     try:
         core = _import("cuda.core")
     except Exception as exc:
-        raise _unavailable(f"loading kernels needs {_lacking(exc)}") from exc
+        raise _unavailable(f"loading kernels needs {_needed_core(exc)}") from exc
     try:
         chosen = core.Device(device) if device is None or by_number else device
         major, minor = chosen.compute_capability
@@ -339,7 +339,7 @@ def use_device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
     return chosen, (int(major), int(minor)), driver
 
 
-def _lacking(exc: Exception) -> str:
+def _needed_core(exc: Exception) -> str:
     hint = " (pip install cuda-core[cu13] or [cu12])" if isinstance(exc, ModuleNotFoundError) else ""
     return f"cuda.core{hint}, which cannot be imported: {exc}"
 
@@ -352,7 +352,7 @@ _NVML_WITHOUT_DRIVER = (9, 18)  # the driver is not loaded, or its version diffe
 def _driver_version() -> int:
     """Return the driver's version. Start it before cuda.core, whose second call hangs without a device."""
     pid = os.getpid()
-    if _drivers.keys() - {pid}:  # a parent process started the driver, or was starting it
+    if _drivers.keys() - {pid}:  # the parent process had begun to start the driver
         raise _unavailable("CUDA was used before this process was forked: start processes with spawn")
     return _drivers.get(pid) or _start_driver(pid)
 
@@ -425,9 +425,9 @@ def _ask_driver(driver: "Any", version: int) -> "list[_Gpu]":
     count, gpus, parts = ctypes.c_int(), list["Any"](), (ctypes.c_int(), ctypes.c_int())
     driver.cuDeviceGetCount(ctypes.byref(count))
     for ordinal in range(count.value):
-        asked = zip(parts, (75, 76), strict=True)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
+        queries = zip(parts, (75, 76), strict=True)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
         known = [
-            _succeeds(driver, "cuDeviceGetAttribute", ctypes.byref(part), of, ordinal) for part, of in asked
+            _succeeds(driver, "cuDeviceGetAttribute", ctypes.byref(part), of, ordinal) for part, of in queries
         ]
         gpus.append(((parts[0].value, parts[1].value), version) if all(known) else None)
     return gpus
@@ -477,20 +477,21 @@ def _ask_nvml(*, describe: bool) -> "list[tuple[str, Any]] | None":
         return None
     if status := library.nvmlInit_v2():
         return [] if status in _NVML_WITHOUT_DRIVER else None
+    ref = ctypes.byref
     count, version, gpu = ctypes.c_uint(), ctypes.c_int(), ctypes.c_void_p()
     uuid, parts = ctypes.create_string_buffer(96), (ctypes.c_int(), ctypes.c_int())
     gpus: "list[tuple[str, Any]]" = []
     try:
-        if not _succeeds(library, "nvmlDeviceGetCount_v2", ctypes.byref(count)):
+        if not _succeeds(library, "nvmlDeviceGetCount_v2", ref(count)):
             return None
-        versed = describe and _succeeds(library, "nvmlSystemGetCudaDriverVersion_v2", ctypes.byref(version))
+        has_version = describe and _succeeds(library, "nvmlSystemGetCudaDriverVersion_v2", ref(version))
         for index in range(count.value):
-            held = describe and _succeeds(library, "nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(gpu))
-            named = held and _succeeds(library, "nvmlDeviceGetUUID", gpu, uuid, 96)
-            asked = "nvmlDeviceGetCudaComputeCapability", gpu, *map(ctypes.byref, parts)
-            known = versed and held and _succeeds(library, *asked)
+            has_handle = describe and _succeeds(library, "nvmlDeviceGetHandleByIndex_v2", index, ref(gpu))
+            has_uuid = has_handle and _succeeds(library, "nvmlDeviceGetUUID", gpu, uuid, 96)
+            query = "nvmlDeviceGetCudaComputeCapability", gpu, *map(ref, parts)
+            known = has_version and has_handle and _succeeds(library, *query)
             cc = parts[0].value, parts[1].value
-            gpus.append((uuid.value.decode() if named else "", (cc, version.value) if known else None))
+            gpus.append((uuid.value.decode() if has_uuid else "", (cc, version.value) if known else None))
         return gpus
     finally:
         library.nvmlShutdown()
@@ -535,7 +536,7 @@ def cache(then: "_Cache | None" = None) -> "_Cache":
         with _no_fork():
             from cuda.core.utils import ProgramCacheResource
     except Exception as exc:
-        raise _unavailable(f"cache() needs {_lacking(exc)}") from exc
+        raise _unavailable(f"cache() needs {_needed_core(exc)}") from exc
     if then is not None and not isinstance(then, ProgramCacheResource):
         what = f"then is a ProgramCacheResource such as cuda.core's FileStreamProgramCache, not {then!r:.80}"
         raise TypeError(_message(what))
@@ -549,7 +550,7 @@ def _cache_class(base: "Any") -> "Any":
         def __init__(self, then: "Any") -> None:
             layer = _layer()
             self._then = then
-            self._manifest, self._fresh = layer._manifest(), layer.fresh
+            self._manifest, self._replaced = layer._manifest(), layer.replaced
             self._units = _read_keys(self._manifest.folder)
 
         def __getitem__(self, key: "bytes | str") -> "Any":
@@ -572,7 +573,7 @@ def _cache_class(base: "Any") -> "Any":
                 found = self._manifest.module(name)
                 if found is None or arch not in found.fields:
                     _damaged("keys.json", f"it has keys of {name!r} for {arch}, which the manifest lacks")
-                entry = self._fresh.get(name) or Entry(found, found.fields[arch])
+                entry = self._replaced.get(name) or Entry(found, found.fields[arch])
                 return None if entry._absent else entry
             return None
 
@@ -631,4 +632,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "c83d59adb1be8063"
+__build__ = "81786903132361c3"

@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "c83d59adb1be8063"
+__build__ = "81786903132361c3"

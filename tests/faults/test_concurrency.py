@@ -176,7 +176,7 @@ def test_a_reader_beside_two_builds_meets_one_of_their_bundles(
     for _ in range(reads):
         cubins = load_bundle(tmp_path / "nothing", {})
         cubins._HERE = str(fighting)
-        cubins._looked.append(True)
+        cubins._compared.append(True)
         for name in builders.NAMES:
             try:
                 data = cubins.read(name, cc=(9, 0)).decode()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from ...errors import problem
 from ..executor import Result, Task
 from .lease import Lease, checked_results
 from .workers import Cluster, Event, LeaseAnswered, NoMoreWorkers, WorkerJoined, WorkerLost, WorkerUnfit
@@ -343,15 +344,16 @@ class LeaseScheduler:
         """Name the workers that failed at all their tasks, unless the sources may be the cause."""
         for worker, why in self._useless.items():
             if self._useful and worker not in self._useful and worker not in self._reasons:
-                self._terms.warn(f"worker {worker} failed at all that it was given, at last so: {why}")
+                what = f"worker {worker} failed at all its tasks, at the last one with: {why}"
+                self._terms.warn(problem("worker-always-fails", what).with_code())
 
     def _warn_of_silence(self) -> None:
         """Warn if nothing has come back for a long time: deadlines of leases are far off."""
         if self._quiet_since is not None and time.monotonic() - self._quiet_since >= _QUIET_S:
             self._quiet_since = None
-            name = self._cluster.name
-            what = f"{name} has given no result for a minute: compiles take long, or nobody does them"
-            self._terms.warn(f"{what}; see that its workers run, or build without it")
+            what = f"{self._cluster.name} has not returned a result for a minute"
+            hint = "check that its workers run, or build without it"
+            self._terms.warn(problem("cluster-silent", what, hint=hint).with_code())
 
     def _stop_without_workers(self) -> None:
         """Raise NoWorkersLeftError if all workers are gone and no others are expected."""

@@ -41,7 +41,7 @@ def look() -> list[str]:
     """Return what was warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        editable._look()
+        editable._compare_sources()
     return [str(each.message).removeprefix("hatch_cubin.loader: ") for each in caught]
 
 
@@ -178,7 +178,7 @@ def load(folder: Path, look: Callable[[Any], None] | None = None, **header: Any)
     """Load an editable bundle that looks with *look*."""
     cubins = load_bundle(folder, {**bundle(made("k"), **header), "_editable.py": b""})
     if look is not None:
-        cubins._part("_editable")._look = lambda: look(cubins)
+        cubins._part("_editable")._compare_sources = lambda: look(cubins)
     return cubins
 
 

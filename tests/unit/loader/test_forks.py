@@ -114,7 +114,7 @@ def test_a_child_keeps_no_lock_on_an_editable_bundle(tmp_path: Path) -> None:
     """A lock of its parent's is on an open file that the child has too, until both close it."""
     code = """
 import fcntl
-cubins._looked.append(True)
+cubins._compared.append(True)
 seen = []
 def call():
     if not seen:

@@ -146,7 +146,9 @@ def test_a_build_keeps_nothing_of_a_worker_that_errs(tmp_path: Path, monkeypatch
         patch.setattr(executor, "run", late)
         assert pipeline.build(replace(project, warn=said.append))
     assert sorted(said) == [
-        f"{name} for sm_90 could not be rechecked here: took too long" for name in ("a", "b")
+        f"{name} for sm_90 could not be compiled here for the comparison of --recheck: took too long"
+        " [sample-not-compared]"
+        for name in ("a", "b")
     ]
     assert hits(project) == ["a", "b"]
     worker_side.here().close()

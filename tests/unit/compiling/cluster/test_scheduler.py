@@ -337,7 +337,7 @@ def test_a_worker_that_fails_at_all_it_was_given_is_named(
     results = play.results()
     assert (len(results), play.warnings) == (
         4,
-        ["worker a failed at all that it was given, at last so: OSError: disk"],
+        ["worker a failed at all its tasks, at the last one with: OSError: disk [worker-always-fails]"],
     )
 
 
@@ -477,8 +477,8 @@ def test_that_nothing_has_come_back_for_a_minute_is_told_once(clock: Clock, wait
 
     play = Play(clock, act, A)
     assert play.outputs() == ALL
-    what = "fake:// has given no result for a minute: compiles take long, or nobody does them"
-    assert play.warnings == [f"{what}; see that its workers run, or build without it"] * told
+    what = "fake:// has not returned a result for a minute [cluster-silent]"
+    assert play.warnings == [f"{what}\n  hint: check that its workers run, or build without it"] * told
 
 
 def test_without_any_worker_or_hope_nothing_is_waited_for(clock: Clock) -> None:
