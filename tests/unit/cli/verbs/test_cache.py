@@ -277,7 +277,7 @@ def test_all_that_is_wrong_is_told_with_what_becomes_of_it(
         entry: "has no record [cache-entry-incomplete]\n"
         "  hint: builds cannot use it: 'hatch-cubin cache gc --unused-for 30d' removes it after 30 days",
         damaged: "is a record that is damaged, or of another version [cache-entry-damaged]\n"
-        "  hint: the next build that needs it makes it again",
+        "  hint: the next build that needs the entry makes it again",
         "notes.txt": "is a file that no build writes [foreign-file-in-cache]\n"
         "  hint: builds ignore this file: remove it",
     }
