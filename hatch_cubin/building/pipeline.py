@@ -156,27 +156,29 @@ def _chosen_plan(
     followed: bool,
 ) -> Plan:
     sources = read_sources(project)
-    word = locked_build.evaluate(project, sources, hold, looks=not followed)
-    if word is not None and word.found is not None:
-        for note in word.plan.notes:
+    verdict = locked_build.evaluate(project, sources, hold, find_results=not followed)
+    if verdict is not None and verdict.results is not None:
+        for note in verdict.plan.notes:
             project.inform(note)
-        plan = Plan(word.plan.toolkit, word.plan.jobs, word.plan.recall)
-        return plan._replace(headers=word.lock.headers, found=word.found, remote=word.remote)
+        plan = Plan(verdict.plan.toolkit, verdict.plan.jobs, verdict.plan.recall)
+        return plan._replace(headers=verdict.lock.headers, found=verdict.results, remote=verdict.remote)
     if require is not None:
         require(project)
-    with locked_build.explain_missing_compiler(project, word):
+    with locked_build.explain_missing_compiler(project, verdict):
         plan = make_plan(project, sources, in_part=in_part)
-    if word is None:
+    if verdict is None:
         return plan
-    plan = plan._replace(remote=word.remote)
-    changes = word.plan.changes or lock_comparison.differences_of_jobs(word.lock, plan.jobs, plan.toolkit)
+    plan = plan._replace(remote=verdict.remote)
+    changes = verdict.plan.changes or lock_comparison.differences_of_jobs(
+        verdict.lock, plan.jobs, plan.toolkit
+    )
     if changes:
         locked_build.refuse_if_locked(
             project, changes, locked_build.install_command(project) or lock_format.HINT
         )
         locked_build.report_stale(project, changes)
     return plan._replace(
-        jobs=tuple(lock_comparison.with_locked_results(word.lock, plan.jobs)), lock=word.lock
+        jobs=tuple(lock_comparison.with_locked_results(verdict.lock, plan.jobs)), lock=verdict.lock
     )
 
 
@@ -353,7 +355,7 @@ def _described(
     project: Project, plan: Plan, sources: ProjectSources, results: Mapping[Unit, str | None]
 ) -> Lock:
     everything = every_closure(project, sources, plan.toolkit, plan.recall, plan.jobs)
-    return lock_comparison.describe(project, everything, plan.toolkit, plan.jobs, results)
+    return lock_comparison.make_lock(project, everything, plan.toolkit, plan.jobs, results)
 
 
 def needed_files(project: Project, *, by_name: bool = False) -> list[str]:

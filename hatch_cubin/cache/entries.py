@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..common import user_folders
 from ..common.digest import file_digest
-from ..common.file_lock import Lock, try_lock
+from ..common.file_lock import FileLock, try_lock
 from ..project import disk
 from . import exchange, housekeeping
 from .records import (
@@ -157,7 +157,7 @@ class Cache:
         self._warned = False
         self._warning = threading.Lock()
         self._claimed: dict[bytes, str] = {}
-        self._locks: dict[str, Lock] = {}
+        self._locks: dict[str, FileLock] = {}
         self._refused: set[bytes] = set()
         self._file_cache: Any = None
 

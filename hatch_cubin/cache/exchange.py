@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ..common.file_lock import Lock, try_lock
+from ..common.file_lock import FileLock, try_lock
 from .records import (
     USE_STEP_NS,
     Record,
@@ -47,7 +47,7 @@ class ResultImporter:
         self._folder = folder
         self._temporary = os.path.join(folder, "tmp", f"entry-{os.getpid()}-{os.urandom(8).hex()}-")
         self._count = itertools.count()
-        self._lock: Lock | None = None
+        self._lock: FileLock | None = None
 
     def store(self, key: bytes, record: bytes, data: bytes) -> bool:
         """Store the bytes of a result, then its record, and mark both as used; return True."""
@@ -98,9 +98,9 @@ def import_result(folder: Path, key: bytes, record: bytes, data: bytes) -> None:
         importer.store(key, record, data)
 
 
-def lock_temporary_files(folder: Path) -> Lock:
+def lock_temporary_files(folder: Path) -> FileLock:
     """Return a lock, shared by all writers, that says that temporary files are in use; it never waits."""
-    return try_lock(folder / "tmp", shared=True) or Lock(None)
+    return try_lock(folder / "tmp", shared=True) or FileLock(None)
 
 
 def write_file(folder: Path, key: bytes, data: bytes) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from ..common import user_folders
-from ..common.file_lock import Lock, try_lock, wait_for_lock
+from ..common.file_lock import FileLock, try_lock, wait_for_lock
 from .records import (
     MAX_RECORD_SIZE,
     MISSING_ERRNOS,
@@ -136,7 +136,7 @@ def _remove(folder: Path, items: Iterable[_StoredEntry]) -> Removed:
             freed += sum(size for path, size in item.files.items() if _unlink(path))
             entries += 1
     # All writers share this lock. If it can be had exclusively, no temporary file is in use.
-    with try_lock(folder / "tmp") or Lock(None) as lock, contextlib.suppress(PermissionError):
+    with try_lock(folder / "tmp") or FileLock(None) as lock, contextlib.suppress(PermissionError):
         for path, status in _temporary_files(folder):
             if (lock.real or time.time() - status.st_mtime > _ABANDONED_AFTER_S) and _unlink(path):
                 temporaries += 1

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self  # typing's own needs Python 3.11
 
 
-class Lock:
+class FileLock:
     """Permission to continue. *real* says whether other processes are locked out."""
 
     def __init__(self, descriptor: int | None) -> None:
@@ -40,7 +40,7 @@ class Lock:
         self.close()
 
 
-def try_lock(folder: str | Path, *, shared: bool = False) -> Lock | None:
+def try_lock(folder: str | Path, *, shared: bool = False) -> FileLock | None:
     """Return the folder's lock without waiting; None if another process holds it.
 
     Several processes can hold a *shared* lock together. If the folder cannot be locked, the returned lock is
@@ -54,19 +54,19 @@ def try_lock(folder: str | Path, *, shared: bool = False) -> Lock | None:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
-        Lock(descriptor).close()
+        FileLock(descriptor).close()
         return None
     except (ImportError, OSError):
-        Lock(descriptor).close()
-        return Lock(None)
-    return Lock(descriptor)
+        FileLock(descriptor).close()
+        return FileLock(None)
+    return FileLock(descriptor)
 
 
-def wait_for_lock(folder: Path, seconds: float) -> Lock:
+def wait_for_lock(folder: Path, seconds: float) -> FileLock:
     """Wait for the folder's lock and return it. After *seconds*, return one that is not real."""
     deadline = time.monotonic() + seconds
     while (lock := try_lock(folder)) is None:
         if time.monotonic() > deadline:
-            return Lock(None)
+            return FileLock(None)
         time.sleep(0.005)
     return lock

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 from ..errors import BundleError, problem
-from .file_lock import Lock, try_lock
+from .file_lock import FileLock, try_lock
 
 _LOCKED, _UNLOCKED = ".held", ".tmp"
 _NAME = re.compile(rf"hatch-cubin-[a-z0-9_]{{8}}({_LOCKED}|{_UNLOCKED})")
@@ -34,7 +34,7 @@ _open: set[Folder] = set()
 class Folder:
     """A temporary folder. Its maker closes it; forked processes do not touch it."""
 
-    def __init__(self, path: Path, lock: Lock) -> None:
+    def __init__(self, path: Path, lock: FileLock) -> None:
         self.path = path
         self._lock = lock
         self._owner = os.getpid()
@@ -91,7 +91,7 @@ def _sweep(folder: Path, *, locked: bool) -> None:
     status = os.lstat(folder)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != _user():
         return
-    with try_lock(folder) or Lock(None) as lock:
+    with try_lock(folder) or FileLock(None) as lock:
         if lock.real if locked else time.time() - status.st_mtime > _OLD_S:
             shutil.rmtree(folder, ignore_errors=True)
 

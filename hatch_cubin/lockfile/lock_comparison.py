@@ -29,8 +29,8 @@ from ..toolkit.toolkit import DATA_MODEL, Facts, Keys, Toolkit
 from .lock_format import Lock
 
 # Results in a module's entry; its other values are settings of the project.
-_FOUND = {"headers", "types", "units"}
-_NAMED = {"core": "cuda-core", "nvrtc": "NVRTC", "nvjitlink": "nvJitLink"}
+_RESULT_FIELDS = {"headers", "types", "units"}
+_NAMES_OF_BUILDS = {"core": "cuda-core", "nvrtc": "NVRTC", "nvjitlink": "nvJitLink"}
 
 
 class LockedPlan(NamedTuple):
@@ -44,19 +44,19 @@ class LockedPlan(NamedTuple):
     doubts: tuple[str, ...]  # possible differences that only a build with the compiler can find
 
 
-def describe(
+def make_lock(
     project: Project,
-    everything: Sequence[ModuleWithHeaders],
+    all_modules: Sequence[ModuleWithHeaders],
     toolkit: Toolkit,
     jobs: Sequence[Job],
     results: Mapping[Unit, str | None],
 ) -> Lock:
     """Return the lock of a project's *jobs*, with the digests of the known *results*.
 
-    *everything* has all modules and their headers, also for sources that other sources include.
+    *all_modules* has all modules and their headers, also for sources that other sources include.
     """
     files, built = file_digests(jobs), {job.unit.module.source.path for job in jobs}
-    pairs = [(module, closure) for module, closure, _search in everything]
+    pairs = [(module, closure) for module, closure, _search in all_modules]
     headers = outside_inputs(jobs)
     return Lock(
         generator=__version__,
@@ -78,7 +78,7 @@ def describe(
             module.name: settings_of(module) for module, _closure in pairs if module.source.path not in built
         },
         unsure=sorted(
-            {module.source.path for module, closure, search in everything if is_unsure(closure, search)}
+            {module.source.path for module, closure, search in all_modules if is_unsure(closure, search)}
         ),
         modules=_modules(jobs, results),
     )
@@ -101,12 +101,12 @@ def _modules(jobs: Iterable[Job], results: Mapping[Unit, str | None]) -> dict[st
     modules: dict[str, dict[str, Any]] = {}
     for job in jobs:
         module = job.unit.module
-        entry = modules.setdefault(module.name, settings_of(module) | _findings(job))
+        entry = modules.setdefault(module.name, settings_of(module) | _header_facts(job))
         entry.setdefault("units", {})[str(job.unit.arch)] = [*job.keys.hex(), results.get(job.unit)]
     return modules
 
 
-def _findings(job: Job) -> dict[str, Any]:
+def _header_facts(job: Job) -> dict[str, Any]:
     """Return the facts about a module that depend on headers outside the project."""
     found = {} if job.unit.module.part_of else job.declared_types()
     types = {kernel: [*each] for kernel, each in found.items()}
@@ -130,26 +130,26 @@ def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> Locke
     """Return the units of *project* as its *lock* describes them, without CUDA."""
     toolkit = Toolkit(None, facts=Facts(**{**lock.builds, "supported": tuple(lock.builds["supported"])}))
     changes = [*_other_settings(lock, project), *_other_files(lock, project, sources)]
-    asked = unit_plan.UnitPlan(())
+    planned = unit_plan.UnitPlan(())
     try:
         modules = every_module(project, sources, toolkit)
         names = {module.name for module in modules}
         changes += [f"{name} is gone" for name in sorted({*lock.modules, *lock.parts} - names)]
         left = [module for module in modules if lock.parts.get(module.name) != settings_of(module)]
-        asked = unit_plan.plan_units(left, toolkit.toolchain())
+        planned = unit_plan.plan_units(left, toolkit.toolchain())
     except HatchCubinError as exc:  # if the error is not due to the lock, the build without it reports it
         changes += [problem.what for problem in exc.problems]
-    changes += _other_units(lock, asked.units)
+    changes += _other_units(lock, planned.units)
     recall = Recall(None) if changes or lock.unsure else recall_of_locked(project)
-    jobs = () if changes else tuple(_jobs(lock, asked.units, toolkit, recall))
+    jobs = () if changes else tuple(_jobs(lock, planned.units, toolkit, recall))
     doubts = tuple(f"the includes of {path} depend on the compiler's headers" for path in lock.unsure)
-    return LockedPlan(toolkit, jobs, recall, asked.notes, tuple(dict.fromkeys(changes)), doubts)
+    return LockedPlan(toolkit, jobs, recall, planned.notes, tuple(dict.fromkeys(changes)), doubts)
 
 
 def fits_table(lock: Lock, project: Project) -> bool:
     """Return whether the lock was made for the toolkit and the header packages that the table has now."""
-    asked = project.config.toolkit, [*project.config.packages]
-    return (lock.toolkit, [*lock.header_packages]) == asked
+    written = project.config.toolkit, [*project.config.packages]
+    return (lock.toolkit, [*lock.header_packages]) == written
 
 
 def _other_settings(lock: Lock, project: Project) -> Iterator[str]:
@@ -192,7 +192,7 @@ def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
             yield f"{unit.name} is new"
         elif module not in seen:
             seen.add(module)
-            before = {name: value for name, value in locked.items() if name not in _FOUND}
+            before = {name: value for name, value in locked.items() if name not in _RESULT_FIELDS}
             now = settings_of(module)
             yield from (
                 f"{name} of {module.name} is changed"
@@ -210,14 +210,16 @@ def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -
         elif module.source.is_ptx:
             _ = toolkit.ptxas  # mark it as used by this build
         entry = lock.modules[module.name]
-        asked = digest(["locked", json.dumps(entry, sort_keys=True)])
-        recalled, declared = recall.units(asked), partial(dict[str, Any], entry.get("types", {}))
+        module_digest = digest(["locked", json.dumps(entry, sort_keys=True)])
+        recalled, declared = recall.units(module_digest), partial(dict[str, Any], entry.get("types", {}))
         for unit in of_module:
             key, program_key, sha256 = entry["units"][str(unit.arch)]
             keys, known = recalled.get(str(unit.arch), (None, None))
             if known is None or keys != Keys.of(key, program_key) or known.sha256 != sha256:
                 known = expected_result(sha256)
-            yield Job(unit, Keys.of(key, program_key), (), closure, toolkit, asked, known, (), declared)
+            yield Job(
+                unit, Keys.of(key, program_key), (), closure, toolkit, module_digest, known, (), declared
+            )
 
 
 def expected_result(sha256: str | None) -> RecalledResult | None:
@@ -253,7 +255,7 @@ def differences_of_jobs(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tu
     before, now = lock.builds, _builds(toolkit)
     builds = [
         f"{name} was {_shown(before[field])}, and is {_shown(now[field])}"
-        for field, name in _NAMED.items()
+        for field, name in _NAMES_OF_BUILDS.items()
         if before[field] != now[field]
     ]
     return (*builds, *(f"{name} has another key" for name in other))

@@ -55,23 +55,23 @@ def decode(text: str) -> Lock:
     """Return the lock in a text; ConfigError if it is damaged, or has another format or shape."""
     try:
         values = json.loads(text)
-        number, checked = values.pop("format"), values.pop("check")
+        number, recorded_digest = values.pop("format"), values.pop("check")
     except (ValueError, RecursionError, TypeError, AttributeError, KeyError) as exc:
         line = exc.lineno if isinstance(exc, json.JSONDecodeError) else None
-        raise _broken("is not a lock, perhaps because of a merge", line) from None
-    if checked != file_digest(text.split("\n", 3)[-1].encode()):
-        raise _broken("was edited, or merged from two that differ", None)
+        raise _damaged_lock("is not a lock, perhaps because of a merge", line) from None
+    if recorded_digest != file_digest(text.split("\n", 3)[-1].encode()):
+        raise _damaged_lock("was edited, or merged from two that differ", None)
     if number != _FORMAT:
         what = f"has format {number!r:.80}, this hatch-cubin reads {_FORMAT}"
         raise ConfigError(problem("lock-of-other-version", what, Location(NAME), HINT))
     values.pop("about", None)
     if unknown := sorted(values.keys() - _FIELDS.keys()):
-        raise _broken(f"has a field that no lock has: {unknown[0]!r:.80}", None)
+        raise _damaged_lock(f"has a field that no lock has: {unknown[0]!r:.80}", None)
     for name, is_sound in _FIELDS.items():
         if name not in values:
-            raise _broken(f"has no {name!r}", None)
+            raise _damaged_lock(f"has no {name!r}", None)
         if not is_sound(values[name]):
-            raise _broken(f"has {name!r} in another shape than 'hatch-cubin lock' writes", None)
+            raise _damaged_lock(f"has {name!r} in another shape than 'hatch-cubin lock' writes", None)
     return Lock(**{name.replace("-", "_"): value for name, value in values.items()})
 
 
@@ -89,10 +89,10 @@ def read(root: Path) -> Lock | None:
             problem("file-not-readable", f"cannot be read: {exc.strerror}", Location(NAME))
         ) from exc
     except UnicodeDecodeError:
-        raise _broken("is not text", None) from None
+        raise _damaged_lock("is not text", None) from None
 
 
-def _broken(what: str, line: int | None) -> ConfigError:
+def _damaged_lock(what: str, line: int | None) -> ConfigError:
     return ConfigError(problem("lock-damaged", what, Location(NAME, line), HINT))
 
 
@@ -126,8 +126,8 @@ def _is_number(value: object) -> bool:
 
 
 def _matches(pattern: str) -> _Check:
-    fits = re.compile(pattern, re.ASCII).fullmatch
-    return lambda value: isinstance(value, str) and fits(value) is not None
+    match = re.compile(pattern, re.ASCII).fullmatch
+    return lambda value: isinstance(value, str) and match(value) is not None
 
 
 def _or_null(is_sound: _Check) -> _Check:
@@ -187,7 +187,7 @@ _BUILDS = {
     "supported": lambda value: bool(value) and _list_of(_is_number)(value),
     "nvjitlink": _or_null(_BUILD),
 }
-_FOUND: Mapping[str, _Check] = {
+_MODULE_FIELDS: Mapping[str, _Check] = {
     "source": _is_path,
     "headers": _is_text,
     "units": _table_of(_is_unit),
@@ -206,7 +206,7 @@ _FIELDS: Mapping[str, _Check] = {
     "parts": _table_of(_record({"source": _is_path}, _SETTINGS)),
     "unsure": _list_of(_is_path),
     "modules": _table_of(
-        _record(_FOUND, {**_SETTINGS, "types": _table_of(_list_of(_or_null(_is_name)))}),
+        _record(_MODULE_FIELDS, {**_SETTINGS, "types": _table_of(_list_of(_or_null(_is_name)))}),
     ),
 }
 

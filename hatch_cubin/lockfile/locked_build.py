@@ -31,7 +31,7 @@ class LockVerdict(NamedTuple):
 
     lock: Lock
     plan: lock_comparison.LockedPlan
-    found: Mapping[Unit, Compiled] | None  # all results, if nothing has changed and all are in the cache
+    results: Mapping[Unit, Compiled] | None  # all results, if nothing has changed and all are in the cache
     remote: SharedStore | None  # the store, if it was searched for units that are missing in the cache
     missing: int  # how many results are missing in the cache, if nothing has changed
     faults: Sequence[str]  # problems with the cache's folder
@@ -43,28 +43,28 @@ def evaluate(
     hold: Path | None = None,
     patience_s: float | None = None,
     *,
-    looks: bool = True,
+    find_results: bool = True,
 ) -> LockVerdict | None:
     """Return the verdict on the project's lock; None without a lock. *hold*: a folder for results.
 
-    *patience_s*: how long to wait for the store to supply units that are missing in the cache. With *looks*
-    false, nothing searches for results, because the caller does not use them.
+    *patience_s*: how long to wait for the store to supply units that are missing in the cache. If
+    *find_results* is false, nothing searches for results, because the caller does not use them.
     """
-    found = lock_format.read(project.root)
-    if found is None:
+    lock = lock_format.read(project.root)
+    if lock is None:
         if project.is_switched_on(lock_format.SWITCH):
             what = f"there is no cubin.lock, and {project.as_written(lock_format.SWITCH)} is set"
             raise LockError(problem("lock-missing", what, hint="'hatch-cubin lock' writes one"))
         return None
-    plan = lock_comparison.plan_by_lock(found, project, sources)
+    plan = lock_comparison.plan_by_lock(lock, project, sources)
     refuse_if_locked(project, plan.changes)
-    believed = looks and not plan.changes and not plan.doubts
-    if not believed:
-        return LockVerdict(found, plan, None, None, 0, ())
+    is_usable = find_results and not plan.changes and not plan.doubts
+    if not is_usable:
+        return LockVerdict(lock, plan, None, None, 0, ())
     faults: list[str] = []
     results, remote = _results(project, plan, hold, patience_s, faults.append)
     missing = len(plan.jobs) - len(results)
-    return LockVerdict(found, plan, None if missing else results, remote, missing, faults)
+    return LockVerdict(lock, plan, None if missing else results, remote, missing, faults)
 
 
 def refuse_if_locked(project: Project, changes: Sequence[str], hint: str = lock_format.HINT) -> None:
@@ -75,32 +75,32 @@ def refuse_if_locked(project: Project, changes: Sequence[str], hint: str = lock_
 
 
 @contextlib.contextmanager
-def explain_missing_compiler(project: Project, word: LockVerdict | None) -> Iterator[None]:
+def explain_missing_compiler(project: Project, verdict: LockVerdict | None) -> Iterator[None]:
     """Explain the error of a build that needs a compiler, but did not ask the front end to install one."""
     try:
         yield
     except ToolchainError as exc:
-        if word is None or not word.missing:
+        if verdict is None or not verdict.missing:
             raise
-        units, place = len(word.plan.jobs), project.cache_folder
+        units, place = len(verdict.plan.jobs), project.cache_folder
         what = (
-            f"{word.missing} of {units} units are not in the cache at {place}, "
+            f"{verdict.missing} of {units} units are not in the cache at {place}, "
             "and there is no compiler to make them"
         )
         command = install_command(project) or requirements.install_command(project.config, project.environ)
         hint = (
             f"build again: an isolated build then installs the compiler; for one without isolation, {command}"
         )
-        details = (*_WHY_MISSING, *word.faults, exc.problems[0].what)
+        details = (*_WHY_MISSING, *verdict.faults, exc.problems[0].what)
         raise ToolchainError(
             problem("locked-units-missing", what, Location(lock_format.NAME), hint, details)
         ) from exc
 
 
-def check_results(project: Project, found: Lock, done: Sequence[tuple[Job, str]]) -> None:
+def check_results(project: Project, lock: Lock, done: Sequence[tuple[Job, str]]) -> None:
     """Raise LockError if units have other digests than in the lock and the build must not use them."""
     if project.is_switched_on(lock_format.SWITCH) and (
-        others := lock_comparison.units_that_differ(found, done)
+        others := lock_comparison.units_that_differ(lock, done)
     ):
         what = f"{len(others)} of {len(done)} units were compiled to other bytes than the lock has"
         raise LockError(
@@ -112,10 +112,10 @@ def check_results(project: Project, found: Lock, done: Sequence[tuple[Job, str]]
 
 def install_command(project: Project) -> str | None:
     """Return the command that installs the wheels in the lock; None without a lock that fits the table."""
-    found = lock_format.read(project.root)
-    if found is None or not found.wheels or not lock_comparison.fits_table(found, project):
+    lock = lock_format.read(project.root)
+    if lock is None or not lock.wheels or not lock_comparison.fits_table(lock, project):
         return None
-    return requirements.locked_command(project.config, found.wheels)
+    return requirements.locked_command(project.config, lock.wheels)
 
 
 def report_stale(project: Project, changes: Sequence[str]) -> None:
@@ -144,18 +144,18 @@ def _results(
     cache = Cache(project.cache_folder, None, warn, hold, signing)
     found: dict[Unit, Compiled] = {}
     try:
-        found = _found_in(cache, plan.jobs)
-        lacking = [job for job in plan.jobs if job.unit not in found]
+        found = _cached_results(cache, plan.jobs)
+        absent = [job for job in plan.jobs if job.unit not in found]
         remote = (
-            build_store.open_store(project, cache, plan.jobs, plan.toolkit, patience_s) if lacking else None
+            build_store.open_store(project, cache, plan.jobs, plan.toolkit, patience_s) if absent else None
         )
         if remote is not None:
-            build_store.fetch(remote, lacking)
-            found |= _found_in(cache, lacking)
+            build_store.fetch(remote, absent)
+            found |= _cached_results(cache, absent)
     except SignatureError as exc:  # the wheel that checks signatures is not installed yet
         warn(exc.problems[0].what)
     return found, remote
 
 
-def _found_in(cache: Cache, jobs: Iterable[Job]) -> dict[Unit, Compiled]:
+def _cached_results(cache: Cache, jobs: Iterable[Job]) -> dict[Unit, Compiled]:
     return {job.unit: hit for job in jobs if (hit := job.cached_result(cache)) is not None}

@@ -23,25 +23,25 @@ def required_wheels(config: Config, root: str | Path, project: Callable[[], Proj
     if not requirements.build_requirements(config, os.environ):
         return []
     project = functools.cache(project)  # a front end reads files and asks its backend for it
-    ptx = _has_ptx(project)
-    now = requirements.build_requirements(config, os.environ, assembles=ptx)
+    has_ptx = _has_ptx(project)
+    required = requirements.build_requirements(config, os.environ, assembles=has_ptx)
     if not has_or_needs_lock(root):
-        return now
+        return required
     from ..remote.build_store import SHORT_PATIENCE_S  # lazy: few projects have a lock
     from .lock_comparison import fits_table
     from .locked_build import evaluate
 
-    there = replace(project(), warn=_keep_quiet)
+    silent_project = replace(project(), warn=_print_nothing)
     with temporary_folders.make() as hold:
-        word = evaluate(there, read_sources(there), hold, SHORT_PATIENCE_S)
-    if word is None or not fits_table(word.lock, there):
-        return now
-    if word.found is not None:
+        verdict = evaluate(silent_project, read_sources(silent_project), hold, SHORT_PATIENCE_S)
+    if verdict is None or not fits_table(verdict.lock, silent_project):
+        return required
+    if verdict.results is not None:
         return [
-            *requirements.store_requirements(there.config),
+            *requirements.store_requirements(silent_project.config),
             *requirements.of_signatures(config, os.environ),
         ]
-    return requirements.build_requirements(config, os.environ, word.lock.wheels, assembles=ptx)
+    return requirements.build_requirements(config, os.environ, verdict.lock.wheels, assembles=has_ptx)
 
 
 def _has_ptx(project: Callable[[], Project]) -> bool:
@@ -56,5 +56,5 @@ def has_or_needs_lock(root: str | Path) -> bool:
     return is_on(os.environ, lock_format.SWITCH) or os.path.exists(os.path.join(root, lock_format.NAME))
 
 
-def _keep_quiet(_warning: str) -> None:
+def _print_nothing(_warning: str) -> None:
     """Print nothing: the build itself prints the warnings."""

@@ -18,7 +18,7 @@ from hatch_cubin import __version__, loader
 from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import layout, loader_files
 from hatch_cubin.bundle.manifest import read_manifest
-from hatch_cubin.common.file_lock import Lock
+from hatch_cubin.common.file_lock import FileLock
 from hatch_cubin.errors import BundleError
 from tests.helpers import (
     COPY_PTX,
@@ -320,7 +320,7 @@ def test_temporary_files_go_once_no_build_can_own_them(
 ) -> None:
     """Who holds the lock knows it sooner, but a build that waited for it in vain may still be writing."""
     if not locks:
-        monkeypatch.setattr(layout, "wait_for_lock", lambda _folder, _seconds: Lock(None))
+        monkeypatch.setattr(layout, "wait_for_lock", lambda _folder, _seconds: FileLock(None))
     ages_s = {".writing-new": 30, ".writing-minutes": 120, ".writing-old": 7200}
     for name, age_s in ages_s.items():
         (tmp_path / name).touch()

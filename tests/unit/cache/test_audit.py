@@ -15,7 +15,7 @@ from hatch_cubin.cache.audit import Audit, Finding, audit
 from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.cache.records import Record, entry_path, record_key
 from hatch_cubin.cache.signing import Signer, Signing
-from hatch_cubin.common.file_lock import Lock
+from hatch_cubin.common.file_lock import FileLock
 from tests.helpers import sha256, write_tree
 from tests.special_files import (
     a_folder,
@@ -267,9 +267,9 @@ def test_to_be_read_is_not_to_be_used(folder: Path) -> None:
 def meanwhile(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
     """Have a build do something between the two looks."""
 
-    def wait(_folder: Path, _seconds: float) -> Lock:
+    def wait(_folder: Path, _seconds: float) -> FileLock:
         work()
-        return Lock(None)
+        return FileLock(None)
 
     monkeypatch.setattr("hatch_cubin.cache.audit.wait_for_lock", wait)
 

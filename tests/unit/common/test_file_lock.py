@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.common.file_lock import Lock, try_lock, wait_for_lock
+from hatch_cubin.common.file_lock import FileLock, try_lock, wait_for_lock
 from tests.helpers import run
 
 pytestmark = [
@@ -21,7 +21,7 @@ ALONE = {"shared": False}
 SHARED = {"shared": True}
 
 
-def taken(folder: Path, **how: bool) -> Lock:
+def taken(folder: Path, **how: bool) -> FileLock:
     lock = try_lock(folder, **how)
     assert lock is not None
     assert lock.real

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.common import temporary_folders
-from hatch_cubin.common.file_lock import Lock, try_lock
+from hatch_cubin.common.file_lock import FileLock, try_lock
 from hatch_cubin.errors import BundleError
 from tests.helpers import run
 
@@ -79,12 +79,12 @@ def test_no_place_for_a_folder_is_an_error(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(
     place: Path, monkeypatch: pytest.MonkeyPatch, faster: str
 ) -> None:
-    def sweep_first(folder: Path) -> Lock | None:
+    def sweep_first(folder: Path) -> FileLock | None:
         if swept:
             return try_lock(folder)
         folder.rmdir()
         swept.append(folder.name)
-        return None if faster == "locks" else Lock(None)
+        return None if faster == "locks" else FileLock(None)
 
     swept: list[str] = []
     monkeypatch.setattr(temporary_folders, "try_lock", sweep_first)

@@ -142,7 +142,7 @@ def state(project: Project) -> State:
     sources, toolkit = read_sources(project), Toolkit(None)
     jobs = make_jobs(project, sources, toolkit)
     everything = every_closure(project, sources, toolkit, Recall(None), jobs)
-    found = lock_comparison.describe(project, everything, toolkit, jobs, {})
+    found = lock_comparison.make_lock(project, everything, toolkit, jobs, {})
     records: dict[str, dict[str, Any]] = {tool: {} for tool in (NVRTC, PTXAS, NVJITLINK)}
     for job in jobs:
         records[UnitInputs(job.unit, toolkit).tool][job.keys.key.hex()] = job.inputs

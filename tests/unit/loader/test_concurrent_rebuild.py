@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.bundle import layout
-from hatch_cubin.common.file_lock import Lock, try_lock, wait_for_lock
+from hatch_cubin.common.file_lock import FileLock, try_lock, wait_for_lock
 from tests.helpers import bundle, load_bundle, made
 
 NAMES = ("a", "b", "c")
@@ -139,7 +139,7 @@ def test_no_build_replaces_what_is_being_read_again(tmp_path: Path, monkeypatch:
     def look(entry: Any) -> Any:
         lock = try_lock(tmp_path)
         tried.append(lock is None)
-        with lock or Lock(None):
+        with lock or FileLock(None):
             return verified(entry)
 
     monkeypatch.setattr(cubins, "_verified", look)

@@ -96,10 +96,10 @@ def project(tmp_path: Path, cache: Path, text: str) -> Project:
     return project
 
 
-def _heard(project: Project) -> locked_build.LockVerdict:
-    word = locked_build.evaluate(project, read_sources(project))
-    assert word is not None
-    return word
+def _evaluated(project: Project) -> locked_build.LockVerdict:
+    verdict = locked_build.evaluate(project, read_sources(project))
+    assert verdict is not None
+    return verdict
 
 
 KEPT = {
@@ -209,8 +209,8 @@ def test_what_changes_no_unit_needs_no_compiler_and_gives_the_same_bundle(
     project = _project(tmp_path / "project", cache, KEPT[name])
     fresh = pipeline.build(project)
     (project.root / lock_format.NAME).write_text(text)
-    word = _heard(project)
-    assert (word.plan.changes, word.plan.doubts, word.found is None) == ((), (), False)
+    verdict = _evaluated(project)
+    assert (verdict.plan.changes, verdict.plan.doubts, verdict.results is None) == ((), (), False)
     monkeypatch.setattr(pipeline, "make_plan", None)  # which asks the toolkit
     assert pipeline.build(project) == fresh
 
@@ -222,14 +222,14 @@ def test_what_changes_a_unit_is_told_and_the_lock_not_believed(
     edit, change = CHANGES[name]
     project = _project(tmp_path / "project", cache, edit)
     (project.root / lock_format.NAME).write_text(text)
-    word = _heard(project)
-    assert (word.plan.changes[0], word.plan.jobs, word.found) == (change, (), None)
+    verdict = _evaluated(project)
+    assert (verdict.plan.changes[0], verdict.plan.jobs, verdict.results) == (change, (), None)
     with pytest.raises(LockError) as caught:
-        _heard(replace(project, environ={**project.environ, "HATCH_CUBIN_LOCKED": "1"}))
+        _evaluated(replace(project, environ={**project.environ, "HATCH_CUBIN_LOCKED": "1"}))
     assert str(caught.value) == "\n  ".join(
         (
             "cubin.lock: is stale, and HATCH_CUBIN_LOCKED is set",
-            *word.plan.changes,
+            *verdict.plan.changes,
             "hint: 'hatch-cubin lock' writes it anew",
         )
     )
@@ -268,9 +268,9 @@ def test_what_the_cache_lacks_is_compiled_and_has_to_have_the_locks_keys(
     bundle = pipeline.build(project)
     config = replace(project.config, cache_dir=str(tmp_path / "empty"))
     empty = replace(project, config=config, environ={**project.environ, "HATCH_CUBIN_LOCKED": "1"})
-    assert _heard(empty).found is None
+    assert _evaluated(empty).results is None
     assert pipeline.build(empty) == bundle
-    assert _heard(empty).found is not None
+    assert _evaluated(empty).results is not None
     found = lock_format.decode(text)
     older = found._replace(builds={**found.builds, "nvrtc": "13.0.1"})
     (project.root / lock_format.NAME).write_text(lock_format.encode(older))
@@ -298,7 +298,7 @@ def test_a_build_without_a_compiler_whose_cache_has_lost_units_says_so(
     shutil.copytree(project.cache_folder, folder)
     own = replace(project, config=replace(project.config, cache_dir=str(folder)))
     assert required_wheels.required_wheels(own.config, own.root, lambda: own) == []
-    jobs = _heard(own).plan.jobs
+    jobs = _evaluated(own).plan.jobs
     if lost == "all":
         shutil.rmtree(folder / "entries")
     elif lost == "one":
@@ -335,7 +335,7 @@ def test_what_is_known_of_locked_results_is_recalled(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = pipeline.build(project)
-    known = [job.recorded for job in _heard(project).plan.jobs]
+    known = [job.recorded for job in _evaluated(project).plan.jobs]
     assert all(each is not None and each.size for each in known)
     monkeypatch.setattr(entries, "read_record", None)
     assert pipeline.build(project) == bundle
@@ -350,7 +350,7 @@ def test_modules_that_share_files_do_not_look_through_them_again(project: Projec
             looks.append("items")
             return super().items()
 
-    jobs = _heard(project).plan.jobs
+    jobs = _evaluated(project).plan.jobs
     closure = replace(jobs[0].closure, files=Files(jobs[0].closure.files), _own=None)
     many = [replace(job, closure=closure) for job in jobs]
     assert (file_digests(many), files_of(many)) == (file_digests(jobs), files_of(jobs))
@@ -413,31 +413,31 @@ def test_only_the_result_that_was_locked_is_taken_from_the_cache(project: Projec
     poisoned = replace(project, config=replace(project.config, cache_dir=str(tmp_path / "poisoned")))
     bundle = pipeline.build(poisoned)
     job, other = (
-        next(job for job in _heard(project).plan.jobs if job.unit.name == f"{name} for sm_90")
+        next(job for job in _evaluated(project).plan.jobs if job.unit.name == f"{name} for sm_90")
         for name in ("scale[WIDE=1]", "saxpy")
     )
     with pipeline.open_cache(poisoned) as store:
         stranger = store.get(other.keys.key)
         assert stranger is not None
         store.put(job.keys.key, stranger, {})
-    assert _heard(poisoned).found is None
+    assert _evaluated(poisoned).results is None
     warned: list[str] = []
     assert pipeline.build(replace(poisoned, warn=warned.append)) == bundle
     assert warned == ["damaged cache entries, built again: 1"]
-    assert _heard(poisoned).found is not None
+    assert _evaluated(poisoned).results is not None
 
 
 def test_names_that_no_build_gives_are_not_taken_from_the_cache(project: Project, tmp_path: Path) -> None:
     shutil.copytree(project.cache_folder, tmp_path / "poisoned")
     poisoned = replace(project, config=replace(project.config, cache_dir=str(tmp_path / "poisoned")))
     bundle = pipeline.build(poisoned)
-    job = next(job for job in _heard(project).plan.jobs if job.unit.name == "scale[WIDE=1] for sm_90")
+    job = next(job for job in _evaluated(project).plan.jobs if job.unit.name == "scale[WIDE=1] for sm_90")
     with pipeline.open_cache(poisoned) as store:
         honest = job.cached_result(store)
         assert honest is not None
         (symbol,) = honest.kernels.values()
         store.put(job.keys.key, Compiled(honest.data, {"scale<double, 2>": symbol}), {})
-    assert _heard(poisoned).found is None
+    assert _evaluated(poisoned).results is None
     assert pipeline.build(poisoned) == bundle
 
 
@@ -475,9 +475,9 @@ def test_what_only_the_compilers_headers_tell_needs_the_compiler(tmp_path: Path)
     project = make_project(tmp_path, {"any.cu": source}, 'archs = ["sm_90"]', HATCH_CUBIN_LOCKED="1")
     made = pipeline.make_lock(project)
     (tmp_path / lock_format.NAME).write_text(lock_format.encode(made))
-    word = _heard(project)
-    assert word.plan.doubts == ("the includes of demo/any.cu depend on the compiler's headers",)
-    assert (made.unsure, word.plan.changes, word.found) == (["demo/any.cu"], (), None)
+    verdict = _evaluated(project)
+    assert verdict.plan.doubts == ("the includes of demo/any.cu depend on the compiler's headers",)
+    assert (made.unsure, verdict.plan.changes, verdict.results) == (["demo/any.cu"], (), None)
     assert "manifest.json" in pipeline.build(project)
     write_tree(tmp_path, {"demo/more.h": ""})
     with pytest.raises(LockError, match="any for sm_90 has another key"):

@@ -190,17 +190,17 @@ ASKED = {"HATCH_CUBIN_REQUIRE_SIGNED": "1"}
 def test_the_lock_leads_round_no_check(project: Project) -> None:
     """Its digests say which bytes are meant. Who has signed them is another question."""
     asks = signed(project, **ASKED)
-    word = locked_build.evaluate(asks, read_sources(asks))
-    assert word is not None
-    assert word.found is None
+    verdict = locked_build.evaluate(asks, read_sources(asks))
+    assert verdict is not None
+    assert verdict.results is None
     found = lock_format.read(project.root)
     assert found is not None
     assert wanted(asks) == build_requirements(asks.config, {}, found.wheels)
     pipeline.build(signed(project, **ASKED, HATCH_CUBIN_SIGNING_KEY=KEY))
     assert wanted(asks) == [SIGNATURES]
-    word = locked_build.evaluate(asks, read_sources(asks))
-    assert word is not None
-    assert word.found is not None
+    verdict = locked_build.evaluate(asks, read_sources(asks))
+    assert verdict is not None
+    assert verdict.results is not None
 
 
 def test_what_checks_signatures_need_not_be_there_before_it_was_asked_for(
@@ -220,9 +220,9 @@ def test_who_would_not_take_results_does_not_look_for_them(project: Project, sto
     """A shard compiles what is its own: every result of the plan is not its business."""
     there = behind(project, store)
     store.take_log()
-    word = locked_build.evaluate(there, read_sources(there), looks=False)
-    assert word is not None
-    assert (word.plan.changes, word.found, word.remote) == ((), None, None)
+    verdict = locked_build.evaluate(there, read_sources(there), find_results=False)
+    assert verdict is not None
+    assert (verdict.plan.changes, verdict.results, verdict.remote) == ((), None, None)
     assert store.take_log() == []
 
 

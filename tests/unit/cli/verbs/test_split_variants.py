@@ -118,7 +118,7 @@ def test_splits_into_one_folder_at_once_lose_no_label(tmp_path: Path) -> None:
 def test_what_another_split_wrote_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = file_lock.wait_for_lock
 
-    def wait(folder: Path, seconds: float) -> file_lock.Lock:
+    def wait(folder: Path, seconds: float) -> file_lock.FileLock:
         (folder / INDEX).write_bytes(describe_variants(["sm75"]))
         return real(folder, seconds)
 
