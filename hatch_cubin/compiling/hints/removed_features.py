@@ -15,7 +15,7 @@ _REFERENCE = re.compile(r"(texture|surface) is not a template")
 _UNSYNCED = re.compile(
     r'identifier "__shfl(?:_up|_down|_xor)?" is undefined|Instruction \'vote\' without \'\.sync\''
 )
-_SYNCED = "since CUDA 9, such calls begin with the mask of the lanes that take part: {}(0xffffffff, …)"
+_SYNCED = "since CUDA 9, such calls begin with the mask of the lanes that take part: "
 # The assembler's messages about a whole text, the directive that each is about, and the hint.
 _OF_PTX = (
     (
@@ -56,7 +56,8 @@ def unsynced(found: Sequence[Diagnostic], _setting: FailedCompile) -> Explanatio
     for each in found:
         if _UNSYNCED.search(each.text):
             called = re.search(r"__shfl\w*", each.text)
-            hint = _SYNCED.format(f"{called[0]}_sync" if called else "__any_sync")
+            name = f"{called[0]}_sync" if called else "__any_sync"
+            hint = f"{_SYNCED}{name}(0xffffffff, …)"
             return replace(each, hint=hint), [other for other in found if other is not each]
     return None
 

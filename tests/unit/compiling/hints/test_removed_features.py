@@ -39,9 +39,7 @@ def test_references_are_told_once_for_all_that_uses_them(tmp_path: Path, kind: s
     ],
     ids=["shuffle", "shuffle down", "vote"],
 )
-def test_calls_without_a_mask_of_lanes_name_those_with_one(
-    tmp_path: Path, found: object, meant: str
-) -> None:
+def test_calls_without_a_mask_of_lanes_name_those_with_one(tmp_path: Path, found: object, meant: str) -> None:
     told = removed_features.unsynced([error("x"), found], setting(tmp_path))  # type: ignore[list-item]
     assert told is not None
     mask = "since CUDA 9, such calls begin with the mask of the lanes that take part"
