@@ -161,8 +161,8 @@ def test_compile_errors_are_told_with_file_and_line_once_for_all_archs(tmp_path:
     lines = _fails(demo(tmp_path, 'archs = ["sm_80", "sm_90"]', files))
     errors = [line for line in lines if not line.startswith("  ")]
     assert errors == [
-        'hatch-cubin: error: demo/one.cu:3: identifier "j" is undefined',
-        'hatch-cubin: error: demo/two.cu:1: cannot open source file "missing.cuh"',
+        'hatch-cubin: error: demo/one.cu:3: identifier "j" is undefined [compiler-error]',
+        'hatch-cubin: error: demo/two.cu:1: cannot open source file "missing.cuh" [header-not-found]',
         "hatch-cubin: 2 errors, nothing was built",
     ]
     assert sum("while compiling one for sm_80, sm_90 (NVRTC " in line for line in lines) == 1
@@ -177,6 +177,7 @@ def test_a_warning_is_told_once_and_the_wheel_is_built(tmp_path: Path) -> None:
     warnings = [line for line in done.stderr.splitlines() if "warning" in line]
     assert warnings == [
         'hatch-cubin: warning: demo/saxpy.cu:2: variable "unused" was declared but never referenced'
+        " [compiler-warning]"
     ]
 
 
@@ -184,7 +185,7 @@ def test_a_warning_is_told_once_and_the_wheel_is_built(tmp_path: Path) -> None:
 def test_a_build_that_may_only_hit_names_every_unit_it_misses(tmp_path: Path) -> None:
     reason = "is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set"
     assert _fails(demo(tmp_path, 'archs = ["sm_80", "sm_90"]'), HATCH_CUBIN_REQUIRE_HITS="1") == [
-        f"hatch-cubin: error: demo/saxpy.cu: saxpy for sm_80, sm_90 {reason}",
+        f"hatch-cubin: error: demo/saxpy.cu: saxpy for sm_80, sm_90 {reason} [not-in-cache]",
         "  hint: 'hatch-cubin explain demo/saxpy.cu' says what differs",
         "hatch-cubin: 1 error, nothing was built",
     ]
