@@ -89,7 +89,10 @@ def _run(arguments: Sequence[str]) -> None:
             parser.print_help(sys.stderr)
             raise SystemExit(_WRONG_USAGE)
         if chosen and arguments[0].startswith("-") and not _is_own(arguments[0]):
-            parser.error(f"{arguments[0]} must come after the verb: hatch-cubin {chosen[0]} {arguments[0]} …")
+            from .usage_hints import with_verb_first
+
+            command = with_verb_first(chosen[0], arguments, _options_of_verbs())
+            parser.error(f"{arguments[0]} must come after the verb: {command}")
         _answer(parser.parse_args(arguments))
     except _UsageError as wrong:
         wrong.explain(chosen, arguments)
@@ -200,7 +203,7 @@ class _UsageError(Exception):
         if found and chosen:
             from .usage_hints import hint
 
-            left = [each for each in arguments if each in unknown.split(" ")] or unknown.split(" ")
+            left = [each for each in arguments if f" {each} " in f" {unknown} "]
             if meant := hint(chosen[0], left, arguments, _options_of_verbs()):
                 self.what += f"; {meant}"
 

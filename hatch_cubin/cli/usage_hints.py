@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 
 Options = Mapping[str, Sequence[str]]  # by verb
@@ -13,15 +15,19 @@ _OF_OTHERS = {  # short options and names from other tools, with the options tha
     "-n": ("--jobs",),
     "-o": ("--into", "--html"),
     "-p": ("--project",),
+    "--age": ("--unused-for",),
     "--arch-list": ("--archs",),
     "--directory": ("--project",),
     "--dry-run": (),
+    "--max-age": ("--unused-for",),
+    "--older-than": ("--unused-for",),
     "--out": ("--into", "--html"),
     "--outdir": ("--into",),
     "--output": ("--into", "--html"),
     "--path": ("--project",),
     "--targets": ("--archs",),
 }
+_UNITS = {"": "d", "mi": "m", "h": "h", "d": "d", "w": "w"}  # of times, by how their names begin
 _BESIDE = {"--dry-run": "'plan' compiles nothing"}
 
 
@@ -32,14 +38,42 @@ def hint(verb: str, unknown: Sequence[str], arguments: Sequence[str], options: O
     """
     own, first = options[verb], unknown[0]
     if not first.startswith("-"):
-        return _bare(first, unknown, arguments, own)
-    name, _equals, value = first.partition("=")
-    if not first.startswith("--"):
-        name, value = first[:2], first[2:].removeprefix("=")
+        return "it compares two" if verb == "diff" else _bare(first, unknown, arguments, own)
+    name, value = _name_and_value(first)
     following = unknown[1] if unknown[1:] and not unknown[1].startswith("-") else ""
-    if meant := next((each for each in _OF_OTHERS.get(name, ()) if each in own), None) or _near(name, own):
-        return f"did you mean '{' '.join(filter(None, (meant, value or following)))}'?"
+    if meant := _own_name(name, own) or _near(name, own):
+        value = value or following
+        if meant == "--unused-for":
+            value = time_meant(value) or value
+        return f"did you mean '{' '.join(filter(None, (meant, value)))}'?"
     return _BESIDE.get(name) or _of_other_verbs(next(iter(_OF_OTHERS.get(name, ())), name), options)
+
+
+def with_verb_first(verb: str, arguments: Sequence[str], options: Options) -> str:
+    """Return the command with the *verb* before the option that stands first."""
+    rest = [*arguments]
+    rest.remove(verb)
+    name, value = _name_and_value(rest[0])
+    if meant := _own_name(name, options[verb]):
+        rest[:1] = filter(None, (meant, value))
+    return shlex.join(("hatch-cubin", verb, *rest))
+
+
+def time_meant(text: str) -> str | None:
+    """Return a time as '--unused-for' takes it, for one such as '7 days'; a number alone has days."""
+    match = re.fullmatch(r"([0-9]{1,6}) ?(|mi|h|d|w)(?:(?<=[a-z])[a-z]*)?", text.lower())
+    return f"{match[1]}{_UNITS[match[2]]}" if match else None
+
+
+def _name_and_value(argument: str) -> tuple[str, str]:
+    """Return the name of an option, and the value that stands in the same argument."""
+    name, _equals, value = argument.partition("=")
+    return (name, value) if argument.startswith("--") else (argument[:2], argument[2:].removeprefix("="))
+
+
+def _own_name(name: str, own: Sequence[str]) -> str | None:
+    """Return the option of a verb that means the same as another tool's."""
+    return next((each for each in _OF_OTHERS.get(name, ()) if each in own), None)
 
 
 def _bare(first: str, unknown: Sequence[str], arguments: Sequence[str], own: Sequence[str]) -> str:

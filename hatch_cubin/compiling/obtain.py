@@ -46,6 +46,8 @@ def complete(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolk
     if misses and project.is_switched_on("HATCH_CUBIN_REQUIRE_HITS"):
         results.missing = [job.unit for job in misses]
         results.hits_required_by = project.as_written("HATCH_CUBIN_REQUIRE_HITS")
+        if "archs" in project.config.replaced:
+            results.archs_for_explain = ",".join(project.config.archs)
     elif misses:
         from .bake import Bake  # lazy: not needed if everything is in the cache
 

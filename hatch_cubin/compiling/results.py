@@ -29,6 +29,7 @@ class Results:
     failed: list[tuple[Unit, list[Diagnostic]]] = field(default_factory=list)
     missing: list[Unit] = field(default_factory=list)
     hits_required_by: str = "HATCH_CUBIN_REQUIRE_HITS"  # or an option, in the user's spelling
+    archs_for_explain: str = ""  # those that a variable or an option has replaced, in the user's order
     tried: list[Unit] = field(default_factory=list)  # archs not requested that do compile, for hints
     fetched: set[Unit] = field(default_factory=set)  # finished units that came from the remote store
     remote: Mapping[str, Any] | None = None  # a summary of the exchange with that store
@@ -49,7 +50,8 @@ def require(results: Results, toolkit: Toolkit, refused: Sequence[Problem] = ())
         for unit in results.missing:
             archs.setdefault(unit.module, []).append(str(unit.arch))
         by = results.hits_required_by
-        missing = (_unwanted(module, ", ".join(each), by) for module, each in archs.items())
+        archs_option = results.archs_for_explain and f" --archs {shlex.quote(results.archs_for_explain)}"
+        missing = (_unwanted(module, ", ".join(each), by, archs_option) for module, each in archs.items())
         raise MissError(*refused, *missing)
     if results.failed:
         raise CompileError(*refused, *_problems(results, toolkit))
@@ -57,10 +59,10 @@ def require(results: Results, toolkit: Toolkit, refused: Sequence[Problem] = ())
         raise SourceError(*refused)
 
 
-def _unwanted(module: Module, archs: str, switch: str) -> Problem:
+def _unwanted(module: Module, archs: str, switch: str, archs_option: str) -> Problem:
     path = module.source.path
     what = f"{module.name} for {archs} is not in the cache, and {switch} is set"
-    hint = f"'hatch-cubin explain {shlex.quote(path)}' says what differs"
+    hint = f"'hatch-cubin explain {shlex.quote(path)}{archs_option}' says what differs"
     return problem("not-in-cache", what, module.location, hint)
 
 

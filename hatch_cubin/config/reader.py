@@ -39,10 +39,10 @@ def read_table(table: Mapping[str, Any], place: TableLocation, environ: Mapping[
     values = reader.table({**_CHECKS, **_WRAPPER_CHECKS} if place.wraps else _CHECKS, own, ())
     if place.wraps and not {"backend", "build-backend"} & own.keys():  # the second is reported already
         what = "the table does not say which build backend makes the wheel"
-        reader.add(problem("missing-key", what, hint='backend = "…"'), ())
+        reader.add(problem("missing-key", what, hint=_backend_required(place.text)), ())
     if is_on(environ, REQUIRE_SIGNED) and "trusted-keys" not in own:
         what = f"{REQUIRE_SIGNED} is set, and the table does not say whose signatures count"
-        reader.add(problem("no-trusted-keys", what, hint='trusted-keys = ["…"]'), ())
+        reader.add(problem("no-trusted-keys", what, hint=_KEYGEN_HINT), ())
     replaced, wrong = read_environment(environ, _VARIABLES)
     _report_contradictions(values, reader, ())
     values |= replaced
@@ -89,7 +89,8 @@ class _Reader:
             try:
                 values[key.replace("-", "_")] = read(value, self, (*path, key))
             except ValueError as exc:
-                self.refuse(exc, f"{key} {exc}", (*path, key), _meant(key, value))
+                keygen = _KEYGEN_HINT if key == "trusted-keys" else None
+                self.refuse(exc, f"{key} {exc}", (*path, key), _meant(key, value) or keygen)
         return values
 
     def add(self, found: Problem, path: tuple[str | int, ...]) -> None:
@@ -103,7 +104,8 @@ class _Reader:
         """Add the problem of a value for which a check raised *error*. *what* is the whole message."""
         found = problem("invalid-value", what, hint=hint)
         if isinstance(error, RefusedValueError):
-            found = found._replace(code=error.problem.code)
+            inner = None if error.path is None else self.place.path_in_project(error.path)
+            found = found._replace(code=error.problem.code, hint=f'write "{inner}"' if inner else hint)
         self.add(found, path)
 
     def _unknown(self, key: str, known: Mapping[str, Any], path: tuple[str | int, ...]) -> None:
@@ -145,6 +147,12 @@ def _meant(key: str, value: object) -> str | None:
     from . import suggestions  # lazy, here and below: only for mistakes
 
     return suggestions.line(key, value)
+
+
+def _backend_required(text: str) -> str:
+    from . import suggestions  # as above
+
+    return suggestions.backend_required(text)
 
 
 def _variable_meant(variable: str, text: str) -> str | None:
@@ -321,7 +329,7 @@ def _trusted_keys(value: object, reader: _Reader, path: tuple[str | int, ...]) -
         return ()
     if value == []:
         raise ValueError("must name at least one key")
-    return ArrayCheck(value_checks.trusted_key)(value, reader, path)
+    return ArrayCheck(value_checks.trusted_key, lambda _key, _reader: _KEYGEN_HINT)(value, reader, path)
 
 
 def _define(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Macros:
@@ -434,7 +442,8 @@ def _globs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple
 
 def _sources(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
     what = "a source table must say which sources it is for"
-    needed = {"path": problem("missing-key", what, hint='path = "..."')}
+    hint = 'name them by a path or a glob, as in path = "**/*.cu"'
+    needed = {"path": problem("missing-key", what, hint=hint)}
     return _array(value, reader, path, _SOURCE_CHECKS, needed)
 
 
@@ -554,7 +563,12 @@ _MODULE_CHECKS: dict[str, Callable[..., Any]] = {
     "variants": _variants,
 }
 _TABLES: Mapping[str, Mapping[str, Any]] = {"": _CHECKS, "source": _SOURCE_CHECKS, "module": _MODULE_CHECKS}
-_REQUIRED_MODULE_KEYS = {"name": 'name = "…"', "sources": 'sources = ["…"]', "mode": 'mode = "lto"'}
+_REQUIRED_MODULE_KEYS = {
+    "name": 'give it a name that no source has, as in name = "linked"',
+    "sources": 'list the paths of the sources to link, or a glob, as in sources = ["**/*.cu"]',
+    "mode": 'mode = "lto"',
+}
+_KEYGEN_HINT = "'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
 _WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
     "backend": ValueCheck(value_checks.backend),
     "backend-path": ArrayCheck(value_checks.path),

@@ -201,6 +201,8 @@ def _meant(key: str, value: object) -> Any:
         value = value[0]
         if key not in _READERS:
             return value if isinstance(value, str) and value else None
+    if key == "trusted-keys" and isinstance(value, str):
+        value = value_checks.trusted_key(value)
     if key in _ARRAYS:
         return _array(key, [value] if isinstance(value, (str, int, float)) else value)
     if key in {"pack", "ship-sources", "provenance"}:
@@ -211,6 +213,15 @@ def _meant(key: str, value: object) -> Any:
 
 def _backend(value: object) -> str | None:
     return known_names.backend_meant(str(value))
+
+
+def backend_required(text: str) -> str:
+    """Return the line with the build backend that the [build-system] of a pyproject.toml requires."""
+    requires = known_names.inside(loads(text), "build-system").get("requires")
+    names = (re.split(r"[^\w.-]", str(each), maxsplit=1)[0] for each in requires or ())
+    for right in filter(None, map(known_names.backend_meant, names)):
+        return toml_lines.setting("backend", right)
+    return "set 'backend' to the backend that made the wheel before, as in backend = \"mesonpy\""
 
 
 def _jobs(value: object) -> int | None:

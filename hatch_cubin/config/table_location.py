@@ -255,8 +255,18 @@ def _read(root: Folder, name: str) -> Mapping[str, Any]:
         what = f"cannot be read: {exc.strerror}"
         raise ConfigError(problem("file-not-readable", what, Location(name))) from exc
     except (ValueError, RecursionError) as exc:
-        hint = "save it as UTF-8, without a byte order mark (BOM)" if _has_bom(root, name) else None
-        raise ConfigError(problem("invalid-toml", f"is not TOML: {exc}", Location(name), hint)) from exc
+        raise ConfigError(_not_toml(root, name, exc)) from exc
+
+
+def _not_toml(root: Folder, name: str, error: Exception) -> Problem:
+    line, hint = None, None
+    if _has_bom(root, name):
+        hint = "save it as UTF-8, without a byte order mark (BOM)"
+    elif not isinstance(error, UnicodeError):
+        line = toml_positions.broken_line(_text(root, name))
+        if line is not None and f"at line {line}," not in str(error):
+            hint = f"the value that begins on line {line} is not closed, or has a mistake inside"
+    return problem("invalid-toml", f"is not TOML: {error}", Location(name, line), hint)
 
 
 def _has_bom(root: Folder, name: str) -> bool:
@@ -281,6 +291,7 @@ def _checked(root: Folder, table: Any, place: TableLocation) -> tuple[Mapping[st
         what = f"{place} must be a table, not {table!r}"
         raise ConfigError(problem("invalid-value", what, place.of(), hint))
     _refuse_short_headers(root, place)
+    place.root = os.path.abspath(root)
     return table, place
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -19,6 +20,8 @@ __all__ = ["Path", "Scanner", "TableLocation", "key_lines", "line_of", "loads"]
 Path = tuple[str | int, ...]
 
 _KEY = re.compile(r"""[ \t]*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([A-Za-z0-9_-]+))[ \t]*(\.?)""")
+_STATEMENT = re.compile(r"^[ \t]*(?:\[|[\w.\"'-][^=\n]*=)", re.MULTILINE)
+_MAX_TRIES = 1000  # to find the line of an error
 _BLANK = re.compile(r"(?:[ \t\r\n,]|#[^\n]*)*")
 _STRING = re.compile(
     r'"""(?:[^\\]|\\.)*?"{3,5}|' + r"'''.*?'{3,5}|" + r'"(?:[^"\\\n]|\\.)*"|' + r"'[^'\n]*'",
@@ -31,6 +34,18 @@ _SCALAR = re.compile(r"[^,\]}#\n]*")
 def key_lines(text: str) -> Mapping[Path, int]:
     """Return the line of every table, key and array element of *text*, which must be valid TOML."""
     return Scanner(text.replace("\r\n", "\n")).scan()
+
+
+def broken_line(text: str) -> int | None:
+    """Return the line on which the first statement of *text* begins that is not TOML."""
+    starts = [match.start() for match in _STATEMENT.finditer(text)]
+    for start in reversed(starts[-_MAX_TRIES:]):
+        try:
+            loads(text[:start])
+        except (ValueError, RecursionError):
+            continue
+        return text.count("\n", 0, start) + 1
+    return None
 
 
 def line_of(lines: Mapping[Path, int], path: Path) -> int | None:
@@ -48,6 +63,7 @@ class TableLocation:
     def __init__(self, file: str, text: str, table: tuple[str, ...], *, wraps: bool = False) -> None:
         self.file, self.text, self.table = file, text, table
         self.wraps = wraps  # whether hatch-cubin is the build backend, and the table names a wrapped one
+        self.root: str | None = None  # the project's folder, if it is known
 
     def of(self, *path: str | int) -> Location:
         """Return the location of a key of the table, or of the table itself."""
@@ -61,6 +77,16 @@ class TableLocation:
         """Return whether a table inside this one has its own header, as in `[table.options]`."""
         line = self.of(*path).line
         return line is not None and self.text.splitlines()[line - 1].lstrip().startswith("[")
+
+    def path_in_project(self, path: str) -> str | None:
+        """Return an absolute path relative to the project; None for other paths, and outside of it."""
+        if self.root is None or not os.path.isabs(path):
+            return None
+        try:
+            inner = os.path.relpath(path, self.root).replace(os.sep, "/")
+        except ValueError:  # on another drive
+            return None
+        return None if inner.split("/")[0] in {os.pardir, os.curdir} else inner
 
     @property
     def _lines(self) -> Mapping[Path, int]:

@@ -36,9 +36,10 @@ _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
 class RefusedValueError(ValueError):
     """A check refuses a value for a reason with its own code. Other checks raise a plain ValueError."""
 
-    def __init__(self, found: Problem) -> None:
+    def __init__(self, found: Problem, path: str | None = None) -> None:
         super().__init__(found.what)
         self.problem = found
+        self.path = path  # the refused path, if it leads out of the project
 
 
 def guess(text: str, known: Iterable[str]) -> str | None:
@@ -228,7 +229,7 @@ def path(value: object) -> str:
             ": the toolkit's headers are found without it" if "/cuda" in text and "include" in text else ""
         )
         what = f"{text!r} must stay inside the project, relative to it{whose}"
-        raise RefusedValueError(problem("path-leaves-project", what))
+        raise RefusedValueError(problem("path-leaves-project", what), text)
     if "\\" in text:
         plain = text.replace("\\", "/")
         raise ValueError(f"{text!r} must be written with '/', as \"{plain}\"")

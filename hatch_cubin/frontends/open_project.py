@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ..common.environment import SIGNING_KEY
 from ..config import known_names, reader, table_location
 from ..config.known_names import WRAPPER
 from ..errors import PREFIX, ConfigError, Location, Problem, ToolchainError, problem
@@ -77,6 +78,8 @@ def require_compiler(project: Project) -> None:
         place, needs = project.config.place.of("header-packages"), "'header-packages'"
     elif missing == [requirements.SIGNATURES]:
         place, needs = project.config.place.of("trusted-keys"), "signing"
+        if not project.config.trusted_keys:
+            place, needs = None, f"{SIGNING_KEY}: signing"
     elif missing == [requirements.CLUSTERS]:  # only the variable selects a cluster, never the table
         place, needs = None, project.as_written("HATCH_CUBIN_EXECUTOR")
     shown = ", ".join(map(installed_wheels.shown, missing))

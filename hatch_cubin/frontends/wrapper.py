@@ -137,8 +137,13 @@ def _package_hint(project: Project, wheel: repack.Wheel) -> str:
         for above in ("", "*/")
         for path in root.glob(f"{above}{name.replace('.', '/')}/__init__.py")
     ]
-    if len(found) != 1:
-        return 'package-dir = "…"'
+    if len(found) > 1:
+        listed = " or ".join(f'"{folder}"' for _name, folder in found)
+        return f"set 'package-dir' to one of these folders: {listed}"
+    if not found:
+        name = package or next(iter(wheel.packages))
+        folder = f"src/{name.replace('.', '/')}"
+        return f"set 'package-dir' to the folder of {name!r} in the project, as in package-dir = \"{folder}\""
     ((name, folder),) = found
     if package or "." not in name:
         return f'package-dir = "{folder}"'

@@ -15,7 +15,7 @@ from ..cache.records import RecalledResult, Request
 from ..common import arch_names
 from ..common.digest import digest
 from ..config import table_location
-from ..errors import Location, Problem, SourceError, problem
+from ..errors import HatchCubinError, Location, Problem, SourceError, ToolchainError, problem
 from ..headers.includes import Closure, Resolver
 from ..headers.recalled_closures import WalkStart
 from ..headers.resolve import SearchFolder
@@ -40,6 +40,7 @@ from .input_files import distinct_closures, own_files, own_linked_files
 from .recall import Recall
 
 if TYPE_CHECKING:
+    from ..config.config import Config
     from ..project.declared_kernels import ParameterTypes
     from ..toolkit.linker import Input
 
@@ -108,9 +109,45 @@ def make_jobs(
     Problems, such as a header that cannot be read or a name of two modules, are added to the list *refused*.
     If it is None, they are raised as a SourceError. A module with an unreadable header gets no jobs.
     """
-    recall = recall or Recall(None)
-    finder = _HeaderFinder(project, toolkit, recall)
-    readable, problems = _readable_modules(every_module(project, sources, toolkit), finder)
+    lacking: list[Problem] = []
+    jobs: list[Job] = []
+    others: tuple[Problem, ...] = ()
+    finder = _HeaderFinder(project, toolkit, recall or Recall(None))
+    try:
+        modules = _modules(project, sources, lambda specs: expand(specs, toolkit, lacking))
+        jobs = _jobs_of_modules(project, modules, toolkit, finder, refused)
+    except HatchCubinError as exc:
+        if not lacking:
+            raise
+        others = exc.problems
+    if lacking:  # the other problems of the table must not wait for a GPU
+        where = _location_of_native(project.config)
+        lacking = [each._replace(where=where) for each in lacking]
+        raise ToolchainError(*lacking, *others, *(refused or ()))
+    return jobs
+
+
+def _location_of_native(config: Config) -> Location | None:
+    """Return the first place in the table that names the arch 'native'; None if a variable does."""
+    tables: list[tuple[tuple[str | int, ...], tuple[str, ...] | None]] = [
+        *((("source", index), rule.archs) for index, rule in enumerate(config.source)),
+        *((("module", index), rule.archs) for index, rule in enumerate(config.module)),
+    ]
+    if "archs" not in config.replaced:
+        tables = [((), config.archs), *tables]
+    found = ((path, archs.index("native")) for path, archs in tables if archs and "native" in archs)
+    return next((config.place.of(*path, "archs", index) for path, index in found), None)
+
+
+def _jobs_of_modules(
+    project: Project,
+    planned: Iterable[Module],
+    toolkit: Toolkit,
+    finder: _HeaderFinder,
+    refused: list[Problem] | None,
+) -> list[Job]:
+    recall = finder.recall
+    readable, problems = _readable_modules(planned, finder)
     modules, notes = drop_included_sources(readable, project.tree, finder.named_files)
     finder.check_packages()
     if not problems:  # else an unreadable module may include the empty source as a header
@@ -193,13 +230,23 @@ def every_closure(
     return [*found.values(), *((part, *finder.find(part)) for part in parts)]
 
 
-def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[arch_names.Target, ...]:
-    """Return the targets that the entries of `archs` mean, with this toolkit and on this machine."""
+def expand(
+    specs: Sequence[str], toolkit: Toolkit, lacking: list[Problem] | None = None
+) -> tuple[arch_names.Target, ...]:
+    """Return the targets that the entries of `archs` mean, with this toolkit and on this machine.
+
+    If 'native' needs a GPU that is missing, its problem is added to the list *lacking*, or raised.
+    """
     native: tuple[int, ...] = ()
     if "native" in specs:
         from ..toolkit.local_gpus import native_archs
 
-        native = native_archs()
+        try:
+            native = native_archs()
+        except ToolchainError as exc:
+            if lacking is None:
+                raise
+            lacking += exc.problems
     return arch_names.expand(specs, toolkit.supported, native)
 
 

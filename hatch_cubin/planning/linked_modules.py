@@ -66,7 +66,7 @@ def _refuse_settings(config: Config, parts: Sequence[Source]) -> None:
 
 
 def _refuse_macros_of_variants(config: Config, members: Sequence[Sequence[str]]) -> None:
-    """Raise ConfigError where a source table gives one value to a macro that a module has variants of."""
+    """Raise ConfigError if a [[source]] table defines a macro that a module has variants of."""
     problems = [
         problem(
             "identical-variants",

@@ -1,4 +1,4 @@
-"""Decide what to compile and what each result is called. Pure."""
+"""Decide which units to compile, and name their results. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..project.source import Source, glob_regex, is_glob
 
 _WINDOWS_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
 
-TargetsBySpecs = Mapping[tuple[str, ...], tuple[Target, ...]]  # what each list of specs stands for
+TargetsBySpecs = Mapping[tuple[str, ...], tuple[Target, ...]]  # the targets of each list of archs
 
 _PLAIN_FILE_PART = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _MAX_VARIANTS = 100_000  # of one source

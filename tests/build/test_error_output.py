@@ -55,7 +55,7 @@ def test_every_mistake_in_the_table_is_reported_with_its_line(tmp_path: Path, ta
             "hatch-cubin: error: pyproject.toml:16: a source table must say which sources it is for "
             "[missing-key]"
         ),
-        '  hint: path = "..."',
+        '  hint: name them by a path or a glob, as in path = "**/*.cu"',
         "hatch-cubin: 4 errors, nothing was built",
     ]
 
@@ -176,16 +176,18 @@ def test_a_warning_is_told_once_and_the_wheel_is_built(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1] == "dist/demo-1.0-py3-none-any.whl"
     warnings = [line for line in done.stderr.splitlines() if "warning" in line]
     assert warnings == [
-        'hatch-cubin: warning: demo/saxpy.cu:2: variable "unused" was declared but never referenced'
-        " [compiler-warning]"
+        (
+            'hatch-cubin: warning: demo/saxpy.cu:2: variable "unused" was declared but never referenced'
+            " [compiler-warning]"
+        )
     ]
 
 
 @pytest.mark.nvrtc
 def test_a_build_that_may_only_hit_names_every_unit_it_misses(tmp_path: Path) -> None:
-    reason = "is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set"
+    reason = "is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set [not-in-cache]"
     assert _fails(demo(tmp_path, 'archs = ["sm_80", "sm_90"]'), HATCH_CUBIN_REQUIRE_HITS="1") == [
-        f"hatch-cubin: error: demo/saxpy.cu: saxpy for sm_80, sm_90 {reason} [not-in-cache]",
+        f"hatch-cubin: error: demo/saxpy.cu: saxpy for sm_80, sm_90 {reason}",
         "  hint: 'hatch-cubin explain demo/saxpy.cu' says what differs",
         "hatch-cubin: 1 error, nothing was built",
     ]

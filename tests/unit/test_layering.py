@@ -348,7 +348,7 @@ MODULES: dict[str, dict[str, str]] = {
         "listing": "rendering verb_base",
         "verbs/bake": "rendering verb_base",
         "verbs/bundle": "verb_base",
-        "verbs/cache": "remote_cache verb_base",
+        "verbs/cache": "remote_cache usage_hints verb_base",
         "verbs/check": "rendering verb_base",
         "verbs/diff": "rendering verb_base",
         "verbs/explain": "verb_base",

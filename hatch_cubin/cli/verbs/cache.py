@@ -309,5 +309,8 @@ def _entries(count: int) -> str:
 def _seconds(text: str) -> float:
     match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"must be a time such as '30d', '12h' or '2w', not {text!r}")
+        from ..usage_hints import time_meant
+
+        guess = f"; did you mean {meant!r}?" if (meant := time_meant(text)) else ""
+        raise argparse.ArgumentTypeError(f"must be a time such as '30d', '12h' or '2w', not {text!r}{guess}")
     return float(int(match[1]) * _SECONDS[match[2]])

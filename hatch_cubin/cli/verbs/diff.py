@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ...common.sizes import count
 from ...config import value_checks
-from ...errors import BundleError, HatchCubinError, Location, Problem, problem
+from ...errors import BundleError, ConfigError, HatchCubinError, Location, Problem, problem
 from ...wheels.comparing.comparison import ComparedWheel, compare_wheels, compared_wheel
 from ...wheels.comparing.diff import FAIL_ON_KINDS, BundleDiff, FailLimit, exceeding
 from ...wheels.comparing.diff_report import diff_sections, percent_change
@@ -37,6 +37,7 @@ from ..verb_base import (
 )
 
 _SHOWN = 10
+_NO_PROJECT = "name two wheels, or the project that the wheel is compared with: --project DIR"
 _WORSE = {
     "lost": "lost",
     "signatures": "with other arguments",
@@ -117,7 +118,14 @@ def _side(what: str) -> ComparedWheel:
 
 def _of_project(args: argparse.Namespace) -> ComparedWheel:
     """Build the project here, and return the bundle that its wheel would contain."""
-    project = open_project(args)
+    try:
+        project = open_project(args)
+    except ConfigError as exc:
+        wrong = (
+            each._replace(hint=_NO_PROJECT if each.code == "not-a-project" else each.hint)
+            for each in exc.problems
+        )
+        raise ConfigError(*wrong) from exc
     check_build(project)
     from ...building import pipeline
 

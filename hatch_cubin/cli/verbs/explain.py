@@ -18,7 +18,15 @@ from ...common import arch_names, gpu_names
 from ...common.natural_order import by_number
 from ...common.sizes import cuda
 from ...errors import ConfigError, problem
-from ..verb_base import Answer, capability, json_argument, open_project, project_arguments, require_compiler
+from ..verb_base import (
+    Answer,
+    archs_argument,
+    capability,
+    json_argument,
+    open_project,
+    project_arguments,
+    require_compiler,
+)
 
 if TYPE_CHECKING:
     from ...building.pipeline import Plan
@@ -37,6 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "source", metavar="SOURCE", help="a source's path in the project, or the name of a module or a kernel"
     )
     parser.add_argument("--arch", metavar="ARCH", type=_one_arch, help="explain only this arch, as in sm_89")
+    archs_argument(parser)
     parser.add_argument(
         "--gpu",
         metavar="CC",

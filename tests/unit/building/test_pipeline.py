@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import json
 import os
@@ -613,12 +614,34 @@ def test_a_cache_that_cannot_be_one_costs_a_warning_and_nothing_else(tmp_path: P
     assert [line.startswith(f"the cache at {folder} cannot be used fully: ") for line in said] == [True]
 
 
+def test_native_without_a_gpu_hides_no_other_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = ctypes.CDLL
+
+    def load(name: str, *args: Any, **kwargs: Any) -> ctypes.CDLL:
+        if name in ("libcuda.so.1", "nvcuda.dll"):
+            raise OSError("no driver")
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    project = project_of(tmp_path, {"k.cu": SAXPY}, 'archs = [\n"sm_50",\n"native",\n]')
+    assert found(refusal(ToolchainError, pipeline.make_plan, project)) == [
+        ("arch-not-supported", "pyproject.toml:11"),
+        ("no-gpu-for-native", "pyproject.toml:12"),
+    ]
+    project = project_of(tmp_path, {"k.cu": SAXPY}, HATCH_CUBIN_ARCHS="sm_90 native")
+    assert found(refusal(ToolchainError, pipeline.make_plan, project)) == [("no-gpu-for-native", "")]
+
+
 def test_misses_can_be_forbidden(tmp_path: Path) -> None:
     files = {"a.cu": SAXPY, "b.cu": SAXPY + "\n"}
     build(tmp_path, {"a.cu": SAXPY})
     assert str(refusal(MissError, build, tmp_path, files, HATCH_CUBIN_REQUIRE_HITS="1")) == (
         "demo/b.cu: b for sm_80, sm_90 is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set\n"
         "  hint: 'hatch-cubin explain demo/b.cu' says what differs"
+    )
+    replaced = {"HATCH_CUBIN_REQUIRE_HITS": "1", "HATCH_CUBIN_ARCHS": "sm_75;sm_90"}
+    assert str(refusal(MissError, build, tmp_path, files, **replaced)).endswith(
+        "  hint: 'hatch-cubin explain demo/b.cu --archs sm_75,sm_90' says what differs"
     )
     filled = build(tmp_path, files, HATCH_CUBIN_REQUIRE_HITS="0")
     assert build(tmp_path, files, HATCH_CUBIN_REQUIRE_HITS="1") == filled

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 
 import pytest
 
@@ -119,15 +120,23 @@ def test_a_verb_that_there_is_not_is_guessed(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--project", "plan", "plan"], ["--project=x", "plan"], ["-v", "plan"], ["--json", "plan"]]
+    ("arguments", "command"),
+    [
+        (["--project", "plan", "plan"], "plan --project plan"),
+        (["--project=x", "plan"], "plan --project=x"),
+        (["-v", "plan"], "plan -v"),
+        (["--json", "plan"], "plan --json"),
+        (["-j", "8", "bake"], "bake --jobs 8"),
+        (["-C=my project", "plan", "-v"], "plan --project 'my project' -v"),
+    ],
 )
 def test_an_option_before_the_verb_is_told_where_it_stands(
-    capsys: pytest.CaptureFixture[str], arguments: list[str]
+    capsys: pytest.CaptureFixture[str], arguments: list[str], command: str
 ) -> None:
     with pytest.raises(SystemExit, match=r"^2$"):
         main.main(arguments)
     option = arguments[0]
-    said = f"hatch-cubin: error: {option} must come after the verb: hatch-cubin plan {option} …"
+    said = f"hatch-cubin: error: {option} must come after the verb: hatch-cubin {command}"
     assert capsys.readouterr().err.splitlines()[-1] == said
 
 
@@ -181,6 +190,10 @@ def test_programs_get_wrong_usage_too(
         ("inspect --output page.html w.whl", "did you mean '--html'?"),
         ("lock --chek", "did you mean '--check'?"),
         ("cache gc 5GB", "did you mean '--max-size 5GB'?"),
+        ("cache gc --older-than 7", "did you mean '--unused-for 7d'?"),
+        ("cache gc --older-than '7 days'", "did you mean '--unused-for 7d'?"),
+        ("cache gc --max-age=2weeks", "did you mean '--unused-for 2w'?"),
+        ("diff a.whl b.whl c.whl", "it compares two"),
         ("bake --dry-run", "'plan' compiles nothing"),
         ("plan --jobs 2", "--jobs is an option of 'bake'"),
         ("plan -j 2", "--jobs is an option of 'bake'"),
@@ -194,7 +207,7 @@ def test_an_argument_that_a_verb_does_not_know_is_told_with_what_it_may_mean(
     arguments: str, meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match=r"^2$"):
-        main.main(arguments.split())
+        main.main(shlex.split(arguments))
     assert capsys.readouterr().err.splitlines()[-1].partition("; ")[2] == meant
 
 

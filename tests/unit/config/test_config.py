@@ -209,7 +209,12 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
                 "variants must be a table of arrays such as { BLOCK = [128, 256] }, not {}",
                 None,
             ),
-            ("missing-key", 9, "a source table must say which sources it is for", 'path = "..."'),
+            (
+                "missing-key",
+                9,
+                "a source table must say which sources it is for",
+                'name them by a path or a glob, as in path = "**/*.cu"',
+            ),
             (
                 "unknown-option",
                 15,
@@ -807,10 +812,13 @@ def test_a_header_package_is_a_name_and_perhaps_its_versions(name: str) -> None:
             "trusted-keys: a key is not a key from 'hatch-cubin keygen': anyone could sign for it",
         ),
         ("[1]", "trusted-keys must be an array of strings, not [1]"),
+        ('"abc"', "trusted-keys must be an array of strings, not 'abc'"),
     ],
 )
 def test_what_is_no_key_is_refused(keys: str, what: str) -> None:
-    assert only_message(f"trusted-keys = {keys}") == what
+    (problem,) = problems(f"trusted-keys = {keys}")
+    hint = "'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
+    assert (problem.what, problem.hint) == (what, hint)
 
 
 def test_each_bad_key_has_its_line() -> None:
@@ -839,7 +847,7 @@ def test_signatures_that_are_required_need_keys_that_count() -> None:
     (problem,) = problems('archs = ["sm_90"]', environ)
     assert str(problem) == (
         f"pyproject.toml:{FIRST - 1}: HATCH_CUBIN_REQUIRE_SIGNED is set, and the table does not say whose "
-        'signatures count\n  hint: trusted-keys = ["…"]'
+        "signatures count\n  hint: 'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
     )
 
 
@@ -1091,13 +1099,19 @@ def test_the_backend_inside_is_read_where_ours_is_around_it() -> None:
     assert (config.backend, config.backend_path, config.package_dir) == ("a.b:c.d", ("tools",), "python/demo")
 
 
+NO_BACKEND = "the table does not say which build backend makes the wheel\n  hint:"
+MESON = 'backend = "mesonpy"'
 OTHER = "backend must be another build backend, such as 'mesonpy', not"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", '1: the table does not say which build backend makes the wheel\n  hint: backend = "…"'),
+        ("", f"1: {NO_BACKEND} set 'backend' to the backend that made the wheel before, as in {MESON}"),
+        (
+            '[build-system]\nrequires = ["numpy", "meson-python>=0.16", "hatch-cubin"]\n',
+            f"1: {NO_BACKEND} {MESON}",
+        ),
         *(
             (f"backend = {value!r}", f"2: {OTHER} {value!r}")
             for value in (
@@ -1187,8 +1201,9 @@ def test_all_that_is_wrong_with_a_module_table_is_told() -> None:
         "  hint: 'source-roots' names folders above: put x.a into one of these, or into the project",
         "link: 'a b' is not the name of a distribution, such as 'nvidia-cutlass'",
         f"link: '/c' {OUTSIDE}",
-        "a module table must have 'name'\n  hint: name = \"…\"",
-        "a module table must have 'sources'\n  hint: sources = [\"…\"]",
+        "a module table must have 'name'\n  hint: give it a name that no source has, as in name = \"linked\"",
+        "a module table must have 'sources'\n"  # noqa: ISC004
+        '  hint: list the paths of the sources to link, or a glob, as in sources = ["**/*.cu"]',
     ]
     (empty,) = messages(f"{MODULE}\nname = 'm'\nmode = 'lto'\nsources = []\n")
     assert empty.endswith(": sources must name at least one source")

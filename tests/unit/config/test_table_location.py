@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin.config.config import parse_config
 from hatch_cubin.config.table_location import find_table, requires_hatch_cubin
 from hatch_cubin.errors import ConfigError
-from tests.helpers import found, write_tree
+from tests.helpers import found, refusal, write_tree
 
 HATCHLING = '[build-system]\nbuild-backend = "hatchling.build"\n'
 FLIT = '[build-system]\nbuild-backend = "flit_core.buildapi"\n'
@@ -27,6 +28,7 @@ BOTH = (
     "there is a table {} too, and the project's build backend reads that one alone\n"
     "  hint: keep one of the two"
 )
+UNCLOSED = "\n  hint: the value that begins on line {} is not closed, or has a mistake inside"
 NOT_TOML = "Expected newline or end of document after a statement"
 OWN = "[tool.hatch-cubin]\n"
 
@@ -202,7 +204,19 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
         ),
         (
             {"pyproject.toml": "archs = 1 2\n"},
-            f"pyproject.toml: is not TOML: {NOT_TOML} (at line 1, column 11)",
+            f"pyproject.toml:1: is not TOML: {NOT_TOML} (at line 1, column 11)",
+        ),
+        (
+            {"pyproject.toml": "[a]\nb = [1, 2,\n3\n\nc = '[d]'\n[e]\nf = 2\n"},
+            f"pyproject.toml:2: is not TOML: Unclosed array (at line 5, column 1){UNCLOSED.format(2)}",
+        ),
+        (
+            {"pyproject.toml": "[a]\nb = 1\nc = [\n'[d]',\n"},
+            f"pyproject.toml:3: is not TOML: Invalid value (at end of document){UNCLOSED.format(3)}",
+        ),
+        (
+            {"pyproject.toml": '[a]\nb = """\nc = 1\n"""\n\nd = """x\n'},
+            f"pyproject.toml:6: is not TOML: Unterminated string (at end of document){UNCLOSED.format(6)}",
         ),
     ],
 )
@@ -268,6 +282,17 @@ def test_a_folder_in_the_files_place_is_said(tmp_path: Path) -> None:
     assert str(caught.value) == f"pyproject.toml: cannot be read: {reason}"
 
 
+def test_an_absolute_path_inside_the_project_is_told_as_it_must_be_written(tmp_path: Path) -> None:
+    inside, outside = tmp_path.as_posix(), tmp_path.parent.as_posix()
+    keys = f'sources = ["{inside}/a/*.cu"]\ninclude-dirs = ["{inside}/inc/", "{outside}"]\n'
+    keys += f'[[tool.hatch.build.hooks.cubin.source]]\npath = "{inside}/a/k.cu"\n'
+    write_tree(tmp_path, {"pyproject.toml": HATCHLING + HOOK + keys})
+    table, place, _backend = find_table(tmp_path)
+    problems = refusal(ConfigError, parse_config, table, place, {}).problems
+    assert {each.code for each in problems} == {"path-leaves-project"}
+    assert [each.hint for each in problems] == ['write "a/*.cu"', 'write "inc"', None, 'write "a/k.cu"']
+
+
 def test_bytes_that_are_no_text_are_said(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match=r"^pyproject.toml: is not TOML: 'utf-8' codec"):
@@ -283,7 +308,7 @@ def test_a_byte_order_mark_is_said(tmp_path: Path, encoding: str) -> None:
 
 def test_brackets_without_end_are_said(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("a = " + "[" * 5000)
-    with pytest.raises(ConfigError, match=r"^pyproject.toml: is not TOML: "):
+    with pytest.raises(ConfigError, match=r"^pyproject.toml:1: is not TOML: "):
         find_table(tmp_path)
 
 

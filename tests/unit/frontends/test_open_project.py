@@ -377,6 +377,14 @@ def test_what_checks_signatures_is_no_compiler_either(
     assert missing == Coded("requirement-not-installed", "pyproject.toml:5", *values)
 
 
+def test_the_variable_with_the_key_is_named_where_no_table_asks_for_signatures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = _refused(tmp_path, monkeypatch, WHEELS, HATCH_CUBIN_SIGNING_KEY="@key")
+    values = ("HATCH_CUBIN_SIGNING_KEY: signing ", " cryptography >=42")
+    assert missing == Coded("requirement-not-installed", "", *values)
+
+
 def test_neither_is_what_speaks_to_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = _refused(tmp_path, monkeypatch, WHEELS, HATCH_CUBIN_EXECUTOR="dask://head:8786")
     values = (f"{COMMAND} 'distributed>=2025.4'", "HATCH_CUBIN_EXECUTOR ", " distributed >=2025.4")

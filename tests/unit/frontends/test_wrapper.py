@@ -267,9 +267,9 @@ UNPLACED = "package-folder-not-found"
             "",
             ("other/__init__.py",),
             UNPLACED,
-            ["_inner made has 'other'", 'package-dir = "…"'],
+            ["_inner made has 'other'", "the folder of 'other' in the project", '"src/other"'],
         ),
-        ("ns.x", ("demo/__init__.py", "ns/x/__init__.py"), UNPLACED, ["'demo', 'ns.x'", 'package-dir = "…"']),
+        ("ns.x", ("demo/__init__.py", "ns/x/__init__.py"), UNPLACED, ["'demo', 'ns.x'", '"src/ns/x"']),
         ("", ("demo.py",), UNPLACED, ["none", "kernels need a package: a folder with __init__.py"]),
         ("", (*IN_WHEEL, "tools/__init__.py"), "package-not-chosen", ["'demo', 'tools'", 'package = "demo"']),
         ("", (*IN_WHEEL, "demo-1.0.dist-info/RECORD.jws"), "wheel-signed", ["(RECORD.jws)"]),
@@ -287,6 +287,7 @@ def test_a_wheel_that_kernels_do_not_fit_into_is_an_error_and_none_is_left(
     assert refused("build_wheel", capsys) == Coded(code, place, *values)
 
 
+ONE_OF = "set 'package-dir' to one of these folders: "
 NAMESPACE = 'paste these:\n    package = "acme.gpu"\n    package-dir = "lib/acme/gpu"'
 
 
@@ -297,8 +298,8 @@ NAMESPACE = 'paste these:\n    package = "acme.gpu"\n    package-dir = "lib/acme
         ("acme.gpu", ("lib/acme/gpu",), 'package-dir = "lib/acme/gpu"'),
         ("acme.gpu", ("acme/gpu",), 'package-dir = "acme/gpu"'),
         ("python", ("code/python", "lib/other"), 'package-dir = "code/python"'),
-        ("", ("code/python", "lib/acme/gpu"), 'package-dir = "…"'),
-        ("", ("lib/acme/gpu", "old/acme/gpu"), 'package-dir = "…"'),
+        ("", ("code/python", "lib/acme/gpu"), f'{ONE_OF}"lib/acme/gpu" or "code/python"'),
+        ("", ("lib/acme/gpu", "old/acme/gpu"), f'{ONE_OF}"lib/acme/gpu" or "old/acme/gpu"'),
     ],
 )
 def test_a_package_that_the_tree_shows_in_one_place_is_named_with_it(

@@ -209,7 +209,7 @@ def test_what_one_machine_pushes_another_pulls(
 
 def test_without_a_store_nothing_is_pushed(project: Path, command: Command) -> None:
     what = "no shared store is configured [no-shared-store]"
-    hint = 'remote-cache = "https://…"'
+    hint = 'write its URL into the table, as in remote-cache = "https://cache.example.org/cubins"'
     errors = command("cache", "push").errors
     assert errors == [f"hatch-cubin: error: pyproject.toml:9: {what}\n  hint: {hint}"]
 
@@ -277,7 +277,7 @@ def test_all_that_is_wrong_is_told_with_what_becomes_of_it(
         entry: "has no record [cache-entry-incomplete]\n"
         "  hint: builds cannot use it: 'hatch-cubin cache gc --unused-for 30d' removes it after 30 days",
         damaged: "is a record that is damaged, or of another version [cache-entry-damaged]\n"
-        "  hint: the next build that needs it makes it again",
+        "  hint: the next build that needs the entry makes it again",
         "notes.txt": "is a file that no build writes [foreign-file-in-cache]\n"
         "  hint: builds ignore this file: remove it",
     }
@@ -464,7 +464,15 @@ def test_where_no_build_is_known_nothing_goes(tmp_path: Path, project: Path, com
         ),
         (
             ["gc", "--unused-for", "3"],
-            "argument --unused-for: must be a time such as '30d', '12h' or '2w', not '3'",
+            "argument --unused-for: must be a time such as '30d', '12h' or '2w', not '3'; did you mean '3d'?",
+        ),
+        (
+            ["gc", "--unused-for", "9 M"],
+            "argument --unused-for: must be a time such as '30d', '12h' or '2w', not '9 M'",
+        ),
+        (
+            ["gc", "--unused-for", "3 months"],
+            "argument --unused-for: must be a time such as '30d', '12h' or '2w', not '3 months'",
         ),
         ([], "name an action: dir, stats, fsck, merge, pull, push, gc, clear, key"),
     ],

@@ -212,6 +212,15 @@ def test_a_pattern_that_no_shell_has_expanded_means_one(
     ]
 
 
+def test_without_a_project_a_second_wheel_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert diff(capsys, wheel_of(tmp_path / "old", BASE)).err[1:] == [
+        "  hint: name two wheels, or the project that the wheel is compared with: --project DIR"
+    ]
+
+
 # A wheel and the project
 
 
