@@ -438,7 +438,7 @@ def test_a_table_that_is_none_is_a_mistake(tmp_path: Path) -> None:
 def test_compile_errors_are_told_with_file_and_line(tmp_path: Path, hook: str) -> None:
     root = project(tmp_path, files={**FLAT, "demo/saxpy.cu": SAXPY.replace("x[i];", "x[j];")})
     assert fails(root, hook, "dist")[0] == (
-        'hatch-cubin: error: demo/saxpy.cu:3: identifier "j" is undefined'
+        'hatch-cubin: error: demo/saxpy.cu:3: identifier "j" is undefined [compiler-error]'
     )
     assert list((root / "dist").iterdir()) == []
 
