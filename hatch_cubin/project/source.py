@@ -290,8 +290,8 @@ def read_ptx_header(source: Source) -> PtxHeader:
             line = text.count("\n", 0, wrong.start()) + 1
             what = f".target {wrong[1]} is not an arch that PTX can name"
             meant = wrong[1].replace("compute_", "sm_")
-            hint = f"write .target {meant}" if meant != wrong[1] else "write one such as .target sm_90"
-            raise SourceError(problem("unknown-arch", what, Location(source.path, line), hint))
+            right = f"write .target {meant}" if meant != wrong[1] else "write one such as .target sm_90"
+            raise SourceError(problem("unknown-arch", what, Location(source.path, line), right))
         what = f"has no {missing} directive, so it is not a PTX module"
         hint = LFS_HINT if is_lfs_pointer(source.text) else None
         raise SourceError(problem("ptx-header-missing", what, Location(source.path), hint))

@@ -253,7 +253,7 @@ class Toolkit:
         """Return the *build* of a library; ToolchainError if the table requires another version."""
         wanted = [] if self._wanted in {None, "system"} else str(self._wanted).split(".")[:2]
         if build.split(".")[: len(wanted)] != wanted:
-            what = f"the table requires toolkit = {self._wanted!r}, but the {name} here is {build}"
+            what = f"the table's toolkit is {self._wanted!r}, but the {name} here is {build}"
             raise ToolchainError(problem("wrong-toolkit-installed", what, hint=self._hint))
         return build
 
@@ -268,7 +268,7 @@ class Toolkit:
             )
         if same_release(release, self._wanted):
             return None
-        what = f"the table requires toolkit = {self._wanted!r}, but the cuda-toolkit here is {release}"
+        what = f"the table's toolkit is {self._wanted!r}, but the cuda-toolkit here is {release}"
         raise ToolchainError(problem("wrong-toolkit-installed", what, hint=self._hint))
 
 

@@ -18,7 +18,6 @@ PRODUCED = re.compile(
 )
 # What is said of a line that stands there already, and the loader's words for those who cannot mend it.
 SAID = (
-    "toolkit = … is asked for, but ",
     "toolkit = …: without NVIDIA's cuda-toolkit here",
     "archs = ['native'] needs a GPU",
 )

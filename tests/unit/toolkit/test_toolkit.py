@@ -108,7 +108,7 @@ def test_an_exact_release_is_that_of_the_metapackage(monkeypatch: pytest.MonkeyP
     release(monkeypatch, f"{minor}.2")
     assert Toolkit(f"{minor}.2").doubt is None
     assert refusal("wrong-toolkit-installed", f"{minor}.1") == (
-        f"the table requires toolkit = '{minor}.1', but the cuda-toolkit here is {minor}.2\n"
+        f"the table's toolkit is '{minor}.1', but the cuda-toolkit here is {minor}.2\n"
         "  hint: build with isolation, which installs the right one, or install it here"
     )
 
