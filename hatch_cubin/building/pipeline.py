@@ -212,7 +212,7 @@ def bake(
 def attempt(
     project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None, packs: bool = False
 ) -> Results:
-    """Return the results, with the units that failed or are missing. *packs*: pack them if all succeeded."""
+    """Return the results, with the failed and missing units. With *packs*, pack them if all succeeded."""
     start = time.monotonic()
     user_folders.sweep()
     with contextlib.ExitStack() as at_the_end:

@@ -63,7 +63,7 @@ _FOR_MYPY = (
 def stub(kernels: Iterable[str], modules: Iterable[str], signatures: Iterable[str] = ()) -> bytes:
     """Return the stub for these kernels and modules.
 
-    *modules* must contain the variants' common names as well.
+    *modules* must also contain each name that several variants share.
 
     Editors show *signatures* over the name of a function: `saxpy(float, const float *)`.
     """

@@ -128,7 +128,7 @@ def open_project(args: argparse.Namespace) -> Project:
 
 
 def check_build(project: Project) -> None:
-    """Raise ConfigError for everything that the project's own build would reject or fail to report."""
+    """Raise ConfigError for mistakes that the project's own build would reject, or would not notice."""
     from ..frontends import open_project as frontend
 
     frontend.check_build(project)

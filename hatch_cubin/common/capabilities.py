@@ -61,7 +61,7 @@ TEGRA = frozenset(number for number, gpu in GPUS.items() if gpu.is_tegra)
 
 
 def with_tensor(line: str) -> frozenset[int]:
-    """Return the capabilities whose tensor cores have the instructions of a line of GPUs."""
+    """Return the capabilities whose tensor cores have the instructions of a family of GPUs."""
     return frozenset(number for number, gpu in GPUS.items() if gpu.tensor == line)
 
 

@@ -195,8 +195,8 @@ def is_same_order(known: Order, order: Order) -> bool:
     """Return whether two orders are the same, apart from numbers that are template arguments.
 
     Names may differ in such numbers on two conditions. First, the name is not among the *known* names,
-    because a header may use those. Second, the compiler never omits the named thing. It does omit an unused
-    function, and a header may use a function, which then comes earlier.
+    because a header may use those. Second, the entity with this name is one that the compiler never omits. It
+    does omit an unused function, and a header may use a function, which then comes earlier.
     """
     taken = {name for name, _optional in known}
     return len(known) == len(order) and all(

@@ -63,7 +63,7 @@ class Watch:
         self._selector.register(end, selectors.EVENT_READ, act)
 
     def wait_for_room(self, end: socket.socket, *, waits: bool) -> None:
-        """Also call the function when there is room to write, as long as something *waits* for it."""
+        """Also call the function when the stream can be written to, as long as *waits* is true."""
         if known := self._selector.get_map().get(end.fileno()):
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if waits else 0)
             self._selector.modify(end, events, known.data)

@@ -151,7 +151,7 @@ class _ProcessWriter:
         self._process.send({"id": number, "pairs": [tuple(pair) for pair in pairs]})
 
     def done(self, *, wait: bool) -> list[int]:
-        """Return the numbers stored by now.
+        """Return the numbers of the results that are stored so far.
 
         With *wait*, wait for one if needed. _ProcessEndedError if none will come.
         """

@@ -77,8 +77,8 @@ def _line(key: str, meant: object) -> str | None:
 def option(key: str, values: Mapping[str, object], *, below: bool) -> str | None:
     """Return a hint for an option that is unknown, or whose value is wrong.
 
-    The suggested line has all options that can be set. If the options are *below* their own header, the line
-    has only this option.
+    The suggested line has all options that can be set. If the options are *below* the header of their own
+    table, the line has only this option.
     """
     correct = _correctable(values, _correct_option)
     return _suggested_line("options", key, correct, below=below) or compiler_flags.meaning(key)

@@ -87,7 +87,7 @@ def _suggested_tables(
 def _give_distinct_names(
     tables: Mapping[str, str], sources: Sequence[Module], linked: Sequence[str], config: Config
 ) -> bool:
-    """Return whether *tables* give each source a different name, and change no name that the project set."""
+    """Return whether *tables* give each source another name, and keep every name that the project set."""
     named = [glob_regex(rule.path) for rule in config.source if rule.name is not None]
     matching = [(glob_regex(glob), pattern) for glob, pattern in tables.items()]
     names = {name.casefold(): "" for name in linked}

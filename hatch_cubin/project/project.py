@@ -286,7 +286,7 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
 
 
 def _sources_elsewhere(project: Project) -> list[str] | None:
-    """Return globs for sources outside the packages, or a file with kernels that has another suffix."""
+    """Return globs for sources outside the packages; if there are none, a file that contains kernels."""
     packages = tuple(f"{folder}/" for folder in project.packages.values())
     paths = [*map(PurePosixPath, walk(project.tree, "."))]
     found = [

@@ -1,4 +1,7 @@
-"""The store of a build. A build without a store imports no other module of this room."""
+"""The shared store that a build reads results from, and writes results to.
+
+A build without a store imports no other module of this room.
+"""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Installation:
         return digest([self.name, *self._states])
 
     def is_that_of(self, evidence: Evidence) -> bool:
-        """Return whether this is the installation of an earlier build."""
+        """Return whether an earlier build used this same, unchanged installation."""
         if self._evidence is None:
             same_state = evidence.state == self.state
             if same_state or evidence.contents == self._contents(evidence.marks):

@@ -112,7 +112,7 @@ class FailedCompile:
         return self.pasted("options", {"diag-suppress": numbers})
 
     def _of_rules(self, key: str) -> set[str]:
-        """Return the macros or options that the source's own rules set."""
+        """Return the macros or options that the table sets for this source only."""
         rules = [rule for _index, rule in self._rules()]
         if key == "define":
             return {name for rule in rules for name in (*dict(rule.define), *rule.undefined)}
