@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .packs import Packed
 
 RAW, PACKED, SPLIT = 1, 2, loader_files.FORMAT  # loaders that cannot read packs read bundles without them
-TableLocation = Mapping[str, str | int]  # location of a result: its file, or its block and offset
+ResultLocation = Mapping[str, str | int]  # location of a result: its file, or its block and offset
 
 GENERATOR = {"name": "hatch-cubin", "version": __version__}
 
@@ -144,7 +144,7 @@ def free_stem(stem: str, name: str, taken: set[str]) -> str:
     return stem
 
 
-def _module(module: Module, items: Sequence[tuple[Built, TableLocation]], major: int) -> dict[str, Any]:
+def _module(module: Module, items: Sequence[tuple[Built, ResultLocation]], major: int) -> dict[str, Any]:
     kernels: dict[str, str] = {}
     for item, _place in items:
         for spelled, symbol in item.compiled.kernels.items():
@@ -176,7 +176,7 @@ def _options(module: Module) -> dict[str, Any]:
     )
 
 
-def _entry(item: Built, place: TableLocation, major: int) -> dict[str, Any]:
+def _entry(item: Built, place: ResultLocation, major: int) -> dict[str, Any]:
     compiled, arch = item.compiled, item.unit.arch
     return {
         "arch": str(arch),

@@ -203,7 +203,7 @@ class _UsageError(Exception):
         if found and chosen:
             from .usage_hints import hint
 
-            left = [each for each in arguments if f" {each} " in f" {unknown} "]
+            left = [each for each in arguments if f" {each} " in f" {unknown} "] or unknown.split(" ")
             if meant := hint(chosen[0], left, arguments, _options_of_verbs()):
                 self.what += f"; {meant}"
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..cubin.symbol_types import parameter_types
 from ..errors import Location, Problem, problem
@@ -11,6 +12,7 @@ from ..project.source import Source, without_comments
 from .hints.conditions import surely_read
 from .hints.kernel_declarations import Kernel, declared
 
+_MAY_TAKE_REFERENCES = re.compile(r"__global__[^{;]*&")
 _REFERENCE = re.compile(r"[\w>*]\s*&\s*\w*\s*$")
 _NO_THREADS = re.compile(r"__launch_bounds__\s*\(\s*(0[uU]?|-\s*\d+)\s*[,)]")
 
@@ -22,11 +24,10 @@ def found_in(source: Source, kernels: Mapping[str, str]) -> Iterator[Problem]:
     """
     if source.is_ptx:
         return
+    shown = _declared_kernels(source.path, source.text) if _MAY_TAKE_REFERENCES.search(source.text) else ()
     for name, symbol in kernels.items():
         types = parameter_types(symbol)  # None for extern "C": then the text shows them
-        kernel = (
-            _declaration(name, source) if "&" in (source.text if types is None else "".join(types)) else None
-        )
+        kernel = _declaration(name, shown)
         if _has_reference(kernel) if types is None else any(each.endswith("&") for each in types):
             what = f"kernel {name!r} has a parameter that is a reference, which a launch passes as an address"
             hint = (
@@ -42,10 +43,15 @@ def found_in(source: Source, kernels: Mapping[str, str]) -> Iterator[Problem]:
                 yield problem("launch-bounds-ignored", what, Location(source.path, number), hint)
 
 
-def _declaration(name: str, source: Source) -> Kernel | None:
-    """Return a kernel in the text of a source; None if a header or a macro has it."""
+@functools.lru_cache(maxsize=64)  # each arch and variant has the same text
+def _declared_kernels(path: str, text: str) -> tuple[Kernel, ...]:
+    return declared({path: text}).kernels
+
+
+def _declaration(name: str, shown: Sequence[Kernel]) -> Kernel | None:
+    """Return the kernel with that name; None if a header or a macro has it."""
     base = name.partition("<")[0].rpartition("::")[2]
-    return next((each for each in declared({source.path: source.text}).kernels if each.base == base), None)
+    return next((each for each in shown if each.base == base), None)
 
 
 def _has_reference(kernel: Kernel | None) -> bool:

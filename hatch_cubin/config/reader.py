@@ -29,7 +29,7 @@ HATCHLING_KEYS = frozenset(
     }
 )
 
-_PLACEHOLDER = re.compile(r"(?:^|[<,/]\s*)(?:…|\.\.\.)\s*(?:$|[>,])")  # as in the lines that hints show
+_PLACEHOLDER = re.compile(r"(?:^|[<,/]\s*)…\s*(?:$|[>,])")  # as in the lines that hints show
 
 
 def read_table(table: Mapping[str, Any], place: TableLocation, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -238,8 +238,10 @@ def _placeholders(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[
 
     An array's tables are left out: they are read key by key later.
     """
-    if isinstance(value, str) and _PLACEHOLDER.search(value):
-        yield path, value
+    if isinstance(value, str):
+        is_macro = not {"define", "variants"}.isdisjoint(path)  # C++ has "..." too
+        if _PLACEHOLDER.search(value if is_macro else value.replace("...", "…")):
+            yield path, value
     elif isinstance(value, dict):
         yield from (found for key, each in value.items() for found in _placeholders(each, (*path, key)))
     elif isinstance(value, list):

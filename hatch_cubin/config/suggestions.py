@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..common import gpu_names
+from ..common.distribution_names import comparable_name
 from . import (
     compiler_flags,
     known_names,
@@ -218,8 +219,9 @@ def _backend(value: object) -> str | None:
 def backend_required(text: str) -> str:
     """Return the line with the build backend that the [build-system] of a pyproject.toml requires."""
     requires = known_names.inside(loads(text), "build-system").get("requires")
-    names = (re.split(r"[^\w.-]", str(each), maxsplit=1)[0] for each in requires or ())
-    for right in filter(None, map(known_names.backend_meant, names)):
+    listed = requires if isinstance(requires, list) else ()
+    names = (comparable_name(re.split(r"[^\w.-]", str(each), maxsplit=1)[0]) for each in listed)
+    for right in filter(None, map(known_names.BACKENDS.get, names)):
         return toml_lines.setting("backend", right)
     return "set 'backend' to the backend that made the wheel before, as in backend = \"mesonpy\""
 

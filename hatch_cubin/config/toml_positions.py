@@ -21,7 +21,7 @@ Path = tuple[str | int, ...]
 
 _KEY = re.compile(r"""[ \t]*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([A-Za-z0-9_-]+))[ \t]*(\.?)""")
 _STATEMENT = re.compile(r"^[ \t]*(?:\[|[\w.\"'-][^=\n]*=)", re.MULTILINE)
-_MAX_TRIES = 1000  # to find the line of an error
+_FURTHER = 20  # statements that are tried after the one that the search finds
 _BLANK = re.compile(r"(?:[ \t\r\n,]|#[^\n]*)*")
 _STRING = re.compile(
     r'"""(?:[^\\]|\\.)*?"{3,5}|' + r"'''.*?'{3,5}|" + r'"(?:[^"\\\n]|\\.)*"|' + r"'[^'\n]*'",
@@ -39,13 +39,25 @@ def key_lines(text: str) -> Mapping[Path, int]:
 def broken_line(text: str) -> int | None:
     """Return the line on which the first statement of *text* begins that is not TOML."""
     starts = [match.start() for match in _STATEMENT.finditer(text)]
-    for start in reversed(starts[-_MAX_TRIES:]):
-        try:
-            loads(text[:start])
-        except (ValueError, RecursionError):
-            continue
-        return text.count("\n", 0, start) + 1
-    return None
+    if not starts or not _is_toml(text[: starts[0]]):
+        return None
+    first, end = 0, len(starts)  # the text before *first* is TOML
+    while end - first > 1:
+        middle = (first + end) // 2
+        first, end = (middle, end) if _is_toml(text[: starts[middle]]) else (first, middle)
+    for further in range(
+        first + 1, min(first + _FURTHER, len(starts))
+    ):  # a line of an array may look like one
+        first = further if _is_toml(text[: starts[further]]) else first
+    return text.count("\n", 0, starts[first]) + 1
+
+
+def _is_toml(text: str) -> bool:
+    try:
+        loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def line_of(lines: Mapping[Path, int], path: Path) -> int | None:

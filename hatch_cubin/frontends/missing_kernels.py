@@ -55,8 +55,8 @@ def _other_backend(project: Project, backend: str, requires: object) -> Problem:
         if table_location.requires_hatch_cubin(project.root)
         else f", and requires = {json.dumps(with_hatch_cubin(requires, ()))}"
     )
-    right = backend_meant(backend)
-    if right in table_location.HATCH_BACKENDS or str(right).startswith("setuptools."):
+    if backend in {"hatchling", "setuptools"}:  # the tool's name: it has no build backend of that name
+        right = backend_meant(backend)
         return problem(
             "unknown-build-backend",
             f"there is no build backend {backend!r}",

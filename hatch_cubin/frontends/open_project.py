@@ -122,11 +122,12 @@ def _older_pythons(root: Path) -> Iterator[Problem]:
     """Yield a warning if the wheel may be installed on a Python that is too old for the loader."""
     pyproject, _backend = table_location.read_project(root)
     allowed = str(table_location.inside(pyproject, "project").get("requires-python", ""))
-    lowest = _LOWEST_PYTHON.search(allowed)
-    if lowest is not None and int(lowest[1]) < _LOADER_PYTHON:
+    lowest = max(map(int, _LOWEST_PYTHON.findall(allowed)), default=_LOADER_PYTHON)
+    if lowest < _LOADER_PYTHON:
         where = table_location.place_of(root, ("project",)).of("requires-python")
-        what = f"requires-python allows Python 3.{lowest[1]}, but the loader needs Python 3.{_LOADER_PYTHON}"
-        yield problem("python-too-old", what, where, f'requires-python = ">=3.{_LOADER_PYTHON}"')
+        what = f"requires-python allows Python 3.{lowest}, but the loader needs Python 3.{_LOADER_PYTHON}"
+        right = _LOWEST_PYTHON.sub(f">=3.{_LOADER_PYTHON}", allowed)
+        yield problem("python-too-old", what, where, f'requires-python = "{right}"')
 
 
 def missing_requirement(root: str | Path) -> tuple[Problem, ...]:

@@ -398,11 +398,10 @@ def _entries_with(found: "_Module", kernel_name: "str | None") -> "list[Entry]":
 
 def _check_gpu(cc: "Any", driver: "Any", device: "Any") -> None:
     if cc is not None:
-        wrong = _message(f"cc is a pair of numbers such as (9, 0), not {cc!r:.80}")
-        if not isinstance(cc, tuple) or [type(part) for part in cc] != [int, int]:
-            raise TypeError(wrong)
-        if not (0 < cc[0] < 50 and 0 <= cc[1] <= 9):  # (90, 0) is a slip, not sm_900
-            raise ValueError(wrong)
+        is_pair = isinstance(cc, tuple) and [type(part) for part in cc] == [int, int]
+        if not is_pair or not (0 < cc[0] < 50 and 0 <= cc[1] <= 9):  # (90, 0) is a slip, not sm_900
+            wrong = _message(f"cc is a pair of numbers such as (9, 0), not {cc!r:.80}")
+            raise ValueError(wrong) if is_pair else TypeError(wrong)
         if device is not None:
             raise TypeError(_message("cc and device both say which GPU: give one of them"))
     if driver is not None and driver is not _UNSET:
@@ -923,4 +922,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "c2759d711e9eb2d2"  # the same in all files of one version
+__build__ = "a2002d66b97e6c56"  # the same in all files of one version

@@ -301,8 +301,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "537a934934153066cc37a5f7026acd6c9f8ee7546fb3eb7387335fbf87923b20",
-    "_split": "76d30c03d37adb7ae5f26e8f860d71724e68132cb9136376793164fcb24fe1d0",
+    "_packs": "114c89a9ac0a07c74921c476c514c8f9120ede3cddfa09078d01b82f68f6b059",
+    "_split": "a0f0feb4cc9e4453721b2cdf5fa7cdd337246c6e383e2bdd01b54ead07b28e28",
 }
 
 
@@ -408,4 +408,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "c2759d711e9eb2d2"
+__build__ = "a2002d66b97e6c56"

@@ -150,4 +150,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "c2759d711e9eb2d2"
+__build__ = "a2002d66b97e6c56"

@@ -77,4 +77,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "c2759d711e9eb2d2"
+__build__ = "a2002d66b97e6c56"

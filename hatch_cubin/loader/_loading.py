@@ -632,4 +632,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "c2759d711e9eb2d2"
+__build__ = "a2002d66b97e6c56"

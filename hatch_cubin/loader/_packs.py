@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "c2759d711e9eb2d2"
+__build__ = "a2002d66b97e6c56"

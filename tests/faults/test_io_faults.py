@@ -237,6 +237,7 @@ def test_a_failing_call_while_a_wheel_is_made_leaves_a_right_wheel_or_none(
     figures.tell(**counts)
 
 
+@pytest.mark.counted
 def test_temporary_folders_that_seem_to_be_gone_at_once_are_an_error(memory: Path) -> None:
     """Another process may remove a folder before it is locked. Trying again must have an end."""
     memory.mkdir(exist_ok=True)

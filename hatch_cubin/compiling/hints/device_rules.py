@@ -48,11 +48,11 @@ _RULES = tuple(
             "threadIdx and blockIdx have three parts: write threadIdx.x",
         ),
         (
-            r"(?s)expression must have a constant value.*\b__shared__\b",
+            r"(?s)expression must have a constant value.*\b__shared__\b[^=;\n]*\[",
             "write extern __shared__ and [] without a size, and give its bytes where the kernel is launched",
         ),
         (
-            r"(?s)expression must have a constant value.*\w\s*\[",
+            r"(?s)expression must have a constant value.*[;{\n]\s*(?!case\b|return\b)(?:[\w:<>]+ +)+\w+\s*\[",
             "an array has a fixed size: write a number, a macro, or a parameter of a template",
         ),
     )
@@ -94,7 +94,8 @@ def _about(error: Diagnostic, failed: FailedCompile) -> str | None:
     if match := _LATER.search(error.text):
         return f"C++{match[1]} has it:{failed.pasted('options', {'std': f'c++{match[1]}'})}"
     code, mark = (*error.context[:2], "", "")[:2]
-    if mark.strip() == "^" and _OF_CXX20.match(code, mark.index("^")):
+    is_later = str(failed.module.options.get("std", ""))[-2:] in {"20", "23"}
+    if not is_later and mark.strip() == "^" and _OF_CXX20.match(code, mark.index("^")):
         return f"C++20 has it:{failed.pasted('options', {'std': 'c++20'})}"
     if _OF_C.search(error.text) and "template" in "".join(error.context[:1]):
         return "a template cannot be extern \"C\": leave that out, and name its arguments in 'instantiate'"

@@ -197,7 +197,7 @@ def variables(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
     for each in found:
         if each.hint is None and each.is_own and _VARIABLE.search(each.text):
             line = "".join(each.context[:1])
-            if "__global__" in line:  # a kernel if the compiler cannot read its parameters
+            if "__global__" in line:  # a kernel whose parameters the compiler cannot read
                 continue
             marks = _MARK.findall(line)
             meant = next(filter(None, (did_you_mean(mark, _MARKS) for mark in marks)), None)
@@ -239,7 +239,7 @@ def calls(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | N
     return _as_one(like_it, found, about)
 
 
-def lambdas(found: Sequence[Diagnostic], _setting: FailedCompile) -> Explanation | None:
+def lambdas(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanation | None:
     """Report lambdas marked `__device__` or `__host__` (nvcc has an option for them) or outside functions."""
     lines = {each.where for each in found if each.is_own and _OF_LAMBDA.search(each.text)}
     like_it = [each for each in found if each.where in lines]
@@ -247,7 +247,7 @@ def lambdas(found: Sequence[Diagnostic], _setting: FailedCompile) -> Explanation
     return _as_one(like_it, found, lambda _first: _OUTSIDE if is_outside else _IN_KERNEL)
 
 
-def functions(found: Sequence[Diagnostic], _setting: FailedCompile) -> Explanation | None:
+def functions(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanation | None:
     """Report a function of the C or C++ library that is missing from device code, with its replacement."""
     for each in found:
         instead = next((text for pattern, text in _INSTEAD if pattern.search(each.text)), None)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from ...config.toml_lines import setting as setting_line
-from ...project.source import Source, without_comments
+from ...project.source import Source, glob_regex, without_comments
 from ..definitions import Definition, definition
 from .failed_compile import FailedCompile
 from .kernel_declarations import declared
@@ -48,7 +48,14 @@ def linked(name: str, sources: Sequence[str], failed: FailedCompile) -> str:
 
 def _needed_by(path: str, what: str, failed: FailedCompile) -> str:
     """Return a hint for a source without kernels that the source at *path* uses."""
-    module = next((each for each in failed.config.module if path in each.sources), None)
+    module = next(
+        (
+            each
+            for each in failed.config.module
+            if any(glob_regex(glob).fullmatch(path) for glob in each.sources)
+        ),
+        None,
+    )
     if module is not None:
         sources = setting_line("sources", [*module.sources, failed.path])
         return f"{path} {what}, so the table of {module.name!r} needs it: {sources}"

@@ -41,7 +41,7 @@ _OF_PTX = (
 )
 
 
-def references(found: Sequence[Diagnostic], _setting: FailedCompile) -> Explanation | None:
+def references(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanation | None:
     """Report a texture or surface reference, instead of the errors in all code that uses it."""
     for each in found:
         if match := _REFERENCE.search(each.text):
@@ -51,13 +51,13 @@ def references(found: Sequence[Diagnostic], _setting: FailedCompile) -> Explanat
     return None
 
 
-def unsynced(found: Sequence[Diagnostic], _setting: FailedCompile) -> Explanation | None:
+def unsynced(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanation | None:
     """Report a warp-level call without a mask of the lanes that take part."""
     for each in found:
         if _UNSYNCED.search(each.text):
             called = re.search(r"__shfl\w*", each.text)
-            name = f"{called[0]}_sync" if called else "__any_sync"
-            hint = f"{_SYNCED}{name}(0xffffffff, …)"
+            vote = "__any_sync, __all_sync or __ballot_sync"
+            hint = _SYNCED + (f"{called[0]}_sync(0xffffffff, …)" if called else vote)
             return replace(each, hint=hint), [other for other in found if other is not each]
     return None
 

@@ -21,6 +21,13 @@ def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFix
     assert capsys.readouterr().err.startswith("usage: hatch-cubin")
 
 
+def test_an_option_that_newer_pythons_cut_out_of_an_argument_is_no_crash() -> None:
+    """From 3.12 on, argparse says of `-vz` that it does not know `-z`."""
+    wrong = main._UsageError(argparse.ArgumentParser(), "unrecognized arguments: -z")
+    wrong.explain(["plan"], ["plan", "-vz"])
+    assert wrong.what.startswith("unrecognized arguments: -z")
+
+
 @pytest.mark.parametrize(
     ("option", "complaint"),
     [

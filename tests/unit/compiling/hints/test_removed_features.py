@@ -30,11 +30,11 @@ def test_references_are_told_once_for_all_that_uses_them(tmp_path: Path, kind: s
 @pytest.mark.parametrize(
     ("found", "meant"),
     [
-        (undefined("__shfl"), "__shfl_sync"),
-        (undefined("__shfl_down"), "__shfl_down_sync"),
+        (undefined("__shfl"), "__shfl_sync(0xffffffff, …)"),
+        (undefined("__shfl_down"), "__shfl_down_sync(0xffffffff, …)"),
         (
             error("Instruction 'vote' without '.sync' is not supported on .target sm_70 and higher"),
-            "__any_sync",
+            "__any_sync, __all_sync or __ballot_sync",
         ),
     ],
     ids=["shuffle", "shuffle down", "vote"],
@@ -43,7 +43,7 @@ def test_calls_without_a_mask_of_lanes_name_those_with_one(tmp_path: Path, found
     told = removed_features.unsynced([error("x"), found], setting(tmp_path))  # type: ignore[list-item]
     assert told is not None
     mask = "since CUDA 9, such calls begin with the mask of the lanes that take part"
-    assert told[0].hint == f"{mask}: {meant}(0xffffffff, …)"
+    assert told[0].hint == f"{mask}: {meant}"
     assert [each.text for each in told[1]] == ["x"]
 
 
