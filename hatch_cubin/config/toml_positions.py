@@ -92,12 +92,10 @@ class TableLocation:
 
     def path_in_project(self, path: str) -> str | None:
         """Return an absolute path relative to the project; None for other paths, and outside of it."""
-        if self.root is None or not os.path.isabs(path):
+        drives = {os.path.splitdrive(each)[0] for each in (path, self.root or "")}
+        if self.root is None or not os.path.isabs(path) or len(drives) > 1:
             return None
-        try:
-            inner = os.path.relpath(path, self.root).replace(os.sep, "/")
-        except ValueError:  # on another drive
-            return None
+        inner = os.path.relpath(path, self.root).replace(os.sep, "/")
         return None if inner.split("/")[0] in {os.pardir, os.curdir} else inner
 
     @property

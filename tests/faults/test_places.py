@@ -202,7 +202,7 @@ def test_what_needs_more_open_files_is_named_and_fails_alone(tmp_path: Path) -> 
             (
                 "hatch-cubin: error: demo/checked.cu: "
                 "the result holds names of folders that take … open files, more than are allowed here "
-                "('ulimit -n 1024' raises that, for containers '--ulimit nofile=1024')"
+                "('ulimit -n 1024' raises that, for containers '--ulimit nofile=1024') [compiler-error]"
             ),
             "  while compiling checked for sm_90 (NVRTC …)",
             "hatch-cubin: 1 error, nothing was built",
@@ -216,7 +216,7 @@ def test_an_error_in_a_header_is_told_with_few_open_files_too(tmp_path: Path) ->
     root = demo(tmp_path / "project", 'archs = ["sm_90"]\n', files)
     said = [limited(limit, root, tmp_path / "cache").stderr for limit in ("", "ulimit -n 64")]
     assert said[0] == said[1]
-    assert said[0].startswith('hatch-cubin: error: demo/own.cuh:1: identifier "y" is undefined\n')
+    assert said[0].startswith('hatch-cubin: error: demo/own.cuh:1: identifier "y" is undefined [')
 
 
 # --- clocks -------------------------------------------------------------------------------------

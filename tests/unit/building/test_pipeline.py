@@ -30,7 +30,7 @@ from hatch_cubin.errors import (
     ToolchainError,
 )
 from hatch_cubin.headers import includes
-from hatch_cubin.keys.jobs import Job, make_jobs
+from hatch_cubin.keys.jobs import Job, expand, make_jobs
 from hatch_cubin.project.project import Project, read_sources
 from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit import worker
@@ -630,6 +630,7 @@ def test_native_without_a_gpu_hides_no_other_problem(tmp_path: Path, monkeypatch
     ]
     project = project_of(tmp_path, {"k.cu": SAXPY}, HATCH_CUBIN_ARCHS="sm_90 native")
     assert found(refusal(ToolchainError, pipeline.make_plan, project)) == [("no-gpu-for-native", "")]
+    assert found(refusal(ToolchainError, expand, ["native"], Toolkit(None))) == [("no-gpu-for-native", "")]
 
 
 def test_misses_can_be_forbidden(tmp_path: Path) -> None:

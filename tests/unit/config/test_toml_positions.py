@@ -105,6 +105,14 @@ def test_a_header_may_be_the_last_thing_without_a_line_end() -> None:
     assert toml_positions.key_lines("a = 1\n[b]") == {("a",): 1, ("b",): 2}
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("a = 1\nb = [\n1\n[c]\n", 2), ("a = 1\nb = 1 2\n", 2), ("= 3\n", None), (")\na = 1\n", None)],
+)
+def test_the_line_of_broken_toml_is_where_its_statement_begins(text: str, line: int | None) -> None:
+    assert toml_positions.broken_line(text) == line
+
+
 def test_an_empty_document_has_no_lines() -> None:
     assert toml_positions.key_lines("") == {}
 

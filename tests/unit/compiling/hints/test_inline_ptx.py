@@ -88,6 +88,11 @@ def test_a_mistake_in_inline_assembly_has_a_hint_that_works(
     assert hint_of(tmp_path / "after", followed) == "compiles"
 
 
+@pytest.mark.parametrize("instruction", ["ld.global.f32 %0, [%1];", "bar.sync 0;"])
+def test_an_instruction_without_plain_operands_has_no_example(instruction: str) -> None:
+    assert inline_ptx._with_operands(instruction) == ""
+
+
 def test_what_is_no_mistake_of_operands_has_no_hint(tmp_path: Path) -> None:
     for found in (error("Unknown symbol '%what'"), error("Parsing error near '%': syntax error"), error("x")):
         assert inline_ptx.operands([found], setting(tmp_path)) is None

@@ -68,6 +68,7 @@ def test_what_compilers_keep_for_one_source_belongs_into_a_header(tmp_path: Path
 @pytest.mark.nvrtc
 def test_functions_that_no_other_source_calls_are_left_out(tmp_path: Path) -> None:
     own = F + CALL
+    assert hints(tmp_path / "variable", {"a.cu": "__device__ int v = 1;\n", "b.cu": own}) == [EXCLUDED]
     assert hints(tmp_path, {"a.cu": F, "b.cu": own, "c.cu": "// twice(1)\n" + CALL.replace("twice", "")}) == [
         EXCLUDED
     ]

@@ -345,6 +345,11 @@ def test_names_that_are_alike_by_intent_are_not_guessed(tmp_path: Path) -> None:
     assert undefined_names.misspelled([undefined("rows2")], setting(tmp_path, text="int rows1;")) is None
 
 
+def test_a_directive_like_no_other_is_not_guessed(tmp_path: Path) -> None:
+    found = error("unrecognized preprocessing directive", "demo/a.cu", 1, "#xyzzy", " ^")
+    assert undefined_names.directives([found], setting(tmp_path)) is None
+
+
 def test_a_misspelt_directive_is_guessed(tmp_path: Path) -> None:
     found = error("unrecognized preprocessing directive", "demo/a.cu", 1, '#inlcude "a.h"', " ^")
     assert hinted(undefined_names.directives([found], setting(tmp_path))) == "did you mean 'include'?"
