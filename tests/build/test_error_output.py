@@ -111,8 +111,8 @@ def test_several_packages_are_a_question_to_the_user(tmp_path: Path) -> None:
     more = '[tool.hatch.build.targets.wheel]\npackages = ["one", "two"]\n'
     assert _fails(demo(tmp_path, ONE_ARCH, files, more)) == [
         (
-            "hatch-cubin: error: pyproject.toml:9: which package receives the kernels? "
-            "The wheel's packages are: 'one', 'two' [package-not-chosen]"
+            "hatch-cubin: error: pyproject.toml:9: the wheel has several packages ('one', 'two'): "
+            "choose the package for the kernels [package-not-chosen]"
         ),
         '  hint: for example: package = "one"',
         "hatch-cubin: 1 error, nothing was built",
@@ -134,10 +134,14 @@ def test_a_wheel_without_packages_is_an_error(tmp_path: Path) -> None:
     more = "[tool.hatch.build.targets.wheel]\nbypass-selection = true\n"
     assert _fails(demo(tmp_path, ONE_ARCH, {}, more)) == [
         (
-            "hatch-cubin: error: pyproject.toml:9: the wheel has no package for the kernels "
+            "hatch-cubin: error: pyproject.toml:9: the wheel does not contain a package into "
+            "which the kernels could be written "
             "[no-package-for-kernels]"
         ),
-        "  hint: a package is a folder with a file __init__.py, which the build backend puts into the wheel",
+        (
+            "  hint: add a package: a folder with a file __init__.py, which the build backend "
+            "puts into the wheel"
+        ),
         "hatch-cubin: 1 error, nothing was built",
     ]
 
@@ -146,7 +150,7 @@ def test_a_wheel_without_packages_is_an_error(tmp_path: Path) -> None:
 def test_no_sources_is_an_error(tmp_path: Path, target: str) -> None:
     assert _fails(demo(tmp_path, files=EMPTY), target) == [
         "hatch-cubin: error: pyproject.toml:9: there are no .cu or .ptx sources in demo/ [no-sources-found]",
-        "  hint: write a source there, or name the folder of your sources",
+        "  hint: write a source there, or set 'sources' to the folder of your sources",
         "hatch-cubin: 1 error, nothing was built",
     ]
 

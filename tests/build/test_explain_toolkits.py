@@ -35,6 +35,6 @@ def test_a_miss_after_another_release_of_cuda_names_both_builds(
     assert main(["explain", "--project", str(root), "half"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "miss  half for sm_90",
-        f"      NVRTC {was} -> {Toolkit(None).nvrtc}, and what comes with it",
+        f"      NVRTC {was} -> {Toolkit(None).nvrtc}, and the headers and options that come with it",
         "archs  'sm_90' (pyproject.toml:10)",
     ]

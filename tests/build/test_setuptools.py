@@ -448,8 +448,8 @@ def test_several_packages_are_a_question_to_the_user(tmp_path: Path) -> None:
     root = project(tmp_path, files=files, more='[tool.setuptools]\npackages = ["one", "two"]\n')
     assert fails(root, "build_wheel", "dist")[:2] == [
         (
-            "hatch-cubin: error: pyproject.toml:9: which package receives the kernels? "
-            "The wheel's packages are: 'one', 'two' [package-not-chosen]"
+            "hatch-cubin: error: pyproject.toml:9: the wheel has several packages ('one', 'two'): "
+            "choose the package for the kernels [package-not-chosen]"
         ),
         '  hint: for example: package = "one"',
     ]

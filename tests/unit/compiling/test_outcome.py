@@ -114,31 +114,31 @@ def test_what_was_asked_for_is_accepted(asked: Unit, answer: Result) -> None:
         pytest.param(
             unit("sm_90", SAXPY),
             result(code("other")),
-            "is missing kernels of its source: saxpy",
+            "is missing kernels that its source defines: saxpy",
             id="another source",
         ),
         pytest.param(
             unit("sm_90", SAXPY, options={"ptxas_options": ("-v", "--maxntid=64")}),
             result(code("other")),
-            "is missing kernels of its source: saxpy",
+            "is missing kernels that its source defines: saxpy",
             id="another source, and other options",
         ),
         pytest.param(
             unit("sm_80", COPY_PTX, "demo/copy.ptx"),
             result(code("other", "sm_80")),
-            "is missing kernels of its source: copy",
+            "is missing kernels that its source defines: copy",
             id="another PTX",
         ),
         pytest.param(
             unit("sm_90", SCALE, "demo/k.cu", "scale<int, 4>"),
             result(code(SYMBOL)),
-            "has other kernels than were requested",
+            "does not have exactly the kernels that were requested",
             id="without a name",
         ),
         pytest.param(
             unit("sm_90", SCALE, "demo/k.cu", NAME),
             result(code("_Z5scaleIiLi4EEvPT_"), symbols={NAME: SYMBOL}),
-            "does not have the kernels that are listed for it",
+            "does not contain exactly the kernels that are listed for it",
             id="another instance",
         ),
         pytest.param(

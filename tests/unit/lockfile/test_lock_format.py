@@ -87,7 +87,9 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert read(tmp_path) == LOCK
 
 
-MERGED = "is not a lock, perhaps because of a merge\n  hint: 'hatch-cubin lock' writes it anew"
+MERGED = (
+    "is not a valid lock, perhaps because of a merge\n  hint: run 'hatch-cubin lock' to write the lock again"
+)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ MERGED = "is not a lock, perhaps because of a merge\n  hint: 'hatch-cubin lock' 
         ("[]", f": {MERGED}"),
         ("{}", f": {MERGED}"),
         ("[" * 100_000, f": {MERGED}"),
-        (encode(LOCK).replace('"aa"', '"ab"'), ": was edited, or merged from two that differ"),
+        (encode(LOCK).replace('"aa"', '"ab"'), ": was edited, or merged from two different locks"),
     ],
     ids=["conflict", "cut off", "empty", "array", "object", "bomb", "edited"],
 )
@@ -119,7 +121,9 @@ def test_a_lock_of_another_format_is_not_guessed_at(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("hatch_cubin.lockfile.lock_format._FORMAT", 7)
     newer = encode(LOCK)
     monkeypatch.undo()
-    with pytest.raises(ConfigError, match="has format 7, this hatch-cubin reads 1"):
+    with pytest.raises(
+        ConfigError, match="has format 7, but this version of hatch-cubin reads only format 1"
+    ):
         decode(newer)
 
 
