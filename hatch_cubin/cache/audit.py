@@ -97,7 +97,8 @@ class _FolderAudit:
     def _sort(self) -> tuple[set[str], dict[str, tuple[Record, bytes]]]:
         """Return the paths of all entries, and all records with their bytes, by path.
 
-        Entries and records have the same kind of file name. They differ in the first bytes of the file.
+        The file names of entries and records look the same. Entries and records differ in the first bytes of
+        the file.
         """
         entries, records = set[str](), dict[str, tuple[Record, bytes]]()
         for path in self._sizes:

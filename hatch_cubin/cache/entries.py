@@ -266,7 +266,7 @@ class Cache:
     def record_stamp(self, key: bytes) -> str:
         """Return a text that changes when the record of *key* is written.
 
-        Empty if the record is not trusted.
+        The text is empty if the record is not trusted.
         """
         return (
             ""
@@ -341,7 +341,7 @@ class Cache:
     def _link_entry(self, path: str) -> StoredFile | None:
         """Make a hard link to an entry in the folder for links and return it.
 
-        The result is None if this is not possible.
+        The result is None if the link cannot be made.
         """
         if self._link_folder is None:
             return None

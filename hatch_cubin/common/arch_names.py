@@ -1,4 +1,4 @@
-"""Read GPU architecture names in every usual spelling, and compare them. This module does no I/O."""
+"""Read GPU architecture names in every usual spelling, and compare them. The module reads no files."""
 
 from __future__ import annotations
 

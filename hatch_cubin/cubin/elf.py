@@ -144,8 +144,8 @@ def read_kernels(data: bytes) -> dict[str, KernelUse]:
     Raise ValueError if the cubin is damaged.
 
     A kernel uses registers for each thread, bytes of static shared memory for each block, and bytes of stack
-    for each thread. The result contains the number of instructions that spill or refill a register, if the
-    compiler has written this number into the cubin.
+    for each thread. The number of instructions that spill or refill a register is included if the compiler
+    has written this number into the cubin.
     """
     kernels = {}
     with _refusing("is a cubin whose attributes cannot be read"):
@@ -227,7 +227,7 @@ def read_symbol_order(data: bytes) -> tuple[tuple[str, bool], ...]:
     """Return a cubin's symbols twice: in the order of the symbol table, then in the order of the sections.
 
     Each item is a symbol's name and whether the symbol is a device function; for kernels and variables this
-    is false. The result is empty for a cubin that has only kernels. Raise ValueError if the symbols cannot be
+    is false. If a cubin has only kernels, no symbols are returned. Raise ValueError if the symbols cannot be
     read.
     """
     with _refusing("is a damaged cubin"):

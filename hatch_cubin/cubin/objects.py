@@ -83,7 +83,7 @@ def _check_cubin(data: bytes) -> None:
 def _check_fatbin(data: bytes) -> None:
     """Check the sizes of all entries of a fatbin.
 
-    Each entry begins with the sizes of its header and content.
+    Each entry of a fatbin begins with the sizes of its header and content.
     """
     try:
         header, size = struct.unpack_from("<HQ", data, 6)
@@ -100,7 +100,10 @@ def _check_fatbin(data: bytes) -> None:
 
 
 def _check_archive(data: bytes) -> None:
-    """Check the sizes of all members of an archive. Each member begins with a header of 60 characters."""
+    """Check the sizes of all members of an archive.
+
+    Each member of an archive begins with a header of 60 characters.
+    """
     at = len(_ARCHIVE_MAGIC)
     while at < len(data):
         head = data[at : at + 60]
@@ -143,7 +146,7 @@ def shape_conflicts(
 ) -> Iterator[tuple[str, dict[str, list[str]]]]:
     """Yield each symbol that has different shapes in two inputs of a link, by the rules of nvlink.
 
-    The second item maps a description of each shape to the names of the inputs with this shape.
+    With each symbol comes a dict from descriptions of its shapes to the names of the inputs with that shape.
     """
     having: dict[str, list[tuple[str, SymbolShape]]] = {}
     for name, symbols in inputs:

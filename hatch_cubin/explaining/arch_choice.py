@@ -19,7 +19,7 @@ ArchEntries = Sequence[tuple[str, int | None]]
 
 
 class ArchRequest(NamedTuple):
-    """One entry of `archs`, such as `all-major`, and the archs that it means for a module."""
+    """One entry of `archs`, such as `all-major`, and the archs that the entry means for a module."""
 
     spec: str
     where: str
@@ -121,8 +121,8 @@ def choose_for_gpu(cc: int, driver: int | None, entries: ArchEntries, newest: in
     """Return which of *entries* a GPU of compute capability *cc* would load.
 
     Until PTX is compiled, it is not known which driver version the PTX needs: at most *newest*, the release
-    of the toolkit. So the choice is certain only if it is the same for the oldest and for the newest driver
-    that the PTX may need.
+    of the toolkit. So a choice of PTX is certain only if it is the same for the oldest and for the newest
+    driver that the PTX may need.
     """
     chosen = _select_entry(cc, driver, entries, assumed_driver=0)
     if chosen is None:

@@ -67,7 +67,7 @@ def _is_same_source(was: Inputs, now: Inputs) -> bool:
 def _is_whole(inputs: Inputs) -> bool:
     """Return whether a record's inputs are complete and have the right types.
 
-    The check is necessary because another program or an older release may have written the record.
+    Records are checked because another program or an older release may have written them.
     """
     return all(
         isinstance(inputs[each.name], each.type) if each.name in inputs else not each.is_in_all
@@ -207,7 +207,7 @@ _COMPARE_WITH_OTHERS: Mapping[str, Callable[[Inputs, Inputs], Iterable[Differenc
 def describe_all(differences: Sequence[Difference], now: Inputs) -> list[str]:
     """Return a sentence for each difference.
 
-    All differences that come with a new compiler are one sentence.
+    All differences that come with a new compiler are summed up in one sentence.
     """
     changed = [each for each in differences if not _comes_with_compiler(each)]
     if not changed or changed[0].input != "compiler" or len(changed) == len(differences):

@@ -1,7 +1,7 @@
 """Find all headers that a source can include, and their digest, without running the compiler.
 
 A header that is listed without need causes at most an unnecessary compile; a header that is overlooked causes
-a stale kernel. So this module follows the includes in every branch of every `#if`. A computed include
+a stale kernel. So the search follows the includes in every branch of every `#if`. A computed include
 (`#include MACRO`) counts as an include of every header that the macro could mean.
 """
 
@@ -106,8 +106,8 @@ class Closure:
     def digest(self) -> str:
         """Return one digest of the whole header closure; an empty text if the source includes nothing.
 
-        The digest does not depend on the folder of the project. It covers the search path, because with
-        another order of folders the same include can find another file.
+        The digest does not depend on the folder of the project. The digest covers the search path, because
+        with another order of folders an include can find another file.
         """
         # computed once, because each unit of the module needs the digest
         if self.includes and not self._digest:
@@ -275,7 +275,7 @@ class _Walk:
     def _path_expansions(self, path: str, within: frozenset[str] = frozenset()) -> set[str] | None:
         """Return all paths to which a path with macros can expand.
 
-        The result is None if one is unknown, or if there are too many.
+        The result is None if a path is unknown, or if there are too many paths.
         """
         found = {""}
         for piece in _WORDS.split(path):
@@ -292,7 +292,7 @@ class _Walk:
     def _word_expansions(self, word: str, within: frozenset[str]) -> set[str] | None:
         """Return all texts to which a word can expand.
 
-        The result is None if they are unknown, as for the compiler's macros.
+        The result is None if the texts are unknown, as for the compiler's own macros.
         """
         if word not in self._defines:
             return None if word.startswith("__") else {word}
@@ -308,7 +308,7 @@ class _Walk:
     def _with_include(self, error: SourceError, file: HeaderFile, scanned: Scan) -> SourceError:
         """Return *error* with the line of the include that caused it.
 
-        Unchanged if a compiler option caused it.
+        The error is returned unchanged if a compiler option caused it.
         """
         include = self._failing_include(file, scanned)
         if include is None or not file.relative:

@@ -181,7 +181,8 @@ def _system_trees() -> Iterator[Mapping[str, Path]]:
 def _has_toolkit_version(runtime: Path, toolkit: Toolkit) -> bool:
     """Return whether headers have the compiler's version; other versions could change the compiled code.
 
-    Only the CUDA runtime's headers state their version. The other headers were installed together with them.
+    Only the CUDA runtime's headers state their version. All other CUDA headers in the folder were installed
+    together with the runtime's headers.
     """
     header = runtime / "cuda_runtime_api.h"
     text = header.read_text("latin-1") if header.is_file() else ""

@@ -29,7 +29,7 @@ class EditedHeaders:
     def find(self, job: Job) -> str | None:
         """Return a header of the project that was edited or added since the job's key was made.
 
-        The result is None if none was.
+        The result is None if no header was edited or added.
         """
         own = job.closure.own
         for path in own_files(job.closure):

@@ -128,7 +128,7 @@ def _source(unit_inputs: UnitInputs) -> str:
 def _assembled(unit_inputs: UnitInputs) -> str | None:
     """Return the arch for which NVRTC's PTX is assembled as a check; None for other results.
 
-    This is an input because earlier versions cached PTX that was never assembled.
+    The arch is an input because earlier versions cached PTX that was never assembled.
     """
     is_made = unit_inputs.unit.arch.is_ptx and unit_inputs.tool == NVRTC
     return str(unit_inputs.unit.arch.real) if is_made else None

@@ -1,10 +1,10 @@
 """Facts that a build records in a file, so that the next build does not have to load cuda.core and NVRTC.
 
-The file is in the user's cache folder. There is one file for each combination of a project, a cache, an
-installed toolkit and trusted keys. The file has a line for each module: a digest of all inputs of the
-module's results, followed by the keys and results of its units. The file also has a line for each source and
-header: a digest of the text, followed by its includes. If the file cannot be read or written, the build
-continues and determines the facts again.
+The file with the recorded facts is in the user's cache folder. There is one file for each combination of a
+project, a cache, an installed toolkit and trusted keys. The file has a line for each module: a digest of all
+inputs of the module's results, followed by the keys and results of its units. The file also has a line for
+each source and header: a digest of the text, followed by its includes. If the file cannot be read or written,
+the build continues and determines the facts again.
 """
 
 from __future__ import annotations

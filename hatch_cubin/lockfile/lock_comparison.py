@@ -116,7 +116,8 @@ def _header_facts(job: Job) -> dict[str, Any]:
 def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
     """Return whether files that the lock does not list can change a header closure.
 
-    This is possible if an include in the project can mean any file, or if a header has an absolute path.
+    Unlisted files can change a closure if an include in the project can mean any file, or if a header has an
+    absolute path.
     """
     outside = {root.tree for root in search if root.tree}
     return (

@@ -1,8 +1,8 @@
 """The file `cubin.lock`, which users commit, and which lists all inputs of a project's units.
 
-The file is sorted JSON with a line for each file, module and unit. It contains neither times nor absolute
-paths. The file also contains a digest of itself, so two branches that both changed the file always have a
-merge conflict. This is intended, because a mix of lines from both branches may be wrong.
+The file is sorted JSON with a line for each file, module and unit. The lock contains neither times nor
+absolute paths. The file also contains a digest of itself, so two branches that both changed the file always
+have a merge conflict. The conflict is intended, because a mix of lines from both branches may be wrong.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ def plan_modules(
 ) -> list[Module]:
     """Return all modules and the objects of linked modules, sorted by name; modules may share a name.
 
-    *members* contains, for each [[module]] table, the paths of the sources that the table lists. These
-    sources are linked, and do not become separate modules.
+    *members* contains, for each [[module]] table, the paths of the sources that the table lists. The sources
+    in a [[module]] table are linked, and do not become separate modules.
     """
     apart = {path for paths in members for path in paths}
     alone = [source for source in sources if source.path not in apart]

@@ -116,7 +116,7 @@ class Database:
     def close(self) -> None:
         """Save which entries were read, move the write-ahead log into the file, and close the connection.
 
-        After that, the file contains all data and can be copied.
+        After close(), the file contains all data and can be copied.
         """
         with self._lock:
             self._cancel_timer()

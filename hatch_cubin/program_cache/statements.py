@@ -237,5 +237,8 @@ def _create_schema(connection: sqlite3.Connection) -> None:
 
 
 def _entry_digest(key: bytes, data: bytes) -> bytes:
-    """Return the digest of an entry. It covers the key too, so that bytes of another entry do not match."""
+    """Return the digest of an entry.
+
+    The digest covers the key too, so that bytes of another entry do not match.
+    """
     return bytes.fromhex(digest((key, data)))

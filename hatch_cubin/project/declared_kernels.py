@@ -256,7 +256,7 @@ def _parameter_types(listed: str) -> ParameterTypes | None:
 def _parameter_type(pieces: Sequence[str]) -> str | None:
     """Return a parameter's type in the spelling of demangled symbols.
 
-    The result is None unless it has only C++ keywords.
+    The result is None if the type contains a word that is not a C++ keyword.
     """
     pieces = [piece for piece in pieces if piece not in _IGNORED_WORDS]
     is_array = pieces[-1:] == ["]"]

@@ -1,6 +1,6 @@
 """Scan a source or a header for includes, and for macros that an include can use.
 
-The scan covers every branch of every conditional. It does not look for the included files.
+The scan covers every branch of every conditional. The scan does not look for the included files.
 """
 
 from __future__ import annotations

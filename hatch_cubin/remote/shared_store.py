@@ -1,8 +1,8 @@
 """Exchange results with a remote store: fetch results that are missing in the cache folder, push new ones.
 
 Fetched results are checked in the same way as results in the cache folder, and stored in the cache folder.
-After that, the build only reads the cache folder. A fetched result counts as missing if it is damaged, or if
-no trusted key has signed it.
+After fetching, the build only reads the cache folder. A fetched result counts as missing if it is damaged, or
+if no trusted key has signed it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from ..common.sizes import size
 class StoreError(Exception):
     """The error of a remote store.
 
-    Its message is hatch-cubin's own, because a library's may contain secrets.
+    The error's message is hatch-cubin's own, because a library's message may contain secrets.
     """
 
 

@@ -62,7 +62,7 @@ def system_home() -> Path:
 def system_major() -> int | None:
     """Return the major version of the CUDA toolkit that `toolkit = "system"` selects.
 
-    The result is None if none is found.
+    The result is None if no toolkit is found.
     """
     pattern, number = (
         ("nvrtc64_*.dll", r"_(\d+)\d_") if sys.platform == "win32" else ("libnvrtc.so.*", r"so\.(\d+)")

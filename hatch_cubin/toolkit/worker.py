@@ -116,7 +116,7 @@ def _precompiled(task: dict[str, Any]) -> Outcome | None:
 class _Header:
     """The precompiled header of this worker process.
 
-    It contains addresses, so no other process can use it.
+    A precompiled header contains addresses, so no other process can use it.
     """
 
     def __init__(self) -> None:

@@ -123,7 +123,7 @@ def test_a_package_that_is_not_in_the_wheel_is_an_error(tmp_path: Path) -> None:
     assert _fails(demo(tmp_path, 'package = "other"')) == [
         (
             "hatch-cubin: error: pyproject.toml:10: package 'other' is not in the wheel, "
-            "its packages are: 'demo' [package-not-in-wheel]"
+            "whose packages are: 'demo' [package-not-in-wheel]"
         ),
         '  hint: package = "demo"',
         "hatch-cubin: 1 error, nothing was built",
