@@ -306,38 +306,6 @@ def test_what_is_wrong_with_a_bundle(
     assert unmatched(answer.errors, [f"demo/_cubins/{each}" for each in expected]) == ([], [])
 
 
-@pytest.mark.parametrize(
-    ("files", "sentence"),
-    [
-        (
-            {**FILES, "k.sm_90.cubin": CODE + b"x"},
-            f"k.sm_90.cubin: has {len(CODE) + 1} bytes, but the manifest says {len(CODE)} [file-changed]",
-        ),
-        (
-            files_with(made("k", data=OTHER_KERNEL)),
-            "k.sm_90.cubin: its kernels are other, but the manifest says k [wrong-kernels]",
-        ),
-        (
-            files_with(made("k", data=bytes(FOR_80))),
-            "k.sm_90.cubin: is code for sm_80, but the manifest says sm_90 [wrong-arch]",
-        ),
-        (
-            files_with(made("k", data=of_13(90, "-arch sm_90", release="14.0", kernel="k"))),
-            (
-                "k.sm_90.cubin: was made by CUDA 14 and needs driver 14000, but the manifest "
-                "says 13000 [wrong-driver]"
-            ),
-        ),
-        (
-            rewritten(resources={"k": {**read_resources(CODE)["k"], "registers": 1}}),
-            "k.sm_90.cubin: its kernels use other resources than the manifest says [wrong-kernel-facts]",
-        ),
-    ],
-)
-def test_the_sentence_of_each_code(tmp_path: Path, command: Command, files: Files, sentence: str) -> None:
-    assert Answer(command, wheel_of(tmp_path, files)).errors == [f"demo/_cubins/{sentence}"]
-
-
 CROWDED = b"[" + b"[]," * read_limits.PARTS + b"[]]"
 MANY = f"is not read: it has more than {read_limits.PARTS} arrays and objects"
 
@@ -619,30 +587,6 @@ def test_what_is_wrong_with_a_wheel(
 ) -> None:
     errors = Answer(command, make_wheel(tmp_path / "w.whl", files)).errors
     assert unmatched([error.replace(f"{tmp_path}/w.whl: ", "W: ") for error in errors], expected) == ([], [])
-
-
-@pytest.mark.parametrize(
-    ("files", "sentence"),
-    [
-        (
-            {**GOOD, "demo/__init__.py": OTHER},
-            f"its sha256 is {digest_of(OTHER)}, but RECORD says {digest_of(INIT)} [file-changed]",
-        ),
-        (
-            {name: data for name, data in GOOD.items() if name != "demo/__init__.py"},
-            "is in RECORD but not in the wheel [file-missing]",
-        ),
-        (
-            {**GOOD, f"{INFO}/RECORD": RECORD.replace(OWN, "demo/__init__.py,,\n").encode()},
-            "has no digest in RECORD [not-in-record]",
-        ),
-    ],
-)
-def test_the_sentence_of_each_code_about_record(
-    tmp_path: Path, command: Command, files: Files, sentence: str
-) -> None:
-    wheel = make_wheel(tmp_path / "w.whl", files)
-    assert Answer(command, wheel).errors == [f"demo/__init__.py: {sentence}"]
 
 
 def test_a_file_that_is_there_twice(tmp_path: Path, command: Command) -> None:
