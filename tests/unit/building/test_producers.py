@@ -112,7 +112,7 @@ def test_an_error_shows_the_lines_of_the_text_and_names_the_script(tmp_path: Pat
     error = refusal(CompileError, built, producer_project(tmp_path, returning(repr({"a.cu": text}))))
     (one,) = error.problems
     assert str(one.where) == "demo/a.cu:4"
-    assert one.details[-6:] == (
+    assert one.details[-7:-1] == (
         "produced by demo/gen.py:",
         "    2 | // one",
         "    3 | // one",
@@ -125,7 +125,7 @@ def test_an_error_shows_the_lines_of_the_text_and_names_the_script(tmp_path: Pat
 def test_an_error_without_a_line_names_the_script(tmp_path: Path) -> None:
     project = producer_project(tmp_path, returning("{'a.cu': '__device__ int x;'}"))
     (one,) = refusal(CompileError, built, project).problems
-    assert one.details[-1] == "produced by demo/gen.py"
+    assert one.details[-2] == "produced by demo/gen.py"
 
 
 LINKED = {
