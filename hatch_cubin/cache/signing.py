@@ -22,8 +22,9 @@ from .records import split_signature
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-# the kinds of signed data; a signature of a record is not valid for an index
-RECORD, INDEX = "record", "index"
+# The kinds of signed data: a result, a list of results, and the texts that a producer returned. A signature
+# of data of one kind is not valid for data of another kind.
+RECORD, INDEX, TEXTS = "record", "index", "texts"
 
 _MAX_KEY_FILE_SIZE = 1000  # bytes; a key has a tenth of this size
 
@@ -53,7 +54,7 @@ class SignaturePolicy:
         self.keys = frozenset(keys)
         self._required = required
 
-    def distrust(self, data: bytes) -> Distrust | None:
+    def distrust(self, data: bytes, kind: str = RECORD) -> Distrust | None:
         """Return the reason why a record in the cache folder is not trusted; None if it is trusted."""
         record, line = split_signature(data)
         signature = Signature.decode(line)
@@ -61,7 +62,7 @@ class SignaturePolicy:
             return Distrust("unsigned") if self._required else None
         if signature.key not in self.keys:
             return Distrust("untrusted", signature.key)
-        if self._required and not self.accepts(RECORD, record, line):
+        if self._required and not self.accepts(kind, record, line):
             return Distrust("forged", signature.key)
         return None
 
