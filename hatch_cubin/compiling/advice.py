@@ -1,4 +1,4 @@
-"""Advice on a failed compile: each cause is reported once, with its origin and the way to fix it."""
+"""Explain a failed compile: report each cause once, with its place and a hint how to fix it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ from .hints import (
 )
 from .hints.failed_compile import FailedCompile
 
-_MISSING = "not open source file"  # the words after "could" or "can"
+_MISSING = "not open source file"  # part of the compiler's message about a missing header
 _LINES_AROUND = 2  # lines of a produced text before and after the line of an error
-_LONGEST_CHAIN = 5  # most lines of an include chain that are shown; the last ones are the project's own
-# The first cause that matches reports one error and takes the errors that it explains; the search then starts
-# again with the rest.
+# how many lines of an include chain are shown; the last lines are in the project's own files
+_LONGEST_CHAIN = 5
+# The functions that recognize causes, in the order in which they are tried. The first function that
+# recognizes a cause returns one error for it, and the errors that the cause does not explain. Then the search
+# starts again with these errors.
 _CAUSES = (
     not_source.wrong_file,
     other_languages.other_language,
@@ -74,7 +76,7 @@ _CAUSES = (
 
 
 def advise(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnostic]:
-    """Return the errors of a source that failed, with advice. Errors with the same cause are merged."""
+    """Return the errors of a failed compile with hints; errors with the same cause are merged."""
     of_source = [each for each in found if instantiations.entry_of(each) is None]
     explained = (instantiations.with_entry(each, failed) for each in _explained(of_source, failed))
     told = [*explained, *instantiations.wrong_entries(found, failed)]
@@ -90,7 +92,7 @@ def _explained(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagn
 
 
 def _with_include_chain(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
-    """Add the include chain to an error in a header outside the project, or about a header that it misses."""
+    """Add the chain of includes to an error in a header outside the project, or about a missing header."""
     if error.where is None or (error.is_own and _MISSING not in error.text):
         return error
     shown = tuple(
@@ -98,7 +100,7 @@ def _with_include_chain(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
     )
     cut = ("…",) if len(shown) > _LONGEST_CHAIN else ()
     chain = (*cut, *shown[-_LONGEST_CHAIN:])
-    if error.is_own:  # reported once for all sources
+    if error.is_own:  # kept in a field that comparisons ignore, so that all sources share one message
         return replace(error, include_chain=chain)
     return replace(error, context=(*error.context, *chain))
 

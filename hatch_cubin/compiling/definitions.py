@@ -1,4 +1,4 @@
-"""Find the definition of a symbol in a text, ignoring its namespace and parameters. Does no I/O."""
+"""Find the line in a source that defines or mentions a symbol, by the symbol's name without namespace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..project.source import Source, without_comments
 
 
 class Definition(NamedTuple):
-    """The location of a name's definition, and the text of that line."""
+    """The location of a definition, and the text of its line."""
 
     where: Location
     text: str
@@ -22,7 +22,7 @@ class Definition(NamedTuple):
 
 
 def base_of(symbol: str) -> str:
-    """Return the last part of a symbol's name, without template arguments."""
+    """Return the last part of a symbol's demangled name: `f` for `ns::f<int>`."""
     return re.sub(r"<.*", "", kernel_names.demangle(symbol)).rpartition("::")[2]
 
 
@@ -35,7 +35,7 @@ def plain_text(source: Source) -> str:
 
 
 def definition(symbol: str, source: Source) -> Definition | None:
-    """Return the definition of a function or variable with a symbol's name, in any scope of a text."""
+    """Return the definition of a function or variable with the name of *symbol*, in any namespace."""
     word, text = re.escape(base_of(symbol)), plain_text(source)
     for pattern in (
         rf"(?:^|[;{{}}])[^\n;{{}}()=#]*[\w*&>][ \t*&]+(?:\w+::)*{word}\s*\([^;{{}}]*\)\s*(?:const\s*)?\{{",
@@ -50,7 +50,7 @@ def definition(symbol: str, source: Source) -> Definition | None:
 
 
 def mention(symbol: str, source: Source) -> Location | None:
-    """Return the location of a symbol's definition in a text, or else of its declaration or first mention."""
+    """Return where a source defines a symbol, or else where the source declares or first mentions it."""
     if (found := definition(symbol, source)) is not None:
         return found.where
     word, text = re.escape(base_of(symbol)), plain_text(source)
