@@ -320,7 +320,7 @@ class Links:
     def _with_file(self, job: Job, entry: str) -> str:
         link = job.unit.module.link
         there = link.files if link else ()
-        return f"add the library to the module's table: {setting('link', [*there, entry])}"
+        return f"add the library to the table of this module: {setting('link', [*there, entry])}"
 
     def _near_texts(self, job: Job, symbol: str) -> Iterator[str]:
         for source in _sources(job):

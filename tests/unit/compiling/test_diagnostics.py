@@ -88,7 +88,10 @@ LOGS = {
                 Location("demo/a.cuh", 2),
                 'incompatible redefinition of macro "BLOCK"',
                 (),
-                "#ifndef BLOCK before it, and #endif behind, keep the value that was given",
+                (
+                    "put #ifndef BLOCK before this definition and #endif after it, to keep the value in "
+                    "the table"
+                ),
             )
         ],
     ),
@@ -103,7 +106,7 @@ LOGS = {
                 Location("demo/a.cu", 1),
                 "extern declaration of the entity c is treated as a static definition",
                 (),
-                "where another source defines c, a module table links the two; else leave out 'extern'",
+                "if another source defines c, link both in a [[…module]] table; otherwise remove 'extern'",
             )
         ],
     ),
@@ -157,7 +160,7 @@ def test_a_log_becomes_diagnostics(log: str, expected: list[Diagnostic]) -> None
 def test_code_without_a_defined_result_is_not_silenced() -> None:
     (warning,) = diagnostics.parse_log("k.cu(1): warning #940-D: missing return statement", "k.cu", {})
     assert diagnostics.about_mistake(warning) == (
-        "without a return its result is undefined: return a value at its end too"
+        "without a return, the function's result is undefined: return a value at the end too"
     )
     assert diagnostics.about_mistake(dataclasses.replace(warning, number=177)) is None
 

@@ -95,8 +95,8 @@ def test_a_size_that_no_launch_changes_is_warned_of(tmp_path: Path) -> None:
     assert warning == (
         "demo/k.cu:2: extern declaration of the entity s is treated as a static definition"
         " [compiler-warning]\n"
-        "  hint: a launch does not change the size that is written here: leave out 'extern', "
-        "or write s[] for the size that a launch gives"
+        "  hint: the size in this declaration is fixed and a launch cannot change it: remove 'extern', "
+        "or write s[] to set the size at the launch"
     )
 
 
