@@ -22,7 +22,9 @@ def test_a_macro_that_no_code_reads_is_named() -> None:
     found = done(
         ({"N": "1"}, 80, b"a"), ({"N": "2"}, 80, b"a"), ({"N": "1"}, 90, b"b"), ({"N": "2"}, 90, b"b")
     )
-    assert identical_variant_notes(found) == ["demo/k.cu: the macro N has no effect: its 2 variants have the same code"]
+    assert identical_variant_notes(found) == [
+        ("demo/k.cu: the macro N has no effect: its 2 variants have the same code")
+    ]
 
 
 def test_a_macro_that_changes_something_for_one_arch_is_not() -> None:
@@ -36,7 +38,9 @@ def test_each_macro_is_looked_at_beside_the_same_others() -> None:
     found = done(
         *(({"A": a, "B": b}, 80, b.encode()) for a in "12" for b in "xy"),
     )
-    assert identical_variant_notes(found) == ["demo/k.cu: the macro A has no effect: its 2 variants have the same code"]
+    assert identical_variant_notes(found) == [
+        ("demo/k.cu: the macro A has no effect: its 2 variants have the same code")
+    ]
 
 
 def test_one_value_alone_is_no_choice() -> None:

@@ -668,7 +668,7 @@ def test_whatever_the_linker_says_is_told(tmp_path: Path) -> None:
     assert failed("something odd") == ["something odd"]
     assert failed("fatal: the compiler crashed (signal 11)") == ["the compiler crashed (signal 11)"]
     assert failed("ERROR 4: bad input: lib/x.cubin") == [
-        "nvJitLink cannot read lib/x.cubin: is it of this arch?"
+        "nvJitLink cannot read lib/x.cubin: check that this file was built for this arch"
     ]
     assert failed("ERROR in LTOIR arch newer than target arch") == [
         "an input of this link contains LTO-IR of a newer compiler, or for a newer arch"

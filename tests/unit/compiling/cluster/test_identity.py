@@ -36,7 +36,11 @@ ASSEMBLES = MINE._replace(ptxas="13.5.37")
         ),
         (MINE._replace(data_model="llp64"), MINE, "the worker has data model llp64, this build has lp64"),
         (MINE._replace(machine="aarch64"), MINE, "the worker has processor aarch64, this build has x86_64"),
-        (LINKS._replace(nvjitlink="13.4.92"), LINKS, "the worker has nvJitLink 13.4.92, this build has 13.5.37"),
+        (
+            LINKS._replace(nvjitlink="13.4.92"),
+            LINKS,
+            ("the worker has nvJitLink 13.4.92, this build has 13.5.37"),
+        ),
         (ASSEMBLES, MINE, None),
         (MINE._replace(code="other"), MINE, "the worker's hatch-cubin 1.2 has other code than this build's"),
     ],

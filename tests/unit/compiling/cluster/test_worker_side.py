@@ -221,7 +221,9 @@ def test_with_all_that_it_takes_a_lease_needs_nothing_before(
         patch.delattr(worker_side, "unpacked")  # what it has been given already is not unpacked again
         assert [*checked_results(worker_side.compile_with(archive, anybody), anybody)] == [1]
     other = PackedArchive(BuildRequirements(MINE._replace(nvrtc="13.4.92"), None), LISTING, BLOBS)
-    assert worker_side.compile_with(other, anybody).refusal == "the worker has NVRTC 13.5.37, this build has 13.4.92"
+    assert worker_side.compile_with(other, anybody).refusal == (
+        "the worker has NVRTC 13.5.37, this build has 13.4.92"
+    )
 
 
 def test_what_was_packed_is_called() -> None:
