@@ -47,7 +47,7 @@ _OF_SOURCE: Mapping[str, st.SearchStrategy[Any]] = {
     "include-dirs": st.lists(_WORDS | some.paths, max_size=2),
     "define": _MACROS,
     "options": _OPTIONS,
-    "instantiate": st.lists(_WORDS, max_size=2),
+    "instantiate": st.lists(_WORDS | some.products, max_size=2),
     "variants": st.dictionaries(
         st.sampled_from(["N", "M"]), st.lists(st.integers(0, 9) | _WORDS, max_size=3)
     ),
