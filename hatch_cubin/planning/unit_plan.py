@@ -19,7 +19,7 @@ from ..common.capabilities import FAMILIES_SINCE, GPUS, Gpu, Release
 from ..common.digest import digest
 from ..config.config import Config, Macros, SourceRule, TableLocation, merge_macros
 from ..config.nvrtc_options import OF_PTX, OptionValue
-from ..config.value_checks import guess
+from ..config.value_checks import MAX_VARIANTS, guess
 from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError, problem
 from ..project.source import Source, glob_regex, is_glob
 
@@ -29,7 +29,6 @@ _WINDOWS_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECAS
 TargetsBySpecs = Mapping[tuple[str, ...], tuple[Target, ...]]
 
 _PLAIN_FILE_PART = re.compile(r"[A-Za-z0-9_-]{1,80}")
-_MAX_VARIANTS = 100_000  # variants of one source
 _NO_PTX = "the linker makes PTX only from LTO-IR, that is, with mode = 'lto' and only .cu sources"
 
 
@@ -334,7 +333,6 @@ def _modules_of(
 ) -> list[Module]:
     base, archs, define, options = source.stem, config.archs, config.define, config.options
     include_dirs = config.include_dirs
-    instantiate: tuple[str, ...] = ()
     variants: dict[str, tuple[str | None, ...]] = {}
     for rule in rules:  # if several tables match, the last table takes precedence
         base = base if rule.name is None else module_name_from(rule.name, source.name_path)
@@ -345,7 +343,6 @@ def _modules_of(
             *rule.include_dirs,
             *(folder for folder in include_dirs if folder not in rule.include_dirs),
         )
-        instantiate = tuple(dict.fromkeys((*instantiate, *rule.instantiate)))
         defined = {*dict(rule.define), *rule.undefined}
         variants = {name: values for name, values in variants.items() if name not in defined}
         variants |= dict(rule.variants)
@@ -355,6 +352,7 @@ def _modules_of(
         hint = "leave 'variants' out, or produce one text without '[…]' in its name"
         raise ConfigError(problem("variants-of-one-variant", what, where, hint))
     combinations = [(source.variant, ())] if source.variant else variant_combinations(variants, where)
+    instantiate = instantiations(source, rules)
     return [
         Module(base, source, variant, define, options, include_dirs, instantiate, targets, undefined)
         for variant, undefined in combinations
@@ -367,6 +365,18 @@ def module_name_from(pattern: str, path: str) -> str:
     return pattern.replace("{parent}", place.parent.name).replace("{stem}", place.stem)
 
 
+def instantiations(source: Source, rules: Sequence[SourceRule]) -> tuple[str, ...]:
+    """Return the instantiations that the tables of a source ask for; ConfigError if there are too many."""
+    names = tuple(dict.fromkeys(name for rule in rules for name in rule.instantiate))
+    if len(names) > MAX_VARIANTS:
+        what = (
+            f"'instantiate' asks for {len(names)} instantiations of this source, "
+            f"but at most {MAX_VARIANTS} are allowed"
+        )
+        raise ConfigError(problem("too-many-instantiations", what, Location(source.path)))
+    return names
+
+
 def variant_combinations(
     variants: Mapping[str, tuple[str | None, ...]], where: Location
 ) -> Iterator[tuple[Macros, tuple[str, ...]]]:
@@ -374,8 +384,8 @@ def variant_combinations(
 
     Raise ConfigError if there are too many variants.
     """
-    if (count := math.prod(map(len, variants.values()))) > _MAX_VARIANTS:
-        what = f"'variants' make {count} modules of this source, but at most {_MAX_VARIANTS} are allowed"
+    if (count := math.prod(map(len, variants.values()))) > MAX_VARIANTS:
+        what = f"'variants' make {count} modules of this source, but at most {MAX_VARIANTS} are allowed"
         raise ConfigError(problem("too-many-variants", what, where))
     axes = [[(name, value) for value in values] for name, values in variants.items()]
     for chosen in itertools.product(*axes):
