@@ -68,11 +68,20 @@ def build(
     A build whose cache is thrown away afterwards must not be *noted*: its notes would replace the notes of
     builds whose cache is kept.
     """
-    files, _sources = build_held(project, None, noted=noted, require=require)
-    return {
+    files, _sources = build_with_sources(project, noted=noted, require=require)
+    return files
+
+
+def build_with_sources(
+    project: Project, *, noted: bool = True, require: Callable[[Project], object] | None = None
+) -> tuple[dict[str, bytes], list[str]]:
+    """Return the same files, and the paths of the project's files that they were built from."""
+    files, sources = build_held(project, None, noted=noted, require=require)
+    contents = {
         name: Path(content).read_bytes() if isinstance(content, str) else b"".join(content)
         for name, content in files.items()
     }
+    return contents, sources
 
 
 def build_held(
@@ -370,7 +379,7 @@ def _described(
 def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
     """Return every file of the project that its kernels can be built from: sources and headers.
 
-    *by_name* leaves out headers that only a computed include could reach.
+    *by_name* leaves out headers that only a computed include could reach, and files of producers.
     """
     return [path for path in _reachable(project, by_name=by_name) if not lies_outside(path)]
 
@@ -392,7 +401,12 @@ def sdist_files(project: Project) -> dict[str, Path]:
 
 def _reachable(project: Project, *, by_name: bool = False) -> list[str]:
     try:
-        return reachable_files(project, read_sources(project), by_name=by_name)
+        found = reachable_files(project, read_sources(project), by_name=by_name)
+        if by_name or not project.config.producer:
+            return found
+        from ..producing.produced_sources import files_for_producers  # lazy: only with producers
+
+        return sorted({*found, *files_for_producers(project)})
     except HatchCubinError:
         if project.is_skipped:  # a bundle without kernels does not need correct sources
             return []

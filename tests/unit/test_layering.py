@@ -165,13 +165,15 @@ MODULES: dict[str, dict[str, str]] = {
     },
     "keys": {
         "included_sources": "",
+        "produced_includes": "",
         "input_files": "",
         "ingredients": "input_files",
         "parameter_types": "",
         "recall": "",
         "link_files": "ingredients recall",
         "shared_names": "",
-        "jobs": "included_sources ingredients input_files link_files parameter_types recall shared_names",
+        "jobs": "included_sources ingredients input_files link_files parameter_types produced_includes recall "
+        "shared_names",
         "edited_headers": "input_files jobs",
     },
     "bundle": {
