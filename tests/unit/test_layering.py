@@ -172,8 +172,8 @@ MODULES: dict[str, dict[str, str]] = {
         "recall": "",
         "link_files": "ingredients recall",
         "shared_names": "",
-        "jobs": "included_sources ingredients input_files link_files parameter_types produced_includes recall "
-        "shared_names",
+        "jobs": "included_sources ingredients input_files link_files parameter_types produced_includes "
+        "recall shared_names",
         "edited_headers": "input_files jobs",
     },
     "bundle": {
