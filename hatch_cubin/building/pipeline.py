@@ -39,7 +39,7 @@ from ..lockfile.lock_format import Lock
 from ..planning.unit_plan import Unit
 from ..project.project import Project, ProjectSources, read_sources
 from ..remote import build_store
-from ..toolkit import requirements
+from ..toolkit import installed_wheels, requirements
 from ..toolkit.toolkit import DATA_MODEL, Toolkit
 from .report import report, write_report
 
@@ -357,23 +357,48 @@ def make_lock(project: Project) -> Lock:
     return _described(project, plan, sources, results)
 
 
-def check_lock(project: Project, found: Lock) -> list[str]:
-    """Return the differences between a lock and the lock that would be written now. Nothing is compiled."""
+class LockCheck(NamedTuple):
+    """The differences between a lock and its project, and the parts that could not be compared."""
+
+    changes: Sequence[str]
+    unchecked: Sequence[str] = ()
+
+
+def check_lock(project: Project, found: Lock) -> LockCheck:
+    """Return the differences between a lock and the lock that would be written now. Nothing is compiled.
+
+    Producers run, unless their texts are known from an earlier build, or a package that they need is missing.
+    """
     sources = read_sources(project)
     if changes := lock_comparison.plan_by_lock(found, project, sources).changes:
-        return [*changes]
+        return LockCheck(changes)
+    if unchecked := [*_producers_without_requirements(project)]:
+        return LockCheck((), unchecked)
+    sources = with_producers(project, sources)
     plan = make_plan(project, sources)
     if changes := lock_comparison.differences_of_jobs(found, plan.jobs, plan.toolkit):
-        return [*changes]
+        return LockCheck(changes)
     now = _described(project, plan, sources, lock_comparison.locked_digests(found, plan.jobs))
-    return lock_comparison.differences(found, now)
+    return LockCheck(lock_comparison.differences(found, now))
+
+
+def _producers_without_requirements(project: Project) -> Iterator[str]:
+    for rule in project.config.producer:
+        if missing := installed_wheels.unmet(rule.requires):
+            shown = ", ".join(map(installed_wheels.shown, missing))
+            yield f"the texts of {rule.name} were not compared, because it needs packages: {shown}"
 
 
 def _described(
     project: Project, plan: Plan, sources: ProjectSources, results: Mapping[Unit, str | None]
 ) -> Lock:
     everything = every_closure(project, sources, plan.toolkit, plan.recall, plan.jobs)
-    return lock_comparison.make_lock(project, everything, plan.toolkit, plan.jobs, results)
+    lock = lock_comparison.make_lock(project, everything, plan.toolkit, plan.jobs, results)
+    if not project.config.producer:
+        return lock
+    from ..lockfile.locked_texts import locked_producers  # lazy: only with producers
+
+    return lock._replace(producers=locked_producers(project, sources))
 
 
 def needed_files(project: Project, *, by_name: bool = False) -> list[str]:

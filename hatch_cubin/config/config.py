@@ -76,6 +76,11 @@ class ProducerRule:
     requires: tuple[str, ...] = ()
     seconds: int = 60
 
+    @property
+    def name(self) -> str:
+        """The name in the lock: the script and its function."""
+        return f"{self.path}:{self.call}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:

@@ -37,7 +37,7 @@ from ..toolkit.toolkit import Keys, Toolkit
 from . import shared_names
 from .included_sources import drop_included_sources
 from .ingredients import INGREDIENTS, UnitInputs, inputs_of, keys_of
-from .input_files import distinct_closures, own_files, own_linked_files
+from .input_files import distinct_closures, own_files, own_linked_files, produced_paths
 from .recall import Recall
 
 if TYPE_CHECKING:
@@ -285,13 +285,13 @@ def _needed_files(
     files, perhaps = set[str](), set[str]()
     pairs = [*closures]
     for module, _closure in pairs:
-        files.update(own_linked_files(module))
-        if not module.source.produced:
-            files.add(module.source.path)
+        files.update((module.source.path, *own_linked_files(module)))
     for closure in distinct_closures(closure for _module, closure in pairs):
         files.update(own_files(closure, closure.widened))
         perhaps.update(own_files(closure))
     real = project.tree.real_name
+    # Names that are not on the disk. A closure of a locked job has all files of the lock.
+    files -= {path for module, _closure in pairs for path in produced_paths(module)}
     # A path contains `..` only if it crosses a link.
     needed = {real(path) if ".." in path else path for path in files}
     if not by_name:  # not files behind a link out of the project: its target may be huge

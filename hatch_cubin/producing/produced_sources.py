@@ -19,6 +19,13 @@ def complete(project: Project, sources: ProjectSources) -> ProjectSources:
     produced = [
         source for index, producer in enumerate(producers) for source in _sources(project, index, producer)
     ]
+    return add_sources(project, sources, producers, produced)
+
+
+def add_sources(
+    project: Project, sources: ProjectSources, producers: Iterable[Producer], produced: Iterable[Source]
+) -> ProjectSources:
+    """Return the sources with those that producers returned, now or when a lock was written."""
     return with_produced(project, sources, produced, _declared(producers))
 
 

@@ -49,15 +49,10 @@ class Producer(NamedTuple):
     module: str
     packages: Packages
 
-    @property
-    def name(self) -> str:
-        """The name of the producer in the lock, which differs from the names of all others."""
-        return f"{self.rule.path}:{self.rule.call}"
-
     def key(self) -> str:
         """Return a digest of everything that the texts depend on."""
         rule, python = self.rule, f"{sys.implementation.cache_tag} {sys.platform}"
-        known = [_FORMAT, python, self.name, rule.produces, self.packages, self.inputs]
+        known = [_FORMAT, python, rule.name, rule.produces, self.packages, self.inputs]
         return digest([json.dumps(known, sort_keys=True), installed_digest(sys.path)])
 
 

@@ -31,7 +31,7 @@ ROOMS: dict[str, str] = {
     "remote": "common config project cache toolkit keys",
     "compiling": "common loader cubin config project planning cache producing toolkit headers keys bundle",
     "explaining": "common loader config project planning cache headers keys",
-    "lockfile": "common config project planning cache toolkit headers keys remote",
+    "lockfile": "common config project planning cache producing toolkit headers keys remote",
     "building": "common project planning cache producing toolkit keys bundle compiling remote lockfile",
     "wheels": "common loader cubin project bundle building",
     "frontends": "common loader config project cache toolkit bundle lockfile building wheels",
@@ -286,7 +286,8 @@ MODULES: dict[str, dict[str, str]] = {
     },
     "lockfile": {
         "lock_format": "",
-        "lock_comparison": "lock_format",
+        "locked_texts": "lock_format",
+        "lock_comparison": "lock_format locked_texts",
         "locked_build": "lock_comparison lock_format",
         "required_wheels": "locked_build lock_comparison lock_format",
     },
