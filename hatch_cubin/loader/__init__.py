@@ -221,7 +221,7 @@ def archs() -> "tuple[str, ...]":
     return tuple(sorted(shipped, key=lambda arch: (arch[0] == "c", *_parse_arch(arch)[1:])))
 
 
-def is_available(kernel: "_AnyName | None" = None, strict: "bool | None" = None) -> bool:
+def is_available(kernel: "_AnyName | None" = None, *, strict: "bool | None" = None) -> bool:
     """Return whether a driver and a device exist. It never raises, and does not start CUDA in this process.
 
     With the name of a kernel or a module: whether it runs on each GPU of this machine. With *strict*: whether
@@ -922,4 +922,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "a2002d66b97e6c56"  # the same in all files of one version
+__build__ = "5820bacfb12b9b38"  # the same in all files of one version
