@@ -90,10 +90,12 @@ def key_meant(key: str, table: object = "") -> str | None:
 def misnamed(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Yield the paths of tables with our name or a misspelling of it, correct tables too.
 
-    Outside Hatch's settings, only the two upper levels are searched: in deeper tables, such a name may be a
+    Outside Hatch's settings, only the three upper levels are searched: in deeper tables, such a name may be a
     requirement.
     """
-    for outer, tables in (((), pyproject), (("tool",), inside(pyproject, "tool"))):
+    tools = (("tool", name) for name in inside(pyproject, "tool") if name != "hatch")
+    for outer in ((), ("tool",), *tools):
+        tables = inside(pyproject, *outer)
         yield from ((*outer, name) for name in tables if _is_alike(name, tables))
     yield from _misnamed_in(("tool", "hatch"), {**hatch, "envs": None})
 

@@ -414,7 +414,7 @@ def _variants(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Va
             value_checks.macro_name(name)
             if not isinstance(items, list) or not items:
                 raise ValueError(f"must be an array of at least one value, not {items!r}")
-            variants.append((name, value_checks.once([*map(value_checks.macro_text, items)])))
+            variants.append((name, value_checks.once(items)))
         except ValueError as exc:
             hint = None if isinstance(items, list) else _meant("variants", value)
             reader.refuse(exc, f"variants.{name} {exc}", (*path, name), hint)
@@ -434,7 +434,8 @@ def _source_roots(value: object, reader: _Reader, path: tuple[str | int, ...]) -
 
 
 def _globs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
-    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+    tables = [value] if isinstance(value, dict) else value
+    if isinstance(tables, list) and tables and all(isinstance(item, dict) for item in tables):
         what = f"{path[-1]} must be an array of strings"
         hint = f"did you mean {reader.place.source_tables}?"
         reader.add(problem("invalid-value", what, hint=hint), path)
@@ -443,18 +444,11 @@ def _globs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple
 
 
 def _sources(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
-    what = "a source table must say which sources it is for"
-    hint = 'name them by a path or a glob, as in path = "**/*.cu"'
-    needed = {"path": problem("missing-key", what, hint=hint)}
-    return _array(value, reader, path, _SOURCE_CHECKS, needed)
+    return _array(value, reader, path, _SOURCE_CHECKS, _REQUIRED_SOURCE_KEYS)
 
 
 def _modules(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
-    needed = {
-        key: problem("missing-key", f"a module table must have {key!r}", hint=example)
-        for key, example in _REQUIRED_MODULE_KEYS.items()
-    }
-    return _array(value, reader, path, _MODULE_CHECKS, needed)
+    return _array(value, reader, path, _MODULE_CHECKS, _REQUIRED_MODULE_KEYS)
 
 
 def _array(
@@ -462,12 +456,9 @@ def _array(
     reader: _Reader,
     path: tuple[str | int, ...],
     known: Mapping[str, Callable[..., Any]],
-    needed: Mapping[str, Problem],
+    required: Mapping[str, str],
 ) -> tuple[dict[str, Any], ...]:
-    """Return the correct tables of an array.
-
-    *needed* has the required keys, each with the problem to report if it is missing.
-    """
+    """Return the correct tables of an array. *required* has the keys that each must have, with examples."""
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise ValueError(f"must be an array of tables, written as {reader.place.tables(str(path[-1]))}")
     rules = []
@@ -475,9 +466,10 @@ def _array(
         here = (*path, index)
         before = len(reader.problems)
         values = reader.table(known, table, here)
-        for key, missing in needed.items():
-            if key not in table:
-                reader.add(missing, here)
+        if missing := [key for key in required if key not in table]:
+            what = f"this table needs {' and '.join(map(repr, missing))} too"
+            lines = "".join(f"\n    {required[key]}" for key in missing)
+            reader.add(problem("missing-key", what, hint=f"for example, in this table:{lines}"), here)
         if len(reader.problems) == before:
             _report_contradictions(values, reader, here)
         if len(reader.problems) == before:
@@ -565,9 +557,10 @@ _MODULE_CHECKS: dict[str, Callable[..., Any]] = {
     "variants": _variants,
 }
 _TABLES: Mapping[str, Mapping[str, Any]] = {"": _CHECKS, "source": _SOURCE_CHECKS, "module": _MODULE_CHECKS}
+_REQUIRED_SOURCE_KEYS = {"path": 'path = "**/*.cu"  # the sources that it is for'}
 _REQUIRED_MODULE_KEYS = {
-    "name": 'give it a name that no source has, as in name = "linked"',
-    "sources": 'list the paths of the sources to link, or a glob, as in sources = ["**/*.cu"]',
+    "name": 'name = "linked"  # unlike the name of each source',
+    "sources": 'sources = ["**/*.cu"]  # the sources to link',
     "mode": 'mode = "lto"',
 }
 _KEYGEN_HINT = "'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
@@ -576,6 +569,7 @@ _WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
     "backend-path": ArrayCheck(value_checks.path),
     "package-dir": ValueCheck(value_checks.path),
 }
+KEYS = (*_CHECKS, *_WRAPPER_CHECKS)
 _BUILD_SYSTEM_KEYS = frozenset({"build-backend", "requires"})
 _WRAPPER_HINT = f'[tool.hatch-cubin] has it where [build-system] has build-backend = "{WRAPPER}"'
 _VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {

@@ -44,6 +44,7 @@ _AUTOMATIC = {
     "jobs": "as many units are compiled at once as there are cores",
     "cache-size": "the cache may grow",
     "max-size": "a wheel of any size is built",
+    "timeout_s": "a unit may take 30 minutes",
 }
 _NO_CHOICE = re.compile("|auto.*|default|none|null|all|max.*|unlimited|inf.*|cores|0|-1", re.IGNORECASE)
 _MACRO = re.compile(r"(?:-D *)?([A-Za-z_]\w*)(?:=(.*))?", re.ASCII)

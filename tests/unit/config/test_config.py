@@ -212,8 +212,8 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
             (
                 "missing-key",
                 9,
-                "a source table must say which sources it is for",
-                'name them by a path or a glob, as in path = "**/*.cu"',
+                "this table needs 'path' too",
+                'for example, in this table:\n    path = "**/*.cu"  # the sources that it is for',
             ),
             (
                 "unknown-option",
@@ -272,6 +272,8 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
             "module = [1]",
             f"module … {SOURCE.replace('source', 'module')}",
         ),
+        ("sources = { path = 'a.cu' }", "sources must be an array of strings"),
+        ("sources = [{ path = 'a.cu' }]", "sources must be an array of strings"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
@@ -683,7 +685,7 @@ def test_a_key_of_another_table_is_sent_there(options: str, hint: str) -> None:
         ("variants.N = [[]]", "variants.N must be a boolean, a number or a one-line string, not []"),
         ("variants.1N = [1]", "variants.1N … a macro's name"),
         ("variants.N = [128, 64, '128']", "variants.N has '128' twice [repeated-value]"),
-        ("variants.N = [1, 2, true]", "variants.N has '1' twice, for true is 1 [repeated-value]"),
+        ("variants.N = [1, 2, true]", "variants.N has '1' twice, because true means 1 [repeated-value]"),
         ("variants.N = [false, false]", "variants.N has false twice [repeated-value]"),
     ],
 )
@@ -698,6 +700,10 @@ def test_a_source_table_is_checked_like_the_whole(line: str, message: str) -> No
         *((text, OUTSIDE) for text in ("~", "../x", "../**", "**/../..", "/etc/*", "~/x", "C:/x")),
         *((text, OUTSIDE) for text in (r"C:\x", r"\\host\x", r"a\..\b")),
         (r"a\b", "must be written with '/', as \"a/b\""),
+        *(
+            (text, "begins with a variable, and nothing replaces variables here")
+            for text in ("$HOME/x", "${SRC}/x", "%CUDA_PATH%/x")
+        ),
         *((text, "has characters that no path should have") for text in ("a\0b", "a\nb")),
     ],
     ids=ascii,
@@ -1008,6 +1014,11 @@ def test_a_variable_replaces_its_key(variable: str, value: str, field: str, expe
         ),
         ("JOBS", "many", "HATCH_CUBIN_JOBS: must be a whole number from 1 to 1024, not 'many'"),
         ("JOBS", "0", "HATCH_CUBIN_JOBS: must be a whole number from 1 to 1024, not 0"),
+        (
+            "CACHE_DIR",
+            "$HOME/x",
+            "HATCH_CUBIN_CACHE_DIR: '$HOME/x' begins with a variable, and nothing replaces variables here",
+        ),
         ("CACHE_DIR", "a\nb", r"HATCH_CUBIN_CACHE_DIR: 'a\nb' has characters that no path should have"),
     ],
 )
@@ -1037,6 +1048,11 @@ def test_a_bad_variable_is_shown_as_it_may_be_meant(variable: str, value: str, m
     (found,) = problems("", {name: value})
     assert found.hint == f"{name}={meant}"
     read_config("", {name: meant})
+
+
+def test_no_limit_is_set_by_no_variable() -> None:
+    (found,) = problems("", {"HATCH_CUBIN_TIMEOUT": "0"})
+    assert found.hint == "without HATCH_CUBIN_TIMEOUT, a unit may take 30 minutes: do not set it"
 
 
 @pytest.mark.parametrize(
@@ -1209,9 +1225,10 @@ def test_all_that_is_wrong_with_a_module_table_is_told() -> None:
         "  hint: 'source-roots' names folders above: put x.a into one of these, or into the project",
         "link: 'a b' is not the name of a distribution, such as 'nvidia-cutlass'",
         f"link: '/c' {OUTSIDE}",
-        "a module table must have 'name'\n  hint: give it a name that no source has, as in name = \"linked\"",
-        "a module table must have 'sources'\n"  # noqa: ISC004
-        '  hint: list the paths of the sources to link, or a glob, as in sources = ["**/*.cu"]',
+        "this table needs 'name' and 'sources' too\n"  # noqa: ISC004
+        "  hint: for example, in this table:\n"
+        '    name = "linked"  # unlike the name of each source\n'
+        '    sources = ["**/*.cu"]  # the sources to link',
     ]
     (empty,) = messages(f"{MODULE}\nname = 'm'\nmode = 'lto'\nsources = []\n")
     assert empty.endswith(": sources must name at least one source")
@@ -1301,3 +1318,24 @@ def test_what_nvrtc_defines_itself_is_told_by_nvrtc() -> None:
     task = {"id": 0, "kind": "c++", "code": code.encode(), "name": b"k.cu", "instantiate": [], "ptx": True}
     ptx = worker.compile_task(task | {"options": [b"-arch=compute_80"]})["ptx"].decode()
     assert [name for name in (*refused, *free) if f"seen_{name}" in ptx] == refused
+
+
+HEADER = "under [tool.hatch.build.hooks.cubin]: "
+
+
+@pytest.mark.parametrize(
+    ("where", "hint", "shown"),
+    [
+        (Location("a.cu", 1), 'include-dirs = ["inc"]', f'{HEADER}include-dirs = ["inc"]'),
+        (Location("a.cu", 1), "do this: define = { N = 1 }", f"do this: {HEADER}define = {{ N = 1 }}"),
+        (Location("pyproject.toml", FIRST - 1), 'package = "a"', f'{HEADER}package = "a"'),
+        (None, 'package = "a"', f'{HEADER}package = "a"'),
+        (Location("pyproject.toml", FIRST), 'archs = ["sm_90"]', 'archs = ["sm_90"]'),
+        (Location("a.cu", 1), "write int n = 1", "write int n = 1"),
+        (Location("a.cu", 1), None, None),
+    ],
+)
+def test_a_line_to_add_names_its_table(where: Location | None, hint: str | None, shown: str | None) -> None:
+    named = read_config("archs = ['sm_90']").with_table(Problem("wrong", where, hint))
+    assert named.hint == shown
+    assert read_config("archs = ['sm_90']").with_table(named) == named

@@ -106,7 +106,13 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
                 {"pyproject.toml": f"{FLIT}{wrong}\njobs = 1\n"},
                 f"{NO_TABLE.format('[tool.hatch-cubin]')}{RENAME.format(wrong)}",
             )
-            for wrong in ("[tool.hatch_cubin]", "[tool.cubin]", "[tool.HatchCubin]", "[hatch-cubin]")
+            for wrong in (
+                "[tool.hatch_cubin]",
+                "[tool.cubin]",
+                "[tool.HatchCubin]",
+                "[hatch-cubin]",
+                "[tool.setuptools.hatch-cubin]",
+            )
         ),
         *(
             (
