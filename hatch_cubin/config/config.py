@@ -112,11 +112,11 @@ class Config:
 
         A problem with a line of the table keeps its hint: the hint corrects that line.
         """
-        where, prefix = found.where, f"under {self.place}: "
+        where, prefix, hint = found.where, f"under {self.place}: ", self.place.in_full(found.hint)
         is_in_table = where is not None and where.path == self.place.file and where != self.place.of()
-        if found.hint is None or is_in_table or prefix in found.hint:
-            return found
-        return found._replace(hint=_LINE.sub(prefix, found.hint))
+        if hint is not None and not is_in_table and prefix not in hint:
+            hint = _LINE.sub(prefix, hint)
+        return found._replace(hint=hint)
 
 
 def parse_config(table: Mapping[str, Any], place: TableLocation, environ: Mapping[str, str]) -> Config:

@@ -57,7 +57,7 @@ def read_table(table: Mapping[str, Any], place: TableLocation, environ: Mapping[
 
 def variables_unread(environ: Mapping[str, str]) -> list[str]:
     """Return a message for each variable of the environment with a name like ours that nothing reads."""
-    return unknown_variables(environ, _VARIABLES)
+    return unknown_variables(environ, _VARIABLES, KEYS)
 
 
 class _Reader:
@@ -95,8 +95,8 @@ class _Reader:
 
     def add(self, found: Problem, path: tuple[str | int, ...]) -> None:
         """Add a problem, with the line of the key at *path*."""
-        what = _short_line(found.what)
-        self.problems.append(found._replace(what=what, where=self.place.of(*path)))
+        where, what, hint = self.place.of(*path), _short_line(found.what), self.place.in_full(found.hint)
+        self.problems.append(found._replace(what=what, where=where, hint=hint))
 
     def refuse(
         self, error: ValueError, what: str, path: tuple[str | int, ...], hint: str | None = None
@@ -123,7 +123,8 @@ class _Reader:
         if not path and key in _BUILD_SYSTEM_KEYS and not self.place.wraps:
             hint = f"{key!r} belongs into the table [build-system]"
         what = f"{key!r} is not an option of {inside}"
-        self.add(problem("unknown-key", what, hint=key_meant(key, *path[:1]) or hint), (*path, key))
+        hint = key_meant(key, *path[:1]) or hint or f"its options are: {', '.join(sorted(known))}"
+        self.add(problem("unknown-key", what, hint=hint), (*path, key))
 
     def hint_for_other_table(self, key: str, path: tuple[str | int, ...]) -> str | None:
         """Return the hint that *key*, which is in the table at *path*, belongs to another table."""
@@ -203,10 +204,10 @@ def _variants_meant(
     )
 
 
-def _package_meant(item: str, _reader: _Reader) -> str | None:
+def _package_meant(item: str, reader: _Reader) -> str | None:
     from . import suggestions  # as above
 
-    return suggestions.header_package(item)
+    return suggestions.header_package(f"{item}/" if reader.place.is_folder(item) else item)
 
 
 def _link_meant(item: str, reader: _Reader) -> str | None:
@@ -291,6 +292,14 @@ class ValueCheck:
 
     def __call__(self, value: object, _reader: _Reader, _path: tuple[str | int, ...]) -> Any:
         return self.check(value)
+
+
+def _has_headers_for_this_cuda(requirement: str, reader: _Reader) -> None:
+    """Raise ValueError for a folder of the project, and for a wheel for another major version of CUDA."""
+    if reader.place.is_folder(requirement):
+        what = f"{requirement!r} is a folder of the project, and this key is for wheels"
+        raise RefusedValueError(problem("folder-as-package", what))
+    _of_this_cuda(requirement, reader)
 
 
 def _of_this_cuda(requirement: str, reader: _Reader) -> None:
@@ -505,6 +514,8 @@ def _members(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tup
 
 def _cache_dir(value: object, reader: _Reader, path: tuple[str | int, ...]) -> str:
     text = value_checks.place(value)
+    if not text.strip("./"):
+        raise ValueError(f"must be a folder of its own, such as '.cubins', not {text!r}")
     if value_checks.leads_out(text):
         what = f"cache-dir {text!r} must stay inside the project, relative to it"
         hint = "HATCH_CUBIN_CACHE_DIR can name any folder of a machine"
@@ -520,7 +531,7 @@ _CHECKS: dict[str, Callable[..., Any]] = {
     "package": ValueCheck(value_checks.package),
     "include-dirs": ArrayCheck(value_checks.path, _above),
     "source-roots": _source_roots,
-    "header-packages": ArrayCheck(value_checks.header_package, _package_meant, _of_this_cuda),
+    "header-packages": ArrayCheck(value_checks.header_package, _package_meant, _has_headers_for_this_cuda),
     "define": _define,
     "options": _option_table,
     "jobs": ValueCheck(value_checks.jobs),

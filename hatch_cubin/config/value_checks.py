@@ -23,7 +23,7 @@ _SIZE_UNITS: Mapping[str, int] = {"B": 1} | {
     for infix, base in (("i", 1024), ("", 1000))
 }
 _CLUSTER = re.compile(r"[a-z]+://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
-_EXECUTOR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+|(\w+\.)*\w+:\w+")
+_EXECUTOR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+|(\w+\.)*\w+:[^\W\d]\w*")
 NAME_PARTS = ("{parent}", "{stem}")  # `name` of a table for many sources may contain these parts of a path
 # The minor versions of CUDA that are published as wheels (12.7 was not), and the newest patch of each.
 CUDA: Mapping[int, Mapping[int, int]] = {

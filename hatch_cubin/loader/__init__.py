@@ -471,7 +471,7 @@ _compared: "list[bool]" = []  # whether the sources of an editable install were 
 
 def _layer() -> _Layer:
     if not _own:
-        strict = os.environ.get("HATCH_CUBIN_STRICT", "").lower() not in ("", "0", "false")
+        strict = os.environ.get("HATCH_CUBIN_STRICT", "").lower() not in ("", "0", "false", "no", "off")
         _own.append(_Layer(_HERE, [], {}, strict=strict))
     return (_layers[-1:] or _own)[0]
 
@@ -922,4 +922,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "5820bacfb12b9b38"  # the same in all files of one version
+__build__ = "cce819a1ddd59ef8"  # the same in all files of one version

@@ -304,8 +304,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "839d3f342c03e8d45286e33c7147587ea0f68d7b38a939a2e301a2986a39a1c7",
-    "_split": "afff70d5fa2aa8bf6b836ba93a893a2a7c7fa42277c94aedc9692a99c7eb76cb",
+    "_packs": "2d94b11feb1c9b70ca55dd2412dbd695714058e2eae5be7817eb17e880a901f2",
+    "_split": "8e6aef83b50066321453d970284508c928c5d7d3924d56309107e0fbc3463538",
 }
 
 
@@ -413,4 +413,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "5820bacfb12b9b38"
+__build__ = "cce819a1ddd59ef8"

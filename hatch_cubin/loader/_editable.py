@@ -150,4 +150,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "5820bacfb12b9b38"
+__build__ = "cce819a1ddd59ef8"

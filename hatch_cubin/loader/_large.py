@@ -77,4 +77,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "5820bacfb12b9b38"
+__build__ = "cce819a1ddd59ef8"

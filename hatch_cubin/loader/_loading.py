@@ -520,7 +520,7 @@ def _in_time(question: "Callable[[], bool]") -> bool:
         return question()
     thread.join(_ANSWER_SECONDS)
     _hanging[:] = [thread] if thread.is_alive() else []
-    for _ in range(1000):  # Python 3.12 warns about forks until the system has ended the thread
+    for _ in range(1000):  # Python 3.12 warns about forks until the thread has ended
         if _hanging or not os.path.exists(f"/proc/self/task/{thread.native_id}"):
             break
         _import("time").sleep(0)
@@ -631,4 +631,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "5820bacfb12b9b38"
+__build__ = "cce819a1ddd59ef8"

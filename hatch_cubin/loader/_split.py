@@ -66,4 +66,4 @@ def refuse_another_build(entry: "Entry", folder: str) -> None:
         raise CubinNotFoundError(_message(f"the installed {what}: pip install{force} '{known['install']}'"))
 
 
-__build__ = "5820bacfb12b9b38"
+__build__ = "cce819a1ddd59ef8"

@@ -6,12 +6,13 @@ import contextlib
 import re
 import textwrap
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from hatch_cubin import __version__
 from hatch_cubin.common import ed25519_keys
-from hatch_cubin.config import toml_positions
+from hatch_cubin.config import table_location, toml_positions
 from hatch_cubin.config.config import (
     Config,
     ModuleRule,
@@ -24,7 +25,7 @@ from hatch_cubin.config.value_checks import CUDA
 from hatch_cubin.errors import ConfigError, Location, Problem
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import TABLE, Coded, pyproject, read_config, refusal
+from tests.helpers import TABLE, Coded, pyproject, read_config, refusal, write_tree
 
 FIRST = pyproject("").count("\n") + 1  # the line of a table's first key
 HOOK = f"[{'.'.join(TABLE)}]"
@@ -327,10 +328,15 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("package = 'python/pkg'", None),
         ("cache-size = '4 gb'", 'cache-size = "4 GB"'),
         ("cache-size = '2gib'", 'cache-size = "2 GiB"'),
+        ("package = ['demo']", 'package = "demo"'),
+        ("package = './demo/'", 'package = "demo"'),
+        ("toolkit = '$CUDA_HOME'", 'toolkit = "system"'),
+        ("toolkit = 'pip'", 'toolkit = "13"'),
+        ("ship-sources = 0", "ship-sources = false"),
         ("cache-size = '2'", 'cache-size = "2 GB"'),
         ("cache-size = 2", 'cache-size = "2 GB"'),
         ("cache-size = 1.5", 'cache-size = "1.5 GB"'),
-        ("cache-size = '2,5 gigabyte'", None),
+        ("cache-size = '2,5 gigabyte'", 'cache-size = "2.5 GB"'),
         ("cache-size = '2,5 g'", 'cache-size = "2.5 GB"'),
         ("cache-size = 2_000_000_000", 'cache-size = "2000 MB"'),
         ("cache-size = 2_000_000_001", 'cache-size = "2001 MB"'),
@@ -950,10 +956,15 @@ def test_an_unknown_key_comes_with_a_guess(key: str, guess: str) -> None:
     assert problem.hint == f"did you mean {guess!r}?"
 
 
-@pytest.mark.parametrize("line", ["zzz = 1", "options = { zzz = 1 }"])
-def test_an_unknown_key_like_no_other_comes_without_one(line: str) -> None:
-    (problem,) = problems(line)
-    assert problem.hint is None
+def test_an_unknown_key_like_no_other_comes_with_all_that_there_are() -> None:
+    (of_table,) = problems("zzz = 1")
+    (of_source,) = problems(f"{SOURCE}\npath = '*'\nzzz = 1")
+    assert of_table.hint is not None
+    assert of_table.hint.startswith("its options are: archs, cache-dir, cache-size, ")
+    names = "archs, define, include-dirs, instantiate, name, options, path, variants"
+    assert of_source.hint == f"its options are: {names}"
+    (of_compiler,) = problems("options = { zzz = 1 }")
+    assert of_compiler.hint is None
 
 
 def test_hatchlings_own_keys_are_left_to_hatchling() -> None:
@@ -972,7 +983,7 @@ def test_a_hostile_key_or_value_makes_one_short_line() -> None:
     long = "x" * 1_000_000
     found = messages(f'"a\\n\\u001b[31m" = 1\npackage = ["{long}"]\nnope{long} = 1')
     assert found[0].startswith(f"pyproject.toml:{FIRST}: 'a\\n\\x1b[31m' is not an option of ")
-    assert all("\n" not in message and len(message) < 500 for message in found)
+    assert all(len(line) < 500 for message in found for line in message.splitlines())
     assert found[1].startswith(f"pyproject.toml:{FIRST + 1}: package must be a string")
 
 
@@ -1019,6 +1030,14 @@ def test_a_variable_replaces_its_key(variable: str, value: str, field: str, expe
             "$HOME/x",
             "HATCH_CUBIN_CACHE_DIR: '$HOME/x' begins with a variable, and nothing replaces variables here",
         ),
+        ("CACHE_DIR", "off", "HATCH_CUBIN_CACHE_DIR: must be a path, not 'off'"),
+        ("REPORT", "1", "HATCH_CUBIN_REPORT: must be a path, not '1'"),
+        (
+            "EXECUTOR",
+            "localhost:8786",
+            "HATCH_CUBIN_EXECUTOR: must be one of 'dask://host:8786', 'tls://host:8786' or "
+            "'module:function', perhaps with ',local' behind it, not 'localhost:8786'",
+        ),
         ("CACHE_DIR", "a\nb", r"HATCH_CUBIN_CACHE_DIR: 'a\nb' has characters that no path should have"),
     ],
 )
@@ -1034,6 +1053,10 @@ def test_a_bad_variable_is_named_and_has_no_line(variable: str, value: str, mess
         ("ARCHS", "'sm_90'", "sm_90"),
         ("ARCHS", "sm90", "sm_90"),
         ("JOBS", " 4 ", "4"),
+        ("JOBS", "-j4", "4"),
+        ("ARCHS", "-gencode arch=compute_90,code=sm_90", "sm_90"),
+        ("TOOLKIT", "/usr/local/cuda", "system"),
+        ("REMOTE", "none", "off"),
         ("TOOLKIT", "v13.0", "13.0"),
         ("TIMEOUT", "30m", "1800"),
         ("TIMEOUT", "2 hours", "7200"),
@@ -1062,6 +1085,8 @@ def test_no_limit_is_set_by_no_variable() -> None:
         ("JOBS", "many"),
         ("TOOLKIT", "x"),
         ("TIMEOUT", "0m"),
+        ("REPORT", "1"),
+        ("CACHE_DIR", "off"),
         ("SKIP", "perhaps"),
         ("REMOTE", "'https://user:password@cache.example.org'"),
     ],
@@ -1242,10 +1267,9 @@ def test_all_that_is_wrong_with_a_module_table_is_told() -> None:
         ("kernels", "did you mean 'sources'?"),
         ("cuda-version", "did you mean 'toolkit'?"),
         ("arhcs", "did you mean 'archs'?"),
-        ("colour", None),
     ],
 )
-def test_a_key_that_other_tools_call_otherwise_is_guessed(key: str, meant: str | None) -> None:
+def test_a_key_that_other_tools_call_otherwise_is_guessed(key: str, meant: str) -> None:
     (found,) = problems(f"{key} = 1")
     assert found.hint == meant
 
@@ -1320,6 +1344,22 @@ def test_what_nvrtc_defines_itself_is_told_by_nvrtc() -> None:
     assert [name for name in (*refused, *free) if f"seen_{name}" in ptx] == refused
 
 
+@pytest.mark.parametrize("folder", [".", "./"])
+def test_the_cache_has_a_folder_of_its_own(folder: str) -> None:
+    found = problems(f"cache-dir = '{folder}'")
+    assert found == [
+        coded(FIRST, f"cache-dir must be a folder of its own, such as '.cubins', not {folder!r}")
+    ]
+
+
+def test_a_hint_writes_the_headers_of_inner_tables_in_full() -> None:
+    (found,) = problems("options = { rdc = true }")
+    assert (
+        found.hint
+        == f"a {SOURCE.replace('source', 'module')} table links several sources: it has mode = 'rdc'"
+    )
+
+
 HEADER = "under [tool.hatch.build.hooks.cubin]: "
 
 
@@ -1339,3 +1379,11 @@ def test_a_line_to_add_names_its_table(where: Location | None, hint: str | None,
     named = read_config("archs = ['sm_90']").with_table(Problem("wrong", where, hint))
     assert named.hint == shown
     assert read_config("archs = ['sm_90']").with_table(named) == named
+
+
+def test_a_folder_of_the_project_is_not_a_wheel_with_headers(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"pyproject.toml": pyproject("header-packages = ['inc']"), "inc/a.h": ""})
+    table, place, _backend = table_location.find_table(tmp_path)
+    (found,) = refusal(ConfigError, parse_config, table, place, {}).problems
+    hint = 'headers in a folder of the project need their own line: include-dirs = ["inc"]'
+    assert (found.code, found.hint) == ("folder-as-package", hint)

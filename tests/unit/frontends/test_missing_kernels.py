@@ -77,7 +77,7 @@ def test_so_is_that_a_build_would_not_have_hatch_cubin(tmp_path: Path) -> None:
 
 
 def test_a_bundle_in_the_package_is_what_such_a_backend_packs(tmp_path: Path) -> None:
-    files = {**FILES, "demo/_cubins/__init__.py": ""}
+    files = {**FILES, "demo/_cubins/__init__.py": "# by hatch-cubin"}
     assert warned(tmp_path, other("uv_build"), files) == []
 
 
