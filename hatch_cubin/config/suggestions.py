@@ -391,7 +391,7 @@ def above(path: str, *, is_file: bool = False) -> str | None:
 def header_package(text: str) -> str | None:
     """Return a hint for an entry of `header-packages` that is not the name of a distribution."""
     if "/" in text or "\\" in text:
-        folder = text.replace("\\", "/").removeprefix("./")
+        folder = text.replace("\\", "/").removeprefix("./").rstrip("/")
         what = "include-dirs" if not value_checks.leads_out(folder) else None
         return (
             f"headers in a folder of the project need their own line: {toml_lines.setting(what, [folder])}"

@@ -1035,7 +1035,7 @@ def test_a_variable_replaces_its_key(variable: str, value: str, field: str, expe
         (
             "EXECUTOR",
             "localhost:8786",
-            "HATCH_CUBIN_EXECUTOR: must be one of 'dask://host:8786', 'tls://host:8786' or "
+            "HATCH_CUBIN_EXECUTOR: must be one of 'dask://host:8786', 'tls://host:8786' or "  # noqa: ISC004
             "'module:function', perhaps with ',local' behind it, not 'localhost:8786'",
         ),
         ("CACHE_DIR", "a\nb", r"HATCH_CUBIN_CACHE_DIR: 'a\nb' has characters that no path should have"),
