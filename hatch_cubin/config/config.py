@@ -11,7 +11,7 @@ from ..errors import Problem
 from .nvrtc_options import OptionValue
 from .reader import KEYS, read_table
 from .toml_positions import TableLocation
-from .value_checks import Macros, Variants
+from .value_checks import Macros, Variants, WrittenInstantiation
 
 __all__ = [
     "DEFAULT_SOURCES",
@@ -42,7 +42,7 @@ class SourceRule:
     define: Macros = ()
     undefined: tuple[str, ...] = ()
     options: Mapping[str, OptionValue] = field(default_factory=dict)
-    instantiate: tuple[str, ...] = ()
+    instantiate: Mapping[str, WrittenInstantiation] = field(default_factory=dict)
     variants: Variants = ()
 
 

@@ -139,7 +139,8 @@ def missing_requirement(root: str | Path) -> tuple[Problem, ...]:
     misspelled = (
         [each for each in known if known_names.is_nearly_own(each)] if isinstance(known, list) else []
     )
-    if not _needs_hatch_cubin(backend) or not (misspelled or not table_location.requires_hatch_cubin(root)):
+    needs_hatch_cubin = backend == WRAPPER or _declares_packages(backend)
+    if not needs_hatch_cubin or not (misspelled or not table_location.requires_hatch_cubin(root)):
         return ()
     import json
 
@@ -191,10 +192,6 @@ def with_package_of_bundle(project: Project, bundles: Iterable[str]) -> Project:
 def is_package(folder: Path) -> bool:
     """Return whether a folder is a package that Python code can be imported from."""
     return (folder / "__init__.py").is_file()
-
-
-def _needs_hatch_cubin(backend: str) -> bool:
-    return backend == WRAPPER or _declares_packages(backend)
 
 
 def _declares_packages(backend: str) -> bool:

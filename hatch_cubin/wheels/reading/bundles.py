@@ -179,6 +179,15 @@ def refuse_large_directory(path: str | Path) -> None:
         raise ValueError(f"its list of files has {size(said)}, and the limit is {most}")
 
 
+def metadata_file(members: Iterable[str], name: str, wheel: str) -> str:
+    """Return the path of a file of a wheel's metadata; BundleError if the wheel does not have exactly one."""
+    places = [each for each in members if re.fullmatch(rf"[^/]+\.dist-info/{name}", each)]
+    if len(places) != 1:
+        what = f"has {len(places)} files .dist-info/{name}, and a wheel has one"
+        raise BundleError(problem("metadata-not-once", what, Location(wheel)))
+    return places[0]
+
+
 def member_location(archive: zipfile.ZipFile, name: str) -> Location:
     """Return the location of a file in an archive, written as in tracebacks of imports from archives."""
     return Location(f"{archive.filename}/{name}")

@@ -227,6 +227,16 @@ def test_a_store_that_fails_is_an_error_here(
     assert errors == [f"hatch-cubin: error: {what} [shared-store-failed]"]
 
 
+@pytest.mark.nvrtc
+def test_a_store_that_cannot_be_opened_is_an_error_here(
+    project: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    monkeypatch.setenv("HATCH_CUBIN_REMOTE", "s3://bucket")
+    (error,) = command("cache", "push").errors
+    assert "pip install 'hatch-cubin[remote]'" in error
+
+
 # Whether it is right
 
 
