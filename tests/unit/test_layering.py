@@ -334,8 +334,8 @@ MODULES: dict[str, dict[str, str]] = {
         "checking/stray_files checking/wheel_tags reading/bundles reading/companions "
         "reading/compiled_code reading/coverage reading/report reading/survey splitting/variant_index "
         "splitting/variants",
-        "splitting/cut_variants": "checking/variant_check checking/wheel_tags reading/bundles "
-        "reading/coverage splitting/split splitting/variant_index splitting/variants",
+        "splitting/cut_variants": "checking/variant_check reading/bundles reading/coverage splitting/split "
+        "splitting/variant_index splitting/variants",
     },
     "frontends": {
         "max_size": "",
