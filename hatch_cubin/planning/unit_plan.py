@@ -17,7 +17,7 @@ from ..common import arch_names
 from ..common.arch_names import Arch, Target
 from ..common.capabilities import FAMILIES_SINCE, GPUS, Gpu, Release
 from ..common.digest import digest
-from ..config.config import Config, Macros, SourceRule, TableLocation, merge_macros
+from ..config.config import CompileSettings, Config, Macros, SourceRule, TableLocation, merge_macros
 from ..config.nvrtc_options import OF_PTX, OptionValue
 from ..config.value_checks import guess
 from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError, problem
@@ -56,7 +56,7 @@ class LinkRecipe(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Module:
+class Module(CompileSettings):
     """One source, or one variant of it, with its settings: it is loaded as one piece.
 
     A module may be linked from several sources. Then each of these sources becomes an object, which is
@@ -65,12 +65,8 @@ class Module:
 
     base: str
     source: Source
-    variant: Macros
-    define: Macros
-    options: Mapping[str, OptionValue]
-    include_dirs: tuple[str, ...]
-    instantiate: tuple[str, ...]
-    targets: tuple[Target, ...]
+    variant: Macros = ()
+    targets: tuple[Target, ...] = ()
     undefined: tuple[str, ...] = ()  # macros that the variant does not define: its name shows them as 0
     # The places of its archs and options in the table.
     written: Mapping[str, Location] = field(default_factory=dict)
@@ -277,26 +273,19 @@ def _modules_of(
     rules: Sequence[SourceRule],
     expand_targets: TargetsBySpecs,
 ) -> list[Module]:
-    base, archs, define, options = source.stem, config.archs, config.define, config.options
-    include_dirs = config.include_dirs
-    instantiate: tuple[str, ...] = ()
+    base, archs = source.stem, config.archs
     variants: dict[str, tuple[str | None, ...]] = {}
+    whole = Module(base, source).merged_with(config)
     for rule in rules:  # later tables win
         base = base if rule.name is None else module_name_from(rule.name, source.path)
         archs = rule.archs or archs
-        define = merge_macros(define, rule.define, rule.undefined)
-        options = {**options, **rule.options}
-        include_dirs = (
-            *rule.include_dirs,
-            *(folder for folder in include_dirs if folder not in rule.include_dirs),
-        )
-        instantiate = tuple(dict.fromkeys((*instantiate, *rule.instantiate)))
+        whole = whole.merged_with(rule)
         defined = {*dict(rule.define), *rule.undefined}
         variants = {name: values for name, values in variants.items() if name not in defined}
         variants |= dict(rule.variants)
-    targets = expand_targets[archs]
+    whole = replace(whole, base=base, targets=expand_targets[archs])
     return [
-        Module(base, source, variant, define, options, include_dirs, instantiate, targets, undefined)
+        replace(whole, variant=variant, undefined=undefined)
         for variant, undefined in variant_combinations(variants, Location(source.path))
     ]
 

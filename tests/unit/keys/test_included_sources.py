@@ -141,7 +141,7 @@ def test_sources_that_only_include_each_other_stay_so_that_the_compiler_tells(tm
 
 def test_no_module_is_compared_with_all_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = Source("demo/a.cu", SAXPY)
-    variants = [Module("a", source, (("N", str(n)),), (), {}, (), (), ()) for n in range(3)]
+    variants = [Module("a", source, (("N", str(n)),)) for n in range(3)]
     compared = list[Module]()
     monkeypatch.setattr(Module, "__eq__", lambda _self, other: compared.append(other))
     assert drop_included_sources(variants, ProjectTree(tmp_path), lambda _module: set()) == (variants, [])
