@@ -72,9 +72,10 @@ class ModuleRule:
 class CompileSettings:
     """The settings that one source is compiled with: those of the table and of all its [[source]] tables.
 
-    `planning.unit_plan.Module` has these fields too. A new key of [[source]] tables that can change a result
-    becomes a field of SourceRule and a field here, and `merged_with` merges its values. A row in
-    `keys/ingredients.py` then puts the field into keys, records, the lock and the messages of `explain`.
+    A module of `planning/unit_plan.py` inherits these fields, whether it is linked or not. A new key of
+    [[source]] tables that can change a result becomes a field of SourceRule and a field here, and
+    `merged_with` merges its values. A row in `keys/ingredients.py` then puts it into keys, records, the lock
+    and the messages of `explain`.
     """
 
     define: Macros = ()
