@@ -20,6 +20,7 @@ __all__ = [
     "Config",
     "Macros",
     "ModuleRule",
+    "ProducerRule",
     "SourceRule",
     "TableLocation",
     "Variants",
@@ -95,6 +96,19 @@ class CompileSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerRule:
+    """The settings of one [[producer]] table: a Python function that returns the texts of sources."""
+
+    path: str
+    call: str = "sources"
+    produces: tuple[str, ...] = ("cu",)
+    inputs: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    seconds: int = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The whole checked table. Environment variables have already replaced the values that they override."""
 
@@ -119,6 +133,7 @@ class Config:
     provenance: bool = False
     source: tuple[SourceRule, ...] = ()
     module: tuple[ModuleRule, ...] = ()
+    producer: tuple[ProducerRule, ...] = ()
     backend: str | None = None  # the wrapped build backend
     backend_path: tuple[str, ...] = ()
     package_dir: str | None = None
@@ -147,7 +162,8 @@ def make_config(values: Mapping[str, Any]) -> Config:
     """Return the configuration of the values that `read_table` returned."""
     rules = tuple(SourceRule(**rule) for rule in values.get("source", ()))
     modules = tuple(ModuleRule(**rule) for rule in values.get("module", ()))
-    return Config(**{**values, "source": rules, "module": modules})
+    producers = tuple(ProducerRule(**rule) for rule in values.get("producer", ()))
+    return Config(**{**values, "source": rules, "module": modules, "producer": producers})
 
 
 def merge_macros(base: Macros, over: Macros, undefined: tuple[str, ...] = ()) -> Macros:

@@ -15,6 +15,7 @@ from hatch_cubin.config import toml_positions
 from hatch_cubin.config.config import (
     Config,
     ModuleRule,
+    ProducerRule,
     SourceRule,
     TableLocation,
     merge_macros,
@@ -1133,6 +1134,62 @@ def test_all_that_is_wrong_with_a_module_table_is_told() -> None:
     ]
     (empty,) = messages(f"{MODULE}\nname = 'm'\nmode = 'lto'\nsources = []\n")
     assert empty.endswith(": sources must name at least one source")
+
+
+PRODUCER = SOURCE.replace("source", "producer")
+
+
+def test_a_producer_table_is_read_whole() -> None:
+    config = read_config(
+        f"""\
+        {PRODUCER}
+        path = "./src/gen.py"
+        call = "texts"
+        produces = ["cu", "ptx"]
+        inputs = ["src/*.j2"]
+        environment = ["LEVEL"]
+        requires = ["jinja2 ==3.*", "pyptx[all]"]
+        seconds = 5
+        """
+    )
+    assert config.producer == (
+        ProducerRule(
+            path="src/gen.py",
+            call="texts",
+            produces=("cu", "ptx"),
+            inputs=("src/*.j2",),
+            environment=("LEVEL",),
+            requires=("jinja2 ==3.*", "pyptx[all]"),
+            seconds=5,
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("path = 'gen.cu'", "path must be the path of one Python module"),
+        ("path = 'src/*.py'", "path must be the path of one Python module"),
+        ("path = 'src/__init__.py'", "path must be the path of one Python module"),
+        ("call = 'a.b'", "call must be the name of a function"),
+        ("produces = ['cubin']", "produces: must be 'cu' or 'ptx'"),
+        ("environment = ['A-B']", "environment: 'A-B' is not the name of an environment variable"),
+        ("requires = ['a b']", "requires: 'a b' is not the name of a distribution"),
+        ("seconds = 0", "seconds must be a whole number of seconds from 1 on, not 0"),
+        ("seconds = true", "seconds must be a whole number of seconds from 1 on, not True"),
+        ("seconds = 1.5", "seconds must be a whole number of seconds from 1 on, not 1.5"),
+    ],
+)
+def test_a_wrong_value_in_a_producer_table_is_told(line: str, what: str) -> None:
+    path = "" if line.startswith("path") else "path = 'gen.py'\n"
+    (one,) = problems(f"{PRODUCER}\n{path}{line}\n")
+    assert one.code == "invalid-value"
+    assert one.what.startswith(what)
+
+
+def test_a_producer_needs_a_path() -> None:
+    (one,) = problems(f"{PRODUCER}\ncall = 'x'\n")
+    assert one.code == "missing-key"
 
 
 def test_the_toolkits_own_folder_needs_no_include_dirs() -> None:
