@@ -69,6 +69,7 @@ WITHOUT_EFFECT = {
     "Config.provenance": "it is what the bill of materials has beside the ingredients",
     "Config.source": "each of its fields is tested as one of SourceRule",
     "Config.module": "each of its fields is tested as one of ModuleRule",
+    "Config.producer": "the sources that it returns have their texts and settings",
     "Config.backend": "it is for the wrapped project",
     "Config.backend_path": "it is for the wrapped project",
     "Config.package_dir": "it is where the bundle is in the wheel",
