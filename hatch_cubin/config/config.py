@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .nvrtc_options import OptionValue
 from .reader import read_table
 from .toml_positions import TableLocation
-from .value_checks import Macros, Variants
+from .value_checks import Macros, Variants, WrittenInstantiation
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing's own needs Python 3.11
@@ -43,7 +43,7 @@ class SourceRule:
     define: Macros = ()
     undefined: tuple[str, ...] = ()
     options: Mapping[str, OptionValue] = field(default_factory=dict)
-    instantiate: tuple[str, ...] = ()
+    instantiate: Mapping[str, WrittenInstantiation] = field(default_factory=dict)
     variants: Variants = ()
 
 

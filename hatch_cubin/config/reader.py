@@ -18,7 +18,7 @@ from ..errors import ConfigError, Problem, problem
 from . import nvrtc_options, value_checks
 from .known_names import WRAPPER, key_meant
 from .toml_positions import TableLocation
-from .value_checks import Macros, RefusedValueError, Variants
+from .value_checks import MAX_VARIANTS, Macros, RefusedValueError, Variants, WrittenInstantiation
 
 HATCHLING_KEYS = frozenset(
     {
@@ -94,11 +94,7 @@ class _Reader:
             if (read := readers.get(key)) is None:
                 self._unknown(key, readers, path)
                 continue
-            if placeholders := [*_placeholders(value, (*path, key))]:
-                for place, text in placeholders:
-                    what = f"{key}: {text!r} still has the placeholder of a hint"
-                    hint = f"replace the {'…' if '…' in text else '...'} by a real value"
-                    self.add(problem("placeholder-not-replaced", what, hint=hint), place)
+            if self.has_placeholder(key, value, (*path, key)):
                 continue
             try:
                 values[key.replace("-", "_")] = read(value, self, (*path, key))
@@ -106,6 +102,15 @@ class _Reader:
                 keygen = _KEYGEN_HINT if key == "trusted-keys" else None
                 self.refuse(exc, f"{key} {exc}", (*path, key), _meant(key, value) or keygen)
         return values
+
+    def has_placeholder(self, key: str, value: object, path: tuple[str | int, ...]) -> bool:
+        """Report each placeholder of a hint in the value of *key*, and return whether there is one."""
+        placeholders = [*_placeholders(value, path)]
+        for place, text in placeholders:
+            what = f"{key}: {text!r} still has the placeholder of a hint"
+            hint = f"replace the {'…' if '…' in text else '...'} by a real value"
+            self.add(problem("placeholder-not-replaced", what, hint=hint), place)
+        return bool(placeholders)
 
     def add(self, found: Problem, path: tuple[str | int, ...]) -> None:
         """Add a problem, with the line of the key at *path*."""
@@ -435,6 +440,38 @@ def _variants(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Va
     return tuple(variants)
 
 
+def _instantiate(
+    value: object, reader: _Reader, path: tuple[str | int, ...]
+) -> dict[str, WrittenInstantiation]:
+    if not isinstance(value, list) or not all(isinstance(item, (str, dict)) for item in value):
+        example = '{ kernel = "scale<{T}>", T = ["float", "double"] }'
+        raise ValueError(f"must be an array of strings, and of tables such as {example}, not {value!r}")
+    found: dict[str, WrittenInstantiation] = {}
+    for index, item in enumerate(value):
+        for name in _written_out(item, reader, (*path, index), MAX_VARIANTS - len(found)):
+            found.setdefault(name, WrittenInstantiation(index, item))
+    return found
+
+
+def _written_out(
+    entry: str | dict[str, Any], reader: _Reader, path: tuple[str | int, ...], most: int
+) -> Iterator[str]:
+    """Yield the instantiations that an entry stands for, at most *most* of them."""
+    if isinstance(entry, str):
+        try:
+            yield value_checks.kernel(entry)
+        except ValueError as exc:
+            reader.refuse(exc, f"instantiate: {exc}", path)
+    elif not reader.has_placeholder("instantiate", entry, path):
+        from . import instantiations  # lazy: few tables have products
+
+        def report(error: ValueError, inside: tuple[str | int, ...], hint: str | None) -> None:
+            key = ".".join(("instantiate", *map(str, inside[:1])))
+            reader.refuse(error, f"{key} {error}", (*path, *inside), hint)
+
+        yield from instantiations.written_out(entry, most, report)
+
+
 def _source_roots(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, dict):
         raise ValueError(f'must be a table of folders such as {{ csrc = "../csrc" }}, not {value!r}')
@@ -579,7 +616,7 @@ _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
     "include-dirs": ArrayCheck(value_checks.path, _above),
     "define": _define,
     "options": _option_table,
-    "instantiate": ArrayCheck(value_checks.kernel),
+    "instantiate": _instantiate,
     "variants": _variants,
 }
 _PRODUCED_CHECKS = {key: check for key, check in _SOURCE_CHECKS.items() if key != "path"}

@@ -204,6 +204,8 @@ def _meant(key: str, value: object) -> Any:
             return value if isinstance(value, str) and value else None
     if key == "trusted-keys" and isinstance(value, str):
         value = value_checks.trusted_key(value)
+    if key == "instantiate" and isinstance(value, dict):
+        return [value]
     if key in _ARRAYS:
         return _array(key, [value] if isinstance(value, (str, int, float)) else value)
     if key in {"pack", "ship-sources", "provenance"}:

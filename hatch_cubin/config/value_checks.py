@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .. import __version__
 from ..common import arch_names
@@ -16,7 +17,8 @@ from .known_names import BACKENDS, WRAPPER, is_misnamed_wrapper
 Macros = tuple[tuple[str, str], ...]
 Variants = tuple[tuple[str, tuple[str | None, ...]], ...]  # None: the macro is not defined
 
-_WHOLE = range(-(2**63), 2**64)  # the integers that fit into a type of the compiler
+MAX_VARIANTS = 100_000  # and instantiations, of one source
+WHOLE = range(-(2**63), 2**64)  # the integers that fit into a type of the compiler
 _SIZE_UNITS: Mapping[str, int] = {"B": 1} | {
     f"{letter}{infix}B": base**power
     for power, letter in enumerate("KMGT", start=1)
@@ -33,6 +35,13 @@ CUDA: Mapping[int, Mapping[int, int]] = {
     13: {0: 3, 1: 2, 2: 2, 3: 1, 4: 3, 5: 0},
 }
 _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
+
+
+class WrittenInstantiation(NamedTuple):
+    """The entry of `instantiate` that asks for an instantiation: its number, and its text or its table."""
+
+    entry: int
+    written: str | Mapping[str, Any]
 
 
 class RefusedValueError(ValueError):
@@ -404,7 +413,7 @@ def macro_text(value: object) -> str | None:
     """Return a macro's text: "1" for true, numbers as Python writes them, None for false: not defined."""
     if isinstance(value, bool):
         return "1" if value else None
-    if value in _WHOLE if isinstance(value, int) else isinstance(value, float) and math.isfinite(value):
+    if value in WHOLE if isinstance(value, int) else isinstance(value, float) and math.isfinite(value):
         return repr(value)
     if not isinstance(value, str) or not all(char.isprintable() or char == "\t" for char in value):
         raise ValueError(f"must be a boolean, a number or a one-line string, not {value!r}")

@@ -143,6 +143,7 @@ class _LinkedModules:
         ]
         rules = unit_plan.rules_of_source(self._config, source, matching)
         merged = functools.reduce(Module.merged_with, rules, whole)
+        unit_plan.check_instantiations(merged.instantiate, source)
         found = replace(
             merged,
             base=f"{whole.base}/{source.path}",

@@ -19,7 +19,7 @@ from ..common.capabilities import FAMILIES_SINCE, GPUS, Gpu, Release
 from ..common.digest import digest
 from ..config.config import CompileSettings, Config, Macros, SourceRule, TableLocation, merge_macros
 from ..config.nvrtc_options import OF_PTX, OptionValue
-from ..config.value_checks import guess
+from ..config.value_checks import MAX_VARIANTS, guess
 from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError, problem
 from ..project.source import Source, glob_regex, is_glob
 
@@ -28,7 +28,6 @@ _WINDOWS_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECAS
 TargetsBySpecs = Mapping[tuple[str, ...], tuple[Target, ...]]  # the targets of each list of archs
 
 _PLAIN_FILE_PART = re.compile(r"[A-Za-z0-9_-]{1,80}")
-_MAX_VARIANTS = 100_000  # of one source
 _NO_PTX = "only LTO-IR becomes PTX when it is linked, as with mode = 'lto' and .cu sources alone"
 
 
@@ -335,6 +334,7 @@ def _modules_of(
         hint = "leave 'variants' out, or produce one text without '[…]' in its name"
         raise ConfigError(problem("variants-of-one-variant", what, where, hint))
     combinations = [(source.variant, ())] if source.variant else variant_combinations(variants, where)
+    check_instantiations(whole.instantiate, source)
     whole = replace(whole, base=base, targets=expand_targets[archs])
     return [replace(whole, variant=variant, undefined=undefined) for variant, undefined in combinations]
 
@@ -345,12 +345,21 @@ def module_name_from(pattern: str, path: str) -> str:
     return pattern.replace("{parent}", place.parent.name).replace("{stem}", place.stem)
 
 
+def check_instantiations(names: Sequence[str], source: Source) -> None:
+    """Raise ConfigError if the tables of a source ask for too many instantiations."""
+    if len(names) > MAX_VARIANTS:
+        what = (
+            f"'instantiate' asks for {len(names)} instantiations, the most for one source is {MAX_VARIANTS}"
+        )
+        raise ConfigError(problem("too-many-instantiations", what, Location(source.path)))
+
+
 def variant_combinations(
     variants: Mapping[str, tuple[str | None, ...]], where: Location
 ) -> Iterator[tuple[Macros, tuple[str, ...]]]:
     """Yield the macros of each variant, and the macros that it does not define; ConfigError if too many."""
-    if (count := math.prod(map(len, variants.values()))) > _MAX_VARIANTS:
-        what = f"'variants' ask for {count} modules of this source, the most is {_MAX_VARIANTS}"
+    if (count := math.prod(map(len, variants.values()))) > MAX_VARIANTS:
+        what = f"'variants' ask for {count} modules of this source, the most is {MAX_VARIANTS}"
         raise ConfigError(problem("too-many-variants", what, where))
     axes = [[(name, value) for value in values] for name, values in variants.items()]
     for chosen in itertools.product(*axes):

@@ -21,6 +21,7 @@ from hatch_cubin.config.config import (
     merge_macros,
     parse_config,
 )
+from hatch_cubin.config.value_checks import WrittenInstantiation
 from hatch_cubin.errors import ConfigError, Location, Problem
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
@@ -33,6 +34,7 @@ MODULE = f"[[{'.'.join(TABLE)}.module]]"
 A_SOURCE = f'{SOURCE}\npath = "k.cu"\n'
 A_MODULE = f'{MODULE}\nname = "m"\nsources = ["k.cu"]\nmode = "lto"\n'
 
+PRODUCT = {"kernel": "fill<{T}, {N}>", "N": "2..4", "T": ["int", True]}
 KEY = ed25519_keys.write(ed25519_keys.PUBLIC, bytes(range(32)))
 PRIVATE = ed25519_keys.write(ed25519_keys.PRIVATE, bytes(range(32)))
 
@@ -130,7 +132,10 @@ def test_every_key_is_read() -> None:
         include-dirs = ["other"]
         define = {{ N = 8, ON = false }}
         options = {{ lineinfo = true }}
-        instantiate = [" scale<float, 4> "]
+        instantiate = [
+          " scale<float, 4> ",
+          {{ kernel = "fill<{{T}}, {{N}}>", N = "2..4", T = ["int", true] }},
+        ]
         variants = {{ BLOCK = [128, "256", true, false], SCALAR = ["float"] }}
         """
     )
@@ -160,7 +165,14 @@ def test_every_key_is_read() -> None:
                 define=(("N", "8"),),
                 undefined=("ON",),
                 options={"lineinfo": True},
-                instantiate=("scale<float, 4>",),
+                instantiate={
+                    "scale<float, 4>": WrittenInstantiation(0, " scale<float, 4> "),
+                    **{
+                        f"fill<{kind}, {number}>": WrittenInstantiation(1, PRODUCT)
+                        for kind in ("int", "true")
+                        for number in (2, 3, 4)
+                    },
+                },
                 variants=(("BLOCK", ("128", "256", "1", None)), ("SCALAR", ("float",))),
             ),
         ),
