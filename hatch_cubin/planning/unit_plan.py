@@ -18,7 +18,7 @@ from ..common.arch_names import Arch, Target
 from ..common.capabilities import FAMILIES_SINCE, GPUS, Gpu, Release
 from ..common.digest import digest
 from ..config.config import CompileSettings, Config, Macros, SourceRule, TableLocation, merge_macros
-from ..config.nvrtc_options import OF_PTX, OptionValue
+from ..config.nvrtc_options import OF_PTX
 from ..config.value_checks import MAX_VARIANTS, guess
 from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError, problem
 from ..project.source import Source, glob_regex, is_glob
