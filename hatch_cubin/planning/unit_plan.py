@@ -219,7 +219,7 @@ def plan_modules(
         and source.produced
         and (source.produced.rule.instantiate or source.produced.rule.variants)
     ]
-    problems += _options_without_effect(config, rules_of, every)
+    problems += _settings_without_effect(config, rules_of, every) if is_complete else ()
     if problems:
         raise ConfigError(*problems)
     modules = []
@@ -268,28 +268,28 @@ def _matching(patterns: Sequence[str]) -> Callable[[str], list[int]]:
     return matching
 
 
-def _options_without_effect(
+def _settings_without_effect(
     config: Config, rules_of: Mapping[str, Sequence[int]], sources: Sequence[Source]
 ) -> Iterator[Problem]:
-    """Yield a problem for each option that is set for PTX sources only and that ptxas does not have."""
+    """Yield a problem for each setting for PTX sources only that PTX or ptxas does not have."""
     is_for_cpp = {index for source in sources if not source.is_ptx for index in rules_of[source.path]}
-    tables: list[tuple[tuple[str | int, ...], Mapping[str, OptionValue]]] = [
-        (("source", index), rule.options)
+    tables: list[tuple[tuple[str | int, ...], Config | SourceRule]] = [
+        (("source", index), rule)
         for index, rule in enumerate(config.source)
         if index not in is_for_cpp and any(index in rules_of[source.path] for source in sources)
     ]
     if sources and all(source.is_ptx for source in sources):
-        tables = [((), config.options), *tables]
-    for table, options in tables:
-        for name in (name for name in options if name not in OF_PTX):
+        tables = [((), config), *tables]
+    hint = "leave it out, or give it to the compiler that writes the PTX"
+    for table, rule in tables:
+        for key, value in (("define", rule.define), ("include-dirs", rule.include_dirs)):
+            if value:
+                what = f"{key!r} is set for PTX alone, which has neither macros nor headers"
+                yield problem("cpp-setting-for-ptx", what, config.place.of(*table, key), hint)
+        for name in (name for name in rule.options if name not in OF_PTX):
             spelled, where = option_location(config.place, table, name)
             what = f"the option {spelled!r} is set for PTX alone, and ptxas does not have it"
-            yield problem(
-                "option-without-effect",
-                what,
-                where,
-                "leave it out, or give it to the compiler that writes the PTX",
-            )
+            yield problem("option-without-effect", what, where, hint)
 
 
 def option_location(place: TableLocation, table: tuple[str | int, ...], name: str) -> tuple[str, Location]:

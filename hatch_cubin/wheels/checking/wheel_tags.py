@@ -30,12 +30,6 @@ _LINUX = re.compile(r"(?:^|\.)linux_\w+$")
 _WINDOWS_DATA_MODEL = "llp64"  # there `long` has 32 bits
 
 
-def misnamed(path: str, hint: str | None = None) -> Problem:
-    """Return the problem of a wheel whose name installers cannot read."""
-    what = "is not named like a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
-    return problem("wheel-misnamed", what, Location(path), hint)
-
-
 def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:
     """Yield the problems of a wheel's name and tags."""
     if opened.archive is None:
@@ -43,7 +37,9 @@ def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:
     name = PurePath(opened.path).name
     match = WHEEL_NAME.fullmatch(name)
     if match is None:
-        yield misnamed(opened.path)
+        what = "is not named like a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
+        hint = "give it the name that its build gave it"
+        yield problem("wheel-misnamed", what, Location(opened.path), hint)
         return
     release, *parts, label = match.groups()
     tags = {"-".join(each) for each in itertools.product(*(part.split(".") for part in parts))}

@@ -276,6 +276,13 @@ def test_ptx_can_have_neither_instantiations_nor_variants(key: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("key", ["define = { N = 1 }", "include-dirs = ['inc']"])
+def test_what_only_a_preprocessor_reads_is_not_for_ptx_alone(key: str) -> None:
+    rule = f"{RULE}\npath = 'demo/k*'\n{key}"
+    for table, sources in ((rule, (ptx("sm_80"), *cu("demo/red.cu"))), (key, (ptx("sm_80"),))):
+        assert [each.code for each in refused(table, *sources)] == ["cpp-setting-for-ptx"]
+
+
 # --- units ----------------------------------------------------------------------------------------
 
 

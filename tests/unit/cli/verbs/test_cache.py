@@ -209,7 +209,8 @@ def test_what_one_machine_pushes_another_pulls(
 
 def test_without_a_store_nothing_is_pushed(project: Path, command: Command) -> None:
     what = "no shared store is configured [no-shared-store]"
-    hint = 'write its URL into the table, as in remote-cache = "https://cache.example.org/cubins"'
+    table = "under [tool.hatch.build.hooks.cubin]"
+    hint = f'for example: {table}: remote-cache = "https://cache.example.org/cubins"'
     errors = command("cache", "push").errors
     assert errors == [f"hatch-cubin: error: pyproject.toml:9: {what}\n  hint: {hint}"]
 
