@@ -131,7 +131,7 @@ def test_a_lock_of_another_format_is_not_guessed_at(monkeypatch: pytest.MonkeyPa
 
 def test_what_is_no_file_of_text_is_told(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"\xff")
-    with pytest.raises(ConfigError, match=r"cubin\.lock: is not text"):
+    with pytest.raises(ConfigError, match=r"cubin\.lock: is not a text file"):
         read(tmp_path)
     (tmp_path / NAME).unlink()
     (tmp_path / NAME).mkdir()
