@@ -1,8 +1,8 @@
 """A table of facts about GPUs, by compute capability: GPU names, Tegra parts, CUDA releases.
 
-No compiler reports these facts. NVRTC itself reports for which capabilities it can compile
-(`toolkit/toolkit.py`). The loader imports nothing from the package, so the loader has its own copy of the
-list of Tegra parts. A test compares the copy with this table.
+A new capability needs a row in `GPUS`. Builds ask NVRTC which capabilities it can compile for
+(`toolkit/toolkit.py`), and the loader's rules hold for any number. Only Tegra parts are an exception: the
+loader imports nothing from the package, so `_TEGRA` in `loader/__init__.py` is a copy. A test compares both.
 """
 
 from __future__ import annotations

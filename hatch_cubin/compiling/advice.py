@@ -1,4 +1,15 @@
-"""Explain a failed compile: report each cause once, with its place and a hint how to fix it."""
+"""Explain a failed compile: report each cause once, with its place and a hint how to fix it.
+
+Each function in `_CAUSES` recognises one cause. The function gets the errors of a source, which
+`diagnostics.py` has parsed from the compiler's log, and the `FailedCompile`: the source, its headers, the
+table and the version of CUDA. If the function recognises its cause, it returns one error with a hint for the
+user, and the list of the errors that the cause does not explain. Otherwise the function returns None.
+
+A new hint is such a function in a module of `hints/`: add the function to `_CAUSES`. It returns either the
+compiler's own error with a hint, `replace(error, hint="…")`, or an error in hatch-cubin's words,
+`diagnostics.failure(code, text, place, hint)`. A hint about an undefined name needs only a row in a table of
+`hints/undefined_names.py`.
+"""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class CompilePaths:
 
     def __init__(self, tree: ProjectTree, search: Iterable[SearchFolder]) -> None:
         self._tree, self._project = tree, (project := tree.root)
-        self._by_number = _named_by_number()
+        self._by_number = sys.platform == "linux" and Path("/proc/self/fd").is_dir()
         self._numbers = {project: _PROJECT_DESCRIPTOR}
         self._logical = {project: PROJECT}
         # A folder may have two logical names: the name of the wheel, and the name of the wheel's toolkit.
@@ -121,7 +121,8 @@ class CompilePaths:
         KeyError if a file is not in any folder of the compile.
         """
         names = [name for name in names if not name.startswith("/")]
-        levels = max(map(_levels_out, names), default=0)
+        # the largest number of `..` in a name: 2 for `project/../../a.h`.
+        levels = max((name.split("/").count("..") for name in names), default=0)
         places = {path: self._place(path, levels) for path in self._numbers}
         files: dict[str, tuple[str, Path]] = {}
         for name in names:
@@ -171,16 +172,7 @@ class CompilePaths:
         return f"/proc/self/fd/{self._numbers[path]}" if self._by_number else str(path)
 
 
-def _levels_out(name: str) -> int:
-    """Return how many `..` a logical name contains: 2 for `project/../../a.h`."""
-    return name.split("/").count("..")
-
-
 def _copy(source: Path, target: Path) -> None:
     if not target.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
-
-
-def _named_by_number() -> bool:
-    return sys.platform == "linux" and Path("/proc/self/fd").is_dir()

@@ -101,7 +101,10 @@ class Links:
             # no error is added here, because the errors of the objects are reported
             self._results.failed.append((job.unit, []))
             return False
-        wrong = list(self._load(job)) or [*self._duplicates(job), *self._disagreements(job)]
+        wrong = list(self._load(job)) or [
+            *(self._duplicate(job, *twice) for twice in self._defined_twice(job)),
+            *self._disagreements(job),
+        ]
         if wrong:
             self._results.failed.append((job.unit, wrong))
         return not wrong
@@ -175,12 +178,8 @@ class Links:
         what = f"the compiled result of {each.name} was changed during the build"
         return self._error("cache-edited-during-build", what, job, hint="build again")
 
-    def _duplicates(self, job: Job) -> Iterator[Diagnostic]:
-        """Yield an error for each symbol that two inputs define, of which nvJitLink would use only one."""
-        for symbol, inputs in self._defined_twice(job):
-            yield self._duplicate(job, symbol, inputs)
-
     def _defined_twice(self, job: Job) -> Iterator[tuple[str, list[str]]]:
+        """Yield each symbol that several inputs define, with these inputs; nvJitLink would use only one."""
         having: dict[str, list[str]] = defaultdict(list)
         for name, symbols in self._symbols[job.unit]:
             for symbol in symbols.strong:

@@ -74,6 +74,8 @@ class _CompiledTexts:
 
     def unread(self, name: str) -> str | None:
         """Return None if a file may use the macro *name*; otherwise a similar name that is used, or ""."""
+        if not all(job.unit.module.source.is_text_known for job in self.jobs):
+            return None
         named = re.compile(rf"\b{name}\b")
         if any(
             named.search(text) or PASTE_OPERATOR.search(text) for text in self._own()

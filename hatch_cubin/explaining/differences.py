@@ -1,4 +1,8 @@
-"""Find the cached unit whose inputs are most similar to those of another unit, and list the differences."""
+"""Find the cached unit whose inputs are most similar to those of another unit, and list the differences.
+
+The rows of `keys/ingredients.py` list the inputs, their types and the sentences about their differences. Only
+inputs that need a comparison of their own are named here.
+"""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ from ..common import arch_names
 from ..common.arch_names import Arch, Target
 from ..common.capabilities import FAMILIES_SINCE, GPUS, Gpu, Release
 from ..common.digest import digest
-from ..config.config import Config, Macros, SourceRule, TableLocation, merge_macros
-from ..config.nvrtc_options import OF_PTX, OptionValue
-from ..config.value_checks import guess
+from ..config.config import CompileSettings, Config, Macros, SourceRule, TableLocation, merge_macros
+from ..config.nvrtc_options import OF_PTX
+from ..config.value_checks import MAX_VARIANTS, guess
 from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError, problem
 from ..project.source import Source, glob_regex, is_glob
 
@@ -29,7 +29,6 @@ _WINDOWS_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECAS
 TargetsBySpecs = Mapping[tuple[str, ...], tuple[Target, ...]]
 
 _PLAIN_FILE_PART = re.compile(r"[A-Za-z0-9_-]{1,80}")
-_MAX_VARIANTS = 100_000  # variants of one source
 _NO_PTX = "the linker makes PTX only from LTO-IR, that is, with mode = 'lto' and only .cu sources"
 
 
@@ -57,7 +56,7 @@ class LinkRecipe(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Module:
+class Module(CompileSettings):
     """A unit of loading: one source with its settings, one variant of a source, or several linked sources.
 
     If a module is linked from several sources, each of these sources becomes an object. An object is compiled
@@ -66,12 +65,8 @@ class Module:
 
     base: str
     source: Source
-    variant: Macros
-    define: Macros
-    options: Mapping[str, OptionValue]
-    include_dirs: tuple[str, ...]
-    instantiate: tuple[str, ...]
-    targets: tuple[Target, ...]
+    variant: Macros = ()
+    targets: tuple[Target, ...] = ()
     # macros that the variant leaves undefined; the variant's name shows them with the value 0
     undefined: tuple[str, ...] = ()
     # The lines of the table with the module's archs and options.
@@ -229,7 +224,7 @@ def plan_modules(
         and source.produced
         and (source.produced.rule.instantiate or source.produced.rule.variants)
     ]
-    problems += _options_without_effect(config, rules_of, every)
+    problems += _settings_without_effect(config, rules_of, every) if is_complete else ()
     if problems:
         raise ConfigError(*problems)
     modules = []
@@ -278,28 +273,28 @@ def _matching(patterns: Sequence[str]) -> Callable[[str], list[int]]:
     return matching
 
 
-def _options_without_effect(
+def _settings_without_effect(
     config: Config, rules_of: Mapping[str, Sequence[int]], sources: Sequence[Source]
 ) -> Iterator[Problem]:
-    """Yield a problem for each option that is set only for PTX sources but that ptxas does not have."""
+    """Yield a problem for each setting of only PTX sources that neither PTX nor ptxas has."""
     is_for_cpp = {index for source in sources if not source.is_ptx for index in rules_of[source.path]}
-    tables: list[tuple[tuple[str | int, ...], Mapping[str, OptionValue]]] = [
-        (("source", index), rule.options)
+    tables: list[tuple[tuple[str | int, ...], Config | SourceRule]] = [
+        (("source", index), rule)
         for index, rule in enumerate(config.source)
         if index not in is_for_cpp and any(index in rules_of[source.path] for source in sources)
     ]
     if sources and all(source.is_ptx for source in sources):
-        tables = [((), config.options), *tables]
-    for table, options in tables:
-        for name in (name for name in options if name not in OF_PTX):
+        tables = [((), config), *tables]
+    hint = "remove the setting, or pass it to the compiler that writes the PTX"
+    for table, rule in tables:
+        for key, value in (("define", rule.define), ("include-dirs", rule.include_dirs)):
+            if value:
+                what = f"{key!r} is set only for PTX sources, but PTX does not have macros or headers"
+                yield problem("cpp-setting-for-ptx", what, config.place.of(*table, key), hint)
+        for name in (name for name in rule.options if name not in OF_PTX):
             spelled, where = option_location(config.place, table, name)
             what = f"the option {spelled!r} is set only for PTX sources, but ptxas does not have this option"
-            yield problem(
-                "option-without-effect",
-                what,
-                where,
-                "remove the option, or pass it to the compiler that writes the PTX",
-            )
+            yield problem("option-without-effect", what, where, hint)
 
 
 def option_location(place: TableLocation, table: tuple[str | int, ...], name: str) -> tuple[str, Location]:
@@ -332,39 +327,41 @@ def _modules_of(
     rules: Sequence[SourceRule],
     expand_targets: TargetsBySpecs,
 ) -> list[Module]:
-    base, archs, define, options = source.stem, config.archs, config.define, config.options
-    include_dirs = config.include_dirs
-    instantiate: tuple[str, ...] = ()
+    base, archs = source.stem, config.archs
     variants: dict[str, tuple[str | None, ...]] = {}
+    whole = Module(base, source).merged_with(config)
     for rule in rules:  # if several tables match, the last table takes precedence
         base = base if rule.name is None else module_name_from(rule.name, source.name_path)
         archs = rule.archs or archs
-        define = merge_macros(define, rule.define, rule.undefined)
-        options = {**options, **rule.options}
-        include_dirs = (
-            *rule.include_dirs,
-            *(folder for folder in include_dirs if folder not in rule.include_dirs),
-        )
-        instantiate = tuple(dict.fromkeys((*instantiate, *rule.instantiate)))
+        whole = whole.merged_with(rule)
         defined = {*dict(rule.define), *rule.undefined}
         variants = {name: values for name, values in variants.items() if name not in defined}
         variants |= dict(rule.variants)
-    targets, where = expand_targets[archs], Location(source.path)
+    where = Location(source.path)
     if source.variant and variants:
         what = "its name has a variant, so 'variants' cannot give it others"
         hint = "leave 'variants' out, or produce one text without '[…]' in its name"
         raise ConfigError(problem("variants-of-one-variant", what, where, hint))
     combinations = [(source.variant, ())] if source.variant else variant_combinations(variants, where)
-    return [
-        Module(base, source, variant, define, options, include_dirs, instantiate, targets, undefined)
-        for variant, undefined in combinations
-    ]
+    check_instantiations(whole.instantiate, source)
+    whole = replace(whole, base=base, targets=expand_targets[archs])
+    return [replace(whole, variant=variant, undefined=undefined) for variant, undefined in combinations]
 
 
 def module_name_from(pattern: str, path: str) -> str:
     """Return a module name: *pattern* with `{parent}` and `{stem}` replaced by parts of the source's path."""
     place = PurePosixPath(path)
     return pattern.replace("{parent}", place.parent.name).replace("{stem}", place.stem)
+
+
+def check_instantiations(names: Sequence[str], source: Source) -> None:
+    """Raise ConfigError if the tables of a source ask for too many instantiations."""
+    if len(names) > MAX_VARIANTS:
+        what = (
+            f"'instantiate' asks for {len(names)} instantiations of this source, "
+            f"but at most {MAX_VARIANTS} are allowed"
+        )
+        raise ConfigError(problem("too-many-instantiations", what, Location(source.path)))
 
 
 def variant_combinations(
@@ -374,8 +371,8 @@ def variant_combinations(
 
     Raise ConfigError if there are too many variants.
     """
-    if (count := math.prod(map(len, variants.values()))) > _MAX_VARIANTS:
-        what = f"'variants' make {count} modules of this source, but at most {_MAX_VARIANTS} are allowed"
+    if (count := math.prod(map(len, variants.values()))) > MAX_VARIANTS:
+        what = f"'variants' make {count} modules of this source, but at most {MAX_VARIANTS} are allowed"
         raise ConfigError(problem("too-many-variants", what, where))
     axes = [[(name, value) for value in values] for name, values in variants.items()]
     for chosen in itertools.product(*axes):

@@ -3,6 +3,10 @@
 Fetched results are checked in the same way as results in the cache folder, and stored in the cache folder.
 After fetching, the build only reads the cache folder. A fetched result counts as missing if it is damaged, or
 if no trusted key has signed it.
+
+docs/reference/shared-cache.md describes the whole protocol. This module makes the requests in that order:
+`fetch` reads, `push` writes. `packs.py` makes packs and their index, and `bazel_actions.py` encodes the
+messages. The protocol does not depend on the transport: a `Store` reads and writes bytes under names.
 """
 
 from __future__ import annotations
