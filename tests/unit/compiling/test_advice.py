@@ -82,6 +82,13 @@ def test_a_missing_header_of_a_header_for_hosts_is_told_as_that_header(tmp_path:
     )
 
 
+def test_of_many_errors_in_a_header_of_others_the_first_is_shown(tmp_path: Path) -> None:
+    found = [error(text, "<lib>/a.h", number) for number, text in enumerate(("one", "two", "three"))]
+    own = [error("own", line=3), error("own", line=4)]
+    told = advise([*own, *found], setting(tmp_path))
+    assert told == [*own, found[0].followed_by(2)]
+
+
 def test_without_a_kernel_the_hint_is_for_where_no_arch_has_one(tmp_path: Path) -> None:
     (told,) = advise([error(NO_KERNEL)], setting(tmp_path, text="#ifdef A\n__global__ void k() {}\n#endif\n"))
     assert told.hint is None
