@@ -182,12 +182,21 @@ def _chosen_plan(
     )
 
 
+def with_producers(project: Project, sources: ProjectSources) -> ProjectSources:
+    """Return all sources of a project; producers run if their texts are not known yet."""
+    if sources.is_complete:
+        return sources
+    from ..producing.produced_sources import complete  # lazy: only with producers
+
+    return complete(project, sources)
+
+
 def make_plan(project: Project, sources: ProjectSources | None = None, *, in_part: bool = False) -> Plan:
     """Return the plan of a build without a lock: every unit, with its headers and its keys.
 
     A header that cannot be read is an error, unless the plan is made *in part*, without its units.
     """
-    sources = read_sources(project) if sources is None else sources
+    sources = with_producers(project, read_sources(project) if sources is None else sources)
     ptx = any(source.is_ptx for source in sources)
     install = requirements.install_command(project.config, project.environ, assembles=ptx)
     recall = recall_of(project)
@@ -333,7 +342,7 @@ def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = 
 
 def make_lock(project: Project) -> Lock:
     """Compile missing units, and return the lock of all units."""
-    sources = read_sources(project)
+    sources = with_producers(project, read_sources(project))
     plan = make_plan(project, sources, in_part=True)
     results = {unit: found.sha256 for unit, found in bake(project, plan).done.items()}
     return _described(project, plan, sources, results)
