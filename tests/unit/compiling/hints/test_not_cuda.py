@@ -134,7 +134,7 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
     ],
 )
 def test_a_header_that_is_not_text_is_one_error(tmp_path: Path, content: bytes, hint: str) -> None:
-    files = {"k.cu": f'#include "h.cuh"\n{SAXPY}', "h.cuh": content}
+    files: dict[str, str | bytes] = {"k.cu": f'#include "h.cuh"\n{SAXPY}', "h.cuh": content}
     failure = refusal(CompileError, pipeline.build, make_project(tmp_path, files, 'archs = ["sm_90"]\n'))
     (told,) = failure.problems
     assert told.where is not None
