@@ -72,10 +72,8 @@ class Archs:
         asked, others = self._good(path), sorted(self._tried[path].intersection(self._others(path)))
         pasted = _pasted(module, [str(arch) for arch in sorted([*asked, *others])])
         where = f", in the table of {module.part_of}" if module.part_of else ""
-        if asked:
+        if asked or others:
             return replace(error, hint=f"it compiles with these archs{where}:{pasted}")
-        if others:
-            return replace(error, hint=f"{_have_it(others)}{where}:{pasted}")
         return replace(error, hint=error.otherwise)
 
     def _good(self, path: str) -> list[Arch]:
@@ -118,12 +116,6 @@ def _pasted(module: Module, archs: list[str]) -> str:
     if module.part_of:
         return f" {toml_lines.setting('archs', archs)}"
     return toml_lines.source_table(module.tables, module.source.path, archs=archs)
-
-
-def _have_it(archs: Sequence[Arch]) -> str:
-    if not archs[0].suffix:
-        return f"{archs[0]} and later have it"
-    return f"{', '.join(map(str, archs))} {'have' if archs[1:] else 'has'} it, plain archs do not"
 
 
 def _of_gpu(text: str) -> bool:

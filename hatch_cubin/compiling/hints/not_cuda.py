@@ -29,7 +29,7 @@ _LANGUAGES = {
     "GLSL": r"\blayout\s*\(\s*(?:local_size_|std430|binding)|\bgl_\w+ID\b|#\s*version\s+\d",
 }
 _PLACEHOLDER = re.compile(  # of Jinja, CMake or Mako
-    r"\{%.*?%\}|\{\{.*?\}\}(?=\s*[\w*&(\]<])|(?<!\w)@[A-Za-z_]\w*@|\$\{\w[^}]*\}"
+    r"\{%.*?%\}|\{\{ *[A-Za-z_][\w.]* *\}\}(?=\s*[\w*&(\]<])|(?<!\w)@[A-Za-z_]\w*@|\$\{\w[^}]*\}"
 )
 _TILE = re.compile(r"\b__tile(?:_global)?__(?!\w)")
 _NO_TOKEN = re.compile(r"unrecognized token|expected a file name")
@@ -39,17 +39,18 @@ _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 def other_language(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report another language at the first error that shows it, instead of all errors."""
     for each in found:
-        if each.is_own and (what := _what_it_is(each)) is not None:
+        if each.is_own and (what := _what_it_is(each, failed)) is not None:
             if failed.sources.keys() != {failed.path}:
                 what = f"{what}; to leave the source out: {failed.line('exclude', [failed.path])}"
             return replace(each, hint=what).followed_by(len(found) - 1), []
     return None
 
 
-def _what_it_is(error: Diagnostic) -> str | None:
+def _what_it_is(error: Diagnostic, failed: FailedCompile) -> str | None:
     shown = "\n".join((error.text, *error.context[:1]))
-    names = (name for name, pattern in _LANGUAGES.items() if re.search(pattern, shown))
-    if (language := next(names, None)) is not None:
+    language = next((name for name, pattern in _LANGUAGES.items() if re.search(pattern, shown)), None)
+    # In CUDA C++, a helper may have such a name. HIP has the marks of CUDA.
+    if language and (language == "HIP" or "__global__" not in failed.text_of(failed.path)):
         return f"this is {language}, not CUDA C++"
     return _A_TEMPLATE if _PLACEHOLDER.search(shown) else None
 

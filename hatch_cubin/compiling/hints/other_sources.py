@@ -20,8 +20,8 @@ _VARIABLE = re.compile(
     r"^(?![^\n]*\b(?:extern|static)\b)[^\n;(){}=\[]*__(?:device|constant|managed)__[^;(){}=\[]*?\b(\w+)\s*[=;\[{]",
     re.MULTILINE,
 )
-_HINT = "every source is compiled by itself: include the file that defines it"
-_HINT_FOR_PTX = "every source is assembled by itself: its text has to define what it calls"
+_HINT = "every source is compiled alone: include the file that defines it, or link both with a module table"
+_HINT_FOR_PTX = "every source is assembled alone: its text has to define it, or a module table links both"
 
 
 def unresolved(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:

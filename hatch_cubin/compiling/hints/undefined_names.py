@@ -17,6 +17,8 @@ _NO_MEMBER = re.compile(r'namespace "([\w:]+)" has no (?:tag )?member(?: class)?
 _WORD = re.compile(r"\w+")
 _MACRO = re.compile(r"(?:__)?[A-Z][A-Z0-9_]*")
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
+_NUMBERS = r"(float|double|u?int|u?short|u?char|u?ll|floats|float2|half|halves)"
+_ROUNDED = r"(_r[nduz])?"
 _INTEGERS = r"u?int(_least|_fast)?(8|16|32|64)_t|u?int(ptr|max)_t"
 
 # Headers that nvcc includes on its own, other headers, and headers for members that are missing from a
@@ -30,16 +32,19 @@ _BY_NVCC = {
 }
 _ELSEWHERE = {
     "cfloat": r"(FLT|DBL)_(RADIX|DIG|EPSILON|(TRUE_)?MIN|MAX|MANT_DIG|M(IN|AX)_(10_)?EXP)",
-    "cuda_fp16.h": r"(__)?half2?(_raw)?|__\w*2half2?(_\w+)?|__(half|low|high)2\w+|__h(add|mul|fma)2?",
-    "cuda_bf16.h": r"(__)?nv_bfloat162?|__\w*2bfloat162?(_\w+)?|__bfloat162\w+",
+    "cuda_fp16.h": (
+        rf"(__)?half2?(_raw)?|__{_NUMBERS}2half2?{_ROUNDED}|__half2{_NUMBERS}{_ROUNDED}|__half22float2"
+        r"|__(low|high)2(half|float)|__h(add|mul|fma)2?"
+    ),
+    "cuda_bf16.h": rf"(__)?nv_bfloat162?|__{_NUMBERS}2bfloat162?{_ROUNDED}|__bfloat162{_NUMBERS}{_ROUNDED}",
     "cuda_fp8.h": r"__nv_fp8\w*",
     "cuda_fp6.h": r"__nv_fp6\w*",
     "cuda_fp4.h": r"__nv_fp4\w*",
     "cuda_pipeline.h": r"__pipeline_\w+",
     "cuda.h": r"CUtensorMap|CUdeviceptr|CUtexObject|CUsurfObject",
-    "cuComplex.h": r"(make_)?cu(Float|Double)?Complex|cuC\w+",
+    "cuComplex.h": r"(make_)?cu(Float|Double)?Complex|cuC(real|imag|add|sub|mul|div|abs|onj|fma)f?",
     "curand_kernel.h": r"curand(_\w+|State\w*)",
-    "math_constants.h": r"CUDART_\w+",
+    "math_constants.h": r"CUDART_(\w+_)?(INF|NAN|ZERO|ONE|HALF|TWO|THIRD|PI|PIO[24]|L2E|L2T|LN2|LNT)(_F)?",
 }
 _MEMBERS = {
     "std": {
@@ -49,8 +54,11 @@ _MEMBERS = {
         "utility": r"(make_)?pair|swap|exchange|declval|(make_)?(index|integer)_sequence",
         "tuple": r"(make_)?tuple|tie|apply|tuple_(size|element)\w*",
         "type_traits": (
-            r"(is|remove|add|make)_\w+|(enable_if|conditional|decay|common_type|underlying_type)(_t)?"
-            r"|invoke_result(_t)?|integral_constant|(true|false)_type|void_t"
+            r"is_(void|integral|floating_point|arithmetic|pointer|reference|const|enum|class|(un)?signed|same"
+            r"|base_of|convertible|invocable|trivially_copyable|(default_|copy_|move_)?constructible)(_v)?"
+            r"|(enable_if|conditional|decay|common_type|underlying_type|invoke_result|make_(un)?signed"
+            r"|remove_(cv|const|reference|cvref|pointer|extent)|add_(const|pointer))(_t)?"
+            r"|integral_constant|(true|false)_type|void_t"
         ),
         "array": r"array",
         "optional": r"optional|nullopt",

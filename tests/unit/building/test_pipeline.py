@@ -207,7 +207,7 @@ def test_an_instruction_of_one_gpu_says_which_arch_has_it(tmp_path: Path, compil
         "demo/k.cu:1: Instruction 'wgmma.fence' not supported on .target 'sm_90'\n"
         "      wgmma.fence.sync.aligned;\n"
         f"  while compiling k for sm_90 ({compiler})\n"
-        "  hint: sm_90a has it, plain archs do not:\n"
+        "  hint: it compiles with these archs:\n"
         "    [[tool.hatch.build.hooks.cubin.source]]\n"
         '    path = "demo/k.cu"\n'
         '    archs = ["sm_90a"]'

@@ -348,7 +348,7 @@ def test_a_link_and_a_source_that_needs_a_gpu_of_its_own_fail_in_one_build(tmp_p
         "demo/h.cu:1: Instruction 'wgmma.fence' not supported on .target 'sm_90'\n"
         "      wgmma.fence.sync.aligned;\n"
         "  while compiling h for sm_90\n"
-        "  hint: sm_90a has it, plain archs do not:\n"
+        "  hint: it compiles with these archs:\n"
         "    [[tool.hatch.build.hooks.cubin.source]]\n"
         '    path = "demo/h.cu"\n'
         '    archs = ["sm_90a"]'

@@ -66,9 +66,9 @@ def test_an_instruction_of_some_gpus_names_the_archs_that_compile_it() -> None:
     tcgen = not_supported("Instruction 'tcgen05.alloc'")
     assert candidates(tcgen) == ALL_A
     assert hint(tcgen, works="sm_100a sm_103a") == (
-        f"sm_100a, sm_103a have it, plain archs do not:{pasted('sm_100a', 'sm_103a')}"
+        f"it compiles with these archs:{pasted('sm_100a', 'sm_103a')}"
     )
-    assert hint(tcgen, works="sm_103a") == f"sm_103a has it, plain archs do not:{pasted('sm_103a')}"
+    assert hint(tcgen, works="sm_103a") == f"it compiles with these archs:{pasted('sm_103a')}"
 
 
 def test_an_instruction_that_a_later_gpu_cannot_run_any_more_is_like_one_it_never_had() -> None:
@@ -82,24 +82,24 @@ def test_what_a_toolkit_cannot_target_is_not_offered() -> None:
 
 def test_what_needs_a_later_gpu_names_the_first_that_has_it() -> None:
     assert hint("Feature 'barrier.cluster.arrive' requires .target sm_90 or higher") == (
-        f"sm_90 and later have it:{pasted('sm_90')}"
+        f"it compiles with these archs:{pasted('sm_90')}"
     )
     assert hint("Feature 'x' requires .target sm_82 or higher") == (
-        f"sm_90 and later have it:{pasted('sm_90')}"
+        f"it compiles with these archs:{pasted('sm_90')}"
     )
 
 
 def test_attributes_of_clusters_are_of_hopper_and_later() -> None:
     for attribute in ("__cluster_dims__", "__block_size__"):
         assert hint(f"{attribute} is not supported for this GPU architecture") == (
-            f"sm_90 and later have it:{pasted('sm_90')}"
+            f"it compiles with these archs:{pasted('sm_90')}"
         )
 
 
 def test_what_needs_a_later_gpu_and_its_own_code_names_that() -> None:
     wanted = ["sm_103a", "sm_110a", "sm_120a", "sm_121a"]
     assert hint("Feature 'x' requires .target sm_103a or higher") == (
-        f"{', '.join(wanted)} have it, plain archs do not:{pasted(*wanted)}"
+        f"it compiles with these archs:{pasted(*wanted)}"
     )
 
 
@@ -169,7 +169,7 @@ def test_a_hint_of_its_own_stays_and_another_is_for_where_no_arch_compiles() -> 
     ],
 )
 def test_what_headers_declare_from_an_arch_on_names_the_first(text: str, first: int) -> None:
-    assert hint(text, failed=["sm_75"]) == f"sm_{first} and later have it:{pasted(f'sm_{first}')}"
+    assert hint(text, failed=["sm_75"]) == f"it compiles with these archs:{pasted(f'sm_{first}')}"
     assert hint(text, failed=["sm_75"], works="") is None  # it fails there too: for another reason
 
 
@@ -182,7 +182,7 @@ def test_an_overload_of_later_archs_is_known_by_its_arguments() -> None:
     tried = Archs(failed, [], SUPPORTED).candidates()
     assert [str(each.arch) for each in tried] == ["sm_90"]
     advised = Archs(failed, [], SUPPORTED, tried).advise(missing, MODULE)
-    assert str(advised.hint).startswith("sm_90 and later have it")
+    assert str(advised.hint).startswith("it compiles with these archs")
 
 
 @pytest.mark.nvrtc

@@ -46,6 +46,13 @@ def test_another_language_is_named_in_place_of_all_errors(
     assert told.context[-1] == "and 1 more error after it"
 
 
+@pytest.mark.parametrize("code", ["int i = get_global_id(0);", "int gl_threadID = n;"])
+def test_a_helper_of_a_cuda_source_is_no_other_language(tmp_path: Path, code: str) -> None:
+    there = setting(tmp_path, text="__global__ void k() {}\n")
+    (told,) = advise([error("expected a declaration", "demo/a.cu", 9, code, "^")], there)
+    assert told.hint is None
+
+
 def test_a_source_for_both_that_fails_elsewhere_is_cuda(tmp_path: Path) -> None:
     both = setting(tmp_path, text="#ifdef __HIP__\n#include <hip/hip_runtime.h>\n#endif\n")
     (told,) = advise([error("expected a declaration", "demo/a.cu", 9, "shipped x;", "^")], both)
@@ -113,7 +120,9 @@ def test_a_template_for_a_script_is_named_as_one(tmp_path: Path, code: str) -> N
     assert told.hint.endswith(': exclude = ["demo/a.cu"]')
 
 
-@pytest.mark.parametrize("code", ["int a[1][1] = {{ x }};", "int a = b[@];", 'asm("$t");', "int y = {x};"])
+@pytest.mark.parametrize(
+    "code", ["int a[1] = {{ x }};", "b = A{{1, 2}} * 3;", "b[@];", 'asm("$t");', "int y = {x};"]
+)
 def test_code_with_braces_or_signs_is_no_template(tmp_path: Path, code: str) -> None:
     (told,) = advise([error("expected an identifier", "demo/a.cu", 1, code, "^")], setting(tmp_path))
     assert told.hint is None

@@ -92,7 +92,7 @@ def test_a_variable_that_another_source_declares_is_linked(tmp_path: Path) -> No
     assert hints(tmp_path / "after", files, OPTIONS + TABLE) == []
 
 
-INCLUDE = "every source is compiled by itself: include the file that defines it"
+INCLUDE = "every source is compiled alone: include the file that defines it, or link both with a module table"
 
 
 NEAR = "// f(1);\n__global__ void k() { f(3); }\nextern __device__ float f(int);\n"
@@ -134,7 +134,10 @@ def test_a_ptx_source_has_its_line_too(tmp_path: Path) -> None:
     )
     assert told is not None
     assert told[0].where == Location("demo/k.ptx", 2)
-    assert told[0].hint == "every source is assembled by itself: its text has to define what it calls"
+    assert (
+        told[0].hint
+        == "every source is assembled alone: its text has to define it, or a module table links both"
+    )
 
 
 def test_other_errors_are_left_alone(tmp_path: Path) -> None:
