@@ -9,7 +9,7 @@ from ..cubin import kernel_names
 from ..errors import Location
 from ..project.source import Source, without_comments
 
-_PRIVATE = re.compile(r"\b(?:template|static|inline|__forceinline__|constexpr)\b")
+_PRIVATE = ("static", "template", "inline", "__forceinline__", "constexpr")
 
 
 class Definition(NamedTuple):
@@ -21,8 +21,7 @@ class Definition(NamedTuple):
     @property
     def why_private(self) -> str | None:
         """Why no other source can be linked to it; None if a source can be."""
-        match = _PRIVATE.search(self.text)
-        return match[0] if match else None
+        return next((word for word in _PRIVATE if re.search(rf"\b{word}\b", self.text)), None)
 
 
 def base_of(symbol: str) -> str:
