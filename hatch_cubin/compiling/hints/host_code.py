@@ -17,6 +17,7 @@ APART = (
     "keep kernels in a file of their own, or put the host's part between #ifndef __CUDACC_RTC__ and #endif"
 )
 _ONLY_DEVICE = f"that is host code, and NVRTC compiles device code only: {APART}"
+_OF_TOOLKIT = re.compile(r"<(?:nvrtc|cuda)\b")  # its headers for device code compile without an option
 _UNANNOTATED = re.compile(r"A function without execution space annotations")
 _VARIABLE = re.compile(r"variable without memory space annotations|static data member with non-const type")
 _LAUNCHES = re.compile(r"kernel launch could not be processed")
@@ -125,10 +126,10 @@ def unannotated(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanati
     as_device = f"to take such functions as device code:{pasted}"
 
     def about(first: Diagnostic) -> str:
-        if not first.is_own:
+        path = first.where.path if first.where else failed.path
+        if not first.is_own and not _OF_TOOLKIT.match(path):
             return as_device
-        text = without_comments(failed.text_of(first.where.path if first.where else failed.path))
-        if _OF_HOSTS.search(text):
+        if not first.is_own or _OF_HOSTS.search(without_comments(failed.text_of(path))):
             return _ONLY_DEVICE
         marks = "mark kernels with __global__, and the functions that they call with __device__"
         return f"{marks}; with host code, {APART}; {as_device}"

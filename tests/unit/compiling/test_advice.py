@@ -35,9 +35,9 @@ def test_what_one_cause_leaves_is_explained_by_the_next(tmp_path: Path) -> None:
 
 def test_what_a_header_met_and_what_the_project_got_wrong_are_both_told(tmp_path: Path) -> None:
     text = "A function without execution space annotations (__host__/__device__/__global__) is a host one"
-    of_cub, own = error(text, "<cuda/cu13/include>/cub/a.cuh"), undefined("BLOCK", 3)
-    told, other = advise([of_cub, own, of_cub], setting(tmp_path))
-    assert (told.where, told.context) == (of_cub.where, ("and 1 more error after it",))
+    of_cute, own = error(text, "<nvidia-cutlass/include>/cute/a.hpp"), undefined("BLOCK", 3)
+    told, other = advise([of_cute, own, of_cute], setting(tmp_path))
+    assert (told.where, told.context) == (of_cute.where, ("and 1 more error after it",))
     assert told.hint == (
         "to take such functions as device code: options = { device-as-default-execution-space = true }"
     )

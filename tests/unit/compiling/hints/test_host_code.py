@@ -66,6 +66,13 @@ def test_an_option_that_a_rule_of_the_source_sets_is_asked_for_in_its_lines(tmp_
     )
 
 
+def test_a_header_of_the_toolkit_for_hosts_is_named_as_host_code(tmp_path: Path) -> None:
+    of_cccl = error(UNANNOTATED, "<nvrtc/cccl>/cuda/memory_resource")
+    told = host_code.unannotated([of_cccl], setting(tmp_path))
+    assert told is not None
+    assert told[0].hint == ONLY_DEVICE
+
+
 def test_of_errors_alike_the_projects_own_is_told_and_what_else_is_its_own_stays(tmp_path: Path) -> None:
     of_cub, main = error(UNANNOTATED, "<cuda/cu13/include>/cub/a.cuh"), error(UNANNOTATED, "demo/a.cu", 9)
     own = error('expected a ";"', "demo/a.cu", 3)
