@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import itertools
 import os
@@ -12,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from ..bundle import kernel_parameters, layout, sbom
 from ..cache import history
@@ -47,6 +48,26 @@ if TYPE_CHECKING:
     from ..remote.shared_store import SharedStore
 
 
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def _names_table(
+    step: Callable[Concatenate[Project, _Arguments], _Result],
+) -> Callable[Concatenate[Project, _Arguments], _Result]:
+    """Let the errors of a build's step say to which table a line in a hint belongs."""
+
+    @functools.wraps(step)
+    def with_table(project: Project, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        try:
+            return step(project, *arguments, **named)
+        except HatchCubinError as exc:
+            exc.problems = tuple(map(project.config.with_table, exc.problems))
+            raise
+
+    return with_table
+
+
 class Plan(NamedTuple):
     """The units to build, and the toolkit, records and store to build them with."""
 
@@ -75,6 +96,7 @@ def build(
     }
 
 
+@_names_table
 def build_held(
     project: Project,
     hold: Path | None,
@@ -90,7 +112,7 @@ def build_held(
         project.warn("HATCH_CUBIN_SKIP is set: the bundle has no kernels")
         empty = layout.lay_out([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
         return empty, needed_files(project, by_name=True)
-    _ = project.package  # a wrong package is an error before anything is compiled
+    layout.refuse_foreign(project.root / project.bundle_folder)  # like a wrong package, before any compile
     if project.config.pack:
         from ..compiling.packing import require_packer  # lazy: only with `pack`
 
@@ -120,6 +142,7 @@ def _seldom_collected() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
+@_names_table
 def choose_plan(
     project: Project,
     require: Callable[[Project], object] | None = None,
@@ -191,6 +214,7 @@ def with_producers(project: Project, sources: ProjectSources) -> ProjectSources:
     return complete(project, sources)
 
 
+@_names_table
 def make_plan(project: Project, sources: ProjectSources | None = None, *, in_part: bool = False) -> Plan:
     """Return the plan of a build without a lock: every unit, with its headers and its keys.
 
@@ -206,6 +230,7 @@ def make_plan(project: Project, sources: ProjectSources | None = None, *, in_par
     return Plan(toolkit, tuple(jobs), recall, tuple(refused or ()))
 
 
+@_names_table
 def bake(
     project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None, packs: bool = False
 ) -> Results:
@@ -283,10 +308,10 @@ def _shipped(plan: Plan) -> list[Job]:
     return [job for job in plan.jobs if not job.unit.module.part_of]
 
 
-def failures(results: Results, plan: Plan) -> Sequence[Problem]:
+def failures(project: Project, results: Results, plan: Plan) -> Sequence[Problem]:
     """Return the problems of the units without a result."""
     try:
-        require(results, plan.toolkit, plan.refused)
+        _names_table(lambda _project: require(results, plan.toolkit, plan.refused))(project)
     except HatchCubinError as exc:
         return exc.problems
     return ()
@@ -336,7 +361,6 @@ def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = 
     files = build(project)
     files.pop(sbom.NAME, None)
     folder = project.root / project.bundle_folder
-    layout.refuse_foreign(folder)
     layout.write(files | notes, folder, project.root)
 
 
@@ -390,6 +414,7 @@ def sdist_files(project: Project) -> dict[str, Path]:
     return {tree.path_in_sdist(path): tree.disk_path(path) for path in (*own, *inside)}
 
 
+@_names_table
 def _reachable(project: Project, *, by_name: bool = False) -> list[str]:
     try:
         return reachable_files(project, read_sources(project), by_name=by_name)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..config import table_location
 from ..config.config import DEFAULT_SOURCES
-from ..config.known_names import WRAPPER, backend_meant, inside, with_hatch_cubin
+from ..config.known_names import WRAPPER, inside, with_hatch_cubin
 from ..errors import Location, Problem, problem
 from ..project.project import Project
 from ..project.source import BUNDLE_FOLDER
@@ -55,14 +55,6 @@ def _other_backend(project: Project, backend: str, requires: object) -> Problem:
         if table_location.requires_hatch_cubin(project.root)
         else f", and requires = {json.dumps(with_hatch_cubin(requires, ()))}"
     )
-    if backend in {"hatchling", "setuptools"}:  # the tool's name: it has no build backend of that name
-        right = backend_meant(backend)
-        return problem(
-            "unknown-build-backend",
-            f"there is no build backend {backend!r}",
-            table_location.place_of(project.root, ("build-system",)).of("build-backend"),
-            f"build-backend = {json.dumps(right)}",
-        )
     return problem(
         "backend-without-kernels",
         f"build-backend is {backend!r}, which does not build kernels: its wheels do not contain them",

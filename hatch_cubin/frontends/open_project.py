@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ..common.environment import SIGNING_KEY
 from ..config import known_names, reader, table_location
 from ..config.known_names import WRAPPER
-from ..errors import PREFIX, ConfigError, Location, Problem, ToolchainError, problem
+from ..errors import PREFIX, BundleError, ConfigError, Location, Problem, ToolchainError, problem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,6 +97,8 @@ def check_build(project: Project) -> None:
     Warn about each reason why the build's wheels would not contain kernels. If the build backend does not
     declare the wheel's packages, only the table's own settings of the package are checked.
     """
+    from ..bundle import layout
+
     backend = table_location.read_project(project.root)[1]
     problems = missing_requirement(project.root)
     if (
@@ -105,11 +107,11 @@ def check_build(project: Project) -> None:
         or project.config.package
     ):
         try:
-            _ = project.package
-        except ConfigError as exc:
+            layout.refuse_foreign(project.root / project.bundle_folder)
+        except (BundleError, ConfigError) as exc:
             problems += exc.problems
     if problems:
-        raise ConfigError(*problems)
+        raise ConfigError(*map(project.config.with_table, problems))
     from . import missing_kernels
 
     for reason in missing_kernels.reasons(project, found_packages(project.root)):
@@ -137,7 +139,8 @@ def missing_requirement(root: str | Path) -> tuple[Problem, ...]:
     misspelled = (
         [each for each in known if known_names.is_nearly_own(each)] if isinstance(known, list) else []
     )
-    if not _needs_hatch_cubin(backend) or not (misspelled or not table_location.requires_hatch_cubin(root)):
+    needs_hatch_cubin = backend == WRAPPER or _declares_packages(backend)
+    if not needs_hatch_cubin or not (misspelled or not table_location.requires_hatch_cubin(root)):
         return ()
     import json
 
@@ -189,10 +192,6 @@ def with_package_of_bundle(project: Project, bundles: Iterable[str]) -> Project:
 def is_package(folder: Path) -> bool:
     """Return whether a folder is a package that Python code can be imported from."""
     return (folder / "__init__.py").is_file()
-
-
-def _needs_hatch_cubin(backend: str) -> bool:
-    return backend == WRAPPER or _declares_packages(backend)
 
 
 def _declares_packages(backend: str) -> bool:

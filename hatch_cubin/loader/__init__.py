@@ -221,7 +221,7 @@ def archs() -> "tuple[str, ...]":
     return tuple(sorted(shipped, key=lambda arch: (arch[0] == "c", *_parse_arch(arch)[1:])))
 
 
-def is_available(kernel: "_AnyName | None" = None, strict: "bool | None" = None) -> bool:
+def is_available(kernel: "_AnyName | None" = None, *, strict: "bool | None" = None) -> bool:
     """Return whether a driver and a device exist. It never raises, and does not start CUDA in this process.
 
     With the name of a kernel or a module: whether it runs on each GPU of this machine. With *strict*: whether
@@ -471,7 +471,7 @@ _compared: "list[bool]" = []  # whether the sources of an editable install were 
 
 def _layer() -> _Layer:
     if not _own:
-        strict = os.environ.get("HATCH_CUBIN_STRICT", "").lower() not in ("", "0", "false")
+        strict = os.environ.get("HATCH_CUBIN_STRICT", "").lower() not in ("", "0", "false", "no", "off")
         _own.append(_Layer(_HERE, [], {}, strict=strict))
     return (_layers[-1:] or _own)[0]
 
@@ -922,4 +922,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "a2002d66b97e6c56"  # the same in all files of one version
+__build__ = "cce819a1ddd59ef8"  # the same in all files of one version

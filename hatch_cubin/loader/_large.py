@@ -77,4 +77,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "a2002d66b97e6c56"
+__build__ = "cce819a1ddd59ef8"

@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "a2002d66b97e6c56"
+__build__ = "cce819a1ddd59ef8"

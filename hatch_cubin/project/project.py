@@ -13,7 +13,15 @@ from pathlib import Path, PurePosixPath
 
 from ..common import user_folders
 from ..common.console import Progress
-from ..common.environment import REMOTE, REMOTE_TOKEN, REMOTE_WRITE, SIGNING_KEY, as_written, is_on
+from ..common.environment import (
+    REMOTE,
+    REMOTE_TOKEN,
+    REMOTE_WRITE,
+    SIGNING_KEY,
+    as_written,
+    is_on,
+    variables_of_others,
+)
 from ..config import toml_lines
 from ..config.config import DEFAULT_SOURCES, Config
 from ..config.reader import variables_unread
@@ -132,6 +140,8 @@ class Project:
         """Warn of variables whose names look like hatch-cubin's: they have no effect."""
         for message in variables_unread(self.environ):
             self.warn(message)
+        for note in variables_of_others(self.environ):
+            self.inform(note)
         self._warn_of_idle_store_settings()
 
     def _warn_of_idle_store_settings(self) -> None:

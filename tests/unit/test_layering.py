@@ -100,8 +100,9 @@ MODULES: dict[str, dict[str, str]] = {
         "value_checks": "known_names nvidia_wheels reserved_macros store_urls",
         "suggestions": "compiler_flags known_names nvidia_wheels nvrtc_options ptxas_options toml_lines "
         "toml_positions value_checks",
-        "reader": "compiler_flags known_names nvidia_wheels nvrtc_options ptxas_options suggestions "
-        "toml_positions value_checks",
+        "instantiations": "toml_lines value_checks",
+        "reader": "compiler_flags instantiations known_names nvidia_wheels nvrtc_options ptxas_options "
+        "suggestions toml_positions value_checks",
         "config": "nvrtc_options reader toml_positions value_checks",
     },
     "project": {
@@ -313,8 +314,8 @@ MODULES: dict[str, dict[str, str]] = {
         "checking/stray_files checking/wheel_tags reading/bundles reading/companions "
         "reading/compiled_code reading/coverage reading/report reading/survey splitting/variant_index "
         "splitting/variants",
-        "splitting/cut_variants": "checking/variant_check checking/wheel_tags reading/bundles "
-        "reading/coverage splitting/split splitting/variant_index splitting/variants",
+        "splitting/cut_variants": "checking/variant_check reading/bundles reading/coverage splitting/split "
+        "splitting/variant_index splitting/variants",
     },
     "frontends": {
         "max_size": "",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...config.toml_lines import source_table
+from ...errors import Location
 from ..diagnostics import Diagnostic
 from .failed_compile import FailedCompile
 from .kernel_declarations import Kernel, declared, examples
@@ -16,6 +17,7 @@ _ENTRY = re.compile(r"\s*#pragma nv_mangled_name (.*)")
 _FOR_THE_DEVICE = re.compile(r"cannot form address of a non-__global__")
 _UNKNOWN = re.compile(r'identifier "(\w+)" is undefined|has no member "(\w+)"')
 _INSTANTIATED = re.compile(r'detected during instantiation of "void ([\w:]+)[(<]')
+_FOLLOWS = re.compile("Error in parsing name expression")
 _MOST = 5  # the most templates that a hint lists
 _WORD = re.compile(r"\w+")
 
@@ -35,11 +37,33 @@ def wrong_entries(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Di
     for each in found:
         if (entry := entry_of(each)) is not None:
             first.setdefault(entry, each)
-    if len(first) == 0 or all(entry_of(each) is not None for each in found):
-        return [_located(entry, error, failed) for entry, error in first.items()]
+    located = {entry: _located(entry, error, failed) for entry, error in first.items()}
+    entries = _once_for_each_product(located, first, failed)
+    if all(entry_of(each) is not None for each in found):
+        return [*entries.values()]
     names = {kernel.base for kernel in _kernels(failed)}
-    others = {entry: error for entry, error in first.items() if names.isdisjoint(_WORD.findall(entry))}
-    return [_located(entry, error, failed) for entry, error in others.items()]
+    return [each for entry, each in entries.items() if each.hint or names.isdisjoint(_WORD.findall(entry))]
+
+
+def _once_for_each_product(
+    entries: Mapping[str, Diagnostic], first: Mapping[str, Diagnostic], failed: FailedCompile
+) -> dict[str, Diagnostic]:
+    """Return the errors, without those that repeat an error of the same product or follow from one.
+
+    *first* has the compiler's own errors.
+    """
+    kept: dict[str, Diagnostic] = {}
+    told = set[tuple[Location | None, str | None]]()
+    for entry, error in entries.items():
+        if failed.is_of_product(entry):
+            said, follows = first[entry].text, _FOLLOWS.search(first[entry].text)
+            if {(error.where, said), (error.where, error.hint)} & told or (
+                follows and (error.where, "") in told
+            ):
+                continue
+            told |= {(error.where, text) for text in (said, error.hint, "") if text is not None}
+        kept[entry] = error
+    return kept
 
 
 def with_entry(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
@@ -91,13 +115,17 @@ def _about_unknown(entry: str, unknown: str, kernels: Sequence[Kernel], failed: 
     """Return a hint for an entry that names no kernel of the source."""
     if unknown != _name_of(entry).rpartition("::")[2]:
         return None
-    having = [
-        path
+    having = {
+        path: written
         for path, text in failed.sources.items()
-        if failed.has_entry(path, entry) and any(each.base == unknown for each in declared({path: text}))
-    ]
+        if (written := failed.shared_entry(path, entry))
+        and any(each.base == unknown for each in declared({path: text}))
+    }
     if having:
-        tables = "".join(source_table(failed.module.tables, path, instantiate=[entry]) for path in having)
+        tables = "".join(
+            source_table(failed.module.tables, path, instantiate=[written])
+            for path, written in having.items()
+        )
         what = f"{failed.path} has no template {unknown!r}"
         return f"{what}: take the entry out of this table, and write instead:{tables}"
     listed = ", ".join(map(repr, examples(kernels)[:_MOST]))

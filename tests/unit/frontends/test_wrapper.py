@@ -339,7 +339,7 @@ def test_a_wrong_table_is_told_before_anything_is_built(
         ("", "'hatch-cubin init' adds one"),
         (
             "[tool.hatch_cubin]\n",
-            "rename [tool.hatch_cubin], which the project's build backend does not read",
+            "rename [tool.hatch_cubin] to [tool.hatch-cubin]: the build backend reads only that one",
         ),
     ],
 )

@@ -122,7 +122,7 @@ MEANINGS = {
         {"BLOCK": 65},
         "no kernel or module 'red' with {'BLOCK': '65'}; there are 'red[BLOCK=256,",
     ),
-    "no macro": ("saxpy", {"N": 1}, "no kernel or module 'saxpy' with {'N': '1'}; there are 'saxpy'"),
+    "no macro": ("saxpy", {"N": 1}, "'N' is neither a macro of 'saxpy' nor module, variant"),
 }
 
 

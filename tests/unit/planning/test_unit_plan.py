@@ -10,6 +10,7 @@ from hatch_cubin.common import arch_names
 from hatch_cubin.common.arch_names import Arch, Target
 from hatch_cubin.common.digest import digest
 from hatch_cubin.config.config import Config
+from hatch_cubin.config.value_checks import MAX_VARIANTS
 from hatch_cubin.errors import ConfigError, HatchCubinError, Location, Problem, problem
 from hatch_cubin.planning.unit_plan import (
     Module,
@@ -20,7 +21,7 @@ from hatch_cubin.planning.unit_plan import (
     unsupported_arch,
 )
 from hatch_cubin.project.source import Source
-from tests.helpers import TABLE, pyproject, read_config, refusal
+from tests.helpers import TABLE, found, pyproject, read_config, refusal
 
 TOOLCHAIN = Toolchain("NVRTC 13.5.37", (75, 80, 86, 90, 100, 103, 120), families=True)
 RULE = f"[[{'.'.join(TABLE)}.source]]"
@@ -101,7 +102,7 @@ def test_source_tables_merge_over_the_whole_table_and_later_ones_win() -> None:
         define = {{ B = 20, D = 4 }}
         options = {{ std = "c++20", lineinfo = true }}
         include-dirs = ["three", "two"]
-        instantiate = ["f<int>", "g<int>"]
+        instantiate = ["f<int>", {{ kernel = "{{k}}<int>", k = ["f", "g"] }}]
         variants = {{ X1 = [1], X2 = [2] }}
         {RULE}
         path = "demo/red.cu"
@@ -152,6 +153,15 @@ def test_a_later_table_that_defines_a_macro_wins_over_the_variants_of_an_earlier
         ("two[A=1,B=3]", (("A", "1"), ("B", "3"))),
         ("two[A=2,B=3]", (("A", "2"), ("B", "3"))),
     ]
+
+
+def test_the_instantiations_of_all_tables_of_a_source_are_limited() -> None:
+    rule = f"{RULE}\npath = 'a.cu'\ninstantiate = [{{{{ kernel = '{{}}<{{{{N}}}}>', N = '1..{{}}' }}}}]\n"
+    most = rule.format("a", MAX_VARIANTS // 2) + rule.format("b", MAX_VARIANTS // 2)
+    (module,) = modules(most, *cu("a.cu"))
+    assert len(module.instantiate) == MAX_VARIANTS
+    error = refusal(ConfigError, modules, most + rule.format("c", 1), *cu("a.cu"))
+    assert found(error) == [("too-many-instantiations", "a.cu")]
 
 
 def test_variants_are_one_module_per_combination() -> None:
@@ -268,6 +278,13 @@ def test_ptx_can_have_neither_instantiations_nor_variants(key: str) -> None:
             "'instantiate' and 'variants' are for .cu sources",
         )
     ]
+
+
+@pytest.mark.parametrize("key", ["define = { N = 1 }", "include-dirs = ['inc']"])
+def test_what_only_a_preprocessor_reads_is_not_for_ptx_alone(key: str) -> None:
+    rule = f"{RULE}\npath = 'demo/k*'\n{key}"
+    for table, sources in ((rule, (ptx("sm_80"), *cu("demo/red.cu"))), (key, (ptx("sm_80"),))):
+        assert [each.code for each in refused(table, *sources)] == ["cpp-setting-for-ptx"]
 
 
 # --- units ----------------------------------------------------------------------------------------

@@ -109,6 +109,19 @@ def test_a_variable_that_nothing_reads_is_warned_of(tmp_path: Path) -> None:
     assert said == ["hatch-cubin knows no variable HATCH_CUBIN_ARCH: did you mean HATCH_CUBIN_ARCHS?"]
     replace(made, environ={"HATCH_CUBIN_XYZZY": ""}).warn_of_variables()
     assert said[1:] == ["hatch-cubin knows no variable HATCH_CUBIN_XYZZY"]
+    replace(made, environ={"HATCH_CUBIN_CACHE_SIZE": "1"}).warn_of_variables()
+    assert said[2:] == [
+        "hatch-cubin knows no variable HATCH_CUBIN_CACHE_SIZE: 'cache-size' is a key of the table"
+    ]
+
+
+def test_a_variable_of_another_build_system_is_told_with_the_one_that_does_the_same(tmp_path: Path) -> None:
+    said: list[str] = []
+    environ = {"TORCH_CUDA_ARCH_LIST": "9.0", "MAX_JOBS": "4", "HATCH_CUBIN_JOBS": "4"}
+    Project(
+        root=tmp_path, packages={}, config=read_config(), environ=environ, inform=said.append
+    ).warn_of_variables()
+    assert said == ["TORCH_CUDA_ARCH_LIST does not change this build: HATCH_CUBIN_ARCHS does the same here"]
 
 
 @pytest.mark.parametrize(
