@@ -888,14 +888,6 @@ variants = { PART = ["__TIME__", "0"] }
     assert said == [Coded("result-depends-on-time", "pyproject.toml:14", "PART ")]
 
 
-def test_a_main_function_of_a_header_is_warned_of_at_its_line(tmp_path: Path) -> None:
-    said: list[str] = []
-    files = {"k.cu": '#include "main.h"\n' + SAXPY, "main.h": "\nint main(int, char **) { return 0; }\n"}
-    options = ONE + "options = { device-as-default-execution-space = true }"
-    pipeline.build(project_of(tmp_path, files, options, said))
-    assert [each.partition(" is taken")[0] for each in said] == ["demo/main.h:2: main()"]
-
-
 def test_a_missing_header_is_told_with_the_way_to_it_once_for_all_sources(tmp_path: Path) -> None:
     near = '#include "a.h"\n'
     files = {
