@@ -113,22 +113,21 @@ def _about_template(entry: str, kernel: Kernel) -> str:
 
 def _about_unknown(entry: str, unknown: str, kernels: Sequence[Kernel], failed: FailedCompile) -> str | None:
     """Return a hint for an entry that names no kernel of the source."""
-    if unknown != _name_of(entry).rpartition("::")[2]:
-        return None
+    name = _name_of(entry).rpartition("::")[2]
     having = {
         path: written
         for path, text in failed.sources.items()
         if (written := failed.shared_entry(path, entry))
-        and any(each.base == unknown for each in declared({path: text}))
+        and any(each.base == name for each in declared({path: text}))
     }
     if having:
         tables = "".join(
             source_table(failed.module.tables, path, instantiate=[written])
             for path, written in having.items()
         )
-        what = f"{failed.path} has no template {unknown!r}"
+        what = f"{failed.path} has no template {name!r}"
         return f"{what}: take the entry out of this table, and write instead:{tables}"
-    listed = ", ".join(map(repr, examples(kernels)[:_MOST]))
+    listed = ", ".join(map(repr, examples(kernels)[:_MOST])) if unknown == name else ""
     what = f"the templates of {failed.path}, each with an example of its arguments"
     return f"{what}: {listed}" if listed else None
 
