@@ -40,7 +40,7 @@ from ..lockfile.lock_format import Lock
 from ..planning.unit_plan import Unit
 from ..project.project import Project, ProjectSources, read_sources
 from ..remote import build_store
-from ..toolkit import requirements
+from ..toolkit import installed_wheels, requirements
 from ..toolkit.toolkit import DATA_MODEL, Toolkit
 from .report import report, write_report
 
@@ -89,11 +89,20 @@ def build(
     A build whose cache is thrown away afterwards must not be *noted*: its notes would replace the notes of
     builds whose cache is kept.
     """
-    files, _sources = build_held(project, None, noted=noted, require=require)
-    return {
+    files, _sources = build_with_sources(project, noted=noted, require=require)
+    return files
+
+
+def build_with_sources(
+    project: Project, *, noted: bool = True, require: Callable[[Project], object] | None = None
+) -> tuple[dict[str, bytes], list[str]]:
+    """Return the same files, and the paths of the project's files that they were built from."""
+    files, sources = build_held(project, None, noted=noted, require=require)
+    contents = {
         name: Path(content).read_bytes() if isinstance(content, str) else b"".join(content)
         for name, content in files.items()
     }
+    return contents, sources
 
 
 @_names_table
@@ -372,29 +381,54 @@ def make_lock(project: Project) -> Lock:
     return _described(project, plan, sources, results)
 
 
-def check_lock(project: Project, found: Lock) -> list[str]:
-    """Return the differences between a lock and the lock that would be written now. Nothing is compiled."""
+class LockCheck(NamedTuple):
+    """The differences between a lock and its project, and the parts that could not be compared."""
+
+    changes: Sequence[str]
+    unchecked: Sequence[str] = ()
+
+
+def check_lock(project: Project, found: Lock) -> LockCheck:
+    """Return the differences between a lock and the lock that would be written now. Nothing is compiled.
+
+    Producers run, unless their texts are known from an earlier build, or a package that they need is missing.
+    """
     sources = read_sources(project)
     if changes := lock_comparison.plan_by_lock(found, project, sources).changes:
-        return [*changes]
+        return LockCheck(changes)
+    if unchecked := [*_producers_without_requirements(project)]:
+        return LockCheck((), unchecked)
+    sources = with_producers(project, sources)
     plan = make_plan(project, sources)
     if changes := lock_comparison.differences_of_jobs(found, plan.jobs, plan.toolkit):
-        return [*changes]
+        return LockCheck(changes)
     now = _described(project, plan, sources, lock_comparison.locked_digests(found, plan.jobs))
-    return lock_comparison.differences(found, now)
+    return LockCheck(lock_comparison.differences(found, now))
+
+
+def _producers_without_requirements(project: Project) -> Iterator[str]:
+    for rule in project.config.producer:
+        if missing := installed_wheels.unmet(rule.requires):
+            shown = ", ".join(map(installed_wheels.shown, missing))
+            yield f"the texts of {rule.name} were not compared, because it needs packages: {shown}"
 
 
 def _described(
     project: Project, plan: Plan, sources: ProjectSources, results: Mapping[Unit, str | None]
 ) -> Lock:
     everything = every_closure(project, sources, plan.toolkit, plan.recall, plan.jobs)
-    return lock_comparison.make_lock(project, everything, plan.toolkit, plan.jobs, results)
+    lock = lock_comparison.make_lock(project, everything, plan.toolkit, plan.jobs, results)
+    if not project.config.producer:
+        return lock
+    from ..lockfile.locked_texts import locked_producers  # lazy: only with producers
+
+    return lock._replace(producers=locked_producers(project, sources))
 
 
 def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
     """Return every file of the project that its kernels can be built from: sources and headers.
 
-    *by_name* leaves out headers that only a computed include could reach.
+    *by_name* leaves out headers that only a computed include could reach, and files of producers.
     """
     return [path for path in _reachable(project, by_name=by_name) if not lies_outside(path)]
 
@@ -417,7 +451,12 @@ def sdist_files(project: Project) -> dict[str, Path]:
 @_names_table
 def _reachable(project: Project, *, by_name: bool = False) -> list[str]:
     try:
-        return reachable_files(project, read_sources(project), by_name=by_name)
+        found = reachable_files(project, read_sources(project), by_name=by_name)
+        if by_name or not project.config.producer:
+            return found
+        from ..producing.produced_sources import files_for_producers  # lazy: only with producers
+
+        return sorted({*found, *files_for_producers(project)})
     except HatchCubinError:
         if project.is_skipped:  # a bundle without kernels does not need correct sources
             return []

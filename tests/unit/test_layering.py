@@ -31,7 +31,7 @@ ROOMS: dict[str, str] = {
     "remote": "common config project cache toolkit keys",
     "compiling": "common loader cubin config project planning cache producing toolkit headers keys bundle",
     "explaining": "common loader config project planning cache headers keys",
-    "lockfile": "common config project planning cache toolkit headers keys remote",
+    "lockfile": "common config project planning cache producing toolkit headers keys remote",
     "building": "common project planning cache producing toolkit keys bundle compiling remote lockfile",
     "wheels": "common loader cubin project bundle building",
     "frontends": "common loader config project cache toolkit bundle lockfile building wheels",
@@ -166,13 +166,15 @@ MODULES: dict[str, dict[str, str]] = {
     },
     "keys": {
         "included_sources": "",
+        "produced_includes": "",
         "input_files": "",
         "ingredients": "input_files",
         "parameter_types": "",
         "recall": "",
         "link_files": "ingredients recall",
         "shared_names": "",
-        "jobs": "included_sources ingredients input_files link_files parameter_types recall shared_names",
+        "jobs": "included_sources ingredients input_files link_files parameter_types produced_includes "
+        "recall shared_names",
         "edited_headers": "input_files jobs",
     },
     "bundle": {
@@ -267,7 +269,8 @@ MODULES: dict[str, dict[str, str]] = {
     },
     "lockfile": {
         "lock_format": "",
-        "lock_comparison": "lock_format",
+        "locked_texts": "lock_format",
+        "lock_comparison": "lock_format locked_texts",
         "locked_build": "lock_comparison lock_format",
         "required_wheels": "locked_build lock_comparison lock_format",
     },
@@ -372,6 +375,7 @@ THIRD_PARTIES: dict[str, str] = {
     "program_cache/sqlite_cache": "cuda",
     "cache/signing": "cryptography",
     "common/file_lock": "typing_extensions",
+    "config/config": "typing_extensions",
     "cli/completion": "shtab",
     "frontends/setuptools_commands": "setuptools",
     "frontends/hatch": "hatchling",
