@@ -11,6 +11,7 @@ from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.hints import not_cuda
 from hatch_cubin.errors import CompileError, Location, problem
+from hatch_cubin.project.source import LFS_HINT
 from tests.helpers import SAXPY, make_project, refusal
 
 from .failed_compiles import error, setting, undefined
@@ -135,7 +136,7 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
 @pytest.mark.parametrize(
     ("content", "hint"),
     [
-        (POINTER.encode(), "it is a pointer of Git LFS: 'git lfs pull' gets the file"),
+        (POINTER.encode(), LFS_HINT),
         (
             "__device__ int f();\n".encode("utf-16"),
             "demo/h.cuh contains null bytes, as UTF-16 and UTF-32 do: save it as UTF-8",
