@@ -371,7 +371,7 @@ def test_an_arch_that_a_source_cannot_be_compiled_for_is_told_for_its_module(tmp
     body = 'asm volatile("tcgen05.fence::before_thread_sync;"); return a; }\n'
     files = {"a.cu": USER, "b.cu": "__device__ int f(int a) { " + body}
     found = failure(tmp_path, files, module("m", "a.cu", "b.cu", mode="rdc", archs=["sm_90", "sm_100a"]))
-    assert 'it compiles with these archs, in the table of m: archs = ["sm_100a"]' in found[0]
+    assert 'it compiles with these archs, in the table of m:\n    archs = ["sm_100a"]' in found[0]
 
 
 def test_macros_that_change_one_source_of_a_module_are_no_vain_variants(tmp_path: Path) -> None:
