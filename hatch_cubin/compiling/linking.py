@@ -58,6 +58,12 @@ _OPAQUE = ("fatbin", "library")  # kinds of inputs whose symbols cannot be read
 _OF_RUNTIME = ("__cudaCDP2", "cudaCDP", "cudaStream", "cudaEvent", "cudaDevice", "cudaMemcpy", "cudaMemset")
 _NVSHMEM = "nvidia-nvshmem-cu{}:**/libnvshmem_device.a"
 
+_HIDDEN = "a definition that is {}, so other sources cannot use it"
+_WHY_OTHER: Mapping[str | None, str] = {  # by the word that makes a definition private
+    None: "a definition, perhaps in another scope or with other parameters",
+    "template": "a template, which needs an explicit instantiation (template …;) in the same file",
+    **{word: _HIDDEN.format(word) for word in ("static", "inline", "__forceinline__", "constexpr")},
+}
 _STRICTNESS = ("", "f", "a")  # suffixes of archs, from code for all later archs to code for only one arch
 
 Content = tuple[str, bytes, bytes]  # the kind, name and bytes of an input
@@ -324,19 +330,14 @@ class Links:
     def _near_texts(self, job: Job, symbol: str) -> Iterator[str]:
         for source in _sources(job):
             if (found := definition(symbol, source)) is not None:
-                why = (
-                    "which is static, so other sources cannot use it"
-                    if found.is_static
-                    else "in another namespace or with another signature"
-                )
-                yield f"{found.where} has a definition {why}: {found.text}"
+                yield f"{found.where} has {_WHY_OTHER[found.why_private]}: {found.text}"
 
     def _source_hint(self, job: Job, symbol: str) -> str | None:
         """Return a hint with a source that defines the missing symbol, but that is not linked."""
         own = {source.path for source in _sources(job)}
         for path, text in texts_of(self._project).items():
             found = None if path in own else definition(symbol, Source(path, text))
-            if found is not None and not found.is_static:
+            if found is not None and found.why_private is None:
                 return f"{found.where} defines it: add {path!r} to 'sources' of this table"
         return None
 
