@@ -212,7 +212,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         {"a": USER, "b": f"static {ADD}__device__ int g(int a) {{ return f(a); }}\n"},
         (
             "nothing defines 'f(int)' (_Z1fi), which demo/static_a.cu needs\n"
-            "  demo/static_b.cu:1 has a definition which is static, so other sources cannot use it: "
+            "  demo/static_b.cu:1 has a definition that is static, so other sources cannot use it: "
             "static __device__ int f(int a)\n"
             "  while linking MODULE for sm_90"
         ),
