@@ -52,6 +52,7 @@ def test_the_option_that_is_named_lets_the_source_compile(
         ("this is a C++23 feature", (), "", 'this sets C++23: options = { std = "c++23" }'),
         ("expected", ("requires true", "^"), "options = { std = 'c++20' }", None),
         ("expected", ("  requires true", "^"), "", None),
+        ('identifier "concept" is undefined', ("concept + 1;", "^"), "", None),
         (
             "texture is not a template",
             (),
