@@ -185,6 +185,10 @@ def test_explain_prints_the_fields_that_are_documented(
     write_tree(project, {"demo/saxpy.cu": SAXPY + "\n", "demo/copy.ptx": COPY_PTX})
     explain("saxpy")
     explain("copy")
+    producer = f"{PROJECT['pyproject.toml']}{producer_table()}"
+    write_tree(project, {"pyproject.toml": producer, "demo/gen.py": SCRIPT})
+    explain("one")
+    (project / "demo/gen.py").unlink()
     signed_by_another(project, monkeypatch)
     explain("saxpy")
     assert types == documented("All verbs", "explain")
