@@ -531,7 +531,8 @@ def _array(
         here = (*path, index)
         before = len(reader.problems)
         values = reader.table(known, table, here)
-        if missing := [key for key in required if key not in table]:
+        guessed = " ".join(str(each.hint) for each in reader.problems[before:])  # of keys that are misspelled
+        if missing := [key for key in required if key not in table and repr(key) not in guessed]:
             what = f"this table needs {' and '.join(map(repr, missing))} too"
             lines = "".join(f"\n    {required[key]}" for key in missing)
             reader.add(problem("missing-key", what, hint=f"for example, in this table:{lines}"), here)
@@ -607,6 +608,7 @@ _CHECKS: dict[str, Callable[..., Any]] = {
     "module": _modules,
     "producer": _producers,
 }
+# A new key here also becomes a field of `SourceRule` in config.py; `CompileSettings` there has the next step.
 _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
     "path": ValueCheck(value_checks.path),
     "name": ValueCheck(value_checks.name_of_sources),

@@ -122,11 +122,9 @@ def decode_source(data: bytes, where: Location) -> tuple[str, str]:
         what = "is UTF-16 or UTF-32: save it as UTF-8"
         raise SourceError(problem("unsupported-encoding", what, where))
     if data.startswith((b"\x7fELF", b"\x50\xed\x55\xba")):
-        what = (
-            "is a cubin or other machine code, but a source is text: "
-            "name it in 'link' of a [[…module]] table, or in 'exclude'"
-        )
-        raise SourceError(problem("machine-code-as-source", what, where))
+        what = "is a cubin or other machine code, but a source is text"
+        hint = "name it in 'link' of a [[…module]] table, or in 'exclude'"
+        raise SourceError(problem("machine-code-as-source", what, where, hint))
     if b"\0" in data:
         what = "contains a NUL byte: the compiler would stop reading there without an error"
         raise SourceError(problem("nul-byte-in-source", what, where))

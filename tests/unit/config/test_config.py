@@ -1183,10 +1183,9 @@ def test_all_that_is_wrong_with_a_module_table_is_told() -> None:
         "  hint: 'source-roots' names folders above: put x.a into one of these, or into the project",
         "link: 'a b' is not the name of a distribution, such as 'nvidia-cutlass'",
         f"link: '/c' {OUTSIDE}",
-        "this table needs 'name' and 'sources' too\n"  # noqa: ISC004
+        "this table needs 'name' too\n"  # noqa: ISC004
         "  hint: for example, in this table:\n"
-        '    name = "linked"  # unlike the name of each source\n'
-        '    sources = ["**/*.cu"]  # the sources to link',
+        '    name = "linked"  # unlike the name of each source',
     ]
     (empty,) = messages(f"{MODULE}\nname = 'm'\nmode = 'lto'\nsources = []\n")
     assert empty.endswith(": sources must name at least one source")
@@ -1329,3 +1328,14 @@ def test_a_folder_of_the_project_is_not_a_wheel_with_headers(tmp_path: Path) -> 
     (found,) = refusal(ConfigError, parse_config, table, place, {}).problems
     hint = 'headers in a folder of the project need their own line: include-dirs = ["inc"]'
     assert (found.code, found.hint) == ("folder-as-package", hint)
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [("produces = 'cu'", 'produces = ["cu"]'), ("seconds = '60'", "seconds = 60")],
+)
+def test_a_value_of_a_producer_that_is_of_another_kind_is_shown_as_it_may_be_meant(
+    line: str, hint: str
+) -> None:
+    (found,) = problems(f"{PRODUCER}\npath = 'gen.py'\n{line}")
+    assert found.hint == hint

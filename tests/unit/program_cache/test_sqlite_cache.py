@@ -305,5 +305,5 @@ def test_without_cuda_core_the_error_names_it() -> None:
 
 def test_the_package_exports_no_other_names() -> None:
     assert hatch_cubin.__all__ == ["SQLiteProgramCache"]
-    with pytest.raises(AttributeError, match=r"^module 'hatch_cubin' has no attribute 'SQLite'$"):
+    with pytest.raises(AttributeError, match=r"^module 'hatch_cubin' has no attribute 'SQLite': "):
         _ = hatch_cubin.SQLite
