@@ -548,7 +548,9 @@ def test_a_damaged_entry_is_built_again_with_one_warning(tmp_path: Path) -> None
 def test_names_that_two_module_tables_share_are_refused_before_anything_is_compiled(tmp_path: Path) -> None:
     table = f'[[{".".join(TABLE)}.module]]\nname = "m"\nmode = "rdc"\nsources = ["demo/k.cu"]\n'
     asked = project_of(tmp_path, {"k.cu": SAXPY, "other.cu": SAXPY}, f'archs = ["sm_90"]\n{table}{table}')
-    with pytest.raises(SourceError, match=r"^pyproject\.toml:[0-9]+: 'm' is already the name of pyproject"):
+    with pytest.raises(
+        SourceError, match=r"^pyproject\.toml:[0-9]+: the module name 'm' is already used by pyproject"
+    ):
         pipeline.choose_plan(asked, in_part=True)
 
 

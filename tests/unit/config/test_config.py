@@ -244,7 +244,7 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
         ('archs = "sm_90"', "archs must be an array of strings, not 'sm_90'"),
         ("archs = [90]", "archs … [90]"),
         ("archs = []", "archs must name at least one arch"),
-        ('archs = ["sm_90f"]', "archs: sm_90f does not exist, the first … sm_100f [unknown-arch]"),
+        ('archs = ["sm_90f"]', "archs: sm_90f does not exist; the first … sm_100f [unknown-arch]"),
         ("toolkit = 13", "toolkit must be a string that is not empty, not 13"),
         ('package = ""', "package … ''"),
         ('package = "my-pkg"', "package must be a dotted name such as 'mypkg' or 'mypkg.gpu', not 'my-pkg'"),
@@ -774,7 +774,10 @@ def test_a_header_package_is_a_name_and_perhaps_its_versions(name: str) -> None:
         (f'["{KEY[:-1]}"]', "trusted-keys: a key has 55 characters, and a public key has 56"),
         (
             f'["{ed25519_keys.write(ed25519_keys.PUBLIC, bytes(32))}"]',
-            "trusted-keys: a key is not a key from 'hatch-cubin keygen': anyone could sign for it",
+            (
+                "trusted-keys: a key was not made by 'hatch-cubin keygen': anyone could forge "
+                "signatures for this key"
+            ),
         ),
         ("[1]", "trusted-keys must be an array of strings, not [1]"),
         ('"abc"', "trusted-keys must be an array of strings, not 'abc'"),

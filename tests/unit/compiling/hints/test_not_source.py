@@ -19,7 +19,7 @@ def test_a_pointer_of_git_lfs_is_told_to_be_one(tmp_path: Path) -> None:
     told = not_source.wrong_file([error("first"), error("second", "demo/h.h", 2)], there)
     assert told is not None
     assert (told[0].text, told[0].where, told[1]) == ("is no source", Location("demo/h.h", 1), [])
-    assert told[0].hint == "it is a pointer of Git LFS: 'git lfs pull' gets the file"
+    assert told[0].hint == "the file is only a pointer of Git LFS: 'git lfs pull' downloads its content"
 
 
 @pytest.mark.parametrize("line", ["<<<<<<< HEAD", "=======", ">>>>>>> branch", "||||||| base"])
