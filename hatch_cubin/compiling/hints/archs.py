@@ -139,7 +139,7 @@ def _name(module: Module) -> str:
 def _pasted(module: Module, archs: list[str]) -> str:
     if module.part_of:
         return f" {toml_lines.setting('archs', archs)}"
-    return toml_lines.source_table(module.tables, module.source.path, archs=archs)
+    return toml_lines.source_table(module.tables, module.source.path_for_globs, archs=archs)
 
 
 def _have_it(archs: Sequence[Arch]) -> str:

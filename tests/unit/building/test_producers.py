@@ -16,7 +16,8 @@ from hatch_cubin.bundle import sbom
 from hatch_cubin.cache import signing
 from hatch_cubin.common import user_folders
 from hatch_cubin.common.digest import file_digest
-from hatch_cubin.errors import CompileError, SourceError
+from hatch_cubin.errors import CompileError, HatchCubinError, SourceError
+from hatch_cubin.frontends.open_project import open_project
 from hatch_cubin.lockfile import required_wheels
 from hatch_cubin.producing import running
 from hatch_cubin.project.project import Project
@@ -372,3 +373,40 @@ def test_the_commit_in_the_bill_covers_the_files_of_producers(tmp_path: Path) ->
     assert dirty() == "false"
     (tmp_path / "demo/gen.py").write_text(f"{SCRIPT}#\n")
     assert dirty() == "true"
+
+
+def test_ptx_for_another_arch_than_its_name_says_is_refused(tmp_path: Path) -> None:
+    text = COPY_PTX.replace("sm_80", "sm_90a").replace("7.0", "8.0")
+    project = producer_project(tmp_path, returning(repr({"mm[B=1].sm_90.ptx": text})), PTX)
+    error = refusal(HatchCubinError, built, project)
+    assert found(error) == [("ptx-target-unsuitable", "demo/mm[B=1].sm_90.ptx:2")]
+    assert error.problems[0].hint == (
+        "if that is the arch that its text is for, produce it as 'mm[B=1].sm_90a.ptx'"
+    )
+
+
+TEMPLATE = "template <class T> __global__ void scale(T *x) { *x = 2; }\n"
+
+
+def test_tables_in_hints_match_the_produced_name(tmp_path: Path) -> None:
+    project = producer_project(tmp_path, returning(repr({"s[B=1].cu": TEMPLATE})))
+    (one,) = refusal(CompileError, built, project).problems
+    table = (one.hint or "").partition("for example:")[2].replace("\n    ", "\n")
+    assert 'path = "demo/s.cu"' in table
+    text = (tmp_path / "pyproject.toml").read_text()
+    (tmp_path / "pyproject.toml").write_text(f"{text}{table}")
+    again = open_project(str(tmp_path), project.environ, None, verbose=False)
+    assert "s.B-1.sm_80.cubin" in built(again)
+
+
+def test_a_hint_does_not_exclude_a_name_that_only_the_script_knows(tmp_path: Path) -> None:
+    texts = {"a.cu": "__device__ int f() { return 1; }\n", **MM}
+    (one,) = refusal(CompileError, built, producer_project(tmp_path, returning(repr(texts)))).problems
+    assert "let demo/gen.py return no text for it" in (one.hint or "")
+
+
+def test_variants_with_the_same_code_are_named_by_their_module(tmp_path: Path) -> None:
+    said: list[str] = []
+    texts = {name: KERNEL.format(name="mm", value=1) for name in MM}
+    built(replace(producer_project(tmp_path, returning(repr(texts))), inform=said.append))
+    assert "mm: B changes nothing: its 2 variants are the same code" in said
