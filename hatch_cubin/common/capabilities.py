@@ -31,12 +31,9 @@ class Gpu(NamedTuple):
     last: int | None = None
     # whether the GPU is in a system on a chip, which does not run machine code of other capabilities
     is_tegra: bool = False
-    tensor: str = ""  # since Hopper: the line of GPUs that share tensor core instructions
     # the capability of the same GPUs in the next major version of CUDA, if the number changed
     renamed: int | None = None
 
-
-HOPPER, DATACENTER, DESKTOP = "hopper", "datacenter", "desktop"
 
 GPUS: Mapping[int, Gpu] = {
     50: Gpu("", (4, 0), last=12),
@@ -55,22 +52,17 @@ GPUS: Mapping[int, Gpu] = {
     87: Gpu("orin ampere", (7, 4), is_tegra=True),
     88: Gpu("", (9, 0), since=(13, 0)),
     89: Gpu("l4 l20 l40 l40s 4050 4060 4070 4080 4090 6000ada adalovelace ada", (7, 8)),
-    90: Gpu("h20 h100 h200 h800 gh200 hopper", (7, 8), tensor=HOPPER),
-    100: Gpu("b100 b200 gb200 blackwell", (8, 6), since=(12, 8), tensor=DATACENTER),
-    101: Gpu("", (8, 6), since=(12, 8), last=12, is_tegra=True, tensor=DATACENTER, renamed=110),
-    103: Gpu("b300 gb300 blackwell", (8, 8), since=(12, 9), tensor=DATACENTER),
-    107: Gpu("", (9, 4), since=(13, 5), tensor=DATACENTER),
-    110: Gpu("thor blackwell", (9, 0), since=(13, 0), is_tegra=True, tensor=DATACENTER),
-    120: Gpu("5050 5060 5070 5080 5090 pro6000 blackwell", (8, 7), since=(12, 8), tensor=DESKTOP),
-    121: Gpu("spark gb10 blackwell", (8, 8), since=(12, 9), tensor=DESKTOP),
+    90: Gpu("h20 h100 h200 h800 gh200 hopper", (7, 8)),
+    100: Gpu("b100 b200 gb200 blackwell", (8, 6), since=(12, 8)),
+    101: Gpu("", (8, 6), since=(12, 8), last=12, is_tegra=True, renamed=110),
+    103: Gpu("b300 gb300 blackwell", (8, 8), since=(12, 9)),
+    107: Gpu("", (9, 4), since=(13, 5)),
+    110: Gpu("thor blackwell", (9, 0), since=(13, 0), is_tegra=True),
+    120: Gpu("5050 5060 5070 5080 5090 pro6000 blackwell", (8, 7), since=(12, 8)),
+    121: Gpu("spark gb10 blackwell", (8, 8), since=(12, 9)),
 }
 NAMED = tuple(number for number, gpu in GPUS.items() if gpu.names)
 TEGRA = frozenset(number for number, gpu in GPUS.items() if gpu.is_tegra)
-
-
-def with_tensor(line: str) -> frozenset[int]:
-    """Return the capabilities of a line of GPUs that share tensor core instructions, such as "hopper"."""
-    return frozenset(number for number, gpu in GPUS.items() if gpu.tensor == line)
 
 
 def first_ptx(number: int, suffix: str) -> Release | None:
