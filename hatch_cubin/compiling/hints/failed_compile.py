@@ -52,12 +52,10 @@ class FailedCompile:
             return ""
 
     def line(self, key: str, value: Sequence[str]) -> str:
-        """Return the table's line for a list, with *value* added to the items that are there already.
-
-        A script decides which sources it returns: for these, `exclude` has no effect.
-        """
-        if key == "exclude" and self.module.source.produced:
-            return f"do not return it from {self.module.source.produced.producer}"
+        """Return the table's line for a list, with *value* added to the items that are there already."""
+        produced = self.module.source.produced
+        if produced and key == "exclude":  # which is for files
+            return f"let {produced.producer} return no text for it"
         there = getattr(self.config, key.replace("-", "_"))
         return toml_lines.setting(key, [*there, *(each for each in value if each not in there)])
 
@@ -69,7 +67,8 @@ class FailedCompile:
         if value.keys() & self._of_rules(key):
             there = self.module.define if key == "define" else self.module.options
             values = {key: {**_written(there), **value}}
-            return toml_lines.source_table(self.module.tables, self.module.source.path_for_globs, **values)
+            path = self.module.source.path_for_globs
+            return toml_lines.source_table(self.module.tables, path, **values)
         there = self.config.define if key == "define" else self.config.options
         return f" {toml_lines.setting(key, {**_written(there), **value})}"
 

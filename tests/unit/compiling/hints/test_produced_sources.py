@@ -1,4 +1,4 @@
-"""Hints for sources that a script produces: what they name is the table's or the script's, and works."""
+"""Errors in `instantiate` of sources that a script produces: each at its line of the table, or at the script."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.errors import CompileError, Problem
-from tests.helpers import SAXPY, refusal
+from tests.helpers import refusal
 from tests.producers import producer_project, returning
 
 pytestmark = pytest.mark.nvrtc
@@ -28,21 +28,6 @@ def test_a_mistake_in_a_product_is_told_once_at_the_script(tmp_path: Path) -> No
     assert (problem.code, str(problem.where)) == ("compiler-error", "demo/gen.py")
 
 
-def test_a_table_of_a_hint_matches_a_source_with_a_variant(tmp_path: Path) -> None:
-    sources = {"scale[N=4].cu": TEMPLATE}
-    (problem,) = problems(tmp_path / "before", sources)
-    _hint, _, table = (problem.hint or "").partition("\n")
-    assert 'path = "demo/scale.cu"' in table
-    after = producer_project(tmp_path / "after", returning(repr(sources)), table)
-    assert "scale.N-4.sm_80.cubin" in pipeline.build(after)
-
-
 def test_an_entry_of_the_table_is_found_for_a_source_with_a_variant(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, {"scale[N=4].cu": TEMPLATE}, f"{RULE}instantiate = ['scale<flot, 4>']\n")
     assert str(problem.where).startswith("pyproject.toml:")
-
-
-def test_a_text_without_a_kernel_is_left_out_by_the_script(tmp_path: Path) -> None:
-    sources = {"f[N=4].cu": "__device__ int f() { return 4; }", "g.cu": SAXPY}
-    (problem,) = problems(tmp_path, sources)
-    assert (problem.hint or "").endswith("do not return it from demo/gen.py")
