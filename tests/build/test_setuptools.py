@@ -185,7 +185,9 @@ def test_a_wheel_without_kernels_where_none_are_wanted(
     root = project(tmp_path)
     assert answer(root, "get_requires_for_build_wheel") == []
     done = ask(root, "build_wheel", "dist")
-    assert "hatch-cubin: warning: HATCH_CUBIN_SKIP is set: the bundle has no kernels" in done.stderr
+    assert (
+        "hatch-cubin: warning: HATCH_CUBIN_SKIP is set, so the wheel will not contain kernels" in done.stderr
+    )
     assert wheel_files(next((root / "dist").iterdir())).keys() == {
         *("demo/__init__.py", *in_bundle(), *PLAIN)
     }
@@ -274,10 +276,10 @@ def test_a_project_without_the_table_is_left_alone(tmp_path: Path, case: str) ->
 @pytest.mark.parametrize(
     ("table", "hint"),
     [
-        ("", "'hatch-cubin init' adds one"),
+        ("", "'hatch-cubin init' adds the table"),
         (
             "[tool.hatch_cubin]\n",
-            "rename [tool.hatch_cubin], which the project's build backend does not read",
+            "rename [tool.hatch_cubin]: the project's build backend does not read a table of this name",
         ),
     ],
     ids=["none", "misnamed"],
@@ -418,7 +420,7 @@ def test_a_mistake_in_the_table_is_told_with_its_line(
             "hatch-cubin: error: pyproject.toml:10: jobs must be a whole number from 1 to 1024, not 0 "
             "[invalid-value]"
         ),
-        "  hint: without 'jobs', as many units are compiled at once as there are cores: leave it out",
+        "  hint: without 'jobs', each core compiles at the same time: leave it out",
         "hatch-cubin: error: pyproject.toml:11: 'arch' is not an option of [tool.hatch-cubin] [unknown-key]",
         "  hint: did you mean 'archs'?",
     ]

@@ -1,9 +1,9 @@
-"""Write cubin.lock, which lists all inputs of the project's units. Commit it.
+"""Write the lock file cubin.lock, which lists all inputs of the project's kernels. Commit the file to git.
 
-Units that are missing from the cache are compiled first, with the toolkit that is installed here. Later, a
-build needs no compiler if the project matches the lock and all units are in the cache. Otherwise the build
-requires exactly the versions of the compiler in the lock. '--check' writes and compiles nothing: it fails if
-the lock is stale.
+Kernels that are missing from the cache are compiled first, with the toolkit that is installed here. Later, a
+build does not need a compiler if the project matches the lock file and all results are in the cache.
+Otherwise the build requires exactly the compiler versions in the lock file. '--check' writes and compiles
+nothing, and fails if the lock file is outdated.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
+    """Add the arguments of this verb to its parser."""
     project_arguments(parser)
     parser.add_argument(
-        "--check", action="store_true", help="write nothing, and end with an error if the lock is stale"
+        "--check", action="store_true", help="write nothing, and end with an error if cubin.lock is outdated"
     )
     json_argument(parser)
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Write the lock, or compare it with the lock that would be written."""
+    """Write the lock file, or compare the existing file with the contents that would be written."""
     project = open_project(args)
     check_build(project)
     require_compiler(project)
@@ -45,11 +45,11 @@ def _check(project: Project) -> Answer:
     found = lock_format.read(project.root)
     if found is None:
         what = f"there is no {lock_format.NAME}"
-        raise CheckError(problem("lock-missing", what, hint="'hatch-cubin lock' writes one"))
+        raise CheckError(problem("lock-missing", what, hint=f"'hatch-cubin lock' writes {lock_format.NAME}"))
     changes = pipeline.check_lock(project, found)
     if changes:
         where = Location(lock_format.NAME)
-        stale = problem("lock-stale", "is stale", where, lock_format.HINT, tuple(changes))
+        stale = problem("lock-stale", "is outdated", where, lock_format.HINT, tuple(changes))
         return Answer(_facts(found, changes), problems=[stale])
     return Answer(_facts(found), [f"{lock_format.NAME} is up to date"])
 
@@ -68,7 +68,8 @@ def _write(project: Project) -> Answer:
     units = count(facts["units"], "unit")
     lines = [f"{lock_format.NAME} has {units}, compiled by NVRTC {made.builds['nvrtc']}: commit it"]
     lines += (
-        f"the includes of {path} depend on the compiler's headers: builds need it" for path in made.unsure
+        f"the includes of {path} depend on the compiler's headers, so every build needs the compiler"
+        for path in made.unsure
     )
     return Answer(facts, lines)
 

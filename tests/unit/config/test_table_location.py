@@ -17,18 +17,18 @@ HATCHLING = '[build-system]\nbuild-backend = "hatchling.build"\n'
 FLIT = '[build-system]\nbuild-backend = "flit_core.buildapi"\n'
 HOOK = "[tool.hatch.build.hooks.cubin]\n"
 HIDDEN = (
-    "pyproject.toml:3: {} is not read: hatch.toml has a [build], and Hatch reads that one instead\n"
+    "pyproject.toml:3: Hatch does not read {}, because hatch.toml has a [build] that replaces it\n"
     "  hint: move it to hatch.toml, as [build.hooks.cubin]"
 )
-INIT = "  hint: 'hatch-cubin init' adds one"
+INIT = "  hint: 'hatch-cubin init' adds the table"
 NO_TABLE = "pyproject.toml: there is no table {}\n"
 RIGHT = 'hint: build-backend = "hatch_cubin.backend"'
-RENAME = "  hint: rename {}, which the project's build backend does not read"
+RENAME = "  hint: rename {}: the project's build backend does not read a table of this name"
 BOTH = (
-    "there is a table {} too, and the project's build backend reads that one alone\n"
-    "  hint: keep one of the two"
+    "the project's build backend reads the table {}, and does not read this table\n"
+    "  hint: delete one of the two tables"
 )
-UNCLOSED = "\n  hint: the value that begins on line {} is not closed, or has a mistake inside"
+UNCLOSED = "\n  hint: the value that begins on line {} has no closing quote or bracket, or contains a mistake"
 NOT_TOML = "Expected newline or end of document after a statement"
 OWN = "[tool.hatch-cubin]\n"
 
@@ -68,7 +68,7 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
     [
         (
             {},
-            "there is no pyproject.toml in {root}\n  hint: run it in a project, or name one: --project DIR",
+            "there is no pyproject.toml in {root}\n  hint: run the command in a project, or name the project's folder: --project DIR",
         ),
         (
             {"pyproject.toml": HATCHLING + OWN},
@@ -142,11 +142,11 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
         (
             {"pyproject.toml": HATCHLING + HOOK, "hatch.toml": "[tool.hatch.build.hooks.cubin]\n"},
             (
-                "hatch.toml:1: there is a table [tool.hatch.build.hooks.cubin] in pyproject.toml too, "
-                "and the project's build backend reads that one alone\n"
-                "  hint: move its keys to [tool.hatch.build.hooks.cubin] in pyproject.toml and delete it; in "
-                "hatch.toml the header would be [build.hooks.cubin], and a [build] there replaces all of "
-                "[tool.hatch.build]"
+                "hatch.toml:1: the project's build backend reads the table [tool.hatch.build.hooks.cubin] in "
+                "pyproject.toml, and does not read this table\n"
+                "  hint: move its keys to [tool.hatch.build.hooks.cubin] in pyproject.toml and delete the "
+                "table; in hatch.toml its header would have to be [build.hooks.cubin], but a [build] there "
+                "replaces all of [tool.hatch.build]"
             ),
         ),
         (
@@ -179,7 +179,7 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
             {"pyproject.toml": "[[tool.hatch-cubin]]\njobs = 1\n"},
             (
                 "pyproject.toml:1: [tool.hatch-cubin] must be a table, not [{{'jobs': 1}}]\n"
-                "  hint: single brackets make it one: [tool.hatch-cubin]"
+                "  hint: write the header with single brackets: [tool.hatch-cubin]"
             ),
         ),
         (
@@ -322,7 +322,7 @@ def test_a_pipe_in_the_files_place_is_said_and_not_opened(tmp_path: Path) -> Non
 
 def test_a_project_that_is_no_folder_has_no_file_in_it(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"^a project is a folder, and .*file is a file\n  hint: name"):
+    with pytest.raises(ConfigError, match=r"^a project is a folder, but .*file is a file\n  hint: name"):
         find_table(tmp_path / "file")
 
 

@@ -288,7 +288,7 @@ def test_a_wheel_that_kernels_do_not_fit_into_is_an_error_and_none_is_left(
 
 
 ONE_OF = "set 'package-dir' to one of these folders: "
-NAMESPACE = 'paste these:\n    package = "acme.gpu"\n    package-dir = "lib/acme/gpu"'
+NAMESPACE = 'paste these lines:\n    package = "acme.gpu"\n    package-dir = "lib/acme/gpu"'
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,9 @@ def test_a_package_that_the_tree_shows_in_one_place_is_named_with_it(
     members = ("acme/gpu/__init__.py", "python/__init__.py", *INFO)
     options = f'package = "{package}"\n' if package else ""
     written(project, options, members, files={f"{home}/__init__.py": "" for home in homes})
-    what = "the package's folder is unknown: the wheel that _inner made has 'acme.gpu', 'python'"
+    what = (
+        "the package's folder is unknown; the packages in the wheel of _inner made has 'acme.gpu', 'python'"
+    )
     assert refused("build_wheel", capsys) == (
         f"hatch-cubin: error: pyproject.toml:4: {what} [{UNPLACED}]\n  hint: {hint}\n"
     )
@@ -319,8 +321,8 @@ def test_a_package_that_the_wheel_has_not_is_an_error(
 ) -> None:
     written(project, 'package = "other"\n')
     assert refused("build_wheel", capsys) == (
-        "hatch-cubin: error: pyproject.toml:8: package 'other' is not in the wheel that _inner made: it has "
-        "'demo' [package-not-in-wheel]\n"
+        "hatch-cubin: error: pyproject.toml:8: package 'other' is not in the wheel of _inner, whose packages "
+        "are: 'demo' [package-not-in-wheel]\n"
     )
 
 
@@ -336,10 +338,10 @@ def test_a_wrong_table_is_told_before_anything_is_built(
 @pytest.mark.parametrize(
     ("table", "hint"),
     [
-        ("", "'hatch-cubin init' adds one"),
+        ("", "'hatch-cubin init' adds the table"),
         (
             "[tool.hatch_cubin]\n",
-            "rename [tool.hatch_cubin], which the project's build backend does not read",
+            "rename [tool.hatch_cubin]: the project's build backend does not read a table of this name",
         ),
     ],
 )

@@ -152,7 +152,7 @@ def test_stats_say_what_is_there_and_what_the_last_builds_found(
         "last builds           hits  fetched  misses",
         f"{first}     1        0       1  {project}",
         f"{second}     0        0       1  {project}",
-        f"local: 33% of all units, about {saved:.1f} s of compiling saved",
+        f"local: 33% of all units, saved about {saved:.1f} s of compiling",
     ]
 
 
@@ -164,7 +164,7 @@ def test_files_that_no_build_can_use_are_counted_apart(tmp_path: Path, project: 
     )
     entry.unlink()
     assert say("stats")[1].startswith("0 entries, ")
-    assert say("stats")[2] == "1 file without a valid record, which builds replace"
+    assert say("stats")[2] == "1 file without a valid record: builds replace such files"
 
 
 def test_an_empty_cache_has_nothing_to_say(project: Path, tmp_path: Path, say: Any) -> None:
@@ -209,7 +209,7 @@ def test_what_one_machine_pushes_another_pulls(
 
 def test_without_a_store_nothing_is_pushed(project: Path, command: Command) -> None:
     what = "no shared store is configured [no-shared-store]"
-    hint = 'write its URL into the table, as in remote-cache = "https://cache.example.org/cubins"'
+    hint = 'write the URL of a store in the table: remote-cache = "https://cache.example.org/cubins"'
     errors = command("cache", "push").errors
     assert errors == [f"hatch-cubin: error: pyproject.toml:9: {what}\n  hint: {hint}"]
 
@@ -249,7 +249,7 @@ def stored(tmp_path: Path) -> tuple[Path, Path]:
 def test_a_cache_that_is_right_is_said_to_be(tmp_path: Path, project: Path, say: Any) -> None:
     main(["bake"])
     size = say("stats", "--json")["bytes"]
-    assert say("fsck") == [str(tmp_path / "cache"), f"2 entries as they were stored, {size / 1024:.1f} KiB"]
+    assert say("fsck") == [str(tmp_path / "cache"), f"2 entries undamaged, {size / 1024:.1f} KiB"]
     assert say("fsck", "--json") == {
         "format": 1,
         "verb": "cache",
@@ -272,12 +272,12 @@ def test_all_that_is_wrong_is_told_with_what_becomes_of_it(
     damaged = f"entries/ab/{'0' * 62}"
     write_tree(tmp_path / "cache", {"notes.txt": "", damaged: f"{'0' * 64}\n{{}}\n"})
     ended = command("cache", "fsck")
-    assert ended.out == f"{tmp_path / 'cache'}\n0 entries as they were stored, 0 B\n"
+    assert ended.out == f"{tmp_path / 'cache'}\n0 entries undamaged, 0 B\n"
     whats = {
         entry: "has no record [cache-entry-incomplete]\n"
-        "  hint: builds cannot use it: 'hatch-cubin cache gc --unused-for 30d' removes it after 30 days",
+        "  hint: builds cannot use this file: 'hatch-cubin cache gc' removes old files",
         damaged: "is a record that is damaged, or of another version [cache-entry-damaged]\n"
-        "  hint: the next build that needs the entry makes it again",
+        "  hint: the next build that needs this entry compiles it again",
         "notes.txt": "is a file that no build writes [foreign-file-in-cache]\n"
         "  hint: builds ignore this file: remove it",
     }
@@ -348,7 +348,7 @@ def test_what_others_have_is_copied_and_what_is_there_stays(tmp_path: Path, proj
         str(cache),
         f"1 entry from {one}, {size} B; 1 already there",
         f"0 entries from {other}, 0 B; 1 already there",
-        "1 of its files left out:",
+        "1 files of this folder were not copied:",
         f"  {damaged.relative_to(other)}: is not what its record says",
     ]
     assert say("merge", str(one), str(other), "--json") == {
@@ -389,7 +389,7 @@ def test_folders_that_are_no_caches_are_all_told_before_anything_is_copied(
     errors = command("cache", "merge", *names).errors
     assert errors[0] == (
         f"hatch-cubin: error: {tmp_path}/file: is not a cache folder: it is a file [cache-not-mergeable]\n"
-        "  hint: name folders that 'hatch-cubin cache dir' prints elsewhere, or copies of them"
+        "  hint: name cache folders of other machines or projects: 'hatch-cubin cache dir' prints the folder"
     )
     assert errors[1:] == [
         Coded("cache-not-mergeable", tmp_path / "folder", "'entries'"),
@@ -551,7 +551,8 @@ def test_what_stands_where_the_cache_should_is_told(
     assert ended.out == (f"{tmp_path}/cache\n" if arguments == "dir" else "")
     (error,) = ended.errors
     assert error == (
-        f"hatch-cubin: error: {tmp_path}/cache: no cache can be there: {IN_THE_WAY[put]} [cache-unusable]\n"
+        f"hatch-cubin: error: {tmp_path}/cache: cannot be the cache's folder: {IN_THE_WAY[put]} "
+        "[cache-unusable]\n"
         "  hint: remove the obstacle, or name another folder in HATCH_CUBIN_CACHE_DIR or cache-dir"
     )
 

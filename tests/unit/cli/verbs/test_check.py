@@ -377,7 +377,7 @@ def test_a_table_that_is_right_is_said_to_be(
 ) -> None:
     in_project(tmp_path, 'archs = ["sm_90"]', monkeypatch)
     place = "pyproject.toml [tool.hatch.build.hooks.cubin]"
-    assert check(command, "--table") == Answer(0, [f"{place}: the table is right"], [])
+    assert check(command, "--table") == Answer(0, [f"{place}: the table is correct"], [])
     assert facts(command, "--table")["table"] == place
 
 
@@ -413,7 +413,7 @@ def test_a_project_without_a_table_says_so(
 def test_there_has_to_be_something_to_check(command: Command) -> None:
     answer = check(command)
     assert answer.code == 2
-    assert "name a wheel, or --table" in answer.err[-1]
+    assert "name a wheel, or write --table" in answer.err[-1]
 
 
 def test_without_a_project_wheels_are_checked_and_a_table_is_missed(
@@ -431,7 +431,7 @@ def test_a_glob_that_matches_nothing_is_a_warning(tmp_path: Path, command: Comma
     answer = check(command, wheel, "--except", "sa*", "--except", "scael", "--except", "x*")
     assert answer.code == 0
     assert answer.err == [
-        "hatch-cubin: warning: --except 'scael' matches no kernel and no module [except-matches-nothing]",
+        "hatch-cubin: warning: --except 'scael' does not match any kernel or module [except-matches-nothing]",
         "  hint: did you mean 'scale'?",
         Coded("except-matches-nothing", "", "'x*' "),
     ]

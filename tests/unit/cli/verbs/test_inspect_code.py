@@ -185,7 +185,7 @@ def test_one_bundle_of_several_may_have_it(tmp_path: Path, capsys: pytest.Captur
     ("asked", "why"),
     [
         (("--arch", "sm_90"), "--arch needs --ptx or --sass"),
-        (("--ptx", "k", "--html", "x"), "--html and --report show no code"),
+        (("--ptx", "k", "--html", "x"), "--html and --report cannot show a kernel's code"),
         (("--ptx", "k", "--sass", "k"), "not allowed with argument --ptx"),
     ],
 )

@@ -163,7 +163,7 @@ DAMAGED: dict[str, tuple[str, bytes, str, str]] = {
         "does not have Name and Version",
     ),
     "no bill": (f"{INFO}/sboms/{sbom.NAME}", b"[]", "not-as-written", ""),
-    "no manifest": ("demo/_cubins/manifest.json", b"{}", "manifest-unreadable", "lacks 'format'"),
+    "no manifest": ("demo/_cubins/manifest.json", b"{}", "manifest-unreadable", "does not have 'format'"),
     "other code": ("demo/_cubins/a.sm_80.cubin", b"x", "file-changed", "its sha256 is "),
 }
 
@@ -206,7 +206,7 @@ def test_a_wheel_whose_index_was_edited_is_not_split(tmp_path: Path, command: Co
 def test_a_wheel_is_not_replaced_by_its_part(tmp_path: Path, command: Command) -> None:
     whole = finished_wheel(tmp_path)
     before = whole.read_bytes()
-    overwritten = Coded("wheel-overwrites-itself", whole, "would be overwritten by its own part")
+    overwritten = Coded("wheel-overwrites-itself", whole, "would be overwritten by a part of the same name")
     assert refusal(command, whole, tmp_path) == overwritten
     assert whole.read_bytes() == before
 
@@ -243,7 +243,7 @@ def test_parts_that_are_together_are_verified_together(
     code, out, err = command("verify", *(parts / name for name in PARTS))
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0].endswith(" files agree with its manifest; the loader is from hatch-cubin 0.1.0")
+    assert lines[0].endswith(" files agree with the manifest; the loader is from hatch-cubin 0.1.0")
     said = "all files match its description; it is a companion of The.Demo 1.0"
     assert lines[1:] == [f"{parts / name}: {said}" for name in (SM80, SM90)]
 
@@ -256,7 +256,7 @@ def test_of_a_companion_that_is_not_here_nothing_is_said(
     (parts / SM80).unlink()
     code, out, _err = command("verify", parts / MAIN)
     assert code == 0
-    assert out.endswith("; not checked, because not found: the-demo-cubins-sm80\n")
+    assert out.endswith("; not found, so not checked: the-demo-cubins-sm80\n")
 
 
 def test_an_installed_bundle_finds_its_companions_beside_its_package(

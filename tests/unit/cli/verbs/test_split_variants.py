@@ -136,7 +136,7 @@ def test_variants_of_another_build_do_not_stay_beside_those_of_this_one(
     (parts / there).write_bytes(b"")
     assert refusal(command, finished_wheel(tmp_path), parts) == (
         f"hatch-cubin: error: {parts / there}: is a variant of another build of this wheel"
-        " [variant-of-other-build]\n  hint: remove it, or split --into another folder"
+        " [variant-of-other-build]\n  hint: remove it, or name another folder with --into"
     )
 
 
@@ -240,7 +240,7 @@ def test_variants_are_verified_one_by_one(tmp_path: Path, command: Command, file
     assert (code, err) == (0, "")
     assert [line.partition("hatch-cubin 0.1.0")[2] for line in out.splitlines()] == [
         "",
-        *(f"; it is the wheel variant {label}" for label in ("null", "sm80", "sm90")),
+        *(f"; this is the wheel variant {label}" for label in ("null", "sm80", "sm90")),
     ]
 
 

@@ -79,7 +79,7 @@ class Answer:
 
 def test_a_sound_wheel(tmp_path: Path, command: Command) -> None:
     answer = Answer(command, wheel := wheel_of(tmp_path, FILES))
-    said = f"{wheel}/demo/_cubins: all 8 files agree with its manifest; the loader is from {OURS}\n"
+    said = f"{wheel}/demo/_cubins: all 8 files agree with the manifest; the loader is from {OURS}\n"
     assert (answer.code, answer.out, answer.err) == (0, said, "")
 
 
@@ -97,7 +97,7 @@ def test_the_facts(tmp_path: Path, command: Command) -> None:
 def test_a_wheel_without_kernels_says_so(tmp_path: Path, command: Command) -> None:
     answer = Answer(command, write_tree(tmp_path / "_cubins", bundle(skipped=True)))
     assert (answer.code, answer.err) == (0, "")
-    assert answer.out.endswith("; it does not contain kernels: built with HATCH_CUBIN_SKIP\n")
+    assert answer.out.endswith("; no kernels, because HATCH_CUBIN_SKIP was set in the build\n")
 
 
 def test_an_editable_install_may_have_its_notes_beside_and_a_wheel_may_not(
@@ -375,7 +375,7 @@ def test_the_sentence_of_each_code(tmp_path: Path, command: Command, files: File
 
 
 CROWDED = b"[" + b"[]," * read_limits.PARTS + b"[]]"
-MANY = f"is not read: it has more than {read_limits.PARTS} arrays and objects"
+MANY = f"is too large to read: it has more than {read_limits.PARTS} arrays and objects"
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "keys.json"])
@@ -505,7 +505,7 @@ def test_the_loader_of_an_older_release_is_known_by_its_digest(
     files = {**of_version(monkeypatch, "0.0.1", OLD), "_editable.py": b"# its notes"}
     answer = Answer(command, write_tree(tmp_path / "_cubins", files))
     assert (answer.code, answer.errors) == (0, [])
-    assert answer.out.endswith("; the loader is from hatch-cubin 0.0.1, the stub was not compared\n")
+    assert answer.out.endswith("; the loader is from hatch-cubin 0.0.1, the stub file was not compared\n")
 
 
 @pytest.mark.parametrize(
