@@ -18,7 +18,7 @@ UNITS: list[layout.Built] = [
     made("b", "sm_90", data=cubin("b")),
     made("b", "compute_80", {"copy": "copy"}, data=PTX),
     made("c", "sm_80", data=cubin("c")),
-    made("c", "sm_90", data=cubin("c")),  # exactly the same bytes
+    made("c", "sm_90", data=cubin("c")),  # the same to the byte
 ]
 PLAIN = bundle(*UNITS, folder="demo/_cubins")
 PACKED = packed_bundle(*UNITS, folder="demo/_cubins")

@@ -224,7 +224,7 @@ def backend_required(text: str) -> str:
     names = (comparable_name(re.split(r"[^\w.-]", str(each), maxsplit=1)[0]) for each in listed)
     for right in filter(None, map(known_names.BACKENDS.get, names)):
         return toml_lines.setting("backend", right)
-    return "set 'backend' to the build backend of the project before hatch-cubin: backend = \"mesonpy\""
+    return "set 'backend' to the project's former build backend, as in backend = \"mesonpy\""
 
 
 def _jobs(value: object) -> int | None:

@@ -49,7 +49,7 @@ def _check(project: Project) -> Answer:
     changes = pipeline.check_lock(project, found)
     if changes:
         where = Location(lock_format.NAME)
-        stale = problem("lock-stale", "is outdated", where, lock_format.HINT, tuple(changes))
+        stale = problem("lock-stale", "is stale", where, lock_format.HINT, tuple(changes))
         return Answer(_facts(found, changes), problems=[stale])
     return Answer(_facts(found), [f"{lock_format.NAME} is up to date"])
 

@@ -169,7 +169,7 @@ def test_a_bare_path_is_told_the_option_for_it(
     ("arguments", "verb", "what"),
     [
         (["plan", "--nix", "--json"], "plan", "unrecognized arguments: --nix"),
-        (["cache", "gc", "--json"], "cache", "at least one of --max-size, "),
+        (["cache", "gc", "--json"], "cache", "gc needs at least one of --max-size, "),
         (["plam", "--json"], None, "argument VERB: 'plam' is not "),
     ],
 )

@@ -392,7 +392,7 @@ def test_a_value_of_the_wrong_kind_is_shown_as_it_may_be_meant(line: str, meant:
 
 @pytest.mark.parametrize(
     ("entry", "hint"),
-    [("lib/f.cu", 'move "lib/f.cu"'), ("lib/f.cpp", None)],
+    [("lib/f.cu", "move \"lib/f.cu\" to 'sources' of the same table"), ("lib/f.cpp", None)],
 )
 def test_a_source_is_not_linked_but_compiled(entry: str, hint: str | None) -> None:
     (problem,) = problems(f'{A_MODULE}link = ["{entry}"]')
@@ -457,7 +457,7 @@ def test_a_macro_has_one_value_or_several_in_one_table(table: str) -> None:
 def test_a_macro_is_not_defined_and_taken_back_in_one_table(table: str, undefined: str) -> None:
     (problem,) = problems(f"{table}define = {{ L = 1, N = 1 }}\noptions = {{ undefine-macro = {undefined} }}")
     assert (problem.what, problem.hint) == (
-        "define.N would change nothing: the option 'undefine-macro' removes N back",
+        "define.N would change nothing: the option 'undefine-macro' removes N again",
         "leave N out of 'define', or out of 'undefine-macro'",
     )
 
@@ -853,8 +853,9 @@ def test_signatures_that_are_required_need_keys_that_count() -> None:
     assert read_config(f'trusted-keys = ["{KEY}"]', environ).trusted_keys == (KEY,)
     (problem,) = problems('archs = ["sm_90"]', environ)
     assert str(problem) == (
-        f"pyproject.toml:{FIRST - 1}: HATCH_CUBIN_REQUIRE_SIGNED is set, and the table does not say whose "
-        "signatures count\n  hint: 'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
+        f"pyproject.toml:{FIRST - 1}: HATCH_CUBIN_REQUIRE_SIGNED is set, but the table has no 'trusted-keys' "
+        "to check signatures with\n"
+        "  hint: 'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
     )
 
 
@@ -912,7 +913,7 @@ def test_a_cache_folder_of_the_table_stays_inside_the_project(written: str) -> N
     (problem,) = problems(f'cache-dir = "{written}"')
     folder = written.replace("\\\\", "\\")
     assert (problem.what, problem.hint) == (
-        f"cache-dir {folder!r} {OUTSIDE}",
+        f"cache-dir {OUTSIDE}, not {folder!r}",
         "the environment variable HATCH_CUBIN_CACHE_DIR can name any folder",
     )
 
@@ -1112,7 +1113,7 @@ OTHER = "backend must be another build backend, such as 'mesonpy', not"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", f"1: {NO_BACKEND} set 'backend' to the backend that made the wheel before, as in {MESON}"),
+        ("", f"1: {NO_BACKEND} set 'backend' to the project's former build backend, as in {MESON}"),
         (
             '[build-system]\nrequires = ["numpy", "meson-python>=0.16", "hatch-cubin"]\n',
             f"1: {NO_BACKEND} {MESON}",
@@ -1155,8 +1156,8 @@ def test_a_backend_inside_that_cannot_be_is_told(text: str, message: str) -> Non
 @pytest.mark.parametrize("key", ["backend", "backend-path", "package-dir"])
 def test_without_ours_around_it_there_is_none(key: str) -> None:
     assert str(refusal(ConfigError, wrapped, f"{key} = 1", wraps=False)) == (
-        f"pyproject.toml:2: {key!r} is not an option of [tool.hatch-cubin]\n  hint: [tool.hatch-cubin] has it"
-        ' where [build-system] has build-backend = "hatch_cubin.backend"'
+        f"pyproject.toml:2: {key!r} is not an option of [tool.hatch-cubin]\n  hint: [tool.hatch-cubin] has"
+        ' this key if [build-system] has build-backend = "hatch_cubin.backend"'
     )
 
 
@@ -1246,7 +1247,7 @@ def test_a_librarys_name_is_no_distribution(package: str) -> None:
 
 
 def test_the_toolkits_own_folder_needs_no_include_dirs() -> None:
-    ending = "relative to it: the toolkit's headers are found without this option"
+    ending = "inside the project: the toolkit's headers are found without this path"
     assert only_message('include-dirs = ["/usr/local/cuda/include"]').endswith(ending)
 
 

@@ -68,7 +68,10 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
     [
         (
             {},
-            "there is no pyproject.toml in {root}\n  hint: run the command in a project, or name the project's folder: --project DIR",
+            (
+                "there is no pyproject.toml in {root}\n"
+                "  hint: run the command in a project, or name the project's folder: --project DIR"
+            ),
         ),
         (
             {"pyproject.toml": HATCHLING + OWN},

@@ -114,7 +114,7 @@ def test_sources_of_a_package_that_is_not_in_the_wheel(tmp_path: Path, selected:
         "hatch-cubin: warning: demo/saxpy.cu: is not compiled: "
     )
     files |= {"demo/copy.ptx": ""}
-    assert "as is 1 more file" in warned(tmp_path, text, files)[0]
+    assert "and neither is 1 more file" in warned(tmp_path, text, files)[0]
     named = pyproject('sources = ["other/*.cu"]\n') + WHEEL + selected
     assert warned(tmp_path, named, files) == []
     assert warned(tmp_path / "without", text, {"demo/__init__.py": "", "other/__init__.py": ""}) == []

@@ -374,7 +374,7 @@ def test_what_others_have_is_copied_and_what_is_there_stays(tmp_path: Path, proj
             },
         ],
     }
-    assert say("fsck")[1].startswith("2 entries as they were stored")
+    assert say("fsck")[1].startswith("2 entries undamaged")
 
 
 def test_folders_that_are_no_caches_are_all_told_before_anything_is_copied(
@@ -448,8 +448,8 @@ def test_a_cache_is_brought_down_to_a_size(project: Path, say: Any) -> None:
 
 
 def test_where_no_build_is_known_nothing_goes(tmp_path: Path, project: Path, command: Command) -> None:
-    what = f"no build of this user with the cache at {tmp_path / 'cache'} is recorded [no-build-known]"
-    hint = "build first: --keep-last-build needs the record of a build"
+    what = f"this user has not yet built with the cache at {tmp_path / 'cache'} [no-build-known]"
+    hint = "build first: --keep-last-build needs to know which entries the last build used"
     errors = command("cache", "gc", "--keep-last-build").errors
     assert errors == [f"hatch-cubin: error: {what}\n  hint: {hint}"]
 
@@ -457,7 +457,7 @@ def test_where_no_build_is_known_nothing_goes(tmp_path: Path, project: Path, com
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["gc"], "at least one of --max-size, --unused-for and --keep-last-build is needed"),
+        (["gc"], "gc needs at least one of --max-size, --unused-for and --keep-last-build"),
         (
             ["gc", "--max-size", "2 apples"],
             "argument --max-size: must be a size such as '2 GiB', not '2 apples'",

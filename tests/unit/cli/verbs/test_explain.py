@@ -335,11 +335,11 @@ def test_programs_get_all_of_it(explain: Explain, baked: Path) -> None:
 
 def test_an_arch_is_asked_about(explain: Explain, baked: Path) -> None:
     assert explain("k", "--arch", "sm_89") == [
-        "sm_89 is not built of demo/k.cu: none of the archs asks for it",
+        "sm_89 is not built for demo/k.cu: none of the archs asks for it",
         *ARCHS,
     ]
     assert explain("k", "--arch", "sm_80") == [
-        "sm_80 is built of demo/k.cu: 'sm_80' (pyproject.toml:10) asks for it",
+        "sm_80 is built for demo/k.cu: 'sm_80' (pyproject.toml:10) asks for it",
         "hit   k for sm_80",
         *ARCHS,
     ]
@@ -351,7 +351,7 @@ def test_archs_that_ptx_cannot_serve_are_shown(explain: Explain, root: Path) -> 
     assert line.startswith("archs  'all-major' (pyproject.toml:10) gives sm_80 sm_90 ")
     assert line.endswith(" compute_80, not sm_75")
     reason = "demo/copy.ptx: left out sm_75, its .target sm_80 cannot serve it"
-    assert explain("copy", "--arch", "sm_75") == [f"sm_75 is not built of demo/copy.ptx: {reason}", line]
+    assert explain("copy", "--arch", "sm_75") == [f"sm_75 is not built for demo/copy.ptx: {reason}", line]
     (unit,) = json.loads("\n".join(explain("copy", "--json")))["archs"]
     assert unit["left_out"] == [{"arch": "sm_75", "why": reason}]
 
@@ -423,7 +423,7 @@ def test_a_driver_without_a_gpu_is_wrong_usage(root: Path, capsys: pytest.Captur
         ("demo/sub/red.cu", "did you mean 'demo/red.cu'?"),
         ("redd", "did you mean 'red'?"),
         ("nothing of the kind", "'hatch-cubin plan' lists all sources"),
-        ("demo/deep/b.cuh", "a header of demo/k.cu"),
+        ("demo/deep/b.cuh", "it is a header that these sources include: demo/k.cu"),
         ("demo/__init__.py", "the file exists, but 'sources' does not match it, or 'exclude' matches it"),
     ],
 )
@@ -450,7 +450,7 @@ def test_a_wrong_name_is_guessed(root: Path, command: Command, asked: str, hint:
             "--driver=580.65",
             (
                 "argument --driver: '580.65' is not a CUDA version: "
-                "write it as nvidia-smi shows it, for example 13.0"
+                "write the version that nvidia-smi shows, for example 13.0"
             ),
         ),
     ],
@@ -513,7 +513,7 @@ def test_a_kernel_names_its_units(root: Path, command: Command, asked: str, modu
             "fill",
             (
                 "'fill' is a kernel of several sources"
-                " [kernel-in-several-sources]\n  hint: name one of them: demo/three.cu, demo/two.cu"
+                " [kernel-in-several-sources]\n  hint: name one of these sources: demo/three.cu, demo/two.cu"
             ),
         ),
         (

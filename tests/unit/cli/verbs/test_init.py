@@ -259,7 +259,7 @@ def test_a_backend_that_is_required_is_the_one_inside_of_ours(
 
 def test_a_folder_without_a_project_is_refused(tmp_path: Path, command: Command) -> None:
     what = f"hatch-cubin: error: there is no pyproject.toml in {tmp_path} [not-a-project]\n"
-    hint = "  hint: 'hatch new --init' or 'uv init --package' makes a\n"
+    hint = "  hint: 'hatch new --init' or 'uv init --package' makes a pyproject.toml\n"
     assert refusal(tmp_path, command) == what + hint
     (tmp_path / "setup.py").write_text("")
     assert refusal(tmp_path, command) == f"{what}  hint: make an empty one: with a setup.py that is enough\n"
@@ -366,8 +366,8 @@ def test_a_table_that_the_backend_does_not_read_is_not_given_company(
     write_tree(tmp_path, {**PACKAGE, "pyproject.toml": f"{before}{table}\n"})
     line = before.count("\n") + 1
     assert refusal(tmp_path, command) == (
-        f"hatch-cubin: error: pyproject.toml:{line}: the project has a table {table}, but its build backend does"
-        f" not read a table of this name [table-in-wrong-place]\n  hint: rename it to {read}\n"
+        f"hatch-cubin: error: pyproject.toml:{line}: the project has a table {table}, but its build backend"
+        f" does not read a table of this name [table-in-wrong-place]\n  hint: rename it to {read}\n"
     )
 
 

@@ -179,14 +179,14 @@ def test_several_bundles_of_one_wheel_are_all_shown(
 def test_a_bundle_without_kernels_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = write_tree(tmp_path / "_cubins", bundle(skipped=True))
     assert main(["inspect", str(place), "--html", str(tmp_path / "page.html")]) == 0
-    said = "built with HATCH_CUBIN_SKIP: there are no kernels in it"
+    said = "contains no kernels, because HATCH_CUBIN_SKIP was set in the build"
     assert capsys.readouterr().out.splitlines()[-1] == f"  {said}"
     assert said in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_a_newer_manifest_asks_for_a_newer_hatch_cubin(tmp_path: Path, command: Command) -> None:
     place = write_tree(tmp_path / "_cubins", {"manifest.json": b'{"format":4}'})
-    values = ("has format 4, ", " 3 ", "hint: a newer hatch-cubin made it: upgrade this one")
+    values = ("has format 4, ", " 3 ", "hint: a newer hatch-cubin made it: upgrade hatch-cubin")
     errors = command("inspect", place).errors
     assert errors == [Coded("manifest-unreadable", place / "manifest.json", *values)]
 
@@ -274,7 +274,7 @@ def test_a_real_bundle_with_the_report_of_its_build(
         (
             '{"units":[]}',
             "report-of-other-build",
-            "is the report of another build: k for sm_90 is not the same in it",
+            "it lists a different size for k for sm_90",
         ),
         (
             '{"units":[{"module":"k","arch":"sm_90","bytes":1,"seconds":1,"state":"compiled"}]}',

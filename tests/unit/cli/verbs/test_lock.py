@@ -42,7 +42,7 @@ def test_a_lock_is_written_once_all_is_compiled(root: Path, capsys: pytest.Captu
     missing = Said(capsys, root, "lock", "--check")
     assert missing.err == [
         "hatch-cubin: error: there is no cubin.lock [lock-missing]",
-        "  hint: 'hatch-cubin lock' writes",
+        "  hint: 'hatch-cubin lock' writes cubin.lock",
     ]
     written = Said(capsys, root, "lock")
     assert written.out == [f"cubin.lock has 1 unit, compiled by NVRTC {Toolkit(None).nvrtc}: commit it"]

@@ -244,7 +244,7 @@ def test_parts_that_are_together_are_verified_together(
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].endswith(" files agree with the manifest; the loader is from hatch-cubin 0.1.0")
-    said = "all files match its description; it is a companion of The.Demo 1.0"
+    said = "all files match the companion's description; the main wheel is The.Demo 1.0"
     assert lines[1:] == [f"{parts / name}: {said}" for name in (SM80, SM90)]
 
 
@@ -269,7 +269,7 @@ def test_an_installed_bundle_finds_its_companions_beside_its_package(
     code, out, _err = command("verify", site / "demo")
     assert (code, out.rpartition("; ")[2]) == (
         0,
-        "not checked, because not found: the-demo-cubins-sm80\n",
+        "not found, so not checked: the-demo-cubins-sm80\n",
     )
     (site / "the_demo_cubins_sm90/a.sm_90.cubin").write_bytes(b"x")
     (site / "the_demo_cubins_sm90/b.sm_90.cubin").unlink()

@@ -164,7 +164,7 @@ def test_json_names_the_wheels_and_what_describes_them(tmp_path: Path, command: 
     code, out, err = command(*words)
     assert out.splitlines()[-1] == str(tmp_path / "parts" / INDEX)
     assert err == (
-        "hatch-cubin: warning: wheel variants are experimental: the drafts of them, PEP 825 and PEP 850, may"
+        "hatch-cubin: warning: wheel variants are experimental: their drafts, PEP 825 and PEP 850, may"
         " change [experimental-variants]\n"
     )
 
