@@ -211,7 +211,7 @@ def test_what_would_be_unpacked_without_a_limit_is_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str, method: int
 ) -> None:
     wheel = wheel_with(tmp_path / "demo-1.0-py3-none-any.whl", {}, method)
-    assert "is compressed by a method that wheels do not use" in refusal(capsys, verb, str(wheel))
+    assert "is compressed with a method that wheels do not use" in refusal(capsys, verb, str(wheel))
 
 
 @pytest.mark.parametrize("verb", ["inspect", "verify"])

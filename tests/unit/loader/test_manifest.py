@@ -449,7 +449,7 @@ def test_a_newer_format_is_told_from_damage(tmp_path: Path) -> None:
     error = refusal(cubins.CubinError, cubins.names)
     assert type(error) is cubins.CubinError
     assert str(error).endswith(
-        "manifest.json has format 4, this loader reads up to 3 (bundle of hatch-cubin 1)"
+        "manifest.json has format 4, this loader reads at most 3 (bundle of hatch-cubin 1)"
     )
 
 

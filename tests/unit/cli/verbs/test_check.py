@@ -183,7 +183,7 @@ def test_ptx_serves_too_from_a_driver_on(tmp_path: Path, command: Command) -> No
     assert answer.code == 0
     assert answer.out[-1] == "  copy            compute_80 from driver 11.0  sm_90"
     assert [line.rpartition("_cubins: ")[2] for line in answer.err] == [
-        "1 of 4 kernels have only PTX for 8.0, while others have machine code [only-ptx]",
+        "1 of 4 kernels have only PTX for 8.0, while other kernels have machine code [only-ptx]",
         "  copy: built for sm_90, compute_80",
     ]
     assert check(command, tmp_path / "demo-1.0-py3-none-any.whl", "--except", "copy").err == []
@@ -223,7 +223,7 @@ def test_spills_are_listed_the_worst_first(tmp_path: Path, command: Command) -> 
     assert answer.code == 0
     assert answer.out[-13:-8] == [
         "kernels that spill registers: 12",
-        "  and 2 more: 'inspect' has all",
+        "  and 2 more: 'hatch-cubin inspect' lists all",
         "  kernel  arch   spills",
         "  k12     sm_80      12",
         "  k11     sm_80      11",
@@ -279,8 +279,8 @@ def test_what_pypi_does_not_take_is_a_warning(
     size = f"{wheel.stat().st_size / 1000:.1f} KB"
     assert answer.err == [
         (
-            f"hatch-cubin: warning: {wheel}: is {size}: PyPI accepts at most 100 MB, unless you request more"
-            " [over-pypi-limit]"
+            f"hatch-cubin: warning: {wheel}: is {size}, but PyPI accepts at most 100 MB unless you request a "
+            "higher limit [over-pypi-limit]"
         ),
         '  hint: to make this an error: max-size = "100 MB"',
     ]
@@ -328,7 +328,8 @@ def summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 PTX_ALONE = (
-    "1 of 3 kernels have only PTX for 8.0, while others have machine code%0A  b: built for sm_90, compute_80"
+    "1 of 3 kernels have only PTX for 8.0, while other kernels have machine code"
+    "%0A  b: built for sm_90, compute_80"
 )
 NOTHING_FOR = (
     "3 of 3 kernels cannot run on 7.5"
@@ -346,7 +347,8 @@ def test_a_job_has_its_summary_and_its_annotations(tmp_path: Path, command: Comm
     shown = check(command, wheel, "--gpu", "7.5,8.0", "--markdown").out
     place = "file=dist/demo-1.0-cp312-cp312-linux_x86_64.whl"
     assert [line for line in answer.err if line.startswith("::")] == [
-        f"::warning {place}::PyPI does not accept linux_… tags: auditwheel turns them into manylinux_…",
+        f"::warning {place}::PyPI does not accept linux_… tags: "
+        "'auditwheel repair' replaces them by manylinux_… tags",
         f"::warning {place}/demo/_cubins::{PTX_ALONE}",
         f"::error {place}/demo/_cubins::{NOTHING_FOR}",
     ]

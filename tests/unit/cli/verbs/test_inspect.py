@@ -142,8 +142,8 @@ def test_the_lines_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.splitlines() == [
         place,
         f"  built by hatch-cubin {__version__}, NVRTC 13.0.88, lp64",
-        "  every cubin loads from driver 13.0 on",
-        "  all PTX loads from driver 11.0 on",
+        "  every cubin loads with driver 13.0 or later",
+        "  all PTX loads with driver 11.0 or later",
         "",
         "module  arch         size  registers  shared  stack  spills  kernel",
         "a       sm_80       370 B         31       0      0       0  f()",

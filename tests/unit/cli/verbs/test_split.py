@@ -148,7 +148,7 @@ def test_what_has_nothing_to_split_says_so(tmp_path: Path, command: Command) -> 
         (folder, "not-splittable", folder, "is not a wheel: only a wheel with one bundle can be split"),
         (two, "not-splittable", two, "has 2 bundles"),
         (text, "not-splittable", f"{text}/demo/_cubins", "does not contain machine code for a companion"),
-        (bare, "metadata-not-once", bare, "has 0 files .dist-info/METADATA, and a wheel has one"),
+        (bare, "metadata-not-once", bare, "has 0 .dist-info/METADATA files, but a wheel has exactly one"),
     ):
         assert refusal(command, wheel, tmp_path / "x") == Coded(code, place, what)
 
@@ -285,7 +285,11 @@ def test_a_companion_of_another_version_is_told_as_that(tmp_path: Path, command:
         split_wheel(tmp_path / "b", bundle(made("x"), folder="demo/_cubins")),
     )
     shutil.copy(other / SM90, parts / SM90)
-    wrong = Coded("companion-of-other-version", parts / SM90, "belongs to another version of the bundle")
+    wrong = Coded(
+        "companion-of-other-version",
+        parts / SM90,
+        "is a companion of another wheel, or of another version of this wheel",
+    )
     assert wrong in command("verify", parts / MAIN).errors
 
 
@@ -328,7 +332,7 @@ def test_a_manifest_that_names_strange_companions(tmp_path: Path, command: Comma
         parts / MAIN,
         {**files, name: files[name].replace(b'"companion":"the_demo_cubins_sm80"', b'"companion":"../x"')},
     )
-    inconsistent = Coded("manifest-inconsistent", f"{parts / MAIN}/{name}", "it names the companion '../x' ")
+    inconsistent = Coded("manifest-inconsistent", f"{parts / MAIN}/{name}", "names the companion '../x' ")
     assert inconsistent in command("verify", parts / MAIN).errors
 
 
@@ -365,7 +369,7 @@ def test_who_wants_a_bundle_is_told_whose_companion_it_is(
     monkeypatch.chdir(tmp_path)
     error, *_ = command(*(part if word == "PART" else word for word in ALONE[verb])).errors
     what = "is a companion of The.Demo 1.0 [companion-alone]"
-    hint = "name that wheel: its companions are read with it"
+    hint = "name the main wheel: its companions are read with it"
     assert error == f"hatch-cubin: error: {part}: {what}\n  hint: {hint}"
     assert not (tmp_path / "out").exists()
 
@@ -419,7 +423,7 @@ def test_check_and_the_page_say_what_gpus_run_with_all_companions_whichever_are_
         shown = page.read_text("utf-8").partition("What each GPU runs")[2].partition("</table>")[0]
         code, out, err = command("check", parts / MAIN, "--except", "b")
         assert code == 0
-        said = ": companions are not here and were not checked: the-demo-cubins-sm80, the-demo-cubins-sm90"
+        said = "are not here, so they were not checked: the-demo-cubins-sm80, the-demo-cubins-sm90"
         assert (said in err) == bool(absent)
         assert not whole or [*out.splitlines()[3:], shown] == whole
         whole = [*out.splitlines()[3:], shown]

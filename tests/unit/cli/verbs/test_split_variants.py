@@ -208,7 +208,7 @@ def test_a_variant_on_which_a_gpu_could_run_nothing_is_not_made(tmp_path: Path, 
     whole = finished_wheel(tmp_path, bundle(*built, folder="demo/_cubins"))
     place = f"{whole}/demo/_cubins"
     ended = command("split", whole, "--by", "arch", "--as", "variants", "--into", tmp_path / "x")
-    what = "the wheel variant sm100 would be installed for 10.3, and none of its kernels runs there"
+    what = "the wheel variant sm100 would be installed for 10.3, but none of its kernels can run there"
     hint = 'add "sm_103" to archs, or PTX: "compute_100"'
     assert ended.errors == [
         f"hatch-cubin: error: {place}: {what} [gpu-not-served]\n  hint: {hint}",
@@ -329,7 +329,7 @@ def test_check_says_what_the_gpus_run_that_a_variant_is_for(tmp_path: Path, comm
 def test_check_compares_a_label_with_the_name(tmp_path: Path, command: Command) -> None:
     parts = as_variants(tmp_path)
     renamed = (parts / SM80).rename(parts / SM80.replace("sm80", "sm75"))
-    labels = Coded("wheel-renamed", renamed, "its metadata has the variant label sm80, its name has sm75")
+    labels = Coded("wheel-renamed", renamed, "its metadata has the variant label sm80, but its name has sm75")
     assert labels in command("check", renamed).errors
     renamed = renamed.rename(parts / WHOLE)
     assert Coded("wheel-renamed", renamed, " sm80, ", " none") in command("check", renamed).errors
@@ -382,7 +382,10 @@ def test_inspect_shows_what_a_variant_has(tmp_path: Path, command: Command) -> N
     (facts,) = json.loads(out)["results"][0]["bundles"]
     assert (code, facts["wheel_variant"]) == (0, "sm90")
     assert {(unit["module"], unit["arch"]) for unit in facts["units"]} == UNITS[SM90]
-    assert "  the wheel variant sm90: other variants have more\n" in command("inspect", parts / SM90)[1]
+    assert (
+        "  the wheel variant sm90: other variants have code for other GPUs\n"
+        in command("inspect", parts / SM90)[1]
+    )
     assert ".entry copy" in command("inspect", parts / NULL, "--ptx", "copy")[1]
     assert command("inspect", parts / NULL, "--ptx", "a")[0] == 1
 
@@ -390,7 +393,10 @@ def test_inspect_shows_what_a_variant_has(tmp_path: Path, command: Command) -> N
 @FORMS
 def test_a_variant_alone_is_not_unpacked(tmp_path: Path, command: Command, files: dict[str, bytes]) -> None:
     parts = as_variants(tmp_path, files)
-    values = ("is the wheel variant sm90, which has only", "hint: unpack the wheel that it was split from")
+    values = (
+        "is the wheel variant sm90, which has only",
+        "hint: unpack the complete wheel, from which the variant was made",
+    )
     errors = command("unpack", parts / SM90, "--into", tmp_path / "out").errors
     assert errors == [Coded("already-split", f"{parts / SM90}/demo/_cubins", *values)]
 

@@ -87,7 +87,7 @@ def test_the_facts(tmp_path: Path, command: Command) -> None:
     wheel = wheel_of(tmp_path, {**FILES, "more": b""})
     answer = Answer(command, wheel, "--json")
     assert answer.code == 1
-    what = "is not part of the bundle: its manifest does not list it"
+    what = "does not belong here: the manifest does not list this file"
     error = problem("file-not-listed", what, Location(f"{wheel}/demo/_cubins/more"))
     result = {"named": str(wheel), "path": str(wheel), "bundles": ["demo/_cubins"], "ok": False}
     facts = {"format": 1, "verb": "verify", "ok": False, "results": [result], "errors": [error.facts()]}
@@ -719,7 +719,7 @@ def test_a_damaged_file_of_the_archive(tmp_path: Path, command: Command, name: s
     [
         ("k.sm_90.cubin", "is a pipe [not-a-regular-file]"),
         ("keys.json", "is a pipe [not-a-regular-file]"),
-        *((name, "is a pipe, and not part of a bundle") for name in (sbom.NAME, "_editable.py", "stray")),
+        *((name, "is a pipe, but should be a file") for name in (sbom.NAME, "_editable.py", "stray")),
     ],
 )
 def test_a_pipe_in_a_folder_is_told_as_one(tmp_path: Path, command: Command, name: str, what: str) -> None:

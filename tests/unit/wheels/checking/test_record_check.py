@@ -12,7 +12,7 @@ from tests.cubins import in_wheel, make_wheel
 from tests.unit.cli.verbs.test_verify import recorded
 
 KEYS = "demo/_cubins/keys.json"
-ALIAS = "would be in _cubins too on systems that ignore case and a last dot"
+ALIAS = "would be in _cubins too, on systems that ignore case or a dot at the end of a name"
 OVER = "may be installed over a bundle: it is in the wheel's data"
 
 

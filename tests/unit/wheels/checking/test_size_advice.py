@@ -64,7 +64,7 @@ def test_an_arch_saves_what_its_files_take_and_its_gpus_run_what_is_left(tmp_pat
     )
     sizes = packed(wheel)
     assert savings(wheel) == {
-        "leaving out sm_80 (then nothing runs all kernels on 8.0)": sizes["a.sm_80.cubin"],
+        "leaving out sm_80 (then some kernels cannot run on 8.0)": sizes["a.sm_80.cubin"],
         "leaving out sm_86 (every GPU still runs all kernels)": sizes["a.sm_86.cubin"],
         "leaving out sm_90 (then drivers translate PTX for 9.0)": sizes["a.sm_90.cubin"],
     }
@@ -73,7 +73,7 @@ def test_an_arch_saves_what_its_files_take_and_its_gpus_run_what_is_left(tmp_pat
 def test_without_the_last_ptx_newer_gpus_run_nothing(tmp_path: Path) -> None:
     ptx = PTX + b"//" + random.Random(0).randbytes(LARGE).hex().encode()  # noqa: S311
     last = {("a", "sm_120"): code("a", size=LARGE), ("a", "compute_120"): ptx.replace(b"copy", b"a")}
-    names = "leaving out compute_120 (then nothing runs all kernels on newer GPUs)"
+    names = "leaving out compute_120 (then some kernels cannot run on newer GPUs)"
     assert names in savings(wheel_of(tmp_path, last))
     older = {**last, ("a", "compute_80"): ptx.replace(b"copy", b"a") + b"0"}
     assert "leaving out compute_120 (every GPU still runs all kernels)" in savings(wheel_of(tmp_path, older))
@@ -108,7 +108,7 @@ def test_instantiations_keep_the_code_of_each_variant_and_the_rest_once(tmp_path
         first, *more = sorted(datas[at::2], key=len)[::-1]
         then += len(zlib.compress(first + b"".join(sorted(map(read_kernel_code, more)))))
     now = sum(size for name, size in sizes.items() if name.startswith("k.N-"))
-    saved = savings(wheel)["instantiations in place of the 3 variants of demo/k.cu"]
+    saved = savings(wheel)["template instantiations instead of the 3 variants of demo/k.cu"]
     assert abs(saved - (now - then)) < 20  # the order of what is left
     assert saved > now // 3
 
@@ -146,9 +146,9 @@ def test_what_is_too_large_is_removed_and_told_at_the_line_of_the_table(tmp_path
     with pytest.raises(BundleError) as caught:
         remove_large_wheel(str(wheel), 10_000, Location("pyproject.toml", 12))
     assert str(caught.value) == (
-        f"pyproject.toml:12: {wheel.name} is {_kilo(total)}, more than max-size allows: 10.0 KB\n"
+        f"pyproject.toml:12: {wheel.name} is {_kilo(total)}, but max-size allows only 10.0 KB\n"
         f"  the largest: {shown}\n"
-        f"  leaving out sm_80 (then nothing runs all kernels on 8.0) would save {_kilo(size)}"
+        f"  leaving out sm_80 (then some kernels cannot run on 8.0) would save {_kilo(size)}"
     )
     assert [*tmp_path.iterdir()] == []
 
@@ -205,7 +205,7 @@ def test_in_a_packed_wheel_an_arch_saves_its_part_and_packing_nothing(tmp_path: 
     sizes = packed(wheel)
     found = savings(wheel)
     assert sorted(found) == [
-        f"leaving out {arch} (then nothing runs all kernels on {arch[3]}.{arch[4]})"
+        f"leaving out {arch} (then some kernels cannot run on {arch[3]}.{arch[4]})"
         for arch in ("sm_80", "sm_90")
     ]
     for saved in found.values():
@@ -246,7 +246,7 @@ def test_splitting_saves_what_a_split_leaves_of_the_largest_wheel(
     wheel = whole_wheel(tmp_path, make(*units(kernels)), METADATA=metadata)
     assert main(["split", str(wheel), "--by", "arch", "--into", str(tmp_path / "parts")]) == 0
     largest_part = max(part.stat().st_size for part in (tmp_path / "parts").iterdir())
-    what = "splitting it by arch (the largest of 3 wheels; a build has to make all first)"
+    what = "'hatch-cubin split' (into 3 wheels; max-size must allow the wheel before it)"
     saved = wheel.stat().st_size - largest_part
     assert abs(everything(wheel)[what] - saved) < 3000  # each has metadata of its own
     assert saved > 20_000
