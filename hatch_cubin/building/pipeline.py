@@ -190,7 +190,7 @@ def _chosen_plan(
 def make_plan(project: Project, sources: ProjectSources | None = None, *, in_part: bool = False) -> Plan:
     """Return the plan of a build without a lock file: every compile, with its headers and its keys.
 
-    *in_part*: whether to leave out modules with an unreadable header. Otherwise, such a header is an error.
+    *in_part*: whether to leave out modules with an unreadable header, which is an error by default.
     """
     sources = read_sources(project) if sources is None else sources
     ptx = any(source.is_ptx for source in sources)
@@ -205,7 +205,7 @@ def make_plan(project: Project, sources: ProjectSources | None = None, *, in_par
 def bake(
     project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None, packs: bool = False
 ) -> Results:
-    """Return the compiled code of every unit.
+    """Return the compiled code of every module for every arch.
 
     If compiles fail, one error names all of them after the results of the other compiles are in the cache.
     """
@@ -325,7 +325,7 @@ def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = 
 
     The bundle is not packed, and contains files with which the loader notices edits of the sources.
 
-    *linked*: whether the install is a folder with links to these files. The files then have to contain the
+    *linked*: whether the install is a folder with links to these files. Linked files have to contain the
     path of the project's folder.
     """
     notes = {}

@@ -32,7 +32,7 @@ from .stub import MOST_SIGNATURES, stub
 if TYPE_CHECKING:
     from .packs import Packed
 
-# The formats of a manifest. An older loader reads the lower formats, so each bundle has the lowest possible.
+# The formats of a manifest. Older loaders read only lower formats, so each bundle has the lowest possible.
 RAW, PACKED, SPLIT = 1, 2, loader_files.FORMAT
 ResultLocation = Mapping[str, str | int]  # where compiled code is: its file, or its block and offset
 

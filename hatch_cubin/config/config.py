@@ -65,7 +65,7 @@ class ModuleRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The whole checked table. Environment variables have already replaced the values that they override."""
+    """The project's checked configuration. Environment variables have replaced values of the table."""
 
     archs: tuple[str, ...] = ("all-major",)
     toolkit: str | None = None

@@ -239,7 +239,7 @@ def _placeholders(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[
     Tables inside an array are skipped here, because the reader checks their keys later, one by one.
     """
     if isinstance(value, str):
-        is_macro = not {"define", "variants"}.isdisjoint(path)  # C++ has "..." too
+        is_macro = not {"define", "variants"}.isdisjoint(path)  # the text "..." is also valid C++
         if _PLACEHOLDER.search(value if is_macro else value.replace("...", "…")):
             yield path, value
     elif isinstance(value, dict):

@@ -93,7 +93,7 @@ def remote_of_variable(text: str) -> str | None:
 def executor(text: str) -> str:
     """Check the value for an executor: the URL of a cluster or a function.
 
-    After ',local', this machine compiles if no worker can.
+    If ',local' follows, this machine compiles when no worker of the cluster can compile.
     """
     where = text.removesuffix(",local")
     if not (_CLUSTER if where.startswith(("dask://", "tls://")) else _EXECUTOR).fullmatch(where):

@@ -146,7 +146,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
         )
 
     def _read_config(self) -> Config:
-        """Return the configuration for wheels. Sdists use it too, because they contain what a wheel needs."""
+        """Return the configuration of wheels, also for sdists, which contain all that a wheel needs."""
         build = self.metadata.hatch.build_config
         return parse_config(*table_location.hatch_table(Path(self.root), build, self.target_name), os.environ)
 

@@ -217,9 +217,7 @@ def test_where_no_gpu_is_seen_uv_installs_what_has_ptx_unless_it_is_told_of_one(
     }
     sites = [by_uv(tmp_path / "a", *FEATURE, *where), by_uv(tmp_path / "b", *FEATURE, *where, told=told)]
     assert [label(site) for site in sites] == ["null", "sm90"]
-    said = (
-        "'a' for sm_90 is not in the wheel variant 'null', which is installed: uv pip install --no-preview "
-    )
+    said = "'a' for sm_90 is not in the installed wheel variant 'null': uv pip install --no-preview "
     assert str(found(sites[0] / "demo/_cubins", "9.0")).startswith(said)
 
 

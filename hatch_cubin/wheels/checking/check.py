@@ -96,7 +96,7 @@ def check(
     for bundle in opened.bundles:
         try:
             checked = _check_bundle(bundle, capabilities, fallback)
-        except BundleError:  # reported by the integrity check
+        except BundleError:  # the integrity check reports the error
             continue
         bundles.append(checked)
         if absent := missing_companions(bundle, manifest_of(bundle)):

@@ -51,7 +51,7 @@ def _misplaced_bundles(opened: OpenedWheel) -> Iterator[Problem]:
         if installed_path(bundle.place) == BUNDLE_FOLDER:
             what = f"is not in a package: it would be installed as the module {BUNDLE_FOLDER}"
             yield problem("bundle-outside-package", what, Location(bundle.where))
-        with contextlib.suppress(BundleError):  # reported by the integrity check
+        with contextlib.suppress(BundleError):  # the integrity check reports the error
             other = first.setdefault(bundle.read("manifest.json"), bundle.place)
             if other != bundle.place:
                 what = f"has the same manifest as {other}: one of the two folders is a copy"

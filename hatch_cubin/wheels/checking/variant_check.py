@@ -18,7 +18,7 @@ def variant_problems(opened: OpenedWheel) -> Iterator[Problem]:
     for bundle in opened.bundles:
         try:
             known = manifest_of(bundle).wheel_variant
-        except BundleError:  # reported by the integrity check
+        except BundleError:  # the integrity check reports the error
             continue
         if known is not None:
             yield from _unit_problems(bundle, known["label"])

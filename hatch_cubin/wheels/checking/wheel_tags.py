@@ -53,7 +53,7 @@ def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:
     for bundle in opened.bundles:
         try:
             model = manifest_of(bundle).data_model
-        except BundleError:  # reported by the integrity check
+        except BundleError:  # the integrity check reports the error
             continue
         for platform in platforms:
             if platform.startswith("win") != (model == _WINDOWS_DATA_MODEL):
@@ -74,7 +74,7 @@ def _label_problems(opened: OpenedWheel, wheel: zipfile.ZipFile, label: str | No
     """Yield a problem if the variant labels in a wheel's file name and in its metadata differ."""
     place = next(filter(VARIANT_FILE.fullmatch, wheel.namelist()), None)
     said = None
-    with contextlib.suppress(BundleError, *NOT_OURS):  # reported by the integrity check
+    with contextlib.suppress(BundleError, *NOT_OURS):  # the integrity check reports the error
         said = None if place is None else next(iter(json.loads(read_member(wheel, place))["variants"]))
     if said != label:
         what = f"its metadata has the variant label {said or 'none'}, but its name has {label or 'none'}"
@@ -92,10 +92,10 @@ def _metadata_problems(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> 
         what = f"contains {folder}, but the wheel's name says {release}"
         yield problem("wheel-renamed", what, Location(str(wheel.filename)), _REFUSED)
     else:
-        with contextlib.suppress(BundleError):  # reported by the integrity check
+        with contextlib.suppress(BundleError):  # the integrity check reports the error
             yield from _release_problems(wheel, f"{folder}/METADATA", release)
     yield from _other_folder_problems(wheel, folder)
-    with contextlib.suppress(BundleError):  # reported by the integrity check
+    with contextlib.suppress(BundleError):  # the integrity check reports the error
         text = read_member(wheel, places[0]).decode("utf-8", "replace")
         said = {*_TAG.findall(text)}
         if said != tags:

@@ -126,7 +126,7 @@ def split(opened: OpenedWheel) -> SplitWheel:
 def manifest_of_part(
     bundle: Bundle, said: Mapping[str, Any], changed: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> bytes:
-    """Return the whole manifest with the additional fields *said*, and with each entry *changed*."""
+    """Return the manifest with additional fields (*said*), after *changed* has changed each entry."""
     data = bundle.read("manifest.json")
     try:
         prove_manifest(data)

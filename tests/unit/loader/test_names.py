@@ -108,23 +108,23 @@ def test_asking_twice_gives_the_same_entry(cubins: Any) -> None:
         pytest.param(
             "zzzzzz",
             {},
-            "no kernel or module 'zzzzzz'; there are: 'a', 'b', 'f<unsigned int>'",
+            "no kernel or module 'zzzzzz'; the names are: 'a', 'b', 'f<unsigned int>'",
             id="unlike all",
         ),
         pytest.param(
             "f<int>",
             {},
-            "no kernel or module 'f<int>'; of a template, only what 'instantiate' names is built; "
-            "there are: 'a'",
+            "no kernel or module 'f<int>'; only template instances in 'instantiate' are built; "
+            "the names are: 'a'",
             id="an instantiation",
         ),
-        pytest.param("", {}, "no kernel or module ''; there are: 'a'", id="empty"),
-        pytest.param("\ud800", {}, "no kernel or module '\\ud800'; there are: ", id="a lone surrogate"),
+        pytest.param("", {}, "no kernel or module ''; the names are: 'a'", id="empty"),
+        pytest.param("\ud800", {}, "no kernel or module '\\ud800'; the names are: ", id="a lone surrogate"),
         pytest.param("saxpy\n", {"module": "z"}, "no kernel or module", id="a line break"),
         pytest.param(
             "fill",
             {},
-            "'fill' is ambiguous: say module= or the variant's macros; there are 'a', 'b'",
+            "'fill' is ambiguous: add module= or the variant's macros; there are 'a', 'b'",
             id="two modules",
         ),
         pytest.param(

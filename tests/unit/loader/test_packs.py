@@ -87,7 +87,7 @@ def test_an_interpreter_without_lzma_says_so(tmp_path: Path, monkeypatch: pytest
     cubins = load_bundle(tmp_path, FILES)
     monkeypatch.setitem(sys.modules, "lzma", None)
     assert (
-        f"{tmp_path / 'sm_90.0.xz'} cannot be unpacked: this Python lacks lzma (liblzma); run another"
+        f"{tmp_path / 'sm_90.0.xz'} cannot be unpacked: this Python does not have the module lzma; run another"
         in str(refusal(cubins.CubinUnavailableError, cubins.read, "k0", cc=(9, 0)))
     )
 

@@ -124,9 +124,7 @@ def test_code_in_a_pipe_is_not_waited_for(cubins: Any, tmp_path: Path) -> None:
     core = pytest.importorskip("cuda.core")
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(
-        ValueError, match=f": the code that stands in for 'k' is in {pipe}: not a plain file "
-    ):
+    with pytest.raises(ValueError, match=f": the code for 'k' is in {pipe}: not a plain file "):
         cubins.use({"k": core.ObjectCode.from_cubin(str(pipe))})
     assert cubins.read("k", cc=(9, 0)) == b"k for sm_90"
 
@@ -186,7 +184,7 @@ def test_what_is_not_a_bundle_is_said_to_be_that(
     monkeypatch.chdir(tmp_path)
     error = refusal(cubins.CubinError, cubins.use, kind(path))
     assert type(error) is cubins.CubinError
-    said = f": use() takes the folder of a bundle, and {os.path.join(tmp_path, NOT_A_BUNDLE[path])}"
+    said = f": use() takes the folder of a bundle, but {os.path.join(tmp_path, NOT_A_BUNDLE[path])}"
     assert said.replace("/ has", " has") in str(error)
     assert seen(cubins) == IN_OWN
 

@@ -327,6 +327,7 @@ def summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "summary.md"
 
 
+LINUX_TAG = "PyPI does not accept linux_… tags: 'auditwheel repair' replaces them by manylinux_… tags"
 PTX_ALONE = (
     "1 of 3 kernels have only PTX for 8.0, while other kernels have machine code"
     "%0A  b: built for sm_90, compute_80"
@@ -347,8 +348,7 @@ def test_a_job_has_its_summary_and_its_annotations(tmp_path: Path, command: Comm
     shown = check(command, wheel, "--gpu", "7.5,8.0", "--markdown").out
     place = "file=dist/demo-1.0-cp312-cp312-linux_x86_64.whl"
     assert [line for line in answer.err if line.startswith("::")] == [
-        f"::warning {place}::PyPI does not accept linux_… tags: "
-        "'auditwheel repair' replaces them by manylinux_… tags",
+        f"::warning {place}::{LINUX_TAG}",
         f"::warning {place}/demo/_cubins::{PTX_ALONE}",
         f"::error {place}/demo/_cubins::{NOTHING_FOR}",
     ]
