@@ -82,6 +82,14 @@ OF_ONE: Mapping[Callable[..., Any], Schema] = {
     ),
     value_checks.package: text(pattern=rf"^{_WORD}(?:\.{_WORD})*$"),
     value_checks.path: _ref("path"),
+    value_checks.python_file: text(
+        pattern=rf"{_INSIDE[:-1]}(?<!__init__)\.py$", **{"not": {"pattern": r"[*?\[]"}}
+    ),
+    value_checks.function: text(pattern=rf"^{_WORD}$"),
+    value_checks.produced_suffix: {"enum": [*value_checks.PRODUCED_SUFFIXES]},
+    value_checks.variable: text(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"),
+    value_checks.requirement: text(pattern=_DISTRIBUTION.replace("(", r"(?: *\[[A-Za-z0-9._, -]*\])?(", 1)),
+    value_checks.time_limit: {"type": "integer", "minimum": 1, "maximum": 86_400},
     value_checks.remote: text(
         pattern=rf"^(?:{'|'.join(sorted(store_urls.PLAIN | store_urls.OBJECTS))})://[^@?#\s]+$"
     ),
@@ -130,6 +138,7 @@ def of_reader(read: Callable[..., Any]) -> Schema:
             "propertyNames": {"pattern": r"^[^\W_](?:[\w.-]*[\w-])?$"},
             "additionalProperties": text(pattern=_ABOVE),
         },
+        reader._producers: lambda: {"type": "array", "items": _producer()},
         reader._sources: lambda: {"type": "array", "items": _source()},
         reader._trusted_keys: lambda: {
             "type": "array",
@@ -144,7 +153,13 @@ def of_reader(read: Callable[..., Any]) -> Schema:
 def _meanings() -> dict[str, str]:
     """Return what the reference says of each key, without its links."""
     found = {}
-    for heading in ("## Keys", "## Source tables", "## Module tables", "## Around another backend"):
+    for heading in (
+        "## Keys",
+        "## Source tables",
+        "## Module tables",
+        "## Producer tables",
+        "## Around another backend",
+    ):
         for name, *_cells, meaning in rows(section(REFERENCE, heading)):
             plain = re.sub(r",? ?\[see below\]\(#[\w-]+\)", "", meaning)
             found[code(name)[0]] = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", plain)
@@ -160,6 +175,10 @@ def table(readers: Mapping[str, Callable[..., Any]], prefix: str = "") -> Schema
 
 def _source() -> Schema:
     return {**table(reader._SOURCE_CHECKS, "source."), "required": ["path"]}
+
+
+def _producer() -> Schema:
+    return {**table(reader._PRODUCER_CHECKS, "producer."), "required": ["path"]}
 
 
 def _module() -> Schema:

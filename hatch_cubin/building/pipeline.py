@@ -187,12 +187,21 @@ def _chosen_plan(
     )
 
 
+def with_producers(project: Project, sources: ProjectSources) -> ProjectSources:
+    """Return all sources of a project; producers run if their texts are not known yet."""
+    if sources.is_complete:
+        return sources
+    from ..producing.produced_sources import complete  # lazy: only with producers
+
+    return complete(project, sources)
+
+
 def make_plan(project: Project, sources: ProjectSources | None = None, *, in_part: bool = False) -> Plan:
     """Return the plan of a build without a lock file: every compile, with its headers and its keys.
 
     *in_part*: whether to leave out modules with an unreadable header, which is an error by default.
     """
-    sources = read_sources(project) if sources is None else sources
+    sources = with_producers(project, read_sources(project) if sources is None else sources)
     ptx = any(source.is_ptx for source in sources)
     install = requirements.install_command(project.config, project.environ, assembles=ptx)
     recall = recall_of(project)
@@ -343,7 +352,7 @@ def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = 
 
 def make_lock(project: Project) -> Lock:
     """Compile what is missing from the cache, and return the content of a new lock file."""
-    sources = read_sources(project)
+    sources = with_producers(project, read_sources(project))
     plan = make_plan(project, sources, in_part=True)
     results = {unit: found.sha256 for unit, found in bake(project, plan).done.items()}
     return _described(project, plan, sources, results)

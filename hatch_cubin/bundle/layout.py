@@ -162,10 +162,15 @@ def _module(module: Module, items: Sequence[tuple[Built, ResultLocation]], major
         if dict(item.compiled.kernels) != kernels:  # a source may define different kernels for each arch
             entry["kernels"] = dict(item.compiled.kernels)
         entries.append(entry | added)
-    linked = {"sources": module.link.sources} if module.link else {}
+    paths = (
+        module.sources
+        if module.link
+        else [*dict.fromkeys(item.unit.module.source.path for item, _place in items)]
+    )
+    several = {"sources": paths} if module.link or len(paths) > 1 else {}
     return {
         **parameters,
-        **linked,
+        **several,
         "source": module.source.path,
         "variant": dict(module.variant),
         "kernels": kernels,

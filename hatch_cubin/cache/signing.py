@@ -22,7 +22,8 @@ from .records import split_signature
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-RECORD, INDEX = "record", "index"  # a signature of one kind is not valid for the other
+# A signature of one kind is not valid for another: of a result, of a list of results, of a producer's texts.
+RECORD, INDEX, TEXTS = "record", "index", "texts"
 
 _MAX_KEY_FILE_SIZE = 1000  # bytes; a key has a tenth of it
 
@@ -49,15 +50,15 @@ class SignaturePolicy:
         self.keys = frozenset(keys)
         self._required = required
 
-    def distrust(self, data: bytes) -> Distrust | None:
-        """Return why the file of a record in the cache folder is not trusted; None if it is."""
+    def distrust(self, data: bytes, kind: str = RECORD) -> Distrust | None:
+        """Return why a record in a folder of this machine is not trusted; None if it is."""
         record, line = split_signature(data)
         signature = Signature.decode(line)
         if signature is None:
             return Distrust("unsigned") if self._required else None
         if signature.key not in self.keys:
             return Distrust("untrusted", signature.key)
-        if self._required and not self.accepts(RECORD, record, line):
+        if self._required and not self.accepts(kind, record, line):
             return Distrust("forged", signature.key)
         return None
 

@@ -88,7 +88,7 @@ def write_retained(path: Path, data: bytes, most: int) -> None:
     beside = path.with_suffix(f".{os.getpid()}")
     beside.unlink(missing_ok=True)  # of an earlier process with this number
     try:
-        with open(beside, "xb") as file:
+        with open(beside, "xb", opener=_for_this_user) as file:
             file.write(data)
         if path.is_dir() and not path.is_symlink():  # a file replaces anything else
             shutil.rmtree(path)
@@ -96,6 +96,11 @@ def write_retained(path: Path, data: bytes, most: int) -> None:
     finally:
         beside.unlink(missing_ok=True)
     _drop_others(path, most)
+
+
+def _for_this_user(path: str, flags: int) -> int:
+    """Open a new file that other users cannot read: it may have the texts of sources."""
+    return os.open(path, flags, 0o600)
 
 
 def _drop_others(path: Path, most: int) -> None:

@@ -27,6 +27,7 @@ from .hints import (
 from .hints.failed_compile import FailedCompile
 
 _MISSING = "not open source file"  # the words after "could" or "can"
+_LINES_AROUND = 2  # lines of a produced text before and after the line of an error
 _LONGEST_CHAIN = 5  # most lines of an include chain that are shown; the last ones are the project's own
 # The first cause that matches reports one error and takes the errors that it explains; the search then starts
 # again with the rest.
@@ -77,7 +78,7 @@ def advise(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnosti
     of_source = [each for each in found if instantiations.entry_of(each) is None]
     explained = (instantiations.with_entry(each, failed) for each in _explained(of_source, failed))
     told = [*explained, *instantiations.wrong_entries(found, failed)]
-    return [_with_include_chain(each, failed) for each in told]
+    return [_with_produced_lines(_with_include_chain(each, failed), failed) for each in told]
 
 
 def _explained(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnostic]:
@@ -100,6 +101,21 @@ def _with_include_chain(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
     if error.is_own:  # reported once for all sources
         return replace(error, include_chain=chain)
     return replace(error, context=(*error.context, *chain))
+
+
+def _with_produced_lines(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
+    """Add the lines around an error in a source that is not on the disk, and the script that produced it."""
+    source = failed.module.source
+    if source.produced is None or error.where is None or error.where.path != source.path:
+        return error
+    line, lines = error.where.line or 1, source.text.splitlines()
+    first = max(1, line - _LINES_AROUND)
+    shown = (
+        f"{number:5} | {text}".rstrip()
+        for number, text in enumerate(lines[first - 1 : line + _LINES_AROUND], first)
+    )
+    by = f"produced by {source.produced.producer}" + (":" if error.where.line else "")
+    return replace(error, context=(*error.context, by, *(shown if error.where.line else ())))
 
 
 def _without_kernel(error: Diagnostic, failed: FailedCompile) -> Diagnostic:

@@ -22,7 +22,7 @@ from ..config.toml_lines import setting
 from ..cubin import elf, kernel_names, objects
 from ..cubin.objects import LinkSymbols
 from ..cubin.target import arch_of
-from ..errors import Location, SourceError
+from ..errors import HatchCubinError, Location
 from ..keys.jobs import Job, request_of
 from ..planning.unit_plan import Unit
 from ..project.project import Project, read_sources
@@ -356,8 +356,13 @@ def _sources(job: Job) -> list[Source]:
 def texts_of(project: Project) -> dict[str, str]:
     """Return the texts of all readable sources of the project, by path."""
     found: dict[str, str] = {}
-    with contextlib.suppress(SourceError):
-        found = {source.path: source.text for source in read_sources(project)}
+    with contextlib.suppress(HatchCubinError):
+        sources = read_sources(project)
+        if not sources.is_complete:
+            from ..producing.produced_sources import complete  # lazy: only with producers
+
+            sources = complete(project, sources)
+        found = {source.path: source.text for source in sources}
     return found
 
 

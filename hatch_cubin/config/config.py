@@ -16,6 +16,7 @@ __all__ = [
     "Config",
     "Macros",
     "ModuleRule",
+    "ProducerRule",
     "SourceRule",
     "TableLocation",
     "Variants",
@@ -64,6 +65,19 @@ class ModuleRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerRule:
+    """The settings of one [[producer]] table: a Python function that returns the texts of sources."""
+
+    path: str
+    call: str = "sources"
+    produces: tuple[str, ...] = ("cu",)
+    inputs: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    seconds: int = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The project's checked configuration. Environment variables have replaced values of the table."""
 
@@ -88,6 +102,7 @@ class Config:
     provenance: bool = False
     source: tuple[SourceRule, ...] = ()
     module: tuple[ModuleRule, ...] = ()
+    producer: tuple[ProducerRule, ...] = ()
     backend: str | None = None  # the wrapped build backend
     backend_path: tuple[str, ...] = ()
     package_dir: str | None = None
@@ -115,7 +130,8 @@ def make_config(values: Mapping[str, Any]) -> Config:
     """Return a `Config` made of the values that `read_table` returned."""
     rules = tuple(SourceRule(**rule) for rule in values.get("source", ()))
     modules = tuple(ModuleRule(**rule) for rule in values.get("module", ()))
-    return Config(**{**values, "source": rules, "module": modules})
+    producers = tuple(ProducerRule(**rule) for rule in values.get("producer", ()))
+    return Config(**{**values, "source": rules, "module": modules, "producer": producers})
 
 
 def merge_macros(base: Macros, over: Macros, undefined: tuple[str, ...] = ()) -> Macros:

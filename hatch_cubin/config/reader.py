@@ -57,6 +57,20 @@ def read_table(table: Mapping[str, Any], place: TableLocation, environ: Mapping[
     return {**values, "replaced": {name: names[name] for name in replaced}, "place": place}
 
 
+def read_source_settings(settings: Mapping[str, Any], place: TableLocation) -> dict[str, Any]:
+    """Return the fields of a `SourceRule` that a producer gives one source. ConfigError as of `read_table`.
+
+    They are the keys of a [[source]] table, except `path`, which *settings* does not need.
+    """
+    reader, here = _Reader(place, None), ("source",)
+    values = reader.table(_PRODUCED_CHECKS, settings, here)
+    if not reader.problems:
+        _report_contradictions(values, reader, here)
+    if reader.problems:
+        raise ConfigError(*reader.problems)
+    return {**values, "undefined": _undefined(settings)}
+
+
 def variables_unread(environ: Mapping[str, str]) -> list[str]:
     """Return a message for each environment variable whose name begins like ours but is not known."""
     return unknown_variables(environ, _VARIABLES)
@@ -459,6 +473,15 @@ def _modules(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tup
     return _array(value, reader, path, _MODULE_CHECKS, needed)
 
 
+def _producers(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
+    what = "a producer table must say which Python file returns the sources"
+    needed = {
+        "path": problem("missing-key", what, hint='name it by its path, as in path = "src/demo/gen.py"')
+    }
+    rules = _array(value, reader, path, _PRODUCER_CHECKS, needed)
+    return tuple({key: item for key, item in rule.items() if key != "undefined"} for rule in rules)
+
+
 def _array(
     value: object,
     reader: _Reader,
@@ -483,9 +506,13 @@ def _array(
         if len(reader.problems) == before:
             _report_contradictions(values, reader, here)
         if len(reader.problems) == before:
-            undefined = tuple(name for name, item in table.get("define", {}).items() if item is False)
-            rules.append({**values, "undefined": undefined})
+            rules.append({**values, "undefined": _undefined(table)})
     return tuple(rules)
+
+
+def _undefined(table: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the macros that a table says are not defined."""
+    return tuple(name for name, item in table.get("define", {}).items() if item is False)
 
 
 def _report_contradictions(values: Mapping[str, Any], reader: _Reader, path: tuple[str | int, ...]) -> None:
@@ -544,6 +571,7 @@ _CHECKS: dict[str, Callable[..., Any]] = {
     "provenance": ValueCheck(value_checks.boolean),
     "source": _sources,
     "module": _modules,
+    "producer": _producers,
 }
 _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
     "path": ValueCheck(value_checks.path),
@@ -554,6 +582,16 @@ _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
     "options": _option_table,
     "instantiate": ArrayCheck(value_checks.kernel),
     "variants": _variants,
+}
+_PRODUCED_CHECKS = {key: check for key, check in _SOURCE_CHECKS.items() if key != "path"}
+_PRODUCER_CHECKS: dict[str, Callable[..., Any]] = {
+    "path": ValueCheck(value_checks.python_file),
+    "call": ValueCheck(value_checks.function),
+    "produces": ArrayCheck(value_checks.produced_suffix),
+    "inputs": ArrayCheck(value_checks.path),
+    "environment": ArrayCheck(value_checks.variable),
+    "requires": ArrayCheck(value_checks.requirement),
+    "seconds": ValueCheck(value_checks.time_limit),
 }
 _MODULE_CHECKS: dict[str, Callable[..., Any]] = {
     "name": ValueCheck(value_checks.name),
@@ -566,7 +604,12 @@ _MODULE_CHECKS: dict[str, Callable[..., Any]] = {
     "options": _option_table,
     "variants": _variants,
 }
-_TABLES: Mapping[str, Mapping[str, Any]] = {"": _CHECKS, "source": _SOURCE_CHECKS, "module": _MODULE_CHECKS}
+_TABLES: Mapping[str, Mapping[str, Any]] = {
+    "": _CHECKS,
+    "source": _SOURCE_CHECKS,
+    "module": _MODULE_CHECKS,
+    "producer": _PRODUCER_CHECKS,
+}
 _REQUIRED_MODULE_KEYS = {
     "name": 'give it a name that no source has, as in name = "linked"',
     "sources": 'list the paths of the sources to link, or a glob, as in sources = ["**/*.cu"]',

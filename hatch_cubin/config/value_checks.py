@@ -24,6 +24,8 @@ _SIZE_UNITS: Mapping[str, int] = {"B": 1} | {
 }
 _CLUSTER = re.compile(r"[a-z]+://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _EXECUTOR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+|(\w+\.)*\w+:\w+")
+_MOST_SECONDS = 86_400
+PRODUCED_SUFFIXES = ("cu", "ptx")
 NAME_PARTS = ("{parent}", "{stem}")  # parts of a source's path, for the `name` of a table for many sources
 # The minor versions of CUDA that are published as wheels (12.7 was not), and the newest patch of each.
 CUDA: Mapping[int, Mapping[int, int]] = {
@@ -242,6 +244,39 @@ def path(value: object) -> str:
     return "/".join(part for part in text.split("/") if part not in {"", "."}) or "."
 
 
+def python_file(value: object) -> str:
+    """Check the path of one Python file in the project, which is not a package's `__init__.py`."""
+    text = path(value)
+    if not text.endswith(".py") or text.endswith("__init__.py") or any(mark in text for mark in "*?["):
+        raise ValueError(f"must be the path of one Python module, such as 'src/demo/gen.py', not {text!r}")
+    return text
+
+
+def function(value: object) -> str:
+    text = string(value)
+    if not text.isidentifier():
+        raise ValueError(f"must be the name of a function, such as 'sources', not {text!r}")
+    return text
+
+
+def produced_suffix(text: str) -> str:
+    if text not in PRODUCED_SUFFIXES:
+        raise ValueError(f"must be 'cu' or 'ptx', not {text!r}")
+    return text
+
+
+def variable(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError(f"{text!r} is not the name of an environment variable")
+    return text
+
+
+def time_limit(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_SECONDS:
+        raise ValueError(f"must be a whole number of seconds from 1 on, not {value!r}")
+    return value
+
+
 def folder_above(value: object) -> str:
     """Check the relative path of a folder above the project."""
     text = place(value)
@@ -285,6 +320,12 @@ def distribution(text: str) -> str:
     pin = r"(?:===?|!=|~=|[<>]=?) *[A-Za-z0-9.*+!_-]+"
     if not re.fullmatch(rf"{name} *(?:{pin}(?: *, *{pin})*)?", text):
         raise ValueError(f"{text!r} is not the name of a distribution, such as 'nvidia-cutlass'")
+    return text
+
+
+def requirement(text: str) -> str:
+    """Check a requirement for a build: a distribution, which may have extras and versions."""
+    distribution(re.sub(r" *\[[A-Za-z0-9._, -]*\]", "", text, count=1))
     return text
 
 

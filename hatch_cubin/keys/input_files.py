@@ -82,7 +82,10 @@ def own_linked_files(module: Module) -> list[str]:
     link = module.link
     if link is None:
         return []
-    return [*(text.path for text in link.texts), *(each for each in link.files if ":" not in each)]
+    return [
+        *(text.path for text in link.texts if not text.produced),
+        *(each for each in link.files if ":" not in each),
+    ]
 
 
 def distinct_closures(closures: Iterable[Closure]) -> list[Closure]:

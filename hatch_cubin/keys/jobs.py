@@ -278,7 +278,9 @@ def _needed_files(
     files, perhaps = set[str](), set[str]()
     pairs = [*closures]
     for module, _closure in pairs:
-        files.update((module.source.path, *own_linked_files(module)))
+        files.update(own_linked_files(module))
+        if not module.source.produced:
+            files.add(module.source.path)
     for closure in distinct_closures(closure for _module, closure in pairs):
         files.update(own_files(closure, closure.widened))
         perhaps.update(own_files(closure))
@@ -319,10 +321,15 @@ def _modules(
     expand: Callable[[tuple[str, ...]], tuple[arch_names.Target, ...]],
 ) -> list[Module]:
     config = project.config
-    own = (*(rule.archs for rule in config.source), *(rule.archs for rule in config.module))
+    own = [
+        *(rule.archs for rule in config.source),
+        *(rule.archs for rule in config.module),
+        *(each.produced.rule.archs for each in sources if each.produced),
+    ]
     specs = {config.archs, *filter(None, own)}
+    targets = {each: expand(each) for each in specs}
     return linked_modules.plan_modules(
-        config, sources.all, sources.by_module_table, {each: expand(each) for each in specs}
+        config, sources.all, sources.by_module_table, targets, is_complete=sources.is_complete
     )
 
 

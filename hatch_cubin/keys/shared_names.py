@@ -21,15 +21,16 @@ def name_problems(modules: Sequence[Module], config: Config) -> list[Problem]:
     """Return a problem for each module whose name another module has. Upper and lower case are the same."""
     by_name: dict[str, dict[Location, Module]] = defaultdict(dict)
     for module in modules:
-        by_name[module.base.casefold()].setdefault(module.location, module)
+        maker = module.where or Location(module.source.name_path)
+        by_name[module.base.casefold()].setdefault(maker, module)
     shared = [[*same.values()] for same in by_name.values() if len(same) > 1]
     if shared:
         return [*_needless_sources(shared, config)] or [*_taken_names(shared, modules, config)]
-    by_full_name = Counter(module.name for module in modules)
+    by_full_name = Counter(module.full_name for module in modules)
     return [
         problem("module-name-taken", f"{module.name!r} is the name of two modules", module.location)
         for module in modules
-        if by_full_name[module.name] > 1
+        if by_full_name[module.full_name] > 1
     ]
 
 
@@ -91,7 +92,7 @@ def _give_distinct_names(
     named = [glob_regex(rule.path) for rule in config.source if rule.name is not None]
     matching = [(glob_regex(glob), pattern) for glob, pattern in tables.items()]
     names = {name.casefold(): "" for name in linked}
-    for path, base in {module.source.path: module.base for module in sources}.items():
+    for path, base in {module.source.name_path: module.base for module in sources}.items():
         patterns = [pattern for regex, pattern in matching if regex.fullmatch(path)]
         if patterns and any(regex.fullmatch(path) for regex in named):
             return False

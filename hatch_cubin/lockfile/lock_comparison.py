@@ -75,7 +75,9 @@ def make_lock(
         of_parts={path: content for path, content in _every_file(pairs) if path not in files},
         absent=absent_includes.absent_names(project.tree, absent_includes.tried_paths(pairs)),
         parts={
-            module.name: settings_of(module) for module, _closure in pairs if module.source.path not in built
+            module.full_name: settings_of(module)
+            for module, _closure in pairs
+            if module.source.path not in built
         },
         unsure=sorted(
             {module.source.path for module, closure, search in all_modules if is_unsure(closure, search)}
@@ -101,7 +103,7 @@ def _modules(jobs: Iterable[Job], results: Mapping[Unit, str | None]) -> dict[st
     modules: dict[str, dict[str, Any]] = {}
     for job in jobs:
         module = job.unit.module
-        entry = modules.setdefault(module.name, settings_of(module) | _header_facts(job))
+        entry = modules.setdefault(module.full_name, settings_of(module) | _header_facts(job))
         entry.setdefault("units", {})[str(job.unit.arch)] = [*job.keys.hex(), results.get(job.unit)]
     return modules
 
@@ -133,9 +135,9 @@ def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> Locke
     planned = unit_plan.UnitPlan(())
     try:
         modules = every_module(project, sources, toolkit)
-        names = {module.name for module in modules}
+        names = {module.full_name for module in modules}
         changes += [f"{name} is gone" for name in sorted({*lock.modules, *lock.parts} - names)]
-        left = [module for module in modules if lock.parts.get(module.name) != settings_of(module)]
+        left = [module for module in modules if lock.parts.get(module.full_name) != settings_of(module)]
         planned = unit_plan.plan_units(left, toolkit.toolchain())
     except HatchCubinError as exc:  # if the error is not due to the lock, the build without it reports it
         changes += [problem.what for problem in exc.problems]
@@ -185,9 +187,9 @@ def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
     seen: set[Module] = set()
     for unit in units:
         module = unit.module
-        locked = lock.modules.get(module.name)
+        locked = lock.modules.get(module.full_name)
         if locked is None:
-            yield f"{module.name} is new"
+            yield f"{module.full_name} is new"
         elif str(unit.arch) not in locked["units"]:
             yield f"{unit.name} is new"
         elif module not in seen:
@@ -195,7 +197,7 @@ def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
             before = {name: value for name, value in locked.items() if name not in _RESULT_FIELDS}
             now = settings_of(module)
             yield from (
-                f"{name} of {module.name} is changed"
+                f"{name} of {module.full_name} is changed"
                 for name in sorted({*before, *now})
                 if before.get(name) != now.get(name)
             )
@@ -209,7 +211,7 @@ def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -
             _ = toolkit.nvjitlink  # mark it as used by this build
         elif module.source.is_ptx:
             _ = toolkit.ptxas  # mark it as used by this build
-        entry = lock.modules[module.name]
+        entry = lock.modules[module.full_name]
         module_digest = digest(["locked", json.dumps(entry, sort_keys=True)])
         recalled, declared = recall.units(module_digest), partial(dict[str, Any], entry.get("types", {}))
         for unit in of_module:
@@ -266,7 +268,7 @@ def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
 
     A unit is new if another source included its source earlier, and this other source is rejected now.
     """
-    units = lock.modules.get(job.unit.module.name, {"units": {}})["units"]
+    units = lock.modules.get(job.unit.module.full_name, {"units": {}})["units"]
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]
 
 

@@ -14,6 +14,8 @@ from ..project.source import Source, glob_regex
 from . import unit_plan
 from .unit_plan import LinkRecipe, Module, TargetsBySpecs
 
+# Keys of a [[source]] table that a linked source cannot have.
+_OF_MODULES = ("name", "archs", "variants")
 # The compiler's option for the objects of a module, by the module's mode.
 OPTION_OF_MODE: Mapping[str, str] = {
     "lto": "link_time_optimization",
@@ -26,23 +28,26 @@ def plan_modules(
     sources: Sequence[Source],
     members: Sequence[Sequence[str]],
     expand_targets: TargetsBySpecs,
+    *,
+    is_complete: bool = True,
 ) -> list[Module]:
     """Return every module, sorted by name, and the objects of linked modules. Modules may share a name.
 
     *members* has the paths of the sources that each [[module]] table names. These sources do not become
-    modules of their own.
+    modules of their own. If the sources are not *complete*, modules without a known source are left out.
     """
     apart = {path for paths in members for path in paths}
     alone = [source for source in sources if source.path not in apart]
     parts = [source for source in sources if source.path in apart]
-    modules = unit_plan.plan_modules(config, alone, expand_targets, parts)
+    modules = unit_plan.plan_modules(config, alone, expand_targets, parts, is_complete=is_complete)
     if not config.module:
         return modules
     _refuse_settings(config, parts)
     _refuse_macros_of_variants(config, members)
     linked = _LinkedModules(config, {source.path: source for source in parts}, expand_targets)
     for number, paths in enumerate(members):
-        modules += linked.modules(number, paths)
+        if paths or is_complete:
+            modules += linked.modules(number, paths)
     return sorted([*modules, *linked.objects.values()], key=lambda module: module.name)
 
 
@@ -56,10 +61,22 @@ def _refuse_settings(config: Config, parts: Sequence[Source]) -> None:
             f"{config.place.tables('module')} has it" if key != "name" else None,
         )
         for index, rule in enumerate(config.source)
-        for key in ("name", "archs", "variants")
+        for key in _OF_MODULES
         if getattr(rule, key)
         for source in parts
-        if glob_regex(rule.path).fullmatch(source.path)
+        if glob_regex(rule.path).fullmatch(source.path_for_globs)
+    ]
+    problems += [
+        problem(
+            "key-in-wrong-table",
+            "is linked into a module, so it can have no arch and no variant in its name, "
+            "and no 'name', 'archs' or 'variants' of its own",
+            Location(source.path),
+            f"leave them out in {source.produced.producer}",
+        )
+        for source in parts
+        if source.produced
+        and (source.variant or any(getattr(source.produced.rule, key) for key in _OF_MODULES))
     ]
     if problems:
         raise ConfigError(*problems)
@@ -78,7 +95,7 @@ def _refuse_macros_of_variants(config: Config, members: Sequence[Sequence[str]])
         for index, rule in enumerate(config.source)
         for name in dict(module.variants)
         if name in dict(rule.define) or name in rule.undefined
-        if any(map(glob_regex(rule.path).fullmatch, paths))
+        if any(map(glob_regex(rule.path).fullmatch, paths))  # a variant in a name is refused for these
     ]
     if problems:
         raise ConfigError(*problems)
@@ -126,7 +143,11 @@ class _LinkedModules:
 
     def _object(self, whole: Module, source: Source, rule: ModuleRule) -> Module:
         """Return the object of a source, with the settings of the module and of its own [[source]] tables."""
-        rules = [each for each in self._config.source if glob_regex(each.path).fullmatch(source.path)]
+        path = source.path_for_globs
+        matching = [
+            index for index, each in enumerate(self._config.source) if glob_regex(each.path).fullmatch(path)
+        ]
+        rules = unit_plan.rules_of_source(self._config, source, matching)
         define = functools.reduce(_with_macros, rules, whole.define)
         options: dict[str, Any] = functools.reduce(operator.or_, (dict(each.options) for each in rules), {})
         folders = functools.reduce(

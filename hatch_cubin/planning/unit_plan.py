@@ -85,6 +85,11 @@ class Module:
         return _name(self.base, self.variant)
 
     @property
+    def full_name(self) -> str:
+        """The name, with the arch if this is the text of one arch: several texts may share a name then."""
+        return f"{self.name}.{self.source.arch}" if self.source.arch else self.name
+
+    @property
     def location(self) -> Location:
         """The place to show to the user: its source, or the table that names its sources."""
         return self.where or Location(self.source.path)
@@ -101,8 +106,8 @@ class Module:
 
     @property
     def macros(self) -> Macros:
-        """All macros of the compile: the table's and the variant's."""
-        return merge_macros(self.define, self.variant, self.undefined)
+        """All macros of the compile: the table's, and the variant's if no produced name has it."""
+        return merge_macros(self.define, () if self.source.variant else self.variant, self.undefined)
 
     @property
     def pre_includes(self) -> tuple[str, ...]:
@@ -158,12 +163,17 @@ class Toolchain(NamedTuple):
 
 
 def plan_modules(
-    config: Config, sources: Sequence[Source], expand_targets: TargetsBySpecs, others: Sequence[Source] = ()
+    config: Config,
+    sources: Sequence[Source],
+    expand_targets: TargetsBySpecs,
+    others: Sequence[Source] = (),
+    *,
+    is_complete: bool = True,
 ) -> list[Module]:
     """Return the module or the variants of each source, sorted by name. Modules may share a name.
 
     [[source]] tables may also match *others*. ConfigError if a table matches no source, or sets a key for PTX
-    that only C++ has.
+    that only C++ has. If the sources are not *complete*, a table may match a source that is not known yet.
     """
     own_archs = () if "archs" in config.replaced else config.archs
     tables = config.place.source_tables
@@ -172,9 +182,10 @@ def plan_modules(
         dict(locations_in_table(config.place, ("source", index), rule.archs or (), rule.options))
         for index, rule in enumerate(config.source)
     ]
-    paths = [source.path for source in (*sources, *others)]
+    every = (*sources, *others)
+    paths = [source.path_for_globs for source in every]
     matching = _matching([rule.path for rule in config.source])
-    rules_of = {path: matching(path) for path in paths}
+    rules_of = {source.path: matching(source.path_for_globs) for source in every}
     matched = {index for indexes in rules_of.values() for index in indexes}
     problems = [
         problem(
@@ -184,7 +195,7 @@ def plan_modules(
             _suggested_path(rule.path, paths),
         )
         for index, rule in enumerate(config.source)
-        if index not in matched
+        if is_complete and index not in matched
     ]
     of_ptx = [(index, source) for source in sources if source.is_ptx for index in rules_of[source.path]]
     problems += [
@@ -197,16 +208,45 @@ def plan_modules(
         for index, source in sorted(of_ptx, key=operator.itemgetter(0))
         if (rule := config.source[index]).instantiate or rule.variants
     ]
-    problems += _options_without_effect(config, rules_of, (*sources, *others))
+    problems += [
+        problem(
+            "cpp-setting-for-ptx",
+            "PTX has neither templates nor macros",
+            Location(source.path),
+            f"leave 'instantiate' and 'variants' out of its settings in {source.produced.producer}",
+        )
+        for source in sources
+        if source.is_ptx
+        and source.produced
+        and (source.produced.rule.instantiate or source.produced.rule.variants)
+    ]
+    problems += _options_without_effect(config, rules_of, every)
     if problems:
         raise ConfigError(*problems)
     modules = []
     for source in sources:
         own = rules_of[source.path]
         places = functools.reduce(operator.or_, map(written_in.__getitem__, own), written)
-        made = _modules_of(config, source, [config.source[index] for index in own], expand_targets)
+        rules = rules_of_source(config, source, own)
+        made = _modules_of(config, source, rules, expand_targets)
         modules += [replace(module, written=places, tables=tables) for module in made]
-    return sorted(modules, key=lambda module: module.name)
+    return sorted(_without_archs_of_pieces(modules), key=lambda module: module.name)
+
+
+def _without_archs_of_pieces(modules: Sequence[Module]) -> list[Module]:
+    """Return the modules; a text of all archs is not built for an arch that has a text of its own."""
+    own = {(module.name, module.source.arch) for module in modules if module.source.arch}
+    if not own:
+        return [*modules]
+    return [
+        module
+        if module.source.arch
+        else replace(
+            module,
+            targets=tuple(each for each in module.targets if (module.name, str(each.arch)) not in own),
+        )
+        for module in modules
+    ]
 
 
 def _matching(patterns: Sequence[str]) -> Callable[[str], list[int]]:
@@ -271,6 +311,12 @@ def locations_in_table(
         yield name, option_location(place, table, name)[1]
 
 
+def rules_of_source(config: Config, source: Source, matching: Iterable[int]) -> list[SourceRule]:
+    """Return the settings of a source: those of the *matching* tables, and last those of its producer."""
+    rules = [config.source[index] for index in matching]
+    return [*rules, source.produced.rule] if source.produced else rules
+
+
 def _modules_of(
     config: Config,
     source: Source,
@@ -282,7 +328,7 @@ def _modules_of(
     instantiate: tuple[str, ...] = ()
     variants: dict[str, tuple[str | None, ...]] = {}
     for rule in rules:  # later tables win
-        base = base if rule.name is None else module_name_from(rule.name, source.path)
+        base = base if rule.name is None else module_name_from(rule.name, source.name_path)
         archs = rule.archs or archs
         define = merge_macros(define, rule.define, rule.undefined)
         options = {**options, **rule.options}
@@ -294,10 +340,15 @@ def _modules_of(
         defined = {*dict(rule.define), *rule.undefined}
         variants = {name: values for name, values in variants.items() if name not in defined}
         variants |= dict(rule.variants)
-    targets = expand_targets[archs]
+    targets, where = expand_targets[archs], Location(source.path)
+    if source.variant and variants:
+        what = "its name has a variant, so 'variants' cannot give it others"
+        hint = "leave 'variants' out, or produce one text without '[…]' in its name"
+        raise ConfigError(problem("variants-of-one-variant", what, where, hint))
+    combinations = [(source.variant, ())] if source.variant else variant_combinations(variants, where)
     return [
         Module(base, source, variant, define, options, include_dirs, instantiate, targets, undefined)
-        for variant, undefined in variant_combinations(variants, Location(source.path))
+        for variant, undefined in combinations
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +19,17 @@ from ..config.config import DEFAULT_SOURCES, Config
 from ..config.reader import variables_unread
 from ..config.value_checks import guess
 from ..errors import ConfigError, Location, Problem, SourceError, problem
-from .source import BUNDLE_FOLDER, ProjectFiles, Source, is_glob, is_ptx, may_have_kernel, read_source, walk
+from .source import (
+    BUNDLE_FOLDER,
+    ProjectFiles,
+    Source,
+    glob_regex,
+    is_glob,
+    is_ptx,
+    may_have_kernel,
+    read_source,
+    walk,
+)
 from .source_roots import ProjectTree, find_tree
 
 _SUFFIXES = frozenset({".cu", ".ptx"})
@@ -52,6 +62,7 @@ class Project:
         _no_progress  # of all units, and those cached
     )
     verbose: bool = False
+    recalls_texts: bool = True  # whether texts that producers returned earlier may be used again
 
     @cached_property
     def tree(self) -> ProjectTree:
@@ -174,44 +185,55 @@ def cache_entries(project: Project) -> list[str]:
 
 
 def has_ptx_modules(project: Project) -> bool:
-    """Return whether some PTX source is a module of its own, without reading any file."""
+    """Return whether some PTX source is a module of its own, without reading any file.
+
+    Producers do not run for this: their tables say whether they may return PTX.
+    """
     config, files = project.config, ProjectFiles(project.tree, project.packages)
     linked = {path for rule in config.module for pattern in rule.sources for path in files.matching(pattern)}
     paths, _unmatched = files.find(config.sources, config.exclude)
-    return any(is_ptx(path) for path in paths if path not in linked)
+    produces_ptx = any("ptx" in rule.produces for rule in config.producer)
+    return produces_ptx or any(is_ptx(path) for path in paths if path not in linked)
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectSources:
-    """The project's sources, sorted by path, and the paths that each [[module]] table names, in its order."""
+    """The project's sources, sorted by path, and for each [[module]] table the paths of each of its patterns.
+
+    They are not complete if producers have not run yet, which need time and installed packages.
+    """
 
     all: tuple[Source, ...]
-    by_module_table: tuple[tuple[str, ...], ...]
+    named: tuple[Mapping[str, Sequence[str]], ...]
+    is_complete: bool = True
+
+    @property
+    def by_module_table(self) -> tuple[tuple[str, ...], ...]:
+        """The paths that each [[module]] table names, in its order."""
+        return tuple(tuple(dict.fromkeys(itertools.chain(*each.values()))) for each in self.named)
 
     def __iter__(self) -> Iterator[Source]:
         return iter(self.all)
 
 
 def read_sources(project: Project) -> ProjectSources:
-    """Find and read the project's sources; SourceError names every one that is missing or unreadable."""
+    """Find and read the project's source files; SourceError names every one that is missing or unreadable.
+
+    The sources that producers return are missing from the result: `with_produced` adds them.
+    """
     config = project.config
     files = ProjectFiles(project.tree, project.packages)
     paths, unmatched = files.find(config.sources, config.exclude)
     named = [{pattern: files.matching(pattern) for pattern in rule.sources} for rule in config.module]
-    members = tuple(tuple(dict.fromkeys(itertools.chain(*each.values()))) for each in named)
-    paths = sorted({*paths, *itertools.chain(*members)})
+    paths = sorted({*paths, *(path for each in named for found in each.values() for path in found)})
     problems = [
         _no_match(project, pattern, config.place.of("sources", index))
         for index, pattern in enumerate(config.sources)
         if pattern in unmatched and pattern not in DEFAULT_SOURCES
     ]
-    problems += [
-        _no_match(project, pattern, config.place.of("module", number, "sources", index))
-        for number, rule in enumerate(config.module)
-        for index, pattern in enumerate(rule.sources)
-        if not named[number][pattern]
-    ]
-    if not paths and not problems:
+    if not config.producer:
+        problems += _unmatched_members(project, named)
+    if not paths and not problems and not config.producer:
         problems.append(_no_sources(project, files))
     _warn_of_exclude(project, files)
     problems += _include_folder_problems(project)
@@ -223,7 +245,54 @@ def read_sources(project: Project) -> ProjectSources:
             problems += exc.problems
     if problems:
         raise SourceError(*problems)
-    return ProjectSources(tuple(sources), members)
+    return ProjectSources(tuple(sources), tuple(named), is_complete=not config.producer)
+
+
+def with_produced(project: Project, sources: ProjectSources, produced: Iterable[Source]) -> ProjectSources:
+    """Return the sources with those that producers returned.
+
+    SourceError if a name is taken by a file or by another producer, or if a pattern still matches nothing.
+    """
+    produced = sorted(produced, key=lambda source: source.path)
+    problems = [*_taken_names(project, produced)]
+    named = [
+        {
+            pattern: [
+                *paths,
+                *(each.path for each in produced if glob_regex(pattern).fullmatch(each.path_for_globs)),
+            ]
+            for pattern, paths in each.items()
+        }
+        for each in sources.named
+    ]
+    problems += _unmatched_members(project, named)
+    if problems:
+        raise SourceError(*problems)
+    every = sorted((*sources.all, *produced), key=lambda source: source.path)
+    return ProjectSources(tuple(every), tuple(named))
+
+
+def _taken_names(project: Project, produced: Iterable[Source]) -> Iterator[Problem]:
+    """Yield a problem for each produced source whose path a file or another produced source has."""
+    seen: dict[str, str] = {}
+    for source in produced:
+        if source.produced is None:
+            continue
+        by = source.produced.producer
+        is_file = os.path.lexists(project.tree.disk_path(source.path))
+        other = "a file of the project" if is_file else seen.get(source.path)
+        seen[source.path] = by
+        if other is not None:
+            what = f"{by} returns a source with this name, and {other} has it already"
+            yield problem("produced-name-taken", what, Location(source.path), "give one of them another name")
+
+
+def _unmatched_members(project: Project, named: Sequence[Mapping[str, Sequence[str]]]) -> Iterator[Problem]:
+    """Yield a problem for each pattern of a [[module]] table that matches no source."""
+    for number, rule in enumerate(project.config.module):
+        for index, pattern in enumerate(rule.sources):
+            if not named[number][pattern]:
+                yield _no_match(project, pattern, project.config.place.of("module", number, "sources", index))
 
 
 def _warn_of_exclude(project: Project, files: ProjectFiles) -> None:

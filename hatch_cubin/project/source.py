@@ -7,7 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from ..common import file_access, read_limits
 from ..common.arch_names import parse_arch
 from ..common.capabilities import first_ptx
 from ..common.digest import file_digest
+from ..config.config import Macros, SourceRule
 from ..errors import Location, SourceError, problem
 from . import disk
 from .source_roots import ProjectTree
@@ -27,14 +28,30 @@ LFS_HINT = "it is a pointer of Git LFS: 'git lfs pull' gets the file"
 _WIDE_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Production:
+    """How a script produced a source: the script, the parts of the name, and the settings for this source."""
+
+    producer: str  # the path of the script
+    file: str  # the name of the source without its variant
+    base: str
+    rule: SourceRule
+    variant: Macros = ()  # part of the module's name, not a macro
+    arch: str = ""  # the only arch that this text is for; empty for a source of all archs
+
+
 @dataclass(frozen=True)
 class Source:
-    """One `.cu` or `.ptx` file: its project-relative path, its text, and the digest of its bytes."""
+    """One `.cu` or `.ptx` file: its project-relative path, its text, and the digest of its bytes.
+
+    A source that a script produced is not on the disk, but is treated like a file beside the script.
+    """
 
     path: str
     text: str
     sha256: str = ""
     encoding: str = "utf-8"  # of the file
+    produced: Production | None = field(default=None, hash=False)
 
     @cached_property
     def is_ptx(self) -> bool:
@@ -47,7 +64,27 @@ class Source:
 
     @property
     def stem(self) -> str:
-        return PurePosixPath(self.path).stem
+        return self.produced.base if self.produced else PurePosixPath(self.path).stem
+
+    @property
+    def path_for_globs(self) -> str:
+        """The path that globs of the table are compared with: without the variant in a produced name."""
+        return f"{self.folder}/{self.produced.file}".removeprefix("./") if self.produced else self.path
+
+    @property
+    def name_path(self) -> str:
+        """The path that the module's name comes from: the texts of a produced module share it."""
+        return f"{self.folder}/{self.produced.base}.cu" if self.produced else self.path
+
+    @property
+    def variant(self) -> Macros:
+        """The variant in a produced name."""
+        return self.produced.variant if self.produced else ()
+
+    @property
+    def arch(self) -> str:
+        """The only arch that a produced text is for; empty for a source of all archs."""
+        return self.produced.arch if self.produced else ""
 
     @property
     def folder(self) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers import SAXPY, pyproject, run, write_tree
 
-from .projects import ONE_ARCH, SETUPTOOLS, demo, without_table
+from .projects import SETUPTOOLS, demo
 
 EMPTY = {"demo/__init__.py": ""}
 HATCHLING = (sys.executable, "-m", "hatchling")
@@ -60,27 +60,6 @@ def test_every_mistake_in_the_table_is_reported_with_its_line(tmp_path: Path, ta
     ]
 
 
-def test_a_mistake_in_hatch_toml_names_hatch_toml(tmp_path: Path) -> None:
-    root = write_tree(demo(tmp_path), {"hatch.toml": "# mine\n[build.hooks.cubin]\narchs = []\n"})
-    without_table(root)
-    assert _fails(root) == [
-        "hatch-cubin: error: hatch.toml:3: archs must name at least one arch [invalid-value]",
-        "hatch-cubin: 1 error, nothing was built",
-    ]
-
-
-def test_a_mistake_in_the_wheels_own_table_names_that_table(tmp_path: Path) -> None:
-    more = "[tool.hatch.build.targets.wheel.hooks.cubin]\njob = 2\n"
-    assert _fails(demo(tmp_path, more=more)) == [
-        (
-            "hatch-cubin: error: pyproject.toml:13: "
-            "'job' is not an option of [tool.hatch.build.targets.wheel.hooks.cubin] [unknown-key]"
-        ),
-        "  hint: did you mean 'jobs'?",
-        "hatch-cubin: 1 error, nothing was built",
-    ]
-
-
 def test_a_mistake_in_the_environment_names_the_variable(tmp_path: Path) -> None:
     assert _fails(demo(tmp_path), HATCH_CUBIN_JOBS="many") == [
         (
@@ -102,51 +81,6 @@ def test_a_mistake_is_found_while_requirements_are_asked_for(tmp_path: Path) -> 
             "[unknown-cuda-version]"
         ),
         '  hint: toolkit = "12.9"',
-        "hatch-cubin: 1 error, nothing was built",
-    ]
-
-
-def test_several_packages_are_a_question_to_the_user(tmp_path: Path) -> None:
-    files = {"one/__init__.py": "", "two/__init__.py": "", "one/saxpy.cu": SAXPY}
-    more = '[tool.hatch.build.targets.wheel]\npackages = ["one", "two"]\n'
-    assert _fails(demo(tmp_path, ONE_ARCH, files, more)) == [
-        (
-            "hatch-cubin: error: pyproject.toml:9: which package receives the kernels? "
-            "The wheel's packages are: 'one', 'two' [package-not-chosen]"
-        ),
-        '  hint: for example: package = "one"',
-        "hatch-cubin: 1 error, nothing was built",
-    ]
-
-
-def test_a_package_that_is_not_in_the_wheel_is_an_error(tmp_path: Path) -> None:
-    assert _fails(demo(tmp_path, 'package = "other"')) == [
-        (
-            "hatch-cubin: error: pyproject.toml:10: package 'other' is not in the wheel, "
-            "its packages are: 'demo' [package-not-in-wheel]"
-        ),
-        '  hint: package = "demo"',
-        "hatch-cubin: 1 error, nothing was built",
-    ]
-
-
-def test_a_wheel_without_packages_is_an_error(tmp_path: Path) -> None:
-    more = "[tool.hatch.build.targets.wheel]\nbypass-selection = true\n"
-    assert _fails(demo(tmp_path, ONE_ARCH, {}, more)) == [
-        (
-            "hatch-cubin: error: pyproject.toml:9: the wheel has no package for the kernels "
-            "[no-package-for-kernels]"
-        ),
-        "  hint: a package is a folder with a file __init__.py, which the build backend puts into the wheel",
-        "hatch-cubin: 1 error, nothing was built",
-    ]
-
-
-@pytest.mark.parametrize("target", ["wheel", "sdist"])
-def test_no_sources_is_an_error(tmp_path: Path, target: str) -> None:
-    assert _fails(demo(tmp_path, files=EMPTY), target) == [
-        "hatch-cubin: error: pyproject.toml:9: there are no .cu or .ptx sources in demo/ [no-sources-found]",
-        "  hint: write a source there, or name the folder of your sources",
         "hatch-cubin: 1 error, nothing was built",
     ]
 
@@ -180,16 +114,6 @@ def test_a_warning_is_told_once_and_the_wheel_is_built(tmp_path: Path) -> None:
             'hatch-cubin: warning: demo/saxpy.cu:2: variable "unused" was declared but never referenced'
             " [compiler-warning]"
         )
-    ]
-
-
-@pytest.mark.nvrtc
-def test_a_build_that_may_only_hit_names_every_unit_it_misses(tmp_path: Path) -> None:
-    reason = "is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set [not-in-cache]"
-    assert _fails(demo(tmp_path, 'archs = ["sm_80", "sm_90"]'), HATCH_CUBIN_REQUIRE_HITS="1") == [
-        f"hatch-cubin: error: demo/saxpy.cu: saxpy for sm_80, sm_90 {reason}",
-        "  hint: 'hatch-cubin explain demo/saxpy.cu' says what differs",
-        "hatch-cubin: 1 error, nothing was built",
     ]
 
 

@@ -426,37 +426,6 @@ def test_a_mistake_in_the_table_is_told_with_its_line(
     ]
 
 
-def test_a_table_that_is_none_is_a_mistake(tmp_path: Path) -> None:
-    root = write_tree(tmp_path, {"pyproject.toml": f"{SETUPTOOLS}[tool]\nhatch-cubin = 1\n", **FLAT})
-    assert fails(root, "build_wheel", "dist") == [
-        "hatch-cubin: error: pyproject.toml:10: [tool.hatch-cubin] must be a table, not 1 [invalid-value]",
-        "hatch-cubin: 1 error, nothing was built",
-    ]
-
-
-@pytest.mark.counted
-@pytest.mark.nvrtc
-@pytest.mark.parametrize("hook", ["build_wheel", "build_editable"])
-def test_compile_errors_are_told_with_file_and_line(tmp_path: Path, hook: str) -> None:
-    root = project(tmp_path, files={**FLAT, "demo/saxpy.cu": SAXPY.replace("x[i];", "x[j];")})
-    assert fails(root, hook, "dist")[0] == (
-        'hatch-cubin: error: demo/saxpy.cu:3: identifier "j" is undefined [compiler-error]'
-    )
-    assert list((root / "dist").iterdir()) == []
-
-
-def test_several_packages_are_a_question_to_the_user(tmp_path: Path) -> None:
-    files = {"one/__init__.py": "", "two/__init__.py": "", "one/saxpy.cu": SAXPY}
-    root = project(tmp_path, files=files, more='[tool.setuptools]\npackages = ["one", "two"]\n')
-    assert fails(root, "build_wheel", "dist")[:2] == [
-        (
-            "hatch-cubin: error: pyproject.toml:9: which package receives the kernels? "
-            "The wheel's packages are: 'one', 'two' [package-not-chosen]"
-        ),
-        '  hint: for example: package = "one"',
-    ]
-
-
 # Which packages a project has
 
 CFG = "[options]\npackages = find:\n[options.packages.find]\nwhere = a\n"

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.capabilities import cuobjdump
 from tests.helpers import SAXPY, run, wheel_files, write_tree
 
 from .projects import (
@@ -19,7 +18,6 @@ from .projects import (
     METADATA,
     NOTES,
     ONE_ARCH,
-    TABLE,
     add_hook,
     build,
     demo,
@@ -74,23 +72,6 @@ def test_every_file_can_be_read_by_everyone_and_executed_by_nobody(
         with zipfile.ZipFile(build(root)) as archive:
             modes = {stat.S_IMODE(info.external_attr >> 16) for info in archive.infolist()}
         assert modes == {0o644}
-
-
-def test_the_loader_is_the_modules_own_text(tmp_path: Path) -> None:
-    from hatch_cubin.bundle import loader_files
-
-    files = wheel(demo(tmp_path))
-    assert {name: files[f"demo/_cubins/{name}"] for name in loader_files.OF_EVERY} == {
-        name: loader_files.read(name) for name in loader_files.OF_EVERY
-    }
-
-
-@pytest.mark.cuobjdump
-def test_a_cubin_in_the_wheel_holds_the_kernel_as_nvidias_tool_sees_it(tmp_path: Path) -> None:
-    (tmp_path / "x.cubin").write_bytes(wheel(demo(tmp_path / "project"))["demo/_cubins/saxpy.sm_90.cubin"])
-    said = run(cuobjdump() or "", "-elf", tmp_path / "x.cubin", cwd=tmp_path).stdout
-    assert ".text.saxpy" in said
-    assert "sm_90" in said
 
 
 def test_sources_and_their_headers_stay_out_other_files_do_not(tmp_path: Path) -> None:
@@ -211,37 +192,7 @@ def test_the_bundle_lands_in_the_package_of_each_layout(tmp_path: Path, layout: 
     assert tree(root / folder / "_cubins") == LOADER | NOTES | {"saxpy.sm_90.cubin"}
 
 
-def test_package_names_the_package_that_receives_the_bundle(tmp_path: Path) -> None:
-    files = {"demo/__init__.py": "", "demo/gpu/__init__.py": "", "demo/saxpy.cu": SAXPY}
-    assert wheel(demo(tmp_path, ONE_ARCH + 'package = "demo.gpu"', files)).keys() == {
-        "demo/__init__.py",
-        "demo/gpu/__init__.py",
-        *in_bundle("saxpy.sm_90.cubin", package="demo/gpu"),
-        *METADATA,
-        BILL,
-    }
-
-
-def test_package_chooses_among_several(tmp_path: Path) -> None:
-    files = {"one/__init__.py": "", "two/__init__.py": "", "one/saxpy.cu": SAXPY}
-    more = '[tool.hatch.build.targets.wheel]\npackages = ["one", "two"]\n'
-    assert wheel(demo(tmp_path, ONE_ARCH + 'package = "two"', files, more)).keys() == {
-        "one/__init__.py",
-        "two/__init__.py",
-        *in_bundle("saxpy.sm_90.cubin", package="two"),
-        *METADATA,
-        BILL,
-    }
-
-
 # Where the table stands
-
-
-def test_the_table_may_stand_in_hatch_toml(tmp_path: Path) -> None:
-    root = demo(tmp_path, "")
-    text = (root / "pyproject.toml").read_text().replace(TABLE, "")
-    write_tree(root, {"pyproject.toml": text, "hatch.toml": '[build.hooks.cubin]\narchs = ["sm_80"]\n'})
-    assert in_bundle("saxpy.sm_80.cubin") < wheel(root).keys()
 
 
 def test_the_table_may_be_in_hatch_toml(tmp_path: Path) -> None:
@@ -277,15 +228,6 @@ def test_skip_builds_an_empty_bundle_whose_loader_says_why(
     assert "HATCH_CUBIN_SKIP" in done.stderr
 
 
-def test_skip_builds_where_there_are_no_sources_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HATCH_CUBIN_SKIP", "True")
-    root = demo(tmp_path)
-    (root / "demo" / "saxpy.cu").unlink()
-    assert wheel(root).keys() == {"demo/__init__.py", *in_bundle(), *METADATA}
-
-
 # Beside other hooks
 
 
@@ -317,11 +259,3 @@ def test_what_another_hook_includes_stays(tmp_path: Path) -> None:
         *METADATA,
         BILL,
     }
-
-
-def test_a_disabled_hook_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = demo(tmp_path, ONE_ARCH + "enable-by-default = false")
-    plain = {"demo/__init__.py", "demo/saxpy.cu", *METADATA}
-    assert wheel(root).keys() == plain
-    monkeypatch.setenv("HATCH_BUILD_HOOK_ENABLE_CUBIN", "1")
-    assert wheel(root).keys() == {"demo/__init__.py", *in_bundle("saxpy.sm_90.cubin"), *METADATA, BILL}

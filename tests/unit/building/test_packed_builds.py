@@ -21,7 +21,7 @@ from hatch_cubin.cache.audit import audit
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.cache.records import BLOCK
 from hatch_cubin.cli.main import main
-from hatch_cubin.compiling import executor, packing
+from hatch_cubin.compiling import executor
 from hatch_cubin.errors import BundleError, ToolchainError
 from hatch_cubin.lockfile import lock_format
 from hatch_cubin.project.project import Project
@@ -113,14 +113,6 @@ def test_a_block_that_does_not_hold_the_units_is_packed_again_whatever_its_recor
     ]
     told = "blocks in the cache that do not hold these units, packed again: 3"
     assert (told in said) == (forgets == "forgotten")
-    assert pipeline.build(project) == right
-
-
-def test_a_block_is_proven_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    project, _ = project_of(tmp_path / "p")
-    right = pipeline.build(project)
-    monkeypatch.setattr(packing, "holds", None)
     assert pipeline.build(project) == right
 
 

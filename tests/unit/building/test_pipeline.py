@@ -14,7 +14,6 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.cache.entries import Cache
-from hatch_cubin.compiling import cores as cores_module
 from hatch_cubin.compiling import executor
 from hatch_cubin.compiling import tasks as tasks_module
 from hatch_cubin.compiling.executor import Result
@@ -238,14 +237,6 @@ def test_what_no_assembler_takes_is_an_error_for_ptx_too_and_told_once(
         f"      total.garbage %…;\n{while_compiling}"
         "demo/k.cu:4: Not a name of any known instruction: 'total'\n"
         f"      total.garbage %…;\n{while_compiling}"
-    )
-
-
-def test_inline_assembly_that_is_not_ascii_is_told_at_its_line(tmp_path: Path, compiler: str) -> None:
-    source = 'extern "C" __global__ void k(int *x) {\n  asm volatile("mov.u32 %0, 1é;" : "=r"(*x));\n}\n'
-    assert failure(tmp_path, {"k.cu": source}, 'archs = ["sm_90"]') == (
-        "demo/k.cu:2: Unexpected non-ASCII character encountered\n"
-        f"      mov.u32 %…, 1é;\n  while compiling k for sm_90 ({compiler})"
     )
 
 
@@ -476,31 +467,6 @@ def test_templates_in_anonymous_namespaces_have_one_name_in_every_process(
     assert ("hidden" in kernel, b"namesake" in first["k.sm_90.cubin"]) == (True, False)
 
 
-def test_how_anonymous_namespaces_are_named_is_in_the_keys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if Toolkit(None).version < toolkit_module._FIRST_WITH_SEED:
-        pytest.skip("this compiler takes no seed")
-    seeded = build(tmp_path, {"k.cu": SAXPY, "c.ptx": COPY_PTX})
-    monkeypatch.setattr(toolkit_module, "_FIRST_WITH_SEED", (99, 0))
-    units = [json.loads(each["keys.json"])["units"] for each in (seeded, build(tmp_path, {"k.cu": SAXPY}))]
-    assert units[0]["k"]["sm_90"]["key"] != units[1]["k"]["sm_90"]["key"]
-    assert units[0]["c"] == units[1]["c"]
-
-
-def test_the_second_build_hits_in_another_folder(tmp_path: Path) -> None:
-    files = {"k.cu": '#include "a.h"\n' + SAXPY, "a.h": "", "c.ptx": COPY_PTX}
-    cold, warm = report(tmp_path / "here", files), report(tmp_path / "there", files)
-    assert (cold["hits"], cold["compiled"]) == (0, 4)
-    assert (warm["hits"], warm["compiled"]) == (4, 0)
-    assert [(unit["module"], unit["arch"], unit["hit"]) for unit in warm["units"]] == [
-        ("c", "sm_80", True),
-        ("c", "sm_90", True),
-        ("k", "sm_80", True),
-        ("k", "sm_90", True),
-    ]
-
-
 @pytest.fixture
 def compiles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the arch of each compile."""
@@ -539,25 +505,6 @@ def test_what_one_compile_gives_is_what_two_give(tmp_path: Path, compiles: list[
     assert (then["hits"], then["compiled"]) == (1, 1)
     cubin = cubins(build(tmp_path / "cubin", files, 'archs = ["sm_90"]', **own))
     assert cubin | ptx == both
-
-
-def test_where_one_compile_for_two_units_fails_both_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def crash(upcoming: Any, *_setup: object) -> Iterator[Result]:
-        while (task := upcoming(None, [])) is not None:
-            yield Result(task.id, ok=False, log="fatal: the compiler crashed (signal 11)")
-
-    path = tmp_path / "report.json"
-    with monkeypatch.context() as patched:
-        patched.setattr(executor, "run", crash)
-        said = failure(tmp_path, {"k.cu": SAXPY}, PAIR, HATCH_CUBIN_REPORT=str(path))
-    assert [line.split(" (")[0] for line in said.splitlines()] == [
-        "demo/k.cu: the compiler crashed",
-        "  while compiling k for compute_80, sm_80, sm_90",
-    ]
-    assert json.loads(path.read_text())["failed"] == 3
-    assert report(tmp_path, {"k.cu": SAXPY}, PAIR)["compiled"] == 3
 
 
 def test_a_build_that_fails_in_one_unit_keeps_the_others(tmp_path: Path) -> None:
@@ -702,41 +649,20 @@ def test_a_compile_over_the_timeout_fails_and_names_the_unit(tmp_path: Path, com
     )
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        ("jobs = 1", {}, 8, 1),
-        ("jobs = 64", {}, 8, 3),
-        ("jobs = 1", {"HATCH_CUBIN_JOBS": "2"}, 8, 2),
-        ("", {}, 2, 2),
-        ("", {}, None, 1),
-    ],
-    ids=["configured", "no more than units", "environment", "cores", "unknown cores"],
-)
-def test_no_more_units_are_compiled_at_once_than_wanted(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    case: tuple[str, dict[str, str], int | None, int],
+@pytest.mark.parametrize(("jobs", "used"), [("1", 1), ("2", 2), ("64", 3)])
+def test_no_more_units_are_compiled_at_once_than_wanted_and_than_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: str, used: int
 ) -> None:
-    options, environ, cores, expected = case
-    used: list[int] = []
+    asked: list[int] = []
 
-    def run(tasks_module: object, setup: executor.Setup, *_started: object) -> Iterator[Result]:
-        used.append(setup.jobs)
-        yield from ()
+    def run(_upcoming: object, setup: executor.Setup, *_started: object) -> Iterator[Result]:
+        asked.append(setup.jobs)
         raise ToolchainError
 
     monkeypatch.setattr(executor, "run", run)
-    monkeypatch.setattr(cores_module, "_groups", lambda _system: [])
-    monkeypatch.setattr(os, "cpu_count", lambda: None)
-    if cores is None:
-        monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    else:
-        monkeypatch.setattr(os, "sched_getaffinity", lambda _process: set(range(cores)), raising=False)
-    files = {"a.cu": SAXPY, "b.cu": SAXPY, "c.cu": SAXPY}
     with pytest.raises(ToolchainError):
-        build(tmp_path, files, 'archs = ["sm_90"]\n' + options, **environ)
-    assert used == [expected]
+        build(tmp_path, dict.fromkeys(("a.cu", "b.cu", "c.cu"), SAXPY), ONE, HATCH_CUBIN_JOBS=jobs)
+    assert asked == [used]
 
 
 BLOCK_REDUCE = """\
@@ -786,11 +712,6 @@ def test_a_header_of_the_project_hides_one_of_the_toolkit(tmp_path: Path) -> Non
     source = '#include <cuda_fp16.h>\nextern "C" __global__ void k(int *x) { *x = OWN; }\n'
     files = {"k.cu": source, "../include/cuda_fp16.h": "#define OWN 1\n"}
     assert list(cubins(build(tmp_path, files, options))) == ["k.sm_90.cubin"]
-
-
-def test_needed_files_are_the_sources_and_their_headers(tmp_path: Path) -> None:
-    files = {"k.cu": '#include "a.h"\n', "a.h": "", "b.h": ""}
-    assert pipeline.needed_files(project_of(tmp_path, files)) == ["demo/a.h", "demo/k.cu"]
 
 
 def test_a_header_that_changes_during_the_build_poisons_no_cache(

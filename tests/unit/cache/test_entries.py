@@ -181,11 +181,6 @@ def test_cuda_core_reads_the_entry_as_its_own(tmp_path: Path) -> None:
     assert FileStreamProgramCache(tmp_path)[KEY] == RESULT.data
 
 
-def test_nothing_but_entries_lives_in_the_folder(tmp_path: Path) -> None:
-    fill(tmp_path, "a")
-    assert {path.name for path in tmp_path.iterdir()} - {"entries", "tmp", "SCHEMA_VERSION"} == set()
-
-
 def signed(value: object) -> bytes:
     return signed_text(json.dumps(value))
 
@@ -513,15 +508,6 @@ def test_a_cap_that_a_record_alone_makes_room_for_leaves_one_half_which_goes_nex
     assert halves(tmp_path, "abc") == {"a": 1, "b": 2, "c": 2}
     store[b"one more"] = bytes(size // 3 - 1)
     assert halves(tmp_path, "abc") == {"a": 0, "b": 2, "c": 2}
-
-
-def test_a_record_that_fits_is_a_hit(tmp_path: Path) -> None:
-    from cuda.core.utils import FileStreamProgramCache
-
-    store = FileStreamProgramCache(tmp_path)
-    store[KEY], store[KEY + b".record"] = b"x", signed(PROVEN)
-    with open_cache(tmp_path) as cache:
-        assert cache.get(KEY) == Compiled(b"x", {"k": "x"})
 
 
 def test_half_an_entry_left_by_a_cap_is_a_plain_miss(tmp_path: Path) -> None:

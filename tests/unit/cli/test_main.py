@@ -290,21 +290,6 @@ def test_no_file_takes_the_place_of_closed_standard_error(tmp_path: Path) -> Non
     assert said.splitlines()[-1] == "True"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["plan"]])
-def test_help_and_errors_in_the_table_import_nothing_heavy(tmp_path: Path, arguments: list[str]) -> None:
-    write_tree(tmp_path, {"pyproject.toml": pyproject("jobs = 0")})
-    program = f"""
-import sys
-from hatch_cubin.cli.main import main
-try:
-    main({arguments!r})
-except SystemExit:
-    heavy = {{"cuda", "hatchling", "numpy"}} & set(sys.modules)
-    sys.exit(f"imported: {{heavy}}" if heavy else 0)
-"""
-    run(sys.executable, "-c", program, cwd=tmp_path)
-
-
 # What verbs share
 
 

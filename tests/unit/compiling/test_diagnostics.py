@@ -20,139 +20,135 @@ def error(path: str, line: int | None, text: str, *context: str) -> Diagnostic:
     return Diagnostic("error", Location(path, line), text, context)
 
 
-@pytest.mark.parametrize(
-    ("log", "expected"),
-    [
-        pytest.param(
+LOGS = {
+    "source": (
+        (
             'demo/k.cu(3): error: identifier "y" is undefined\n    *x = y;\n         ^\n\n'
-            '1 error detected in the compilation of "/proc/self/fd/77/demo/k.cu".\n',
-            [error("demo/k.cu", 3, 'identifier "y" is undefined', "    *x = y;", "         ^")],
-            id="source",
+            '1 error detected in the compilation of "/proc/self/fd/77/demo/k.cu".\n'
         ),
-        pytest.param(
-            "/proc/self/fd/77/demo/../include/a.h(7): error: bad\n",
-            [error("include/a.h", 7, "bad")],
-            id="header of the project",
-        ),
-        pytest.param(
-            "/proc/self/fd/345/cub/x.cuh(7): error: bad\n  at line 2 of /proc/self/fd/77/demo/k.cu\n",
-            [error("<nvrtc/cccl>/cub/x.cuh", 7, "bad", "  at line 2 of demo/k.cu")],
-            id="header of a tree",
-        ),
-        pytest.param(
-            'demo/k.cu(3): error: one\n\nAt end of source: error: expected a ";"\n',
-            [error("demo/k.cu", 3, "one"), error("demo/k.cu", None, 'At end of source: expected a ";"')],
-            id="end of source",
-        ),
-        pytest.param(
-            "demo/k.cu(3): internal error: bad\ninternal error: worse\nlinker: fatal error: worst",
-            [
-                error("demo/k.cu", 3, "bad"),
-                error("demo/k.cu", None, "worse"),
-                error("demo/k.cu", None, "linker: fatal: worst"),
-            ],
-            id="other kinds of error",
-        ),
-        pytest.param(
-            "demo/k.cu(3): error: one\n    // error: a quoted line\n",
-            [error("demo/k.cu", 3, "one", "    // error: a quoted line")],
-            id="quoted",
-        ),
-        pytest.param("/usr/x.h(1): error: bad", [error("/usr/x.h", 1, "bad")], id="absolute"),
-        pytest.param("demo/k (1).cu(3): error: bad", [error("demo/k (1).cu", 3, "bad")], id="parentheses"),
-        pytest.param(
+        [error("demo/k.cu", 3, 'identifier "y" is undefined', "    *x = y;", "         ^")],
+    ),
+    "header of the project": (
+        "/proc/self/fd/77/demo/../include/a.h(7): error: bad\n",
+        [error("include/a.h", 7, "bad")],
+    ),
+    "header of a tree": (
+        "/proc/self/fd/345/cub/x.cuh(7): error: bad\n  at line 2 of /proc/self/fd/77/demo/k.cu\n",
+        [error("<nvrtc/cccl>/cub/x.cuh", 7, "bad", "  at line 2 of demo/k.cu")],
+    ),
+    "end of source": (
+        'demo/k.cu(3): error: one\n\nAt end of source: error: expected a ";"\n',
+        [error("demo/k.cu", 3, "one"), error("demo/k.cu", None, 'At end of source: expected a ";"')],
+    ),
+    "other kinds of error": (
+        "demo/k.cu(3): internal error: bad\ninternal error: worse\nlinker: fatal error: worst",
+        [
+            error("demo/k.cu", 3, "bad"),
+            error("demo/k.cu", None, "worse"),
+            error("demo/k.cu", None, "linker: fatal: worst"),
+        ],
+    ),
+    "quoted": (
+        "demo/k.cu(3): error: one\n    // error: a quoted line\n",
+        [error("demo/k.cu", 3, "one", "    // error: a quoted line")],
+    ),
+    "absolute": ("/usr/x.h(1): error: bad", [error("/usr/x.h", 1, "bad")]),
+    "parentheses": ("demo/k (1).cu(3): error: bad", [error("demo/k (1).cu", 3, "bad")]),
+    "catastrophe": (
+        (
             'demo/k.cu(1): catastrophic error: cannot open source file "x.h"\n  #include "x.h"\n\n'
-            '1 catastrophic error detected in the compilation of "demo/k.cu".\nCompilation terminated.',
-            [error("demo/k.cu", 1, 'cannot open source file "x.h"', '  #include "x.h"')],
-            id="catastrophe",
+            '1 catastrophic error detected in the compilation of "demo/k.cu".\nCompilation terminated.'
         ),
-        pytest.param(
-            "demo/k.cu(2): error #20: one\ndemo/k.cu(3): error: two\n",
-            [error("demo/k.cu", 2, "one"), error("demo/k.cu", 3, "two")],
-            id="several",
-        ),
-        pytest.param(
+        [error("demo/k.cu", 1, 'cannot open source file "x.h"', '  #include "x.h"')],
+    ),
+    "several": (
+        "demo/k.cu(2): error #20: one\ndemo/k.cu(3): error: two\n",
+        [error("demo/k.cu", 2, "one"), error("demo/k.cu", 3, "two")],
+    ),
+    "warning": (
+        (
             "demo/k.cu(2): warning #177-D: never used\n  int u;\n\n"
-            "Remark: The warnings can be suppressed with X\n",
-            [
-                Diagnostic(
-                    "warning",
-                    Location("demo/k.cu", 2),
-                    "never used",
-                    ("  int u;",),
-                    number=177,
-                )
-            ],
-            id="warning",
+            "Remark: The warnings can be suppressed with X\n"
         ),
-        pytest.param(
-            'demo/a.cuh(2): warning #47-D: incompatible redefinition of macro "BLOCK"\n',
-            [
-                Diagnostic(
-                    "warning",
-                    Location("demo/a.cuh", 2),
-                    'incompatible redefinition of macro "BLOCK"',
-                    (),
-                    "#ifndef BLOCK before it, and #endif behind, keep the value that was given",
-                )
-            ],
-            id="warning of a value that is lost",
-        ),
-        pytest.param(
+        [
+            Diagnostic(
+                "warning",
+                Location("demo/k.cu", 2),
+                "never used",
+                ("  int u;",),
+                number=177,
+            )
+        ],
+    ),
+    "warning of a value that is lost": (
+        'demo/a.cuh(2): warning #47-D: incompatible redefinition of macro "BLOCK"\n',
+        [
+            Diagnostic(
+                "warning",
+                Location("demo/a.cuh", 2),
+                'incompatible redefinition of macro "BLOCK"',
+                (),
+                "#ifndef BLOCK before it, and #endif behind, keep the value that was given",
+            )
+        ],
+    ),
+    "warning of a variable that nothing else reaches": (
+        (
             "demo/a.cu(1): warning #20044-D: extern declaration of the entity c"
-            " is treated as a static definition\n",
-            [
-                Diagnostic(
-                    "warning",
-                    Location("demo/a.cu", 1),
-                    "extern declaration of the entity c is treated as a static definition",
-                    (),
-                    "where another source defines c, a module table links the two; else leave out 'extern'",
-                )
-            ],
-            id="warning of a variable that nothing else reaches",
+            " is treated as a static definition\n"
         ),
-        pytest.param(
-            "demo/k.cu(2): warning: user's own",
-            [Diagnostic("warning", Location("demo/k.cu", 2), "user's own")],
-            id="warning without a number",
-        ),
-        pytest.param(
-            '__nv_name_map:2\n__nv_name_map(2): error: identifier "flot" is undefined',
-            [error("demo/k.cu", None, 'instantiate: identifier "flot" is undefined')],
-            id="name expression",
-        ),
-        pytest.param(
+        [
+            Diagnostic(
+                "warning",
+                Location("demo/a.cu", 1),
+                "extern declaration of the entity c is treated as a static definition",
+                (),
+                "where another source defines c, a module table links the two; else leave out 'extern'",
+            )
+        ],
+    ),
+    "warning without a number": (
+        "demo/k.cu(2): warning: user's own",
+        [Diagnostic("warning", Location("demo/k.cu", 2), "user's own")],
+    ),
+    "name expression": (
+        '__nv_name_map:2\n__nv_name_map(2): error: identifier "flot" is undefined',
+        [error("demo/k.cu", None, 'instantiate: identifier "flot" is undefined')],
+    ),
+    "inline assembly": (
+        (
             "ptxas application ptx input, line 4; error   : Unknown symbol '%r1'\n"
             "ptxas fatal   : Ptx assembly aborted due to errors\n"
-            "ERROR NVJITLINK_ERROR_PTX_COMPILE: JIT the PTX\n",
-            [error("demo/k.cu", None, "Unknown symbol '%r1' (in the generated PTX)")],
-            id="inline assembly",
+            "ERROR NVJITLINK_ERROR_PTX_COMPILE: JIT the PTX\n"
         ),
-        pytest.param(
-            "nvrtc: error: invalid value for --std(-std)",
-            [error("demo/k.cu", None, "invalid value for --std(-std)")],
-            id="option",
-        ),
-        pytest.param(
-            'Command-line error: cannot open source file "x.h"',
-            [error("demo/k.cu", None, 'cannot open source file "x.h"')],
-            id="pre-included header",
-        ),
-        pytest.param(
-            "ptxas warning : registers are spilled",
-            [Diagnostic("warning", Location("demo/k.cu"), "registers are spilled")],
-            id="assembler's warning",
-        ),
-        pytest.param(
-            "error   : Undefined reference to 'foo' in 'demo/k.cu'\nERROR 9: complete\n",
-            [error("demo/k.cu", None, "Undefined reference to 'foo' in 'demo/k.cu'")],
-            id="linker",
-        ),
-        pytest.param("", [], id="nothing"),
-        pytest.param("something else\n", [], id="no diagnostic"),
-        pytest.param("ptxas fatal   : Ptx assembly aborted due to errors", [], id="only a summary"),
-    ],
+        [error("demo/k.cu", None, "Unknown symbol '%r1' (in the generated PTX)")],
+    ),
+    "option": (
+        "nvrtc: error: invalid value for --std(-std)",
+        [error("demo/k.cu", None, "invalid value for --std(-std)")],
+    ),
+    "pre-included header": (
+        'Command-line error: cannot open source file "x.h"',
+        [error("demo/k.cu", None, 'cannot open source file "x.h"')],
+    ),
+    "assembler's warning": (
+        "ptxas warning : registers are spilled",
+        [Diagnostic("warning", Location("demo/k.cu"), "registers are spilled")],
+    ),
+    "linker": (
+        "error   : Undefined reference to 'foo' in 'demo/k.cu'\nERROR 9: complete\n",
+        [error("demo/k.cu", None, "Undefined reference to 'foo' in 'demo/k.cu'")],
+    ),
+    "nothing": ("", []),
+    "no diagnostic": ("something else\n", []),
+    "only a summary": ("ptxas fatal   : Ptx assembly aborted due to errors", []),
+}
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    LOGS.values(),
+    ids=LOGS,
 )
 def test_a_log_becomes_diagnostics(log: str, expected: list[Diagnostic]) -> None:
     assert parse_log(log, "demo/k.cu", FOLDERS) == expected

@@ -83,71 +83,58 @@ def test_what_was_asked_for_is_accepted(asked: Unit, answer: Result) -> None:
     assert isinstance(outcome_of(asked, answer, []), Compiled)
 
 
+REFUSED = {
+    "another arch": (unit("sm_90", SAXPY), result(code("saxpy", "sm_80")), "is for sm_80, not for sm_90"),
+    "plain code": (unit("sm_90a", SAXPY), result(code("saxpy")), "is for sm_90, not for sm_90a"),
+    "code for one arch": (
+        unit("sm_100", SAXPY),
+        result(code("saxpy", "sm_100a")),
+        "is for sm_100a, not for sm_100",
+    ),
+    "another target": (
+        unit("compute_90", SAXPY),
+        result(code("saxpy"), text("saxpy", "sm_100")),
+        "is for compute_100, not for compute_90",
+    ),
+    "no PTX": (unit("compute_90", SAXPY), result(code("saxpy"), b""), "is neither a cubin nor PTX"),
+    "no cubin": (unit("sm_90", SAXPY), result(b"junk"), "is not a cubin"),
+    "another source": (
+        unit("sm_90", SAXPY),
+        result(code("other")),
+        "is missing kernels of its source: saxpy",
+    ),
+    "another source, and other options": (
+        unit("sm_90", SAXPY, options={"ptxas_options": ("-v", "--maxntid=64")}),
+        result(code("other")),
+        "is missing kernels of its source: saxpy",
+    ),
+    "another PTX": (
+        unit("sm_80", COPY_PTX, "demo/copy.ptx"),
+        result(code("other", "sm_80")),
+        "is missing kernels of its source: copy",
+    ),
+    "without a name": (
+        unit("sm_90", SCALE, "demo/k.cu", "scale<int, 4>"),
+        result(code(SYMBOL)),
+        "has other kernels than were requested",
+    ),
+    "another instance": (
+        unit("sm_90", SCALE, "demo/k.cu", NAME),
+        result(code("_Z5scaleIiLi4EEvPT_"), symbols={NAME: SYMBOL}),
+        "does not have the kernels that are listed for it",
+    ),
+    "an object for another arch": (
+        unit("sm_90", SAXPY, part_of="m"),
+        result(code("saxpy", "sm_80", kind=1)),
+        "is for sm_80, not for sm_90",
+    ),
+}
+
+
 @pytest.mark.parametrize(
     ("asked", "answer", "wrong"),
-    [
-        pytest.param(
-            unit("sm_90", SAXPY),
-            result(code("saxpy", "sm_80")),
-            "is for sm_80, not for sm_90",
-            id="another arch",
-        ),
-        pytest.param(
-            unit("sm_90a", SAXPY), result(code("saxpy")), "is for sm_90, not for sm_90a", id="plain code"
-        ),
-        pytest.param(
-            unit("sm_100", SAXPY),
-            result(code("saxpy", "sm_100a")),
-            "is for sm_100a, not for sm_100",
-            id="code for one arch",
-        ),
-        pytest.param(
-            unit("compute_90", SAXPY),
-            result(code("saxpy"), text("saxpy", "sm_100")),
-            "is for compute_100, not for compute_90",
-            id="another target",
-        ),
-        pytest.param(
-            unit("compute_90", SAXPY), result(code("saxpy"), b""), "is neither a cubin nor PTX", id="no PTX"
-        ),
-        pytest.param(unit("sm_90", SAXPY), result(b"junk"), "is not a cubin", id="no cubin"),
-        pytest.param(
-            unit("sm_90", SAXPY),
-            result(code("other")),
-            "is missing kernels of its source: saxpy",
-            id="another source",
-        ),
-        pytest.param(
-            unit("sm_90", SAXPY, options={"ptxas_options": ("-v", "--maxntid=64")}),
-            result(code("other")),
-            "is missing kernels of its source: saxpy",
-            id="another source, and other options",
-        ),
-        pytest.param(
-            unit("sm_80", COPY_PTX, "demo/copy.ptx"),
-            result(code("other", "sm_80")),
-            "is missing kernels of its source: copy",
-            id="another PTX",
-        ),
-        pytest.param(
-            unit("sm_90", SCALE, "demo/k.cu", "scale<int, 4>"),
-            result(code(SYMBOL)),
-            "has other kernels than were requested",
-            id="without a name",
-        ),
-        pytest.param(
-            unit("sm_90", SCALE, "demo/k.cu", NAME),
-            result(code("_Z5scaleIiLi4EEvPT_"), symbols={NAME: SYMBOL}),
-            "does not have the kernels that are listed for it",
-            id="another instance",
-        ),
-        pytest.param(
-            unit("sm_90", SAXPY, part_of="m"),
-            result(code("saxpy", "sm_80", kind=1)),
-            "is for sm_80, not for sm_90",
-            id="an object for another arch",
-        ),
-    ],
+    REFUSED.values(),
+    ids=REFUSED,
 )
 def test_what_was_not_asked_for_is_refused_whoever_sent_it(asked: Unit, answer: Result, wrong: str) -> None:
     assert why_wrong(asked, answer) == f"the compiler's result {wrong}"

@@ -116,20 +116,6 @@ def test_each_is_told_once_it_is_stored_and_in_order(cache: Cache) -> None:
     results.close()
 
 
-def test_several_wait_for_the_disk_together(cache: Cache) -> None:
-    together = threading.Barrier(storing_process.THREADS, timeout=60)
-
-    def wait() -> list[CacheEntry]:
-        together.wait()
-        return []
-
-    results = Storing(cache, ignore, FEW)
-    for number in range(storing_process.THREADS):
-        results.start(number, wait)
-    results.close()
-    assert not together.broken
-
-
 @pytest.mark.parametrize(("count", "most"), [(FEW, storing._MOST), (MANY, storing._MOST_SENT)])
 def test_no_more_than_a_few_can_be_lost(cache: Cache, count: int, most: int) -> None:
     told: list[int] = []

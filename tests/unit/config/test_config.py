@@ -15,12 +15,12 @@ from hatch_cubin.config import toml_positions
 from hatch_cubin.config.config import (
     Config,
     ModuleRule,
+    ProducerRule,
     SourceRule,
     TableLocation,
     merge_macros,
     parse_config,
 )
-from hatch_cubin.config.value_checks import CUDA
 from hatch_cubin.errors import ConfigError, Location, Problem
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
@@ -231,10 +231,7 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
         ('archs = "sm_90"', "archs must be an array of strings, not 'sm_90'"),
         ("archs = [90]", "archs … [90]"),
         ("archs = []", "archs must name at least one arch"),
-        (
-            'archs = ["sm_90f"]',
-            "archs: sm_90f does not exist, the first … sm_100f [unknown-arch]",
-        ),
+        ('archs = ["sm_90f"]', "archs: sm_90f does not exist, the first … sm_100f [unknown-arch]"),
         ("toolkit = 13", "toolkit must be a string that is not empty, not 13"),
         ('package = ""', "package … ''"),
         ('package = "my-pkg"', "package must be a dotted name such as 'mypkg' or 'mypkg.gpu', not 'my-pkg'"),
@@ -251,10 +248,7 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
         ("define = { N = [1] }", "define.N … [1]"),
         ("options = 1", "options must be a table such as { use-fast-math = true }, not 1"),
         ("options = { std = 17 }", "options.std must be a string, not 17"),
-        (
-            'options = { arch = "sm_90" }',
-            "options.arch cannot be set: … 'archs' [option-not-allowed]",
-        ),
+        ('options = { arch = "sm_90" }', "options.arch cannot be set: … 'archs' [option-not-allowed]"),
         (
             "options = { max-register-count = 1, max_register_count = 2 }",
             "options.max_register_count is set twice, in two spellings [option-set-twice]",
@@ -268,10 +262,7 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
         ('ship-sources = "yes"', "ship-sources must be true or false, not 'yes'"),
         ("source = 1", f"source must be an array of tables, written as {SOURCE}"),
         ("source = [1]", f"source must be an array of tables, written as {SOURCE}"),
-        (
-            "module = [1]",
-            f"module … {SOURCE.replace('source', 'module')}",
-        ),
+        ("module = [1]", f"module … {MODULE}"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
@@ -400,19 +391,20 @@ def test_a_source_is_not_linked_but_compiled(entry: str, hint: str | None) -> No
     assert (problem.what, problem.hint) == (what, hint)
 
 
-@pytest.mark.parametrize("name", ["cuda-toolkit", "cuda_core", "cuda-python"])
-def test_the_toolkit_is_not_a_header_package(name: str) -> None:
-    (problem,) = problems(f'header-packages = ["{name}"]')
-    assert problem.what == (
-        f"header-packages: {name!r} is not a distribution with headers for kernels: "
-        "its headers come with the toolkit, so leave it out"
-    )
-
-
-@pytest.mark.parametrize("name", ["cuda_fp16.h", "mine.cuh", "a.hpp"])
-def test_a_header_is_not_a_header_package(name: str) -> None:
-    (problem,) = problems(f'header-packages = ["{name}"]')
-    assert (problem.code, name in problem.what) == ("not-a-header-package", True)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cuda-toolkit", "its headers come with the toolkit, so leave it out"),
+        ("cuda_core", "its headers come with the toolkit, so leave it out"),
+        ("mine.cuh", ""),
+        ("cutlass", ""),
+        ("flashinfer", ""),
+        ("curand", ""),
+    ],
+)
+def test_a_library_or_a_header_is_not_the_name_of_a_distribution(name: str, value: str) -> None:
+    (found,) = problems(f'header-packages = ["{name}"]')
+    assert found == coded(FIRST, f"header-packages: {name!r} … {value} [not-a-header-package]")
 
 
 @pytest.mark.parametrize("flags", ["['--extended-lambda']", "'-O3 -Xcompiler=-fPIC'"])
@@ -516,32 +508,13 @@ def test_below_a_header_of_its_own_a_hint_is_one_key(table: str, lines: str, hin
     read_config(f"{header}\n{hint}")
 
 
-@pytest.mark.parametrize(
-    "flag",
-    [
-        "Xcompiler",
-        "gencode",
-        "O3",
-        "-O",
-        "rdc",
-        "relocatable-device-code",
-        "dlto",
-        "I",
-        "-D",
-        "g",
-        "cudadevrt",
-    ],
-)
+@pytest.mark.parametrize("flag", ["Xcompiler", "gencode", "O3", "rdc", "I", "extended_lambda", "defines"])
 def test_a_flag_that_is_no_option_has_a_remedy(flag: str) -> None:
     (problem,) = problems(f"options = {{ {flag} = true }}")
     assert problem.hint is not None
     assert "did you mean" not in problem.hint
     (problem,) = problems(f"{flag} = true")
     assert problem.hint is not None
-
-
-def test_a_size_needs_a_unit() -> None:
-    assert only_message('cache-size = "2"') == "cache-size needs a unit, such as MB or GB: '2'"
 
 
 def test_an_array_of_tables_that_is_called_sources_is_told_its_name() -> None:
@@ -585,17 +558,7 @@ def test_the_cuda_of_the_environment_decides_which_wheels_are_right() -> None:
 
 
 @pytest.mark.parametrize(
-    "entry",
-    [
-        "-lcudadevrt",
-        "cudadevrt",
-        "libcudadevrt.a",
-        "cudadevrt:libcudadevrt.a",
-        "nvidia-cuda-runtime",
-        "nvidia-cuda-runtime-cu12",
-        "/usr/local/cuda/lib64/libcudadevrt.a",
-        "C:\\CUDA\\lib\\x64\\cudadevrt.lib",
-    ],
+    "entry", ["-lcudadevrt", "cudadevrt:libcudadevrt.a", "nvidia-cuda-runtime", "C:\\lib\\x64\\cudadevrt.lib"]
 )
 @pytest.mark.parametrize(("toolkit", "end"), [("13.0", ""), ("12.9", "-cu12"), ("system", "; with CUDA 12 ")])
 def test_the_device_runtime_is_told_as_it_is_linked(entry: str, toolkit: str, end: str) -> None:
@@ -665,18 +628,12 @@ def test_a_key_of_another_table_is_sent_there(options: str, hint: str) -> None:
     ("line", "message"),
     [
         ("path = ''", "path … ''"),
-        (
-            "path = '../a.cu'",
-            f"path '../a.cu' {OUTSIDE} [path-leaves-project]",
-        ),
+        ("path = '../a.cu'", f"path '../a.cu' {OUTSIDE} [path-leaves-project]"),
         ("jobs = 3", f"'jobs' is not an option of {SOURCE} [unknown-key]"),
         ("name = 'a/b'", "name must be a plain name, not 'a/b'"),
         ("name = 'a[b]'", "name … 'a[b]'"),
         ("archs = []", "archs must name at least one arch"),
-        (
-            "instantiate = ['a', ' ']",
-            "instantiate: ' ' is not the name of a kernel, such …",
-        ),
+        ("instantiate = ['a', ' ']", "instantiate: ' ' is not the name of a kernel, such …"),
         ("variants = 1", "variants must be a table of arrays such as { BLOCK = [128, 256] }, not 1"),
         ("variants.N = 1", "variants.N must be an array of at least one value, not 1"),
         ("variants.N = []", "variants.N … []"),
@@ -740,9 +697,7 @@ def test_a_toolkit_is_a_cuda_version_or_the_systems(toolkit: str) -> None:
     assert read_config(f'toolkit = "{toolkit}"').toolkit == toolkit
 
 
-@pytest.mark.parametrize(
-    "toolkit", ["13.", "13.*", ">=13", "13.0 ", "v13", "System", "13.٩", "13.0.2.1.0", "13.100"]
-)
+@pytest.mark.parametrize("toolkit", ["13.", ">=13", "13.0 ", "System", "13.٩", "13.0.2.1.0", "13.100"])
 def test_what_is_no_cuda_version_is_refused(toolkit: str) -> None:
     assert only_message(f'toolkit = "{toolkit}"') == f"toolkit {NO_TOOLKIT} {toolkit!r}"
 
@@ -768,35 +723,15 @@ def test_a_release_that_is_not_known_is_refused_with_one_that_is(
     assert found.hint == f'toolkit = "{line}"'
 
 
-@pytest.mark.parametrize(
-    "toolkit", [f"{major}.{minor}.{patch}" for major in CUDA for minor, patch in CUDA[major].items()]
-)
-def test_every_release_that_is_known_is_taken(toolkit: str) -> None:
-    """The newest patch, with and without the number that the metapackage adds to some, and the minor."""
-    for text in (toolkit, f"{toolkit}.0", toolkit.rpartition(".")[0]):
-        assert read_config(f'toolkit = "{text}"').toolkit == text
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("2 GiB", 2 << 30),
-        ("2GB", 2_000_000_000),
-        ("1.5 KiB", 1536),
-        ("0.001 KB", 1),
-        ("500 B", 500),
-        ("1 TiB", 1 << 40),
-    ],
-)
+@pytest.mark.parametrize(("text", "size"), [("2 GiB", 2 << 30), ("2GB", 2 * 10**9), ("1.5 KiB", 1536)])
 def test_a_size_is_a_number_and_a_unit(text: str, size: int) -> None:
     assert read_config(f'cache-size = "{text}"').cache_size == size
 
 
-@pytest.mark.parametrize("text", ["0.000 GiB", "2 gib", "2 G", "2 iB", "-1 GiB", "1e3", "2 GiB ", "٢ GiB"])
+@pytest.mark.parametrize("text", ["0.000 GiB", "2 gib", "2 G", "-1 GiB", "2 GiB ", "٢ GiB"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    assert (
-        only_message(f'cache-size = "{text}"') == f"cache-size must be a size such as '2 GiB', not {text!r}"
-    )
+    what = f"cache-size must be a size such as '2 GiB', not {text!r}"
+    assert only_message(f'cache-size = "{text}"') == what
 
 
 @pytest.mark.parametrize(
@@ -854,8 +789,7 @@ def test_signatures_that_are_required_need_keys_that_count() -> None:
     (problem,) = problems('archs = ["sm_90"]', environ)
     assert str(problem) == (
         f"pyproject.toml:{FIRST - 1}: HATCH_CUBIN_REQUIRE_SIGNED is set, but the table has no 'trusted-keys' "
-        "to check signatures with\n"
-        "  hint: 'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
+        "to check signatures with\n  hint: 'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
     )
 
 
@@ -931,25 +865,20 @@ def test_headers_that_are_included_first_are_one_or_several() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "guess"),
+    ("line", "guess"),
     [
-        ("arch", "archs"),
-        ("include_dirs", "include-dirs"),
-        ("sorces", "sources"),
-        ("cache_dir", "cache-dir"),
-        ("defines", "define"),
-        ("sources-list", "sources"),
+        ("arhcs = 1", "archs"),
+        ("include_dirs = 1", "include-dirs"),
+        ("sources-list = 1", "sources"),
+        ("nvcc_flags = 1", "options"),
+        ("cuda-version = 1", "toolkit"),
+        ("zzz = 1", None),
+        ("options = { zzz = 1 }", None),
     ],
 )
-def test_an_unknown_key_comes_with_a_guess(key: str, guess: str) -> None:
-    (problem,) = problems(f"{key} = 1")
-    assert problem.hint == f"did you mean {guess!r}?"
-
-
-@pytest.mark.parametrize("line", ["zzz = 1", "options = { zzz = 1 }"])
-def test_an_unknown_key_like_no_other_comes_without_one(line: str) -> None:
+def test_an_unknown_key_comes_with_a_guess(line: str, guess: str | None) -> None:
     (problem,) = problems(line)
-    assert problem.hint is None
+    assert problem.hint == (guess and f"did you mean {guess!r}?")
 
 
 def test_hatchlings_own_keys_are_left_to_hatchling() -> None:
@@ -1003,11 +932,7 @@ def test_a_variable_replaces_its_key(variable: str, value: str, field: str, expe
         ("ARCHS", " ,", "HATCH_CUBIN_ARCHS: must name at least one arch"),
         ("ARCHS", "sm90", "HATCH_CUBIN_ARCHS: 'sm90' is not an arch, did you mean 'sm_90'?"),
         ("ARCHS", "sm_90 al", "HATCH_CUBIN_ARCHS: 'al' is not an arch, did you mean 'all'?"),
-        (
-            "TOOLKIT",
-            "CUDA",
-            f"HATCH_CUBIN_TOOLKIT: {NO_TOOLKIT} 'CUDA'",
-        ),
+        ("TOOLKIT", "CUDA", f"HATCH_CUBIN_TOOLKIT: {NO_TOOLKIT} 'CUDA'"),
         ("JOBS", "many", "HATCH_CUBIN_JOBS: must be a whole number from 1 to 1024, not 'many'"),
         ("JOBS", "0", "HATCH_CUBIN_JOBS: must be a whole number from 1 to 1024, not 0"),
         ("CACHE_DIR", "a\nb", r"HATCH_CUBIN_CACHE_DIR: 'a\nb' has characters that no path should have"),
@@ -1132,14 +1057,7 @@ OTHER = "backend must be another build backend, such as 'mesonpy', not"
         ),
         *(
             (f'backend = "{name}"', f'2: {OTHER} {name!r}\n  hint: backend = "{right}"')
-            for name, right in (
-                ("meson-python", "mesonpy"),
-                ("setuptools", "setuptools.build_meta"),
-                ("hatchling", "hatchling.build"),
-                ("Flit-Core", "flit_core.buildapi"),
-                ("poetry-core", "poetry.core.masonry.api"),
-                ("scikit-build", "scikit_build_core.build"),
-            )
+            for name, right in (("meson-python", "mesonpy"), ("Flit-Core", "flit_core.buildapi"))
         ),
         (
             'build-backend = "mesonpy"',
@@ -1217,33 +1135,60 @@ def test_all_that_is_wrong_with_a_module_table_is_told() -> None:
     assert empty.endswith(": sources must name at least one source")
 
 
+PRODUCER = SOURCE.replace("source", "producer")
+
+
+def test_a_producer_table_is_read_whole() -> None:
+    config = read_config(
+        f"""\
+        {PRODUCER}
+        path = "./src/gen.py"
+        call = "texts"
+        produces = ["cu", "ptx"]
+        inputs = ["src/*.j2"]
+        environment = ["LEVEL"]
+        requires = ["jinja2 ==3.*", "pyptx[all]"]
+        seconds = 5
+        """
+    )
+    assert config.producer == (
+        ProducerRule(
+            path="src/gen.py",
+            call="texts",
+            produces=("cu", "ptx"),
+            inputs=("src/*.j2",),
+            environment=("LEVEL",),
+            requires=("jinja2 ==3.*", "pyptx[all]"),
+            seconds=5,
+        ),
+    )
+
+
 @pytest.mark.parametrize(
-    ("key", "meant"),
+    ("line", "what"),
     [
-        ("nvcc_flags", "did you mean 'options'?"),
-        ("macros", "did you mean 'define'?"),
-        ("kernels", "did you mean 'sources'?"),
-        ("cuda-version", "did you mean 'toolkit'?"),
-        ("arhcs", "did you mean 'archs'?"),
-        ("colour", None),
+        ("path = 'gen.cu'", "path must be the path of one Python module"),
+        ("path = 'src/*.py'", "path must be the path of one Python module"),
+        ("path = 'src/__init__.py'", "path must be the path of one Python module"),
+        ("call = 'a.b'", "call must be the name of a function"),
+        ("produces = ['cubin']", "produces: must be 'cu' or 'ptx'"),
+        ("environment = ['A-B']", "environment: 'A-B' is not the name of an environment variable"),
+        ("requires = ['a b']", "requires: 'a b' is not the name of a distribution"),
+        ("seconds = 0", "seconds must be a whole number of seconds from 1 on, not 0"),
+        ("seconds = true", "seconds must be a whole number of seconds from 1 on, not True"),
+        ("seconds = 1.5", "seconds must be a whole number of seconds from 1 on, not 1.5"),
     ],
 )
-def test_a_key_that_other_tools_call_otherwise_is_guessed(key: str, meant: str | None) -> None:
-    (found,) = problems(f"{key} = 1")
-    assert found.hint == meant
+def test_a_wrong_value_in_a_producer_table_is_told(line: str, what: str) -> None:
+    path = "" if line.startswith("path") else "path = 'gen.py'\n"
+    (one,) = problems(f"{PRODUCER}\n{path}{line}\n")
+    assert one.code == "invalid-value"
+    assert one.what.startswith(what)
 
 
-@pytest.mark.parametrize("name", ["expt-relaxed-constexpr", "extended_lambda", "defines"])
-def test_what_only_other_compilers_have_is_said_to_be_that(name: str) -> None:
-    (found,) = problems(f"options = {{ {name} = true }}")
-    assert found.hint is not None
-    assert "did you mean" not in found.hint
-
-
-@pytest.mark.parametrize("package", ["cutlass", "cub", "flashinfer", "curand"])
-def test_a_librarys_name_is_no_distribution(package: str) -> None:
-    (found,) = problems(f'header-packages = ["{package}"]')
-    assert found == coded(FIRST, f"header-packages: {package!r} … [not-a-header-package]")
+def test_a_producer_needs_a_path() -> None:
+    (one,) = problems(f"{PRODUCER}\ncall = 'x'\n")
+    assert one.code == "missing-key"
 
 
 def test_the_toolkits_own_folder_needs_no_include_dirs() -> None:
@@ -1254,18 +1199,7 @@ def test_the_toolkits_own_folder_needs_no_include_dirs() -> None:
 @pytest.mark.parametrize(
     "key", ["define = {{ {} = 1 }}", f"{SOURCE}\npath = 'k.cu'\nvariants = {{{{ {{}} = [1, 2] }}}}"]
 )
-@pytest.mark.parametrize(
-    "name",
-    [
-        "__CUDACC__",
-        "__CUDACC_RTC__",
-        "__CUDA_ARCH__",
-        "__cplusplus",
-        "__cpp_concepts",
-        "__LINE__",
-        "__global__",
-    ],
-)
+@pytest.mark.parametrize("name", ["__CUDACC__", "__cpp_concepts", "__LINE__", "__global__"])
 def test_what_nvrtc_defines_itself_is_no_macro_of_the_table(key: str, name: str) -> None:
     (found,) = problems(key.format(name))
     assert f"{name} cannot be a macro: NVRTC itself defines it" in found.what
@@ -1286,15 +1220,7 @@ def test_names_that_compilers_only_look_for_are_free(name: str) -> None:
 @pytest.mark.nvrtc
 def test_what_nvrtc_defines_itself_is_told_by_nvrtc() -> None:
     """A source sees each, and none of those that are free."""
-    refused = [
-        "__CUDACC__",
-        "__CUDACC_RTC__",
-        "__CUDA_ARCH__",
-        "__cplusplus",
-        "__EDG__",
-        "__LP64__",
-        "__global__",
-    ]
+    refused = ["__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplusplus", "__EDG__", "__LP64__"]
     free = ["NDEBUG", "__x86_64__", "__clang__", "_MSC_VER", "__CUDA_NO_HALF_OPERATORS__"]
     Toolkit(None).load()
     code = "".join(f"#ifdef {name}\n__device__ int seen_{name};\n#endif\n" for name in (*refused, *free))

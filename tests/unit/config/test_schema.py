@@ -62,10 +62,12 @@ def test_every_key_is_in_the_schema_with_what_it_means() -> None:
     own = schemas.own_table()["properties"]
     keys = {**reader._CHECKS, **reader._WRAPPER_CHECKS}
     assert own.keys() == {*keys, *reader.HATCHLING_KEYS}
-    source, module = (own[key]["items"]["properties"] for key in ("source", "module"))
+    tables = ("source", "module", "producer")
+    source, module, producer = (own[key]["items"]["properties"] for key in tables)
+    assert producer.keys() == reader._PRODUCER_CHECKS.keys()
     assert source.keys() == reader._SOURCE_CHECKS.keys()
     assert module.keys() == reader._MODULE_CHECKS.keys()
-    below = [*source.values(), *module.values()]
+    below = [*source.values(), *module.values(), *producer.values()]
     told = [each["description"] for each in (*(own[key] for key in keys), *below)]
     assert all(told)
     assert not any("](" in text for text in told)
@@ -78,6 +80,7 @@ def test_the_examples_of_the_reference_are_taken(key: str) -> None:
     needed: dict[str, dict[str, Any]] = {
         "source": {"path": "k.cu"},
         "module": {"name": "m", "sources": ["k.cu"], "mode": "lto"},
+        "producer": {"path": "gen.py"},
     }
     table = {outer: [{**needed[outer], inner: value}]} if outer else {key: value}
     assert accepts(table)
@@ -192,6 +195,38 @@ BOTH: dict[str, tuple[Iterable[Any], Iterable[Any]]] = {
             [{"name": "a", "sources": ["b.cu"], "mode": "lto", "link": ["/usr/lib/a.a"]}],
             [{"name": "a", "sources": ["b.cu"], "mode": "lto", "link": ["wheel:../a.a"]}],
             [{"name": "a", "sources": ["b.cu"], "mode": "lto", "path": "b.cu"}],
+        ],
+    ),
+    "producer": (
+        [
+            [],
+            [{"path": "gen.py"}],
+            [
+                {
+                    "path": "src/demo/gen.py",
+                    "call": "texts",
+                    "produces": ["cu", "ptx"],
+                    "inputs": ["a/*.j2"],
+                    "environment": ["LEVEL"],
+                    "requires": ["jinja2 ==3.*", "a[b]", "c [d, e] >=1, <2"],
+                    "seconds": 1,
+                }
+            ],
+        ],
+        [
+            [{}],
+            [{"path": "gen.cu"}],
+            [{"path": "../gen.py"}],
+            [{"path": "*.py"}],
+            [{"path": "demo/__init__.py"}],
+            [{"path": "gen.py", "call": "a.b"}],
+            [{"path": "gen.py", "produces": ["cubin"]}],
+            [{"path": "gen.py", "inputs": ["/x"]}],
+            [{"path": "gen.py", "environment": ["A=1"]}],
+            [{"path": "gen.py", "requires": ["a @ file:///x"]}],
+            [{"path": "gen.py", "seconds": 0}],
+            [{"path": "gen.py", "seconds": 1.5}],
+            {"path": "gen.py"},
         ],
     ),
     "nothing": ([], [1]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,20 +16,7 @@ from tests.helpers import found, refusal, write_tree
 HATCHLING = '[build-system]\nbuild-backend = "hatchling.build"\n'
 FLIT = '[build-system]\nbuild-backend = "flit_core.buildapi"\n'
 HOOK = "[tool.hatch.build.hooks.cubin]\n"
-HIDDEN = (
-    "pyproject.toml:3: Hatch does not read {}, because hatch.toml has a [build] that replaces it\n"
-    "  hint: move it to hatch.toml, as [build.hooks.cubin]"
-)
 INIT = "  hint: 'hatch-cubin init' adds the table"
-NO_TABLE = "pyproject.toml: there is no table {}\n"
-RIGHT = 'hint: build-backend = "hatch_cubin.backend"'
-RENAME = "  hint: rename {}: the project's build backend does not read a table of this name"
-BOTH = (
-    "the project's build backend reads the table {}, and does not read this table\n"
-    "  hint: delete one of the two tables"
-)
-UNCLOSED = "\n  hint: the value that begins on line {} has no closing quote or bracket, or contains a mistake"
-NOT_TOML = "Expected newline or end of document after a statement"
 OWN = "[tool.hatch-cubin]\n"
 
 
@@ -63,170 +50,168 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
     assert (table, used, str(found.of("jobs"))) == ({"jobs": 7}, backend, place)
 
 
+def refused(root: Path, pyproject: str, hatch: str | None = None) -> ConfigError:
+    """Return the error of a project with these files."""
+    files = {"pyproject.toml": pyproject, "hatch.toml": hatch}
+    return refusal(
+        ConfigError, find_table, write_tree(root, {name: text for name, text in files.items() if text})
+    )
+
+
 @pytest.mark.parametrize(
-    ("files", "message"),
+    ("pyproject", "hatch", "place", "hint"),
     [
-        (
-            {},
-            (
-                "there is no pyproject.toml in {root}\n"
-                "  hint: run the command in a project, or name the project's folder: --project DIR"
-            ),
-        ),
-        (
-            {"pyproject.toml": HATCHLING + OWN},
-            f"{NO_TABLE.format('[tool.hatch.build.hooks.cubin]')}{RENAME.format('[tool.hatch-cubin]')}",
-        ),
-        (
-            {"pyproject.toml": HATCHLING, "hatch.toml": "[build]\n"},
-            f"hatch.toml: there is no table [build.hooks.cubin]\n{INIT}",
-        ),
-        (
-            {"pyproject.toml": HATCHLING + HOOK, "hatch.toml": "[build]\n"},
-            HIDDEN.format("[tool.hatch.build.hooks.cubin]"),
-        ),
-        (
-            {
-                "pyproject.toml": f"{HATCHLING}[tool.hatch.build.targets.wheel.hooks.cubin]\n",
-                "hatch.toml": "[build.targets.sdist]\n",
-            },
-            HIDDEN.format("[tool.hatch.build.targets.wheel.hooks.cubin]"),
-        ),
-        (
-            {"pyproject.toml": f"{HATCHLING}{HOOK}jobs = 1", "hatch.toml": "[build.hooks.cubin]\njobs = 7"},
-            f"pyproject.toml:3: {BOTH.format('[build.hooks.cubin] in hatch.toml')}",
-        ),
-        (
-            {"pyproject.toml": FLIT},
-            f"pyproject.toml: there is no table [tool.hatch-cubin]\n{INIT}",
-        ),
-        (
-            {"pyproject.toml": FLIT + HOOK},
-            f"{NO_TABLE.format('[tool.hatch-cubin]')}{RENAME.format('[tool.hatch.build.hooks.cubin]')}",
-        ),
+        (HATCHLING, "[build]\n", "hatch.toml", None),
+        (FLIT, None, "pyproject.toml", None),
+        (HATCHLING + OWN, None, "pyproject.toml", "[tool.hatch-cubin]"),
+        (FLIT + HOOK, None, "pyproject.toml", "[tool.hatch.build.hooks.cubin]"),
         *(
-            (
-                {"pyproject.toml": f"{FLIT}{wrong}\njobs = 1\n"},
-                f"{NO_TABLE.format('[tool.hatch-cubin]')}{RENAME.format(wrong)}",
-            )
+            (f"{FLIT}{wrong}\njobs = 1\n", None, "pyproject.toml", wrong)
             for wrong in ("[tool.hatch_cubin]", "[tool.cubin]", "[tool.HatchCubin]", "[hatch-cubin]")
         ),
         *(
-            (
-                {"pyproject.toml": f"{HATCHLING}{wrong}\njobs = 1\n"},
-                f"{NO_TABLE.format('[tool.hatch.build.hooks.cubin]')}{RENAME.format(wrong)}",
-            )
-            for wrong in (
-                "[tool.hatch.build.hooks.hatch-cubin]",
-                "[tool.hatch.build.hooks.cubn]",
-                "[tool.hatch-cubn]",
-                "[tool.hatch.build.targets.wheel.hooks.cubins]",
-                "[tool.hatch.build.hook.cubin]",
-                "[tool.hatch.hooks.cubin]",
-                "[tool.hatch_cubin]",
-            )
+            (f"{HATCHLING}[{wrong}]\njobs = 1\n", None, "pyproject.toml", f"[{wrong}]")
+            for wrong in ("tool.hatch-cubn", "tool.hatch.hooks.cubin", "tool.hatch.build.hook.cubin")
         ),
-        (
-            {"pyproject.toml": HATCHLING, "hatch.toml": "[build.hook.cubin]\n"},
-            "hatch.toml: there is no table [build.hooks.cubin]\n" + RENAME.format("[build.hook.cubin]"),
-        ),
+        (HATCHLING, "[build.hook.cubin]\n", "hatch.toml", "[build.hook.cubin]"),
         *(
-            (
-                {"pyproject.toml": HATCHLING, "hatch.toml": f"{wrong}\njobs = 1\n"},
-                f"hatch.toml: there is no table [build.hooks.cubin]\n{RENAME.format(wrong)}",
-            )
+            (HATCHLING, f"[{wrong}]\njobs = 1\n", "hatch.toml", f"[{wrong}]")
             for wrong in (
-                "[tool.hatch.build.hooks.cubin]",
-                "[tool.hatch.build.targets.wheel.hooks.cubin]",
-                "[hatch.build.hooks.cubin]",
-                "[tool.hatch-cubin]",
+                "tool.hatch.build.targets.wheel.hooks.cubin",
+                "hatch.build.hooks.cubin",
+                "tool.hatch-cubin",
             )
         ),
+    ],
+)
+def test_a_table_that_is_missing_is_named_with_one_that_is_not_read(
+    tmp_path: Path, pyproject: str, hatch: str | None, place: str, hint: str | None
+) -> None:
+    error = refused(tmp_path, pyproject, hatch)
+    right = "[build.hooks.cubin]" if hatch else "[tool.hatch.build.hooks.cubin]"
+    right = right if pyproject.startswith(HATCHLING) else "[tool.hatch-cubin]"
+    advice = (
+        f"  hint: rename {hint}: the project's build backend does not read a table of this name"
+        if hint
+        else INIT
+    )
+    assert str(error) == f"{place}: there is no table {right}\n{advice}"
+
+
+def test_a_table_of_hatch_toml_is_moved_for_another_backend(tmp_path: Path) -> None:
+    error = refused(tmp_path, FLIT, "[build.hooks.cubin]\n")
+    hint = "move [build.hooks.cubin] from hatch.toml to pyproject.toml, and rename it to [tool.hatch-cubin]"
+    assert (found(error), error.problems[0].hint) == ([("no-table", "pyproject.toml")], hint)
+
+
+@pytest.mark.parametrize(
+    ("hook", "build"),
+    [("build.hooks.cubin", "[build]\n"), ("build.targets.wheel.hooks.cubin", "[build.targets.sdist]\n")],
+)
+def test_a_table_that_hatch_toml_hides_is_moved_there(tmp_path: Path, hook: str, build: str) -> None:
+    assert str(refused(tmp_path, f"{HATCHLING}[tool.hatch.{hook}]\n", build)) == (
+        f"pyproject.toml:3: Hatch does not read [tool.hatch.{hook}], because "
+        "hatch.toml has a [build] that replaces it\n"
+        "  hint: move it to hatch.toml, as [build.hooks.cubin]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pyproject", "hatch", "place", "read"),
+    [
         (
-            {"pyproject.toml": HATCHLING + HOOK, "hatch.toml": "[tool.hatch.build.hooks.cubin]\n"},
+            f"{HATCHLING}{HOOK}jobs = 1",
+            "[build.hooks.cubin]\n",
+            "pyproject.toml:3",
+            "[build.hooks.cubin] in hatch.toml",
+        ),
+        (HATCHLING + HOOK + OWN, None, "pyproject.toml:4", "[tool.hatch.build.hooks.cubin]"),
+        (HATCHLING + OWN, "[build.hooks.cubin]\n", "pyproject.toml:3", "[build.hooks.cubin] in hatch.toml"),
+        (FLIT + HOOK + OWN, None, "pyproject.toml:3", "[tool.hatch-cubin]"),
+        (
+            FLIT + OWN,
+            "[build.targets.sdist.hooks.cubin]\n",
+            "hatch.toml:1",
+            "[tool.hatch-cubin] in pyproject.toml",
+        ),
+    ],
+)
+def test_of_two_tables_one_is_kept(
+    tmp_path: Path, pyproject: str, hatch: str | None, place: str, read: str
+) -> None:
+    assert str(refused(tmp_path, pyproject, hatch)) == (
+        f"{place}: the project's build backend reads the table {read}, and does not read this table\n"
+        "  hint: delete one of the two tables"
+    )
+
+
+def test_a_header_for_pyproject_toml_hides_more_in_hatch_toml(tmp_path: Path) -> None:
+    error = refused(tmp_path, HATCHLING + HOOK, HOOK)
+    assert found(error) == [("two-tables", "hatch.toml:1")]
+    assert "in hatch.toml its header would have to be [build.hooks.cubin]" in (error.problems[0].hint or "")
+
+
+@pytest.mark.parametrize(
+    "backend",
+    ["hatch_cubin.build", "hatch-cubin.backend", "hatch_cubin:backend", "hatchcubin.backend", "hatch_cubin"],
+)
+def test_a_misspelled_backend_of_ours_is_told(tmp_path: Path, backend: str) -> None:
+    assert str(refused(tmp_path, f"[build-system]\nbuild-backend = '{backend}'\n{OWN}")) == (
+        f"pyproject.toml:2: there is no build backend {backend!r}\n"
+        '  hint: build-backend = "hatch_cubin.backend"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[tool]\nhatch-cubin = 3\n", "2: [tool.hatch-cubin] must be a table, not 3"),
+        (
+            "[[tool.hatch-cubin]]\njobs = 1\n",
             (
-                "hatch.toml:1: the project's build backend reads the table [tool.hatch.build.hooks.cubin] in "
-                "pyproject.toml, and does not read this table\n"
-                "  hint: move its keys to [tool.hatch.build.hooks.cubin] in pyproject.toml and delete the "
-                "table; in hatch.toml its header would have to be [build.hooks.cubin], but a [build] there "
-                "replaces all of [tool.hatch.build]"
-            ),
-        ),
-        (
-            {"pyproject.toml": FLIT, "hatch.toml": "[build.hooks.cubin]\n"},
-            NO_TABLE.format("[tool.hatch-cubin]")
-            + "  hint: move [build.hooks.cubin] of hatch.toml to pyproject.toml, "
-            "and rename it [tool.hatch-cubin]",
-        ),
-        *(
-            (
-                {"pyproject.toml": f"[build-system]\nbuild-backend = '{wrong}'\n{OWN}"},
-                f"pyproject.toml:2: there is no build backend {wrong!r}\n  {RIGHT}",
-            )
-            for wrong in (
-                "hatch_cubin.build",
-                "hatch_cubin.backends",
-                "hatch-cubin.backend",
-                "hatch_cubin:backend",
-                "hatchcubin.backend",
-                "hatch_cubin",
-                "hatch_cubin.backend:build",
-                "hatch_cubim.backend",
-            )
-        ),
-        (
-            {"pyproject.toml": "[tool]\nhatch-cubin = 3\n"},
-            "pyproject.toml:2: [tool.hatch-cubin] must be a table, not 3",
-        ),
-        (
-            {"pyproject.toml": "[[tool.hatch-cubin]]\njobs = 1\n"},
-            (
-                "pyproject.toml:1: [tool.hatch-cubin] must be a table, not [{{'jobs': 1}}]\n"
+                "1: [tool.hatch-cubin] must be a table, not [{'jobs': 1}]\n"
                 "  hint: write the header with single brackets: [tool.hatch-cubin]"
             ),
         ),
         (
-            {"pyproject.toml": HATCHLING + "[tool.hatch.build.hooks]\ncubin = true\n"},
-            "pyproject.toml:4: [tool.hatch.build.hooks.cubin] must be a table, not True",
-        ),
-        (
-            {"pyproject.toml": HATCHLING + HOOK + OWN},
-            f"pyproject.toml:4: {BOTH.format('[tool.hatch.build.hooks.cubin]')}",
-        ),
-        (
-            {"pyproject.toml": HATCHLING + OWN, "hatch.toml": "[build.hooks.cubin]\n"},
-            f"pyproject.toml:3: {BOTH.format('[build.hooks.cubin] in hatch.toml')}",
-        ),
-        (
-            {"pyproject.toml": FLIT + HOOK + OWN},
-            f"pyproject.toml:3: {BOTH.format('[tool.hatch-cubin]')}",
-        ),
-        (
-            {"pyproject.toml": FLIT + OWN, "hatch.toml": "[build.targets.sdist.hooks.cubin]\n"},
-            f"hatch.toml:1: {BOTH.format('[tool.hatch-cubin] in pyproject.toml')}",
-        ),
-        (
-            {"pyproject.toml": "archs = 1 2\n"},
-            f"pyproject.toml:1: is not TOML: {NOT_TOML} (at line 1, column 11)",
-        ),
-        (
-            {"pyproject.toml": "[a]\nb = [1, 2,\n3\n\nc = '[d]'\n[e]\nf = 2\n"},
-            f"pyproject.toml:2: is not TOML: Unclosed array (at line 5, column 1){UNCLOSED.format(2)}",
-        ),
-        (
-            {"pyproject.toml": "[a]\nb = 1\nc = [\n'[d]',\n"},
-            f"pyproject.toml:3: is not TOML: Invalid value (at end of document){UNCLOSED.format(3)}",
-        ),
-        (
-            {"pyproject.toml": '[a]\nb = """\nc = 1\n"""\n\nd = """x\n'},
-            f"pyproject.toml:6: is not TOML: Unterminated string (at end of document){UNCLOSED.format(6)}",
+            f"{HATCHLING}[tool.hatch.build.hooks]\ncubin = true\n",
+            "4: [tool.hatch.build.hooks.cubin] must be a table, not True",
         ),
     ],
 )
-def test_what_is_missing_is_said_with_what_to_do(tmp_path: Path, files: dict[str, str], message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        find_table(write_tree(tmp_path, files))
-    assert str(caught.value) == message.format(root=tmp_path)
+def test_a_value_of_another_type_is_no_table(tmp_path: Path, text: str, problem: str) -> None:
+    assert str(refused(tmp_path, text)) == f"pyproject.toml:{problem}"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "hint"),
+    [
+        ("archs = 1 2\n", 1, False),
+        ("[a]\nb = [1, 2,\n3\n\nc = '[d]'\n[e]\nf = 2\n", 2, True),
+        ("[a]\nb = 1\nc = [\n'[d]',\n", 3, True),
+        ('[a]\nb = """\nc = 1\n"""\n\nd = """x\n', 6, True),
+    ],
+)
+def test_what_is_not_toml_is_told_at_the_line_where_the_mistake_begins(
+    tmp_path: Path,
+    text: str,
+    line: int,
+    hint: bool,  # noqa: FBT001 - a fact
+) -> None:
+    error = refused(tmp_path, text)
+    told = (
+        f"the value that begins on line {line} has no closing quote or bracket, or contains a mistake"
+        if hint
+        else None
+    )
+    assert (found(error), error.problems[0].hint) == ([("invalid-toml", f"pyproject.toml:{line}")], told)
+
+
+def test_without_a_pyproject_toml_there_is_no_project(tmp_path: Path) -> None:
+    assert str(refusal(ConfigError, find_table, tmp_path)) == (
+        f"there is no pyproject.toml in {tmp_path}\n"
+        "  hint: run the command in a project, or name the project's folder: --project DIR"
+    )
 
 
 @pytest.mark.parametrize(
@@ -277,14 +262,6 @@ def test_a_value_in_a_tables_place_is_no_table(tmp_path: Path, tool: str) -> Non
         find_table(tmp_path)
 
 
-def test_a_folder_in_the_files_place_is_said(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").mkdir()
-    with pytest.raises(ConfigError) as caught:
-        find_table(tmp_path)
-    reason = "Permission denied" if sys.platform == "win32" else "Is a directory"
-    assert str(caught.value) == f"pyproject.toml: cannot be read: {reason}"
-
-
 def test_an_absolute_path_inside_the_project_is_told_as_it_must_be_written(tmp_path: Path) -> None:
     inside, outside = tmp_path.as_posix(), tmp_path.parent.as_posix()
     keys = f'sources = ["{inside}/a/*.cu"]\ninclude-dirs = ["{inside}/inc/", "{outside}"]\n'
@@ -296,31 +273,29 @@ def test_an_absolute_path_inside_the_project_is_told_as_it_must_be_written(tmp_p
     assert [each.hint for each in problems] == ['write "a/*.cu"', 'write "inc"', None, 'write "a/k.cu"']
 
 
-def test_bytes_that_are_no_text_are_said(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_bytes(b"\xff")
-    with pytest.raises(ConfigError, match=r"^pyproject.toml: is not TOML: 'utf-8' codec"):
-        find_table(tmp_path)
-
-
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-def test_a_byte_order_mark_is_said(tmp_path: Path, encoding: str) -> None:
-    write_tree(tmp_path, {"pyproject.toml": (HATCHLING + HOOK).encode(encoding)})
-    with pytest.raises(ConfigError, match="without a byte order mark"):
-        find_table(tmp_path)
-
-
-def test_brackets_without_end_are_said(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text("a = " + "[" * 5000)
-    with pytest.raises(ConfigError, match=r"^pyproject.toml:1: is not TOML: "):
-        find_table(tmp_path)
-
-
 @pytest.mark.linux
-def test_a_pipe_in_the_files_place_is_said_and_not_opened(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pyproject.toml")
-    with pytest.raises(ConfigError) as caught:
-        find_table(tmp_path)
-    assert str(caught.value) == "pyproject.toml: cannot be read: it is not a regular file"
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (Path.mkdir, "cannot be read: Is a directory [file-not-readable]"),
+        (os.mkfifo, "cannot be read: it is not a regular file [file-not-readable]"),
+        (lambda path: path.write_bytes(b"\xff"), "is not TOML: 'utf-8' codec"),
+        *((lambda path, e=e: path.write_text(HOOK, e), "is not TOML") for e in ("utf-8-sig", "utf-16")),
+    ],
+)
+def test_a_file_that_is_not_text_is_told_and_not_waited_for(
+    tmp_path: Path, make: Callable[[Path], object], problem: str
+) -> None:
+    make(tmp_path / "pyproject.toml")
+    (told,) = refusal(ConfigError, find_table, tmp_path).problems
+    assert told.with_code().startswith(f"pyproject.toml: {problem}")
+    assert told.hint == (
+        "save the file as UTF-8, without a byte order mark (BOM)" if problem.endswith("TOML") else None
+    )
+
+
+def test_brackets_without_end_are_told_at_their_line(tmp_path: Path) -> None:
+    assert found(refused(tmp_path, "a = " + "[" * 5000)) == [("invalid-toml", "pyproject.toml:1")]
 
 
 def test_a_project_that_is_no_folder_has_no_file_in_it(tmp_path: Path) -> None:

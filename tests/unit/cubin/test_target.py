@@ -92,41 +92,35 @@ def test_code_for_a_debugger_differs_from_code_with_line_numbers(
     assert [is_for_debugger(data) for data in units] == [debug] * 3
 
 
+FILES = {
+    "CUDA 12": (of_12(75), "sm_75"),
+    "CUDA 12 for one arch": (of_12(90, exact=True), "sm_90a"),
+    "CUDA 12.9 for one arch": (with_header(elf(), 8, 0x0600640A), "sm_100a"),
+    "without a note": (of_13(100), "sm_100"),
+    "options before": (of_13(100, "-O 3 -arch sm_100a"), "sm_100a"),
+    "options after": (of_13(100, "-arch=sm_100f -c"), "sm_100f"),
+    "linked with one arch's code": (of_13(100, "-arch sm_100", "-arch sm_100a"), "sm_100a"),
+    "linked with a family's code": (of_13(100, "-arch sm_100f", "-arch sm_100"), "sm_100f"),
+    "linked with an older family's": (of_13(103, "-arch sm_100f", "-arch sm_103"), "sm_103"),
+    "linked with code that cannot run there": (of_13(103, "-arch sm_100a"), "sm_100a"),
+    "a name that looks like it": (of_13(90, "-o k-arch sm_90a", "-arch sm_90 -v"), "sm_90"),
+    "a layout that is not known": (elf(), None),
+    "LTO-IR that is cut off": (b"\xedCN\x7f", None),
+    "LTO-IR without attributes": (b"\xedCN\x7f" + bytes(60), None),
+    "PTX": (b".version 9.0\n.target sm_90a, debug\n", "compute_90a"),
+    "PTX in one line": (b".version 9.0 .target sm_90 .address_size 64", "compute_90"),
+    "PTX with comments": (b"// .target sm_80\n/* .target sm_70 */.target sm_90", "compute_90"),
+    "PTX with a string": (b'.file 1 ".target sm_80"\n.target sm_90', "compute_90"),
+    "two targets": (b".target sm_80\n.target sm_100, texmode_independent", "compute_100"),
+    "two targets, one of them exact": (b".target sm_90\n.target sm_90a", "compute_90a"),
+    "PTX in Latin-1": ("// \xe4\n.target sm_90".encode("latin-1"), "compute_90"),
+}
+
+
 @pytest.mark.parametrize(
     ("data", "arch"),
-    [
-        pytest.param(of_12(75), "sm_75", id="CUDA 12"),
-        pytest.param(of_12(90, exact=True), "sm_90a", id="CUDA 12 for one arch"),
-        pytest.param(with_header(elf(), 8, 0x0600640A), "sm_100a", id="CUDA 12.9 for one arch"),
-        pytest.param(of_13(100), "sm_100", id="without a note"),
-        pytest.param(of_13(100, "-O 3 -arch sm_100a"), "sm_100a", id="options before"),
-        pytest.param(of_13(100, "-arch=sm_100f -c"), "sm_100f", id="options after"),
-        pytest.param(
-            of_13(100, "-arch sm_100", "-arch sm_100a"), "sm_100a", id="linked with one arch's code"
-        ),
-        pytest.param(
-            of_13(100, "-arch sm_100f", "-arch sm_100"), "sm_100f", id="linked with a family's code"
-        ),
-        pytest.param(
-            of_13(103, "-arch sm_100f", "-arch sm_103"), "sm_103", id="linked with an older family's"
-        ),
-        pytest.param(of_13(103, "-arch sm_100a"), "sm_100a", id="linked with code that cannot run there"),
-        pytest.param(
-            of_13(90, "-o k-arch sm_90a", "-arch sm_90 -v"), "sm_90", id="a name that looks like it"
-        ),
-        pytest.param(elf(), None, id="a layout that is not known"),
-        pytest.param(b"\xedCN\x7f", None, id="LTO-IR that is cut off"),
-        pytest.param(b"\xedCN\x7f" + bytes(60), None, id="LTO-IR without attributes"),
-        pytest.param(b".version 9.0\n.target sm_90a, debug\n", "compute_90a", id="PTX"),
-        pytest.param(b".version 9.0 .target sm_90 .address_size 64", "compute_90", id="PTX in one line"),
-        pytest.param(
-            b"// .target sm_80\n/* .target sm_70 */.target sm_90", "compute_90", id="PTX with comments"
-        ),
-        pytest.param(b'.file 1 ".target sm_80"\n.target sm_90', "compute_90", id="PTX with a string"),
-        pytest.param(b".target sm_80\n.target sm_100, texmode_independent", "compute_100", id="two targets"),
-        pytest.param(b".target sm_90\n.target sm_90a", "compute_90a", id="two targets, one of them exact"),
-        pytest.param("// \xe4\n.target sm_90".encode("latin-1"), "compute_90", id="PTX in Latin-1"),
-    ],
+    FILES.values(),
+    ids=FILES,
 )
 def test_the_arch_is_read_from_the_file(data: bytes, arch: str | None) -> None:
     assert arch_of(data) == arch

@@ -16,7 +16,14 @@ from hatch_cubin import loader
 from hatch_cubin.cli import main
 from hatch_cubin.common import arch_names
 from hatch_cubin.config import ptxas_options, reader, reserved_macros, toml_positions
-from hatch_cubin.config.config import Config, ModuleRule, SourceRule, TableLocation, parse_config
+from hatch_cubin.config.config import (
+    Config,
+    ModuleRule,
+    ProducerRule,
+    SourceRule,
+    TableLocation,
+    parse_config,
+)
 from hatch_cubin.config.nvrtc_options import ALLOWED, REFUSED
 from hatch_cubin.errors import ConfigError
 from tests.docs_pages import code, page, rows, section
@@ -33,7 +40,13 @@ LOADER = page("reference/loader")
 
 KEYS = {
     key: cells
-    for heading in ("## Keys", "## Source tables", "## Module tables", "## Around another backend")
+    for heading in (
+        "## Keys",
+        "## Source tables",
+        "## Module tables",
+        "## Producer tables",
+        "## Around another backend",
+    )
     for name, *cells in rows(section(CONFIGURATION, heading))
     for key in code(name)
 }
@@ -57,6 +70,9 @@ def with_key(key: str, value: str) -> Config:
     if key.startswith("module."):
         rest = "".join(f"{name} = {text}\n" for name, text in OF_A_MODULE.items() if key != f"module.{name}")
         return read_config(f"[[tool.hatch.build.hooks.cubin.module]]\n{rest}{key[7:]} = {value}\n")
+    if key.startswith("producer."):
+        path = "" if key == "producer.path" else 'path = "gen.py"\n'
+        return read_config(f"[[tool.hatch.build.hooks.cubin.producer]]\n{path}{key[9:]} = {value}\n")
     if key in reader._WRAPPER_CHECKS:
         table = {"backend": "x", **toml_positions.loads(f"{key} = {value}\n")}
         return parse_config(table, TableLocation("", "", (), wraps=True), {})
@@ -66,7 +82,8 @@ def with_key(key: str, value: str) -> Config:
 def test_every_key_is_documented_and_no_other() -> None:
     of_sources = [f"source.{key}" for key in reader._SOURCE_CHECKS]
     of_modules = [f"module.{key}" for key in reader._MODULE_CHECKS]
-    assert [*KEYS] == [*reader._CHECKS, *of_sources, *of_modules, *reader._WRAPPER_CHECKS]
+    of_producers = [f"producer.{key}" for key in reader._PRODUCER_CHECKS]
+    assert [*KEYS] == [*reader._CHECKS, *of_sources, *of_modules, *of_producers, *reader._WRAPPER_CHECKS]
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -95,6 +112,7 @@ def test_the_defaults_are_those_that_are_documented() -> None:
         "": config,
         "source": SourceRule(path=""),
         "module": ModuleRule(name="", sources=(), mode=""),
+        "producer": ProducerRule(path=""),
     }
     nothing: tuple[object, ...] = (None, "", (), {})
     for key, (kind, default, *_rest) in KEYS.items():

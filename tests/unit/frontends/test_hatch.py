@@ -95,18 +95,6 @@ def test_a_wheel_asks_for_the_toolkit_that_the_table_names(
     assert _hook(root, SdistBuilder).dependencies() == []
 
 
-def test_the_environment_replaces_the_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HATCH_CUBIN_TOOLKIT", "12.9")
-    assert _hook(_project(tmp_path, 'toolkit = "13.0"')).dependencies() == [
-        each.format("12.9.*", "12.9") for each in LINE_12
-    ]
-
-
-def test_a_skipped_build_asks_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HATCH_CUBIN_SKIP", "1")
-    assert _hook(_project(tmp_path, 'toolkit = "13.0"')).dependencies() == []
-
-
 def test_hatchling_adds_what_the_hook_asks_for_to_what_the_table_lists(tmp_path: Path) -> None:
     root = _project(tmp_path, 'toolkit = "system"\ndependencies = ["wheel-of-mine"]')
     assert WheelBuilder(str(root)).config.dependencies == ["wheel-of-mine", CORE, "cuda-bindings"]

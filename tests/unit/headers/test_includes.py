@@ -352,14 +352,7 @@ def test_a_header_that_is_a_pipe_is_an_error_with_the_line_that_asks_for_it(tmp_
     assert error.problems[0].details == ("included from inc/a.h:2",)
 
 
-COMPUTED = {
-    "pkg/a.h": "",
-    "pkg/b.h": "",
-    "pkg/other.txt": "",
-    "inc/c.h": "",
-    "inc/sub/d.h": "",
-    "far/e.h": "",
-}
+COMPUTED = dict.fromkeys(("pkg/a.h", "pkg/b.h", "pkg/other.txt", "inc/c.h", "inc/sub/d.h", "far/e.h"), "")
 WIDENED = [
     "project/inc/c.h",
     "project/inc/sub/d.h",
@@ -378,98 +371,77 @@ def test_a_header_behind_a_link_leads_on_from_where_it_is(tmp_path: Path) -> Non
     assert found.files["project/pkg/sub/../a.h"] == sha256(b"right")
 
 
+COMPUTED_INCLUDES: Mapping[str, tuple[str, Sequence[tuple[str, str]], list[str]]] = {
+    "literal": ('#define H "a.h"\n#include H', (), ["project/pkg/a.h"]),
+    "from the table": ("#include H", (("H", '"a.h"'),), ["project/pkg/a.h"]),
+    "chain": ('#define H G\n#define G F\n#define F "b.h"\n#include H', (), ["project/pkg/b.h"]),
+    "every definition": (
+        '#if A\n#define H "a.h"\n#else\n#define H <c.h>\n#endif\n#include H',
+        (),
+        ["project/inc/c.h", "project/pkg/a.h"],
+    ),
+    "circle": ("#define H G\n#define G H\n#include H", (), []),
+    "undefined": ("#include H", (), WIDENED),
+    "empty": ("#include H", (("H", ""),), WIDENED),
+    "also function-like": ('#define H "a.h"\n#define H(x) #x\n#include H (x)', (), WIDENED),
+    "function-like table": ('#define H "a.h"\n#include H (x)', (("H(x)", "<x>"),), WIDENED),
+    "function-like": ("#include STR(a.h)", (), WIDENED),
+    "function-like path": ("#define H(x) <sub/x>\n#include H( d.h )", (), ["project/inc/sub/d.h"]),
+    "parameter's word": ("#define H(sub) <sub/d.h>\n#include H(sub)", (), ["project/inc/sub/d.h"]),
+    "function-like of the table": ("#include H(d.h)", (("H(x)", "<sub/x>"),), ["project/inc/sub/d.h"]),
+    "every function-like definition": (
+        "#if A\n#define H(x) <sub/x>\n#else\n#define H(x) <x>\n#endif\n#include H(d.h)\n#include H(c.h)",
+        (),
+        ["project/inc/c.h", "project/inc/sub/d.h"],
+    ),
+    "call of a call": ("#define H(x) <x>\n#include H(G(c.h))", (), WIDENED),
+    "called with a number": ("#define H(x) <x>\n#include H(1c.h)", (), WIDENED),
+    "macro as argument": (
+        "#define H(x) <x>\n#define c sub/d\n#include H(c.h)",
+        (),
+        ["project/inc/c.h", "project/inc/sub/d.h"],
+    ),
+    "not always a path": ("#define H(x) <x>\n#define H G\n#include H(c.h)", (), WIDENED),
+    "function-like, not called": ("#define H(x) <x>\n#include H", (), WIDENED),
+    "called, not function-like": ("#define H <c.h>\n#include H(c.h)", (), WIDENED),
+    "upwards by an argument": ("#define H(x) <x>\n#include H(../far/e.h)", (), UPWARDS),
+    "upwards by a path": ("#define H(x) <../x>\n#include H(far/e.h)", (), UPWARDS),
+    "macro inside <>": ("#define D sub\n#define H <D/d.h>\n#include H", (), ["project/inc/sub/d.h"]),
+    "macros of macros inside <>": (
+        (
+            "#define E e\n#define D far/E\n#if A\n#define P sub/d\n#else\n#define P D\n#endif\n"
+            "#define H <P.h>\n#include H"
+        ),
+        (("P", "c"),),
+        ["project/inc/c.h", "project/inc/sub/d.h"],
+    ),
+    "macros that stand for themselves": (
+        "#define D E\n#define E D\n#define c c\n#define H <c.h>\n#define G <D>\n#include H\n#include G",
+        (),
+        ["project/inc/c.h"],
+    ),
+    "no path inside <>": ("#define D (sub)\n#define H <D/d.h>\n#include H", (), WIDENED),
+    "upwards inside <>": ("#define D ..\n#define H <D/e.h>\n#include H", (), UPWARDS),
+    "the compiler's macro inside <>": ("#define H <__D/d.h>\n#include H", (), WIDENED),
+    "too much inside <>": (
+        "#define H <D/D/D.h>\n#include H\n" + "".join(f"#define D d{n}\n" for n in range(9)),
+        (),
+        WIDENED,
+    ),
+    "a macro for the arch inside <>": ("#define H <__ARCH__/d.h>\n#include H", (), WIDENED),
+    "no macro is expanded in a plain <>": ("#define D sub\n#include <D/d.h>", (), []),
+    "upwards": ("#include STR(../far/e.h)", (), UPWARDS),
+    "upwards by a macro": ("#define H STR(../far/e.h)\n#include H", (), UPWARDS),
+    "upwards by two macros": ("#define UP ..\n#include STR(UP/far/e.h)", (), UPWARDS),
+    "upwards by the table": ("#include STR(UP/far/e.h)", (("UP", ".."),), UPWARDS),
+    "own __has_include": ("#ifndef __has_include\n#define __has_include(x) 0\n#endif", (), []),
+}
+
+
 @pytest.mark.parametrize(
     ("text", "macros", "expected"),
-    [
-        pytest.param('#define H "a.h"\n#include H', (), ["project/pkg/a.h"], id="literal"),
-        pytest.param("#include H", (("H", '"a.h"'),), ["project/pkg/a.h"], id="from the table"),
-        pytest.param(
-            '#define H G\n#define G F\n#define F "b.h"\n#include H', (), ["project/pkg/b.h"], id="chain"
-        ),
-        pytest.param(
-            '#if A\n#define H "a.h"\n#else\n#define H <c.h>\n#endif\n#include H',
-            (),
-            ["project/inc/c.h", "project/pkg/a.h"],
-            id="every definition",
-        ),
-        pytest.param("#define H G\n#define G H\n#include H", (), [], id="circle"),
-        pytest.param("#include H", (), WIDENED, id="undefined"),
-        pytest.param("#include H", (("H", ""),), WIDENED, id="empty"),
-        pytest.param(
-            '#define H "a.h"\n#define H(x) #x\n#include H (x)', (), WIDENED, id="also function-like"
-        ),
-        pytest.param(
-            '#define H "a.h"\n#include H (x)', (("H(x)", "<x>"),), WIDENED, id="function-like table"
-        ),
-        pytest.param("#include STR(a.h)", (), WIDENED, id="function-like"),
-        pytest.param(
-            "#define H(x) <sub/x>\n#include H( d.h )", (), ["project/inc/sub/d.h"], id="function-like path"
-        ),
-        pytest.param(
-            "#define H(sub) <sub/d.h>\n#include H(sub)", (), ["project/inc/sub/d.h"], id="parameter's word"
-        ),
-        pytest.param(
-            "#include H(d.h)",
-            (("H(x)", "<sub/x>"),),
-            ["project/inc/sub/d.h"],
-            id="function-like of the table",
-        ),
-        pytest.param(
-            "#if A\n#define H(x) <sub/x>\n#else\n#define H(x) <x>\n#endif\n#include H(d.h)\n#include H(c.h)",
-            (),
-            ["project/inc/c.h", "project/inc/sub/d.h"],
-            id="every function-like definition",
-        ),
-        pytest.param("#define H(x) <x>\n#include H(G(c.h))", (), WIDENED, id="call of a call"),
-        pytest.param("#define H(x) <x>\n#include H(1c.h)", (), WIDENED, id="called with a number"),
-        pytest.param(
-            "#define H(x) <x>\n#define c sub/d\n#include H(c.h)",
-            (),
-            ["project/inc/c.h", "project/inc/sub/d.h"],
-            id="macro as argument",
-        ),
-        pytest.param("#define H(x) <x>\n#define H G\n#include H(c.h)", (), WIDENED, id="not always a path"),
-        pytest.param("#define H(x) <x>\n#include H", (), WIDENED, id="function-like, not called"),
-        pytest.param("#define H <c.h>\n#include H(c.h)", (), WIDENED, id="called, not function-like"),
-        pytest.param("#define H(x) <x>\n#include H(../far/e.h)", (), UPWARDS, id="upwards by an argument"),
-        pytest.param("#define H(x) <../x>\n#include H(far/e.h)", (), UPWARDS, id="upwards by a path"),
-        pytest.param(
-            "#define D sub\n#define H <D/d.h>\n#include H", (), ["project/inc/sub/d.h"], id="macro inside <>"
-        ),
-        pytest.param(
-            "#define E e\n#define D far/E\n#if A\n#define P sub/d\n#else\n#define P D\n#endif\n"
-            "#define H <P.h>\n#include H",
-            (("P", "c"),),
-            ["project/inc/c.h", "project/inc/sub/d.h"],
-            id="macros of macros inside <>",
-        ),
-        pytest.param(
-            "#define D E\n#define E D\n#define c c\n#define H <c.h>\n#define G <D>\n#include H\n#include G",
-            (),
-            ["project/inc/c.h"],
-            id="macros that stand for themselves",
-        ),
-        pytest.param("#define D (sub)\n#define H <D/d.h>\n#include H", (), WIDENED, id="no path inside <>"),
-        pytest.param("#define D ..\n#define H <D/e.h>\n#include H", (), UPWARDS, id="upwards inside <>"),
-        pytest.param("#define H <__D/d.h>\n#include H", (), WIDENED, id="the compiler's macro inside <>"),
-        pytest.param(
-            "#define H <D/D/D.h>\n#include H\n" + "".join(f"#define D d{n}\n" for n in range(9)),
-            (),
-            WIDENED,
-            id="too much inside <>",
-        ),
-        pytest.param(
-            "#define H <__ARCH__/d.h>\n#include H", (), WIDENED, id="the compiler's macro inside <>"
-        ),
-        pytest.param("#define D sub\n#include <D/d.h>", (), [], id="no macro is expanded in a plain <>"),
-        pytest.param("#include STR(../far/e.h)", (), UPWARDS, id="upwards"),
-        pytest.param("#define H STR(../far/e.h)\n#include H", (), UPWARDS, id="upwards by a macro"),
-        pytest.param("#define UP ..\n#include STR(UP/far/e.h)", (), UPWARDS, id="upwards by two macros"),
-        pytest.param("#include STR(UP/far/e.h)", (("UP", ".."),), UPWARDS, id="upwards by the table"),
-        pytest.param(
-            "#ifndef __has_include\n#define __has_include(x) 0\n#endif", (), [], id="own __has_include"
-        ),
-    ],
+    COMPUTED_INCLUDES.values(),
+    ids=COMPUTED_INCLUDES,
 )
 def test_computed_includes_are_all_that_they_can_be(
     tmp_path: Path, text: str, macros: tuple[tuple[str, str], ...], expected: list[str]
@@ -581,49 +553,43 @@ def test_the_digest_knows_the_build_of_a_tree() -> None:
 VALUE = "#define VALUE 1\n"
 
 
+COMPILED = {
+    "backslash and blank": ('// no splice \\ \n#include "x.h"', {"pkg/x.h": VALUE}),
+    "splice and comment": ('#inc\\\nlude /*\n*/ "x.h"', {"pkg/x.h": VALUE}),
+    "odd blanks": ('\f#\vinclude\f"x.h"', {"pkg/x.h": VALUE}),
+    "returns": ('#include "a.h"', {"pkg/a.h": '#\rinclude "x.h"\r\n', "pkg/x.h": VALUE}),
+    "trigraph": ('#inc??/\nlude "x.h"', {"pkg/x.h": VALUE}),
+    "no raw string": ('#if 0\nR1ER"(\n#endif\n#include <x.h>', {"inc/x.h": VALUE}),
+    "apostrophe": ("#if 0\nit's /*\n#endif\n#include <x.h>", {"inc/x.h": VALUE}),
+    "macro": ('#define H"x.h"\n#include H', {"pkg/x.h": VALUE}),
+    "inside <>": ("#define D sub\n#define H <D/x.h>\n#include H", {"inc/sub/x.h": VALUE}),
+    "stringised": ("#define STR(x) #x\n#define H(x) STR(x)\n#include H(../far/x.h)", {"far/x.h": VALUE}),
+    "has": ("#define HAS(x) __has_include(x)\n#if HAS(<x.h>)\n" + VALUE + "#endif", {"inc/x.h": ""}),
+    "has, spelled out": ("#define HAS __has_include(<x.h>)\n#if HAS\n" + VALUE + "#endif", {"inc/x.h": ""}),
+    "has, of a name in which a macro stands": (
+        "#define A_HAS_INCLUDE(x) __has_include(x)\n#define D sub\n#if A_HAS_INCLUDE(<D/x.h>)\n"
+        + VALUE
+        + "#endif",
+        {"inc/sub/x.h": ""},
+    ),
+    "macros of macros inside <>": (
+        (
+            "#define NAME other\n#undef NAME\n#define NAME sub\n#define ROOT far/NAME\n"
+            "#define H <ROOT/in/x.h>\n#include H"
+        ),
+        {"inc/far/sub/in/x.h": VALUE},
+    ),
+    "next": ("#include <x.h>", {"inc/x.h": "#include_next <x.h>", "late/x.h": VALUE}),
+    "not ASCII": ("#include <größe.h>", {"inc/größe.h": VALUE}),
+    "up and down": ('#include "a/../../inc/x.h"', {"pkg/a/b.h": "", "inc/x.h": VALUE}),
+}
+
+
 @pytest.mark.nvrtc
 @pytest.mark.parametrize(
     ("text", "files"),
-    [
-        pytest.param('// no splice \\ \n#include "x.h"', {"pkg/x.h": VALUE}, id="backslash and blank"),
-        pytest.param('#inc\\\nlude /*\n*/ "x.h"', {"pkg/x.h": VALUE}, id="splice and comment"),
-        pytest.param('\f#\vinclude\f"x.h"', {"pkg/x.h": VALUE}, id="odd blanks"),
-        pytest.param('#include "a.h"', {"pkg/a.h": '#\rinclude "x.h"\r\n', "pkg/x.h": VALUE}, id="returns"),
-        pytest.param('#inc??/\nlude "x.h"', {"pkg/x.h": VALUE}, id="trigraph"),
-        pytest.param('#if 0\nR1ER"(\n#endif\n#include <x.h>', {"inc/x.h": VALUE}, id="no raw string"),
-        pytest.param("#if 0\nit's /*\n#endif\n#include <x.h>", {"inc/x.h": VALUE}, id="apostrophe"),
-        pytest.param('#define H"x.h"\n#include H', {"pkg/x.h": VALUE}, id="macro"),
-        pytest.param("#define D sub\n#define H <D/x.h>\n#include H", {"inc/sub/x.h": VALUE}, id="inside <>"),
-        pytest.param(
-            "#define STR(x) #x\n#define H(x) STR(x)\n#include H(../far/x.h)",
-            {"far/x.h": VALUE},
-            id="stringised",
-        ),
-        pytest.param(
-            "#define HAS(x) __has_include(x)\n#if HAS(<x.h>)\n" + VALUE + "#endif", {"inc/x.h": ""}, id="has"
-        ),
-        pytest.param(
-            "#define HAS __has_include(<x.h>)\n#if HAS\n" + VALUE + "#endif",
-            {"inc/x.h": ""},
-            id="has, spelled out",
-        ),
-        pytest.param(
-            "#define A_HAS_INCLUDE(x) __has_include(x)\n#define D sub\n#if A_HAS_INCLUDE(<D/x.h>)\n"
-            + VALUE
-            + "#endif",
-            {"inc/sub/x.h": ""},
-            id="has, of a name in which a macro stands",
-        ),
-        pytest.param(
-            "#define NAME other\n#undef NAME\n#define NAME sub\n#define ROOT far/NAME\n"
-            "#define H <ROOT/in/x.h>\n#include H",
-            {"inc/far/sub/in/x.h": VALUE},
-            id="macros of macros inside <>",
-        ),
-        pytest.param("#include <x.h>", {"inc/x.h": "#include_next <x.h>", "late/x.h": VALUE}, id="next"),
-        pytest.param("#include <größe.h>", {"inc/größe.h": VALUE}, id="not ASCII"),
-        pytest.param('#include "a/../../inc/x.h"', {"pkg/a/b.h": "", "inc/x.h": VALUE}, id="up and down"),
-    ],
+    COMPILED.values(),
+    ids=COMPILED,
 )
 def test_nvrtc_compiles_with_only_the_files_of_the_closure(
     tmp_path: Path, text: str, files: Mapping[str, str]

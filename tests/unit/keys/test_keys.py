@@ -123,14 +123,6 @@ def test_ptx_is_assembled_by_the_ptxas_of_nvrtcs_own_build(toolkit: Toolkit) -> 
     assert toolkit.ptxas == toolkit.nvrtc
 
 
-def test_the_data_model_is_an_input(
-    tmp_path: Path, toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = keys(tmp_path / "here", toolkit)
-    monkeypatch.setattr(toolkit_module, "DATA_MODEL", "llp64")
-    assert changed(before, keys(tmp_path / "there", toolkit)) == {"k", "plain", "copy"}
-
-
 def test_another_processor_is_an_input(
     tmp_path: Path, toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch
 ) -> None:

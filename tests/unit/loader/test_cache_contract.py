@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.building import pipeline
-from tests.helpers import SAXPY, bundle, load_bundle, made, make_project, refusal, run_threads, sha256
+from tests.helpers import SAXPY, bundle, load_bundle, made, make_project, refusal, sha256
 
 pytest.importorskip("cuda.core.utils")
 
@@ -81,12 +79,6 @@ def test_it_has_no_loop_over_its_keys(cubins: Any, loop: Any, what: str) -> None
     assert not isinstance(cache, Iterable)
     with pytest.raises(TypeError, match=f"^'BundleCache' object is not {what}$"):
         loop(cache)
-
-
-def test_caches_of_one_bundle_do_not_know_of_each_other(cubins: Any) -> None:
-    with cubins.cache() as one, cubins.cache() as other:
-        assert (one[KEY], other[KEY], len(one), len(other)) == (CUBIN, CUBIN, 2, 2)
-    assert cubins.cache()[KEY] == CUBIN
 
 
 def test_closing_leaves_the_cache_behind_to_its_owner(cubins: Any) -> None:
@@ -168,32 +160,6 @@ def test_a_failure_to_read_behind_comes_out(cubins: Any) -> None:
     assert cubins.cache(then=then).get(KEY) == CUBIN
 
 
-def test_a_wheels_cache_may_stand_behind_another_wheels(cubins: Any, tmp_path: Path) -> None:
-    from cuda.core import ObjectCode
-    from cuda.core.utils import InMemoryProgramCache
-
-    last, theirs = InMemoryProgramCache(), load_bundle(tmp_path / "theirs", bundle(made("their")))
-    cache = cubins.cache(then=theirs.cache(then=last))
-    cache[b"new"] = ObjectCode.from_cubin(b"compiled")
-    their_key = sha256(b"their for sm_90")
-    assert [cache[KEY], cache[their_key], cache[b"new"]] == [CUBIN, b"their for sm_90", b"compiled"]
-    assert [key in cache for key in (KEY, their_key, b"new", b"gone")] == [True, True, True, False]
-    assert len(last) == 1
-
-
-def test_eight_threads_read_what_one_reads(cubins: Any) -> None:
-    cache, barrier, seen = cubins.cache(), threading.Barrier(8), set()
-
-    def read() -> None:
-        barrier.wait()
-        for _ in range(100):
-            seen.add((cache[KEY], cache.get(b"missing"), len(cache)))
-
-    threads = [threading.Thread(target=read) for _ in range(8)]
-    run_threads(threads)
-    assert seen == {(CUBIN, None, 2)}
-
-
 # --- through Program.compile ---------------------------------------------------------------------
 
 
@@ -243,49 +209,11 @@ def test_a_hit_is_object_code_of_the_kind_that_was_asked_for(built: Any, express
 
 
 @pytest.mark.nvrtc
-def test_cuda_core_counts_the_records_of_a_builds_cache(built: Any) -> None:
-    from cuda.core.utils import FileStreamProgramCache
-
-    units = json.loads((Path(built._HERE) / "keys.json").read_bytes())["units"]["saxpy"]
-    with FileStreamProgramCache(Path(built._HERE).parent / "cache") as cache:
-        assert (len(units), len(cache)) == (1, 2)
-        key = bytes.fromhex(units["sm_90"]["key"])
-        assert cache[key] == built.read("saxpy", cc=(9, 0))
-        assert cache[key + b".record"]
-
-
-@pytest.mark.nvrtc
 def test_a_miss_asks_behind_once_and_stores_once(built: Any) -> None:
     then = behind()
     compiled = [program(lineinfo=True).compile("cubin", cache=built.cache(then=then)) for _ in range(2)]
     assert bytes(compiled[0].code) == bytes(compiled[1].code)
     assert (then.asked, then.stored, len(then)) == (2, 1, 1)
-
-
-@pytest.mark.nvrtc
-def test_a_compile_that_fails_stores_nothing(built: Any) -> None:
-    then = behind()
-    with pytest.raises(Exception, match="error"):
-        program("__global__ void k() { nonsense }").compile("cubin", cache=built.cache(then=then))
-    assert (then.asked, then.stored) == (1, 0)
-
-
-@pytest.mark.nvrtc
-@pytest.mark.parametrize(
-    ("options", "compile_with", "complaint"),
-    [
-        ({}, {"name_expressions": ("saxpy",)}, "name_expressions"),
-        ({"include_path": ["/nowhere"]}, {}, "extra_digest"),
-        ({"name": "kernels/saxpy.cu"}, {}, "directory component"),
-    ],
-)
-def test_what_cuda_core_does_not_cache_asks_nobody(
-    built: Any, options: dict[str, Any], compile_with: dict[str, Any], complaint: str
-) -> None:
-    then = behind()
-    with pytest.raises(ValueError, match=complaint):
-        program(**options).compile("cubin", cache=built.cache(then=then), **compile_with)
-    assert (then.asked, then.stored) == (0, 0)
 
 
 @pytest.mark.nvrtc

@@ -84,16 +84,6 @@ def test_the_package_may_lie_anywhere(tmp_path: Path, folder: str) -> None:
     assert read_in_a_process(package(tmp_path / folder)) == b"k for sm_90"
 
 
-def test_the_package_may_be_read_only(tmp_path: Path) -> None:
-    package(tmp_path)
-    for path in (*(tmp_path / "pkg/_cubins").iterdir(), tmp_path / "pkg/_cubins"):
-        path.chmod(0o555 if path.is_dir() else 0o444)
-    try:
-        assert read_in_a_process(tmp_path) == b"k for sm_90"
-    finally:
-        (tmp_path / "pkg/_cubins").chmod(0o755)
-
-
 def test_the_working_directory_may_change_after_import(tmp_path: Path) -> None:
     package(tmp_path)
     code = (

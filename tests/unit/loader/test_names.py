@@ -98,52 +98,38 @@ def test_asking_twice_gives_the_same_entry(cubins: Any) -> None:
     assert cubins.find("saxpy", cc=(9, 0)) is cubins.find("saxpy", cc=(9, 0))
 
 
+MEANINGS = {
+    "a typo": ("saxpi", {}, "no kernel or module 'saxpi'; did you mean 'saxpy'?"),
+    "an instantiation not asked for": ("scale<float, 8>", {}, "did you mean 'scale<float, 4>'?"),
+    "unlike all": ("zzzzzz", {}, "no kernel or module 'zzzzzz'; the names are: 'a', 'b', 'f<unsigned int>'"),
+    "an instantiation": (
+        "f<int>",
+        {},
+        "'f<int>'; only template instances in 'instantiate' are built; the names are: 'a'",
+    ),
+    "empty": ("", {}, "no kernel or module ''; the names are: 'a'"),
+    "a lone surrogate": ("\ud800", {}, "no kernel or module '\\ud800'; the names are: "),
+    "a line break": ("saxpy\n", {"module": "z"}, "no kernel or module"),
+    "two modules": (
+        "fill",
+        {},
+        "'fill' is ambiguous: add module= or the variant's macros; there are 'a', 'b'",
+    ),
+    "neither": ("fill", {"module": "c"}, "no kernel or module 'fill' in module 'c'; there are 'a', 'b'"),
+    "half a variant": ("red", {"BLOCK": 64}, "'red' with {'BLOCK': '64'} is ambiguous"),
+    "no value": (
+        "red",
+        {"BLOCK": 65},
+        "no kernel or module 'red' with {'BLOCK': '65'}; there are 'red[BLOCK=256,",
+    ),
+    "no macro": ("saxpy", {"N": 1}, "no kernel or module 'saxpy' with {'N': '1'}; there are 'saxpy'"),
+}
+
+
 @pytest.mark.parametrize(
     ("name", "how", "message"),
-    [
-        pytest.param("saxpi", {}, "no kernel or module 'saxpi'; did you mean 'saxpy'?", id="a typo"),
-        pytest.param(
-            "scale<float, 8>", {}, "did you mean 'scale<float, 4>'?", id="an instantiation not asked for"
-        ),
-        pytest.param(
-            "zzzzzz",
-            {},
-            "no kernel or module 'zzzzzz'; the names are: 'a', 'b', 'f<unsigned int>'",
-            id="unlike all",
-        ),
-        pytest.param(
-            "f<int>",
-            {},
-            "no kernel or module 'f<int>'; only template instances in 'instantiate' are built; "
-            "the names are: 'a'",
-            id="an instantiation",
-        ),
-        pytest.param("", {}, "no kernel or module ''; the names are: 'a'", id="empty"),
-        pytest.param("\ud800", {}, "no kernel or module '\\ud800'; the names are: ", id="a lone surrogate"),
-        pytest.param("saxpy\n", {"module": "z"}, "no kernel or module", id="a line break"),
-        pytest.param(
-            "fill",
-            {},
-            "'fill' is ambiguous: add module= or the variant's macros; there are 'a', 'b'",
-            id="two modules",
-        ),
-        pytest.param(
-            "fill",
-            {"module": "c"},
-            "no kernel or module 'fill' in module 'c'; there are 'a', 'b'",
-            id="neither",
-        ),
-        pytest.param("red", {"BLOCK": 64}, "'red' with {'BLOCK': '64'} is ambiguous", id="half a variant"),
-        pytest.param(
-            "red",
-            {"BLOCK": 65},
-            "no kernel or module 'red' with {'BLOCK': '65'}; there are 'red[BLOCK=256,",
-            id="no value",
-        ),
-        pytest.param(
-            "saxpy", {"N": 1}, "no kernel or module 'saxpy' with {'N': '1'}; there are 'saxpy'", id="no macro"
-        ),
-    ],
+    MEANINGS.values(),
+    ids=MEANINGS,
 )
 def test_a_name_that_means_none_or_several_says_what_there_is(
     cubins: Any, name: str, how: dict[str, Any], message: str

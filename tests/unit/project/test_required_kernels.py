@@ -42,47 +42,38 @@ _K = 'extern "C" __global__ void k(int *p) { *p = 1; }'
 _OTHER = 'extern "C" __global__ void other(int *p) { *p = 2; }'
 
 
+READ = {
+    "the kernel alone": (_K, []),
+    "a namespace without a name": (f"namespace {{ {_K} }}", []),
+    "one in a namespace with a name": (f"namespace a {{ namespace {{ {_K} }} }}", []),
+    "a block in one": (f'namespace {{ extern "C" {{ {_K} }} }}', []),
+    "its name is an empty macro": (f"#define X\nnamespace X {{ {_K} }}", []),
+    "it has an attribute instead": (f"namespace [[deprecated]] {{ {_K} }}", []),
+    "its braces are digraphs": (f"namespace <% {_K} %>", []),
+    "its braces are macros": (f"#define A namespace {{\n#define Z }}\nA {_K} Z", []),
+    "} namespace {": (f'namespace a {{\n#define A }} namespace {{\nA;\n{_K}\n}} extern "C" {{}}', []),
+    "a comment in a macro": (f"#define A namespace /*\n*/ {{\n#define Z }}\nA struct S {{}}; {_K} Z", []),
+    "static before": ('extern "C" { static __global__ void k(int *p); }\n' + _K, []),
+    "static, a pragma": ('extern "C" { static\n#pragma unroll\n__global__ void k(int *p) {} }', []),
+    "a macro ends its list": (
+        '#define P ); __global__ void other(int *p\nextern "C" __global__ void k(int *q P) {}',
+        [],
+    ),
+    "a trigraph joins lines": (f"// a ??/\n{_K}\n{_OTHER}", ["-std=c++14"]),
+    "no trigraph": (f"// a ??/\n{_K}\n{_OTHER}", ["-std=c++17"]),
+    "a blank behind a backslash": (f"// a \\ \n{_K}\n{_OTHER}", []),
+    "a form feed before a condition": (f"\f#if 0\n{_K}\n\f#endif\n{_OTHER}", []),
+    "no raw string behind a string": (f'#define Q "a"R"(\nnamespace {{\n//)"\n{_K} }}', []),
+    "a block of another linkage": (f'extern "C++" {{ {_K} }}', []),
+    "a macro": (f'#define KERNEL extern "C" __global__ void\nKERNEL k() {{}} {_OTHER}', []),
+}
+
+
 @pytest.mark.nvrtc
 @pytest.mark.parametrize(
     ("text", "options"),
-    [
-        pytest.param(_K, [], id="the kernel alone"),
-        pytest.param(f"namespace {{ {_K} }}", [], id="a namespace without a name"),
-        pytest.param(f"namespace a {{ namespace {{ {_K} }} }}", [], id="one in a namespace with a name"),
-        pytest.param(f'namespace {{ extern "C" {{ {_K} }} }}', [], id="a block in one"),
-        pytest.param(f"#define X\nnamespace X {{ {_K} }}", [], id="its name is an empty macro"),
-        pytest.param(f"namespace [[deprecated]] {{ {_K} }}", [], id="it has an attribute instead"),
-        pytest.param(f"namespace <% {_K} %>", [], id="its braces are digraphs"),
-        pytest.param(f"#define A namespace {{\n#define Z }}\nA {_K} Z", [], id="its braces are macros"),
-        pytest.param(
-            f'namespace a {{\n#define A }} namespace {{\nA;\n{_K}\n}} extern "C" {{}}', [], id="} namespace {"
-        ),
-        pytest.param(
-            f"#define A namespace /*\n*/ {{\n#define Z }}\nA struct S {{}}; {_K} Z",
-            [],
-            id="a comment in a macro",
-        ),
-        pytest.param('extern "C" { static __global__ void k(int *p); }\n' + _K, [], id="static before"),
-        pytest.param(
-            'extern "C" { static\n#pragma unroll\n__global__ void k(int *p) {} }', [], id="static, a pragma"
-        ),
-        pytest.param(
-            '#define P ); __global__ void other(int *p\nextern "C" __global__ void k(int *q P) {}',
-            [],
-            id="a macro ends its list",
-        ),
-        pytest.param(f"// a ??/\n{_K}\n{_OTHER}", ["-std=c++14"], id="a trigraph joins lines"),
-        pytest.param(f"// a ??/\n{_K}\n{_OTHER}", ["-std=c++17"], id="no trigraph"),
-        pytest.param(f"// a \\ \n{_K}\n{_OTHER}", [], id="a blank behind a backslash"),
-        pytest.param(f"\f#if 0\n{_K}\n\f#endif\n{_OTHER}", [], id="a form feed before a condition"),
-        pytest.param(
-            f'#define Q "a"R"(\nnamespace {{\n//)"\n{_K} }}', [], id="no raw string behind a string"
-        ),
-        pytest.param(f'extern "C++" {{ {_K} }}', [], id="a block of another linkage"),
-        pytest.param(
-            f'#define KERNEL extern "C" __global__ void\nKERNEL k() {{}} {_OTHER}', [], id="a macro"
-        ),
-    ],
+    READ.values(),
+    ids=READ,
 )
 def test_the_compiler_makes_every_kernel_that_is_read_from_a_text(text: str, options: list[str]) -> None:
     cubin = compiled(text, *options)

@@ -226,16 +226,6 @@ def test_a_store_that_fails_is_an_error_here(
     assert errors == [f"hatch-cubin: error: {what} [shared-store-failed]"]
 
 
-@pytest.mark.nvrtc
-def test_a_store_that_cannot_be_opened_is_an_error_here(
-    project: Path, monkeypatch: pytest.MonkeyPatch, command: Command
-) -> None:
-    monkeypatch.setitem(sys.modules, "obstore", None)
-    monkeypatch.setenv("HATCH_CUBIN_REMOTE", "s3://bucket")
-    (error,) = command("cache", "push").errors
-    assert "pip install 'hatch-cubin[remote]'" in error
-
-
 # Whether it is right
 
 
@@ -408,14 +398,6 @@ def test_a_cache_that_takes_nothing_is_an_error(tmp_path: Path, project: Path, c
     assert error.startswith(f"hatch-cubin: error: the cache at {tmp_path / 'cache'} cannot be used fully: ")
 
 
-def test_copying_takes_no_cuda_core(
-    tmp_path: Path, project: Path, say: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = write(tmp_path / "one", a=b"code of a")
-    monkeypatch.setitem(sys.modules, "cuda.core.utils", None)
-    assert say("merge", str(one))[1].startswith(f"1 entry from {one}, ")
-
-
 # What goes
 
 
@@ -427,15 +409,6 @@ def test_what_the_last_build_did_not_use_goes(project: Path, say: Any) -> None:
     assert say("stats", "--json")["entries"] == 4
     assert say("gc", "--keep-last-build", "--json")["entries"] == 2
     assert main(["bake", "--require-hits"]) == 0
-
-
-@pytest.mark.nvrtc
-def test_what_the_last_build_used_stays_whatever_the_size_and_the_age(project: Path, say: Any) -> None:
-    main(["bake"])
-    options = ("--keep-last-build", "--max-size", "1KiB", "--unused-for", "0m")
-    assert say("gc", *options) == ["removed 0 entries, 0 B"]
-    assert say("gc", "--unused-for", "1w") == ["removed 0 entries, 0 B"]
-    assert say("gc", "--unused-for", "0m", "--json")["entries"] == 2
 
 
 @pytest.mark.nvrtc

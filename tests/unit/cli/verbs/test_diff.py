@@ -154,14 +154,6 @@ def test_without_two_wheels_the_size_of_the_bundles(
     assert answer.err[0].startswith(f"hatch-cubin: error: {folder}: has grown from ")
 
 
-def test_of_many_only_some_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    many: dict[Kernel, bytes] = {(f"k{number}", "sm_80"): code(f"k{number}") for number in range(12)}
-    old, new = wheel_of(tmp_path / "old", {**many, **BASE}), wheel_of(tmp_path / "new", BASE)
-    answer = diff(capsys, old, new, "--fail-on", "lost")
-    assert answer.err[0].endswith("12 kernels lost (--fail-on lost) [kernels-worse]")
-    assert answer.err[11:] == ["  and 2 more"]
-
-
 @pytest.mark.parametrize(
     ("limits", "why"),
     [

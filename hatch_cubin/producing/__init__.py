@@ -1,0 +1,1 @@
+"""Run the Python functions that return sources, and keep their texts for the next build."""

@@ -1,0 +1,93 @@
+"""Explain why a producer failed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ..config.toml_lines import setting
+from ..errors import Location, Problem, problem
+from .producer_inputs import Producer
+
+_FRAMES, _LINES = 8, 12  # the most frames of an error, and lines of output, that are shown
+
+
+class Answer(NamedTuple):
+    """The end of a producer's process: its exit status, None after a time-out; its output; its answer."""
+
+    status: int | None
+    output: str
+    content: Mapping[str, Any]
+
+    @property
+    def last_lines(self) -> tuple[str, ...]:
+        """The end of the output."""
+        return tuple(line for line in self.output.splitlines() if line.strip())[-_LINES:]
+
+
+def problems_of(producer: Producer, answer: Answer, table: Location) -> Iterator[Problem]:
+    """Yield each reason why an answer cannot be used. *table* is the place of the producer's table."""
+    rule, content = producer.rule, answer.content
+    where = Location(rule.path)
+    if answer.status is None:
+        what = f"{rule.call}() took longer than {rule.seconds} seconds"
+        longer = f"in its table: {setting('seconds', rule.seconds * 5)}"
+        yield problem("producer-timed-out", what, table, longer, answer.last_lines)
+        return
+    yield from _undeclared(producer, content, table)
+    if "error" in content:
+        yield _failure(producer, answer)
+    elif "absent" in content:
+        hint = (
+            f"in its table: {setting('call', content['absent'][0])}" if len(content["absent"]) == 1 else None
+        )
+        yield problem("no-such-function", f"has no function {rule.call!r}", where, hint)
+    elif "other" in content:
+        what = (
+            f"{rule.call}() returns a value of type {content['other']}, and not a mapping of names to texts"
+        )
+        yield problem("producer-returns-no-mapping", what, where)
+    elif "sources" not in content:
+        what = f"its process ended with status {answer.status} and did not answer"
+        yield problem("producer-crashed", what, where, details=answer.last_lines)
+    elif not content["sources"]:
+        yield problem("producer-returns-nothing", f"{rule.call}() returns no source", where)
+
+
+def _undeclared(producer: Producer, content: Mapping[str, Any], table: Location) -> Iterator[Problem]:
+    """Yield a problem for files that were read, and folders that were listed, without being declared."""
+    read, listed = content.get("read", ()), content.get("listed", ())
+    if not read and not listed:
+        return
+    rule = producer.rule
+    seen = [*read, *(f"the names in {folder}/" for folder in listed)]
+    globs = ("*" if folder == "." else f"{folder}/*" for folder in listed)
+    inputs = dict.fromkeys((*rule.inputs, *read, *globs))
+    what = f"{rule.path} reads {', '.join(seen)}, and 'inputs' does not name that"
+    yield problem("undeclared-input", what, table, f"in its table: {setting('inputs', [*inputs])}")
+
+
+def _failure(producer: Producer, answer: Answer) -> Problem:
+    """Return the problem of an exception, with the frames in the project's own files."""
+    content = answer.content
+    frames = content["frames"][-_FRAMES:]
+    shown = tuple(f"{file}:{line}: {text}".rstrip(": ") for file, line, _function, text in frames)
+    where = Location(*frames[-1][:2]) if frames else Location(producer.rule.path)
+    details = (*shown, *answer.last_lines)
+    return problem("producer-failed", f"raises {content['error']}", where, _hint(producer, content), details)
+
+
+def _hint(producer: Producer, content: Mapping[str, Any]) -> str | None:
+    missing: str | None = content["missing"]
+    error, rule = content["error"], producer.rule
+    if missing is not None:
+        top = missing.partition(".")[0]
+        if any(name.partition(".")[0] == top for name, _folder in producer.packages):
+            return None
+        requires = setting("requires", [*rule.requires, top])
+        return f"in its table, name the distribution that has it: {requires}"
+    if error.startswith(("ImportError: cannot import name", "AttributeError: module")):
+        return "the __init__.py of a package does not run here: import from the module that defines the name"
+    if error.startswith("KeyError") and any("environ" in text for *_place, text in content["frames"]):
+        return "the process has only the variables that 'environment' in its table names"
+    return None

@@ -1,0 +1,139 @@
+"""Turn what a producer returned into sources, or report each name and value that is wrong. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from ..common.arch_names import parse_arch
+from ..common.digest import file_digest
+from ..config.config import ProducerRule, SourceRule, TableLocation
+from ..config.reader import read_source_settings
+from ..config.toml_lines import setting
+from ..config.value_checks import PRODUCED_SUFFIXES
+from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError, problem
+from ..project.source import Production, Source, decode_source
+from .producer_inputs import Produced
+
+_NAME = re.compile(
+    r"(?P<base>[^/\\\[\]<>\":*?|.][^/\\\[\]<>\":*?|]*?)"
+    r"(?:\[(?P<variant>[^/\\\[\]\"]*)\])?"
+    r"(?:\.(?P<arch>(?:sm|compute)_[0-9]{2,3}[af]?))?"
+    r"\.(?P<suffix>[a-z]+)"
+)
+_VALUE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>[^=,]+)")
+_EXAMPLES = "such as 'axpy.cu', 'matmul[BM=64].cu' or 'matmul.sm_90a.ptx'"
+
+
+class _PlaceOfScript(TableLocation):
+    """The place of the settings that a producer returns: the script, whatever the key."""
+
+    def __init__(self, path: str, table: tuple[str, ...]) -> None:
+        super().__init__(path, "", table)
+
+    def of(self, *_path: str | int) -> Location:
+        return Location(self.file)
+
+
+def sources_of(produced: Produced, rule: ProducerRule, place: TableLocation) -> list[Source]:
+    """Return the sources that a producer returned; SourceError has every one that is wrong."""
+    sources: list[Source] = []
+    problems: list[Problem] = []
+    for name, value in produced:
+        try:
+            sources.append(_source(name, value, rule, _PlaceOfScript(rule.path, place.table)))
+        except HatchCubinError as exc:
+            problems += (_with_name(each, name) for each in exc.problems)
+    if problems:
+        raise SourceError(*problems)
+    return sources
+
+
+def _with_name(found: Problem, name: Any) -> Problem:
+    is_named = not isinstance(name, str) or found.what.startswith(repr(name))
+    return found if is_named else found._replace(what=f"{name!r}: {found.what}")
+
+
+def _source(name: Any, value: Any, rule: ProducerRule, place: TableLocation) -> Source:
+    where = Location(rule.path)
+    parts = _parts(name, rule, where)
+    variant = dict(_variant(parts["variant"], where))
+    settings = {**value} if isinstance(value, Mapping) and not _is_other(value) else {"text": value}
+    text = _text(settings.pop("text", None), where)
+    if parts["arch"] and "archs" in settings:
+        what = f"its name says that it is for {parts['arch']}, so 'archs' has no effect"
+        raise ConfigError(problem("key-in-wrong-table", what, where))
+    fields = read_source_settings(settings, place)
+    if parts["arch"]:
+        fields["archs"] = (parts["arch"],)
+    path = str(PurePosixPath(rule.path).with_name(name))
+    middle = f".{parts['arch']}" if parts["arch"] else ""
+    production = Production(
+        producer=rule.path,
+        file=f"{parts['base']}{middle}.{parts['suffix']}",
+        base=parts["base"],
+        rule=SourceRule(path=path, **fields),
+        variant=tuple(variant.items()),
+        arch=parts["arch"] or "",
+    )
+    data = text.encode()
+    return Source(path, decode_source(data, where)[0], file_digest(data), produced=production)
+
+
+def _parts(name: Any, rule: ProducerRule, where: Location) -> Mapping[str, Any]:
+    """Return the parts of a name; ConfigError if it is not a plain name, or has an unexpected suffix."""
+    match = _NAME.fullmatch(name) if isinstance(name, str) and name.isprintable() else None
+    if match is None or match["suffix"] not in PRODUCED_SUFFIXES:
+        shown = repr(name) if isinstance(name, str) else f"a key of type {_type(name)}"
+        what = f"{shown} is not the plain file name of a source, {_EXAMPLES}"
+        raise ConfigError(problem("bad-produced-name", what, where))
+    try:
+        parse_arch(match["arch"] or "sm_90")
+    except ValueError as exc:
+        raise ConfigError(
+            problem("bad-produced-name", f"has an arch that does not exist: {exc}", where)
+        ) from None
+    if match["suffix"] not in rule.produces:
+        what = f"ends in .{match['suffix']}, which 'produces' of its table does not name"
+        produces = [*rule.produces, match["suffix"]]
+        hint = f"in its table: {setting('produces', produces)}"
+        raise ConfigError(problem("unexpected-suffix", what, where, hint))
+    return match.groupdict()
+
+
+def _variant(text: str | None, where: Location) -> Iterator[tuple[str, str]]:
+    """Yield the names and values of a variant, as in `BM=64,T=float`."""
+    seen: set[str] = set()
+    for part in text.split(",") if text is not None else ():
+        match = _VALUE.fullmatch(part)
+        if match is None or match["name"] in seen:
+            what = f"has a variant that is not a list such as [BM=64,T=float], with each name once: {part!r}"
+            raise ConfigError(problem("bad-produced-name", what, where))
+        seen.add(match["name"])
+        yield match["name"], match["value"].strip()
+
+
+def _text(text: Any, where: Location) -> str:
+    if not isinstance(text, str):
+        found = "nothing" if text is None else f"a {_type(text)}"
+        what = f"must be a text, or a mapping with 'text' and settings of a source, and is {found}"
+        raise ConfigError(problem("produced-no-text", what, where))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        what = "has half of a character, which cannot be encoded"
+        raise ConfigError(problem("produced-no-text", what, where)) from None
+    if not text.strip():
+        raise ConfigError(problem("empty-source", "is empty: there is no kernel in it", where))
+    return text
+
+
+def _type(value: Any) -> str:
+    return str(value[""]) if _is_other(value) else type(value).__name__
+
+
+def _is_other(value: Any) -> bool:
+    """Return whether a value stands for one of a type that the producer's process cannot send."""
+    return isinstance(value, Mapping) and [*value] == [""]

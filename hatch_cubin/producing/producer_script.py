@@ -1,0 +1,250 @@
+"""Call a producer in a fresh process. This file imports only the standard library.
+
+`running.py` starts it with the path of a request. The modules of the project get names and file names that
+are relative to the project, so that text which depends on them is the same in every folder. The `__init__.py`
+files of packages do not run: the package's own often imports the kernels, which do not exist yet.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import operator
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+_READS = frozenset({"open", "sqlite3.connect", "ctypes.dlopen"})
+_LISTS = frozenset({"os.listdir", "os.scandir"})
+_NEVER_DECLARED = frozenset({".git", "__pycache__"})
+_WRITES_ONLY = os.O_WRONLY | os.O_TRUNC
+
+Packages = Sequence[tuple[str, str]]  # import names and their folders in the project; "": beside the script
+
+
+def locate(
+    name: str, packages: Packages, is_file: Callable[[str], bool], is_folder: Callable[[str], bool]
+) -> tuple[str, bool] | None:
+    """Return the project's path of a module, and whether it is a package; None if it is not the project's."""
+    for package, folder in packages:
+        if package and name != package and not name.startswith(f"{package}."):
+            continue
+        inner = name[len(package) + 1 if package else 0 :]
+        path = "/".join(filter(None, (folder.removeprefix("."), *inner.split("."))))
+        if name == package or is_file(f"{path}/__init__.py"):
+            return path or ".", True
+        if is_file(f"{path}.py"):
+            return f"{path}.py", False
+        if package and is_folder(path):
+            return path, True
+    return None
+
+
+class ProjectFinder:
+    """Finds the project's modules, before Python looks for them elsewhere."""
+
+    def __init__(self, packages: Packages, disk_path: Callable[[str], str]) -> None:
+        self._packages, self._disk_path = packages, disk_path
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Return the spec of a module of the project."""
+        found = locate(name, self._packages, self._is_file, self._is_folder)
+        if found is not None:
+            return self._spec(name, found[0], is_package=found[1])
+        if any(package and name.startswith(f"{package}.") for package, _folder in self._packages):
+            # Python would list the package's folder to look for it.
+            raise ModuleNotFoundError(f"No module named {name!r} in the project", name=name)
+        if any(package.startswith(f"{name}.") for package, _folder in self._packages):
+            spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+            return spec or importlib.machinery.ModuleSpec(name, None, is_package=True)
+        return None
+
+    def _spec(self, name: str, path: str, *, is_package: bool) -> importlib.machinery.ModuleSpec:
+        loader = _ProjectLoader(path, self._disk_path(path), is_package=is_package)
+        spec = importlib.machinery.ModuleSpec(name, loader, origin=path, is_package=is_package)
+        if is_package:
+            spec.submodule_search_locations = [self._disk_path(path)]
+        else:
+            spec.has_location = True
+        return spec
+
+    def _is_file(self, path: str) -> bool:
+        return os.path.isfile(self._disk_path(path))
+
+    def _is_folder(self, path: str) -> bool:
+        return os.path.isdir(self._disk_path(path))
+
+
+class _ProjectLoader(importlib.abc.Loader):
+    """Loads a module of the project under its path in the project. A package is empty."""
+
+    def __init__(self, path: str, disk_path: str, *, is_package: bool) -> None:
+        self._path, self._disk_path, self._is_package = path, disk_path, is_package
+
+    def create_module(self, _spec: importlib.machinery.ModuleSpec) -> None:
+        """Let Python make the module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        if not self._is_package:
+            exec(compile(self._read(), self._path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+
+    def get_source(self, _name: str) -> str:
+        """Return the text of a module, for `inspect.getsource`."""
+        return "" if self._is_package else importlib.util.decode_source(self._read())
+
+    def get_resource_reader(self, _name: str) -> Any:
+        """Return a reader for `importlib.resources`, of the files in the folder of a package or a module."""
+        from importlib.readers import FileReader
+
+        inside = os.path.join(self._disk_path, "__init__.py") if self._is_package else self._disk_path
+        return FileReader(SimpleNamespace(path=inside))  # type: ignore[arg-type]
+
+    def _read(self) -> bytes:
+        with open(self._disk_path, "rb") as file:
+            return file.read()
+
+
+class Watch:
+    """Notes the files of the project that are read, and the folders that are listed, without being declared.
+
+    *folders* are the folders of the project on the disk, and their names in the project. Folders that are
+    *exempt* belong to Python or to its environment.
+    """
+
+    def __init__(
+        self,
+        folders: Iterable[tuple[str, str]],
+        exempt: Iterable[str],
+        files: Iterable[str],
+        listed: Iterable[str],
+    ) -> None:
+        self._folders = [
+            (os.path.join(spelled, ""), name)
+            for folder, name in folders
+            for spelled in dict.fromkeys((folder, os.path.realpath(folder)))
+        ]
+        self._exempt = tuple(os.path.join(folder, "") for folder in exempt)
+        self._files, self._listed = {*files}, {*listed}
+        self.read: dict[str, None] = {}
+        self.list: dict[str, None] = {}
+        self.is_on = True
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Look at an event of Python's audit hooks."""
+        if not self.is_on or not arguments or (event not in _READS and event not in _LISTS):
+            return
+        if isinstance(arguments[0], int) or (event == "open" and _only_writes(arguments)):
+            return
+        path = "." if arguments[0] is None else os.fsdecode(arguments[0])
+        for spelled in dict.fromkeys((os.path.abspath(path), os.path.realpath(path))):
+            name = self._name(spelled)
+            if name is None:
+                continue
+            if event in _LISTS or os.path.isdir(spelled):
+                if name not in self._listed:
+                    self.list[name] = None
+            elif name not in self._files and os.path.isfile(spelled):
+                self.read[name] = None
+
+    def _name(self, path: str) -> str | None:
+        """Return the name in the project of a path that has to be declared; None for other paths."""
+        inside = os.path.join(path, "")
+        if inside.startswith(self._exempt):
+            return None
+        for folder, name in self._folders:
+            if inside.startswith(folder):
+                parts = [*filter(None, (name, *inside[len(folder) :].split(os.sep)))]
+                return None if _NEVER_DECLARED.intersection(parts) else "/".join(parts) or "."
+        return None
+
+
+def _only_writes(arguments: tuple[Any, ...]) -> bool:
+    flags = arguments[2] if len(arguments) > 2 else 0
+    return isinstance(flags, int) and bool(flags & _WRITES_ONLY)
+
+
+def plain(value: Any) -> Any:
+    """Return a value in the types of JSON; a mapping with the name of its type if it has another type."""
+    if value is None or isinstance(value, (str, bool, float)):
+        return value
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    try:
+        return operator.index(value)
+    except TypeError:
+        return {"": type(value).__name__}
+
+
+def answer_of(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the function of a request returns, or how it failed."""
+    try:
+        module = importlib.import_module(request["module"])
+        if not callable(function := getattr(module, request["call"], None)):
+            names = [
+                name for name, each in vars(module).items() if callable(each) and not name.startswith("_")
+            ]
+            return {"absent": names}
+        found = function()
+        if not isinstance(found, Mapping):
+            return {"other": type(found).__name__}
+        return {"sources": [[plain(name), plain(value)] for name, value in found.items()]}
+    except BaseException as exc:  # noqa: BLE001 - whatever the project's code raises is reported
+        return _failure(exc)
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    """Return the error with the frames of the project's own files."""
+    frames = [
+        [frame.filename, frame.lineno, frame.name, frame.line or ""]
+        for frame in traceback.extract_tb(error.__traceback__)
+        if _is_own(frame.filename)
+    ]
+    if isinstance(error, SyntaxError) and error.filename and _is_own(error.filename):
+        frames.append([error.filename, error.lineno, "", (error.text or "").strip()])
+    text = traceback.format_exception_only(type(error), error)[-1].strip()
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    return {"error": text, "frames": frames, "missing": missing}
+
+
+def _is_own(file: str) -> bool:
+    """Return whether a file of a frame is the project's: only these have relative names."""
+    return not os.path.isabs(file) and not file.startswith("<")
+
+
+def main(path: str) -> None:
+    """Answer the request in a file, in the file that it names."""
+    with open(path, encoding="utf-8") as file:
+        request = json.load(file)
+    folders = request["folders"]
+
+    def disk_path(name: str) -> str:
+        for folder, root in folders:
+            if name == root or not root or name.startswith(f"{root}/"):
+                return os.path.normpath(os.path.join(folder, name[len(root) :].lstrip("/")))
+        return name
+
+    sys.path[:] = request["path"]
+    sys.argv[:] = [request["script"]]
+    sys.meta_path.insert(
+        0, ProjectFinder([(name, folder) for name, folder in request["packages"]], disk_path)
+    )
+    watch = Watch(folders, request["exempt"], request["files"], request["listed"])
+    sys.addaudithook(watch)
+    answer = answer_of(request)
+    watch.is_on = False
+    answer |= {"read": [*watch.read], "listed": [*watch.list]}
+    with open(request["answer"], "w", encoding="utf-8") as file:
+        json.dump(answer, file)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

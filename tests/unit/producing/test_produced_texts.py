@@ -1,0 +1,102 @@
+"""Names and values that a producer returned become sources, or errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hatch_cubin.config.config import ProducerRule, TableLocation
+from hatch_cubin.errors import SourceError
+from hatch_cubin.producing.produced_texts import sources_of
+from hatch_cubin.project.source import Source
+from tests.helpers import TABLE, found, refusal
+
+RULE = ProducerRule(path="demo/kernels/gen.py", produces=("cu", "ptx"))
+PLACE = TableLocation("pyproject.toml", "", TABLE)
+
+
+def sources(name: Any, value: Any = "text", rule: ProducerRule = RULE) -> Source:
+    (one,) = sources_of([(name, value)], rule, PLACE)
+    return one
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "stem", "variant", "arch"),
+    [
+        ("axpy.cu", "axpy.cu", "axpy", (), ""),
+        ("a.b.cu", "a.b.cu", "a.b", (), ""),
+        ("mm[BM=64,T=a b].cu", "mm.cu", "mm", (("BM", "64"), ("T", "a b")), ""),
+        ("mm[B=1].sm_90a.ptx", "mm.sm_90a.ptx", "mm", (("B", "1"),), "sm_90a"),
+        ("mm.compute_90.ptx", "mm.compute_90.ptx", "mm", (), "compute_90"),
+    ],
+)
+def test_a_name_has_parts(
+    name: str, path: str, stem: str, variant: tuple[tuple[str, str], ...], arch: str
+) -> None:
+    one = sources(name)
+    assert (one.path, one.path_for_globs) == (f"demo/kernels/{name}", f"demo/kernels/{path}")
+    assert (one.stem, one.variant, one.arch) == (stem, variant, arch)
+    assert one.name_path == f"demo/kernels/{stem}.cu"
+    assert one.produced is not None
+    assert one.produced.rule.archs == ((arch,) if arch else None)
+
+
+def test_a_script_at_the_top_of_the_project_produces_sources_there() -> None:
+    one = sources("axpy.cu", rule=ProducerRule(path="gen.py"))
+    assert (one.path, one.path_for_globs) == ("axpy.cu", "axpy.cu")
+
+
+def test_a_value_may_have_settings() -> None:
+    value = {"text": "a\r\nb", "instantiate": ["k<1>"], "define": {"N": 4, "OFF": False}, "name": "x"}
+    one = sources("axpy.cu", value)
+    assert one.produced is not None
+    rule = one.produced.rule
+    assert (one.text, rule.instantiate, rule.define, rule.undefined) == (
+        "a\nb",
+        ("k<1>",),
+        (("N", "4"),),
+        ("OFF",),
+    )
+    assert rule.name == "x"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("../axpy.cu", "x", "bad-produced-name"),
+        ("a/b.cu", "x", "bad-produced-name"),
+        (".cu", "x", "bad-produced-name"),
+        ("axpy", "x", "bad-produced-name"),
+        ("axpy.cpp", "x", "bad-produced-name"),
+        ("a\n.cu", "x", "bad-produced-name"),
+        ({"": "int"}, "x", "bad-produced-name"),
+        ("mm[64].cu", "x", "bad-produced-name"),
+        ("mm[].cu", "x", "bad-produced-name"),
+        ("mm[A=1,A=2].cu", "x", "bad-produced-name"),
+        ("mm.sm_70a.cu", "x", "bad-produced-name"),
+        ("a.cu", {"": "bytes"}, "produced-no-text"),
+        ("a.cu", None, "produced-no-text"),
+        ("a.cu", 5, "produced-no-text"),
+        ("a.cu", {"define": {}}, "produced-no-text"),
+        ("a.cu", "\ud800", "produced-no-text"),
+        ("a.cu", " \n", "empty-source"),
+        ("a.cu", "a\0b", "nul-byte-in-source"),
+        ("a.cu", {"text": "x", "path": "y"}, "unknown-key"),
+        ("a.cu", {"text": "x", "define": {"A": []}}, "invalid-value"),
+        ("a.cu", {"text": "x", "define": {"A": 1}, "variants": {"A": [1, 2]}}, "macro-without-effect"),
+        ("a.sm_90.cu", {"text": "x", "archs": ["sm_80"]}, "key-in-wrong-table"),
+    ],
+)
+def test_wrong_names_and_values_are_refused(name: Any, value: Any, code: str) -> None:
+    assert found(refusal(SourceError, sources, name, value)) == [(code, "demo/kernels/gen.py")]
+
+
+def test_all_wrong_values_are_reported_with_their_names() -> None:
+    error = refusal(SourceError, sources_of, [("a.cu", 1), ("b.cu", None), ("c.cu", "x")], RULE, PLACE)
+    assert [each.what.partition(":")[0] for each in error.problems] == ["'a.cu'", "'b.cu'"]
+
+
+def test_a_suffix_that_the_table_does_not_name_has_a_line_to_paste() -> None:
+    (one,) = refusal(SourceError, sources, "a.ptx", "x", ProducerRule(path="gen.py")).problems
+    assert (one.code, one.hint) == ("unexpected-suffix", 'in its table: produces = ["cu", "ptx"]')

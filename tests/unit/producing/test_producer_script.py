@@ -1,0 +1,251 @@
+"""The part of a producer that runs in its own process, called in this one."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.resources
+import inspect
+import json
+import os
+import pkgutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hatch_cubin.producing import producer_script
+from hatch_cubin.producing.producer_script import ProjectFinder, Watch, plain
+from tests.helpers import write_tree
+
+FILES = {
+    "src/demo/__init__.py": "raise RuntimeError",
+    "src/demo/kernels/__init__.py": "raise RuntimeError",
+    "src/demo/kernels/gen.py": "from .parts import TEXT\nFILE = __file__\n"
+    "def sources():\n    return {'a.cu': TEXT}\n",
+    "src/demo/kernels/parts.py": "TEXT = 'text'\n",
+    "src/demo/kernels/t.j2": "template",
+    "src/space/inner.py": "",
+}
+
+
+@pytest.fixture
+def finder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProjectFinder]:
+    write_tree(tmp_path, FILES)
+    packages = [("org.space", "src/space"), ("demo", "src/demo")]
+    one = ProjectFinder(packages, lambda path: str(tmp_path / path))
+    monkeypatch.setattr(sys, "meta_path", [one, *sys.meta_path])
+    before = {*sys.modules}
+    yield one
+    for name in {*sys.modules} - before:
+        if name.split(".")[0] in {"demo", "org"}:
+            del sys.modules[name]
+
+
+@pytest.mark.usefixtures("finder")
+def test_modules_have_names_relative_to_the_project_and_packages_do_not_run() -> None:
+    gen = importlib.import_module("demo.kernels.gen")
+    assert (gen.__name__, gen.FILE, gen.sources()) == (
+        "demo.kernels.gen",
+        "src/demo/kernels/gen.py",
+        {"a.cu": "text"},
+    )
+    assert gen.sources.__code__.co_filename == "src/demo/kernels/gen.py"
+    assert not hasattr(importlib.import_module("demo"), "__file__")
+
+
+@pytest.mark.usefixtures("finder")
+def test_sources_and_resources_of_modules_can_be_read() -> None:
+    gen = importlib.import_module("demo.kernels.gen")
+    assert inspect.getsource(gen).startswith("from .parts")
+    assert importlib.import_module("demo").__loader__.get_source("demo") == ""  # type: ignore[union-attr]
+    assert (importlib.resources.files("demo.kernels") / "t.j2").read_text() == "template"
+    assert gen.__loader__.get_resource_reader("").path == (  # type: ignore[union-attr]
+        Path(importlib.import_module("demo.kernels").__path__[0])
+    )
+
+
+@pytest.mark.usefixtures("finder")
+def test_a_name_of_the_project_is_not_searched_for_elsewhere() -> None:
+    with pytest.raises(ModuleNotFoundError) as caught:
+        importlib.import_module("demo.missing")
+    assert caught.value.name == "demo.missing"
+
+
+@pytest.mark.usefixtures("finder")
+def test_a_package_inside_a_namespace_is_found() -> None:
+    assert importlib.import_module("org.space.inner").__file__ == "src/space/inner.py"
+
+
+@pytest.mark.usefixtures("finder")
+def test_other_modules_are_found_as_usual() -> None:
+    assert importlib.import_module("wave").__file__ != "wave.py"
+    assert pkgutil.resolve_name("json").__file__ == json.__file__
+
+
+class Open:
+    """Events of files and folders below a project."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.watch = Watch(
+            [(str(root / "csrc"), "roots"), (str(root), "")], [str(root / ".venv")], ["a.txt"], ["listed"]
+        )
+
+    def seen(self, event: str, *arguments: Any) -> tuple[list[str], list[str]]:
+        self.watch(event, arguments)
+        return [*self.watch.read], [*self.watch.list]
+
+
+@pytest.fixture
+def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+    files = ["a.txt", "b.txt", "listed/x", "other/x", ".venv/x", ".git/x", "in/__pycache__/x", "csrc/x"]
+    write_tree(tmp_path, dict.fromkeys(files, ""))
+    monkeypatch.chdir(tmp_path)
+    return Open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("event", "arguments", "read", "listed"),
+    [
+        ("open", ("b.txt", "r", 0), ["b.txt"], []),
+        ("open", (b"b.txt", None, os.O_RDWR), ["b.txt"], []),
+        ("open", ("csrc/x", "r", 0), ["roots/x"], []),
+        ("open", ("other", None, 0), [], ["other"]),
+        ("sqlite3.connect", ("b.txt",), ["b.txt"], []),
+        ("sqlite3.connect", (":memory:",), [], []),
+        ("os.listdir", ("other",), [], ["other"]),
+        ("os.scandir", (None,), [], ["."]),
+        ("os.listdir", ("listed",), [], []),
+        ("open", ("a.txt", "r", 0), [], []),
+        ("open", ("absent.txt", "r", 0), [], []),
+        ("open", ("b.txt", "w", os.O_WRONLY | os.O_TRUNC), [], []),
+        ("open", (7, "r", 0), [], []),
+        ("open", (".venv/x", "r", 0), [], []),
+        ("open", (".git/x", "r", 0), [], []),
+        ("open", ("in/__pycache__/x", "r", 0), [], []),
+        ("open", ("/etc/hostname", "r", 0), [], []),
+        ("compile", ("b.txt", "x"), [], []),
+        ("os.listdir", (), [], []),
+    ],
+)
+def test_undeclared_files_and_folders_are_noted(
+    watch: Open, event: str, arguments: tuple[Any, ...], read: list[str], listed: list[str]
+) -> None:
+    assert watch.seen(event, *arguments) == (read, listed)
+
+
+def test_a_link_is_noted_by_both_of_its_names(watch: Open) -> None:
+    (watch.root / "link").symlink_to("b.txt")
+    assert watch.seen("open", "link", "r", 0)[0] == ["link", "b.txt"]
+
+
+def test_nothing_is_noted_after_the_end(watch: Open) -> None:
+    watch.watch.is_on = False
+    assert watch.seen("open", "b.txt", "r", 0) == ([], [])
+
+
+class Index:
+    def __index__(self) -> int:
+        return 5
+
+
+@pytest.mark.parametrize(
+    ("value", "sent"),
+    [
+        ("a", "a"),
+        (None, None),
+        (True, True),
+        (1.5, 1.5),
+        (Index(), 5),
+        (("a", [1]), ["a", [1]]),
+        ({"a": {"b": 1}}, {"a": {"b": 1}}),
+        (b"a", {"": "bytes"}),
+        ({1: "a"}, {"": "dict"}),
+    ],
+)
+def test_values_are_sent_as_json(value: object, sent: object) -> None:
+    assert plain(value) == sent
+
+
+def call(monkeypatch: pytest.MonkeyPatch, text: str, call: str = "sources") -> dict[str, Any]:
+    """Return the answer of a module with this text."""
+    module = SimpleNamespace()
+
+    def load(_name: str) -> object:
+        exec(compile(text, "demo/gen.py", "exec"), vars(module))  # noqa: S102 - the text of this test
+        return module
+
+    monkeypatch.setattr(importlib, "import_module", load)
+    return producer_script.answer_of({"module": "demo.gen", "call": call})
+
+
+def test_what_a_function_returns_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert call(monkeypatch, "def sources(): return {'a.cu': 'text', 1: b''}") == {
+        "sources": [["a.cu", "text"], [1, {"": "bytes"}]]
+    }
+    assert call(monkeypatch, "def sources(): return ['a.cu']") == {"other": "list"}
+    assert call(monkeypatch, "def texts(): pass\n_x = 1") == {"absent": ["texts"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "frames", "missing"),
+    [
+        ("def sources():\n  1 / 0", "ZeroDivisionError: division by zero", [2], None),
+        ("import nowhere_", "ModuleNotFoundError: No module named 'nowhere_'", [1], "nowhere_"),
+        ("def sources(:", "SyntaxError: ", [1], None),
+        ("def sources():\n  compile('(', '<text>', 'exec')", "SyntaxError: ", [2], None),
+        ("def sources():\n  raise SystemExit(3)", "SystemExit: 3", [2], None),
+    ],
+)
+def test_an_exception_is_answered_with_the_project_own_frames(
+    monkeypatch: pytest.MonkeyPatch, text: str, error: str, frames: list[int], missing: str | None
+) -> None:
+    answer = call(monkeypatch, text)
+    assert answer["error"].startswith(error)
+    assert [(file, line) for file, line, *_more in answer["frames"]] == [
+        ("demo/gen.py", line) for line in frames
+    ]
+    assert answer["missing"] == missing
+
+
+def test_the_process_answers_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tree(tmp_path, {**FILES, "roots/texts.py": "TEXT = 1\n", "undeclared.txt": ""})
+    gen = (
+        "import tools\ndef sources():\n    open('undeclared.txt').close()\n    return {'a.cu': tools.TEXT}\n"
+    )
+    write_tree(tmp_path, {"src/demo/kernels/gen.py": gen})
+    hooks: list[Callable[[str, tuple[Any, ...]], None]] = []
+    for name in ("path", "argv", "meta_path"):
+        monkeypatch.setattr(sys, name, [*getattr(sys, name)])
+    monkeypatch.setattr(sys, "addaudithook", hooks.append)
+    monkeypatch.chdir(tmp_path)
+    request = {
+        "module": "demo.kernels.gen",
+        "call": "sources",
+        "script": "src/demo/kernels/gen.py",
+        "packages": [["demo", "src/demo"], ["tools", "roots"]],
+        "folders": [[str(tmp_path / "roots"), "roots"], [str(tmp_path), ""]],
+        "exempt": [],
+        "path": sys.path,
+        "files": [],
+        "listed": [],
+        "answer": str(tmp_path / "answer.json"),
+    }
+    (tmp_path / "request.json").write_text(json.dumps(request))
+    (tmp_path / "roots" / "__init__.py").write_text("")
+    try:
+        producer_script.main(str(tmp_path / "request.json"))
+    finally:
+        for name in [name for name in sys.modules if name.split(".")[0] in {"demo", "tools"}]:
+            del sys.modules[name]
+    answer = json.loads((tmp_path / "answer.json").read_text())
+    assert answer["error"] == "AttributeError: module 'tools' has no attribute 'TEXT'"
+    assert (answer["read"], answer["listed"], sys.argv, len(hooks)) == (
+        [],
+        [],
+        ["src/demo/kernels/gen.py"],
+        1,
+    )
