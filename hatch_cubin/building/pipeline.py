@@ -188,7 +188,7 @@ def _chosen_plan(
 
 
 def with_producers(project: Project, sources: ProjectSources) -> ProjectSources:
-    """Return all sources of a project; producers run if their texts are not known yet."""
+    """Return all sources of a project. Python files that produce sources run if their results are unknown."""
     if sources.is_complete:
         return sources
     from ..producing.produced_sources import complete  # lazy: only with producers

@@ -58,9 +58,9 @@ def read_table(table: Mapping[str, Any], place: TableLocation, environ: Mapping[
 
 
 def read_source_settings(settings: Mapping[str, Any], place: TableLocation) -> dict[str, Any]:
-    """Return the fields of a `SourceRule` that a producer gives one source. ConfigError as of `read_table`.
+    """Return the fields of a `SourceRule` that a producer sets for one source. A ConfigError lists mistakes.
 
-    They are the keys of a [[source]] table, except `path`, which *settings* does not need.
+    *settings* may have the keys of a [[source]] table, except `path`.
     """
     reader, here = _Reader(place, None), ("source",)
     values = reader.table(_PRODUCED_CHECKS, settings, here)
@@ -511,7 +511,7 @@ def _array(
 
 
 def _undefined(table: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the macros that a table says are not defined."""
+    """Return the names of the macros that a table sets to false."""
     return tuple(name for name, item in table.get("define", {}).items() if item is False)
 
 

@@ -527,7 +527,7 @@ def test_all_that_setuptools_says_of_its_error_is_shown(tmp_path: Path) -> None:
 @pytest.mark.counted
 def test_without_setuptools_there_is_nobody_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(ConfigError, match="built with setuptools, which is not installed here\n  hint: pip "):
+    with pytest.raises(ConfigError, match="build backend, setuptools, is not installed here\n  hint: pip "):
         setuptools.packages_of(project(tmp_path))
 
 

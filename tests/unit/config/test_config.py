@@ -789,7 +789,8 @@ def test_signatures_that_are_required_need_keys_that_count() -> None:
     (problem,) = problems('archs = ["sm_90"]', environ)
     assert str(problem) == (
         f"pyproject.toml:{FIRST - 1}: HATCH_CUBIN_REQUIRE_SIGNED is set, but the table has no 'trusted-keys' "
-        "to check signatures with\n  hint: 'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
+        "to check signatures with\n"
+        "  hint: 'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
     )
 
 

@@ -93,7 +93,7 @@ def test_all_names_that_mean_nothing_are_told_at_once(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("core")
 @pytest.mark.parametrize("name", [5, None, ["k"]])
 def test_a_name_is_text(tmp_path: Path, name: Any) -> None:
-    with pytest.raises(TypeError, match="is asked for by its name, not by"):
+    with pytest.raises(TypeError, match="must be a string, not"):
         load(tmp_path, made("k")).preload(name)
 
 

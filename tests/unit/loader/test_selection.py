@@ -172,7 +172,7 @@ def test_a_kernel_of_a_module_without_files_is_told_so(tmp_path: Path) -> None:
     header = {"format": 1, "generator": {"name": "hatch-cubin", "version": "1"}, "toolchain": {}}
     data = b"".join(write_manifest(header, {"k": ["k"], "no": ["k"]}, [line]))
     cubins = load_bundle(tmp_path, {"manifest.json": data})
-    assert ': shipped nothing; "sm_90" to archs in the build configuration' in str(
+    assert ': shipped nothing; add "sm_90" to archs in the build configuration' in str(
         refusal(cubins.CubinNotFoundError, cubins.find, "no", cc=(9, 0))
     )
 
@@ -182,17 +182,17 @@ def test_nothing_that_fits_says_what_would(tmp_path: Path, driver: int | None, h
     cubins = load_bundle(tmp_path, bundle(made("k", "sm_90")))
     assert (
         f"no shipped code of 'k' runs on compute capability 8.0{having}: shipped sm_90 (driver 13.0); "
-        '"sm_80" to archs in the build configuration'
+        'add "sm_80" to archs in the build configuration'
     ) in str(refusal(cubins.CubinNotFoundError, cubins.find, "k", cc=(8, 0), driver=driver))
 
 
 @pytest.mark.parametrize(
     ("cc", "fix"),
     [
-        ((7, 5), '"sm_75" to archs in'),
-        ((7, 2), '"sm_72" to archs, and set toolkit = "12.9" in'),
-        ((5, 0), '"sm_50" to archs, and set toolkit = "12.9" in'),
-        ((3, 7), '"sm_37" to archs in'),
+        ((7, 5), 'add "sm_75" to archs in'),
+        ((7, 2), 'add "sm_72" to archs, and set toolkit = "12.9" in'),
+        ((5, 0), 'add "sm_50" to archs, and set toolkit = "12.9" in'),
+        ((3, 7), 'add "sm_37" to archs in'),
     ],
 )
 def test_what_the_newest_toolkit_cannot_target_is_said_with_one_that_can(

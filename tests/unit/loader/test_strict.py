@@ -137,7 +137,7 @@ def test_ptx_that_use_was_given_is_ptx_too(tmp_path: Path) -> None:
     with cubins.use({"k": b".version 8.0"}, strict=True):
         with pytest.raises(cubins.CubinNotFoundError) as caught:
             cubins.find("k", cc=(9, 0))
-        assert "'k' for compute capability 9.0 is PTX, and strict loading lets" in str(caught.value)
+        assert "'k' for compute capability 9.0 is PTX, which strict loading refuses" in str(caught.value)
         with cubins.use({"k": b"\x7fELF"}):
             assert cubins.find("k", cc=(9, 0)).kind == "cubin"
 

@@ -124,7 +124,7 @@ def test_code_in_a_pipe_is_not_waited_for(cubins: Any, tmp_path: Path) -> None:
     core = pytest.importorskip("cuda.core")
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(ValueError, match=f": the code for 'k' is in {pipe}: not a plain file "):
+    with pytest.raises(ValueError, match=f": the code for 'k' cannot be read from {pipe}: not a plain file "):
         cubins.use({"k": core.ObjectCode.from_cubin(str(pipe))})
     assert cubins.read("k", cc=(9, 0)) == b"k for sm_90"
 
@@ -209,7 +209,7 @@ def test_a_file_of_fresh_code_that_is_gone_is_named(cubins: Any, tmp_path: Path)
     class ObjectCode:
         code = str(tmp_path / "gone.cubin")
 
-    with pytest.raises(ValueError, match=rf"'k' is in {ObjectCode.code}: {os.strerror(2)} "):
+    with pytest.raises(ValueError, match=rf"'k' cannot be read from {ObjectCode.code}: {os.strerror(2)} "):
         cubins.use({"k": ObjectCode()})
 
 

@@ -19,9 +19,7 @@ KERNELS: dict[Kernel, bytes] = {
 }
 
 
-OR = (
-    "or name with --gpu the GPUs that the wheel is for, or with --except the kernels that need not run on all"
-)
+OR = "or list the wheel's GPUs with --gpu, or the kernels that need not run on all GPUs with --except"
 
 
 class Answer(NamedTuple):
@@ -100,7 +98,7 @@ def test_a_kernel_that_a_promised_gpu_has_nothing_of(tmp_path: Path, command: Co
     assert answer.err == [
         f"hatch-cubin: error: {wheel}/demo/_cubins: 1 of 3 kernels cannot run on 8.0 [gpu-not-served]",
         "  b: built for sm_90",
-        f'  hint: add "sm_80" to their archs; {OR}',
+        f'  hint: add "sm_80" to the archs of these kernels; {OR}',
     ]
 
 
@@ -151,8 +149,8 @@ def test_code_beside_the_bundle_is_not_for_publishing_unless_it_is_spared(
     answer = check(command, wheel)
     assert answer.code == 1
     assert answer.err[0] == (
-        f"hatch-cubin: error: {wheel}/demo/old.cubin: is code for GPUs that does not "
-        "belong to a bundle [stray-code]"
+        f"hatch-cubin: error: {wheel}/demo/old.cubin: is GPU code outside the bundle, "
+        "so no manifest lists it [stray-code]"
     )
     assert check(command, wheel, "--except", "demo/*.cubin").code == 0
 
@@ -328,8 +326,8 @@ PTX_ALONE = (
 NOTHING_FOR = (
     "3 of 3 kernels cannot run on 7.5"
     "%0A  a: built for sm_80, sm_90%0A  b: built for sm_90, compute_80%0A  c: built for sm_80, sm_90"
-    '%0A  hint: add "sm_75" to their archs; '
-    "or name with --gpu the GPUs that the wheel is for, or with --except the kernels that need not run on all"
+    '%0A  hint: add "sm_75" to the archs of these kernels; '
+    "or list the wheel's GPUs with --gpu, or the kernels that need not run on all GPUs with --except"
 )
 
 

@@ -262,7 +262,10 @@ def test_a_folder_without_a_project_is_refused(tmp_path: Path, command: Command)
     hint = "  hint: 'hatch new --init' or 'uv init --package' makes a pyproject.toml\n"
     assert refusal(tmp_path, command) == what + hint
     (tmp_path / "setup.py").write_text("")
-    assert refusal(tmp_path, command) == f"{what}  hint: make an empty one: with a setup.py that is enough\n"
+    assert (
+        refusal(tmp_path, command)
+        == f"{what}  hint: make an empty pyproject.toml: an empty file is enough beside a setup.py\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def refusal(command: Command, wheel: Path, into: Path) -> str:
 def test_a_wheel_with_the_loader_of_another_version_is_not_split(tmp_path: Path, command: Command) -> None:
     """Its core would refuse the file that a split adds."""
     whole = finished_wheel(tmp_path / "whole", {**PLAIN, "__init__.py": b"# older\n"})
-    other = Coded("not-splittable", f"{whole}/demo/_cubins/__init__.py", "has the loader of another version")
+    other = Coded("not-splittable", f"{whole}/demo/_cubins/__init__.py", "is not the loader of hatch-cubin")
     assert refusal(command, whole, tmp_path / "x") == other
 
 
@@ -325,7 +325,9 @@ def test_a_manifest_that_names_strange_companions(tmp_path: Path, command: Comma
         parts / MAIN,
         {**files, name: files[name].replace(b'"companion":"the_demo_cubins_sm80"', b'"companion":"../x"')},
     )
-    inconsistent = Coded("manifest-inconsistent", f"{parts / MAIN}/{name}", "names the companion '../x' ")
+    inconsistent = Coded(
+        "manifest-inconsistent", f"{parts / MAIN}/{name}", "names the companion '../x', but does not"
+    )
     assert inconsistent in command("verify", parts / MAIN).errors
 
 

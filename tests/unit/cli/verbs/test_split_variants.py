@@ -197,7 +197,7 @@ def test_what_has_nothing_to_split_says_so(tmp_path: Path, command: Command) -> 
     nothing = Coded("not-splittable", f"{text}/demo/_cubins", "does not contain machine code for a variant")
     assert refusal(command, text, tmp_path / "x") == nothing
     bare = make_wheel(tmp_path / "bare-1-py3-none-any.whl", inside("demo/_cubins", PLAIN))
-    missing = Coded("metadata-not-once", bare, "0 files .dist-info/METADATA")
+    missing = Coded("metadata-not-once", bare, "has 0 .dist-info/METADATA")
     assert refusal(command, bare, tmp_path / "x") == missing
     renamed = finished_wheel(tmp_path).rename(tmp_path / "renamed.whl")
     assert refusal(command, renamed, tmp_path / "x") == Coded("wheel-misnamed", renamed)
@@ -208,7 +208,7 @@ def test_a_variant_on_which_a_gpu_could_run_nothing_is_not_made(tmp_path: Path, 
     whole = finished_wheel(tmp_path, bundle(*built, folder="demo/_cubins"))
     place = f"{whole}/demo/_cubins"
     ended = command("split", whole, "--by", "arch", "--as", "variants", "--into", tmp_path / "x")
-    what = "the wheel variant sm100 would be installed for 10.3, but none of its kernels can run there"
+    what = "the wheel variant sm100 would be installed for GPU 10.3, but none of its kernels can run there"
     hint = 'add "sm_103" to archs, or PTX: "compute_100"'
     assert ended.errors == [
         f"hatch-cubin: error: {place}: {what} [gpu-not-served]\n  hint: {hint}",
@@ -287,8 +287,8 @@ def _is_unreadable(files: Files) -> None:
     [
         (_lacks_a_file, "file-missing", "a.sm_90.cubin", ""),
         (_has_one_of_another, WRONG, "a.sm_80.cubin", "does not belong to the wheel variant 'sm90'"),
-        (_says_another_label, WRONG, "manifest.json", "'sm80' that its GPUs need"),
-        (_says_an_unknown_label, WRONG, "manifest.json", "'sm75', but splitting its archs never"),
+        (_says_another_label, WRONG, "manifest.json", "wrong files for the wheel variant 'sm80'"),
+        (_says_an_unknown_label, WRONG, "manifest.json", "'sm75', but a wheel with these archs"),
         (_describes_another, WRONG, f"{INFO}/variant.json", "'sm90'"),
         (_describes_nothing, WRONG, "demo/_cubins", "variant.json is missing"),
         (_is_unreadable, "manifest-unreadable", "manifest.json", "'format'"),
@@ -369,7 +369,7 @@ def test_check_warns_of_a_variant_that_nothing_describes(tmp_path: Path, command
     assert code == 0
     assert err == (
         f"hatch-cubin: warning: {parts / SM90}: {INDEX} is missing beside it, "
-        "and no installer chooses a variant without this file [wrong-variant-index]\n"
+        "but installers need this file to choose a variant [wrong-variant-index]\n"
     )
     (parts / INDEX).mkdir()
     unreadable = Coded("file-not-readable", parts / INDEX, "it is a folder")
@@ -405,5 +405,5 @@ def test_a_budget_is_of_each_variant(tmp_path: Path, command: Command) -> None:
     parts = as_variants(tmp_path)
     code, _out, err = command("check", parts / SM90, "--except", "b", "--max-size", "20 KB")
     assert code == 1
-    assert "more than max-size allows" in err
+    assert "but max-size allows only" in err
     assert "leaving out sm_80" not in err

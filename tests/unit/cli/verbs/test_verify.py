@@ -446,7 +446,7 @@ def test_the_loader_of_an_older_release_is_known_by_its_digest(
         ("99.0", "was made by a newer hatch-cubin, 99.0 [newer-release]"),
         (
             "evil",
-            f"says that hatch-cubin evil made it, and {OURS} does not know this release [unknown-release]",
+            f"says that hatch-cubin evil made it, but {OURS} does not know this release [unknown-release]",
         ),
     ],
 )
@@ -454,7 +454,11 @@ def test_the_sentence_of_each_code_about_releases(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, version: str, sentence: str
 ) -> None:
     folder = write_tree(tmp_path / "_cubins", of_version(monkeypatch, version, OLD))
-    hint = "upgrade hatch-cubin" if version == "99.0" else "verify it with that version, if it exists"
+    hint = (
+        "upgrade hatch-cubin"
+        if version == "99.0"
+        else f"verify the wheel with hatch-cubin {version}, if it exists"
+    )
     answer = Answer(command, folder)
     assert answer.errors == [f"{folder.as_posix()}/manifest.json: {sentence}"]
     assert f"  hint: {hint}" in answer.err

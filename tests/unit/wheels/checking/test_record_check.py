@@ -13,7 +13,7 @@ from tests.unit.cli.verbs.test_verify import recorded
 
 KEYS = "demo/_cubins/keys.json"
 ALIAS = "would be in _cubins too, on systems that ignore case or a dot at the end of a name"
-OVER = "may be installed over a bundle: it is in the wheel's data"
+OVER = "may be installed over files in _cubins: it is in the wheel's .data folder"
 
 
 def problems(tmp_path: Path, *names: str) -> list[str]:

@@ -82,7 +82,7 @@ def test_kernels_come_and_go_for_some_archs_or_for_all(tmp_path: Path) -> None:
     ]
     (lost,) = (part.table for part in shown([found]) if part.title == "kernels lost: 2")
     assert lost is not None
-    assert lost.rows == [["b", "sm_80, sm_90(all of its archs)"], ["a", "sm_80"]]
+    assert lost.rows == [["b", "sm_80, sm_90 (all of its archs)"], ["a", "sm_80"]]
 
 
 def test_what_costs_most_comes_first_and_what_is_better_last(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_kernel_that_is_lost_among_many_others_is_named(tmp_path: Path) -> Non
     table = shown([found])[1].table
     assert table is not None
     assert table.rows == [
-        ["27 kernels: k0, k1, k10, …", "sm_80, sm_90(all of its archs)"],
+        ["27 kernels: k0, k1, k10, …", "sm_80, sm_90 (all of its archs)"],
         ["k7", "sm_80"],
         ["2 kernels: k8, k9", "sm_90"],
     ]

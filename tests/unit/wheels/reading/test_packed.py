@@ -91,7 +91,7 @@ WRONG = {
     ),
     "a block that is not described": (
         changed(a={"block": "sm_90.7.xz"}),
-        [NOT_ALL, Coded(*IN_MANIFEST, "names 'sm_90.7.xz' , but does not describe it")],
+        [NOT_ALL, Coded(*IN_MANIFEST, "names the block 'sm_90.7.xz', but does not describe it")],
     ),
     "an entry beyond its block": (
         changed(a={"offset": SIZE + 1}),
@@ -101,7 +101,10 @@ WRONG = {
         changed(a={"block": "../x"}),
         [NOT_ALL, Coded("unsafe-path", "manifest.json", "a file outside the bundle: '../x'")],
     ),
-    "another format": (changed({"format": 1}), [Coded(*IN_MANIFEST, "has format 1, ", "not packed")]),
+    "another format": (
+        changed({"format": 1}),
+        [Coded(*IN_MANIFEST, "has format 1, ", "as this format requires")],
+    ),
     "a file that is no block": ({**FILES, "sm_90.1.xz": b"x"}, [Coded("file-not-listed", "sm_90.1.xz")]),
 }
 
