@@ -343,7 +343,7 @@ def test_check_compares_a_label_with_the_name(tmp_path: Path, command: Command) 
         (
             json.dumps({"variants": {"null": {}, "sm80": {}}}),
             SM90,
-            (f" {INDEX}: ", "the GPUs of sm90", "hint: split all wheels of a version into one folder"),
+            (f" {INDEX}, ", "the GPUs of sm90", "hint: split all wheels of a version into one folder"),
         ),
         (json.dumps({"variants": ["sm90"]}), INDEX, ("does not list variants",)),
         ("{", INDEX, ()),
