@@ -168,7 +168,7 @@ def bench_core(folder: Path, count: int) -> dict[str, float | None]:
 def bench_pyptx(folder: Path) -> dict[str, float | None]:
     """Return pyptx's row: a new cache, which reads its three files; a second get is a dict's."""
     try:
-        from pyptx.cache import CacheEntry, CacheKey, CubinCache  # type: ignore[import-not-found]
+        from pyptx.cache import CacheEntry, CacheKey, CubinCache  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         return {}
     key = CacheKey(fn_id="k", template_kwargs=(), input_shapes=(), arch="sm_90")

@@ -83,6 +83,7 @@ CAPABILITIES: Mapping[str, Callable[[], bool]] = {
     "nvrtc": _has_nvrtc,
     "gpu": _has_gpu,
     "nvshmem": _has_nvshmem,
+    "triton": lambda: importlib.util.find_spec("triton") is not None,
     "cuobjdump": _has_cuobjdump,
     "cuda_home": _has_cuda_home,
     "gcc": lambda: shutil.which("gcc") is not None,

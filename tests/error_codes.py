@@ -20,6 +20,8 @@ _SECTIONS = {  # where new codes of a room go; others go into the last section
     "frontends": "## Around another build backend",
     "project": "## About sources",
     "planning": "## About sources",
+    "producing": "## About sources",
+    "keys": "## About sources",
     "headers": "## About sources",
     "toolkit": "## About the compiler",
     "compiling": "## About the compiler",

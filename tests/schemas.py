@@ -61,6 +61,17 @@ def _ref(name: str) -> Schema:
 
 MACRO = {"type": ["boolean", "number", "string"]}
 MACROS = {"type": "array", "items": MACRO}
+PRODUCT = {
+    "type": "object",
+    "required": ["kernel"],
+    "properties": {"kernel": {"type": "string", "pattern": r"^[^{}]*(?:\{[A-Za-z_][A-Za-z0-9_]*\}[^{}]*)+$"}},
+    "additionalProperties": {
+        "anyOf": [
+            {"type": "string", "pattern": r"^-?[0-9]{1,9}\.\.-?[0-9]{1,9}$"},
+            {"type": "array", "items": {"type": ["boolean", "integer", "string"]}, "minItems": 1},
+        ]
+    },
+}
 ARCH = {
     "anyOf": [
         {"enum": [*arch_names.GROUPS]},
@@ -129,6 +140,10 @@ def of_reader(read: Callable[..., Any]) -> Schema:
         reader._archs: lambda: {"type": "array", "items": OF_ONE[value_checks.arch], "minItems": 1},
         reader._cache_dir: lambda: text(pattern=_HERE),
         reader._globs: lambda: {"type": "array", "items": _ref("path")},
+        reader._instantiate: lambda: {
+            "type": "array",
+            "items": {"anyOf": [OF_ONE[value_checks.kernel], PRODUCT]},
+        },
         reader._members: lambda: {"type": "array", "items": _ref("path"), "minItems": 1},
         reader._modules: lambda: {"type": "array", "items": _module()},
         reader._define: lambda: _macros(MACRO),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import itertools
 import os
@@ -12,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from ..bundle import kernel_parameters, layout, sbom
 from ..cache import history
@@ -39,12 +40,32 @@ from ..lockfile.lock_format import Lock
 from ..planning.unit_plan import Unit
 from ..project.project import Project, ProjectSources, read_sources
 from ..remote import build_store
-from ..toolkit import requirements
+from ..toolkit import installed_wheels, requirements
 from ..toolkit.toolkit import DATA_MODEL, Toolkit
 from .report import report, write_report
 
 if TYPE_CHECKING:
     from ..remote.shared_store import SharedStore
+
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def _names_table(
+    step: Callable[Concatenate[Project, _Arguments], _Result],
+) -> Callable[Concatenate[Project, _Arguments], _Result]:
+    """Let the errors of a build's step say to which table a line in a hint belongs."""
+
+    @functools.wraps(step)
+    def with_table(project: Project, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        try:
+            return step(project, *arguments, **named)
+        except HatchCubinError as exc:
+            exc.problems = tuple(map(project.config.with_table, exc.problems))
+            raise
+
+    return with_table
 
 
 class Plan(NamedTuple):
@@ -72,13 +93,23 @@ def build(
     *noted*: whether to record the build for later builds. A build with a temporary cache must not be noted,
     because its notes would replace the notes of other builds.
     """
-    files, _sources = build_held(project, None, noted=noted, require=require)
-    return {
+    files, _sources = build_with_sources(project, noted=noted, require=require)
+    return files
+
+
+def build_with_sources(
+    project: Project, *, noted: bool = True, require: Callable[[Project], object] | None = None
+) -> tuple[dict[str, bytes], list[str]]:
+    """Return the same files, and the paths of the project's files that they were built from."""
+    files, sources = build_held(project, None, noted=noted, require=require)
+    contents = {
         name: Path(content).read_bytes() if isinstance(content, str) else b"".join(content)
         for name, content in files.items()
     }
+    return contents, sources
 
 
+@_names_table
 def build_held(
     project: Project,
     hold: Path | None,
@@ -95,7 +126,7 @@ def build_held(
         project.warn("HATCH_CUBIN_SKIP is set, so the wheel will not contain kernels")
         empty = layout.lay_out([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
         return empty, needed_files(project, by_name=True)
-    _ = project.package  # a wrong package is an error before anything is compiled
+    layout.refuse_foreign(project.root / project.bundle_folder)  # like a wrong package, before any compile
     if project.config.pack:
         from ..compiling.packing import require_packer  # lazy: only with `pack`
 
@@ -125,6 +156,7 @@ def _seldom_collected() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
+@_names_table
 def choose_plan(
     project: Project,
     require: Callable[[Project], object] | None = None,
@@ -196,6 +228,7 @@ def with_producers(project: Project, sources: ProjectSources) -> ProjectSources:
     return complete(project, sources)
 
 
+@_names_table
 def make_plan(project: Project, sources: ProjectSources | None = None, *, in_part: bool = False) -> Plan:
     """Return the plan of a build without a lock file: every compile, with its headers and its keys.
 
@@ -211,6 +244,7 @@ def make_plan(project: Project, sources: ProjectSources | None = None, *, in_par
     return Plan(toolkit, tuple(jobs), recall, tuple(refused or ()))
 
 
+@_names_table
 def bake(
     project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None, packs: bool = False
 ) -> Results:
@@ -291,10 +325,10 @@ def _shipped(plan: Plan) -> list[Job]:
     return [job for job in plan.jobs if not job.unit.module.part_of]
 
 
-def failures(results: Results, plan: Plan) -> Sequence[Problem]:
-    """Return the problems of the compiles that failed."""
+def failures(project: Project, results: Results, plan: Plan) -> Sequence[Problem]:
+    """Return the problems of the units without a result."""
     try:
-        require(results, plan.toolkit, plan.refused)
+        _names_table(lambda _project: require(results, plan.toolkit, plan.refused))(project)
     except HatchCubinError as exc:
         return exc.problems
     return ()
@@ -346,7 +380,6 @@ def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = 
     files = build(project)
     files.pop(sbom.NAME, None)
     folder = project.root / project.bundle_folder
-    layout.refuse_foreign(folder)
     layout.write(files | notes, folder, project.root)
 
 
@@ -358,32 +391,54 @@ def make_lock(project: Project) -> Lock:
     return _described(project, plan, sources, results)
 
 
-def check_lock(project: Project, found: Lock) -> list[str]:
-    """Return the differences between a lock file and the lock file that would be written now.
+class LockCheck(NamedTuple):
+    """The differences between a lock and its project, and the parts that could not be compared."""
 
-    Nothing is compiled.
+    changes: Sequence[str]
+    unchecked: Sequence[str] = ()
+
+
+def check_lock(project: Project, found: Lock) -> LockCheck:
+    """Return the differences between a lock and the lock that would be written now. Nothing is compiled.
+
+    Producers run, unless their texts are known from an earlier build, or a package that they need is missing.
     """
     sources = read_sources(project)
     if changes := lock_comparison.plan_by_lock(found, project, sources).changes:
-        return [*changes]
+        return LockCheck(changes)
+    if unchecked := [*_producers_without_requirements(project)]:
+        return LockCheck((), unchecked)
+    sources = with_producers(project, sources)
     plan = make_plan(project, sources)
     if changes := lock_comparison.differences_of_jobs(found, plan.jobs, plan.toolkit):
-        return [*changes]
+        return LockCheck(changes)
     now = _described(project, plan, sources, lock_comparison.locked_digests(found, plan.jobs))
-    return lock_comparison.differences(found, now)
+    return LockCheck(lock_comparison.differences(found, now))
+
+
+def _producers_without_requirements(project: Project) -> Iterator[str]:
+    for rule in project.config.producer:
+        if missing := installed_wheels.unmet(rule.requires):
+            shown = ", ".join(map(installed_wheels.shown, missing))
+            yield f"the texts of {rule.name} were not compared, because it needs packages: {shown}"
 
 
 def _described(
     project: Project, plan: Plan, sources: ProjectSources, results: Mapping[Unit, str | None]
 ) -> Lock:
     everything = every_closure(project, sources, plan.toolkit, plan.recall, plan.jobs)
-    return lock_comparison.make_lock(project, everything, plan.toolkit, plan.jobs, results)
+    lock = lock_comparison.make_lock(project, everything, plan.toolkit, plan.jobs, results)
+    if not project.config.producer:
+        return lock
+    from ..lockfile.locked_texts import locked_producers  # lazy: only with producers
+
+    return lock._replace(producers=locked_producers(project, sources))
 
 
 def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
     """Return every file of the project that compiles may read: sources and headers.
 
-    *by_name*: whether to leave out headers that only an `#include` with a macro as its file name could reach.
+    *by_name* leaves out headers that only a computed include could reach, and files of producers.
     """
     return [path for path in _reachable(project, by_name=by_name) if not lies_outside(path)]
 
@@ -403,9 +458,15 @@ def sdist_files(project: Project) -> dict[str, Path]:
     return {tree.path_in_sdist(path): tree.disk_path(path) for path in (*own, *inside)}
 
 
+@_names_table
 def _reachable(project: Project, *, by_name: bool = False) -> list[str]:
     try:
-        return reachable_files(project, read_sources(project), by_name=by_name)
+        found = reachable_files(project, read_sources(project), by_name=by_name)
+        if by_name or not project.config.producer:
+            return found
+        from ..producing.produced_sources import files_for_producers  # lazy: only with producers
+
+        return sorted({*found, *files_for_producers(project)})
     except HatchCubinError:
         if project.is_skipped:  # a bundle without kernels does not need correct sources
             return []

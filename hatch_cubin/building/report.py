@@ -12,7 +12,6 @@ from ..common.sizes import count
 from ..compiling.identical_variants import identical_variant_notes
 from ..compiling.missing_kernels import missing_kernel_notes
 from ..compiling.results import Results
-from ..planning.unit_plan import Unit
 from ..project.project import Project
 
 FORMAT = 1
@@ -55,7 +54,7 @@ def facts(results: Results) -> dict[str, Any]:
             "arch": str(unit.arch),
             "state": state,
             "hit": state == "hit",
-            "tier": _tier(unit, results) if state == "hit" else None,
+            "tier": ("remote" if unit in results.fetched else "local") if state == "hit" else None,
             "worker": results.workers.get(unit),
             "seconds": round(results.seconds.get(unit, 0.0), 3),
             "bytes": results.done[unit].size if unit in results.done else 0,
@@ -77,7 +76,3 @@ def _by_worker(results: Results) -> str:
     counts = Counter(results.workers.values()).most_common()
     more = f", and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else ""
     return ", ".join(f"{worker} {count}" for worker, count in counts[:_SHOWN]) + more
-
-
-def _tier(unit: Unit, results: Results) -> str:
-    return "remote" if unit in results.fetched else "local"

@@ -38,7 +38,8 @@ ResultLocation = Mapping[str, str | int]  # where compiled code is: its file, or
 
 GENERATOR = {"name": "hatch-cubin", "version": __version__}
 
-_HEAD = 200  # the loader names hatch-cubin within this many bytes, in its first line
+_SOURCE_SUFFIXES = frozenset({".cu", ".cuh", ".h", ".hpp"})
+_HEAD = 200  # bytes of a loader, which names hatch-cubin in its first line
 _TEMPORARY = ".writing-"
 _WORKPLACE = ".hatch"  # Hatch's folder for temporary files in a project: no backend ships files from there
 # The age in seconds after which temporary files are removed: while holding the lock, and without a lock.
@@ -268,13 +269,27 @@ def stage(files: Mapping[str, Content], folder: Path) -> dict[str, str]:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Raise BundleError if hatch-cubin did not write the package in this folder: a build would replace it."""
-    core = folder / "__init__.py"
-    with contextlib.suppress(OSError):  # if the file cannot be read, `write` reports an error later
+    """Raise BundleError for a user's files where the bundle belongs: a build would remove or hide them."""
+    what = f"would be removed or hidden by a build: the name {folder.name} belongs to the bundle"
+    hint = "rename it, or move it to another folder"
+    problems = [
+        problem("foreign-files-in-bundle", what, Location(str(path)), hint) for path in _foreign(folder)
+    ]
+    if problems:
+        raise BundleError(*problems)
+
+
+def _foreign(folder: Path) -> list[Path]:
+    """Return the files of a user in a bundle's folder, and a module of the same name beside it."""
+    core, module = folder / "__init__.py", folder.with_suffix(".py")
+    own = _SOURCE_SUFFIXES if (folder / "manifest.json").exists() else {*_SOURCE_SUFFIXES, ".ptx"}
+    try:
+        found = [path for path in sorted(folder.glob("*")) if path.suffix in own]
         if core.is_file() and b"hatch-cubin" not in core.read_bytes()[:_HEAD]:
-            what = "was not written by hatch-cubin, and a build would replace everything in this folder"
-            hint = f"move your files out of {folder.name}/: hatch-cubin needs a folder of this name"
-            raise BundleError(problem("foreign-files-in-bundle", what, Location(str(core)), hint))
+            found.append(core)
+    except OSError:  # writing reports it
+        found = []
+    return [*found, module] if module.is_file() else found
 
 
 def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None) -> None:

@@ -42,14 +42,20 @@ FORMAT = 1  # the version of the output of --json
 _WRONG_USAGE = 2
 _BROKEN_PIPE = 141  # the exit code that shells give for SIGPIPE: 128 plus the signal's number
 _OPTIONS = ("-h", "--help", "--version", "--print-completion")
-_OTHER_NAMES = {  # names that other tools use, and our verb for each
-    "build": "bake",
-    "clean": "cache clear",
-    "compile": "bake",
-    "freeze": "lock",
-    "help": "--help",
-    "list": "plan",
-    "show": "inspect",
+_OTHER_NAMES = {  # the names that other tools have for verbs, and for the actions of 'cache'
+    "build": ("bake",),
+    "check": ("fsck",),
+    "clean": ("cache clear",),
+    "compile": ("bake",),
+    "completion": ("--print-completion",),
+    "freeze": ("lock",),
+    "hash": ("key",),
+    "help": ("--help",),
+    "info": ("stats", "inspect"),
+    "list": ("stats", "plan"),
+    "prune": ("gc",),
+    "show": ("stats", "inspect"),
+    "trim": ("gc",),
 }
 _DESCRIPTION = "Compile the CUDA kernels of a Python project ahead of time, and inspect the results."
 _EPILOG = """\
@@ -278,11 +284,9 @@ def _guess(said: str, known: Sequence[str]) -> str:
     """Return the message that the word *said* is not in *known*, with a similar word from *known*."""
     import difflib
 
-    meant = (
-        [_OTHER_NAMES[said]]
-        if said in _OTHER_NAMES and known == [*VERBS]
-        else difflib.get_close_matches(said, known, 1)
-    )
+    possible = {*known, "cache clear", "--help", "--print-completion"} if known == [*VERBS] else {*known}
+    others = [name for name in _OTHER_NAMES.get(said, ()) if name in possible]
+    meant = others[:1] or difflib.get_close_matches(said, known, 1)
     listed = " or ".join(filter(None, (", ".join(known[:-1]), known[-1])))
     return f"{said!r} is not {listed}" + "".join(f"; did you mean {each!r}?" for each in meant)
 

@@ -48,8 +48,9 @@ def _exchange_results(args: argparse.Namespace, exchange: _Exchange) -> Answer:
     project = open_project(args)
     if project.config.remote_cache is None:
         what = "no shared store is configured"
-        hint = 'write the URL of a store in the table: remote-cache = "https://cache.example.org/cubins"'
-        raise ConfigError(problem("no-shared-store", what, project.config.place.of(), hint))
+        hint = 'for example: remote-cache = "https://cache.example.org/cubins"'
+        missing = problem("no-shared-store", what, project.config.place.of(), hint)
+        raise ConfigError(project.config.with_table(missing))
     require_compiler(project)
     from ..building import pipeline
     from ..remote import build_store

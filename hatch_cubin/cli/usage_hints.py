@@ -17,6 +17,10 @@ _OF_OTHERS = {  # options of other tools, each with our options for the same pur
     "-p": ("--project",),
     "--age": ("--unused-for",),
     "--arch-list": ("--archs",),
+    "--cc": ("--gpu", "--archs"),
+    "--gpu": ("--gpu", "--archs"),
+    "--gpus": ("--gpu", "--archs"),
+    "--kernel": ("--sass", "--only"),
     "--directory": ("--project",),
     "--dry-run": (),
     "--max-age": ("--unused-for",),
@@ -27,8 +31,15 @@ _OF_OTHERS = {  # options of other tools, each with our options for the same pur
     "--path": ("--project",),
     "--targets": ("--archs",),
 }
-_UNITS = {"": "d", "mi": "m", "h": "h", "d": "d", "w": "w"}  # units of time, by the first letters of a name
-_BESIDE = {"--dry-run": "'plan' compiles nothing"}
+_UNITS = {"": "d", "mi": "m", "h": "h", "d": "d", "w": "w"}  # of times, by how their names begin
+_AFRESH = "after 'hatch-cubin cache clear', a build compiles everything"
+_BESIDE = {
+    "--clean": _AFRESH,
+    "--dry-run": "'plan' compiles nothing",
+    "--force": _AFRESH,
+    "--no-cache": _AFRESH,
+    "--rebuild": _AFRESH,
+}
 
 
 def hint(verb: str, unknown: Sequence[str], arguments: Sequence[str], options: Options) -> str | None:
@@ -40,6 +51,8 @@ def hint(verb: str, unknown: Sequence[str], arguments: Sequence[str], options: O
     if not first.startswith("-"):
         return "'diff' compares two wheels" if verb == "diff" else _bare(first, unknown, arguments, own)
     name, value = _name_and_value(first)
+    if verb == "keygen" and "--into" in _OF_OTHERS.get(name, ()):
+        return "name the file alone: hatch-cubin keygen FILE"
     following = unknown[1] if unknown[1:] and not unknown[1].startswith("-") else ""
     if meant := _own_name(name, own) or _near(name, own):
         value = value or following

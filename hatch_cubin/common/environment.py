@@ -12,7 +12,7 @@ REMOTE, REMOTE_TOKEN = "HATCH_CUBIN_REMOTE", "HATCH_CUBIN_REMOTE_TOKEN"  # the U
 REMOTE_WRITE = "HATCH_CUBIN_REMOTE_WRITE"
 
 _SECRETS = frozenset({SIGNING_KEY, REMOTE, REMOTE_TOKEN})
-_SWITCHES = (
+SWITCHES = (
     "HATCH_CUBIN_SKIP",
     "HATCH_CUBIN_REQUIRE_HITS",
     REQUIRE_SIGNED,
@@ -22,6 +22,15 @@ _SWITCHES = (
 )
 # Variables that editable installs, the build report and the loader read.
 _OTHERS = ("HATCH_CUBIN_REBUILD", "HATCH_CUBIN_REPORT", "HATCH_CUBIN_STRICT")
+_PATHS = ("HATCH_CUBIN_CACHE_DIR", "HATCH_CUBIN_REPORT")
+_NOT_PATHS = frozenset({"0", "1", "true", "false", "yes", "no", "on", "off", "none"})
+# Variables of other build systems, and those that do the same here.
+_ELSEWHERE = {
+    "CMAKE_CUDA_ARCHITECTURES": "HATCH_CUBIN_ARCHS",
+    "CUDAARCHS": "HATCH_CUBIN_ARCHS",
+    "MAX_JOBS": "HATCH_CUBIN_JOBS",
+    "TORCH_CUDA_ARCH_LIST": "HATCH_CUBIN_ARCHS",
+}
 _PREFIX = "HATCH_CUBIN_"
 _LIKE_OURS = re.compile(
     "HATCH[^A-Z]?CU|CUBIN", re.IGNORECASE
@@ -51,23 +60,32 @@ def as_written(environ: Mapping[str, str], variable: str) -> str:
     return environ.options.get(variable, variable) if isinstance(environ, WithOptions) else variable
 
 
-def unknown_variables(environ: Mapping[str, str], readers: Iterable[str]) -> list[str]:
+def unknown_variables(environ: Mapping[str, str], readers: Iterable[str], keys: Iterable[str]) -> list[str]:
     """Return a message for each variable that has a name like ours, but is not read.
 
-    *readers* are the variables that have values.
+    *readers* are the variables that have values, *keys* are the keys of the table.
     """
-    known = {*readers, *_SECRETS, *_SWITCHES, *_OTHERS}
-    alike = sorted(name for name in environ if name not in known and _LIKE_OURS.match(name))
-    guesses = {name: _meant(name, known) for name in alike}
+    known, of_table = {*readers, *_SECRETS, *SWITCHES, *_OTHERS}, {*keys}
+    messages = []
+    for name in sorted(name for name in environ if name not in known and _LIKE_OURS.match(name)):
+        key = name.removeprefix(_PREFIX).lower().replace("_", "-")
+        meant = f"{key!r} is a key of the table" if key in of_table else _meant(name, known)
+        if meant or name.startswith(_PREFIX):
+            messages.append(f"hatch-cubin knows no variable {name}" + (f": {meant}" if meant else ""))
+    return messages
+
+
+def variables_of_others(environ: Mapping[str, str]) -> list[str]:
+    """Return a note for each variable of another build system, if nothing sets the same here."""
     return [
-        f"hatch-cubin knows no variable {name}" + (f": did you mean {meant}?" if meant else "")
-        for name, meant in guesses.items()
-        if meant or name.startswith(_PREFIX)
+        f"{name} does not change this build: {own} does the same here"
+        for name, own in _ELSEWHERE.items()
+        if name in environ and own not in environ
     ]
 
 
 def _meant(name: str, known: Iterable[str]) -> str | None:
-    """Return the variable whose name is nearly the given one, ignoring the characters between words."""
+    """Return a guess if a variable's name is nearly the given one, ignoring the characters between words."""
     import difflib  # slow to import, and few environments need it
 
     bare = _bare(name) if name.upper().startswith("HATCH") else f"HATCH{_bare(name)}"
@@ -75,7 +93,7 @@ def _meant(name: str, known: Iterable[str]) -> str | None:
     names = {_bare(each).removeprefix(start): each for each in sorted(known)}
     cutoff = _ROUGHLY if start else _NEARLY
     close = difflib.get_close_matches(bare.removeprefix(start), names, n=1, cutoff=cutoff)
-    return names[close[0]] if close else None
+    return f"did you mean {names[close[0]]}?" if close else None
 
 
 def _bare(name: str) -> str:
@@ -97,11 +115,14 @@ def read_environment(
     values: dict[str, Any] = {}
     wrong = {
         switch: f"{switch}: must be 1 or true, 0 or false, not {environ[switch]!r}"
-        for switch in _SWITCHES
+        for switch in SWITCHES
         if environ.get(switch, "").lower() not in _STATES
     }
+    for variable in _PATHS:
+        if environ.get(variable, "").lower() in _NOT_PATHS:
+            wrong[variable] = f"{variable}: must be a path, not {environ[variable]!r}"
     for variable, (name, read) in readers.items():
-        if text := environ.get(variable):
+        if (text := environ.get(variable)) and variable not in wrong:
             try:
                 values[name] = read(text)
             except ValueError as exc:

@@ -40,7 +40,7 @@ class CompilePaths:
 
     def __init__(self, tree: ProjectTree, search: Iterable[SearchFolder]) -> None:
         self._tree, self._project = tree, (project := tree.root)
-        self._by_number = _named_by_number()
+        self._by_number = sys.platform == "linux" and Path("/proc/self/fd").is_dir()
         self._numbers = {project: _PROJECT_DESCRIPTOR}
         self._logical = {project: PROJECT}
         # A folder may have two names: the name of the wheel, and the name of the wheel's toolkit.
@@ -114,7 +114,8 @@ class CompilePaths:
         found in its place.
         """
         names = [name for name in names if not name.startswith("/")]
-        levels = max(map(_levels_out, names), default=0)
+        # The levels above its folder that a file can be at: 2 for `project/../../a.h`.
+        levels = max((name.split("/").count("..") for name in names), default=0)
         places = {path: self._place(path, levels) for path in self._numbers}
         files: dict[str, tuple[str, Path]] = {}
         for name in names:
@@ -162,16 +163,7 @@ class CompilePaths:
         return f"/proc/self/fd/{self._numbers[path]}" if self._by_number else str(path)
 
 
-def _levels_out(name: str) -> int:
-    """Return how many levels above its folder a file can be: 2 for `project/../../a.h`."""
-    return name.split("/").count("..")
-
-
 def _copy(source: Path, target: Path) -> None:
     if not target.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
-
-
-def _named_by_number() -> bool:
-    return sys.platform == "linux" and Path("/proc/self/fd").is_dir()

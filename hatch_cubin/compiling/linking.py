@@ -100,7 +100,10 @@ class Links:
         if any(each.unit is not None and each.unit not in self._results.done for each in job.linked):
             self._results.failed.append((job.unit, []))  # the errors are reported for its objects
             return False
-        wrong = list(self._load(job)) or [*self._duplicates(job), *self._disagreements(job)]
+        wrong = list(self._load(job)) or [
+            *(self._duplicate(job, *twice) for twice in self._defined_twice(job)),
+            *self._disagreements(job),
+        ]
         if wrong:
             self._results.failed.append((job.unit, wrong))
         return not wrong
@@ -164,12 +167,8 @@ class Links:
         what = f"{each.name} is not what was compiled"
         return self._error("cache-edited-during-build", what, job, hint="build again")
 
-    def _duplicates(self, job: Job) -> Iterator[Diagnostic]:
-        """Yield an error for each symbol that two inputs define: nvJitLink would use one of them."""
-        for symbol, inputs in self._defined_twice(job):
-            yield self._duplicate(job, symbol, inputs)
-
     def _defined_twice(self, job: Job) -> Iterator[tuple[str, list[str]]]:
+        """Yield each symbol that several inputs define, with these: nvJitLink would use one of them."""
         having: dict[str, list[str]] = defaultdict(list)
         for name, symbols in self._symbols[job.unit]:
             for symbol in symbols.strong:

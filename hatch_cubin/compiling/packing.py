@@ -45,9 +45,12 @@ def pack(
     A block from the cache is used only if it unpacks to exactly these results, because its record does not
     prove that.
     """
-    blocks = cut(_piece(job.unit, done[job.unit]) for job in jobs)
-    there = {block.key: hit for block in blocks if (hit := _cached(block, cache, recall)) is not None}
-    found = {block.key: there[block.key] for block in blocks if _is_right(block, there.get(block.key))}
+    blocks = cut(
+        Piece(unit.module.base, unit.module.name, str(unit.arch), done[unit].sha256, done[unit].size)
+        for unit in (job.unit for job in jobs)
+    )
+    there = [(block, hit) for block in blocks if (hit := _cached(block, cache, recall)) is not None]
+    found = {block.key: hit for block, hit in there if hit.recalled or holds(block, _bytes(hit.content))}
     if wrong := len(there) - len(found):
         project.warn(f"blocks in the cache that do not hold these units, packed again: {wrong}")
     misses = [block for block in blocks if block.key not in found]
@@ -83,17 +86,9 @@ def _recall_name(key: bytes) -> str:
     return digest(["block", key])
 
 
-def _is_right(block: Block, hit: Compiled | None) -> bool:
-    return hit is not None and (hit.recalled or holds(block, _bytes(hit.content)))
-
-
 def _known(packed: Compiled, record: str) -> RecalledResult:
     """Return the facts that prove a block's identity."""
     return RecalledResult(packed.sha256, packed.size, record, _PLAIN)
-
-
-def _piece(unit: Unit, compiled: Compiled) -> Piece:
-    return Piece(unit.module.base, unit.module.name, str(unit.arch), compiled.sha256, compiled.size)
 
 
 def _packed(

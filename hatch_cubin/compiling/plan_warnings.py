@@ -72,6 +72,8 @@ class _CompiledTexts:
 
     def unread(self, name: str) -> str | None:
         """Return the probable meaning of an unread macro, "" if unknown; None if a text may name it."""
+        if not all(job.unit.module.source.is_text_known for job in self.jobs):
+            return None
         named = re.compile(rf"\b{name}\b")
         if any(
             named.search(text) or PASTE_OPERATOR.search(text) for text in self._own()

@@ -94,7 +94,7 @@ def _place_of(macro: str, project: Project, module: Module) -> Location:
     of_rules = (
         place.of("source", index, key, macro)
         for index, rule in reversed(rules)
-        if glob_regex(rule.path).fullmatch(module.source.path)
+        if glob_regex(rule.path).fullmatch(module.source.path_for_globs)
         for key, macros in (("variants", rule.variants), ("define", rule.define))
         if macro in dict(macros)
     )

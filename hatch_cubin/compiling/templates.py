@@ -32,7 +32,7 @@ def uninstantiated_templates(
     lacking = [*_lacking(module, {name.partition("<")[0].rpartition("::")[2] for name in kernels})]
     entries = examples(declared({source.path: source.text}), lacking)[:MOST_EXAMPLES]
     filled = FILLED if any(GAP in entry for entry in entries) else ""
-    pasted = toml_lines.source_table(tables, source.path, instantiate=[*module.instantiate, *entries])
+    pasted = toml_lines.source_table(tables, source.path, instantiate=entries)
     hint = f"if it is meant for the wheel, name its arguments{filled}; for example:{pasted}"
     return [_problem(each, hint) for each in lacking]
 

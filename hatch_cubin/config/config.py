@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..errors import Problem
 from .nvrtc_options import OptionValue
-from .reader import read_table
+from .reader import KEYS, read_table
 from .toml_positions import TableLocation
-from .value_checks import Macros, Variants
+from .value_checks import Macros, Variants, WrittenInstantiation
 
 __all__ = [
     "DEFAULT_SOURCES",
@@ -25,6 +27,7 @@ __all__ = [
     "parse_config",
 ]
 
+_LINE = re.compile(rf"(?:^|(?<=: ))(?=(?:{'|'.join(KEYS)}) = )")  # the start of a line of the table
 DEFAULT_SOURCES = ("**/*.cu", "**/*.ptx")
 
 
@@ -39,7 +42,7 @@ class SourceRule:
     define: Macros = ()
     undefined: tuple[str, ...] = ()
     options: Mapping[str, OptionValue] = field(default_factory=dict)
-    instantiate: tuple[str, ...] = ()
+    instantiate: Mapping[str, WrittenInstantiation] = field(default_factory=dict)
     variants: Variants = ()
 
 
@@ -75,6 +78,11 @@ class ProducerRule:
     environment: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     seconds: int = 60
+
+    @property
+    def name(self) -> str:
+        """The name in the lock: the script and its function."""
+        return f"{self.path}:{self.call}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +127,17 @@ class Config:
         """The requirements of all wheels that a build reads: wheels with headers, or with files to link."""
         linked = (wheel for rule in self.module for wheel in rule.wheels)
         return tuple(dict.fromkeys((*self.header_packages, *linked)))
+
+    def with_table(self, found: Problem) -> Problem:
+        """Return a problem whose hint names the table, if the hint is a line to add to it.
+
+        A problem with a line of the table keeps its hint: the hint corrects that line.
+        """
+        where, prefix, hint = found.where, f"under {self.place}: ", self.place.in_full(found.hint)
+        is_in_table = where is not None and where.path == self.place.file and where != self.place.of()
+        if hint is not None and not is_in_table and prefix not in hint:
+            hint = _LINE.sub(prefix, hint)
+        return found._replace(hint=hint)
 
 
 def parse_config(table: Mapping[str, Any], place: TableLocation, environ: Mapping[str, str]) -> Config:

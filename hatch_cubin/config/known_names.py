@@ -63,12 +63,17 @@ def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
 
 
 def backend_meant(text: str) -> str | None:
-    """Return the build backend of a tool or distribution, such as 'flit_core', or None if it is unknown."""
-    name = comparable_name(text)
+    """Return the build backend for the name of its tool, distribution or module, such as 'flit_core'."""
+    name = {"hatch": "hatchling"}.get(text, comparable_name(text))
     for tool, right in BACKENDS.items():
         if f"{tool}-".startswith(f"{name}-") or name.startswith(f"{tool}-"):
             return right
     return None
+
+
+def backend_of_tool(text: str) -> str:
+    """Return the build backend of the tool or distribution *text*; all other texts are returned unchanged."""
+    return text if re.search("[.:]", text) else backend_meant(text) or text
 
 
 def is_misnamed_wrapper(text: str) -> bool:
@@ -90,10 +95,12 @@ def key_meant(key: str, table: object = "") -> str | None:
 def misnamed(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Yield the path of each TOML table whose name is hatch-cubin or cubin, or nearly: correct tables too.
 
-    Outside Hatch's settings, only the two upper levels are searched: in deeper tables, such a name may be the
-    name of a requirement.
+    Outside Hatch's settings, only the three upper levels are searched: in deeper tables, such a name may be a
+    requirement.
     """
-    for outer, tables in (((), pyproject), (("tool",), inside(pyproject, "tool"))):
+    tools = (("tool", name) for name in inside(pyproject, "tool") if name != "hatch")
+    for outer in ((), ("tool",), *tools):
+        tables = inside(pyproject, *outer)
         yield from ((*outer, name) for name in tables if _is_alike(name, tables))
     yield from _misnamed_in(("tool", "hatch"), {**hatch, "envs": None})
 
@@ -144,8 +151,8 @@ def build_tables(pyproject: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mappi
 
 
 def with_hatch_cubin(requires: object, usual: Iterable[str] = ("setuptools",)) -> list[object]:
-    """Return build requirements that include hatch-cubin: correct a misspelling, or add a missing entry."""
-    listed = requires if isinstance(requires, list) else [*usual]
+    """Return build requirements that include hatch-cubin: misspellings of it are corrected."""
+    listed = [requires] if isinstance(requires, str) else requires if isinstance(requires, list) else [*usual]
     right = [_NAME.sub("hatch-cubin", each, count=1) if is_nearly_own(each) else each for each in listed]
     return [*dict.fromkeys(map(str, right)), *([] if any(map(is_own, right)) else ["hatch-cubin"])]
 

@@ -18,7 +18,7 @@ from ..errors import ConfigError, Problem, problem
 from . import nvrtc_options, value_checks
 from .known_names import WRAPPER, key_meant
 from .toml_positions import TableLocation
-from .value_checks import Macros, RefusedValueError, Variants
+from .value_checks import MAX_VARIANTS, Macros, RefusedValueError, Variants, WrittenInstantiation
 
 HATCHLING_KEYS = frozenset(
     {
@@ -72,8 +72,8 @@ def read_source_settings(settings: Mapping[str, Any], place: TableLocation) -> d
 
 
 def variables_unread(environ: Mapping[str, str]) -> list[str]:
-    """Return a message for each environment variable whose name begins like ours but is not known."""
-    return unknown_variables(environ, _VARIABLES)
+    """Return a message for each variable of the environment with a name like ours that nothing reads."""
+    return unknown_variables(environ, _VARIABLES, KEYS)
 
 
 class _Reader:
@@ -96,11 +96,7 @@ class _Reader:
             if (read := readers.get(key)) is None:
                 self._unknown(key, readers, path)
                 continue
-            if placeholders := [*_placeholders(value, (*path, key))]:
-                for place, text in placeholders:
-                    what = f"{key}: {text!r} still contains a placeholder"
-                    hint = f"replace the {'…' if '…' in text else '...'} by a real value"
-                    self.add(problem("placeholder-not-replaced", what, hint=hint), place)
+            if self.has_placeholder(key, value, (*path, key)):
                 continue
             try:
                 values[key.replace("-", "_")] = read(value, self, (*path, key))
@@ -109,10 +105,19 @@ class _Reader:
                 self.refuse(exc, f"{key} {exc}", (*path, key), _meant(key, value) or keygen)
         return values
 
+    def has_placeholder(self, key: str, value: object, path: tuple[str | int, ...]) -> bool:
+        """Report each placeholder of a hint in the value of *key*, and return whether there is one."""
+        placeholders = [*_placeholders(value, path)]
+        for place, text in placeholders:
+            what = f"{key}: {text!r} still has the placeholder of a hint"
+            hint = f"replace the {'…' if '…' in text else '...'} by a real value"
+            self.add(problem("placeholder-not-replaced", what, hint=hint), place)
+        return bool(placeholders)
+
     def add(self, found: Problem, path: tuple[str | int, ...]) -> None:
         """Add a problem, with the line of the key at *path*."""
-        what = _short_line(found.what)
-        self.problems.append(found._replace(what=what, where=self.place.of(*path)))
+        where, what, hint = self.place.of(*path), _short_line(found.what), self.place.in_full(found.hint)
+        self.problems.append(found._replace(what=what, where=where, hint=hint))
 
     def refuse(
         self, error: ValueError, what: str, path: tuple[str | int, ...], hint: str | None = None
@@ -139,7 +144,8 @@ class _Reader:
         if not path and key in _BUILD_SYSTEM_KEYS and not self.place.wraps:
             hint = f"{key!r} belongs in the table [build-system]"
         what = f"{key!r} is not an option of {inside}"
-        self.add(problem("unknown-key", what, hint=key_meant(key, *path[:1]) or hint), (*path, key))
+        hint = key_meant(key, *path[:1]) or hint or f"its options are: {', '.join(sorted(known))}"
+        self.add(problem("unknown-key", what, hint=hint), (*path, key))
 
     def hint_for_other_table(self, key: str, path: tuple[str | int, ...]) -> str | None:
         """Return a hint if *key*, which is in the table at *path*, belongs in another table."""
@@ -217,10 +223,10 @@ def _variants_meant(
     return f"for one module per value, write this in {reader.place.tables(str(table))}: {variants}"
 
 
-def _package_meant(item: str, _reader: _Reader) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+def _package_meant(item: str, reader: _Reader) -> str | None:
+    from . import suggestions  # as above
 
-    return suggestions.header_package(item)
+    return suggestions.header_package(f"{item}/" if reader.place.is_folder(item) else item)
 
 
 def _link_meant(item: str, reader: _Reader) -> str | None:
@@ -305,6 +311,14 @@ class ValueCheck:
 
     def __call__(self, value: object, _reader: _Reader, _path: tuple[str | int, ...]) -> Any:
         return self.check(value)
+
+
+def _has_headers_for_this_cuda(requirement: str, reader: _Reader) -> None:
+    """Raise ValueError for a folder of the project, and for a wheel for another major version of CUDA."""
+    if reader.place.is_folder(requirement):
+        what = f"{requirement!r} is a folder of the project, and this key is for wheels"
+        raise RefusedValueError(problem("folder-as-package", what))
+    _of_this_cuda(requirement, reader)
 
 
 def _of_this_cuda(requirement: str, reader: _Reader) -> None:
@@ -430,11 +444,43 @@ def _variants(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Va
             value_checks.macro_name(name)
             if not isinstance(items, list) or not items:
                 raise ValueError(f"must be an array of at least one value, not {items!r}")
-            variants.append((name, value_checks.once([*map(value_checks.macro_text, items)])))
+            variants.append((name, value_checks.once(items)))
         except ValueError as exc:
             hint = None if isinstance(items, list) else _meant("variants", value)
             reader.refuse(exc, f"variants.{name} {exc}", (*path, name), hint)
     return tuple(variants)
+
+
+def _instantiate(
+    value: object, reader: _Reader, path: tuple[str | int, ...]
+) -> dict[str, WrittenInstantiation]:
+    if not isinstance(value, list) or not all(isinstance(item, (str, dict)) for item in value):
+        example = '{ kernel = "scale<{T}>", T = ["float", "double"] }'
+        raise ValueError(f"must be an array of strings, and of tables such as {example}, not {value!r}")
+    found: dict[str, WrittenInstantiation] = {}
+    for index, item in enumerate(value):
+        for name in _written_out(item, reader, (*path, index), MAX_VARIANTS - len(found)):
+            found.setdefault(name, WrittenInstantiation(index, item))
+    return found
+
+
+def _written_out(
+    entry: str | dict[str, Any], reader: _Reader, path: tuple[str | int, ...], most: int
+) -> Iterator[str]:
+    """Yield the instantiations that an entry stands for, at most *most* of them."""
+    if isinstance(entry, str):
+        try:
+            yield value_checks.kernel(entry)
+        except ValueError as exc:
+            reader.refuse(exc, f"instantiate: {exc}", path)
+    elif not reader.has_placeholder("instantiate", entry, path):
+        from . import instantiations  # lazy: few tables have products
+
+        def report(error: ValueError, inside: tuple[str | int, ...], hint: str | None) -> None:
+            key = ".".join(("instantiate", *map(str, inside[:1])))
+            reader.refuse(error, f"{key} {error}", (*path, *inside), hint)
+
+        yield from instantiations.written_out(entry, most, report)
 
 
 def _source_roots(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[tuple[str, str], ...]:
@@ -450,7 +496,8 @@ def _source_roots(value: object, reader: _Reader, path: tuple[str | int, ...]) -
 
 
 def _globs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
-    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+    tables = [value] if isinstance(value, dict) else value
+    if isinstance(tables, list) and tables and all(isinstance(item, dict) for item in tables):
         what = f"{path[-1]} must be an array of strings"
         hint = f"did you mean {reader.place.source_tables}?"
         reader.add(problem("invalid-value", what, hint=hint), path)
@@ -459,26 +506,15 @@ def _globs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple
 
 
 def _sources(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
-    what = "a source table must say which sources it is for"
-    hint = 'name the sources by a path or a glob, as in path = "**/*.cu"'
-    needed = {"path": problem("missing-key", what, hint=hint)}
-    return _array(value, reader, path, _SOURCE_CHECKS, needed)
+    return _array(value, reader, path, _SOURCE_CHECKS, _REQUIRED_SOURCE_KEYS)
 
 
 def _modules(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
-    needed = {
-        key: problem("missing-key", f"a module table must have {key!r}", hint=example)
-        for key, example in _REQUIRED_MODULE_KEYS.items()
-    }
-    return _array(value, reader, path, _MODULE_CHECKS, needed)
+    return _array(value, reader, path, _MODULE_CHECKS, _REQUIRED_MODULE_KEYS)
 
 
 def _producers(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
-    what = "a producer table must say which Python file returns the sources"
-    needed = {
-        "path": problem("missing-key", what, hint='name it by its path, as in path = "src/demo/gen.py"')
-    }
-    rules = _array(value, reader, path, _PRODUCER_CHECKS, needed)
+    rules = _array(value, reader, path, _PRODUCER_CHECKS, _REQUIRED_PRODUCER_KEYS)
     return tuple({key: item for key, item in rule.items() if key != "undefined"} for rule in rules)
 
 
@@ -487,12 +523,9 @@ def _array(
     reader: _Reader,
     path: tuple[str | int, ...],
     known: Mapping[str, Callable[..., Any]],
-    needed: Mapping[str, Problem],
+    required: Mapping[str, str],
 ) -> tuple[dict[str, Any], ...]:
-    """Return the tables of an array that have no mistakes.
-
-    *needed*: the required keys, each with the problem to report if the key is missing.
-    """
+    """Return the correct tables of an array. *required* has the keys that each must have, with examples."""
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise ValueError(f"must be an array of tables, written as {reader.place.tables(str(path[-1]))}")
     rules = []
@@ -500,9 +533,10 @@ def _array(
         here = (*path, index)
         before = len(reader.problems)
         values = reader.table(known, table, here)
-        for key, missing in needed.items():
-            if key not in table:
-                reader.add(missing, here)
+        if missing := [key for key in required if key not in table]:
+            what = f"this table needs {' and '.join(map(repr, missing))} too"
+            lines = "".join(f"\n    {required[key]}" for key in missing)
+            reader.add(problem("missing-key", what, hint=f"for example, in this table:{lines}"), here)
         if len(reader.problems) == before:
             _report_contradictions(values, reader, here)
         if len(reader.problems) == before:
@@ -542,6 +576,8 @@ def _members(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tup
 
 def _cache_dir(value: object, reader: _Reader, path: tuple[str | int, ...]) -> str:
     text = value_checks.place(value)
+    if not text.strip("./"):
+        raise ValueError(f"must be a folder of its own, such as '.cubins', not {text!r}")
     if value_checks.leads_out(text):
         what = f"cache-dir must be a relative path inside the project, not {text!r}"
         hint = "the environment variable HATCH_CUBIN_CACHE_DIR can name any folder"
@@ -557,7 +593,7 @@ _CHECKS: dict[str, Callable[..., Any]] = {
     "package": ValueCheck(value_checks.package),
     "include-dirs": ArrayCheck(value_checks.path, _above),
     "source-roots": _source_roots,
-    "header-packages": ArrayCheck(value_checks.header_package, _package_meant, _of_this_cuda),
+    "header-packages": ArrayCheck(value_checks.header_package, _package_meant, _has_headers_for_this_cuda),
     "define": _define,
     "options": _option_table,
     "jobs": ValueCheck(value_checks.jobs),
@@ -580,7 +616,7 @@ _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
     "include-dirs": ArrayCheck(value_checks.path, _above),
     "define": _define,
     "options": _option_table,
-    "instantiate": ArrayCheck(value_checks.kernel),
+    "instantiate": _instantiate,
     "variants": _variants,
 }
 _PRODUCED_CHECKS = {key: check for key, check in _SOURCE_CHECKS.items() if key != "path"}
@@ -610,9 +646,11 @@ _TABLES: Mapping[str, Mapping[str, Any]] = {
     "module": _MODULE_CHECKS,
     "producer": _PRODUCER_CHECKS,
 }
+_REQUIRED_SOURCE_KEYS = {"path": 'path = "**/*.cu"  # the sources that it is for'}
+_REQUIRED_PRODUCER_KEYS = {"path": 'path = "src/demo/gen.py"  # the Python file that returns the sources'}
 _REQUIRED_MODULE_KEYS = {
-    "name": 'give it a name that no source has, as in name = "linked"',
-    "sources": 'list the paths of the sources to link, or a glob, as in sources = ["**/*.cu"]',
+    "name": 'name = "linked"  # unlike the name of each source',
+    "sources": 'sources = ["**/*.cu"]  # the sources to link',
     "mode": 'mode = "lto"',
 }
 _KEYGEN_HINT = "'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
@@ -621,6 +659,7 @@ _WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
     "backend-path": ArrayCheck(value_checks.path),
     "package-dir": ValueCheck(value_checks.path),
 }
+KEYS = (*_CHECKS, *_WRAPPER_CHECKS)
 _BUILD_SYSTEM_KEYS = frozenset({"build-backend", "requires"})
 _WRAPPER_HINT = f'[tool.hatch-cubin] has this key if [build-system] has build-backend = "{WRAPPER}"'
 _VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..common import gpu_names
 from ..common.distribution_names import comparable_name
+from ..common.environment import SWITCHES
 from . import (
     compiler_flags,
     known_names,
@@ -25,7 +26,8 @@ _ARRAYS = frozenset(
     {"archs", "sources", "exclude", "include-dirs", "header-packages", "instantiate", "trusted-keys"}
 )
 _LONGEST = 100
-_SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_OFF = frozenset({"false", "no", "off", "0", "none"})
+_SWITCHES = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(_OFF, False)
 _STRINGS = frozenset(
     {
         "backend",
@@ -41,11 +43,14 @@ _STRINGS = frozenset(
     }
 )
 _AUTOMATIC = {
-    "jobs": "each core compiles at the same time",
-    "cache-size": "the cache has no size limit",
-    "max-size": "a wheel may have any size",
+    "jobs": "as many units are compiled at once as there are cores",
+    "cache-size": "the cache may grow",
+    "max-size": "a wheel of any size is built",
+    "timeout_s": "a unit may take 30 minutes",
 }
-_NO_CHOICE = re.compile("|auto.*|default|none|null|all|max.*|unlimited|inf.*|cores|0|-1", re.IGNORECASE)
+_NO_CHOICE = re.compile(
+    r"|auto.*|default|none|null|all|max.*|unlimited|inf.*|cores|cpus?|\$.*|0|-1", re.IGNORECASE
+)
 _MACRO = re.compile(r"(?:-D *)?([A-Za-z_]\w*)(?:=(.*))?", re.ASCII)
 _NUMBER_OF_STD = re.compile(r"(?:c|gnu|cpp)?(?:\+\+)?(11|14|17|20|23)", re.IGNORECASE)
 _MODES = {"lto": ("lto", "link-time"), "rdc": ("rdc", "relocatable", "dc", "separable")}
@@ -91,19 +96,27 @@ def variable(name: str, field: str, text: str, check: Callable[[str], Any] | Non
     *field*: the field of `Config` that the variable sets. *check*: the check of the value, or None for a
     variable that can only be on or off.
     """
-    if check is None:
-        switch = _SWITCHES.get(text.strip().strip("'\"").lower(), {"1": True, "0": False}.get(text.strip()))
+    if name in SWITCHES:
+        switch = _SWITCHES.get(text.strip().strip("'\"").lower())
         return None if switch is None else f"{name}={int(switch)}"
     if field in _AUTOMATIC and _NO_CHOICE.fullmatch(text[:_LONGEST]):
         return f"without {name}, {_AUTOMATIC[field]}: do not set it"
     bare = re.sub(r"[\s'\"\[\]]+", "", text[:_LONGEST])
-    archs = ",".join(_array("archs", bare.split(",")) or ())
-    # No suggestions for other variables: their values may be secret.
-    meant = {"archs": archs, "jobs": bare, "toolkit": _toolkit(bare), "timeout_s": _seconds(bare)}.get(field)
+    number = re.fullmatch(r"(?:-j|--jobs=?)?([0-9]{1,4})[a-z]*", bare)
+    # Other values are not shown: they may be secret.
+    meant = {
+        "archs": ",".join(_array("archs", bare.split(",")) or gpu_names.archs_meant(text)),
+        "jobs": number and number[1],
+        "remote_cache": "off" if bare.lower() in _OFF else None,
+        "toolkit": _toolkit(bare),
+        "timeout_s": _seconds(bare),
+    }.get(field)
     try:
-        return f"{name}={meant}" if meant and check(meant) else None
+        if meant and check is not None:
+            check(meant)
     except ValueError:
         return None
+    return f"{name}={meant}" if meant else None
 
 
 def _seconds(text: str) -> str | None:
@@ -184,10 +197,8 @@ def _option(name: str, value: object) -> object:
         return f"c++{match[1]}"
     if name == "std" and text.lower() in {"c++98", "c++03", "c++26", "c++2c", "c++latest", "latest"}:
         return "c++20"
-    if (switch := _SWITCHES.get(text.lower())) is not None:
+    if nvrtc_options.ALLOWED[name] == "a boolean" and (switch := _SWITCHES.get(text.lower())) is not None:
         return switch
-    if nvrtc_options.ALLOWED[name] == "a boolean" and text in {"0", "1"}:
-        return text == "1"
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else text
 
 
@@ -205,6 +216,8 @@ def _meant(key: str, value: object) -> Any:
             return value if isinstance(value, str) and value else None
     if key == "trusted-keys" and isinstance(value, str):
         value = value_checks.trusted_key(value)
+    if key == "instantiate" and isinstance(value, dict):
+        return [value]
     if key in _ARRAYS:
         return _array(key, [value] if isinstance(value, (str, int, float)) else value)
     if key in {"pack", "ship-sources", "provenance"}:
@@ -237,15 +250,16 @@ def _mode(value: object) -> str | None:
 
 
 def _package(value: object) -> str | None:
-    home, src, path = str(value).partition("src/")
-    name = path.strip("/").replace("/", ".") if src and home in {"", "./"} else str(value)
-    name = name.replace("-", "_")
-    return name if name != value and all(map(str.isidentifier, name.split("."))) else None
+    path = str(value).removeprefix("./").strip("/")
+    in_src = path.removeprefix("src/")
+    name = (in_src.replace("/", ".") if in_src != path else path).replace("-", "_")
+    return name if all(map(str.isidentifier, name.split("."))) else None
 
 
 def _size(value: object, unit: str) -> str | None:
     match = re.fullmatch(
-        r"([0-9]{1,15}(?:[.,][0-9]{1,3})?) *(?:([kmgt])(i?)(?:b|bytes?)?|b|bytes?|)", _plain(value)
+        r"([0-9]{1,15}(?:[.,][0-9]{1,3})?) *(?:([kmgt])(?:ilo|ega|iga|era)?(i?)(?:b|bytes?)?|b|bytes?|)",
+        _plain(value),
     )
     if match is None:
         return None
@@ -335,8 +349,10 @@ def _archs(text: str) -> tuple[str, ...]:
 def _toolkit(value: object) -> str | None:
     """Return the release of CUDA that a text names, or the nearest known release."""
     text = str(value).lower()
-    if text in {"latest", "newest", "cuda", "*"}:
+    if text in {"latest", "newest", "cuda", "*", "pip", "wheel", "wheels"}:
         return str(max(value_checks.CUDA))
+    if re.search(r"[/\\$]|conda|local|nvcc|installed", text):
+        return "system"
     match = _WHEELS.fullmatch(text) or _VERSION.fullmatch(text)
     if match is None:
         return None
@@ -376,7 +392,7 @@ def above(path: str, *, is_file: bool = False) -> str | None:
 def header_package(text: str) -> str | None:
     """Return a hint for an entry of `header-packages` that is not the name of a distribution."""
     if "/" in text or "\\" in text:
-        folder = text.replace("\\", "/").removeprefix("./")
+        folder = text.replace("\\", "/").removeprefix("./").rstrip("/")
         what = "include-dirs" if not value_checks.leads_out(folder) else None
         return (
             f"for headers in a folder of the project, write {toml_lines.setting(what, [folder])}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import errno
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -48,8 +49,18 @@ HATCH_BACKENDS = ("hatchling.build", "hatchling.ouroboros")
 _INNER_TABLES = ("source", "module")
 _HATCH_TOML = "hatch.toml"
 _PYPROJECT = "pyproject.toml"
-_ELSEWHERE_HINT = "run the command in a project, or name the project's folder: --project DIR"
-_START_HINT = "'hatch-cubin init' adds the table"
+_ELSEWHERE_HINT = "run it in a project, or name one: --project DIR"
+_EMPTY_HINT = "make an empty one: with a setup.py that is enough; 'hatch-cubin init' adds the table"
+_START_HINT = "'hatch-cubin init' adds one"
+
+_STRINGS = re.compile(r""""[^"]*"|'[^']*'""")
+_SLIPS = (  # what is wrong with a line that is not TOML
+    (re.compile(r"=\s*\{\s*(#.*)?$"), "a table in braces stands on one line; otherwise, give it a [header]"),
+    (re.compile(r"=\s*(True|False)\b"), "TOML's words are true and false"),
+    (re.compile("[\u201c\u201d\u2018\u2019]"), "TOML has straight quotes alone"),
+    (re.compile(r"^\s*[\w-]+\s*:"), "a key and its value have = between them"),
+    (re.compile(r"[\[=,]\s*(?!true|false|inf|nan)[A-Za-z_]"), "a text stands in quotes"),
+)
 
 Folder = str | os.PathLike[str]
 
@@ -66,7 +77,7 @@ class NoTableError(ConfigError):
         elif is_hidden(unread, place):
             missing = hidden(unread, place)
         else:
-            hint = f"rename {unread}: the project's build backend does not read a table of this name"
+            hint = f"rename {unread} to {place}: the build backend reads only that one"
             if unread.file != place.file:
                 hint = f"move {unread} from {unread.file} to {place.file}, and rename it to {place}"
             missing = problem("no-table", f"there is no table {place}", Location(place.file), hint)
@@ -100,14 +111,16 @@ def find_table(root: Folder) -> tuple[Mapping[str, Any], TableLocation, str]:
 def read_project(root: Folder) -> tuple[Mapping[str, Any], str]:
     """Return the parsed pyproject.toml at *root*, and the project's build backend.
 
-    Raise ConfigError if the build backend is a misspelling of `hatch_cubin.backend`.
+    ConfigError if the backend is a misspelling of ours, or the name of a tool.
     """
     pyproject = _read(root, _PYPROJECT)
-    backend = str(inside(pyproject, "build-system").get("build-backend", "setuptools.build_meta"))
-    if is_misnamed_wrapper(backend):
+    system = inside(pyproject, "build-system")
+    backend = str(system.get("build-backend", "setuptools.build_meta"))
+    right = WRAPPER if is_misnamed_wrapper(backend) else known_names.backend_of_tool(backend)
+    if right != backend and "backend-path" not in system:
         where = place_of(root, ("build-system",)).of("build-backend")
         what = f"there is no build backend {backend!r}"
-        raise ConfigError(problem("unknown-build-backend", what, where, f'build-backend = "{WRAPPER}"'))
+        raise ConfigError(problem("unknown-build-backend", what, where, f'build-backend = "{right}"'))
     return pyproject, backend
 
 
@@ -250,7 +263,8 @@ def _read(root: Folder, name: str) -> Mapping[str, Any]:
             name_it = f"name the folder: --project {folder}"
             raise ConfigError(problem("not-a-project", what, hint=name_it)) from None
         what = f"there is no {name} in {os.path.abspath(root)}"
-        raise ConfigError(problem("not-a-project", what, hint=_ELSEWHERE_HINT)) from None
+        hint = _EMPTY_HINT if os.path.isfile(os.path.join(root, "setup.py")) else _ELSEWHERE_HINT
+        raise ConfigError(problem("not-a-project", what, hint=hint)) from None
     except OSError as exc:
         what = f"cannot be read: {exc.strerror}"
         raise ConfigError(problem("file-not-readable", what, Location(name))) from exc
@@ -265,9 +279,12 @@ def _not_toml(root: Folder, name: str, error: Exception) -> Problem:
     elif not isinstance(error, UnicodeError):
         line = toml_positions.broken_line(_text(root, name))
         if line is not None and f"at line {line}," not in str(error):
-            hint = (
-                f"the value that begins on line {line} has no closing quote or bracket, or contains a mistake"
-            )
+            hint = f"the value that begins on line {line} is not closed, or has a mistake inside"
+        said = re.search("at line ([0-9]+)", str(error))
+        number = int(said[1]) if said else line or 1
+        text = _STRINGS.sub("''", "".join(_text(root, name).splitlines()[number - 1 : number]))
+        for right in [right for slip, right in _SLIPS if slip.search(text)][:1]:
+            line, hint = number, right
     return problem("invalid-toml", f"is not TOML: {error}", Location(name, line), hint)
 
 

@@ -12,7 +12,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 def setting(key: str, value: Any) -> str:
     """Return a key of the table with its value."""
-    return f"{_key(key)} = {_value(value)}"
+    return f"{_key(key)} = {literal(value)}"
 
 
 def source_table(tables: str, path: str, **values: Any) -> str:
@@ -25,9 +25,10 @@ def _key(key: str) -> str:
     return key if _BARE_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False)
 
 
-def _value(value: Any) -> str:
+def literal(value: Any) -> str:
+    """Return a value as TOML writes it."""
     if isinstance(value, Mapping):
         return f"{{ {', '.join(setting(key, each) for key, each in value.items())} }}"
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(literal, value))}]"
     return json.dumps(value, ensure_ascii=False)

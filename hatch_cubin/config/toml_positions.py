@@ -97,6 +97,10 @@ class TableLocation:
         inner = os.path.relpath(path, self.root).replace(os.sep, "/")
         return None if inner.split("/")[0] in {os.pardir, os.curdir} else inner
 
+    def is_folder(self, path: str) -> bool:
+        """Return whether the project has a folder at this path, if the project's folder is known."""
+        return self.root is not None and os.path.isdir(os.path.join(self.root, path))
+
     @property
     def _lines(self) -> Mapping[Path, int]:
         try:
@@ -106,6 +110,10 @@ class TableLocation:
 
     def __str__(self) -> str:
         return f"[{'.'.join(self.table)}]"
+
+    def in_full(self, hint: str | None) -> str | None:
+        """Return a hint in which the headers of inner tables, such as `[[…module]]`, are written in full."""
+        return hint and hint.replace("[[…", f"[[{'.'.join(self.table)}.")
 
     @property
     def source_tables(self) -> str:

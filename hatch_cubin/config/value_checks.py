@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .. import __version__
 from ..common import arch_names
@@ -16,14 +17,15 @@ from .known_names import BACKENDS, WRAPPER, is_misnamed_wrapper
 Macros = tuple[tuple[str, str], ...]
 Variants = tuple[tuple[str, tuple[str | None, ...]], ...]  # None: the macro is not defined
 
-_WHOLE = range(-(2**63), 2**64)  # the integers that fit into an integer type of the compiler
+MAX_VARIANTS = 100_000  # and instantiations, of one source
+WHOLE = range(-(2**63), 2**64)  # the integers that fit into a type of the compiler
 _SIZE_UNITS: Mapping[str, int] = {"B": 1} | {
     f"{letter}{infix}B": base**power
     for power, letter in enumerate("KMGT", start=1)
     for infix, base in (("i", 1024), ("", 1000))
 }
 _CLUSTER = re.compile(r"[a-z]+://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
-_EXECUTOR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+|(\w+\.)*\w+:\w+")
+_EXECUTOR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+|(\w+\.)*\w+:[^\W\d]\w*")
 _MOST_SECONDS = 86_400
 PRODUCED_SUFFIXES = ("cu", "ptx")
 NAME_PARTS = ("{parent}", "{stem}")  # parts of a source's path, for the `name` of a table for many sources
@@ -32,7 +34,15 @@ CUDA: Mapping[int, Mapping[int, int]] = {
     12: {0: 1, 1: 1, 2: 2, 3: 2, 4: 1, 5: 1, 6: 3, 8: 2, 9: 2},
     13: {0: 3, 1: 2, 2: 2, 3: 1, 4: 3, 5: 0},
 }
+_VARIABLE = re.compile(r"\$\{?\w|%\w+%")  # as shells and build systems write them
 _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
+
+
+class WrittenInstantiation(NamedTuple):
+    """The entry of `instantiate` that asks for an instantiation: its number, and its text or its table."""
+
+    entry: int
+    written: str | Mapping[str, Any]
 
 
 class RefusedValueError(ValueError):
@@ -121,7 +131,7 @@ def seconds(text: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 < number < math.inf:
-        raise ValueError(f"must be a number of seconds, not {text!r}")
+        raise ValueError(f"must be a number of seconds above 0, not {text!r}")
     return number
 
 
@@ -221,6 +231,9 @@ def place(value: object) -> str:
     text = string(value)
     if not text.isprintable():
         raise ValueError(f"{text!r} has characters that no path should have")
+    if _VARIABLE.match(text):
+        what = f"{text!r} begins with a variable, and nothing replaces variables here"
+        raise ValueError(f"{what}{_toolkit_is_found(text)}")
     return text
 
 
@@ -234,14 +247,17 @@ def path(value: object) -> str:
     """Check a path or a glob that must stay inside the project."""
     text = place(value)
     if leads_out(text):
-        is_toolkit = "/cuda" in text and "include" in text
-        reason = ": the toolkit's headers are found without this path" if is_toolkit else ""
-        what = f"{text!r} must be a relative path inside the project{reason}"
+        what = f"{text!r} must stay inside the project, relative to it{_toolkit_is_found(text)}"
         raise RefusedValueError(problem("path-leaves-project", what), text)
     if "\\" in text:
         plain = text.replace("\\", "/")
         raise ValueError(f"{text!r} must be written with '/', as \"{plain}\"")
     return "/".join(part for part in text.split("/") if part not in {"", "."}) or "."
+
+
+def _toolkit_is_found(text: str) -> str:
+    is_toolkit = "cuda" in text.lower() and "include" in text
+    return ": the toolkit's headers are found without it" if is_toolkit else ""
 
 
 def python_file(value: object) -> str:
@@ -408,19 +424,20 @@ def macro_text(value: object) -> str | None:
     """Return the text of a macro: "1" for true, a number as Python writes it, None for false (undefined)."""
     if isinstance(value, bool):
         return "1" if value else None
-    if value in _WHOLE if isinstance(value, int) else isinstance(value, float) and math.isfinite(value):
+    if value in WHOLE if isinstance(value, int) else isinstance(value, float) and math.isfinite(value):
         return repr(value)
     if not isinstance(value, str) or not all(char.isprintable() or char == "\t" for char in value):
         raise ValueError(f"must be a boolean, a number or a one-line string, not {value!r}")
     return value
 
 
-def once(values: Sequence[str | None]) -> tuple[str | None, ...]:
-    """Check that a macro's values in `variants` differ: equal values would give the same module twice."""
+def once(items: Sequence[object]) -> tuple[str | None, ...]:
+    """Return the texts of a macro's values in `variants`. ValueError if two are equal: one module of both."""
+    values = [*map(macro_text, items)]
     if len({*values}) < len(values):
         twice = next(value for value in values if values.count(value) > 1)
         shown = "false" if twice is None else repr(twice)
-        reason = ", because true is 1 too" if twice == "1" else ""
+        reason = ", because true means 1" if twice == "1" and any(item is True for item in items) else ""
         raise RefusedValueError(problem("repeated-value", f"has {shown} twice{reason}"))
     return tuple(values)
 

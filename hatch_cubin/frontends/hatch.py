@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 import sys
@@ -152,9 +153,16 @@ class CubinBuildHook(BuildHookInterface[Any]):
 
 
 def packages_of(root: Path) -> dict[str, str]:
-    """Return the top-level packages of the project at *root*, each with its folder."""
-    try:
+    """Return the top-level packages of the project at *root* and their folders."""
+    with _refusals_reported():
         return _packages(str(root), WheelBuilder(str(root)).metadata)
+
+
+@contextlib.contextmanager
+def _refusals_reported() -> Iterator[None]:
+    """Raise hatchling's errors about a project as ConfigError."""
+    try:
+        yield
     except (TypeError, ValueError) as exc:  # hatchling raises these for every mistake in a project
         what = " ".join(str(exc).split())
         raise ConfigError(
@@ -164,7 +172,8 @@ def packages_of(root: Path) -> dict[str, str]:
 
 def runs_hook(root: Path) -> bool:
     """Return whether hatchling runs our hook for a wheel of the project at *root*, in this environment."""
-    return table_location.HOOK in WheelBuilder(str(root)).config.hook_config
+    with _refusals_reported():
+        return table_location.HOOK in WheelBuilder(str(root)).config.hook_config
 
 
 def _patterns(root: str, paths: Iterable[str]) -> Iterator[str]:

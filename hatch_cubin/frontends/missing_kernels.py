@@ -10,7 +10,7 @@ from pathlib import Path
 from ..common.sizes import count
 from ..config import table_location
 from ..config.config import DEFAULT_SOURCES
-from ..config.known_names import WRAPPER, backend_meant, inside, with_hatch_cubin
+from ..config.known_names import WRAPPER, inside, with_hatch_cubin
 from ..errors import Location, Problem, problem
 from ..project.project import Project
 from ..project.source import BUNDLE_FOLDER
@@ -54,14 +54,6 @@ def _other_backend(project: Project, backend: str, requires: object) -> Problem:
         if table_location.requires_hatch_cubin(project.root)
         else f", and requires = {json.dumps(with_hatch_cubin(requires, ()))}"
     )
-    if backend in {"hatchling", "setuptools"}:  # the name of the tool is not the name of its build backend
-        right = backend_meant(backend)
-        return problem(
-            "unknown-build-backend",
-            f"there is no build backend {backend!r}",
-            table_location.place_of(project.root, ("build-system",)).of("build-backend"),
-            f"build-backend = {json.dumps(right)}",
-        )
     return problem(
         "backend-without-kernels",
         f"the build backend {backend!r} does not build kernels, so its wheels will not contain any",

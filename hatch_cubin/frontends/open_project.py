@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ..common.environment import SIGNING_KEY
 from ..config import known_names, reader, table_location
 from ..config.known_names import WRAPPER
-from ..errors import PREFIX, ConfigError, Location, Problem, ToolchainError, problem
+from ..errors import PREFIX, BundleError, ConfigError, Location, Problem, ToolchainError, problem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,6 +100,8 @@ def check_build(project: Project) -> None:
     Warn about each reason why the wheels would not contain kernels. If the wheel's packages are unknown
     because the build backend does not declare them, only the table's settings of the package are checked.
     """
+    from ..bundle import layout
+
     backend = table_location.read_project(project.root)[1]
     problems = missing_requirement(project.root)
     if (
@@ -108,11 +110,11 @@ def check_build(project: Project) -> None:
         or project.config.package
     ):
         try:
-            _ = project.package
-        except ConfigError as exc:
+            layout.refuse_foreign(project.root / project.bundle_folder)
+        except (BundleError, ConfigError) as exc:
             problems += exc.problems
     if problems:
-        raise ConfigError(*problems)
+        raise ConfigError(*map(project.config.with_table, problems))
     from . import missing_kernels
 
     for reason in missing_kernels.reasons(project, found_packages(project.root)):
@@ -140,7 +142,8 @@ def missing_requirement(root: str | Path) -> tuple[Problem, ...]:
     misspelled = (
         [each for each in known if known_names.is_nearly_own(each)] if isinstance(known, list) else []
     )
-    if not _needs_hatch_cubin(backend) or not (misspelled or not table_location.requires_hatch_cubin(root)):
+    needs_hatch_cubin = backend == WRAPPER or _declares_packages(backend)
+    if not needs_hatch_cubin or not (misspelled or not table_location.requires_hatch_cubin(root)):
         return ()
     import json
 
@@ -192,10 +195,6 @@ def with_package_of_bundle(project: Project, bundles: Iterable[str]) -> Project:
 def is_package(folder: Path) -> bool:
     """Return whether a folder is a Python package with an `__init__.py`."""
     return (folder / "__init__.py").is_file()
-
-
-def _needs_hatch_cubin(backend: str) -> bool:
-    return backend == WRAPPER or _declares_packages(backend)
 
 
 def _declares_packages(backend: str) -> bool:

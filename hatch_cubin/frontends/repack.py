@@ -19,9 +19,8 @@ from typing import NamedTuple
 from ..cache.entries import Content
 from ..common import temporary_folders
 from ..errors import BundleError, Location, problem
-from ..wheels.reading.bundles import refuse_large_directory
+from ..wheels.reading.bundles import metadata_file, refuse_large_directory
 
-_RECORD = re.compile(r"([^/]+\.dist-info)/RECORD")
 _SIGNED = ("RECORD.jws", "RECORD.p7s")
 _PACKAGE = re.compile(r"((?:[^/]+\.data/(?:pure|plat)lib/)?((?:[^\W\d]\w*/)+))__init__\.py")
 _ANY_PLATFORM = re.compile(rb"^(Tag: .*-)any(?=\r?$)", re.MULTILINE)
@@ -56,11 +55,7 @@ def open_wheel(path: Path) -> Iterator[Wheel]:
     with archive:
         members = archive.infolist()
         names = [info.filename for info in members]
-        records = [found[1] for name in names if (found := _RECORD.fullmatch(name))]
-        if len(records) != 1:
-            what = f"has {len(records)} .dist-info/RECORD files, but a wheel has exactly one"
-            raise BundleError(problem("metadata-not-once", what, Location(path.name)))
-        metadata = records[0]
+        metadata = metadata_file(names, "RECORD", path.name).partition("/")[0]
         if signed := [name for name in _SIGNED if f"{metadata}/{name}" in names]:
             what = f"the wheel is signed ({signed[0]}): added kernels would invalidate the signature"
             raise BundleError(

@@ -112,9 +112,9 @@ class BuildCubins(Command):
             if self.editable_mode:
                 self._build_in_place(project)
             else:
-                files = pipeline.build(project)
+                files, sources = pipeline.build_with_sources(project)
                 self.bill = files.pop(sbom.NAME, None)
-                self._remove_unshipped(project)
+                self._remove_unshipped(project, sources)
                 layout.write(files, self._bundle_in_build(project), Path(self.build_lib).absolute().parent)
 
     def _build_in_place(self, project: Project) -> None:
@@ -122,13 +122,13 @@ class BuildCubins(Command):
         # A strict editable install has a separate folder of links to the files in _cubins.
         pipeline.build_in_place(project, layout.of_setuptools(mode), linked=mode == "strict")
 
-    def _remove_unshipped(self, project: Project) -> None:
-        """Remove files that must not be in the wheel from the build folder, which setuptools reuses."""
+    def _remove_unshipped(self, project: Project, sources: Iterable[str]) -> None:
+        """Remove files that must not ship from the build folder, which setuptools keeps between builds."""
         for folder in [*Path(self.build_lib).rglob(BUNDLE_FOLDER)]:
             shutil.rmtree(folder)
         for _path, place in self._paths_in_build(project, cache_entries(project)):
             shutil.rmtree(place, ignore_errors=True)
-        for path, place in self._paths_in_build(project, pipeline.needed_files(project, by_name=True)):
+        for path, place in self._paths_in_build(project, sources):
             if project.config.ship_sources:
                 self.mkpath(str(place.parent))
                 self.copy_file(str(project.tree.disk_path(path)), str(place))

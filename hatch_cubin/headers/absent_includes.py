@@ -20,12 +20,9 @@ def tried_paths(closures: Iterable[tuple[Module, Closure]]) -> set[str]:
         paths.update(path for places in closure.absent for path in places)
         # A pre-included file is found by its path in the project only if no folder of the search path has it.
         paths.update(f"{folder}/{name}" for name in closure.at_root for folder in module.include_dirs)
-        paths.update(filter(lambda path: not os.path.isfile(path), map(_on_machine, module.pre_includes)))
+        on_machine = (os.path.join(os.sep, name) for name in module.pre_includes)
+        paths.update(path for path in on_machine if not os.path.isfile(path))
     return paths
-
-
-def _on_machine(name: str) -> str:
-    return os.path.join(os.sep, name)
 
 
 def absent_names(tree: ProjectTree, paths: Iterable[str]) -> dict[str, list[str]]:

@@ -88,6 +88,12 @@ def own_linked_files(module: Module) -> list[str]:
     ]
 
 
+def produced_paths(module: Module) -> list[str]:
+    """Return the paths of a module's sources that scripts produced, which are not on the disk."""
+    texts = module.link.texts if module.link else ()
+    return [source.path for source in (module.source, *texts) if source.produced]
+
+
 def distinct_closures(closures: Iterable[Closure]) -> list[Closure]:
     """Return each closure object once: many modules share one, and comparing their files would be slow."""
     return [*{id(closure): closure for closure in closures}.values()]

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -36,7 +37,7 @@ from ..toolkit.toolkit import Keys, Toolkit
 from . import shared_names
 from .included_sources import drop_included_sources
 from .ingredients import INGREDIENTS, UnitInputs, inputs_of, keys_of
-from .input_files import distinct_closures, own_files, own_linked_files
+from .input_files import distinct_closures, own_files, own_linked_files, produced_paths
 from .recall import Recall
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def make_jobs(
     finder = _HeaderFinder(project, toolkit, recall or Recall(None))
     try:
         modules = _modules(project, sources, lambda specs: expand(specs, toolkit, lacking))
-        jobs = _jobs_of_modules(project, modules, toolkit, finder, refused)
+        jobs = _jobs_of_modules(project, modules, sources.declared, finder, refused)
     except HatchCubinError as exc:
         if not lacking:
             raise
@@ -142,11 +143,12 @@ def _location_of_native(config: Config) -> Location | None:
 def _jobs_of_modules(
     project: Project,
     planned: Iterable[Module],
-    toolkit: Toolkit,
+    declared: AbstractSet[str],
     finder: _HeaderFinder,
     refused: list[Problem] | None,
 ) -> list[Job]:
-    recall = finder.recall
+    recall, toolkit = finder.recall, finder.toolkit
+    assert toolkit is not None
     readable, problems = _readable_modules(planned, finder)
     modules, notes = drop_included_sources(readable, project.tree, finder.named_files)
     finder.check_packages()
@@ -155,6 +157,11 @@ def _jobs_of_modules(
             dict.fromkeys(each.source.path for each in modules if _is_empty(each)), project
         )
         modules = [module for module in modules if not _is_empty(module)]
+    if produced := [each for each in modules if each.source.produced and not each.link]:
+        from .produced_includes import undeclared_includes  # lazy: only with producers
+
+        pairs = ((module.source, finder.named_files(module)) for module in produced)
+        problems += undeclared_includes(project, declared, pairs)
     problems += shared_names.name_problems([each for each in modules if not each.part_of], project.config)
     if problems and refused is None:
         raise SourceError(*problems)
@@ -176,8 +183,8 @@ def _jobs_of_modules(
         keys = {job.unit: job.keys for each in jobs.values() for job in each}
         for found in find_links(project, groups, keys, toolkit, recall):
             unit, own, module_digest, recorded, linked = found
-            declared = partial(finder.declared, unit.module)
-            job = Job(unit, own, (), Closure(), toolkit, module_digest, recorded, linked, declared)
+            types = partial(finder.declared, unit.module)
+            job = Job(unit, own, (), Closure(), toolkit, module_digest, recorded, linked, types)
             jobs.setdefault(unit.module, []).append(job)
     return [job for module, _units in groups for job in jobs[module]]
 
@@ -278,13 +285,13 @@ def _needed_files(
     files, perhaps = set[str](), set[str]()
     pairs = [*closures]
     for module, _closure in pairs:
-        files.update(own_linked_files(module))
-        if not module.source.produced:
-            files.add(module.source.path)
+        files.update((module.source.path, *own_linked_files(module)))
     for closure in distinct_closures(closure for _module, closure in pairs):
         files.update(own_files(closure, closure.widened))
         perhaps.update(own_files(closure))
     real = project.tree.real_name
+    # Names that are not on the disk. A closure of a locked job has all files of the lock.
+    files -= {path for module, _closure in pairs for path in produced_paths(module)}
     # A path contains `..` only if it crosses a link.
     needed = {real(path) if ".." in path else path for path in files}
     if not by_name:  # not files behind a link out of the project: its target may be huge

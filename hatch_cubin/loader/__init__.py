@@ -221,8 +221,8 @@ def archs() -> "tuple[str, ...]":
     return tuple(sorted(shipped, key=lambda arch: (arch[0] == "c", *_parse_arch(arch)[1:])))
 
 
-def is_available(kernel: "_AnyName | None" = None, strict: "bool | None" = None) -> bool:
-    """Return whether a driver and a device exist. Never raise an error, or start CUDA in this process.
+def is_available(kernel: "_AnyName | None" = None, *, strict: "bool | None" = None) -> bool:
+    """Return whether a driver and a device exist. It never raises, and does not start CUDA in this process.
 
     *kernel*: the name of a kernel or module that must run on each GPU of this machine. *strict*: this kernel,
     or all kernels, must run without translation. A driver must answer in five seconds.
@@ -471,7 +471,7 @@ _compared: "list[bool]" = []  # whether the sources of an editable install were 
 
 def _layer() -> _Layer:
     if not _own:
-        strict = os.environ.get("HATCH_CUBIN_STRICT", "").lower() not in ("", "0", "false")
+        strict = os.environ.get("HATCH_CUBIN_STRICT", "").lower() not in ("", "0", "false", "no", "off")
         _own.append(_Layer(_HERE, [], {}, strict=strict))
     return (_layers[-1:] or _own)[0]
 
@@ -922,4 +922,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "88a576337c11e110"  # the same in all files of one version
+__build__ = "cce819a1ddd59ef8"  # the same in all files of one version

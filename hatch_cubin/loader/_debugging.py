@@ -72,8 +72,11 @@ def refuse_choice(
     candidates: "Sequence[_Module]",
 ) -> "NoReturn":
     """Raise the error for a name that does not match exactly one module."""
-    details = (f" in module {module!r}" if module else "") + (f" with {macros}" if macros else "")
+    details = f" in module {module!r}" * bool(module) + f" with {macros}" * bool(macros)
     what = f"no kernel or module {name!r}{details}"
+    if wrong := sorted(macros.keys() - {key for each in candidates for key in each.variant}):
+        other = "module, variant or device (in find() and read() also cc or driver)"
+        what = f"{wrong[0]!r} is neither a macro of {name!r} nor {other}"
     if fitting:
         what = f"{name!r}{details} is ambiguous: add module= or the variant's macros"
     listed = ", ".join(repr(each.name) for each in (fitting or candidates)[:20])
@@ -239,7 +242,7 @@ def _passed(argument: "Any") -> "tuple[int, str]":
     numpy, ctypes = sys.modules.get("numpy"), sys.modules.get("ctypes")
     if numpy is not None and isinstance(argument, numpy.generic):
         return argument.dtype.itemsize, argument.dtype.kind
-    for python, size, kind in ((bool, 1, "b"), (int, 8, "i"), (float, 8, "f"), (complex, 16, "c")):
+    for python, size, kind in (bool, 1, "b"), (int, 8, "i"), (float, 8, "f"), (complex, 16, "c"):
         if isinstance(argument, python):
             return size, kind
     of_core = {each.__name__ for each in type(argument).__mro__ if each.__module__.startswith("cuda.core.")}
@@ -301,8 +304,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "7ac6529875858cfc4fd27a5f32666c9a8d2402ad438632a4ed9b4742956a1f12",
-    "_split": "e08b7cf3016c76ef2e38a68342293d65588b16ffd8a56ca94b0796b38fa2aede",
+    "_packs": "2d94b11feb1c9b70ca55dd2412dbd695714058e2eae5be7817eb17e880a901f2",
+    "_split": "8e6aef83b50066321453d970284508c928c5d7d3924d56309107e0fbc3463538",
 }
 
 
@@ -337,8 +340,10 @@ def use(
 
 
 def _new_layer(what: "Any", strict: "bool | None") -> _Used:
+    if strict not in (None, False, True):
+        raise TypeError(_message(f"strict is a bool or None, not {strict!r:.80}"))
     below = _layer()
-    strict = below.strict if strict is None else bool(strict)
+    strict = below.strict if strict is None else strict
     if what is _UNSET:
         return _Used(below.folder, below.manifests, below.replaced, strict=strict)
     if what is None:
@@ -394,11 +399,11 @@ def _code(name: str, given: "Any") -> bytes:
             return _read(data, _plain_size(data))
         except (OSError, ValueError) as exc:
             why = getattr(exc, "strerror", None) or exc
-            raise ValueError(_message(f"the code for {name!r} cannot be read from {data}: {why}")) from exc
+            raise ValueError(_message(f"the code for {name!r} is in {data}: {why}")) from exc
     try:
         return bytes(memoryview(data))
     except TypeError:
-        what = f"the code for {name!r} must be bytes or a cuda.core ObjectCode, not {given!r:.80}"
+        what = f"the code for {name!r} is bytes or a cuda.core ObjectCode, not {given!r:.80}"
         raise TypeError(_message(what)) from None
 
 
@@ -408,4 +413,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "88a576337c11e110"
+__build__ = "cce819a1ddd59ef8"

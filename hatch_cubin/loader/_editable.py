@@ -150,4 +150,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "88a576337c11e110"
+__build__ = "cce819a1ddd59ef8"

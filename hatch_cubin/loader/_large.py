@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "88a576337c11e110"
+__build__ = "cce819a1ddd59ef8"

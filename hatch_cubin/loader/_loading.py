@@ -204,9 +204,6 @@ def _load(
     *,
     of_kernel: bool,
 ) -> "tuple[Any, str]":
-    for other in {"cc", "driver"} & macros.keys():
-        what = f"only find() and read() have {other}=; for a macro, write variant={{{other!r}: …}}"
-        raise TypeError(_message(what))
     found, kernel_name = _resolve(name, module, _macro_texts(variant, macros))
     if of_kernel:
         kernel_name = kernel_name or _part("_debugging").one_kernel(found)
@@ -250,6 +247,8 @@ def preload(*names: str, device: "int | _Device | Sequence[int | _Device] | None
     kernels completely, as the capture of a CUDA graph requires.
     """
     devices = device if isinstance(device, (list, tuple, range)) else [device]
+    if not devices:
+        raise ValueError(_message("device names no device"))
     preloaded: Preloaded = _retry_during_rebuild(lambda: _preload(names, devices))
     return preloaded
 
@@ -272,7 +271,7 @@ def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
             file = (int(chosen.device_id), found, entry.sha256)
             plan.setdefault(file, (entry, []))[1].append(kernel_name)
     if missing and (wrong or not plan):
-        more = [f"and {len(missing) - 20} more"] if len(missing) > 20 else []
+        more = [f"and {len(missing) - 20} more"] * (len(missing) > 20)
         raise CubinNotFoundError("\n".join([*list(missing)[:20], *more]))
     library = _driver_library()
     if not hasattr(library, "cuKernelGetFunction"):
@@ -521,7 +520,7 @@ def _in_time(question: "Callable[[], bool]") -> bool:
         return question()
     thread.join(_ANSWER_SECONDS)
     _hanging[:] = [thread] if thread.is_alive() else []
-    for _ in range(1000):  # Python 3.12 warns about forks until the system has ended the thread
+    for _ in range(1000):  # Python 3.12 warns about forks until the thread has ended
         if _hanging or not os.path.exists(f"/proc/self/task/{thread.native_id}"):
             break
         _import("time").sleep(0)
@@ -632,4 +631,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "88a576337c11e110"
+__build__ = "cce819a1ddd59ef8"

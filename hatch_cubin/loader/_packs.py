@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "88a576337c11e110"
+__build__ = "cce819a1ddd59ef8"

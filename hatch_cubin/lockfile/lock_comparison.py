@@ -53,7 +53,8 @@ def make_lock(
 ) -> Lock:
     """Return the lock of a project's *jobs*, with the digests of the known *results*.
 
-    *all_modules* has all modules and their headers, also for sources that other sources include.
+    *all_modules* has all modules and their headers, also for sources that other sources include. The
+    producers are missing.
     """
     files, built = file_digests(jobs), {job.unit.module.source.path for job in jobs}
     pairs = [(module, closure) for module, closure, _search in all_modules]
@@ -74,6 +75,7 @@ def make_lock(
         files=files,
         of_parts={path: content for path, content in _every_file(pairs) if path not in files},
         absent=absent_includes.absent_names(project.tree, absent_includes.tried_paths(pairs)),
+        producers={},
         parts={
             module.full_name: settings_of(module)
             for module, _closure in pairs
@@ -131,8 +133,16 @@ def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
 def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> LockedPlan:
     """Return the units of *project* as its *lock* describes them, without CUDA."""
     toolkit = Toolkit(None, facts=Facts(**{**lock.builds, "supported": tuple(lock.builds["supported"])}))
-    changes = [*_other_settings(lock, project), *_other_files(lock, project, sources)]
+    changes = [*_other_settings(lock, project)]
     planned = unit_plan.UnitPlan(())
+    if not sources.is_complete:
+        from .locked_texts import with_locked_texts  # lazy: only with producers
+
+        sources, others = with_locked_texts(lock.producers, project, sources)
+        changes += others
+        if not sources.is_complete:
+            return LockedPlan(toolkit, (), Recall(None), (), tuple(changes), ())
+    changes += _other_files(lock, project, sources)
     try:
         modules = every_module(project, sources, toolkit)
         names = {module.full_name for module in modules}
@@ -177,7 +187,8 @@ def _other_files(lock: Lock, project: Project, sources: Iterable[Source]) -> Ite
     for path, content in files.items():
         now = known.get(path) or content_digest(project.tree.disk_path(path))
         if now != content:
-            yield f"{path} is {'changed' if os.path.exists(project.tree.disk_path(path)) else 'gone'}"
+            is_there = path in known or os.path.exists(project.tree.disk_path(path))
+            yield f"{path} is {'changed' if is_there else 'gone'}"
     for path in absent_includes.appeared_paths(project.tree, lock.absent):
         yield f"{path} is new, and an include may mean it"
 

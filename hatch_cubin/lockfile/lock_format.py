@@ -40,6 +40,8 @@ class Lock(NamedTuple):
     files: Mapping[str, str]  # the project's files that its units read, with their digests
     of_parts: Mapping[str, str]  # the project's files that only sources without kernels read
     absent: Mapping[str, Sequence[str]]  # by folder, the names of missing files that includes searched for
+    # Each has its inputs, and the name, the digest and the settings of each text.
+    producers: Mapping[str, Mapping[str, Any]]
     parts: Mapping[str, Mapping[str, Any]]  # sources that are not modules, because others include them
     unsure: Sequence[str]  # sources whose headers depend on the compiler's own headers
     modules: Mapping[str, Mapping[str, Any]]  # each has its source, its settings and its units
@@ -192,6 +194,18 @@ _MODULE_FIELDS: Mapping[str, _Check] = {
     "headers": _is_text,
     "units": _table_of(_is_unit),
 }
+_DIGEST = _matches("[0-9a-f]{64}")
+_PRODUCED: Mapping[str, _Check] = {
+    "sha256": _DIGEST,
+    "settings": lambda value: isinstance(value, dict),  # read like those of a producer
+}
+_PRODUCER: Mapping[str, _Check] = {
+    "modules": _table_of(_DIGEST, _is_path),
+    "files": _table_of(_DIGEST, _is_path),
+    "folders": _table_of(_DIGEST, _is_path),
+    "environment": _table_of(_or_null(_DIGEST)),
+    "texts": _table_of(_record(_PRODUCED, {"ptx": _is_text}), _is_path),
+}
 _FIELDS: Mapping[str, _Check] = {
     "generator": _is_name,
     "data-model": _is_name,
@@ -203,6 +217,7 @@ _FIELDS: Mapping[str, _Check] = {
     "files": _table_of(_is_text, _is_path),
     "of-parts": _table_of(_is_text, _is_path),
     "absent": _table_of(_list_of(_is_path), _is_path),
+    "producers": _table_of(_record(_PRODUCER), _is_path),
     "parts": _table_of(_record({"source": _is_path}, _SETTINGS)),
     "unsure": _list_of(_is_path),
     "modules": _table_of(

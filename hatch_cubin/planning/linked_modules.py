@@ -153,7 +153,6 @@ class _LinkedModules:
         folders = functools.reduce(
             lambda there, each: _joined(each.include_dirs, there), rules, whole.include_dirs
         )
-        names = tuple(dict.fromkeys(name for each in rules for name in each.instantiate))
         found = replace(
             whole,
             base=f"{whole.base}/{source.path}",
@@ -161,7 +160,7 @@ class _LinkedModules:
             define=define,
             options={**whole.options, **options, OPTION_OF_MODE[rule.mode]: True},
             include_dirs=folders,
-            instantiate=names,
+            instantiate=unit_plan.instantiations(source, rules),
             targets=(),
             part_of=whole.base,
             where=None,

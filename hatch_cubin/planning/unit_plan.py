@@ -19,7 +19,7 @@ from ..common.capabilities import FAMILIES_SINCE, GPUS, Gpu, Release
 from ..common.digest import digest
 from ..config.config import Config, Macros, SourceRule, TableLocation, merge_macros
 from ..config.nvrtc_options import OF_PTX, OptionValue
-from ..config.value_checks import guess
+from ..config.value_checks import MAX_VARIANTS, guess
 from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError, problem
 from ..project.source import Source, glob_regex, is_glob
 
@@ -28,7 +28,6 @@ _WINDOWS_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECAS
 TargetsBySpecs = Mapping[tuple[str, ...], tuple[Target, ...]]  # the targets of each list of archs
 
 _PLAIN_FILE_PART = re.compile(r"[A-Za-z0-9_-]{1,80}")
-_MAX_VARIANTS = 100_000  # of one source
 _NO_PTX = "only LTO-IR becomes PTX when it is linked, as with mode = 'lto' and .cu sources alone"
 
 
@@ -220,7 +219,7 @@ def plan_modules(
         and source.produced
         and (source.produced.rule.instantiate or source.produced.rule.variants)
     ]
-    problems += _options_without_effect(config, rules_of, every)
+    problems += _settings_without_effect(config, rules_of, every) if is_complete else ()
     if problems:
         raise ConfigError(*problems)
     modules = []
@@ -269,28 +268,28 @@ def _matching(patterns: Sequence[str]) -> Callable[[str], list[int]]:
     return matching
 
 
-def _options_without_effect(
+def _settings_without_effect(
     config: Config, rules_of: Mapping[str, Sequence[int]], sources: Sequence[Source]
 ) -> Iterator[Problem]:
-    """Yield a problem for each option that is set for PTX sources only and that ptxas does not have."""
+    """Yield a problem for each setting for PTX sources only that PTX or ptxas does not have."""
     is_for_cpp = {index for source in sources if not source.is_ptx for index in rules_of[source.path]}
-    tables: list[tuple[tuple[str | int, ...], Mapping[str, OptionValue]]] = [
-        (("source", index), rule.options)
+    tables: list[tuple[tuple[str | int, ...], Config | SourceRule]] = [
+        (("source", index), rule)
         for index, rule in enumerate(config.source)
         if index not in is_for_cpp and any(index in rules_of[source.path] for source in sources)
     ]
     if sources and all(source.is_ptx for source in sources):
-        tables = [((), config.options), *tables]
-    for table, options in tables:
-        for name in (name for name in options if name not in OF_PTX):
+        tables = [((), config), *tables]
+    hint = "leave it out, or give it to the compiler that writes the PTX"
+    for table, rule in tables:
+        for key, value in (("define", rule.define), ("include-dirs", rule.include_dirs)):
+            if value:
+                what = f"{key!r} is set for PTX alone, which has neither macros nor headers"
+                yield problem("cpp-setting-for-ptx", what, config.place.of(*table, key), hint)
+        for name in (name for name in rule.options if name not in OF_PTX):
             spelled, where = option_location(config.place, table, name)
             what = f"the option {spelled!r} is set for PTX alone, and ptxas does not have it"
-            yield problem(
-                "option-without-effect",
-                what,
-                where,
-                "leave it out, or give it to the compiler that writes the PTX",
-            )
+            yield problem("option-without-effect", what, where, hint)
 
 
 def option_location(place: TableLocation, table: tuple[str | int, ...], name: str) -> tuple[str, Location]:
@@ -325,7 +324,6 @@ def _modules_of(
 ) -> list[Module]:
     base, archs, define, options = source.stem, config.archs, config.define, config.options
     include_dirs = config.include_dirs
-    instantiate: tuple[str, ...] = ()
     variants: dict[str, tuple[str | None, ...]] = {}
     for rule in rules:  # later tables win
         base = base if rule.name is None else module_name_from(rule.name, source.name_path)
@@ -336,7 +334,6 @@ def _modules_of(
             *rule.include_dirs,
             *(folder for folder in include_dirs if folder not in rule.include_dirs),
         )
-        instantiate = tuple(dict.fromkeys((*instantiate, *rule.instantiate)))
         defined = {*dict(rule.define), *rule.undefined}
         variants = {name: values for name, values in variants.items() if name not in defined}
         variants |= dict(rule.variants)
@@ -346,6 +343,7 @@ def _modules_of(
         hint = "leave 'variants' out, or produce one text without '[…]' in its name"
         raise ConfigError(problem("variants-of-one-variant", what, where, hint))
     combinations = [(source.variant, ())] if source.variant else variant_combinations(variants, where)
+    instantiate = instantiations(source, rules)
     return [
         Module(base, source, variant, define, options, include_dirs, instantiate, targets, undefined)
         for variant, undefined in combinations
@@ -358,12 +356,23 @@ def module_name_from(pattern: str, path: str) -> str:
     return pattern.replace("{parent}", place.parent.name).replace("{stem}", place.stem)
 
 
+def instantiations(source: Source, rules: Sequence[SourceRule]) -> tuple[str, ...]:
+    """Return the instantiations that the tables of a source ask for; ConfigError if there are too many."""
+    names = tuple(dict.fromkeys(name for rule in rules for name in rule.instantiate))
+    if len(names) > MAX_VARIANTS:
+        what = (
+            f"'instantiate' asks for {len(names)} instantiations, the most for one source is {MAX_VARIANTS}"
+        )
+        raise ConfigError(problem("too-many-instantiations", what, Location(source.path)))
+    return names
+
+
 def variant_combinations(
     variants: Mapping[str, tuple[str | None, ...]], where: Location
 ) -> Iterator[tuple[Macros, tuple[str, ...]]]:
     """Yield the macros of each variant, and the macros that it does not define; ConfigError if too many."""
-    if (count := math.prod(map(len, variants.values()))) > _MAX_VARIANTS:
-        what = f"'variants' ask for {count} modules of this source, the most is {_MAX_VARIANTS}"
+    if (count := math.prod(map(len, variants.values()))) > MAX_VARIANTS:
+        what = f"'variants' ask for {count} modules of this source, the most is {MAX_VARIANTS}"
         raise ConfigError(problem("too-many-variants", what, where))
     axes = [[(name, value) for value in values] for name, values in variants.items()]
     for chosen in itertools.product(*axes):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from ..project.project import Project, ProjectSources, with_produced
-from ..project.source import Source
+from collections.abc import Iterable
+
+from ..project.project import Project, ProjectSources, include_folders, with_produced
+from ..project.source import Source, walk
 from . import memo
 from .produced_texts import sources_of
 from .producer_inputs import Producer, find_producers
@@ -13,12 +15,34 @@ def complete(project: Project, sources: ProjectSources) -> ProjectSources:
     """Return all sources of a project. A producer runs if its texts are not known from an earlier build."""
     if sources.is_complete:
         return sources
+    producers = find_producers(project)
     produced = [
-        source
-        for index, producer in enumerate(find_producers(project))
-        for source in _sources(project, index, producer)
+        source for index, producer in enumerate(producers) for source in _sources(project, index, producer)
     ]
-    return with_produced(project, sources, produced)
+    return add_sources(project, sources, producers, produced)
+
+
+def add_sources(
+    project: Project, sources: ProjectSources, producers: Iterable[Producer], produced: Iterable[Source]
+) -> ProjectSources:
+    """Return the sources with those that producers returned, now or when a lock was written."""
+    return with_produced(project, sources, produced, _declared(producers))
+
+
+def files_for_producers(project: Project) -> set[str]:
+    """Return the files that an sdist needs for its producers, and whose edits make kernels stale.
+
+    They are the producers' own inputs and the include folders, because the texts are not known here.
+    """
+    config, tree = project.config, project.tree
+    folders = dict.fromkeys(folder for folder, _key in include_folders(config))
+    headers = (path for folder in folders for path in walk(tree, folder))
+    linked = (path for rule in config.module for path in rule.link if tree.disk_path(path).is_file())
+    return {*_declared(find_producers(project)), *headers, *linked}
+
+
+def _declared(producers: Iterable[Producer]) -> set[str]:
+    return {path for producer in producers for path in producer.inputs.paths}
 
 
 def _sources(project: Project, index: int, producer: Producer) -> list[Source]:

@@ -72,11 +72,13 @@ def _source(name: Any, value: Any, rule: ProducerRule, place: TableLocation) -> 
     middle = f".{parts['arch']}" if parts["arch"] else ""
     production = Production(
         producer=rule.path,
+        by=rule.name,
         file=f"{parts['base']}{middle}.{parts['suffix']}",
         base=parts["base"],
         rule=SourceRule(path=path, **fields),
         variant=tuple(variant.items()),
         arch=parts["arch"] or "",
+        settings=settings,
     )
     data = text.encode()
     return Source(path, decode_source(data, where)[0], file_digest(data), produced=production)

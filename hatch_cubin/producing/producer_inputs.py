@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from ..common import file_access
@@ -31,7 +32,7 @@ class ProducerInputs(NamedTuple):
 
     modules: Mapping[str, str]  # the script, and the modules of the project that it can import, by path
     files: Mapping[str, str]  # the files that `inputs` names, by path
-    folders: Mapping[str, str]  # the folders that a glob in `inputs` searches, with a digest of their names
+    folders: Mapping[str, str]  # the folders that may be listed, with a digest of the names in them
     environment: Mapping[str, str | None]  # None for a variable that is not set
 
     @property
@@ -48,15 +49,10 @@ class Producer(NamedTuple):
     module: str
     packages: Packages
 
-    @property
-    def name(self) -> str:
-        """The name of the producer in the lock, which differs from the names of all others."""
-        return f"{self.rule.path}:{self.rule.call}"
-
     def key(self) -> str:
         """Return a digest of everything that the texts depend on."""
         rule, python = self.rule, f"{sys.implementation.cache_tag} {sys.platform}"
-        known = [_FORMAT, python, self.name, rule.produces, self.packages, self.inputs]
+        known = [_FORMAT, python, rule.name, rule.produces, self.packages, self.inputs]
         return digest([json.dumps(known, sort_keys=True), installed_digest(sys.path)])
 
 
@@ -79,7 +75,8 @@ def _producer(project: Project, rule: ProducerRule, files: ProjectFiles) -> Prod
     name = module_name(project.packages, rule.path)
     modules = import_closure(project.tree, packages, name, rule.path)
     matched = sorted({path for pattern in rule.inputs for path in files.matching(pattern)})
-    folders = sorted({each for pattern in rule.inputs for each in _searched_folders(project, pattern)})
+    searched = {each for pattern in rule.inputs for each in _searched_folders(project, pattern)}
+    folders = [folder for folder in sorted(searched) if _are_declared(project, folder, {*matched, *modules})]
     inputs = ProducerInputs(
         {path: file_digest(modules[path]) for path in sorted(modules)},
         {path: _file_digest(project, path) for path in matched},
@@ -146,6 +143,13 @@ def _folders_below(project: Project, start: str) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if _is_listed(name))
         inner = os.path.relpath(parent, begin).replace(os.sep, "/")
         yield start if inner == "." else f"{start}/{inner}".removeprefix("./")
+
+
+def _are_declared(project: Project, folder: str, files: AbstractSet[str]) -> bool:
+    """Return whether all files in a folder are declared. An sdist has no others, so they may be listed."""
+    prefix = "" if folder == "." else f"{folder}/"
+    own = (prefix + name for name in _names_in(project, folder))
+    return all(path in files or project.tree.disk_path(path).is_dir() for path in own)
 
 
 def _names_in(project: Project, folder: str) -> list[str]:

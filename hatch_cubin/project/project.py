@@ -13,9 +13,17 @@ from pathlib import Path, PurePosixPath
 
 from ..common import user_folders
 from ..common.console import Progress
-from ..common.environment import REMOTE, REMOTE_TOKEN, REMOTE_WRITE, SIGNING_KEY, as_written, is_on
+from ..common.environment import (
+    REMOTE,
+    REMOTE_TOKEN,
+    REMOTE_WRITE,
+    SIGNING_KEY,
+    as_written,
+    is_on,
+    variables_of_others,
+)
 from ..config import toml_lines
-from ..config.config import DEFAULT_SOURCES, Config
+from ..config.config import DEFAULT_SOURCES, Config, ModuleRule, SourceRule
 from ..config.reader import variables_unread
 from ..config.value_checks import guess
 from ..errors import ConfigError, Location, Problem, SourceError, problem
@@ -132,6 +140,8 @@ class Project:
         """Warn of variables whose names look like hatch-cubin's: they have no effect."""
         for message in variables_unread(self.environ):
             self.warn(message)
+        for note in variables_of_others(self.environ):
+            self.inform(note)
         self._warn_of_idle_store_settings()
 
     def _warn_of_idle_store_settings(self) -> None:
@@ -206,6 +216,7 @@ class ProjectSources:
     all: tuple[Source, ...]
     named: tuple[Mapping[str, Sequence[str]], ...]
     is_complete: bool = True
+    declared: frozenset[str] = frozenset()  # the files that producers may use
 
     @property
     def by_module_table(self) -> tuple[tuple[str, ...], ...]:
@@ -248,8 +259,10 @@ def read_sources(project: Project) -> ProjectSources:
     return ProjectSources(tuple(sources), tuple(named), is_complete=not config.producer)
 
 
-def with_produced(project: Project, sources: ProjectSources, produced: Iterable[Source]) -> ProjectSources:
-    """Return the sources with those that producers returned.
+def with_produced(
+    project: Project, sources: ProjectSources, produced: Iterable[Source], declared: Iterable[str]
+) -> ProjectSources:
+    """Return the sources with those that producers returned; *declared* are the files that producers may use.
 
     SourceError if a name is taken by a file or by another producer, or if a pattern still matches nothing.
     """
@@ -269,7 +282,7 @@ def with_produced(project: Project, sources: ProjectSources, produced: Iterable[
     if problems:
         raise SourceError(*problems)
     every = sorted((*sources.all, *produced), key=lambda source: source.path)
-    return ProjectSources(tuple(every), tuple(named))
+    return ProjectSources(tuple(every), tuple(named), declared=frozenset(declared))
 
 
 def _taken_names(project: Project, produced: Iterable[Source]) -> Iterator[Problem]:
@@ -388,27 +401,29 @@ def _include_folder_problems(project: Project) -> list[Problem]:
 
     The compiler itself does not report a missing include folder.
     """
-    config, tree = project.config, project.tree
-    keys: list[tuple[tuple[str | int, ...], tuple[str, ...]]] = [(("include-dirs",), config.include_dirs)]
-    keys += [
-        (("source", number, "include-dirs"), rule.include_dirs) for number, rule in enumerate(config.source)
-    ]
-    keys += [
-        (("module", number, "include-dirs"), each.include_dirs) for number, each in enumerate(config.module)
-    ]
-    problems = []
-    for key, folders in keys:
-        for index, folder in enumerate(folders):
-            home, where = tree.source_root_of(folder), config.place.of(*key, index)
-            if home is not None and home.is_partial and not os.path.lexists(tree.disk_path(folder)):
-                continue  # an sdist leaves it out if no kernel needs it
-            if not os.path.isdir(tree.disk_path(folder)):
-                what = f"include-dirs: {folder!r} is not a folder of the project"
-                problems.append(
-                    problem("include-folder-not-found", what, where, _folder_meant(project, folder))
-                )
-            elif not tree.is_inside(folder):
-                what = f"include-dirs: {folder!r} is a link to a place outside the project"
-                hint = "put a copy of its headers into the project"
-                problems.append(problem("link-leads-outside", what, where, hint))
+    tree, problems = project.tree, []
+    for folder, key in include_folders(project.config):
+        home, where = tree.source_root_of(folder), project.config.place.of(*key)
+        if home is not None and home.is_partial and not os.path.lexists(tree.disk_path(folder)):
+            continue  # an sdist leaves it out if no kernel needs it
+        if not os.path.isdir(tree.disk_path(folder)):
+            what = f"include-dirs: {folder!r} is not a folder of the project"
+            problems.append(problem("include-folder-not-found", what, where, _folder_meant(project, folder)))
+        elif not tree.is_inside(folder):
+            what = f"include-dirs: {folder!r} is a link to a place outside the project"
+            hint = "put a copy of its headers into the project"
+            problems.append(problem("link-leads-outside", what, where, hint))
     return problems
+
+
+def include_folders(config: Config) -> Iterator[tuple[str, tuple[str | int, ...]]]:
+    """Yield each include folder that the table names, and the path of its entry in the table."""
+    yield from ((folder, ("include-dirs", index)) for index, folder in enumerate(config.include_dirs))
+    tables: tuple[tuple[str, Sequence[SourceRule | ModuleRule]], ...] = (
+        ("source", config.source),
+        ("module", config.module),
+    )
+    for name, rules in tables:
+        for number, rule in enumerate(rules):
+            for index, folder in enumerate(rule.include_dirs):
+                yield folder, (name, number, "include-dirs", index)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..common import file_access, read_limits
 from ..common.arch_names import parse_arch
@@ -33,11 +33,13 @@ class Production:
     """How a script produced a source: the script, the parts of the name, and the settings for this source."""
 
     producer: str  # the path of the script
+    by: str  # the script and its function
     file: str  # the name of the source without its variant
     base: str
     rule: SourceRule
     variant: Macros = ()  # part of the module's name, not a macro
     arch: str = ""  # the only arch that this text is for; empty for a source of all archs
+    settings: Mapping[str, Any]  # as the script returned them
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Source:
     sha256: str = ""
     encoding: str = "utf-8"  # of the file
     produced: Production | None = field(default=None, hash=False)
+    is_text_known: bool = True  # false for a produced source that a lock describes
 
     @cached_property
     def is_ptx(self) -> bool:

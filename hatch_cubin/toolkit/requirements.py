@@ -51,14 +51,16 @@ def build_requirements(
 ) -> list[str]:
     """Return the requirements that the build front end must install, with the *locked* versions if given.
 
-    They include ptxas if the build *assembles* PTX sources, and nvJitLink if it links modules.
+    They include ptxas if the build *assembles* PTX sources, nvJitLink if it links modules, and what producers
+    import.
     """
     if is_on(environ, "HATCH_CUBIN_SKIP"):
         return []
     wanted = [*_toolkit_requirements(config, assembles=assembles), *config.packages]
     exact = _exact(wanted, locked) if wanted and locked else wanted
     others = [*store_requirements(config), *of_signatures(config, environ), *of_clusters(config)]
-    return [*exact, *others]
+    produced = dict.fromkeys(each for rule in config.producer for each in rule.requires)
+    return [*exact, *others, *produced]
 
 
 def nvrtc_requirement(toolkit: str | None) -> list[str]:

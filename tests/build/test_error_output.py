@@ -51,11 +51,9 @@ def test_every_mistake_in_the_table_is_reported_with_its_line(tmp_path: Path, ta
             "hatch-cubin: error: pyproject.toml:14: archs: 'sm90x' is not an arch; "
             "write sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major [unknown-arch]"
         ),
-        (
-            "hatch-cubin: error: pyproject.toml:16: a source table must say which sources it is for "
-            "[missing-key]"
-        ),
-        '  hint: name the sources by a path or a glob, as in path = "**/*.cu"',
+        "hatch-cubin: error: pyproject.toml:16: this table needs 'path' too [missing-key]",
+        "  hint: for example, in this table:",
+        '    path = "**/*.cu"  # the sources that it is for',
         "hatch-cubin: 4 errors, nothing was built",
     ]
 

@@ -279,7 +279,7 @@ def test_a_project_without_the_table_is_left_alone(tmp_path: Path, case: str) ->
         ("", "'hatch-cubin init' adds the table"),
         (
             "[tool.hatch_cubin]\n",
-            "rename [tool.hatch_cubin]: the project's build backend does not read a table of this name",
+            "rename [tool.hatch_cubin] to [tool.hatch-cubin]: the build backend reads only that one",
         ),
     ],
     ids=["none", "misnamed"],

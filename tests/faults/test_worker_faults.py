@@ -190,13 +190,6 @@ def test_a_crash_fails_its_own_task_and_no_other(
     assert outcomes(run(tasks(*codes), setup_for(tmp_path, jobs=jobs))) == expected
 
 
-def test_several_crashes_are_told_apart(tmp_path: Path) -> None:
-    codes = ["segfault", "a", "exit", "b", "segfault", "c", "tear", "d"]
-    found = outcomes(run(tasks(*codes), setup_for(tmp_path, jobs=4)))
-    assert {number for number, text in found.items() if "crashed" in text} == {0, 2, 4, 6}
-    assert [found[number] for number in (1, 3, 5, 7)] == ["a", "b", "c", "d"]
-
-
 def test_a_task_that_hangs_is_stopped_and_the_others_finish(
     tmp_path: Path, started: list[subprocess.Popen[bytes]]
 ) -> None:
@@ -234,12 +227,6 @@ def test_what_is_not_accepted_is_compiled_without_a_precompiled_header(tmp_path:
     found = outcomes(run(left, setup_for(tmp_path, jobs=jobs), accepts))
     assert found == dict.fromkeys(range(12), "mark") | {4: "once"}
     assert (asked.count("marked") >= 3, asked.count("mark"), asked.count("once")) == (True, 11, 1)
-
-
-def test_several_tasks_that_hang_are_each_stopped(tmp_path: Path) -> None:
-    found = outcomes(run(tasks("hang", "hang", "hang"), setup_for(tmp_path, timeout_s=1.0)))
-    said = "fatal: took longer than 1 s and was stopped (HATCH_CUBIN_TIMEOUT sets the limit)"
-    assert found == dict.fromkeys(range(3), said)
 
 
 def test_a_limit_may_be_longer_than_any_clock_counts(tmp_path: Path) -> None:
@@ -376,11 +363,6 @@ def test_large_sources_do_not_keep_workers_from_starting_together(tmp_path: Path
     codes = [letter * 1_000_000 for letter in "abc"]
     assert outcomes(run(tasks(*codes), setup_for(tmp_path, IN_COMPANY + STUB))) == dict(enumerate(codes))
     assert not (tmp_path / "alone").exists()
-
-
-def test_hundreds_of_tasks_are_answered_once_each(tmp_path: Path) -> None:
-    codes = [f"task {number}" for number in range(500)]
-    assert outcomes(run(tasks(*codes), setup_for(tmp_path, jobs=8))) == dict(enumerate(codes))
 
 
 @pytest.mark.parametrize("how", ["interrupt", "close"])

@@ -31,6 +31,13 @@ def matches(draw: st.DrawFn) -> tuple[str, str]:
 archs = st.builds(Arch, st.integers(100, 139), st.sampled_from("af ").map(str.strip))
 specs = st.sampled_from(["sm_90", "compute_90", "90a", "9.0+PTX", "80-real", "all", "all-major", "native"])
 
+_of_placeholder = st.lists(st.text(max_size=3) | st.integers() | st.booleans(), max_size=3)
+products = st.dictionaries(
+    st.sampled_from(["N", "T", "kernel"]),
+    st.sampled_from(["f<{N}>", "f<{N}, {T}>", "{", "0..3", "-1..1", "3..0", "0..999999999"])
+    | _of_placeholder,
+)
+
 # --- tables as a TOML reader would give them ------------------------------------------------------
 
 _moments = st.sampled_from([dt.date(2025, 1, 1), dt.time(12)])

@@ -21,6 +21,8 @@ from hatch_cubin.toolkit import toolkit
 from tests.fault_counts import Figures
 from tests.helpers import COPY_PTX, TABLE, read_config, refusal
 
+from .strategies import products
+
 pytestmark = [pytest.mark.nvrtc, pytest.mark.counted]
 
 PLACE = TableLocation("pyproject.toml", "", TABLE)
@@ -65,7 +67,7 @@ _taken_or_not: Mapping[str, st.SearchStrategy[Any]] = {
     "trusted-keys": _lists,
     "define": st.dictionaries(_names, _strings | st.integers(0, 9) | st.booleans(), max_size=2),
     "options": _options_table,
-    "instantiate": st.lists(_strings, max_size=2),
+    "instantiate": st.lists(_strings | products, max_size=2),
     "variants": st.dictionaries(_names, st.lists(_strings, min_size=1), min_size=1, max_size=2),
 }
 

@@ -47,7 +47,7 @@ _OF_SOURCE: Mapping[str, st.SearchStrategy[Any]] = {
     "include-dirs": st.lists(_WORDS | some.paths, max_size=2),
     "define": _MACROS,
     "options": _OPTIONS,
-    "instantiate": st.lists(_WORDS, max_size=2),
+    "instantiate": st.lists(_WORDS | some.products, max_size=2),
     "variants": st.dictionaries(
         st.sampled_from(["N", "M"]), st.lists(st.integers(0, 9) | _WORDS, max_size=3)
     ),
@@ -60,6 +60,17 @@ _OF_EVERY_MODULE: Mapping[str, st.SearchStrategy[Any]] = {
 _OF_MODULE: Mapping[str, st.SearchStrategy[Any]] = {
     **{key: value for key, value in _OF_SOURCE.items() if key not in ("name", "instantiate")},
     "link": st.lists(some.globs | st.sampled_from(["a:b.a", " a == 1 : b/*.a", "a:/b", ":b"]), max_size=2),
+}
+_OF_PRODUCER: Mapping[str, st.SearchStrategy[Any]] = {
+    "path": some.paths.map("{}.py".format) | _WORDS,
+    "call": st.sampled_from(["sources", "größe", "a.b", "1a", ""]),
+    "produces": st.lists(st.sampled_from(["cu", "ptx", "cubin"]), max_size=2),
+    "inputs": st.lists(some.globs | _WORDS, max_size=2),
+    "environment": st.lists(st.sampled_from(["LEVEL", "_X1", "größe", "A B", ""]), max_size=2),
+    "requires": st.lists(
+        st.sampled_from(["jinja2==3.*", "a[b]>=1", "c; python_version<'3'", "-r x"]), max_size=2
+    ),
+    "seconds": st.integers(-1, 100_000),
 }
 _OF_TABLE: Mapping[str, st.SearchStrategy[Any]] = {
     **{
@@ -89,6 +100,7 @@ _OF_TABLE: Mapping[str, st.SearchStrategy[Any]] = {
     "source": st.lists(
         st.fixed_dictionaries({"path": some.globs | _WORDS}, optional={**_OF_SOURCE}), max_size=2
     ),
+    "producer": st.lists(st.fixed_dictionaries({}, optional={**_OF_PRODUCER}), max_size=2),
     "module": st.lists(st.fixed_dictionaries({**_OF_EVERY_MODULE}, optional={**_OF_MODULE}), max_size=2),
 }
 _OF_WRAPPER: Mapping[str, st.SearchStrategy[Any]] = {
@@ -128,3 +140,4 @@ def test_each_key_is_tried() -> None:
     assert {*_OF_WRAPPER} == {*reader._WRAPPER_CHECKS}
     assert {"path", *_OF_SOURCE} == {*reader._SOURCE_CHECKS}
     assert {*_OF_EVERY_MODULE, *_OF_MODULE} == {*reader._MODULE_CHECKS}
+    assert {*_OF_PRODUCER} == {*reader._PRODUCER_CHECKS}

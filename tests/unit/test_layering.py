@@ -31,7 +31,7 @@ ROOMS: dict[str, str] = {
     "remote": "common config project cache toolkit keys",
     "compiling": "common loader cubin config project planning cache producing toolkit headers keys bundle",
     "explaining": "common loader config project planning cache headers keys",
-    "lockfile": "common config project planning cache toolkit headers keys remote",
+    "lockfile": "common config project planning cache producing toolkit headers keys remote",
     "building": "common project planning cache producing toolkit keys bundle compiling remote lockfile",
     "wheels": "common loader cubin project bundle building",
     "frontends": "common loader config project cache toolkit bundle lockfile building wheels",
@@ -100,8 +100,9 @@ MODULES: dict[str, dict[str, str]] = {
         "value_checks": "known_names nvidia_wheels reserved_macros store_urls",
         "suggestions": "compiler_flags known_names nvidia_wheels nvrtc_options ptxas_options toml_lines "
         "toml_positions value_checks",
-        "reader": "compiler_flags known_names nvidia_wheels nvrtc_options ptxas_options suggestions "
-        "toml_positions value_checks",
+        "instantiations": "toml_lines value_checks",
+        "reader": "compiler_flags instantiations known_names nvidia_wheels nvrtc_options ptxas_options "
+        "suggestions toml_positions value_checks",
         "config": "nvrtc_options reader toml_positions value_checks",
     },
     "project": {
@@ -165,13 +166,15 @@ MODULES: dict[str, dict[str, str]] = {
     },
     "keys": {
         "included_sources": "",
+        "produced_includes": "",
         "input_files": "",
         "ingredients": "input_files",
         "parameter_types": "",
         "recall": "",
         "link_files": "ingredients recall",
         "shared_names": "",
-        "jobs": "included_sources ingredients input_files link_files parameter_types recall shared_names",
+        "jobs": "included_sources ingredients input_files link_files parameter_types produced_includes "
+        "recall shared_names",
         "edited_headers": "input_files jobs",
     },
     "bundle": {
@@ -283,7 +286,8 @@ MODULES: dict[str, dict[str, str]] = {
     },
     "lockfile": {
         "lock_format": "",
-        "lock_comparison": "lock_format",
+        "locked_texts": "lock_format",
+        "lock_comparison": "lock_format locked_texts",
         "locked_build": "lock_comparison lock_format",
         "required_wheels": "locked_build lock_comparison lock_format",
     },
@@ -330,8 +334,8 @@ MODULES: dict[str, dict[str, str]] = {
         "checking/stray_files checking/wheel_tags reading/bundles reading/companions "
         "reading/compiled_code reading/coverage reading/report reading/survey splitting/variant_index "
         "splitting/variants",
-        "splitting/cut_variants": "checking/variant_check checking/wheel_tags reading/bundles "
-        "reading/coverage splitting/split splitting/variant_index splitting/variants",
+        "splitting/cut_variants": "checking/variant_check reading/bundles reading/coverage splitting/split "
+        "splitting/variant_index splitting/variants",
     },
     "frontends": {
         "max_size": "",

@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> Answer:
         jobs, facts = sharding.share(project, plan.jobs, plan.toolkit, args.shard, args.weights or ())
         plan = plan._replace(jobs=jobs)
     results = pipeline.attempt(project, plan)
-    found, problems = report.facts(results), pipeline.failures(results, plan)
+    found, problems = report.facts(results), pipeline.failures(project, results, plan)
     summary = _summary(found, problems) if os.environ.get("GITHUB_STEP_SUMMARY") else ()
     return Answer({**found, **facts}, problems=problems, summary=summary)
 

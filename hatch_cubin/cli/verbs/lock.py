@@ -1,15 +1,16 @@
 """Write the lock file cubin.lock, which lists all inputs of the project's kernels. Commit the file to git.
 
-Kernels that are missing from the cache are compiled first, with the toolkit that is installed here. Later, a
-build does not need a compiler if the project matches the lock file and all results are in the cache.
-Otherwise the build requires exactly the compiler versions in the lock file. '--check' writes and compiles
-nothing, and fails if the lock file is outdated.
+Units that are missing from the cache are compiled first, with the toolkit that is installed here. Later, a
+build needs no compiler if the project matches the lock and all units are in the cache. Otherwise the build
+requires exactly the versions of the compiler in the lock. '--check' writes and compiles nothing: it fails if
+the lock is stale. It runs producers, if the packages that they need are installed.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...common.sizes import count
@@ -34,8 +35,15 @@ def run(args: argparse.Namespace) -> Answer:
     """Write the lock file, or compare the existing file with the contents that would be written."""
     project = open_project(args)
     check_build(project)
+    if args.check:
+        require_compiler(_without_producers(project))  # these are not compared if a requirement is missing
+        return _check(project)
     require_compiler(project)
-    return _check(project) if args.check else _write(project)
+    return _write(project)
+
+
+def _without_producers(project: Project) -> Project:
+    return replace(project, config=replace(project.config, producer=()))
 
 
 def _check(project: Project) -> Answer:
@@ -45,13 +53,15 @@ def _check(project: Project) -> Answer:
     found = lock_format.read(project.root)
     if found is None:
         what = f"there is no {lock_format.NAME}"
-        raise CheckError(problem("lock-missing", what, hint=f"'hatch-cubin lock' writes {lock_format.NAME}"))
-    changes = pipeline.check_lock(project, found)
+        raise CheckError(problem("lock-missing", what, hint="'hatch-cubin lock' writes one"))
+    changes, unchecked = pipeline.check_lock(project, found)
+    facts = _facts(found, changes, unchecked)
     if changes:
         where = Location(lock_format.NAME)
         stale = problem("lock-stale", "is stale", where, lock_format.HINT, tuple(changes))
-        return Answer(_facts(found, changes), problems=[stale])
-    return Answer(_facts(found), [f"{lock_format.NAME} is up to date"])
+        return Answer(facts, problems=[stale])
+    verdict = "is up to date, as far as it could be compared" if unchecked else "is up to date"
+    return Answer(facts, [f"{lock_format.NAME} {verdict}", *unchecked])
 
 
 def _write(project: Project) -> Answer:
@@ -74,11 +84,12 @@ def _write(project: Project) -> Answer:
     return Answer(facts, lines)
 
 
-def _facts(found: Lock, changes: Sequence[str] = ()) -> dict[str, Any]:
+def _facts(found: Lock, changes: Sequence[str] = (), unchecked: Sequence[str] = ()) -> dict[str, Any]:
     return {
         "units": sum(len(module["units"]) for module in found.modules.values()),
         "nvrtc": found.builds["nvrtc"],
         "wheels": [{"name": name, "version": version} for name, version in found.wheels.items()],
         "unsure": [*found.unsure],
         "changes": [*changes],
+        "unchecked": [*unchecked],
     }

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ...common import file_lock, read_limits, user_folders
 from ...errors import BundleError, Location, problem
-from ...wheels.reading.bundles import open_wheel
+from ...wheels.reading.bundles import OpenedWheel, open_wheel
 from ..verb_base import Answer, json_argument, size
 
 _PATIENCE_S = 10.0  # how long to wait for another process that splits a wheel into the same folder
@@ -58,12 +58,21 @@ def run(args: argparse.Namespace) -> Answer:
     return _answer(args.into, _as_companions(Path(args.wheel), args.into))
 
 
+def _refuse_wrong_tags(opened: OpenedWheel) -> None:
+    """Raise BundleError if the wheel's name or its tags are wrong, because its parts would have them too."""
+    from ...wheels.checking.wheel_tags import tag_problems
+
+    if problems := [*tag_problems(opened)]:
+        raise BundleError(*problems)
+
+
 def _as_companions(path: Path, into: Path) -> list[str]:
     from ...frontends import repack
     from ...wheels.splitting.split import split
 
     with open_wheel(str(path)) as opened:
         parts = split(opened)
+        _refuse_wrong_tags(opened)
     with repack.open_wheel(path) as wheel:
         date = wheel.members[0].date_time
         added = {name: [data] for name, data in parts.written.items()}
@@ -80,6 +89,7 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
 
     with open_wheel(str(path)) as opened:
         parts = cut_into_variants(opened)
+        _refuse_wrong_tags(opened)
     _refuse_other_builds(into, path, parts.labels)
     index = into / parts.described_in
     _with_existing_labels(index, parts.labels)  # refuse an invalid index before writing anything

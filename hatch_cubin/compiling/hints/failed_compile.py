@@ -67,19 +67,26 @@ class FailedCompile:
         there = self.config.define if key == "define" else self.config.options
         return f" {toml_lines.setting(key, {**_written(there), **value})}"
 
-    def place_of_entry(self, entry: str) -> Location | None:
-        """Return the table's line with an entry of the source's `instantiate`."""
-        wanted = "".join(entry.split())
-        for index, rule in self._rules():
-            for number, each in enumerate(rule.instantiate):
-                if "".join(each.split()) == wanted:
-                    return self.config.place.of("source", index, "instantiate", number)
-        return None
+    def place_of_entry(self, name: str) -> Location | None:
+        """Return the table's line with the entry of the source's `instantiate` that asks for *name*."""
+        return next((place for place, _written in self._entries(name)), None)
 
-    def has_entry(self, path: str, entry: str) -> bool:
-        """Return whether a rule of this source with that entry of `instantiate` is for another source too."""
-        rules = (rule for _index, rule in self._rules() if entry in rule.instantiate)
-        return path != self.path and any(glob_regex(rule.path).fullmatch(path) for rule in rules)
+    def is_of_product(self, name: str) -> bool:
+        """Return whether a table of the source's `instantiate` asks for *name*, and not a string."""
+        return any(not isinstance(written, str) for _place, written in self._entries(name))
+
+    def _entries(self, name: str) -> Iterator[tuple[Location, str | Mapping[str, Any]]]:
+        wanted = "".join(name.split())
+        for index, rule in self._rules():
+            for each, (number, written) in rule.instantiate.items():
+                if "".join(each.split()) == wanted:
+                    yield self.config.place.of("source", index, "instantiate", number), written
+
+    def shared_entry(self, path: str, name: str) -> str | Mapping[str, Any] | None:
+        """Return the entry of `instantiate` for *name*, if its rule is for another source at *path* too."""
+        rules = (rule for _index, rule in self._rules() if path != self.path and name in rule.instantiate)
+        shared = (rule for rule in rules if glob_regex(rule.path).fullmatch(path))
+        return next((rule.instantiate[name].written for rule in shared), None)
 
     def place_of_macro(self, name: str) -> Location:
         """Return the table's line that defines a macro for the source."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...config.toml_lines import source_table
 from ...cubin.kernel_names import demangle
+from ...errors import Location
 from ...project.source import without_comments
 from ..diagnostics import Diagnostic
 from .failed_compile import FailedCompile
@@ -23,6 +24,7 @@ _DECLARED = re.compile(
 )
 _AMBIGUOUS = re.compile(r"cannot determine which")
 _INSTANTIATED = re.compile(r'detected during instantiation of "void ([\w:]+)[(<]')
+_FOLLOWS = re.compile("Error in parsing name expression")
 _MOST = 5  # the most templates that a hint lists
 _WORD = re.compile(r"\w+")
 # The text around a name where C++ declares, instantiates or launches it.
@@ -82,11 +84,33 @@ def wrong_entries(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Di
     for each in found:
         if (entry := entry_of(each)) is not None:
             first.setdefault(entry, each)
-    entries = {entry: _located(entry, error, failed) for entry, error in first.items()}
+    located = {entry: _located(entry, error, failed) for entry, error in first.items()}
+    entries = _once_for_each_product(located, first, failed)
     if all(entry_of(each) is not None for each in found):
         return [*entries.values()]
     names = {kernel.base for kernel in _declared(failed).kernels}
     return [each for entry, each in entries.items() if each.hint or names.isdisjoint(_WORD.findall(entry))]
+
+
+def _once_for_each_product(
+    entries: Mapping[str, Diagnostic], first: Mapping[str, Diagnostic], failed: FailedCompile
+) -> dict[str, Diagnostic]:
+    """Return the errors, without those that repeat an error of the same product or follow from one.
+
+    *first* has the compiler's own errors.
+    """
+    kept: dict[str, Diagnostic] = {}
+    told = set[tuple[Location | None, str | None]]()
+    for entry, error in entries.items():
+        if failed.is_of_product(entry):
+            said, follows = first[entry].text, _FOLLOWS.search(first[entry].text)
+            if {(error.where, said), (error.where, error.hint)} & told or (
+                follows and (error.where, "") in told
+            ):
+                continue
+            told |= {(error.where, text) for text in (said, error.hint, "") if text is not None}
+        kept[entry] = error
+    return kept
 
 
 def with_entry(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
@@ -216,14 +240,16 @@ def _another_type(unknown: str, entry: str, failed: FailedCompile) -> str | None
 
 def _of_other_source(entry: str, name: str, failed: FailedCompile) -> str | None:
     """Return a hint for an entry of a table for several sources, if another one of them has the kernel."""
-    having = [
-        path
+    having = {
+        path: written
         for path, text in failed.sources.items()
-        if failed.has_entry(path, entry) and _kernel_of(name, declared({path: text}).kernels)
-    ]
+        if (written := failed.shared_entry(path, entry)) and _kernel_of(name, declared({path: text}).kernels)
+    }
     if not having:
         return None
-    tables = "".join(source_table(failed.module.tables, path, instantiate=[entry]) for path in having)
+    tables = "".join(
+        source_table(failed.module.tables, path, instantiate=[written]) for path, written in having.items()
+    )
     what = f"{failed.path} has no template {name!r}"
     return f"{what}: take the entry out of this table, and write instead:{tables}"
 

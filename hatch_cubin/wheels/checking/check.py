@@ -110,8 +110,8 @@ def check(
     if total is not None and max_size is not None:
         problems += filter(None, [size_problem(opened, max_size)])
     elif total is not None and total > PYPI_MAX_BYTES:
-        what = f"is {decimal(total)}, but PyPI accepts at most 100 MB unless you request a higher limit"
-        hint = 'to make this an error: max-size = "100 MB"'
+        what = f"is {decimal(total)}: PyPI accepts at most 100 MB, unless you request more"
+        hint = 'to make this an error, set max-size = "100 MB" in the table of hatch-cubin'
         warnings.append(problem("over-pypi-limit", what, Location(opened.path), hint))
     return CheckResult(total, largest_files(opened) if wheel else {}, bundles, problems, warnings)
 

@@ -31,7 +31,8 @@ def check_editable_file(data: bytes, folder: str | None) -> dict[str, Any]:
     with contextlib.suppress(*NOT_OURS):
         notes: dict[str, Any] = json.loads(data)
         root, build = notes["root"], _BUILDS[_commands_of(notes)]
-        found = os.path.isabs(root) if build is _LINKED else root == _project_root_from(folder)
+        from_bundle = None if folder is None else Path(os.path.relpath(".", folder)).as_posix()
+        found = os.path.isabs(root) if build is _LINKED else root == from_bundle
         shaped = {*notes} == _FIELDS and all(len(stamp) == 4 for stamp in notes["files"].values())
         if found and shaped and data == f"{canonical(notes)}\n".encode():
             return notes
@@ -58,7 +59,3 @@ def rebuilt_editable_file(project: Project, data: bytes, sources: list[str]) -> 
 
 def _commands_of(notes: dict[str, Any]) -> tuple[str, ...]:
     return (*notes["rebuild"], *notes["needs"])
-
-
-def _project_root_from(folder: str | None) -> str | None:
-    return None if folder is None else Path(os.path.relpath(".", folder)).as_posix()

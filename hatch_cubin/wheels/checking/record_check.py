@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from ...errors import BundleError, Location, Problem, problem
 from ...project.source import BUNDLE_FOLDER
-from ..reading.bundles import installed_path, member_location, read_in_pieces, read_member
+from ..reading.bundles import installed_path, member_location, metadata_file, read_in_pieces, read_member
 
 LocationOf = Callable[[str], Location]  # a function that returns the location of a file of the wheel
 
-_RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
-_WITHOUT_DIGEST = ("", ".jws", ".p7s")  # RECORD lists no digest for itself and for its signatures
+
+_WITHOUT_DIGEST = ("", ".jws", ".p7s")  # RECORD itself and its signatures have no digest in it
 _DATA = re.compile(r"[^/]+\.data/", re.IGNORECASE)
 _UNSAFE = re.compile(r"/|[A-Za-z]:|(?:.*/)?\.\.(?:/|$)|.*[\\\0]", re.DOTALL)
 
@@ -28,22 +28,18 @@ def record_problems(archive: zipfile.ZipFile) -> Iterator[Problem]:
     names = [member.orig_filename for member in archive.infolist() if not member.is_dir()]
     at = functools.partial(member_location, archive)
     yield from _name_problems(names, at)
-    records = [name for name in names if _RECORD.fullmatch(name)]
-    if len(records) != 1:
-        what = f"has {len(records)} .dist-info/RECORD files, but a wheel has exactly one"
-        yield problem("metadata-not-once", what, Location(str(archive.filename)))
-        return
+    record = ""
     try:
-        text = read_member(archive, records[0]).decode()
-        rows = [row for row in csv.reader(text.splitlines()) if row]
+        record = metadata_file(names, "RECORD", str(archive.filename))
+        rows = [row for row in csv.reader(read_member(archive, record).decode().splitlines()) if row]
     except BundleError as exc:
         yield from exc.problems
     except UnicodeDecodeError:
-        yield problem("metadata-unreadable", "is not text in UTF-8", at(records[0]))
+        yield problem("metadata-unreadable", "is not text in UTF-8", at(record))
     except csv.Error as exc:
-        yield problem("metadata-unreadable", f"is not a table: {exc}", at(records[0]))
+        yield problem("metadata-unreadable", f"is not a table: {exc}", at(record))
     else:
-        yield from _record_differences(archive, names, records[0], rows)
+        yield from _record_differences(archive, names, record, rows)
 
 
 def _name_problems(names: Sequence[str], at: LocationOf) -> Iterator[Problem]:

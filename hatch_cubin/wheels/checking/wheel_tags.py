@@ -13,13 +13,13 @@ from pathlib import PurePath
 from ...bundle.manifest import NOT_OURS
 from ...common.distribution_names import comparable_name
 from ...errors import BundleError, Location, Problem, problem
-from ..reading.bundles import OpenedWheel, member_location, read_member
+from ..reading.bundles import OpenedWheel, member_location, metadata_file, read_member
 from ..reading.survey import manifest_of
 from .variant_check import VARIANT_FILE
 
 WHEEL_NAME = re.compile(r"([^-]+-[^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)(?:-([0-9a-z_.]{1,16}))?\.whl")
-_REFUSED = "installers refuse a wheel with such a mistake"
-_WHEEL_FILE = re.compile(r"[^/]+\.dist-info/WHEEL")
+_REFUSED = "installers refuse such a wheel"
+
 _METADATA_FOLDER = re.compile(r"([^/]+\.(?:dist-info|data))/", re.IGNORECASE)
 _PURELIB = re.compile(r"^Root-Is-Purelib: *(.*?) *\r?$", re.MULTILINE)
 _METADATA_FIELDS = {
@@ -30,12 +30,6 @@ _LINUX = re.compile(r"(?:^|\.)linux_\w+$")
 _WINDOWS_DATA_MODEL = "llp64"  # `long` has 32 bits on Windows
 
 
-def misnamed(path: str, hint: str | None = None) -> Problem:
-    """Return the problem of a wheel whose name installers cannot read."""
-    what = "is not named like a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
-    return problem("wheel-misnamed", what, Location(path), hint)
-
-
 def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:
     """Yield the problems of a wheel's file name and tags."""
     if opened.archive is None:
@@ -43,7 +37,9 @@ def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:
     name = PurePath(opened.path).name
     match = WHEEL_NAME.fullmatch(name)
     if match is None:
-        yield misnamed(opened.path)
+        what = "is not named like a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
+        hint = "give it the name that its build gave it"
+        yield problem("wheel-misnamed", what, Location(opened.path), hint)
         return
     release, *parts, label = match.groups()
     tags = {"-".join(each) for each in itertools.product(*(part.split(".") for part in parts))}
@@ -82,12 +78,12 @@ def _label_problems(opened: OpenedWheel, wheel: zipfile.ZipFile, label: str | No
 
 
 def _metadata_problems(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> Iterator[Problem]:
-    places = [each for each in wheel.namelist() if _WHEEL_FILE.fullmatch(each)]
-    if len(places) != 1:
-        what = f"has {len(places)} .dist-info/WHEEL files, but a wheel has exactly one"
-        yield problem("metadata-not-once", what, Location(str(wheel.filename)))
+    try:
+        place = metadata_file(wheel.namelist(), "WHEEL", str(wheel.filename))
+    except BundleError as exc:
+        yield from exc.problems
         return
-    folder = places[0].partition("/")[0]
+    folder = place.partition("/")[0]
     if comparable_name(folder) != comparable_name(f"{release}.dist-info"):
         what = f"contains {folder}, but the wheel's name says {release}"
         yield problem("wheel-renamed", what, Location(str(wheel.filename)), _REFUSED)
@@ -95,17 +91,17 @@ def _metadata_problems(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> 
         with contextlib.suppress(BundleError):  # the integrity check reports the error
             yield from _release_problems(wheel, f"{folder}/METADATA", release)
     yield from _other_folder_problems(wheel, folder)
-    with contextlib.suppress(BundleError):  # the integrity check reports the error
-        text = read_member(wheel, places[0]).decode("utf-8", "replace")
+    with contextlib.suppress(BundleError):  # reported by the integrity check
+        text = read_member(wheel, place).decode("utf-8", "replace")
         said = {*_TAG.findall(text)}
         if said != tags:
             told = ", ".join(sorted(said)) or "no tag"
             what = f"says {told}, but the wheel's name says {', '.join(sorted(tags))}"
-            yield problem("wrong-tags", what, member_location(wheel, places[0]))
+            yield problem("wrong-tags", what, member_location(wheel, place))
         for value in _PURELIB.findall(text):
             if value.lower() not in ("true", "false"):
                 what = f"says Root-Is-Purelib: {value}, not true or false"
-                yield problem("wrong-tags", what, member_location(wheel, places[0]))
+                yield problem("wrong-tags", what, member_location(wheel, place))
 
 
 def _other_folder_problems(wheel: zipfile.ZipFile, folder: str) -> Iterator[Problem]:

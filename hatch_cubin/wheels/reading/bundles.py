@@ -150,11 +150,19 @@ def open_archive(path: str) -> Iterator[zipfile.ZipFile]:
     except (*DAMAGE_ERRORS, ValueError) as exc:
         why = getattr(exc, "strerror", None) or exc
         what = f"cannot be read as a wheel, which is a zip archive: {why}"
-        hint = None if path.endswith(".whl") else _HOW_TO_BUILD
-        hint = _NO_KERNELS_YET if path.endswith(".tar.gz") else hint
-        raise BundleError(problem("not-a-wheel", what, Location(path), hint)) from exc
+        raise BundleError(problem("not-a-wheel", what, Location(path), _what_to_name(path, exc))) from exc
     with archive:
         yield archive
+
+
+def _what_to_name(path: str, error: Exception) -> str | None:
+    """Return a hint for a file that is not an archive."""
+    if path.endswith(".whl"):
+        is_cut = isinstance(error, zipfile.BadZipFile)
+        return "it may be incomplete: download it or build it again" if is_cut else None
+    if path.endswith((".cubin", ".ptx")):
+        return f"name the whole bundle, which is a folder: {os.path.dirname(path) or os.curdir}"
+    return _NO_KERNELS_YET if path.endswith(".tar.gz") else _HOW_TO_BUILD
 
 
 def refuse_large_directory(path: str | Path) -> None:
@@ -169,6 +177,15 @@ def refuse_large_directory(path: str | Path) -> None:
     if said > read_limits.DIRECTORY:
         most = size(read_limits.DIRECTORY)
         raise ValueError(f"its list of files has {size(said)}, but the limit is {most}")
+
+
+def metadata_file(members: Iterable[str], name: str, wheel: str) -> str:
+    """Return the path of a file of a wheel's metadata; BundleError if the wheel does not have exactly one."""
+    places = [each for each in members if re.fullmatch(rf"[^/]+\.dist-info/{name}", each)]
+    if len(places) != 1:
+        what = f"has {len(places)} files .dist-info/{name}, and a wheel has one"
+        raise BundleError(problem("metadata-not-once", what, Location(wheel)))
+    return places[0]
 
 
 def member_location(archive: zipfile.ZipFile, name: str) -> Location:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from ...bundle import loader_files
 from ...errors import BundleError, Location, Problem, problem
 from ..checking.variant_check import VARIANT_FILE
-from ..checking.wheel_tags import WHEEL_NAME, misnamed, tag_problems
 from ..reading.bundles import OpenedWheel
 from ..reading.coverage import capability
 from .split import SplittableWheel, check_splittable, manifest_of_part
@@ -45,11 +44,6 @@ def cut_into_variants(opened: OpenedWheel) -> VariantWheels:
     whole = check_splittable(opened)
     if place := next(filter(VARIANT_FILE.fullmatch, whole.archive.namelist()), None):
         raise BundleError(problem("already-split", "is a wheel variant already", opened.at(place)))
-    named = WHEEL_NAME.fullmatch(PurePath(opened.path).name)
-    if named is None:
-        raise BundleError(misnamed(opened.path, "the file names of variants begin with the wheel's name"))
-    if problems := [*tag_problems(opened)]:
-        raise BundleError(*problems)
     units = variants(whole.manifest)
     if not units.keys() - {NULL_LABEL}:
         what = "does not contain machine code for a variant"
@@ -62,7 +56,8 @@ def cut_into_variants(opened: OpenedWheel) -> VariantWheels:
         _variant_wheel(whole, label, everything - files_with(whole.manifest, own))
         for label, own in units.items()
     ]
-    return VariantWheels(parts, variants_file_name(named[1]))
+    release = "-".join(PurePath(opened.path).name.split("-")[:2])
+    return VariantWheels(parts, variants_file_name(release))
 
 
 def _variant_wheel(whole: SplittableWheel, label: str, absent: set[str]) -> VariantWheel:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import email.parser
 import json
-import re
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,10 +21,9 @@ from ...common.distribution_names import underscored_name
 from ...errors import BundleError, Location, problem
 from ..checking.record_check import record_problems
 from ..checking.sbom_check import sbom_of, sbom_problems
-from ..reading.bundles import COMPANION_FILE, Bundle, OpenedWheel, read_member
+from ..reading.bundles import COMPANION_FILE, Bundle, OpenedWheel, metadata_file, read_member
 from ..reading.survey import arch_order, manifest_of
 
-_METADATA = re.compile(r"([^/]+\.dist-info)/METADATA")
 _COPIED_FIELDS = ("Requires-Python", "License", "License-Expression", "Author", "Author-email")
 _EXTRA_FOR_ALL = "all"
 
@@ -196,21 +194,17 @@ def _companion_wheel(
 
 
 def _read_metadata(opened: OpenedWheel, wheel: zipfile.ZipFile) -> MainWheel:
-    places = [name for name in wheel.namelist() if _METADATA.fullmatch(name)]
-    if len(places) != 1:
-        what = f"has {len(places)} .dist-info/METADATA files, but a wheel has exactly one"
-        raise BundleError(problem("metadata-not-once", what, Location(opened.path)))
+    place = metadata_file(wheel.namelist(), "METADATA", opened.path)
     try:
-        text = read_member(wheel, places[0]).decode()
+        text = read_member(wheel, place).decode()
     except UnicodeDecodeError as exc:
-        what = "is not text in UTF-8"
-        raise BundleError(problem("metadata-unreadable", what, opened.at(places[0]))) from exc
+        raise BundleError(problem("metadata-unreadable", "is not text in UTF-8", opened.at(place))) from exc
     known = email.parser.HeaderParser().parsestr(text)
     if absent := [field for field in ("Metadata-Version", "Name", "Version") if field not in known]:
         what = f"does not have {' and '.join(absent)}"
-        raise BundleError(problem("metadata-unreadable", what, opened.at(places[0])))
-    system = "win_amd64" if opened.path.endswith("win_amd64.whl") else "any"  # `long` is shorter on Windows
-    return MainWheel(known["Name"], known["Version"], f"py3-none-{system}", places[0], text)
+        raise BundleError(problem("metadata-unreadable", what, opened.at(place)))
+    system = "win_amd64" if opened.path.endswith("win_amd64.whl") else "any"  # on Windows `long` is shorter
+    return MainWheel(known["Name"], known["Version"], f"py3-none-{system}", place, text)
 
 
 def _companion_metadata(home: MainWheel, arch: str) -> bytes:

@@ -13,6 +13,8 @@ import pytest
 from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import sbom
 from hatch_cubin.errors import CompileError, SourceError
+from hatch_cubin.lockfile import required_wheels
+from hatch_cubin.producing import running
 from hatch_cubin.project.project import Project
 from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, found, refusal
 from tests.producers import KERNEL, SCRIPT, producer_project, producer_table, returning
@@ -159,3 +161,62 @@ def test_two_producers_fill_one_bundle(tmp_path: Path) -> None:
     more = f"{SCRIPT}def more():\n    return {{'two.cu': {KERNEL.format(name='two', value=2)!r}}}\n"
     files = built(producer_project(tmp_path, more, producer_table('call = "more"')))
     assert {"one.sm_80.cubin", "two.sm_80.cubin"} <= files.keys()
+
+
+INCLUDING = {"a.cu": f'#include "near.cuh"\n#include <far.cuh>\n{SAXPY}'}
+HEADERS = {"near.cuh": "#pragma once\n", "inc/far.cuh": "#pragma once\n", "inc/other.txt": "", "parts.py": ""}
+FOLDERS = 'archs = ["sm_80"]\ninclude-dirs = ["demo/inc"]\n'
+
+
+def including(root: Path, options: str = "") -> Project:
+    script = f"from . import parts\n{returning(repr(INCLUDING))}"
+    return producer_project(root, script, options, HEADERS, FOLDERS)
+
+
+def test_a_produced_text_may_include_declared_files_and_the_include_folders(tmp_path: Path) -> None:
+    error = refusal(SourceError, built, including(tmp_path))
+    assert found(error) == [("undeclared-include", "pyproject.toml:12")]
+    pasted = 'inputs = ["demo/near.cuh"]'
+    assert error.problems[0].hint == f"in its table: {pasted}"
+    files, sources = pipeline.build_held(including(tmp_path, pasted), None)
+    assert "a.sm_80.cubin" in files
+    assert sources == ["demo/inc/far.cuh", "demo/near.cuh"]
+
+
+def test_an_sdist_has_what_producers_may_use_and_runs_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = including(tmp_path, 'inputs = ["demo/near.cuh"]')
+    monkeypatch.setattr(running, "run", None)
+    needed = ["demo/gen.py", "demo/inc/far.cuh", "demo/inc/other.txt", "demo/near.cuh", "demo/parts.py"]
+    assert sorted(pipeline.sdist_files(project)) == needed
+    assert pipeline.needed_files(project) == needed
+    assert pipeline.needed_files(project, by_name=True) == []
+
+
+def test_files_to_link_are_needed_even_if_all_sources_are_produced(tmp_path: Path) -> None:
+    table = f'{MODULE}link = ["demo/copy.ptx", "demo/no.ptx", "a-wheel:x.ptx"]\n'
+    project = producer_project(tmp_path, SCRIPT, table, {"copy.ptx": COPY_PTX})
+    assert pipeline.needed_files(project) == ["demo/copy.ptx", "demo/gen.py"]
+
+
+def test_a_build_without_kernels_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "run", None)
+    project = producer_project(tmp_path, HATCH_CUBIN_SKIP="1")
+    assert not any(name.endswith(".cubin") for name in built(project))
+
+
+def required(project: Project) -> set[str]:
+    return {*required_wheels.required_wheels(project.config, project.root, lambda: project)}
+
+
+def test_build_requirements_need_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "run", None)
+    archs = 'toolkit = "13.0"\narchs = ["sm_80"]\n'
+    options = ('produces = ["ptx"]\nrequires = ["jinja2==3.*"]', 'requires = ["jinja2==3.*"]')
+    ptx, plain = (producer_project(tmp_path, SCRIPT, each, archs=archs) for each in options)
+    for_ptx, for_plain = map(required, (ptx, plain))
+    assert {"jinja2==3.*", "cuda-toolkit[nvrtc,cudart,cccl,crt,nvcc]==13.0.*"} <= for_ptx
+    assert {"jinja2==3.*", "cuda-toolkit[nvrtc,cudart,cccl,crt]==13.0.*"} <= for_plain
+    monkeypatch.setenv("HATCH_CUBIN_SKIP", "1")
+    assert required(ptx) == set()

@@ -442,6 +442,30 @@ def test_a_package_that_hatch_cubin_did_not_write_is_not_replaced(tmp_path: Path
     assert (tmp_path / "_cubins/util.py").read_text("utf-8") == "x = 1\n"
 
 
+@pytest.mark.parametrize("name", ["_cubins.py", "_cubins/k.cu", "_cubins/k.cuh", "_cubins/k.ptx"])
+def test_a_users_file_in_the_place_of_the_bundle_is_named(tmp_path: Path, name: str) -> None:
+    write_tree(tmp_path, {name: ""})
+    error = refusal(BundleError, layout.refuse_foreign, tmp_path / "_cubins")
+    assert found(error) == [("foreign-files-in-bundle", str(tmp_path / name))]
+
+
+def test_the_ptx_of_a_bundle_is_not_a_users_file(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"_cubins/k.ptx": "", "_cubins/manifest.json": ""})
+    layout.refuse_foreign(tmp_path / "_cubins")
+
+
+def test_a_folder_that_cannot_be_read_is_reported_when_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(tmp_path, {"_cubins/__init__.py": ""})
+
+    def refuse(_path: Path) -> bytes:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    layout.refuse_foreign(tmp_path / "_cubins")
+
+
 def test_a_bundle_and_a_folder_that_is_not_there_can_be_written(tmp_path: Path) -> None:
     layout.refuse_foreign(tmp_path / "_cubins")
     core = Path(loader.__file__).read_bytes()

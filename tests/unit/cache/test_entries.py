@@ -564,12 +564,6 @@ def test_keys_may_share_a_lock(tmp_path: Path) -> None:
         assert other.claim(others[0])
 
 
-def test_what_was_never_claimed_can_be_released(tmp_path: Path) -> None:
-    with open_cache(tmp_path) as cache:
-        cache.release(KEY)
-        assert cache.claim(KEY)
-
-
 def test_where_nothing_can_be_stored_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from cuda.core import utils
 

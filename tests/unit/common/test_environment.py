@@ -61,7 +61,8 @@ def test_a_timeout_is_read_with_the_configuration(text: str, seconds: float) -> 
 def test_a_timeout_is_a_positive_number_of_seconds(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_config("", {"HATCH_CUBIN_TIMEOUT": text})
-    assert str(caught.value) == f"HATCH_CUBIN_TIMEOUT: must be a number of seconds, not {text!r}"
+    what = f"HATCH_CUBIN_TIMEOUT: must be a number of seconds above 0, not {text!r}"
+    assert [problem.what for problem in caught.value.problems] == [what]
 
 
 EXECUTORS = [

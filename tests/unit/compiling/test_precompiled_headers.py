@@ -193,49 +193,6 @@ def test_to_precompile_pays_where_a_worker_will_have_four_of_them(
     assert saves_time(7, count, held, others) is worth_it
 
 
-class WorkerPool:
-    """Workers that take from groups of so many tasks: each a task in turn, as if all took as long."""
-
-    def __init__(self, workers: int, *groups: int) -> None:
-        self.left: dict[int | None, range] = {number: range(size) for number, size in enumerate(groups)}
-        self.held: list[int | None] = [None] * workers
-        self.made: list[int] = []
-        self.plain = 0
-        while self.left:
-            for worker in range(workers):
-                if self.left:
-                    self._take(worker)
-
-    def _take(self, worker: int) -> None:
-        held = self.held[worker]
-        others = [each for each in self.held[:worker] + self.held[worker + 1 :] if each is not None]
-        group = choose_header(self.left, held, others)
-        assert group is not None
-        if not saves_time(group, len(self.left[group]), held, others):
-            self.plain += 1
-        elif group != held:
-            self.held[worker] = group
-            self.made.append(group)
-        self.left[group] = self.left[group][1:]
-        self.left = {each: left for each, left in self.left.items() if left}
-
-
-@pytest.mark.parametrize(
-    ("workers", "made", "plain"),
-    [
-        (1, [0, 1, 2, 3], 0),
-        (2, [0, 1, 2, 3], 0),
-        (3, [0, 1, 2, 3, 3, 3], 0),
-        (4, [0, 1, 2, 3], 0),
-        (8, [0, 1, 2, 3, 0, 1, 2, 3], 0),
-        (16, [0, 1, 2, 3, 0, 1, 2, 3], 48),
-    ],
-)
-def test_workers_keep_apart_while_there_are_enough_groups(workers: int, made: list[int], plain: int) -> None:
-    pool = WorkerPool(workers, 24, 24, 24, 24)
-    assert (pool.made, pool.plain) == (made, plain)
-
-
 @pytest.mark.nvrtc
 def test_a_few_lines_are_not_worth_it(tmp_path: Path) -> None:
     assert shared_includes(jobs_of(tmp_path, FILES), ProjectTree(tmp_path), 1) == {}

@@ -52,7 +52,7 @@ HOST = "#ifndef __CUDACC_RTC__\nvoid run(float *x) { scale<float><<<1, 1>>>(x, 2
         (
             SCALE + "template <class F> __global__ void each(float *x, F f) { *x = f.get(*x); }\n",
             f"{RULE}instantiate = ['scale<float>']\n",
-            [about("each", 2, "scale<float>", "each<…>", filled=", with a type or a value for each …")],
+            [about("each", 2, "each<…>", filled=", with a type or a value for each …")],
         ),
         (SCALE + SAXPY, MODULE, [about("scale", 1, "scale<float>")]),
     ],

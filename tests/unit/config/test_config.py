@@ -6,12 +6,13 @@ import contextlib
 import re
 import textwrap
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from hatch_cubin import __version__
 from hatch_cubin.common import ed25519_keys
-from hatch_cubin.config import toml_positions
+from hatch_cubin.config import table_location, toml_positions
 from hatch_cubin.config.config import (
     Config,
     ModuleRule,
@@ -21,10 +22,11 @@ from hatch_cubin.config.config import (
     merge_macros,
     parse_config,
 )
+from hatch_cubin.config.value_checks import WrittenInstantiation
 from hatch_cubin.errors import ConfigError, Location, Problem
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import TABLE, Coded, pyproject, read_config, refusal
+from tests.helpers import TABLE, Coded, pyproject, read_config, refusal, write_tree
 
 FIRST = pyproject("").count("\n") + 1  # the line of a table's first key
 HOOK = f"[{'.'.join(TABLE)}]"
@@ -33,6 +35,7 @@ MODULE = f"[[{'.'.join(TABLE)}.module]]"
 A_SOURCE = f'{SOURCE}\npath = "k.cu"\n'
 A_MODULE = f'{MODULE}\nname = "m"\nsources = ["k.cu"]\nmode = "lto"\n'
 
+PRODUCT = {"kernel": "fill<{T}, {N}>", "N": "2..4", "T": ["int", True]}
 KEY = ed25519_keys.write(ed25519_keys.PUBLIC, bytes(range(32)))
 PRIVATE = ed25519_keys.write(ed25519_keys.PRIVATE, bytes(range(32)))
 
@@ -130,7 +133,10 @@ def test_every_key_is_read() -> None:
         include-dirs = ["other"]
         define = {{ N = 8, ON = false }}
         options = {{ lineinfo = true }}
-        instantiate = [" scale<float, 4> "]
+        instantiate = [
+          " scale<float, 4> ",
+          {{ kernel = "fill<{{T}}, {{N}}>", N = "2..4", T = ["int", true] }},
+        ]
         variants = {{ BLOCK = [128, "256", true, false], SCALAR = ["float"] }}
         """
     )
@@ -160,7 +166,14 @@ def test_every_key_is_read() -> None:
                 define=(("N", "8"),),
                 undefined=("ON",),
                 options={"lineinfo": True},
-                instantiate=("scale<float, 4>",),
+                instantiate={
+                    "scale<float, 4>": WrittenInstantiation(0, " scale<float, 4> "),
+                    **{
+                        f"fill<{kind}, {number}>": WrittenInstantiation(1, PRODUCT)
+                        for kind in ("int", "true")
+                        for number in (2, 3, 4)
+                    },
+                },
                 variants=(("BLOCK", ("128", "256", "1", None)), ("SCALAR", ("float",))),
             ),
         ),
@@ -212,8 +225,8 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
             (
                 "missing-key",
                 9,
-                "a source table must say which sources it is for",
-                'name the sources by a path or a glob, as in path = "**/*.cu"',
+                "this table needs 'path' too",
+                'for example, in this table:\n    path = "**/*.cu"  # the sources that it is for',
             ),
             (
                 "unknown-option",
@@ -263,6 +276,8 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
         ("source = 1", f"source must be an array of tables, written as {SOURCE}"),
         ("source = [1]", f"source must be an array of tables, written as {SOURCE}"),
         ("module = [1]", f"module … {MODULE}"),
+        ("sources = [{ path = 'a.cu' }]", "sources must be an array of strings"),
+        ("sources = { path = 'a.cu' }", "sources must be an array of strings"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
@@ -316,10 +331,15 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("package = 'python/pkg'", None),
         ("cache-size = '4 gb'", 'cache-size = "4 GB"'),
         ("cache-size = '2gib'", 'cache-size = "2 GiB"'),
+        ("package = ['demo']", 'package = "demo"'),
+        ("package = './demo/'", 'package = "demo"'),
+        ("toolkit = '$CUDA_HOME'", 'toolkit = "system"'),
+        ("toolkit = 'pip'", 'toolkit = "13"'),
+        ("ship-sources = 0", "ship-sources = false"),
         ("cache-size = '2'", 'cache-size = "2 GB"'),
         ("cache-size = 2", 'cache-size = "2 GB"'),
         ("cache-size = 1.5", 'cache-size = "1.5 GB"'),
-        ("cache-size = '2,5 gigabyte'", None),
+        ("cache-size = '2,5 gigabyte'", 'cache-size = "2.5 GB"'),
         ("cache-size = '2,5 g'", 'cache-size = "2.5 GB"'),
         ("cache-size = 2_000_000_000", 'cache-size = "2000 MB"'),
         ("cache-size = 2_000_000_001", 'cache-size = "2001 MB"'),
@@ -640,7 +660,7 @@ def test_a_key_of_another_table_is_sent_there(options: str, hint: str) -> None:
         ("variants.N = [[]]", "variants.N must be a boolean, a number or a one-line string, not []"),
         ("variants.1N = [1]", "variants.1N … a macro's name"),
         ("variants.N = [128, 64, '128']", "variants.N has '128' twice [repeated-value]"),
-        ("variants.N = [1, 2, true]", "variants.N has '1' twice, because true is 1 too [repeated-value]"),
+        ("variants.N = [1, 2, true]", "variants.N has '1' twice, because true means 1 [repeated-value]"),
         ("variants.N = [false, false]", "variants.N has false twice [repeated-value]"),
     ],
 )
@@ -655,6 +675,10 @@ def test_a_source_table_is_checked_like_the_whole(line: str, message: str) -> No
         *((text, OUTSIDE) for text in ("~", "../x", "../**", "**/../..", "/etc/*", "~/x", "C:/x")),
         *((text, OUTSIDE) for text in (r"C:\x", r"\\host\x", r"a\..\b")),
         (r"a\b", "must be written with '/', as \"a/b\""),
+        *(
+            (text, "begins with a variable, and nothing replaces variables here")
+            for text in ("$HOME/x", "${SRC}/x", "%CUDA_PATH%/x")
+        ),
         *((text, "has characters that no path should have") for text in ("a\0b", "a\nb")),
     ],
     ids=ascii,
@@ -873,13 +897,20 @@ def test_headers_that_are_included_first_are_one_or_several() -> None:
         ("sources-list = 1", "sources"),
         ("nvcc_flags = 1", "options"),
         ("cuda-version = 1", "toolkit"),
-        ("zzz = 1", None),
         ("options = { zzz = 1 }", None),
     ],
 )
 def test_an_unknown_key_comes_with_a_guess(line: str, guess: str | None) -> None:
     (problem,) = problems(line)
     assert problem.hint == (guess and f"did you mean {guess!r}?")
+
+
+def test_an_unknown_key_like_no_other_comes_with_all_that_there_are() -> None:
+    (of_table,) = problems("zzz = 1")
+    (of_source,) = problems(f"{SOURCE}\npath = '*'\nzzz = 1")
+    assert str(of_table.hint).startswith("its options are: archs, cache-dir, cache-size, ")
+    names = "archs, define, include-dirs, instantiate, name, options, path, variants"
+    assert of_source.hint == f"its options are: {names}"
 
 
 def test_hatchlings_own_keys_are_left_to_hatchling() -> None:
@@ -898,7 +929,7 @@ def test_a_hostile_key_or_value_makes_one_short_line() -> None:
     long = "x" * 1_000_000
     found = messages(f'"a\\n\\u001b[31m" = 1\npackage = ["{long}"]\nnope{long} = 1')
     assert found[0].startswith(f"pyproject.toml:{FIRST}: 'a\\n\\x1b[31m' is not an option of ")
-    assert all("\n" not in message and len(message) < 500 for message in found)
+    assert all(len(line) < 500 for message in found for line in message.splitlines())
     assert found[1].startswith(f"pyproject.toml:{FIRST + 1}: package must be a string")
 
 
@@ -936,6 +967,19 @@ def test_a_variable_replaces_its_key(variable: str, value: str, field: str, expe
         ("TOOLKIT", "CUDA", f"HATCH_CUBIN_TOOLKIT: {NO_TOOLKIT} 'CUDA'"),
         ("JOBS", "many", "HATCH_CUBIN_JOBS: must be a whole number from 1 to 1024, not 'many'"),
         ("JOBS", "0", "HATCH_CUBIN_JOBS: must be a whole number from 1 to 1024, not 0"),
+        (
+            "CACHE_DIR",
+            "$HOME/x",
+            "HATCH_CUBIN_CACHE_DIR: '$HOME/x' begins with a variable, and nothing replaces variables here",
+        ),
+        ("CACHE_DIR", "off", "HATCH_CUBIN_CACHE_DIR: must be a path, not 'off'"),
+        ("REPORT", "1", "HATCH_CUBIN_REPORT: must be a path, not '1'"),
+        (
+            "EXECUTOR",
+            "localhost:8786",
+            "HATCH_CUBIN_EXECUTOR: must be one of 'dask://host:8786', 'tls://host:8786' or "  # noqa: ISC004
+            "'module:function', perhaps with ',local' behind it, not 'localhost:8786'",
+        ),
         ("CACHE_DIR", "a\nb", r"HATCH_CUBIN_CACHE_DIR: 'a\nb' has characters that no path should have"),
     ],
 )
@@ -951,6 +995,10 @@ def test_a_bad_variable_is_named_and_has_no_line(variable: str, value: str, mess
         ("ARCHS", "'sm_90'", "sm_90"),
         ("ARCHS", "sm90", "sm_90"),
         ("JOBS", " 4 ", "4"),
+        ("JOBS", "-j4", "4"),
+        ("ARCHS", "-gencode arch=compute_90,code=sm_90", "sm_90"),
+        ("TOOLKIT", "/usr/local/cuda", "system"),
+        ("REMOTE", "none", "off"),
         ("TOOLKIT", "v13.0", "13.0"),
         ("TIMEOUT", "30m", "1800"),
         ("TIMEOUT", "2 hours", "7200"),
@@ -967,6 +1015,11 @@ def test_a_bad_variable_is_shown_as_it_may_be_meant(variable: str, value: str, m
     read_config("", {name: meant})
 
 
+def test_no_limit_is_set_by_no_variable() -> None:
+    (found,) = problems("", {"HATCH_CUBIN_TIMEOUT": "0"})
+    assert found.hint == "without HATCH_CUBIN_TIMEOUT, a unit may take 30 minutes: do not set it"
+
+
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
@@ -974,6 +1027,8 @@ def test_a_bad_variable_is_shown_as_it_may_be_meant(variable: str, value: str, m
         ("JOBS", "many"),
         ("TOOLKIT", "x"),
         ("TIMEOUT", "0m"),
+        ("REPORT", "1"),
+        ("CACHE_DIR", "off"),
         ("SKIP", "perhaps"),
         ("REMOTE", "'https://user:password@cache.example.org'"),
     ],
@@ -1128,9 +1183,10 @@ def test_all_that_is_wrong_with_a_module_table_is_told() -> None:
         "  hint: move x.a into the project, or into a folder that 'source-roots' names",
         "link: 'a b' is not the name of a distribution, such as 'nvidia-cutlass'",
         f"link: '/c' {OUTSIDE}",
-        "a module table must have 'name'\n  hint: give it a name that no source has, as in name = \"linked\"",
-        "a module table must have 'sources'\n"  # noqa: ISC004
-        '  hint: list the paths of the sources to link, or a glob, as in sources = ["**/*.cu"]',
+        "this table needs 'name' and 'sources' too\n"  # noqa: ISC004
+        "  hint: for example, in this table:\n"
+        '    name = "linked"  # unlike the name of each source\n'
+        '    sources = ["**/*.cu"]  # the sources to link',
     ]
     (empty,) = messages(f"{MODULE}\nname = 'm'\nmode = 'lto'\nsources = []\n")
     assert empty.endswith(": sources must name at least one source")
@@ -1228,3 +1284,48 @@ def test_what_nvrtc_defines_itself_is_told_by_nvrtc() -> None:
     task = {"id": 0, "kind": "c++", "code": code.encode(), "name": b"k.cu", "instantiate": [], "ptx": True}
     ptx = worker.compile_task(task | {"options": [b"-arch=compute_80"]})["ptx"].decode()
     assert [name for name in (*refused, *free) if f"seen_{name}" in ptx] == refused
+
+
+@pytest.mark.parametrize("folder", [".", "./"])
+def test_the_cache_has_a_folder_of_its_own(folder: str) -> None:
+    found = problems(f"cache-dir = '{folder}'")
+    assert found == [
+        coded(FIRST, f"cache-dir must be a folder of its own, such as '.cubins', not {folder!r}")
+    ]
+
+
+def test_a_hint_writes_the_headers_of_inner_tables_in_full() -> None:
+    (found,) = problems("options = { rdc = true }")
+    assert (
+        found.hint
+        == f"a {SOURCE.replace('source', 'module')} table links several sources: it has mode = 'rdc'"
+    )
+
+
+HEADER = "under [tool.hatch.build.hooks.cubin]: "
+
+
+@pytest.mark.parametrize(
+    ("where", "hint", "shown"),
+    [
+        (Location("a.cu", 1), 'include-dirs = ["inc"]', f'{HEADER}include-dirs = ["inc"]'),
+        (Location("a.cu", 1), "do this: define = { N = 1 }", f"do this: {HEADER}define = {{ N = 1 }}"),
+        (Location("pyproject.toml", FIRST - 1), 'package = "a"', f'{HEADER}package = "a"'),
+        (None, 'package = "a"', f'{HEADER}package = "a"'),
+        (Location("pyproject.toml", FIRST), 'archs = ["sm_90"]', 'archs = ["sm_90"]'),
+        (Location("a.cu", 1), "write int n = 1", "write int n = 1"),
+        (Location("a.cu", 1), None, None),
+    ],
+)
+def test_a_line_to_add_names_its_table(where: Location | None, hint: str | None, shown: str | None) -> None:
+    named = read_config("archs = ['sm_90']").with_table(Problem("wrong", where, hint))
+    assert named.hint == shown
+    assert read_config("archs = ['sm_90']").with_table(named) == named
+
+
+def test_a_folder_of_the_project_is_not_a_wheel_with_headers(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"pyproject.toml": pyproject("header-packages = ['inc']"), "inc/a.h": ""})
+    table, place, _backend = table_location.find_table(tmp_path)
+    (found,) = refusal(ConfigError, parse_config, table, place, {}).problems
+    hint = 'headers in a folder of the project need their own line: include-dirs = ["inc"]'
+    assert (found.code, found.hint) == ("folder-as-package", hint)

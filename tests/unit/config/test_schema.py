@@ -86,6 +86,14 @@ def test_the_examples_of_the_reference_are_taken(key: str) -> None:
     assert accepts(table)
 
 
+NOT_VALUES: list[Any] = [[], {}, [1.5], [[]], "0-3", 3]
+WRONG_PRODUCTS: list[dict[str, Any]] = [
+    {},
+    {"N": [1]},
+    {"kernel": "f<N>"},
+    *({"kernel": f"f<{text}>", "N": [1]} for text in ("{}", "{{N}}", "{N", "{N} {1}")),
+    *({"kernel": "f<{N}>", "N": value} for value in NOT_VALUES),
+]
 # By key: what both take, then what both refuse.
 BOTH: dict[str, tuple[Iterable[Any], Iterable[Any]]] = {
     "archs": (
@@ -165,7 +173,7 @@ BOTH: dict[str, tuple[Iterable[Any], Iterable[Any]]] = {
                     "define": {"N": 1},
                     "options": {"lineinfo": True},
                     "include-dirs": ["x"],
-                    "instantiate": ["f<1>"],
+                    "instantiate": ["f<1>", {"kernel": "f<{N}, {B}>", "N": "0..31", "B": ["x", 1, True]}],
                     "variants": {"BLOCK": [128, 256], "S": ["float", "half"], "D": [True, False]},
                 }
             ],
@@ -176,6 +184,7 @@ BOTH: dict[str, tuple[Iterable[Any], Iterable[Any]]] = {
             [{"path": "k.cu", "jobs": 1}],
             [{"path": "k.cu", "name": "a/b"}],
             [{"path": "k.cu", "instantiate": [" "]}],
+            *([{"path": "k.cu", "instantiate": [product]}] for product in WRONG_PRODUCTS),
             [{"path": "k.cu", "variants": {}}],
             [{"path": "k.cu", "variants": {"N": []}}],
             [{"path": "k.cu", "variants": {"N": 1}}],

@@ -67,7 +67,13 @@ def refused(root: Path, pyproject: str, hatch: str | None = None) -> ConfigError
         (FLIT + HOOK, None, "pyproject.toml", "[tool.hatch.build.hooks.cubin]"),
         *(
             (f"{FLIT}{wrong}\njobs = 1\n", None, "pyproject.toml", wrong)
-            for wrong in ("[tool.hatch_cubin]", "[tool.cubin]", "[tool.HatchCubin]", "[hatch-cubin]")
+            for wrong in (
+                "[tool.hatch_cubin]",
+                "[tool.cubin]",
+                "[tool.HatchCubin]",
+                "[hatch-cubin]",
+                "[tool.setuptools.hatch-cubin]",
+            )
         ),
         *(
             (f"{HATCHLING}[{wrong}]\njobs = 1\n", None, "pyproject.toml", f"[{wrong}]")
@@ -90,11 +96,8 @@ def test_a_table_that_is_missing_is_named_with_one_that_is_not_read(
     error = refused(tmp_path, pyproject, hatch)
     right = "[build.hooks.cubin]" if hatch else "[tool.hatch.build.hooks.cubin]"
     right = right if pyproject.startswith(HATCHLING) else "[tool.hatch-cubin]"
-    advice = (
-        f"  hint: rename {hint}: the project's build backend does not read a table of this name"
-        if hint
-        else INIT
-    )
+    reads = "the build backend reads only that one"
+    advice = f"  hint: rename {hint} to {right}: {reads}" if hint else INIT
     assert str(error) == f"{place}: there is no table {right}\n{advice}"
 
 
@@ -160,6 +163,46 @@ def test_a_misspelled_backend_of_ours_is_told(tmp_path: Path, backend: str) -> N
         f"pyproject.toml:2: there is no build backend {backend!r}\n"
         '  hint: build-backend = "hatch_cubin.backend"'
     )
+
+
+@pytest.mark.parametrize(
+    ("tool", "backend"),
+    [
+        ("setuptools", "setuptools.build_meta"),
+        ("hatchling", "hatchling.build"),
+        ("hatch", "hatchling.build"),
+        ("flit-core", "flit_core.buildapi"),
+    ],
+)
+def test_the_name_of_a_tool_is_answered_with_its_build_backend(
+    tmp_path: Path, tool: str, backend: str
+) -> None:
+    error = refused(tmp_path, f"[build-system]\nbuild-backend = '{tool}'\n{HOOK}")
+    hint = f'build-backend = "{backend}"'
+    assert (found(error), error.problems[0].hint) == ([("unknown-build-backend", "pyproject.toml:2")], hint)
+    text = f"[build-system]\nbuild-backend = '{tool}'\nbackend-path = ['.']\n{OWN}"
+    assert find_table(write_tree(tmp_path, {"pyproject.toml": text}))[2] == tool
+
+
+@pytest.mark.parametrize(
+    ("line", "right"),
+    [
+        ("define = {", "a table in braces stands on one line; otherwise, give it a [header]"),
+        ("pack = True", "TOML's words are true and false"),
+        ("archs = [\u201csm_90\u201d]", "TOML has straight quotes alone"),
+        ("archs: ['sm_90']", "a key and its value have = between them"),
+        ("archs = [sm_90]", "a text stands in quotes"),
+    ],
+)
+def test_a_slip_in_toml_is_told(tmp_path: Path, line: str, right: str) -> None:
+    error = refused(tmp_path, f"{HOOK}{line}\n")
+    assert (found(error), error.problems[0].hint) == ([("invalid-toml", "pyproject.toml:2")], right)
+
+
+def test_a_project_with_setup_py_alone_needs_an_empty_pyproject_toml(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"setup.py": ""})
+    hint = "make an empty one: with a setup.py that is enough; 'hatch-cubin init' adds the table"
+    assert refusal(ConfigError, find_table, tmp_path).problems[0].hint == hint
 
 
 @pytest.mark.parametrize(

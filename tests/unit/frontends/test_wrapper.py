@@ -339,7 +339,7 @@ def test_a_wrong_table_is_told_before_anything_is_built(
         ("", "'hatch-cubin init' adds the table"),
         (
             "[tool.hatch_cubin]\n",
-            "rename [tool.hatch_cubin]: the project's build backend does not read a table of this name",
+            "rename [tool.hatch_cubin] to [tool.hatch-cubin]: the build backend reads only that one",
         ),
     ],
 )

@@ -13,7 +13,6 @@ import pytest
 
 from hatch_cubin.errors import SourceError
 from hatch_cubin.headers.includes import Closure, Resolver
-from hatch_cubin.headers.outside_project import OutsideFolder
 from hatch_cubin.headers.resolve import SearchFolder
 from hatch_cubin.keys.recall import Recall
 from hatch_cubin.project import disk
@@ -180,15 +179,6 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "TIMESTAMP_STEP_NS", -(10**10))
 
 
-@pytest.mark.usefixtures("settled")
-def test_headers_that_nothing_has_happened_to_are_not_read(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build(root)
-    monkeypatch.setattr(OutsideFolder, "digest_now", None)
-    assert not build(root)[1]
-
-
 def overwritten(name: str, text: str) -> Callable[[Path], None]:
     """Overwrite a file in its place, with a text of its size, and set its times back: as `cp -p` does."""
 
@@ -224,15 +214,6 @@ def test_a_header_that_changes_in_the_tick_in_which_it_was_recalled_is_another(
     write(root / "w2/last.h", "int y;")
     found, walked = build(root)
     assert (facts(found), walked) == (facts(fresh(root, ASKED)), True)
-
-
-@pytest.mark.usefixtures("settled")
-def test_a_state_that_contents_have_proven_is_remembered(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    build(root)
-    os.link(root / "w1/far.h", root / "project/linked")
-    assert not build(root)[1]
-    monkeypatch.setattr(OutsideFolder, "digest_now", None)
-    assert not build(root)[1]
 
 
 @pytest.mark.parametrize(

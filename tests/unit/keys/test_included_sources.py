@@ -7,12 +7,8 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.errors import ConfigError, Location, SourceError, problem
-from hatch_cubin.keys.included_sources import drop_included_sources
 from hatch_cubin.keys.jobs import make_jobs
-from hatch_cubin.planning.unit_plan import Module
 from hatch_cubin.project.project import read_sources
-from hatch_cubin.project.source import Source
-from hatch_cubin.project.source_roots import ProjectTree
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import SAXPY, TABLE, make_project, refusal
 
@@ -137,12 +133,3 @@ def test_what_nobody_includes_is_a_module_whatever_is_in_it(tmp_path: Path) -> N
 def test_sources_that_only_include_each_other_stay_so_that_the_compiler_tells(tmp_path: Path) -> None:
     files = {"a.cu": '#pragma once\n#include "b.cu"\n', "b.cu": '#pragma once\n#include "a.cu"\n'}
     assert modules(tmp_path, files) == (["a", "b"], [])
-
-
-def test_no_module_is_compared_with_all_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Source("demo/a.cu", SAXPY)
-    variants = [Module("a", source, (("N", str(n)),), (), {}, (), (), ()) for n in range(3)]
-    compared = list[Module]()
-    monkeypatch.setattr(Module, "__eq__", lambda _self, other: compared.append(other))
-    assert drop_included_sources(variants, ProjectTree(tmp_path), lambda _module: set()) == (variants, [])
-    assert compared == []

@@ -95,7 +95,7 @@ def test_a_build_with_a_lock_tells_the_same_types(tmp_path: Path) -> None:
     assert pipeline.build(project)["manifest.json"] == before["manifest.json"]
     found = lock_format.read(tmp_path)
     assert found is not None
-    assert pipeline.check_lock(project, found) == []
+    assert [*pipeline.check_lock(project, found).changes] == []
 
 
 LINKED = '[[tool.hatch.build.hooks.cubin.module]]\nname = "both"\nsources = ["demo/*.cu"]\nmode = "rdc"\n'

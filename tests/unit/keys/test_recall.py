@@ -250,16 +250,6 @@ def test_an_entry_that_somebody_replaced_with_its_record_is_not_taken(project: P
 
 
 @pytest.mark.nvrtc
-def test_records_that_were_restored_with_other_times_are_read_once(project: Project) -> None:
-    first = pipeline.build(project)
-    for path in records(project):
-        os.utime(path, (1e9, 1e9))
-    assert pipeline.build(project) == first
-    plan = pipeline.make_plan(project)
-    assert [compiled.recalled for compiled in pipeline.bake(project, plan).done.values()] == [True] * UNITS
-
-
-@pytest.mark.nvrtc
 def test_a_build_for_other_archs_forgets_nothing(project: Project) -> None:
     pipeline.build(project)
     few = replace(project, config=replace(project.config, archs=("sm_100",)))

@@ -174,25 +174,6 @@ def test_sixteen_threads_load_once(tmp_path: Path, core: types.ModuleType) -> No
     assert [code.name for code in core.ObjectCode.made] == ["k", "other"]
 
 
-def test_threads_that_ask_for_thousands_of_kernels_load_each_once(
-    tmp_path: Path, core: types.ModuleType
-) -> None:
-    names = [f"k{number:04}" for number in range(3000)]
-    cubins = load(tmp_path, *(made(name, data=name[-2:].encode()) for name in names))
-    barrier, got = threading.Barrier(8), []
-
-    def ask_for_all(first: int) -> None:
-        barrier.wait()
-        for name in (*names[first:], *names[:first]):
-            code, symbol = cubins.kernel(name)
-            got.append((code.name, symbol) == (name, name))
-
-    threads = [threading.Thread(target=ask_for_all, args=(375 * number,)) for number in range(8)]
-    run_threads(threads)
-    assert got == [True] * 8 * 3000
-    assert sorted(code.name for code in core.ObjectCode.made) == names
-
-
 @pytest.mark.usefixtures("core")
 def test_two_modules_of_the_same_bytes_keep_their_own_names(tmp_path: Path) -> None:
     one, other = ({f"f<{number}>": "f"} for number in (1, 2))

@@ -117,7 +117,6 @@ def test_a_bundle_without_kernels_has_nothing_to_load(tmp_path: Path) -> None:
         pytest.param([0, Device(1)], [(0, "k.sm_90.cubin"), (1, "k.sm_80.cubin")], id="several"),
         pytest.param(range(2), [(0, "k.sm_90.cubin"), (1, "k.sm_80.cubin")], id="all"),
         pytest.param((1, 1), [(1, "k.sm_80.cubin")], id="one twice"),
-        pytest.param((), [], id="none"),
     ],
 )
 def test_devices_are_one_or_a_sequence(tmp_path: Path, device: Any, loaded: list[tuple[int, str]]) -> None:

@@ -90,7 +90,7 @@ def test_ptx_that_use_was_given_is_refused_as_what_it_is(tmp_path: Path) -> None
     ("text", "strict"),
     [
         *((text, True) for text in ("1", "true", "True", "yes")),
-        *((text, False) for text in ("", "0", "false", "False")),
+        *((text, False) for text in ("", "0", "false", "False", "no", "OFF")),
     ],
 )
 def test_the_environment_can_ask_for_it(

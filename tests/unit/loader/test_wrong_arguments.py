@@ -97,19 +97,37 @@ def test_what_cannot_be_a_name_or_a_variant(
 
 
 @pytest.mark.parametrize("call", ["kernel", "module"])
-@pytest.mark.parametrize("how", [{"cc": NINE}, {"driver": 13000}, {"driver": None}])
-def test_cc_and_driver_are_not_for_what_is_loaded(cubins: Any, call: str, how: dict[str, Any]) -> None:
+@pytest.mark.parametrize("how", [{"cc": NINE}, {"driver": 13000}, {"driver": None}, {"arch": "sm_90"}])
+def test_an_argument_that_a_call_does_not_have_is_named(cubins: Any, call: str, how: dict[str, Any]) -> None:
     (name,) = how
-    assert (f"only find() and read() have {name}=; for a macro, write variant={{'{name}': …}}") in str(
-        refusal(TypeError, getattr(cubins, call), "k", **how)
-    )
+    error = refusal(cubins.CubinNotFoundError, getattr(cubins, call), "k", **how)
+    assert f"{name!r} is neither a macro of 'k' nor module, variant or device" in str(error)
 
 
+@pytest.mark.parametrize("how", [{"variant": {"cc": 1}}, {"cc": 1}])
 @pytest.mark.parametrize("call", ["kernel", "module"])
-def test_a_macro_named_so_is_asked_for_as_a_variant(cubins: Any, call: str) -> None:
+def test_a_macro_may_have_the_name_of_another_calls_argument(
+    cubins: Any, call: str, how: dict[str, Any]
+) -> None:
     with pytest.raises(cubins.CubinUnavailableError, match="there is no CUDA driver"):
-        getattr(cubins, call)("r", variant={"cc": 1})
+        getattr(cubins, call)("r", **how)
     assert cubins.find("r", cc=NINE, variant={"cc": 1}).module == "red[cc=1,N=2]"
+
+
+@pytest.mark.parametrize("strict", ["no", "1", 2, {"k": b"code"}])
+def test_strict_is_a_bool(cubins: Any, strict: Any) -> None:
+    assert f"strict is a bool or None, not {strict!r}" in str(refusal(TypeError, cubins.use, strict=strict))
+    assert cubins.read("k", cc=NINE) == b"k for sm_90"
+
+
+def test_is_available_takes_one_name(cubins: Any) -> None:
+    with pytest.raises(TypeError, match="positional argument"):
+        cubins.is_available("k", "r")
+
+
+@pytest.mark.parametrize("device", [[], ()])
+def test_no_device_at_all_is_not_a_choice(cubins: Any, device: Any) -> None:
+    assert "device names no device" in str(refusal(ValueError, cubins.preload, device=device))
 
 
 @pytest.mark.parametrize(
@@ -118,10 +136,10 @@ def test_a_macro_named_so_is_asked_for_as_a_variant(cubins: Any, call: str) -> N
         (5, "use() takes a bundle's folder, a mapping of names to code, or None, not 5"),
         (b"folder", "use() takes a bundle's folder, a mapping of names to code, or None, not b'folder'"),
         (["k"], "use() takes a bundle's folder, a mapping of names to code, or None, not ['k']"),
-        ({"k": None}, "the code for 'k' must be bytes or a cuda.core ObjectCode, not None"),
-        ({"k": 3}, "the code for 'k' must be bytes or a cuda.core ObjectCode, not 3"),
-        ({"k": "text"}, "the code for 'k' must be bytes or a cuda.core ObjectCode, not 'text'"),
-        ({3: b""}, "the name of a kernel or module must be a string, not 3"),
+        ({"k": None}, "the code for 'k' is bytes or a cuda.core ObjectCode, not None"),
+        ({"k": 3}, "the code for 'k' is bytes or a cuda.core ObjectCode, not 3"),
+        ({"k": "text"}, "the code for 'k' is bytes or a cuda.core ObjectCode, not 'text'"),
+        ({3: b""}, "a kernel or a module is asked for by its name, not by 3"),
     ],
 )
 def test_what_cannot_be_looked_in(cubins: Any, what: Any, message: str) -> None:

@@ -6,8 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections import UserDict
-from collections.abc import ItemsView, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from hatch_cubin.building import pipeline
 from hatch_cubin.cache import entries
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.errors import CompileError, ConfigError, HatchCubinError, Location, LockError, ToolchainError
-from hatch_cubin.keys.jobs import file_digests, files_of, named_files
 from hatch_cubin.lockfile import lock_comparison, lock_format, locked_build, required_wheels
 from hatch_cubin.project.project import Project, read_sources
 from hatch_cubin.toolkit import libraries
@@ -339,23 +337,6 @@ def test_what_is_known_of_locked_results_is_recalled(
     assert all(each is not None and each.size for each in known)
     monkeypatch.setattr(entries, "read_record", None)
     assert pipeline.build(project) == bundle
-
-
-def test_modules_that_share_files_do_not_look_through_them_again(project: Project) -> None:
-    """With a lock all modules have all files, so a look through them for each would be quadratic."""
-    looks: list[str] = []
-
-    class Files(UserDict[str, str]):
-        def items(self) -> ItemsView[str, str]:
-            looks.append("items")
-            return super().items()
-
-    jobs = _evaluated(project).plan.jobs
-    closure = replace(jobs[0].closure, files=Files(jobs[0].closure.files), _own=None)
-    many = [replace(job, closure=closure) for job in jobs]
-    assert (file_digests(many), files_of(many)) == (file_digests(jobs), files_of(jobs))
-    assert named_files(project, many) == named_files(project, jobs)
-    assert looks == ["items"]
 
 
 def test_a_locked_build_takes_no_unit_that_was_compiled_to_other_bytes(tmp_path: Path) -> None:

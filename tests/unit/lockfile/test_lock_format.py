@@ -24,6 +24,7 @@ LOCK = Lock(
     files={"demo/ä.cu": "aa"},
     of_parts={},
     absent={"include": ["crt", "math.h"]},
+    producers={},
     parts={},
     unsure=[],
     modules={
@@ -60,6 +61,7 @@ TEXT = """\
  "absent": {
   "include": ["crt", "math.h"]
  },
+ "producers": {},
  "parts": {},
  "unsure": [],
  "modules": {

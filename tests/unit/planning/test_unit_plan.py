@@ -10,6 +10,7 @@ from hatch_cubin.common import arch_names
 from hatch_cubin.common.arch_names import Arch, Target
 from hatch_cubin.common.digest import digest
 from hatch_cubin.config.config import Config
+from hatch_cubin.config.value_checks import MAX_VARIANTS
 from hatch_cubin.errors import ConfigError, HatchCubinError, Location, Problem, problem
 from hatch_cubin.planning.unit_plan import (
     Module,
@@ -20,7 +21,7 @@ from hatch_cubin.planning.unit_plan import (
     unsupported_arch,
 )
 from hatch_cubin.project.source import Source
-from tests.helpers import TABLE, pyproject, read_config, refusal
+from tests.helpers import TABLE, found, pyproject, read_config, refusal
 
 TOOLCHAIN = Toolchain("NVRTC 13.5.37", (75, 80, 86, 90, 100, 103, 120), families=True)
 RULE = f"[[{'.'.join(TABLE)}.source]]"
@@ -84,10 +85,6 @@ def test_a_source_is_one_module_with_the_tables_settings() -> None:
     assert (module.name, module.file_stem, module.macros) == ("red", "red", (("N", "4"),))
 
 
-def test_modules_come_in_the_order_of_their_names() -> None:
-    assert [module.name for module in modules("", *cu("b/z.cu", "b/a.cu", "a/m.cu"))] == ["a", "m", "z"]
-
-
 def test_source_tables_merge_over_the_whole_table_and_later_ones_win() -> None:
     found = modules(
         f"""\
@@ -101,7 +98,7 @@ def test_source_tables_merge_over_the_whole_table_and_later_ones_win() -> None:
         define = {{ B = 20, D = 4 }}
         options = {{ std = "c++20", lineinfo = true }}
         include-dirs = ["three", "two"]
-        instantiate = ["f<int>", "g<int>"]
+        instantiate = ["f<int>", {{ kernel = "{{k}}<int>", k = ["f", "g"] }}]
         variants = {{ X1 = [1], X2 = [2] }}
         {RULE}
         path = "demo/red.cu"
@@ -152,6 +149,15 @@ def test_a_later_table_that_defines_a_macro_wins_over_the_variants_of_an_earlier
         ("two[A=1,B=3]", (("A", "1"), ("B", "3"))),
         ("two[A=2,B=3]", (("A", "2"), ("B", "3"))),
     ]
+
+
+def test_the_instantiations_of_all_tables_of_a_source_are_limited() -> None:
+    rule = f"{RULE}\npath = 'a.cu'\ninstantiate = [{{{{ kernel = '{{}}<{{{{N}}}}>', N = '1..{{}}' }}}}]\n"
+    most = rule.format("a", MAX_VARIANTS // 2) + rule.format("b", MAX_VARIANTS // 2)
+    (module,) = modules(most, *cu("a.cu"))
+    assert len(module.instantiate) == MAX_VARIANTS
+    error = refusal(ConfigError, modules, most + rule.format("c", 1), *cu("a.cu"))
+    assert found(error) == [("too-many-instantiations", "a.cu")]
 
 
 def test_variants_are_one_module_per_combination() -> None:
@@ -270,6 +276,13 @@ def test_ptx_can_have_neither_instantiations_nor_variants(key: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("key", ["define = { N = 1 }", "include-dirs = ['inc']"])
+def test_what_only_a_preprocessor_reads_is_not_for_ptx_alone(key: str) -> None:
+    rule = f"{RULE}\npath = 'demo/k*'\n{key}"
+    for table, sources in ((rule, (ptx("sm_80"), *cu("demo/red.cu"))), (key, (ptx("sm_80"),))):
+        assert [each.code for each in refused(table, *sources)] == ["cpp-setting-for-ptx"]
+
+
 # --- units ----------------------------------------------------------------------------------------
 
 
@@ -344,13 +357,6 @@ def test_an_arch_is_shown_where_it_was_asked_for() -> None:
         ("NVRTC 13.5.37 cannot target sm_60", Location("pyproject.toml", FIRST + 5)),
         ("NVRTC 13.5.37 cannot target compute_60", Location("pyproject.toml", FIRST + 5)),
     ]
-
-
-def test_an_arch_that_a_variable_asked_for_is_shown_nowhere_in_the_table() -> None:
-    config = read_config("archs = ['sm_90', 'sm_70']", {"HATCH_CUBIN_ARCHS": "sm_70"})
-    with pytest.raises(ConfigError) as caught:
-        plan_units(plan_modules(config, cu("a.cu"), expanded(config)), TOOLCHAIN)
-    assert [problem.where for problem in caught.value.problems] == [None]
 
 
 def test_an_arch_that_a_variable_asked_for_is_told_with_the_variable() -> None:

@@ -52,9 +52,9 @@ def test_a_value_may_have_settings() -> None:
     one = sources("axpy.cu", value)
     assert one.produced is not None
     rule = one.produced.rule
-    assert (one.text, rule.instantiate, rule.define, rule.undefined) == (
+    assert (one.text, [*rule.instantiate], rule.define, rule.undefined) == (
         "a\nb",
-        ("k<1>",),
+        ["k<1>"],
         (("N", "4"),),
         ("OFF",),
     )

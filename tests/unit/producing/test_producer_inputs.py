@@ -37,15 +37,16 @@ TEMPLATES = {"t/a.j2": "A", "t/b.j2": "B", "t/in/c.j2": "C", "t/.hidden": "", "o
     [
         ("demo/other.txt", ["demo/other.txt"], []),
         ("demo/t/*.j2", ["demo/t/a.j2", "demo/t/b.j2"], ["demo/t"]),
-        ("demo/t/*/*.j2", ["demo/t/in/c.j2"], ["demo/t", "demo/t/in"]),
+        ("demo/t/*/*.j2", ["demo/t/in/c.j2"], ["demo/t/in"]),
         (
             "demo/t/**",
             ["demo/t/.hidden", "demo/t/a.j2", "demo/t/b.j2", "demo/t/in/c.j2"],
             ["demo/t", "demo/t/in"],
         ),
-        ("demo/**/*.j2", ["demo/t/a.j2", "demo/t/b.j2", "demo/t/in/c.j2"], ["demo", "demo/t", "demo/t/in"]),
-        ("**/c.j2", ["demo/t/in/c.j2"], ["demo", "demo/t", "demo/t/in"]),
-        ("*.txt", ["demo/other.txt"], ["demo"]),
+        ("demo/**/*.j2", ["demo/t/a.j2", "demo/t/b.j2", "demo/t/in/c.j2"], ["demo/t", "demo/t/in"]),
+        ("**/c.j2", ["demo/t/in/c.j2"], ["demo/t/in"]),
+        ("*.txt", ["demo/other.txt"], []),
+        ("*.*", ["demo/__init__.py", "demo/gen.py", "demo/other.txt"], ["demo"]),
     ],
 )
 def test_inputs_are_files_and_the_folders_that_a_glob_searches(
@@ -53,7 +54,7 @@ def test_inputs_are_files_and_the_folders_that_a_glob_searches(
 ) -> None:
     inputs = producer(producer_project(tmp_path, SCRIPT, f'inputs = ["{pattern}"]', TEMPLATES)).inputs
     assert ([*inputs.files], [*inputs.folders]) == (files, folders)
-    assert inputs.paths == sorted(["demo/gen.py", *files])
+    assert inputs.paths == sorted({"demo/gen.py", *files})
 
 
 def write(name: str, text: str) -> Callable[[Path, Project], Project]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +11,7 @@ import pytest
 
 from hatch_cubin.errors import ConfigError, Location, SourceError, problem
 from hatch_cubin.keys.jobs import reachable_files
-from hatch_cubin.project import source
 from hatch_cubin.project.project import Project, read_sources
-from hatch_cubin.project.source_roots import ProjectTree
 from tests.helpers import SAXPY, TABLE, found, pyproject, read_config, refusal, write_tree
 
 HEADER = pyproject("").count("\n")  # the line of the table's header
@@ -109,6 +106,19 @@ def test_a_variable_that_nothing_reads_is_warned_of(tmp_path: Path) -> None:
     assert said == ["hatch-cubin knows no variable HATCH_CUBIN_ARCH: did you mean HATCH_CUBIN_ARCHS?"]
     replace(made, environ={"HATCH_CUBIN_XYZZY": ""}).warn_of_variables()
     assert said[1:] == ["hatch-cubin knows no variable HATCH_CUBIN_XYZZY"]
+    replace(made, environ={"HATCH_CUBIN_CACHE_SIZE": "1"}).warn_of_variables()
+    assert said[2:] == [
+        "hatch-cubin knows no variable HATCH_CUBIN_CACHE_SIZE: 'cache-size' is a key of the table"
+    ]
+
+
+def test_a_variable_of_another_build_system_is_told_with_the_one_that_does_the_same(tmp_path: Path) -> None:
+    said: list[str] = []
+    environ = {"TORCH_CUDA_ARCH_LIST": "9.0", "MAX_JOBS": "4", "HATCH_CUBIN_JOBS": "4"}
+    Project(
+        root=tmp_path, packages={}, config=read_config(), environ=environ, inform=said.append
+    ).warn_of_variables()
+    assert said == ["TORCH_CUDA_ARCH_LIST does not change this build: HATCH_CUBIN_ARCHS does the same here"]
 
 
 @pytest.mark.parametrize(
@@ -353,9 +363,7 @@ def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> Non
     ]
 
 
-def test_each_folder_is_walked_once_even_if_several_tables_name_its_sources(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_sources_of_several_tables_may_be_in_one_folder(tmp_path: Path) -> None:
     names = ["a.cu", "b.cu", "c.cu", "d.cu", "e.cu"]
     write_tree(tmp_path, {**{f"src/demo/{name}": SAXPY for name in names}, "lib/f.cu": SAXPY})
     tables = {
@@ -368,13 +376,6 @@ def test_each_folder_is_walked_once_even_if_several_tables_name_its_sources(
         for name, sources in tables.items()
     )
     made = project(tmp_path, "".join(rules))
-    walked, walk = list[str](), source.walk
-
-    def noted(tree: ProjectTree, folder: str, *, strict: bool = False) -> Iterator[str]:
-        walked.append(folder)
-        return walk(tree, folder, strict=strict)
-
-    monkeypatch.setattr(source, "walk", noted)
     sources = read_sources(made)
     assert sources.by_module_table == (
         ("src/demo/b.cu", "lib/f.cu"),
@@ -382,7 +383,6 @@ def test_each_folder_is_walked_once_even_if_several_tables_name_its_sources(
         ("src/demo/c.cu", "src/demo/e.cu"),
     )
     assert reachable_files(made, sources) == ["lib/f.cu", *(f"src/demo/{name}" for name in names)]
-    assert walked == ["src/demo", "src/demo", "lib"]  # as a package, and as what begins so
 
 
 def test_a_default_pattern_may_find_nothing(tmp_path: Path) -> None:

@@ -209,7 +209,8 @@ def test_what_one_machine_pushes_another_pulls(
 
 def test_without_a_store_nothing_is_pushed(project: Path, command: Command) -> None:
     what = "no shared store is configured [no-shared-store]"
-    hint = 'write the URL of a store in the table: remote-cache = "https://cache.example.org/cubins"'
+    table = "under [tool.hatch.build.hooks.cubin]"
+    hint = f'for example: {table}: remote-cache = "https://cache.example.org/cubins"'
     errors = command("cache", "push").errors
     assert errors == [f"hatch-cubin: error: pyproject.toml:9: {what}\n  hint: {hint}"]
 
@@ -224,6 +225,16 @@ def test_a_store_that_fails_is_an_error_here(
         errors = command("cache", "pull").errors
     what = f"the remote cache at {server.url} cannot be used fully: it fails (500)"
     assert errors == [f"hatch-cubin: error: {what} [shared-store-failed]"]
+
+
+@pytest.mark.nvrtc
+def test_a_store_that_cannot_be_opened_is_an_error_here(
+    project: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    monkeypatch.setenv("HATCH_CUBIN_REMOTE", "s3://bucket")
+    (error,) = command("cache", "push").errors
+    assert "pip install 'hatch-cubin[remote]'" in error
 
 
 # Whether it is right

@@ -139,6 +139,13 @@ def test_code_for_a_debugger_is_not_for_publishing(tmp_path: Path, command: Comm
     assert check(command, wheel, "--gpu", "8.0", "--except", "a", "--except", "copy").code == 0
 
 
+def test_of_many_units_for_a_debugger_the_first_are_named(tmp_path: Path, command: Command) -> None:
+    kernels = {(f"k{number:02}", "sm_80"): for_debugger(f"k{number:02}") for number in range(12)}
+    answer = check(command, wheel_of(tmp_path, kernels))
+    assert answer.err[1] == "  k00 for sm_80"
+    assert answer.err[-2] == "  and 2 more"
+
+
 def test_code_beside_the_bundle_is_not_for_publishing_unless_it_is_spared(
     tmp_path: Path, command: Command
 ) -> None:

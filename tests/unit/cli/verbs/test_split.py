@@ -182,12 +182,10 @@ def test_a_wheel_that_record_does_not_describe_is_not_split(tmp_path: Path, comm
     assert not (tmp_path / "parts").exists()
 
 
-def test_a_wheel_that_was_renamed_is_split(tmp_path: Path, command: Command) -> None:
-    whole = finished_wheel(tmp_path)
-    renamed = whole.rename(tmp_path / "main.whl")
-    assert command("split", renamed, "--by", "arch", "--into", tmp_path / "parts").code == 0
-    assert {path.name for path in (tmp_path / "parts").iterdir()} == {"main.whl", SM80, SM90}
-    assert command("verify", tmp_path / "parts/main.whl")[0] == 0
+def test_a_wheel_that_was_renamed_is_not_split(tmp_path: Path, command: Command) -> None:
+    renamed = finished_wheel(tmp_path).rename(tmp_path / "main.whl")
+    assert refusal(command, renamed, tmp_path / "parts") == Coded("wheel-misnamed", renamed)
+    assert not (tmp_path / "parts").exists()
 
 
 def test_a_wheel_whose_index_was_edited_is_not_split(tmp_path: Path, command: Command) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from hatch_cubin.bundle.unpacked_form import joined
-from hatch_cubin.common import file_lock
 from hatch_cubin.wheels.splitting.variants import describe_variants
 from tests.command_line import Command
 from tests.cubins import inside, make_wheel
@@ -113,17 +111,6 @@ def test_splits_into_one_folder_at_once_lose_no_label(tmp_path: Path) -> None:
         for done in [threads.submit(run, *COMMAND, *words, wheel, cwd=tmp_path) for wheel in wheels]:
             done.result()
     assert (parts / INDEX).read_bytes() == describe_variants([arch.replace("_", "") for arch in archs])
-
-
-def test_what_another_split_wrote_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = file_lock.wait_for_lock
-
-    def wait(folder: Path, seconds: float) -> file_lock.FileLock:
-        (folder / INDEX).write_bytes(describe_variants(["sm75"]))
-        return real(folder, seconds)
-
-    monkeypatch.setattr(file_lock, "wait_for_lock", wait)
-    assert (as_variants(tmp_path) / INDEX).read_bytes() == describe_variants(["null", "sm75", "sm80", "sm90"])
 
 
 @pytest.mark.parametrize(
@@ -249,58 +236,39 @@ def test_an_installed_variant_is_verified_too(tmp_path: Path, command: Command) 
     assert command("verify", site / "demo")[0] == 0
 
 
-Files = dict[str, bytes]
-
-
-def _lacks_a_file(files: Files) -> None:
-    del files["demo/_cubins/a.sm_90.cubin"]
-
-
-def _has_one_of_another(files: Files) -> None:
-    files["demo/_cubins/a.sm_80.cubin"] = b"x"
-
-
-def _says_another_label(files: Files) -> None:
-    name = "demo/_cubins/manifest.json"
-    files[name] = files[name].replace(b'"label":"sm90"', b'"label":"sm80"')
-
-
-def _says_an_unknown_label(files: Files) -> None:
-    name = "demo/_cubins/manifest.json"
-    files[name] = files[name].replace(b'"label":"sm90"', b'"label":"sm75"')
-
-
-def _describes_another(files: Files) -> None:
-    files[f"{INFO}/variant.json"] = describe_variants(["sm80"])
-
-
-def _describes_nothing(files: Files) -> None:
-    del files[f"{INFO}/variant.json"]
-
-
-def _is_unreadable(files: Files) -> None:
-    files["demo/_cubins/manifest.json"] = b"{}"
+INDEX_OF_KERNELS = "demo/_cubins/manifest.json"
 
 
 @pytest.mark.parametrize(
-    ("change", "code", "place", "value"),
+    ("changed", "data", "code", "place", "value"),
     [
-        (_lacks_a_file, "file-missing", "a.sm_90.cubin", ""),
-        (_has_one_of_another, WRONG, "a.sm_80.cubin", "does not belong to the wheel variant 'sm90'"),
-        (_says_another_label, WRONG, "manifest.json", "wrong files for the wheel variant 'sm80'"),
-        (_says_an_unknown_label, WRONG, "manifest.json", "'sm75', but a wheel with these archs"),
-        (_describes_another, WRONG, f"{INFO}/variant.json", "'sm90'"),
-        (_describes_nothing, WRONG, "demo/_cubins", "variant.json is missing"),
-        (_is_unreadable, "manifest-unreadable", "manifest.json", "'format'"),
+        ("demo/_cubins/a.sm_90.cubin", None, "file-missing", "a.sm_90.cubin", ""),
+        ("demo/_cubins/a.sm_80.cubin", b"x", WRONG, "a.sm_80.cubin", "to the wheel variant 'sm90'"),
+        (INDEX_OF_KERNELS, b'"label":"sm80"', WRONG, "manifest.json", "'sm80' that its GPUs need"),
+        (
+            INDEX_OF_KERNELS,
+            b'"label":"sm75"',
+            WRONG,
+            "manifest.json",
+            "'sm75', but splitting its archs",
+        ),
+        (INDEX_OF_KERNELS, b"{}", "manifest-unreadable", "manifest.json", "'format'"),
+        (f"{INFO}/variant.json", describe_variants(["sm80"]), WRONG, f"{INFO}/variant.json", "'sm90'"),
+        (f"{INFO}/variant.json", None, WRONG, "demo/_cubins", "variant.json is missing"),
     ],
 )
 def test_a_variant_that_was_changed(
-    tmp_path: Path, command: Command, change: Callable[[Files], None], *, code: str, place: str, value: str
+    tmp_path: Path, command: Command, changed: str, data: bytes | None, *, code: str, place: str, value: str
 ) -> None:
+    """A label replaces the label in the index; a file without data is missing."""
     wheel = as_variants(tmp_path) / SM90
     files = wheel_files(wheel)
     del files[f"{INFO}/RECORD"]
-    change(files)
+    if data is None:
+        del files[changed]
+    else:
+        is_label = data.startswith(b'"label"')
+        files[changed] = files[changed].replace(b'"label":"sm90"', data) if is_label else data
     make_wheel(wheel, recorded(files))
     where = f"{wheel}/{place}" if "/" in place else f"{wheel}/demo/_cubins/{place}"
     assert Coded(code, where, value) in command("verify", wheel).errors

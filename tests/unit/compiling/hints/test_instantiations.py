@@ -110,6 +110,27 @@ def test_an_entry_is_told_at_its_line_with_what_it_may_mean(
     ]
 
 
+def test_a_mistake_in_a_product_is_told_once(tmp_path: Path) -> None:
+    rules = rule("plain").replace(
+        "'plain'", "'plain', {kernel = 'kern<{A}, {N}>', A = ['a', 'b'], N = '1..2'}"
+    )
+    compile_ = setting(tmp_path, rules, text=TEXT)
+    follows = "instantiate: Error in parsing name expression for lowered name lookup."
+    said = [
+        refused("plain", follows),
+        refused("kern<a,1>", 'instantiate: identifier "a" is undefined'),
+        refused("kern<a,2>", follows),
+        refused("kern<b,1>", 'instantiate: identifier "b" is undefined'),
+        refused("kern<b,2>", 'instantiate: identifier "b" is undefined'),
+    ]
+    place = compile_.config.place.of("source", 0, "instantiate", 1)
+    assert [(each.where, each.text.split("'")[1]) for each in advise(said, compile_)] == [
+        (place, "plain"),
+        (place, "kern<a,1>"),
+        (place, "kern<b,1>"),
+    ]
+
+
 def test_an_entry_is_looked_for_in_the_rules_of_its_source(tmp_path: Path) -> None:
     other = rule("kerm<int>").replace("*.cu", "b.cu")
     rules = f"{other}{rule('kern<int>')}{rule('kern<int>', 'kerm<int>')}"
@@ -235,16 +256,20 @@ def test_a_source_without_templates_lists_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.nvrtc
-def test_an_entry_of_a_table_for_several_sources_is_moved_to_those_that_have_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("entry", ['"scale<int>"', '{ kernel = "scale<{T}>", T = ["int", "float"] }'])
+def test_an_entry_of_a_table_for_several_sources_is_moved_to_those_that_have_it(
+    tmp_path: Path, entry: str
+) -> None:
     files = {
         "a.cu": "template <class T> __global__ void scale(T *x) { *x = 1; }\n",
         "b.cu": "__global__ void k(float *x) { *x = 1; }\n",
     }
     rule = "[[tool.hatch.build.hooks.cubin.source]]\npath = {}\ninstantiate = {}\n"
-    options = "archs = ['sm_90']\n" + rule.format("'demo/*.cu'", "['scale<int>']")
+    options = "archs = ['sm_90']\n" + rule.format("'demo/*.cu'", f"[{entry}]")
     with pytest.raises(CompileError) as caught:
         pipeline.build(make_project(tmp_path / "before", files, options))
     (problem,) = caught.value.problems
     hint, _, table = (problem.hint or "").partition("\n")
     assert hint == "demo/b.cu has no template 'scale': take the entry out of this table, and write instead:"
-    pipeline.build(make_project(tmp_path / "after", files, options.replace("'scale<int>'", "") + table))
+    assert f"instantiate = [{entry}]" in table
+    pipeline.build(make_project(tmp_path / "after", files, options.replace(entry, "") + table))

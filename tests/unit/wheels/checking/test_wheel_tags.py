@@ -86,9 +86,8 @@ def test_another_spelling_or_a_build_number_is_the_same_release(tmp_path: Path, 
 
 def test_a_name_that_installers_do_not_know(tmp_path: Path) -> None:
     wheel = whole_wheel(tmp_path, files())
-    assert problems(wheel.rename(tmp_path / "demo.whl").resolve()) == [
-        "W: is not named like a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl [wheel-misnamed]"
-    ]
+    (problem,) = problems(wheel.rename(tmp_path / "demo.whl").resolve())
+    assert problem == Coded("wheel-misnamed", "W", "NAME-VERSION-PYTHON-ABI-PLATFORM.whl")
 
 
 def test_a_wheel_without_the_file_that_makes_it_one(tmp_path: Path) -> None:

@@ -197,6 +197,16 @@ def test_a_cut_wheel_cannot_be_read(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "w.whl", inside("a/_cubins"))
     wheel.write_bytes(wheel.read_bytes()[:-40])
     assert refusal(wheel).code == "not-a-wheel"
+    assert refusal(wheel).hint == "it may be incomplete: download it or build it again"
+
+
+def test_a_file_of_a_bundle_is_not_a_wheel(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"a/_cubins/k.sm_90.cubin": b"\x7fELF"})
+    error = refusal(tmp_path / "a/_cubins/k.sm_90.cubin")
+    assert (error.code, error.hint) == (
+        "not-a-wheel",
+        f"name the whole bundle, which is a folder: {tmp_path}/a/_cubins",
+    )
 
 
 def test_a_damaged_file_of_a_wheel_leaves_the_others_readable(tmp_path: Path) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from hatch_cubin.common import file_access
-from hatch_cubin.wheels.reading import bundles, companions
-from hatch_cubin.wheels.reading.bundles import Bundle, FileElsewhereError, open_wheel
+from hatch_cubin.wheels.reading.bundles import FileElsewhereError, open_wheel
 from hatch_cubin.wheels.reading.compiled_code import read_results
 from hatch_cubin.wheels.reading.survey import manifest_of
 from tests.command_line import Command
@@ -82,28 +79,3 @@ def test_a_wheel_that_was_renamed_has_its_companions_all_the_same(
         name: data for name, data in wheel_files(parts / "main.whl").items() if "dist-info" not in name
     }
     assert types(make_wheel(parts / "bare.whl", without)) == {bytes, FileElsewhereError}
-
-
-def test_each_companion_is_opened_once_however_many_files_it_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts = split_wheel(tmp_path)
-    counts: dict[str, int] = {}
-    open_archive, read = bundles.open_archive, Bundle.read
-
-    def opens(path: str) -> AbstractContextManager[zipfile.ZipFile]:
-        counts[Path(path).name] = counts.get(Path(path).name, 0) + 1
-        return open_archive(path)
-
-    def reads(bundle: Bundle, name: str) -> bytes:
-        counts[name] = counts.get(name, 0) + 1
-        return read(bundle, name)
-
-    with open_wheel(str(parts / MAIN)) as opened:
-        (bundle,) = opened.bundles
-        manifest = manifest_of(bundle)
-        monkeypatch.setattr(companions, "open_archive", opens)
-        monkeypatch.setattr(Bundle, "read", reads)
-        assert all(isinstance(data, bytes) for _module, _entry, data in read_results(bundle, manifest))
-    own = {"b.compute_80.ptx": 1, "c.sm_80.cubin": 2}
-    assert counts == {MAIN: 1, SM80: 1, SM90: 1, "manifest.json": 1, **own}

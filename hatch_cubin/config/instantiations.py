@@ -1,0 +1,152 @@
+"""Read the tables in `instantiate`: each stands for one name for each combination of its values. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from ..errors import problem
+from . import toml_lines, value_checks
+from .value_checks import MAX_VARIANTS, RefusedValueError
+
+# Reports a mistake: the error, the path of the wrong value in the table, and a hint.
+Report = Callable[[ValueError, "tuple[str | int, ...]", "str | None"], None]
+
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
+_RANGE = re.compile(r"(-?[0-9]{1,9})\.\.(-?[0-9]{1,9})", re.ASCII)
+_LIKE_RANGE = re.compile(r"(-?[0-9]{1,9}) *(?:\.{2,3}[=<]?|-|:|,|to) *(-?[0-9]{1,9})", re.ASCII)
+_KERNEL = "kernel"
+
+
+def written_out(product: Mapping[str, object], most: int, report: Report) -> Iterator[str]:
+    """Yield the instantiations that a table stands for. The last placeholder of `kernel` changes first.
+
+    Yields nothing if the table has a mistake, or stands for more than *most* instantiations.
+    """
+    correct = True
+
+    def refuse(error: ValueError, path: tuple[str | int, ...], hint: str | None = None) -> None:
+        nonlocal correct
+        correct = False
+        report(error, path, hint)
+
+    if _KERNEL not in product:
+        refuse(
+            RefusedValueError(problem("missing-key", f"has a table without {_KERNEL!r}")),
+            (),
+            _add_kernel(product),
+        )
+        return
+    values = {key: _values(key, value, refuse) for key, value in product.items() if key != _KERNEL}
+    kernel = _kernel(product[_KERNEL], refuse)
+    names = [*dict.fromkeys(_PLACEHOLDER.findall(kernel))]
+    if kernel:
+        _compare(kernel, names, values, refuse)
+    if not correct:
+        return
+    chosen = [values[name] for name in names]
+    if (count := math.prod(map(len, chosen))) > most:
+        what = f"asks for {count} instantiations, and all entries together may ask for {MAX_VARIANTS}"
+        refuse(RefusedValueError(problem("too-many-instantiations", what)), ())
+        return
+    for combination in itertools.product(*chosen):
+        yield kernel.format_map(dict(zip(names, combination, strict=True)))
+
+
+def _add_kernel(product: Mapping[str, object]) -> str:
+    """Return a hint for a table without `kernel`."""
+    if misspelled := next((key for key in product if value_checks.guess(key, [_KERNEL])), None):
+        return f"did you mean {_KERNEL!r} by {misspelled!r}?"
+    arguments = ", ".join(f"{{{key}}}" for key in product) or "{T}"
+    return f"add the name of the template: {toml_lines.setting(_KERNEL, f'scale<{arguments}>')}"
+
+
+def _kernel(value: object, refuse: Callable[..., None]) -> str:
+    """Return the name with placeholders, or an empty text for a wrong name."""
+    hint = None
+    try:
+        text = value_checks.kernel(value_checks.string(value))
+        rest = _PLACEHOLDER.sub("", text)
+        if "{" in rest or "}" in rest:
+            hint = 'put braces of C++ into a value, as in S = ["Shape{1}"]'
+            raise ValueError(f"has braces that are not around a name, as in {{N}}: {text!r}")
+        if rest == text:
+            hint = f"without values, the entry is a string: {toml_lines.literal(text)}"
+            raise ValueError(f"has no placeholder, such as {{N}}: {text!r}")
+    except ValueError as exc:
+        refuse(exc, (_KERNEL,), hint)
+        return ""
+    return text
+
+
+def _compare(
+    kernel: str, names: Sequence[str], values: Mapping[str, object], refuse: Callable[..., None]
+) -> None:
+    """Report placeholders without values, and values without a placeholder."""
+    for name in names:
+        if name == _KERNEL:
+            what = f"cannot have the placeholder {{{_KERNEL}}}: {_KERNEL!r} is this key"
+            refuse(ValueError(what), (_KERNEL,), None)
+        elif name not in values:
+            what = f"has the placeholder {{{name}}}, and the table has no values for it"
+            hint = f'{name} = ["float", "double"], or {name} = "0..31"'
+            refuse(RefusedValueError(problem("missing-key", what)), (_KERNEL,), hint)
+    for key in values:
+        if key not in names:
+            what = f"is not a placeholder of {kernel!r}"
+            guess = value_checks.guess(key, [name for name in names if name not in values])
+            refuse(RefusedValueError(problem("unknown-key", what)), (key,), guess)
+
+
+def _values(name: str, value: object, refuse: Callable[..., None]) -> Sequence[object]:
+    """Return the values of a placeholder. A range remains a range: it may be too long for a list."""
+    if isinstance(value, list) and value:
+        return _listed(name, value, refuse)
+    match = _RANGE.fullmatch(value) if isinstance(value, str) else None
+    if match is not None and int(match[1]) <= int(match[2]):
+        return range(int(match[1]), int(match[2]) + 1)
+    what = f'must be an array of at least one value, or a range such as "0..31", not {value!r}'
+    refuse(ValueError(what), (name,), _meant(name, value))
+    return ()
+
+
+def _meant(name: str, value: object) -> str | None:
+    """Return the likely correct line for values that are neither an array nor a range."""
+    if isinstance(value, (bool, int)):
+        return toml_lines.setting(name, [value])
+    if not isinstance(value, str) or not value.strip():
+        return None
+    if match := _LIKE_RANGE.fullmatch(value.strip()):
+        first, last = sorted(map(int, match.groups()))
+        return toml_lines.setting(name, f"{first}..{last}")
+    return toml_lines.setting(name, [each.strip() for each in value.split(",")])
+
+
+def _listed(name: str, items: Sequence[object], refuse: Callable[..., None]) -> Sequence[str]:
+    texts: list[str] = []
+    for index, item in enumerate(items):
+        hint = None
+        try:
+            text = _text(item)
+            if _RANGE.fullmatch(text):
+                hint = f"a range is not in an array: {toml_lines.setting(name, text)}"
+                raise ValueError(f"has the range {text!r} as a value")
+            if text in texts:
+                raise RefusedValueError(problem("repeated-value", f"has {text!r} twice"))
+            texts.append(text)
+        except ValueError as exc:
+            refuse(exc, (name, index), hint)
+    return texts
+
+
+def _text(value: object) -> str:
+    """Return a value as C++ writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    is_whole = isinstance(value, int) and value in value_checks.WHOLE
+    text = str(value).strip() if is_whole or isinstance(value, str) else ""
+    if not text or not text.isprintable():
+        raise ValueError(f"must be types or values, as strings, whole numbers or booleans, not {value!r}")
+    return text

@@ -1,0 +1,37 @@
+"""Refuse headers of the project that a produced text includes, but that an sdist would not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+
+from ..config.toml_lines import setting
+from ..errors import Problem, problem
+from ..project.project import Project, include_folders
+from ..project.source import Source
+
+
+def undeclared_includes(
+    project: Project, declared: AbstractSet[str], included: Iterable[tuple[Source, AbstractSet[str]]]
+) -> list[Problem]:
+    """Return a problem for each producer whose texts include other files of the project than *declared* ones.
+
+    An sdist is made without running producers: it has the declared files and the include folders.
+    *included* has produced sources, each with the project's files that it includes.
+    """
+    folders = tuple(f"{folder}/" for folder, _key in include_folders(project.config))
+    missing: dict[str, dict[str, None]] = {}
+    for source, files in included:
+        for path in sorted(files):
+            real = project.tree.real_name(path) if ".." in path else path
+            if source.produced and not real.startswith(("../", *folders)) and real not in declared:
+                missing.setdefault(source.produced.producer, {})[real] = None
+    return [_problem(project, producer, [*paths]) for producer, paths in missing.items()]
+
+
+def _problem(project: Project, producer: str, paths: list[str]) -> Problem:
+    rules = enumerate(project.config.producer)
+    index, rule = next((index, rule) for index, rule in rules if rule.path == producer)
+    what = f"the texts of {producer} include {', '.join(paths)}, and 'inputs' does not name that"
+    hint = f"in its table: {setting('inputs', [*rule.inputs, *paths])}"
+    return problem("undeclared-include", what, project.config.place.of("producer", index), hint)

@@ -1,0 +1,98 @@
+"""The producers in a lock: write their inputs and texts into it, and make sources of it without running them.
+
+A lock has the digest of each text, but not the text. A build whose units are all in the cache needs from a
+text only what the lock has: the settings of the source, and the head of PTX, which says what it is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from ..errors import ConfigError, Location, problem
+from ..producing.produced_sources import add_sources
+from ..producing.produced_texts import sources_of
+from ..producing.producer_inputs import Producer, find_producers
+from ..project.project import Project, ProjectSources
+from ..project.source import Source
+from .lock_format import HINT, NAME
+
+Locked = Mapping[str, Mapping[str, Any]]
+
+_UNKNOWN = "text that the lock does not have"
+_CHANGES = {
+    "modules": "{} is changed, and a producer imports it",
+    "files": "{} is changed, and a producer reads it",
+    "folders": "the names in {} are changed, and a producer may list them",
+    "environment": "the environment variable {} is changed, and a producer reads it",
+}
+
+
+def locked_producers(project: Project, sources: Iterable[Source]) -> dict[str, dict[str, Any]]:
+    """Return the entries for a project's producers in its lock."""
+    texts: dict[str, dict[str, Any]] = {rule.name: {} for rule in project.config.producer}
+    for source in sources:
+        if source.produced:
+            texts[source.produced.by][PurePosixPath(source.path).name] = _text_entry(source)
+    return {
+        producer.rule.name: {
+            **{name: dict(value) for name, value in producer.inputs._asdict().items()},
+            "texts": texts[producer.rule.name],
+        }
+        for producer in find_producers(project)
+    }
+
+
+def _text_entry(source: Source) -> dict[str, Any]:
+    settings = source.produced.settings if source.produced else {}
+    entry = {"sha256": source.sha256, "settings": dict(settings)}
+    if source.is_ptx:
+        major, minor = source.ptx.version
+        entry["ptx"] = f".version {major}.{minor}\n.target {source.ptx.target}\n"
+    return entry
+
+
+def producer_changes(locked: Locked, producers: Sequence[Producer]) -> Iterator[str]:
+    """Yield a sentence for each input of the producers that differs from the lock."""
+    now = {producer.rule.name: producer.inputs for producer in producers}
+    yield from (f"the producer {name} is gone" for name in sorted(locked.keys() - now.keys()))
+    for name, inputs in now.items():
+        if name not in locked:
+            yield f"the producer {name} is new"
+            continue
+        for kind, values in inputs._asdict().items():
+            before = locked[name][kind]
+            differing = (before.items() ^ values.items()) if before != values else ()
+            yield from (_CHANGES[kind].format(each) for each in sorted({each for each, _value in differing}))
+
+
+def with_locked_texts(
+    locked: Locked, project: Project, sources: ProjectSources
+) -> tuple[ProjectSources, list[str]]:
+    """Return all sources as a lock describes them, or the reasons why it does not; no producer runs.
+
+    If there are reasons, the sources that producers return are still missing.
+    """
+    producers = find_producers(project)
+    if changes := [*producer_changes(locked, producers)]:
+        return sources, changes
+    produced = [
+        source for each in producers for source in _sources(locked[each.rule.name]["texts"], each, project)
+    ]
+    return add_sources(project, sources, producers, produced), []
+
+
+def _sources(
+    texts: Mapping[str, Mapping[str, Any]], producer: Producer, project: Project
+) -> Iterator[Source]:
+    values = [
+        (name, {**entry["settings"], "text": entry.get("ptx", _UNKNOWN)}) for name, entry in texts.items()
+    ]
+    for source in sources_of(values, producer.rule, project.config.place):
+        entry = texts[PurePosixPath(source.path).name]
+        if source.is_ptx != ("ptx" in entry):
+            what = f"does not describe the texts of {producer.rule.name}"
+            raise ConfigError(problem("lock-damaged", what, Location(NAME), HINT))
+        yield replace(source, sha256=entry["sha256"], is_text_known=False)
