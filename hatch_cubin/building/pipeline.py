@@ -326,7 +326,7 @@ def _shipped(plan: Plan) -> list[Job]:
 
 
 def failures(project: Project, results: Results, plan: Plan) -> Sequence[Problem]:
-    """Return the problems of the units without a result."""
+    """Return the problems of the compiles that failed."""
     try:
         _names_table(lambda _project: require(results, plan.toolkit, plan.refused))(project)
     except HatchCubinError as exc:

@@ -31,7 +31,7 @@ _OF_OTHERS = {  # options of other tools, each with our options for the same pur
     "--path": ("--project",),
     "--targets": ("--archs",),
 }
-_UNITS = {"": "d", "mi": "m", "h": "h", "d": "d", "w": "w"}  # of times, by how their names begin
+_UNITS = {"": "d", "mi": "m", "h": "h", "d": "d", "w": "w"}  # units of time, by the first letters of a name
 _AFRESH = "after 'hatch-cubin cache clear', a build compiles everything"
 _BESIDE = {
     "--clean": _AFRESH,

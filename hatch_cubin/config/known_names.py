@@ -63,7 +63,7 @@ def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
 
 
 def backend_meant(text: str) -> str | None:
-    """Return the build backend for the name of its tool, distribution or module, such as 'flit_core'."""
+    """Return the build backend of a tool or distribution, such as 'flit_core', or None if it is unknown."""
     name = {"hatch": "hatchling"}.get(text, comparable_name(text))
     for tool, right in BACKENDS.items():
         if f"{tool}-".startswith(f"{name}-") or name.startswith(f"{tool}-"):
@@ -151,7 +151,7 @@ def build_tables(pyproject: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mappi
 
 
 def with_hatch_cubin(requires: object, usual: Iterable[str] = ("setuptools",)) -> list[object]:
-    """Return build requirements that include hatch-cubin: misspellings of it are corrected."""
+    """Return build requirements that include hatch-cubin: correct a misspelling, or add a missing entry."""
     listed = [requires] if isinstance(requires, str) else requires if isinstance(requires, list) else [*usual]
     right = [_NAME.sub("hatch-cubin", each, count=1) if is_nearly_own(each) else each for each in listed]
     return [*dict.fromkeys(map(str, right)), *([] if any(map(is_own, right)) else ["hatch-cubin"])]

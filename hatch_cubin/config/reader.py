@@ -72,7 +72,7 @@ def read_source_settings(settings: Mapping[str, Any], place: TableLocation) -> d
 
 
 def variables_unread(environ: Mapping[str, str]) -> list[str]:
-    """Return a message for each variable of the environment with a name like ours that nothing reads."""
+    """Return a message for each environment variable whose name begins like ours but is not known."""
     return unknown_variables(environ, _VARIABLES, KEYS)
 
 
@@ -224,7 +224,7 @@ def _variants_meant(
 
 
 def _package_meant(item: str, reader: _Reader) -> str | None:
-    from . import suggestions  # as above
+    from . import suggestions  # lazy: only for mistakes
 
     return suggestions.header_package(f"{item}/" if reader.place.is_folder(item) else item)
 

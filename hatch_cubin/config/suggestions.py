@@ -43,9 +43,9 @@ _STRINGS = frozenset(
     }
 )
 _AUTOMATIC = {
-    "jobs": "as many units are compiled at once as there are cores",
-    "cache-size": "the cache may grow",
-    "max-size": "a wheel of any size is built",
+    "jobs": "each core compiles at the same time",
+    "cache-size": "the cache has no size limit",
+    "max-size": "a wheel may have any size",
     "timeout_s": "a unit may take 30 minutes",
 }
 _NO_CHOICE = re.compile(

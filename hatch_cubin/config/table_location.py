@@ -279,7 +279,9 @@ def _not_toml(root: Folder, name: str, error: Exception) -> Problem:
     elif not isinstance(error, UnicodeError):
         line = toml_positions.broken_line(_text(root, name))
         if line is not None and f"at line {line}," not in str(error):
-            hint = f"the value that begins on line {line} is not closed, or has a mistake inside"
+            hint = (
+                f"the value that begins on line {line} has no closing quote or bracket, or contains a mistake"
+            )
         said = re.search("at line ([0-9]+)", str(error))
         number = int(said[1]) if said else line or 1
         text = _STRINGS.sub("''", "".join(_text(root, name).splitlines()[number - 1 : number]))

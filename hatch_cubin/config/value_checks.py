@@ -247,7 +247,7 @@ def path(value: object) -> str:
     """Check a path or a glob that must stay inside the project."""
     text = place(value)
     if leads_out(text):
-        what = f"{text!r} must stay inside the project, relative to it{_toolkit_is_found(text)}"
+        what = f"{text!r} must be a relative path inside the project{_toolkit_is_found(text)}"
         raise RefusedValueError(problem("path-leaves-project", what), text)
     if "\\" in text:
         plain = text.replace("\\", "/")
@@ -257,7 +257,7 @@ def path(value: object) -> str:
 
 def _toolkit_is_found(text: str) -> str:
     is_toolkit = "cuda" in text.lower() and "include" in text
-    return ": the toolkit's headers are found without it" if is_toolkit else ""
+    return ": the toolkit's headers are found without this path" if is_toolkit else ""
 
 
 def python_file(value: object) -> str:

@@ -123,7 +123,7 @@ class BuildCubins(Command):
         pipeline.build_in_place(project, layout.of_setuptools(mode), linked=mode == "strict")
 
     def _remove_unshipped(self, project: Project, sources: Iterable[str]) -> None:
-        """Remove files that must not ship from the build folder, which setuptools keeps between builds."""
+        """Remove files that must not be in the wheel from the build folder, which setuptools reuses."""
         for folder in [*Path(self.build_lib).rglob(BUNDLE_FOLDER)]:
             shutil.rmtree(folder)
         for _path, place in self._paths_in_build(project, cache_entries(project)):

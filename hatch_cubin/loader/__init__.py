@@ -18,12 +18,12 @@ Nothing is compiled here. The driver translates shipped PTX, but only if no cubi
 This file finds kernels and verifies their bytes. It imports the files beside it when it needs them.
 """
 
-# Importing the package imports this file, so it does not import slow modules such as json and hashlib.
+# Importing the package imports this file, so slow modules such as json are imported later.
 import os
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # for type checkers, and for tools that search imports to freeze an application
+if TYPE_CHECKING:  # for type checkers, and for tools that freeze applications
     import errno
     import hashlib
     import json
@@ -683,7 +683,7 @@ def _archived(path: str, missing: OSError) -> bytes:
 
 
 def _is_absence(exc: Exception) -> bool:
-    """Return whether an error means that an importer does not have or cannot read the file."""
+    """Return whether an error means that an importer does not have the file."""
     if isinstance(exc, OSError):
         return exc.errno is not None and not _is_of_system(exc)
     return isinstance(exc, AttributeError)
@@ -848,7 +848,7 @@ def _loads(text: str) -> "Any":
 
 
 def _plain(text: str, at: int) -> "tuple[Any, int]":
-    """Return the JSON value at an offset of a text without escapes and spaces, and its end."""
+    """Return the JSON value at an offset of such a plain text, and its end."""
     first = text[at]
     if first == '"':
         end = text.index('"', at + 1)
@@ -922,4 +922,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "cce819a1ddd59ef8"  # the same in all files of one version
+__build__ = "f7b260d45a4eaece"  # the same in all files of one version

@@ -304,8 +304,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "2d94b11feb1c9b70ca55dd2412dbd695714058e2eae5be7817eb17e880a901f2",
-    "_split": "8e6aef83b50066321453d970284508c928c5d7d3924d56309107e0fbc3463538",
+    "_packs": "1b9cd2eac9731b10ddaeda464b771471dcc2bc210a11f960b7a6cabbf8f28ea3",
+    "_split": "160bbabd63ba3a72edd8405f65f41522009b917e0dc7ebe5651ebad04a8b78e4",
 }
 
 
@@ -332,7 +332,7 @@ def use(
     A mapping replaces the code of modules, for all devices. Its keys are names of modules or kernels, its
     values bytes or cuda.core's `ObjectCode`. None means the package's own bundle.
     With *strict*, kernels that the driver would have to translate are not found. None keeps the setting.
-    To undo this call, call `close()` of the result, or use the result in a `with` block.
+    To undo this call, use the result in a `with` block, or call its `close()`.
     """
     layer = _new_layer(what, strict)
     _layers.append(layer)
@@ -413,4 +413,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "cce819a1ddd59ef8"
+__build__ = "f7b260d45a4eaece"

@@ -122,7 +122,9 @@ def retry(call: "Callable[[], Any]", error: CubinError) -> "Any":
                 break
         finally:
             if lock is not None:
-                _import("fcntl").flock(lock, 8)  # 8 is LOCK_UN: a forked child holds the lock too
+                _import("fcntl").flock(
+                    lock, 8
+                )  # 8 is LOCK_UN: closing is not enough if a forked child has the file open
                 os.close(lock)
         time.sleep(0.005)
     raise error
@@ -150,4 +152,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "cce819a1ddd59ef8"
+__build__ = "f7b260d45a4eaece"

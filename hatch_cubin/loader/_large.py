@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "cce819a1ddd59ef8"
+__build__ = "f7b260d45a4eaece"

@@ -91,7 +91,7 @@ class Preloaded(_Value):
 
 
 def is_available(kernel: "str | None", strict: "bool | None") -> bool:
-    for name in ("ctypes", "errno"):  # imported before the time limit begins, because disks may be slow
+    for name in ("ctypes", "errno"):  # before the time limit begins
         _import(name)
     asks_for_kernels = kernel is not None or bool(strict)
     gpus: "list[_Gpu]" = []
@@ -103,7 +103,7 @@ def is_available(kernel: "str | None", strict: "bool | None") -> bool:
             if gpu is None:  # its capability is unknown
                 return False
             entry = _choose(each, kernel_name, *gpu, strict=strict)
-            _ = entry._file_path  # an error if the file is not installed
+            _ = entry._file_path  # fails if the file is not installed
     return True
 
 
@@ -263,7 +263,7 @@ def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
         for (found, kernel_name), exact in kernels.items():
             try:
                 entry = _choose(found, kernel_name, cc, driver)
-                _ = entry._file_path  # an error if the file is not installed
+                _ = entry._file_path  # fails if the file is not installed
             except CubinNotFoundError as exc:
                 missing[str(exc)] = exc
                 wrong = wrong or exact
@@ -516,7 +516,7 @@ def _in_time(question: "Callable[[], bool]") -> bool:
     try:
         thread = threading.Thread(target=ask, daemon=True)
         thread.start()
-    except RuntimeError:  # no thread can be started, for example because Python is exiting
+    except RuntimeError:  # for example because Python is exiting
         return question()
     thread.join(_ANSWER_SECONDS)
     _hanging[:] = [thread] if thread.is_alive() else []
@@ -527,7 +527,7 @@ def _in_time(question: "Callable[[], bool]") -> bool:
     return any(answers)
 
 
-# --- the bundle as cuda.core's cache
+# --- cuda.core's cache
 def cache(then: "_Cache | None" = None) -> "_Cache":
     """Return the bundle as a read-only cuda.core `ProgramCacheResource`. *then*: the cache to ask next."""
     try:
@@ -631,4 +631,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "cce819a1ddd59ef8"
+__build__ = "f7b260d45a4eaece"

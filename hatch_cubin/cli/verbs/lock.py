@@ -53,7 +53,7 @@ def _check(project: Project) -> Answer:
     found = lock_format.read(project.root)
     if found is None:
         what = f"there is no {lock_format.NAME}"
-        raise CheckError(problem("lock-missing", what, hint="'hatch-cubin lock' writes one"))
+        raise CheckError(problem("lock-missing", what, hint=f"'hatch-cubin lock' writes {lock_format.NAME}"))
     changes, unchecked = pipeline.check_lock(project, found)
     facts = _facts(found, changes, unchecked)
     if changes:

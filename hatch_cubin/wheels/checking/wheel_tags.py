@@ -18,7 +18,7 @@ from ..reading.survey import manifest_of
 from .variant_check import VARIANT_FILE
 
 WHEEL_NAME = re.compile(r"([^-]+-[^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)(?:-([0-9a-z_.]{1,16}))?\.whl")
-_REFUSED = "installers refuse such a wheel"
+_REFUSED = "installers refuse a wheel with such a mistake"
 
 _METADATA_FOLDER = re.compile(r"([^/]+\.(?:dist-info|data))/", re.IGNORECASE)
 _PURELIB = re.compile(r"^Root-Is-Purelib: *(.*?) *\r?$", re.MULTILINE)

@@ -203,7 +203,7 @@ def _read_metadata(opened: OpenedWheel, wheel: zipfile.ZipFile) -> MainWheel:
     if absent := [field for field in ("Metadata-Version", "Name", "Version") if field not in known]:
         what = f"does not have {' and '.join(absent)}"
         raise BundleError(problem("metadata-unreadable", what, opened.at(place)))
-    system = "win_amd64" if opened.path.endswith("win_amd64.whl") else "any"  # on Windows `long` is shorter
+    system = "win_amd64" if opened.path.endswith("win_amd64.whl") else "any"  # `long` is shorter on Windows
     return MainWheel(known["Name"], known["Version"], f"py3-none-{system}", place, text)
 
 

@@ -978,7 +978,7 @@ def test_a_variable_replaces_its_key(variable: str, value: str, field: str, expe
             "EXECUTOR",
             "localhost:8786",
             "HATCH_CUBIN_EXECUTOR: must be one of 'dask://host:8786', 'tls://host:8786' or "  # noqa: ISC004
-            "'module:function', perhaps with ',local' behind it, not 'localhost:8786'",
+            "'module:function', optionally followed by ',local', not 'localhost:8786'",
         ),
         ("CACHE_DIR", "a\nb", r"HATCH_CUBIN_CACHE_DIR: 'a\nb' has characters that no path should have"),
     ],
@@ -1327,5 +1327,5 @@ def test_a_folder_of_the_project_is_not_a_wheel_with_headers(tmp_path: Path) -> 
     write_tree(tmp_path, {"pyproject.toml": pyproject("header-packages = ['inc']"), "inc/a.h": ""})
     table, place, _backend = table_location.find_table(tmp_path)
     (found,) = refusal(ConfigError, parse_config, table, place, {}).problems
-    hint = 'headers in a folder of the project need their own line: include-dirs = ["inc"]'
+    hint = 'for headers in a folder of the project, write include-dirs = ["inc"]'
     assert (found.code, found.hint) == ("folder-as-package", hint)

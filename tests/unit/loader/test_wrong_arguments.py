@@ -139,7 +139,7 @@ def test_no_device_at_all_is_not_a_choice(cubins: Any, device: Any) -> None:
         ({"k": None}, "the code for 'k' is bytes or a cuda.core ObjectCode, not None"),
         ({"k": 3}, "the code for 'k' is bytes or a cuda.core ObjectCode, not 3"),
         ({"k": "text"}, "the code for 'k' is bytes or a cuda.core ObjectCode, not 'text'"),
-        ({3: b""}, "a kernel or a module is asked for by its name, not by 3"),
+        ({3: b""}, "the name of a kernel or module must be a string, not 3"),
     ],
 )
 def test_what_cannot_be_looked_in(cubins: Any, what: Any, message: str) -> None:
