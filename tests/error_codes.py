@@ -100,10 +100,10 @@ def _message(node: ast.expr) -> str:
 
 
 def listed() -> dict[str, list[tuple[str, str]]]:
-    """Return the rows of the page: the messages of each code, each with its advice."""
+    """Return the messages of each code on the page, each with its advice; a row may have several messages."""
     found: dict[str, list[tuple[str, str]]] = {}
     for match in filter(None, map(_ROW.fullmatch, PAGE.read_text("utf-8").splitlines())):
-        found.setdefault(match[1], []).append((match[2], match[3]))
+        found.setdefault(match[1], []).extend((each, match[3]) for each in match[2].split("<br>"))
     return found
 
 

@@ -204,9 +204,6 @@ def made(
         variant=tuple((variant or {}).items()),
         define=settings.pop("define", ()),
         options=settings.pop("options", {}),
-        include_dirs=(),
-        instantiate=(),
-        targets=(),
     )
     types = settings.pop("types", {})
     assert not settings, settings

@@ -1,7 +1,8 @@
 """Facts about GPUs that no compiler reports, by compute capability: names, Tegra parts, CUDA releases.
 
-Which capabilities can be compiled for is asked of NVRTC (`toolkit/toolkit.py`). The loader imports nothing
-from the package, so it has its own copy of the Tegra parts. A test compares the two.
+A new capability needs a row in `GPUS`. Builds ask NVRTC which capabilities it can compile for
+(`toolkit/toolkit.py`), and the loader's rules hold for any number. Only Tegra parts are an exception: the
+loader imports nothing from the package, so `_TEGRA` in `loader/__init__.py` is a copy. A test compares both.
 """
 
 from __future__ import annotations

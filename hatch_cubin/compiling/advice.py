@@ -1,4 +1,15 @@
-"""Advice on a failed compile: each cause is reported once, with its origin and the way to fix it."""
+"""Advice on a failed compile: each cause is reported once, with its origin and the way to fix it.
+
+Each function in `_CAUSES` recognises one cause. It gets the errors of a source, which `diagnostics.py` has
+parsed from the compiler's log, and the `FailedCompile`: the source, its headers, the table and the version of
+CUDA. If it recognises its cause, it returns one error with a hint for the user, and the list of the errors
+that the cause does not explain. Otherwise it returns None.
+
+A new hint is such a function in a module of `hints/`: add it to `_CAUSES`. It returns either the compiler's
+own error with a hint, `replace(error, hint="…")`, or an error in hatch-cubin's words,
+`diagnostics.failure(code, text, place, hint)`. A hint about an undefined name is only a row in a table of
+`hints/undefined_names.py`.
+"""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import Problem
 from .nvrtc_options import OptionValue
@@ -13,8 +13,12 @@ from .reader import KEYS, read_table
 from .toml_positions import TableLocation
 from .value_checks import Macros, Variants, WrittenInstantiation
 
+if TYPE_CHECKING:
+    from typing_extensions import Self  # typing's own needs Python 3.11
+
 __all__ = [
     "DEFAULT_SOURCES",
+    "CompileSettings",
     "Config",
     "Macros",
     "ModuleRule",
@@ -60,11 +64,38 @@ class ModuleRule:
     undefined: tuple[str, ...] = ()
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     variants: Variants = ()
+    instantiate: ClassVar[tuple[str, ...]] = ()  # only [[source]] tables have this key
 
     @property
     def wheels(self) -> tuple[str, ...]:
         """The requirements of the wheels that contain files listed in `link`."""
         return tuple(each.partition(":")[0].strip() for each in self.link if ":" in each)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CompileSettings:
+    """The settings that one source is compiled with: those of the table and of all its [[source]] tables.
+
+    A module of `planning/unit_plan.py` inherits these fields, whether it is linked or not. A new key of
+    [[source]] tables that can change a result becomes a field of SourceRule and a field here, and
+    `merged_with` merges its values. A row in `keys/ingredients.py` then puts it into keys, records, the lock
+    and the messages of `explain`.
+    """
+
+    define: Macros = ()
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    include_dirs: tuple[str, ...] = ()
+    instantiate: tuple[str, ...] = ()
+
+    def merged_with(self, rule: Config | SourceRule | ModuleRule) -> Self:
+        """Return a copy with the settings of a table, which override these."""
+        return replace(
+            self,
+            define=merge_macros(self.define, rule.define, rule.undefined),
+            options={**self.options, **rule.options},
+            include_dirs=tuple(dict.fromkeys((*rule.include_dirs, *self.include_dirs))),
+            instantiate=tuple(dict.fromkeys((*self.instantiate, *rule.instantiate))),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +146,11 @@ class Config:
     backend_path: tuple[str, ...] = ()
     package_dir: str | None = None
     timeout_s: float = 1800.0
-    # The executor never comes from the table: a change of the project must not send code to other machines.
-    executor: str | None = None
-    recheck: float = 0.0  # the share of other machines' results that this machine compiles again to compare
-    # Each field that an environment variable or a command-line option sets, and the name that the user wrote.
+    executor: str | None = None  # never from the table: a change of a project must not send code to machines
+    recheck: float = 0.0  # the share of other machines' results that is compiled here too
+    undefined: ClassVar[tuple[str, ...]] = ()  # without a table above this one, there is nothing to remove
+    instantiate: ClassVar[tuple[str, ...]] = ()  # only [[source]] tables have this key
+    # The fields that an environment variable or a command-line option sets, and the name of each.
     replaced: Mapping[str, str] = field(default_factory=dict, compare=False)
     place: TableLocation = field(repr=False, compare=False)
 

@@ -609,6 +609,7 @@ _CHECKS: dict[str, Callable[..., Any]] = {
     "module": _modules,
     "producer": _producers,
 }
+# A new key here also becomes a field of `SourceRule` in config.py; `CompileSettings` there has the next step.
 _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
     "path": ValueCheck(value_checks.path),
     "name": ValueCheck(value_checks.name_of_sources),

@@ -1,4 +1,8 @@
-"""Find the cached unit that is nearest to another unit, and how their inputs differ. Pure."""
+"""Find the cached unit that is nearest to another unit, and how their inputs differ. Pure.
+
+The inputs, their types and the sentences about their differences are the rows of `keys/ingredients.py`. Only
+inputs that need a comparison of their own are named here.
+"""
 
 from __future__ import annotations
 

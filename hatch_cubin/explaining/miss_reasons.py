@@ -1,4 +1,10 @@
-"""Look up units in the cache, and find the reason of each miss."""
+"""Look up units in the cache, and find the reason of each miss: one of the keys of `REASONS`.
+
+If the cache has an entry for the unit's key but does not use it, `Cache` says why: `Cache.damaged` counts
+damaged entries, and `Cache.distrusted` has the entries without a trusted signature. If the cache has no entry
+for the key, `differences.nearest_unit` compares the unit's inputs with those of the most similar unit in the
+cache. `keys/ingredients.py` lists all inputs.
+"""
 
 from __future__ import annotations
 

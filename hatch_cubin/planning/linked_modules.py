@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from ..config.config import Config, Macros, ModuleRule, SourceRule, merge_macros
+from ..config.config import Config, ModuleRule
 from ..errors import ConfigError, Location, problem
 from ..project.source import Source, glob_regex
 from . import unit_plan
@@ -119,27 +117,23 @@ class _LinkedModules:
             unit_plan.locations_in_table(place, ("module", number), rule.archs or (), rule.options)
         )
         first = next((source for source in sources if not source.is_ptx), sources[0])
+        whole = Module(
+            rule.name,
+            first,
+            targets=self._expand[rule.archs or config.archs],
+            written=written,
+            tables=place.tables("module"),
+            where=where,
+        )
+        whole = whole.merged_with(config).merged_with(rule)
         for variant, undefined in unit_plan.variant_combinations(dict(rule.variants), where):
-            whole = Module(
-                rule.name,
-                first,
-                variant,
-                merge_macros(config.define, rule.define, rule.undefined),
-                {**config.options, **rule.options},
-                _joined(rule.include_dirs, config.include_dirs),
-                (),
-                self._expand[rule.archs or config.archs],
-                undefined,
-                written,
-                place.tables("module"),
-                where=where,
-            )
+            of_variant = replace(whole, variant=variant, undefined=undefined)
             parts = tuple(
-                source if source.is_ptx else self._object(whole, source, rule) for source in sources
+                source if source.is_ptx else self._object(of_variant, source, rule) for source in sources
             )
             link = LinkRecipe(rule.mode, parts, rule.link)
             names = dict.fromkeys(name for each in link.objects for name in each.instantiate)
-            yield replace(whole, link=link, instantiate=tuple(names))
+            yield replace(of_variant, link=link, instantiate=tuple(names))
 
     def _object(self, whole: Module, source: Source, rule: ModuleRule) -> Module:
         """Return the object of a source, with the settings of the module and of its own [[source]] tables."""
@@ -148,19 +142,13 @@ class _LinkedModules:
             index for index, each in enumerate(self._config.source) if glob_regex(each.path).fullmatch(path)
         ]
         rules = unit_plan.rules_of_source(self._config, source, matching)
-        define = functools.reduce(_with_macros, rules, whole.define)
-        options: dict[str, Any] = functools.reduce(operator.or_, (dict(each.options) for each in rules), {})
-        folders = functools.reduce(
-            lambda there, each: _joined(each.include_dirs, there), rules, whole.include_dirs
-        )
+        merged = functools.reduce(Module.merged_with, rules, whole)
+        unit_plan.check_instantiations(merged.instantiate, source)
         found = replace(
-            whole,
+            merged,
             base=f"{whole.base}/{source.path}",
             source=source,
-            define=define,
-            options={**whole.options, **options, OPTION_OF_MODE[rule.mode]: True},
-            include_dirs=folders,
-            instantiate=unit_plan.instantiations(source, rules),
+            options={**merged.options, OPTION_OF_MODE[rule.mode]: True},
             targets=(),
             part_of=whole.base,
             where=None,
@@ -184,14 +172,6 @@ def _without_names(module: Module) -> str:
             part_of="",
         )
     )
-
-
-def _with_macros(define: Macros, rule: SourceRule) -> Macros:
-    return merge_macros(define, rule.define, rule.undefined)
-
-
-def _joined(first: tuple[str, ...], then: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*first, *then)))
 
 
 def location_of_file(config: Config, module: Module, index: int) -> Location:

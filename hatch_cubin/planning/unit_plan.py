@@ -17,8 +17,8 @@ from ..common import arch_names
 from ..common.arch_names import Arch, Target
 from ..common.capabilities import FAMILIES_SINCE, GPUS, Gpu, Release
 from ..common.digest import digest
-from ..config.config import Config, Macros, SourceRule, TableLocation, merge_macros
-from ..config.nvrtc_options import OF_PTX, OptionValue
+from ..config.config import CompileSettings, Config, Macros, SourceRule, TableLocation, merge_macros
+from ..config.nvrtc_options import OF_PTX
 from ..config.value_checks import MAX_VARIANTS, guess
 from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError, problem
 from ..project.source import Source, glob_regex, is_glob
@@ -55,7 +55,7 @@ class LinkRecipe(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Module:
+class Module(CompileSettings):
     """One source, or one variant of it, with its settings: it is loaded as one piece.
 
     A module may be linked from several sources. Then each of these sources becomes an object, which is
@@ -64,12 +64,8 @@ class Module:
 
     base: str
     source: Source
-    variant: Macros
-    define: Macros
-    options: Mapping[str, OptionValue]
-    include_dirs: tuple[str, ...]
-    instantiate: tuple[str, ...]
-    targets: tuple[Target, ...]
+    variant: Macros = ()
+    targets: tuple[Target, ...] = ()
     undefined: tuple[str, ...] = ()  # macros that the variant does not define: its name shows them as 0
     # The places of its archs and options in the table.
     written: Mapping[str, Location] = field(default_factory=dict)
@@ -322,32 +318,25 @@ def _modules_of(
     rules: Sequence[SourceRule],
     expand_targets: TargetsBySpecs,
 ) -> list[Module]:
-    base, archs, define, options = source.stem, config.archs, config.define, config.options
-    include_dirs = config.include_dirs
+    base, archs = source.stem, config.archs
     variants: dict[str, tuple[str | None, ...]] = {}
+    whole = Module(base, source).merged_with(config)
     for rule in rules:  # later tables win
         base = base if rule.name is None else module_name_from(rule.name, source.name_path)
         archs = rule.archs or archs
-        define = merge_macros(define, rule.define, rule.undefined)
-        options = {**options, **rule.options}
-        include_dirs = (
-            *rule.include_dirs,
-            *(folder for folder in include_dirs if folder not in rule.include_dirs),
-        )
+        whole = whole.merged_with(rule)
         defined = {*dict(rule.define), *rule.undefined}
         variants = {name: values for name, values in variants.items() if name not in defined}
         variants |= dict(rule.variants)
-    targets, where = expand_targets[archs], Location(source.path)
+    where = Location(source.path)
     if source.variant and variants:
         what = "its name has a variant, so 'variants' cannot give it others"
         hint = "leave 'variants' out, or produce one text without '[…]' in its name"
         raise ConfigError(problem("variants-of-one-variant", what, where, hint))
     combinations = [(source.variant, ())] if source.variant else variant_combinations(variants, where)
-    instantiate = instantiations(source, rules)
-    return [
-        Module(base, source, variant, define, options, include_dirs, instantiate, targets, undefined)
-        for variant, undefined in combinations
-    ]
+    check_instantiations(whole.instantiate, source)
+    whole = replace(whole, base=base, targets=expand_targets[archs])
+    return [replace(whole, variant=variant, undefined=undefined) for variant, undefined in combinations]
 
 
 def module_name_from(pattern: str, path: str) -> str:
@@ -356,15 +345,13 @@ def module_name_from(pattern: str, path: str) -> str:
     return pattern.replace("{parent}", place.parent.name).replace("{stem}", place.stem)
 
 
-def instantiations(source: Source, rules: Sequence[SourceRule]) -> tuple[str, ...]:
-    """Return the instantiations that the tables of a source ask for; ConfigError if there are too many."""
-    names = tuple(dict.fromkeys(name for rule in rules for name in rule.instantiate))
+def check_instantiations(names: Sequence[str], source: Source) -> None:
+    """Raise ConfigError if the tables of a source ask for too many instantiations."""
     if len(names) > MAX_VARIANTS:
         what = (
             f"'instantiate' asks for {len(names)} instantiations, the most for one source is {MAX_VARIANTS}"
         )
         raise ConfigError(problem("too-many-instantiations", what, Location(source.path)))
-    return names
 
 
 def variant_combinations(

@@ -2,6 +2,10 @@
 
 Fetched results are checked like those in the cache folder and stored there, so the rest of the build only
 reads the folder. A result that is damaged, or that no trusted key has signed, counts as missing.
+
+docs/reference/shared-cache.md describes the whole protocol. This module makes the requests in that order:
+`fetch` reads, `push` writes. `packs.py` makes packs and their index, and `bazel_actions.py` encodes the
+messages. The protocol does not depend on the transport: a `Store` reads and writes bytes under names.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def test_a_plan_ignores_the_order_of_its_sources(stems: list[str], chance: rando
 
 def module(base: str, variant: tuple[tuple[str, str], ...]) -> Module:
     source = Source("demo/k.cu", "")
-    return Module(base, source, variant, (), {}, (), (), ())
+    return Module(base, source, variant)
 
 
 variants = st.lists(st.tuples(st.sampled_from(["N", "BLOCK"]), some.text), max_size=3).map(tuple)

@@ -39,7 +39,7 @@ def _wrong(root: Path, chance: random.Random, others: str, counts: Counter[str])
     """Yield each change after which nothing of the lock has changed, but a closure has."""
     source, search = include_trees.make_tree(root, chance, PLAIN), _search(root, others)
     before = _closure(root, source, search)
-    module = Module("k", Source("demo/k.cu", source), (), (), {}, ("i1", "i2"), (), ())
+    module = Module("k", Source("demo/k.cu", source), include_dirs=("i1", "i2"))
     absent = absent_includes.absent_names(ProjectTree(root), absent_includes.tried_paths([(module, before)]))
     files = {logical[len(OWN) :]: each for logical, each in before.files.items() if logical.startswith(OWN)}
     unsure = is_unsure(before, search)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib.metadata
 import re
 from collections.abc import Collection
@@ -69,7 +70,7 @@ def test_the_oldest_python_is_the_same_everywhere() -> None:
 
 def test_every_key_is_a_field_of_the_configuration_and_every_field_a_key() -> None:
     def fields(kind: type) -> set[str]:
-        return {name.replace("_", "-") for name in kind.__dataclass_fields__}  # type: ignore[attr-defined]
+        return {field.name.replace("_", "-") for field in dataclasses.fields(kind)}
 
     # Where the table stands, the environment, the command line.
     from_elsewhere = {"place", "replaced", "timeout-s", "executor", "recheck"}

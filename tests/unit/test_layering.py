@@ -392,6 +392,7 @@ THIRD_PARTIES: dict[str, str] = {
     "program_cache/sqlite_cache": "cuda",
     "cache/signing": "cryptography",
     "common/file_lock": "typing_extensions",
+    "config/config": "typing_extensions",
     "cli/completion": "shtab",
     "frontends/setuptools_commands": "setuptools",
     "frontends/hatch": "hatchling",

@@ -184,7 +184,7 @@ def test_the_assembler_names_a_line_that_it_cannot_read_at_the_end(
 
 
 def test_one_diagnostic_of_many_units_is_one_problem() -> None:
-    modules = [Module(name, Source("k.cu", ""), (), (), {}, (), (), ()) for name in "ab"]
+    modules = [Module(name, Source("k.cu", "")) for name in "ab"]
     units = [Unit(module, parse_arch(arch)) for module in modules for arch in ("sm_80", "sm_90")]
     same, other = error("k.cu", 1, "same", "  code"), Diagnostic("error", None, "other", hint="do")
     pairs = [*((same, unit) for unit in units), (other, units[0])]

@@ -11,9 +11,7 @@ from hatch_cubin.project.source import Source
 
 def done(*results: tuple[dict[str, str], int, bytes]) -> dict[Unit, Compiled]:
     return {
-        Unit(
-            Module("k", Source("demo/k.cu", ""), tuple(variant.items()), (), {}, (), (), ()), Arch(arch)
-        ): Compiled(data, {})
+        Unit(Module("k", Source("demo/k.cu", ""), tuple(variant.items())), Arch(arch)): Compiled(data, {})
         for variant, arch, data in results
     }
 

@@ -12,7 +12,7 @@ from hatch_cubin.project.source import Source
 
 
 def module(name: str, path: str = "demo/k.cu") -> Module:
-    return Module(name, Source(path, ""), (), (), {}, (), (), ())
+    return Module(name, Source(path, ""))
 
 
 def done(module: Module, **archs: str) -> dict[Unit, Compiled]:

@@ -42,7 +42,7 @@ def expand(specs: Sequence[str]) -> tuple[Target, ...]:
 
 def requests_of(options: str, source: Source = K, *, archs: str = "") -> list[ArchRequest]:
     config = read_config(options, {"HATCH_CUBIN_ARCHS": archs})
-    module = Module(source.stem, source, (), (), {}, (), (), ())
+    module = Module(source.stem, source)
     return arch_choice.arch_requests(config, module, TOOLCHAIN, expand)
 
 
@@ -198,7 +198,7 @@ def test_a_linked_module_is_built_for_the_archs_of_its_table(of: str) -> None:
 
     def found(name: str) -> list[ArchRequest]:
         names = {"base": name, "part_of": ""} if of == "base" else {"base": f"{name}/k.cu", "part_of": name}
-        module = Module(names["base"], K, (), (), {}, (), (), (), part_of=names["part_of"])
+        module = Module(names["base"], K, part_of=names["part_of"])
         link = LinkRecipe("rdc", (module,), ()) if of == "base" else None
         return arch_choice.arch_requests(config, replace(module, link=link), TOOLCHAIN, expand)
 

@@ -69,6 +69,7 @@ WITHOUT_EFFECT = {
     "Config.provenance": "it is what the bill of materials has beside the ingredients",
     "Config.source": "each of its fields is tested as one of SourceRule",
     "Config.module": "each of its fields is tested as one of ModuleRule",
+    "Config.producer": "the sources that it returns have their texts and settings",
     "Config.backend": "it is for the wrapped project",
     "Config.backend_path": "it is for the wrapped project",
     "Config.package_dir": "it is where the bundle is in the wheel",
@@ -293,7 +294,7 @@ def test_a_key_is_a_digest_of_the_same_parts_in_every_release(
     monkeypatch.setattr(toolkit_module, "DATA_MODEL", "lp64")
     monkeypatch.setattr(toolkit_module, "OTHER_MACHINE", "")
     settings, parts = DIGESTED[tool]
-    module = Module("k", Source("demo/k.cu", TEXT), (), (("N", "4"),), {}, ("include",), (), ())
+    module = Module("k", Source("demo/k.cu", TEXT), define=(("N", "4"),), include_dirs=("include",))
     unit = Unit(dataclasses.replace(module, **settings), Arch(90, kind="compute"))
     toolkit = Toolkit(None, facts=Facts("1.0", 1, "1.2.3", (75, 90), "4.5.6"))
     monkeypatch.setattr(toolkit_module, "_FIRST_WITH_SEED", (1, 0))
@@ -311,7 +312,7 @@ def test_a_row_for_a_new_setting_needs_little_and_changes_no_key_where_it_is_not
         {"tile": ("tile {was} -> {now}", "tile={now} is new", "tile={was} is gone")},
         settings={"tile": lambda module: module.options.get("tile")},
     )
-    module = Module("k", Source("demo/k.ptx", TEXT), (), (), {}, (), (), ())
+    module = Module("k", Source("demo/k.ptx", TEXT))
     toolkit = Toolkit(None, facts=Facts("1.0", 1, "1.2.3", (75, 90)))
     without, tiled = (
         UnitInputs(Unit(dataclasses.replace(module, options=options), Arch(90)), toolkit)
@@ -373,7 +374,13 @@ def _all_fields(each: Any) -> Iterator[str]:
 def test_every_field_of_a_module_is_an_ingredient(field: str) -> None:
     """A new field needs a row in `keys/ingredients.py`, or a reason above why it cannot change a result."""
     owner, _, name = field.partition(".")
-    module = Module("k", Source("demo/k.cu", SAXPY), (), (("N", "4"),), {"lineinfo": True}, (), ("f<1>",), ())
+    module = Module(
+        "k",
+        Source("demo/k.cu", SAXPY),
+        define=(("N", "4"),),
+        options={"lineinfo": True},
+        instantiate=("f<1>",),
+    )
     link = LinkRecipe("lto", (module,), ()) if owner == "LinkRecipe" else None
     module = dataclasses.replace(module, link=link)
     if owner == "LinkRecipe":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 import pytest
@@ -62,7 +63,7 @@ def test_a_source_is_one_module_with_the_tables_settings() -> None:
         'archs = ["90"]\ndefine = { N = 4 }\noptions = { fma = true }\ninclude-dirs = ["inc"]',
         *cu("demo/red.cu"),
     )
-    assert {name: getattr(module, name) for name in Module.__slots__} == {
+    assert {field.name: getattr(module, field.name) for field in dataclasses.fields(Module)} == {
         "base": "red",
         "source": Source("demo/red.cu", ""),
         "variant": (),

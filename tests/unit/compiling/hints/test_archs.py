@@ -20,7 +20,7 @@ from tests.helpers import make_project
 from .failed_compiles import TABLES, error, table
 
 SUPPORTED = (75, 80, 90, 100, 103, 110, 120, 121)
-MODULE = Module("a", Source("demo/a.cu", ""), (), (), {}, (), (), (), tables=TABLES)
+MODULE = Module("a", Source("demo/a.cu", ""), tables=TABLES)
 
 
 def unit(arch: str, module: Module = MODULE) -> Unit:
@@ -155,7 +155,7 @@ def test_archs_that_fail_are_replaced_by_those_that_have_it_beside_those_that_co
 
 
 def test_of_ptx_source_it_is_its_target_that_cannot_have_it() -> None:
-    module = Module("a", Source("demo/a.ptx", ""), (), (), {}, (), (), (), tables=TABLES)
+    module = Module("a", Source("demo/a.ptx", ""), tables=TABLES)
     wgmma, tcgen = (not_supported(f"Instruction '{name}'") for name in ("wgmma.fence", "tcgen05.ld.red"))
     assert hint(wgmma, module=module) == "a text of .target sm_90a can have it"
     assert hint(tcgen, module=module) == "a text of .target sm_103a or sm_110a can have it"
@@ -177,7 +177,7 @@ def test_ptx_that_compiled_is_offered_for_it_was_assembled() -> None:
 
 
 def test_an_arch_that_fails_for_another_variant_does_not_compile() -> None:
-    other = Module("b", MODULE.source, (), (), {}, (), (), (), tables=TABLES)
+    other = Module("b", MODULE.source, tables=TABLES)
     found = error("bad")
     archs = Archs([(unit("sm_80"), [found])], [unit("sm_80", other)], SUPPORTED)
     assert archs.advise(found, MODULE).hint is None

@@ -151,7 +151,7 @@ def main_of(module: Module, header: str = "") -> Problem | None:
 
 
 def module(text: str, **options: bool) -> Module:
-    return Module("a", Source("demo/a.cu", text), (), (), options, (), (), ())
+    return Module("a", Source("demo/a.cu", text), options=options)
 
 
 @pytest.mark.parametrize(
