@@ -304,8 +304,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "1b9cd2eac9731b10ddaeda464b771471dcc2bc210a11f960b7a6cabbf8f28ea3",
-    "_split": "160bbabd63ba3a72edd8405f65f41522009b917e0dc7ebe5651ebad04a8b78e4",
+    "_packs": "c47b56a469660324f35220a0d7267225dd40d123647abb3bd3720b4bf992e36c",
+    "_split": "6ab084eb9dd5599a9743594e577b4ded8b3f7fd4c1185e1bd4610432a1ef52db",
 }
 
 
@@ -413,4 +413,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "f7b260d45a4eaece"
+__build__ = "2b782a2392704881"

@@ -152,4 +152,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "f7b260d45a4eaece"
+__build__ = "2b782a2392704881"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "f7b260d45a4eaece"
+__build__ = "2b782a2392704881"

@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "f7b260d45a4eaece"
+__build__ = "2b782a2392704881"
