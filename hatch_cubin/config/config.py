@@ -1,4 +1,4 @@
-"""The configuration as one checked value: `Config`, made of the project's table and the environment."""
+"""`Config`, the checked configuration of a project, made of its table and the environment."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ModuleRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompileSettings:
-    """The settings that one source is compiled with: those of the table and of all its [[source]] tables.
+    """The settings for one source: the project's table, merged with the [[source]] tables that match it.
 
     A module of `planning/unit_plan.py` inherits these fields, whether it is linked or not. A new key of
     [[source]] tables that can change a result becomes a field of SourceRule and a field here, and
@@ -88,7 +88,7 @@ class CompileSettings:
     instantiate: tuple[str, ...] = ()
 
     def merged_with(self, rule: Config | SourceRule | ModuleRule) -> Self:
-        """Return a copy with the settings of a table, which override these."""
+        """Return a copy of these settings in which the settings of the table *rule* override old values."""
         return replace(
             self,
             define=merge_macros(self.define, rule.define, rule.undefined),
@@ -112,7 +112,7 @@ class ProducerRule:
 
     @property
     def name(self) -> str:
-        """The name in the lock: the script and its function."""
+        """The name of the producer in cubin.lock: its script and its function."""
         return f"{self.path}:{self.call}"
 
 
@@ -146,11 +146,12 @@ class Config:
     backend_path: tuple[str, ...] = ()
     package_dir: str | None = None
     timeout_s: float = 1800.0
-    executor: str | None = None  # never from the table: a change of a project must not send code to machines
-    recheck: float = 0.0  # the share of other machines' results that is compiled here too
-    undefined: ClassVar[tuple[str, ...]] = ()  # without a table above this one, there is nothing to remove
+    # The executor never comes from the table: a change of the project must not send code to other machines.
+    executor: str | None = None
+    recheck: float = 0.0  # the share of other machines' results that this machine compiles again to compare
+    undefined: ClassVar[tuple[str, ...]] = ()  # this table inherits no macros that it could remove
     instantiate: ClassVar[tuple[str, ...]] = ()  # only [[source]] tables have this key
-    # The fields that an environment variable or a command-line option sets, and the name of each.
+    # Each field that an environment variable or a command-line option sets, and the name that the user wrote.
     replaced: Mapping[str, str] = field(default_factory=dict, compare=False)
     place: TableLocation = field(repr=False, compare=False)
 
