@@ -12,7 +12,8 @@ __all__ = ["SQLiteProgramCache"]
 def __getattr__(name: str) -> object:
     """Import `SQLiteProgramCache` when it is first used, because few projects need it."""
     if name != "SQLiteProgramCache":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        how = "a package's own kernels are loaded with 'from mypkg import _cubins'"
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: {how}")
     from .program_cache.sqlite_cache import SQLiteProgramCache
 
     return SQLiteProgramCache

@@ -1,4 +1,4 @@
-"""Read everything in a cache folder, and report each file that is not as builds leave it."""
+"""Read all files in a cache folder, and report each file that differs from the file that a build wrote."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _R = TypeVar("_R")
 
 _FOLDER_NAME = re.compile("tmp|entries(/[0-9a-f]{2})?")
 _STORED_NAME = re.compile("entries/[0-9a-f]{2}/[0-9a-f]{62}")
-_TOLERATED = re.compile("tmp/entry-[a-z0-9_]{8}|SCHEMA_VERSION")  # files of an earlier cuda.core
+# files that earlier versions of cuda.core wrote
+_TOLERATED = re.compile("tmp/entry-[a-z0-9_]{8}|SCHEMA_VERSION")
 _FOREIGN_KINDS = {
     stat.S_IFREG: "is a file that no build writes",
     stat.S_IFDIR: "is a folder that no build makes",
@@ -26,48 +27,49 @@ _FOREIGN_KINDS = {
 
 
 class Finding(NamedTuple):
-    """A problem with one file: its *kind* is damaged, orphaned or foreign."""
+    """A problem with one file of a cache folder; its *kind* is damaged, orphaned or foreign."""
 
     kind: str
-    file: str  # relative to the folder
+    file: str  # path relative to the cache folder
     what: str
 
 
 class Audit(NamedTuple):
-    """The number of entries that match their records, the bytes of both, and all findings."""
+    """The result of an audit: how many entries match their records, their size, and all problems."""
 
     entries: int
     bytes: int
     found: list[Finding]
 
 
-OnProven = Callable[[Record, bytes, bytes], object]  # of a record, its bytes, and its entry
+# called with a record, the bytes of the record, and the bytes of its entry
+OnProven = Callable[[Record, bytes, bytes], object]
 
 
 def audit(folder: Path, on_proven: OnProven = lambda *_proven: None) -> Audit:
-    """Read everything in *folder*; pass each entry that matches its record to *on_proven*.
+    """Read all files in the cache folder; pass each entry that matches its record to *on_proven*.
 
-    A file that a build was just writing is not a finding.
+    A file that a build was writing during the audit is not reported as a problem.
     """
     first = _FolderAudit(folder, on_proven).audit()
     if not first.found:
         return first
-    with wait_for_lock(folder / "tmp", LOCK_WAIT_S):  # until all current writes are complete
+    with wait_for_lock(folder / "tmp", LOCK_WAIT_S):  # the lock is free when all current writes are complete
         again = _FolderAudit(folder, lambda *_proven: None).audit()
     return again._replace(found=[each for each in again.found if each in first.found])
 
 
 class _FolderAudit:
-    """A single pass over everything in a folder."""
+    """A single pass over all files in a cache folder."""
 
     def __init__(self, folder: Path, on_proven: OnProven) -> None:
         self._folder = folder
         self._on_proven = on_proven
         self._found: list[Finding] = []
-        self._sizes: dict[str, int] = {}  # by the paths of entries and records
+        self._sizes: dict[str, int] = {}  # the sizes of entries and records, by path
 
     def audit(self) -> Audit:
-        """Match each entry with its record, and return what is wrong with either."""
+        """Match each entry with its record, and return all problems with entries and records."""
         self._sizes.update(self._walk(str(self._folder)))
         entries, records = self._sort()
         whole = [path for pair in self._pairs(entries, records) for path in pair]
@@ -80,7 +82,7 @@ class _FolderAudit:
         self._found.append(Finding(kind, name, what))
 
     def _walk(self, folder: str, below: str = "") -> Iterator[tuple[str, int]]:
-        """Yield the files that have names of entries and records, with their sizes; no file is opened."""
+        """Yield the path and size of each file with the name of an entry or a record; no file is opened."""
         for name in self._try_to_read(folder, os.listdir) or ():
             path, known = f"{folder}{os.sep}{name}", f"{below}{name}"
             status = self._try_to_read(path, file_access.status_of)
@@ -93,7 +95,11 @@ class _FolderAudit:
                 self._report("foreign", path, _FOREIGN_KINDS.get(stat.S_IFMT(mode), file_access.kind(mode)))
 
     def _sort(self) -> tuple[set[str], dict[str, tuple[Record, bytes]]]:
-        """Return the entries and the records, which differ in how they begin."""
+        """Return the paths of all entries, and all records with their bytes, by path.
+
+        The file names of entries and records look the same. Entries and records differ in the first bytes of
+        the file.
+        """
         entries, records = set[str](), dict[str, tuple[Record, bytes]]()
         for path in self._sizes:
             data = self._try_to_read(path, _record_bytes)
@@ -102,25 +108,29 @@ class _FolderAudit:
             elif data is not None and (record := decode(data)) is not None:
                 records[path] = (record, data)
             elif data is not None:
-                self._report("damaged", path, "is a record that is damaged, or of another version")
+                self._report(
+                    "damaged",
+                    path,
+                    "is a record that is damaged, or was written by another version of hatch-cubin",
+                )
         return entries, records
 
     def _pairs(
         self, entries: set[str], records: dict[str, tuple[Record, bytes]]
     ) -> Iterator[tuple[str, str]]:
-        """Yield each entry and the record that it matches, and remove it from *entries*."""
+        """Yield the paths of each entry and its matching record, and remove the entry from *entries*."""
         for path, (record, written) in records.items():
             key = bytes.fromhex(record.key)
             entry = entry_path(self._folder, key)
             if path != entry_path(self._folder, record_key(key)):
                 self._report("damaged", path, "is the record of another entry")
             elif entry not in self._sizes:
-                self._report("orphaned", path, "is a record whose entry is gone")
+                self._report("orphaned", path, "is a record whose entry is missing")
             elif entry in entries:
                 entries.remove(entry)
                 data = self._try_to_read(entry, _bytes) if self._sizes[entry] == record.size else b""
                 if data is not None and not record.is_of(data):
-                    self._report("damaged", entry, "is not what its record says")
+                    self._report("damaged", entry, "does not match its record")
                 elif data is not None and (
                     why := record.mismatch(_request(record), read_kernel_uses(data), data)
                 ):
@@ -130,10 +140,13 @@ class _FolderAudit:
                     yield entry, path
 
     def _try_to_read(self, path: str, read: Callable[[str], _R]) -> _R | None:
-        """Return the result of *read*; None if the file is gone or, with a finding, not readable."""
+        """Return the result of `read(path)`; None if the file does not exist or cannot be read.
+
+        A file that cannot be read is reported as a problem.
+        """
         try:
             return read(path)
-        except FileNotFoundError:  # removed by another process
+        except FileNotFoundError:  # another process has removed the file
             return None
         except OSError as exc:
             self._report("damaged", path, f"cannot be read: {exc.strerror}")
@@ -141,7 +154,7 @@ class _FolderAudit:
 
 
 def _request(record: Record) -> Request:
-    """Return what the build requested, as far as the record says it."""
+    """Return the requirements for a result that its record shows: the arch and the instantiations."""
     arch, names = record.inputs.get("arch"), record.inputs.get("instantiate")
     return Request(arch if isinstance(arch, str) else None, names if isinstance(names, list) else None)
 
@@ -152,7 +165,7 @@ def _bytes(path: str) -> bytes:
 
 
 def _record_bytes(path: str) -> bytes:
-    """Return the bytes of a file that begins like a record; nothing for any other file."""
+    """Return the bytes of a file that begins like a record; empty bytes for any other file."""
     with open_unnoticed(path) as file:
         head = file.read(RECORD_HEAD)
         return head + file.read(MAX_RECORD_SIZE) if is_record(head) else b""

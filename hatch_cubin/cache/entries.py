@@ -1,10 +1,12 @@
-"""Read and write the entries of the cache, which is a `FileStreamProgramCache` of cuda.core's.
+"""Read and write the entries of the cache, which is a `FileStreamProgramCache` of cuda.core.
 
-cuda.core writes entries. They are read without it, so a build with only hits does not import it. An entry has
-the raw compiled bytes under their key. A record beside it proves the bytes, and is written later: without a
-record, or with one that is damaged or does not match the bytes, an entry is a miss. If the folder cannot be
-used, there is one warning for the whole build, and all entries are misses. Any number of builds may use, trim
-and clear a folder at the same time: what one of them removes is a miss for the others.
+cuda.core writes the entries. This module reads entries without cuda.core, so a build with only cache hits
+does not import cuda.core. An entry contains the raw compiled bytes of one unit, stored under the unit's key.
+A record, which is a file beside the entry, contains the digest of the bytes and is written after the entry.
+An entry is a cache miss if its record is missing, is damaged, or does not match the bytes. If the cache
+folder cannot be used, the build prints one warning, and all entries are cache misses. Any number of builds
+may use, trim and clear a cache folder at the same time: an entry that one build removes is a cache miss for
+the other builds.
 """
 
 from __future__ import annotations
@@ -49,25 +51,25 @@ if TYPE_CHECKING:
     from .signing import Distrust, Signing
 
 _ANYTHING = Request()
-_TRIES = 3  # to write while another process clears the folder
+_TRIES = 3  # attempts to write an entry while another process clears the folder
 _R = TypeVar("_R")
 
-Content = list[bytes] | str  # the bytes of a file in pieces, or the path of a file that has them
+Content = list[bytes] | str  # the bytes of a file in pieces, or the path of a file with these bytes
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """The result of a compile: its bytes, its kernels by spelled name, the compiler's warnings."""
+    """The result of a compile: the bytes, the kernels' symbols by name, and the compiler's warnings."""
 
     data: bytes
     kernels: Mapping[str, str]
     warnings: tuple[str, ...] = ()
 
-    recalled = False  # whether notes of an earlier build described all of it
+    recalled = False  # whether the facts about this result come from notes of an earlier build
 
     @property
     def content(self) -> Content:
-        """The bytes, or the path of a file that has them."""
+        """The bytes of the result in a list, or the path of a file with these bytes."""
         return [self.data]
 
     @cached_property
@@ -80,12 +82,12 @@ class Compiled:
 
     @cached_property
     def kernel_uses_json(self) -> str:
-        """The registers, shared memory and so on of each kernel, as JSON."""
+        """The resources of each kernel (registers, shared memory and so on) as JSON."""
         return json.dumps(read_kernel_uses(self.data))
 
 
 class CacheEntry(NamedTuple):
-    """The two files of a result in the cache: its bytes, and the record that proves them."""
+    """The contents of the two files of a cache entry: the compiled bytes, and their record."""
 
     key: bytes
     data: bytes
@@ -93,7 +95,7 @@ class CacheEntry(NamedTuple):
 
 
 class _LinkedResult(Compiled):
-    """A result whose bytes stay in a file, to save memory; its *proof* has the rest."""
+    """A result whose bytes stay in a file, to save memory; *proof* contains the kernels and warnings."""
 
     def __init__(self, file: str, proof: Record | RecalledResult, described: str) -> None:
         self._file, self._proof, self._described = file, proof, described
@@ -131,9 +133,9 @@ class _LinkedResult(Compiled):
 class Cache:
     """The cache folder of one build.
 
-    With a *link_folder*, each hit becomes a hard link in that folder: nothing is copied, no other build
-    can remove it, and its bytes need not stay in memory. *signing* signs the records that are stored, and
-    decides which of those that are found are trusted.
+    With a *link_folder*, each cache hit becomes a hard link in that folder. So no bytes are copied or kept in
+    memory, and no other build can remove the file. *signing* signs the records that this build stores, and
+    decides which records in the cache are trusted.
     """
 
     def __init__(
@@ -145,10 +147,11 @@ class Cache:
         signing: Signing | None = None,
     ) -> None:
         self.folder = folder
-        # By key: entries that are there, but whose signature is missing or not trusted.
+        # By key: entries that exist, but whose signature is missing or is not from a trusted key.
         self.distrusted: dict[bytes, Distrust] = {}
         self.signing = signing
-        self._distrusted_keys: set[bytes] = set()  # keys of this build that the next one will not trust
+        # keys of results that this build stores, but that the next build will not trust
+        self._distrusted_keys: set[bytes] = set()
         self._link_folder = link_folder
         self._links = 0
         self.damaged = 0
@@ -177,15 +180,21 @@ class Cache:
     def get(
         self, key: bytes, known: RecalledResult | None = None, request: Request = _ANYTHING
     ) -> Compiled | None:
-        """Return the result of *key* if it matches *known*, or its record and *request*; None on a miss."""
+        """Return the cached result of *key*; None on a cache miss.
+
+        The result has to match the facts *known* from an earlier build, or else its record and the *request*.
+        """
         return self.attempt(lambda: self._get(key, known, request), None)
 
     def put(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> None:
-        """Store a result."""
+        """Store a compiled result and its record under *key*."""
         self.store(self.make_entry(key, compiled, inputs))
 
     def make_entry(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> CacheEntry:
-        """Return the two files of a result; the record is signed if this build has a key."""
+        """Return the contents of a result's two files.
+
+        The record is signed if this build has a signing key.
+        """
         record = Record(
             key.hex(),
             compiled.sha256,
@@ -201,16 +210,16 @@ class Cache:
         return CacheEntry(key, compiled.data, signed)
 
     def store(self, entry: CacheEntry) -> None:
-        """Store the bytes, and then their record."""
+        """Store the bytes of a cache entry, and then its record."""
         self.attempt(lambda: self._store(*entry), None)
         self.mark_stored(entry.key)
 
     def mark_stored(self, key: bytes) -> None:
-        """Note that a key was stored again, perhaps by another process, so that it is no longer refused."""
+        """Note that a new result was stored under *key*, so the entry no longer counts as damaged."""
         self._refused.discard(key)
 
     def forget(self, key: bytes) -> None:
-        """Remove the result of a key: its record before its bytes."""
+        """Remove the entry of *key*: the record first, and then the bytes."""
 
         def remove() -> None:
             for each in (record_key(key), key):
@@ -220,7 +229,7 @@ class Cache:
         self.attempt(remove, None)
 
     def attempt(self, action: Callable[[], _R], otherwise: _R) -> _R:
-        """Return the result of *action*; if the folder fails, warn and return *otherwise*."""
+        """Return the result of *action*; if *action* fails, print a warning and return *otherwise*."""
         try:
             return action()
         except (OSError, ValueError) as exc:
@@ -229,9 +238,9 @@ class Cache:
 
     @contextlib.contextmanager
     def open_importer(self) -> Iterator[Callable[[bytes, bytes, bytes], bool]]:
-        """Yield a function that stores a result of another machine: its key, its checked record, its bytes.
+        """Yield a function that stores results of other machines: `accept(key, checked record, bytes)`.
 
-        The function returns whether that succeeded.
+        The function returns whether the result was stored.
         """
         with contextlib.closing(exchange.ResultImporter(self.folder)) as importer:
 
@@ -242,12 +251,12 @@ class Cache:
             yield accept
 
     def import_result(self, key: bytes, record: bytes, data: bytes) -> None:
-        """Store a result of another machine."""
+        """Store a result that another machine has compiled."""
         with self.open_importer() as accept:
             accept(key, record, data)
 
     def inputs(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return the inputs of every entry that has a record, by key."""
+        """Return the inputs that each record in the cache lists, by the key of its entry."""
 
         def read_inputs() -> dict[str, Mapping[str, Any]]:
             return {record.key: record.inputs for record in housekeeping.records(self.folder)}
@@ -255,7 +264,10 @@ class Cache:
         return self.attempt(read_inputs, {})
 
     def record_stamp(self, key: bytes) -> str:
-        """Return a text that changes when the record of *key* is written; empty if it will not be trusted."""
+        """Return a text that changes when the record of *key* is written.
+
+        The text is empty if the record is not trusted.
+        """
         return (
             ""
             if key in self._distrusted_keys
@@ -263,16 +275,16 @@ class Cache:
         )
 
     def claim(self, key: bytes) -> bool:
-        """Return whether this build may compile a missing unit: not while another build compiles it.
+        """Lock a missing unit for compiling; return False if another build is compiling the unit.
 
-        The lock is on the folder of the entry, so two keys may share a lock.
+        The lock is a lock on the folder of the entry, so two keys may share a lock.
         """
-        if self._warned:  # other builds must not wait for a result that cannot be stored
+        if self._warned:  # without a usable cache folder, other builds must not wait for this build's result
             return True
         folder = os.path.dirname(entry_path(self.folder, key))
         if folder not in self._locks:
             lock = try_lock(folder)
-            if lock is not None and not lock.real:  # the folder is missing, which is rare
+            if lock is not None and not lock.real:  # the folder does not exist yet, which is rare
                 with contextlib.suppress(OSError):
                     os.makedirs(folder, exist_ok=True)
                 lock = try_lock(folder)
@@ -283,7 +295,7 @@ class Cache:
         return True
 
     def release(self, key: bytes) -> None:
-        """Let other builds compile a key that was claimed."""
+        """Unlock a unit that `claim` has locked, so that other builds may compile the unit."""
         folder = self._claimed.pop(key, None)
         if folder is not None and folder not in self._claimed.values():
             self._locks.pop(folder).close()
@@ -294,19 +306,19 @@ class Cache:
             link = self._link_entry(path)
             entry = link or stat_file(path)
             record = stat_file(entry_path(self.folder, record_key(key))) if entry else None
-            if entry is None or record is None:  # trimmed, or not yet complete
+            if entry is None or record is None:  # the entry was trimmed, or is not complete yet
                 return None
             new = known is None or known.record != disk.size_and_time_from_status(record.status)
             proof = self._read_record(key, record) if new else known
             found = None if proof is None else _checked_result(entry, proof, link, request)
-        except FileNotFoundError:  # trimmed just now
+        except FileNotFoundError:  # the entry was trimmed just now
             return None
         except NotAFileError:
             self.damaged += 1
             return None
         if key in self.distrusted:
             return None
-        # A compile always gives the same bytes, so other bytes are damage. A damaged record proves neither.
+        # A compile always gives the same bytes, so bytes that differ from the known digest are damaged.
         if known is not None and (found.sha256 != known.sha256 if found else not new):
             self._refused.add(key)
         if found is None or key in self._refused:
@@ -316,7 +328,7 @@ class Cache:
         return found
 
     def _read_record(self, key: bytes, file: StoredFile) -> Record | None:
-        """Return the record of *key* in a file; None if it is missing, damaged or not trusted."""
+        """Return the record of *key* that *file* contains; None if the record is damaged or not trusted."""
         data, record = read_record(file)
         if record is None or record.key != key.hex():
             return None
@@ -327,21 +339,27 @@ class Cache:
         return record
 
     def _link_entry(self, path: str) -> StoredFile | None:
-        """Return a hard link to an entry in the folder for links; None if none can be made."""
+        """Make a hard link to an entry in the folder for links and return it.
+
+        The result is None if the link cannot be made.
+        """
         if self._link_folder is None:
             return None
         link = f"{self._link_folder}{os.sep}{self._links}.link"
         try:
-            os.link(path, link, follow_symlinks=False)  # Python 3.14 would follow them
+            # explicitly, because the default in Python 3.14 is to follow symbolic links
+            os.link(path, link, follow_symlinks=False)
         except OSError as exc:
-            # Links fail on another disk, for another user's files and above a limit: then stop trying.
+            # Hard links fail on another disk, for another user's files, and above a maximum count. After the
+            # first such failure, no further links are tried.
             if exc.errno not in MISSING_ERRNOS and not os.path.isdir(path):
                 self._link_folder = None
             return None
         self._links += 1
         status = os.lstat(link)
         mode = status.st_mode
-        if not stat.S_ISREG(mode) or mode & 0o111:  # a symbolic link, or executable: a wheel would keep that
+        # a symbolic link, or an executable file, which would be executable in the wheel too
+        if not stat.S_ISREG(mode) or mode & 0o111:
             os.unlink(link)
             return None
         return StoredFile(link, status)
@@ -357,12 +375,12 @@ class Cache:
         return self._write(key, data, record)
 
     def _write(self, key: bytes, data: bytes, record: bytes) -> None:
-        """Write an entry, then its record, so that a record without an entry is rare.
+        """Write an entry first and then its record, so that a record without an entry is rare.
 
-        cuda.core waits until the entry is on the disk. The record does not wait: if a power cut
-        leaves it incomplete, the entry is a miss.
+        cuda.core waits until the entry is on the disk. Nothing waits for the record: if a power cut leaves
+        the record incomplete, the entry is a cache miss.
         """
-        if self._file_cache is None:  # late, as this fails in a read-only folder
+        if self._file_cache is None:  # opened late, because opening fails in a read-only folder
             from cuda.core.utils import FileStreamProgramCache
 
             self._file_cache = FileStreamProgramCache(self.folder)
@@ -372,7 +390,7 @@ class Cache:
         exchange.mark_entry_used(self.folder, key)
 
     def _clear_paths(self, key: bytes) -> None:
-        """Remove files and pipes in place of folders, and folders in place of files."""
+        """Remove files and pipes at the paths of cache folders, and folders at the paths of cache files."""
         paths = [entry_path(self.folder, each) for each in (key, record_key(key))]
         for part in ("tmp", "entries"):
             user_folders.clear_path(f"{self.folder}{os.sep}{part}")
@@ -389,8 +407,8 @@ class Cache:
         self.warn(f"the cache at {self.folder} cannot be used fully: {reason}")
 
     def warn(self, fault: str) -> None:
-        """Report a fault of the folder, unless one was reported before."""
-        with self._warning:  # several threads may store results
+        """Print a warning about the cache folder, unless this build has already printed one."""
+        with self._warning:  # the lock is needed because several threads may store results
             if not self._warned:
                 self._warned = True
                 self._warn(fault)
@@ -399,7 +417,7 @@ class Cache:
 def _checked_result(
     entry: StoredFile, proof: Record | RecalledResult, link: StoredFile | None, request: Request
 ) -> Compiled | None:
-    """Return the result if its bytes match *proof*, with the description in it; None if not."""
+    """Return the result in a cache entry if its bytes match *proof* and *request*; None if they do not."""
     if entry.status.st_size != proof.size or not proof.is_of(data := read_file(entry)):
         return None
     described = ""

@@ -1,6 +1,7 @@
-"""Store results of other machines in a cache folder, and read results for them.
+"""Store results of other machines in a cache folder, and read results that are sent to other machines.
 
-Without cuda.core: a build that gets all its results from elsewhere does not need it.
+This module does not import cuda.core, so a build that gets all results from other machines does not need
+cuda.core.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
 def checked_record(key: bytes, record: bytes, data: bytes, request: Request) -> Record | None:
-    """Return the record if it belongs to *key*, matches *data*, and satisfies the request; None if not."""
+    """Return the decoded record if it belongs to *key*, matches *data* and meets *request*; else None."""
     found = decode(record)
     if found is None or found.key != key.hex() or not found.is_of(data):
         return None
@@ -38,9 +39,10 @@ def checked_record(key: bytes, record: bytes, data: bytes, request: Request) -> 
 
 
 class ResultImporter:
-    """Stores checked results, thousands of them at a low cost.
+    """Store thousands of checked results of other machines in a cache folder, at a low cost for each.
 
-    It does not wait for the disk: an entry that a power cut damages is a miss.
+    The importer does not wait until files are on the disk, because an entry that a power cut damages is only
+    a cache miss.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,7 +52,7 @@ class ResultImporter:
         self._lock: FileLock | None = None
 
     def store(self, key: bytes, record: bytes, data: bytes) -> bool:
-        """Store the bytes of a result, then its record, and mark both as used; return True."""
+        """Store the bytes of a result and then its record, and mark both files as used; return True."""
         if self._lock is None:
             self._lock_temporary_files()
         now = time.time_ns()
@@ -72,7 +74,7 @@ class ResultImporter:
             descriptor = os.open(temporary, _NEW, 0o600)
         try:
             with open(descriptor, "wb", buffering=0) as file:
-                while data:  # the system writes at most 2 GiB at a time
+                while data:  # one call writes at most 2 GiB
                     data = data[file.write(data) :]
                 os.utime(descriptor if os.utime in os.supports_fd else temporary, ns=(used, time.time_ns()))
             try:
@@ -86,25 +88,28 @@ class ResultImporter:
             raise
 
     def close(self) -> None:
-        """Allow other processes to remove temporary files again."""
+        """Release the lock, so that other processes may remove temporary files again."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
 
 def import_result(folder: Path, key: bytes, record: bytes, data: bytes) -> None:
-    """Store a checked result."""
+    """Store a checked result of another machine in the cache *folder*."""
     with contextlib.closing(ResultImporter(folder)) as importer:
         importer.store(key, record, data)
 
 
 def lock_temporary_files(folder: Path) -> FileLock:
-    """Return a lock, shared by all writers, that says that temporary files are in use; it never waits."""
+    """Lock the folder of temporary files without waiting.
+
+    All writers share this lock, so that no process removes their temporary files.
+    """
     return try_lock(folder / "tmp", shared=True) or FileLock(None)
 
 
 def write_file(folder: Path, key: bytes, data: bytes) -> None:
-    """Write a file at the path that cuda.core uses for *key*."""
+    """Write *data* to the path that cuda.core uses for *key*."""
     path = entry_path(folder, key)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix="entry-", dir=folder / "tmp")
@@ -119,14 +124,14 @@ def write_file(folder: Path, key: bytes, data: bytes) -> None:
 
 
 def mark_entry_used(folder: Path, key: bytes) -> None:
-    """Mark an entry and its record as used, if both exist."""
+    """Mark the entry of *key* and its record as used now, if both files exist."""
     entry, record = (stat_file(entry_path(folder, each)) for each in (key, record_key(key)))
     if entry is not None and record is not None:
         mark_used(entry, record)
 
 
 def read_entry(folder: Path, key: bytes) -> tuple[bytes, bytes] | None:
-    """Return the record and the bytes of *key* in the folder; None if they are missing or do not match."""
+    """Return the record and the bytes of *key*; None if a file is missing, or if the files do not match."""
     entry, record = (stat_file(entry_path(folder, each)) for each in (key, record_key(key)))
     if entry is None or record is None:
         return None

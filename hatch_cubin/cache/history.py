@@ -1,7 +1,7 @@
-"""Notes about the last builds with a cache: time, project, hits and misses, and the keys that they used.
+"""Notes about the last builds with a cache: time, project, number of hits and misses, and used keys.
 
-They are in the user's own folder, as the cache folder has only entries. If notes cannot be read or written,
-builds go on without them.
+The notes are in the user's cache folder, not in the project's cache folder, which contains only entries and
+records. If notes cannot be read or written, a build continues without notes.
 """
 
 from __future__ import annotations
@@ -18,31 +18,32 @@ from ..common import user_folders
 from ..common.digest import file_digest
 
 _FORMAT = 1
-_MAX_BUILDS = 10  # builds of each cache that are remembered
-_MAX_CACHES = 50  # caches that are remembered
+_MAX_BUILDS = 10  # how many builds the notes of one cache list
+_MAX_CACHES = 50  # how many caches have notes
 _FIELDS = {"time": str, "project": str, "hits": int, "misses": int, "fetched": int, "seconds": float}
-_DEFAULTS = {"fetched": 0, "seconds": 0.0}  # for fields that older notes do not have
+_DEFAULTS = {"fetched": 0, "seconds": 0.0}  # values of fields that are missing in notes of earlier versions
 
 
 class Tier(TypedDict):
-    """How much a part of the cache saved in the last builds."""
+    """How much the local cache folder, or the shared store, saved in the last builds."""
 
     hits: int
-    rate: float  # of all units
-    saved_s: float  # if these units would have compiled as fast as the others
+    rate: float  # the share of all units
+    saved_s: float  # an estimate: the number of hits times the average duration of a compile
 
 
 class _CacheNotes(NamedTuple):
-    """The notes about one cache."""
+    """The notes about builds with one cache folder."""
 
     builds: list[dict[str, Any]]
     keys: set[bytes]
 
 
 def note(cache: Path, project: Path, counts: Mapping[str, float], keys: Iterable[bytes]) -> None:
-    """Add a build to the notes: how many units were hits, and the keys of all units with a result.
+    """Add a build to the notes about a cache, with counts of hits and misses, and the keys of all units.
 
-    *counts* has `hits`, `fetched` (some of the hits), `misses`, and `seconds` (of compiling the misses).
+    *counts* contains `hits`, `fetched` (the hits that came from a shared store), `misses`, and `seconds` (the
+    duration of compiling the misses).
     """
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     latest = {"time": now, "project": str(project), **counts}
@@ -57,12 +58,12 @@ def note(cache: Path, project: Path, counts: Mapping[str, float], keys: Iterable
 
 
 def builds(cache: Path) -> list[dict[str, Any]]:
-    """Return the last builds with a cache, the latest first."""
+    """Return the notes about the last builds with a cache, beginning with the latest build."""
     return [] if (found := _read(cache)) is None else found.builds
 
 
 def tiers(builds: Sequence[Mapping[str, Any]]) -> dict[str, Tier]:
-    """Return how much the local folder and the shared store saved. Pure."""
+    """Return how many hits came from the local cache folder and from the shared store, and the saved time."""
     hits, misses, fetched = (sum(build[name] for build in builds) for name in ("hits", "misses", "fetched"))
     each_s = sum(build["seconds"] for build in builds) / max(misses, 1)
     return {
@@ -72,7 +73,7 @@ def tiers(builds: Sequence[Mapping[str, Any]]) -> dict[str, Tier]:
 
 
 def keys(cache: Path) -> set[bytes] | None:
-    """Return the keys that the last build with a cache used; None if there are no notes."""
+    """Return the keys that the last build with a cache used; None if the cache does not have notes."""
     return None if (found := _read(cache)) is None else found.keys
 
 

@@ -1,6 +1,6 @@
 """Count, trim and clear the entries of a cache folder, even while builds use it.
 
-It touches only files with the names and places of cache files.
+Housekeeping removes only files whose names and folders are those of cache files.
 """
 
 from __future__ import annotations
@@ -26,33 +26,35 @@ from .records import (
     stat_file,
 )
 
-_NAME = re.compile("[0-9a-f]{64}")  # two digits are the name of the folder, 62 that of the file
+# two digits are the name of the folder, 62 digits are the name of the file
+_NAME = re.compile("[0-9a-f]{64}")
 _TEMPORARY = re.compile("entry-[a-z0-9_]{8}")
-_ABANDONED_AFTER_S = 3600  # no write takes that long
-LOCK_WAIT_S = 10.0  # for another process that trims the same folder
+_ABANDONED_AFTER_S = 3600  # seconds: no write takes an hour
+LOCK_WAIT_S = 10.0  # seconds to wait for another process that trims the same folder
 _RECORD = re.compile(rb"[0-9a-f]{64}\n\{")
-RECORD_HEAD = 66  # bytes that show that a file is a record
+RECORD_HEAD = 66  # how many bytes at the beginning show that a file is a record
 
 
 class Stats(NamedTuple):
     """The number of files in a cache folder, and their size."""
 
-    entries: int  # with a record that matches
-    unproven: int  # entries without a matching record, and records without an entry: each is a miss
-    temporaries: int  # being written, or left behind by a killed build
+    entries: int  # entries with a matching record
+    # entries without a matching record, and records without an entry; builds do not use these files
+    unproven: int
+    temporaries: int  # temporary files that a build is writing, or that a killed build has left
     bytes: int
 
 
 class Removed(NamedTuple):
     """The number of files that were removed from a cache folder, and their size."""
 
-    entries: int  # with their records
+    entries: int  # entries that were removed with their records
     temporaries: int
     bytes: int
 
 
 class _StoredEntry(NamedTuple):
-    """An entry with its record, or one of the two alone."""
+    """An entry with its record, an entry without a record, or a record without an entry."""
 
     files: Mapping[str, int]  # sizes by path
     used: float
@@ -63,12 +65,12 @@ class _StoredEntry(NamedTuple):
         return sum(self.files.values())
 
     def was_used(self) -> bool:
-        """Return whether a build has read or written it since its times were read."""
+        """Return whether a build has used the entry since `used` was determined."""
         return any(_last_use(status) > self.used for path in self.files if (status := _status(path)))
 
 
 def stats(folder: Path) -> Stats:
-    """Return the numbers of a cache folder."""
+    """Return how many files a cache folder contains, and their size."""
     items, temporaries = _stored_entries(folder), list(_temporary_files(folder))
     return Stats(
         entries=sum(item.key is not None for item in items),
@@ -79,12 +81,12 @@ def stats(folder: Path) -> Stats:
 
 
 def records(folder: Path) -> Iterator[Record]:
-    """Yield the record of every entry."""
+    """Yield every record in a cache folder."""
     return (record for path in _files(folder) if (record := _read_record(path)) is not None)
 
 
 def clear(folder: Path) -> Removed:
-    """Remove all files of the cache."""
+    """Remove all entries, records and temporary files of a cache folder."""
     return _remove(folder, _stored_entries(folder))
 
 
@@ -95,14 +97,16 @@ def trim(
     unused_for: float | None = None,
     keep: Collection[bytes] = frozenset(),
 ) -> Removed:
-    """Shrink *folder* to *size* bytes, and remove entries that were not used for *unused_for* seconds.
+    """Remove entries until a cache folder has *size* bytes, and entries unused for *unused_for* seconds.
 
-    The least recently used entries are removed first; the keys to *keep* stay. An entry larger than *size*
-    does not displace the others: the most recently used one of such entries stays beside them.
+    The least recently used entries are removed first. Entries whose keys are in *keep* stay. An entry that is
+    larger than *size* does not displace smaller entries: the most recently used of these large entries stays
+    too, and the other large entries are removed.
     """
-    with wait_for_lock(folder / "entries", LOCK_WAIT_S):  # two processes at a time would remove too much
+    # locked, because two processes at the same time would remove too much
+    with wait_for_lock(folder / "entries", LOCK_WAIT_S):
         fits = size is None or sum(status.st_size for status in _files(folder).values()) <= size
-        if fits and unused_for is None:  # without reading records
+        if fits and unused_for is None:  # nothing to trim: this check does not read any record
             return _remove(folder, [])
         return _remove(folder, _entries_to_remove(_stored_entries(folder), size, unused_for, keep))
 
@@ -135,7 +139,8 @@ def _remove(folder: Path, items: Iterable[_StoredEntry]) -> Removed:
         if not item.was_used():
             freed += sum(size for path, size in item.files.items() if _unlink(path))
             entries += 1
-    # All writers share this lock. If it can be had exclusively, no temporary file is in use.
+    # All writers share the lock on this folder. If this process gets an exclusive lock, no temporary file is
+    # in use.
     with try_lock(folder / "tmp") or FileLock(None) as lock, contextlib.suppress(PermissionError):
         for path, status in _temporary_files(folder):
             if (lock.real or time.time() - status.st_mtime > _ABANDONED_AFTER_S) and _unlink(path):
@@ -147,13 +152,13 @@ def _remove(folder: Path, items: Iterable[_StoredEntry]) -> Removed:
 def _unlink(path: str) -> bool:
     try:
         os.unlink(path)
-    except FileNotFoundError:  # another process was faster
+    except FileNotFoundError:  # another process has removed the file
         return False
     return True
 
 
 def _stored_entries(folder: Path) -> list[_StoredEntry]:
-    """Return the entries with their records, and the files of which the other one is missing."""
+    """Return all entries with their records, and all entries and records without their counterpart."""
     files = _files(folder)
     pairs = {}
     for path in files:
@@ -179,29 +184,29 @@ def _read_record(path: str) -> Record | None:
         with open_unnoticed(path) as file:
             head = file.read(RECORD_HEAD)
             return decode(head + file.read(MAX_RECORD_SIZE)) if is_record(head) else None
-    except OSError:  # removed just now, or not readable
+    except OSError:  # the file was removed just now, or cannot be read
         return None
 
 
 def is_record(head: bytes) -> bool:
-    """Return whether a file that begins with *head* is a record, damaged or not."""
+    """Return whether a file that begins with *head* is a record, which may still be damaged."""
     return _RECORD.fullmatch(head) is not None
 
 
 def open_unnoticed(path: str) -> BinaryIO:
-    """Open a regular file without changing its access time, if the system can: reading it is not a use."""
+    """Open a cache file without changing its access time, because reading for housekeeping is not a use."""
     return open(path, "rb", opener=_without_access_time)
 
 
 def _without_access_time(path: str, flags: int) -> int:
     try:
         return os.open(path, flags | getattr(os, "O_NOATIME", 0) | user_folders.NONBLOCKING)
-    except PermissionError:  # only the owner of a file may keep its access time
+    except PermissionError:  # O_NOATIME is allowed only for the owner of a file
         return os.open(path, flags | user_folders.NONBLOCKING)
 
 
 def _files(folder: Path) -> dict[str, os.stat_result]:
-    """Return all entries and records, by path."""
+    """Return the status of each entry and record in a cache folder, by path."""
     found = {}
     for parent, _folders, names in os.walk(folder / "entries", onerror=_raise_unless_missing):
         for name in names:
@@ -213,7 +218,7 @@ def _files(folder: Path) -> dict[str, os.stat_result]:
 
 
 def _raise_unless_missing(exc: OSError) -> None:
-    """Raise the error unless the folder is missing: a folder that cannot be read is not empty."""
+    """Raise the error, unless the folder does not exist: an unreadable folder must not count as empty."""
     if exc.errno not in MISSING_ERRNOS:
         raise exc
 
@@ -221,7 +226,7 @@ def _raise_unless_missing(exc: OSError) -> None:
 def _temporary_files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     try:
         names = os.listdir(folder / "tmp")
-    except OSError:  # missing, or another user's
+    except OSError:  # the folder does not exist, or belongs to another user
         return
     for name in names:
         path = str(folder / "tmp" / name)
@@ -234,7 +239,7 @@ def _last_use(status: os.stat_result) -> float:
 
 
 def _status(path: str) -> os.stat_result | None:
-    """Return the status of a regular file; None if there is none."""
+    """Return the status of a regular file; None if the path does not exist or is not a regular file."""
     try:
         file = stat_file(path)
     except NotAFileError:

@@ -1,4 +1,4 @@
-"""Merge cache folders: copy the entries that match their records, and no others."""
+"""Merge cache folders: copy the entries that match their records from one folder into another."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .records import Record, split_signature
 
 
 class MergeResult(NamedTuple):
-    """The number of entries that were copied from a folder, and its findings."""
+    """How many entries a merge copied from a folder, and the problems with files of that folder."""
 
-    entries: int  # copied ones
+    entries: int  # entries that were copied
     there: int  # entries that the cache already had
-    bytes: int  # of the copied entries and their records
-    found: list[Finding]  # files that were not copied
+    bytes: int  # size of the copied entries and their records
+    found: list[Finding]  # problems with files, which were not copied
 
 
 def merge(cache: Cache, folder: Path) -> MergeResult:
-    """Copy entries from *folder* that *cache* is missing, and signatures that its own entries are missing."""
+    """Copy entries from *folder* that are missing in *cache*, and signatures that its records do not have."""
     sizes: list[int] = []
     there = 0
 
@@ -42,13 +42,13 @@ def merge(cache: Cache, folder: Path) -> MergeResult:
 
 
 def _adds_only_a_signature(cache: Cache, key: bytes, written: bytes) -> bool:
-    """Return whether a record equals the record in the cache, but only the new one is signed."""
+    """Return whether the record *written* is the record in *cache* with a signature added."""
     ours = cache.attempt(partial(exchange.read_entry, cache.folder, key), None)
     return ours is not None and ours[0] == split_signature(written)[0] != written
 
 
 def why_not_mergeable(cache: Path, folder: Path) -> str | None:
-    """Return why *folder* cannot be merged into *cache*; None if it can."""
+    """Return the reason why *folder* cannot be merged into *cache*; None if it can be merged."""
     try:
         mode = file_access.status_of(folder).st_mode
     except OSError as exc:
@@ -56,7 +56,7 @@ def why_not_mergeable(cache: Path, folder: Path) -> str | None:
     if not os.path.isdir(folder):
         return f"is not a cache folder: it {file_access.kind(mode)}"
     if os.path.realpath(folder) == os.path.realpath(cache):
-        return "is the cache itself, into which others are merged"
+        return "is the cache itself, into which other folders are merged"
     if not os.path.isdir(folder / "entries"):
         return "is not a cache folder: it has no folder 'entries'"
     return None

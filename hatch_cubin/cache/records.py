@@ -1,4 +1,4 @@
-"""The record that proves the bytes of a cache entry, and how entries and records are found and read."""
+"""Records: the files that contain the digest and the description of cache entries."""
 
 from __future__ import annotations
 
@@ -20,42 +20,46 @@ from ..common.digest import file_digest
 if TYPE_CHECKING:
     from ..cubin.elf import KernelUse
 
-_OBJECT = "object"  # an input of units for linked modules: the kind of object
-BLOCK = "block"  # the only input of a block of a packed bundle: the digests of the results in it
-_OTHER_NAMES = "has other kernels than were requested"
-_FORMAT = 2  # since 2, kernels that a source itself instantiates have readable names
-MAX_RECORD_SIZE = 1 << 23  # bytes; the largest known record has a twelfth of it
+_OBJECT = "object"  # the name of an input that only objects have, which are units that will be linked
+# the name of the only input of a packed block (several units that are compressed together): the digests of
+# the units' results
+BLOCK = "block"
+_OTHER_NAMES = "does not have exactly the kernels that were requested"
+_FORMAT = 2  # since format 2, kernels that a source itself instantiates have readable names
+MAX_RECORD_SIZE = 1 << 23  # bytes; the largest known record has a twelfth of this size
 _SIZES = range(read_limits.CODE + 1)
 _HEX = re.compile("(?:[0-9a-f]{2})+")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | user_folders.NONBLOCKING
 MISSING_ERRNOS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
-USE_STEP_NS = 1000  # times this far apart still differ as seconds in a float
+USE_STEP_NS = 1000  # two times with this difference are still different as seconds in a float
 
 
 class Request(NamedTuple):
-    """The properties that a unit's result must have, if they are known before it is compiled."""
+    """The requirements for a unit's result that are known before the unit is compiled."""
 
     arch: str | None = None
-    names: Collection[str] | None = None  # kernels that the compiler had to instantiate
-    declared: Callable[[], Collection[str]] = tuple  # symbols of the kernels in every result of the source
+    names: Collection[str] | None = None  # template instantiations that the result must contain
+    # returns the symbols of kernels that every result of the source must contain
+    declared: Callable[[], Collection[str]] = tuple
 
     def mismatch(
         self, kernels: Mapping[str, str], symbols: Collection[str], data: bytes, *, is_object: bool = False
     ) -> str | None:
-        """Return how *data*, with these *kernels*, differs from the request; None if it does not.
+        """Return how *data*, with these *kernels*, does not meet the request; None if *data* meets it.
 
-        *symbols* names all kernels in *data*; it is empty for PTX. An object, which will be linked,
-        may have no kernels, and LTO-IR shows no names.
+        *symbols* are the symbols of all kernels in *data*, and are empty for PTX. An object, which will be
+        linked, may have no kernels; in LTO-IR, the names of kernels cannot be read.
         """
-        from ..cubin.kernel_names import (  # late: a build that recalls all results does not need them
+        # lazy: a build that knows all results from an earlier build does not need these
+        from ..cubin.kernel_names import (
             names_fit_symbols,
             without_blanks,
         )
         from ..cubin.target import differing_arch
 
         named = {*kernels.values()}
-        end = b"\0" if symbols else b""  # around each name of a cubin
+        end = b"\0" if symbols else b""  # the bytes before and after each name in a cubin
         try:
             real = None if self.arch is None else differing_arch(data, self.arch)
         except ValueError as exc:
@@ -66,15 +70,17 @@ class Request(NamedTuple):
             same = self.names is None or {*map(without_blanks, self.names)} == {*map(without_blanks, kernels)}
             return None if same else _OTHER_NAMES
         if not named.issuperset(symbols) or any(end + name.encode() + end not in data for name in named):
-            return "does not have the kernels that are listed for it"
+            return "does not contain exactly the kernels that are listed for it"
         if self.names is not None and not names_fit_symbols(kernels, symbols or named, self.names):
             return _OTHER_NAMES
         missing = [symbol for symbol in self.declared() if symbol not in named]
-        return f"is missing kernels of its source: {', '.join(sorted(missing))}" if missing else None
+        return (
+            f"is missing kernels that its source defines: {', '.join(sorted(missing))}" if missing else None
+        )
 
 
 class Record(NamedTuple):
-    """The description of an entry: its digest, its kernels, and the inputs that it was compiled from."""
+    """The description of a cache entry: digest and size, kernels, and the inputs of its compile."""
 
     key: str
     sha256: str
@@ -90,25 +96,28 @@ class Record(NamedTuple):
 
     @property
     def is_object(self) -> bool:
-        """Whether the entry will be linked: then it may have no kernels, and LTO-IR shows no names."""
+        """Whether the entry is an object, which will be linked and may have no kernels."""
         return _OBJECT in self.inputs
 
     def is_of(self, data: bytes) -> bool:
-        """Return whether *data* has the recorded size and digest."""
+        """Return whether *data* has the size and digest in this record."""
         return (self.size, self.sha256) == (len(data), file_digest(data))
 
     def mismatch(self, request: Request, symbols: Collection[str], data: bytes) -> str | None:
-        """Return how *data*, with these *symbols* of kernels, differs from the request or this record."""
+        """Return how *data* does not meet the request or this record; None if *data* meets both.
+
+        *symbols* are the symbols of all kernels in *data*.
+        """
         return request.mismatch(self.kernels, symbols, data, is_object=self.is_object)
 
 
 class RecalledResult(NamedTuple):
-    """A result as notes of an earlier build have it: size and digest, and the description of its kernels."""
+    """The facts about a result that an earlier build has noted: size, digest and kernels."""
 
     sha256: str
     size: int
     record: str  # the size and time of the record's file when it was read
-    description: str  # JSON, not decoded: most builds only copy it into new notes
+    description: str  # JSON text, which is not decoded because most builds only copy the text into new notes
 
     @property
     def kernels(self) -> Mapping[str, str]:
@@ -124,12 +133,12 @@ class RecalledResult(NamedTuple):
         return _described(self.description)[2]
 
     def is_of(self, data: bytes) -> bool:
-        """Return whether *data* has the noted size and digest."""
+        """Return whether *data* has the size and digest that the earlier build noted."""
         return self.size == len(data) and self.sha256 == file_digest(data)
 
 
 def describe(kernels: Mapping[str, str], warnings: Sequence[str], described: str) -> str:
-    """Return the description of a result as JSON."""
+    """Return the description of a result (kernels, warnings and resources) as JSON."""
     return json.dumps([dict(kernels), [*warnings], described], separators=(",", ":"))
 
 
@@ -139,13 +148,13 @@ def _described(description: str) -> tuple[Mapping[str, str], Sequence[str], str]
 
 
 def split_signature(data: bytes) -> tuple[bytes, bytes]:
-    """Return the signed part of a record's file, and the line with the signature, which may be empty."""
+    """Split the file of a record into the signed part and the line with the signature (empty if unsigned)."""
     end = data.find(b"\n", data.find(b"\n") + 1) + 1
     return data[:end], data[end:]
 
 
 def decode(data: bytes) -> Record | None:
-    """Return the record that *data* encodes; None if it is damaged, or has values that no build writes."""
+    """Return the record that *data* encodes; None if *data* is damaged, or contains invalid values."""
     data, line = split_signature(data)
     if line and not _is_signature(line):
         return None
@@ -161,14 +170,14 @@ def decode(data: bytes) -> Record | None:
         return None
     if not all(sound(values[name]) for name, sound in _FIELDS.items()):
         return None
-    # A block of a packed bundle has no kernels, an object may have some, all others must have some.
+    # A packed block must have no kernels, an object may have kernels, and every other entry must have some.
     inputs, has_kernels = values["inputs"], bool(values["kernels"])
     return Record(**values) if _OBJECT in inputs or has_kernels != (BLOCK in inputs) else None
 
 
 def _is_signature(line: bytes) -> bool:
-    """Return whether a line has the form of a signature, by any key."""
-    from ..common.ed25519_keys import Signature  # late: only for signed records
+    """Return whether a line has the form of a signature. The signature itself is not verified."""
+    from ..common.ed25519_keys import Signature  # lazy: needed only for signed records
 
     return Signature.decode(line) is not None
 
@@ -182,7 +191,7 @@ def _is_digest(value: object) -> bool:
 
 
 def _are_texts(value: object) -> bool:
-    """Return whether it is a list of texts that can be encoded: JSON may contain lone surrogates."""
+    """Return whether *value* is a list of texts that can be encoded: JSON may contain lone surrogates."""
     texts: Any = value
     try:
         return type(texts) is list and all(type(each) is str and each.encode() for each in texts)
@@ -195,7 +204,7 @@ def _are_kernels(value: object) -> bool:
 
 
 def _are_inputs(value: object) -> bool:
-    """Return whether the inputs have types that can be compared with those of another unit."""
+    """Return whether the inputs in a record have the types that comparisons between units require."""
     return type(value) is dict and all(
         type(each) in {str, dict} or (type(each) is list and all(type(item) is str for item in each))
         for each in value.values()
@@ -214,8 +223,8 @@ _FIELDS: Mapping[str, Callable[[object], bool]] = {
 
 
 def read_kernel_uses(data: bytes) -> dict[str, KernelUse]:
-    """Return what a cubin says about each kernel; nothing for PTX and for a cubin that cannot be read."""
-    from ..cubin.elf import read_kernels  # late, as above
+    """Return the resources of each kernel of a cubin; empty for PTX and for an unreadable cubin."""
+    from ..cubin.elf import read_kernels  # lazy, as above
 
     try:
         return read_kernels(data)
@@ -224,29 +233,32 @@ def read_kernel_uses(data: bytes) -> dict[str, KernelUse]:
 
 
 def record_key(key: bytes) -> bytes:
-    """Return the key that the record of an entry is stored under."""
+    """Return the key under which the record of the entry *key* is stored."""
     return key + b".record"
 
 
 def entry_path(folder: Path, key: bytes) -> str:
-    """Return the path under which a `FileStreamProgramCache` in *folder* stores a *key*."""
+    """Return the path of the file in which a `FileStreamProgramCache` in *folder* stores *key*."""
     digest = file_digest(key)
     return f"{folder}{os.sep}entries{os.sep}{digest[:2]}{os.sep}{digest[2:]}"
 
 
 class NotAFileError(OSError):
-    """There is something else than a regular file at a path; to open a pipe could wait for ever."""
+    """Raised if the path of a cache file is not a regular file: opening a pipe could wait forever."""
 
 
 class StoredFile(NamedTuple):
-    """The path of an entry or a record, and its status."""
+    """The path and the status of the file of an entry or a record."""
 
     path: str
     status: os.stat_result
 
 
 def stat_file(path: str) -> StoredFile | None:
-    """Return a regular file; None if the path does not exist, NotAFileError for anything else."""
+    """Return the path and status of a regular file; None if *path* does not exist.
+
+    Raise NotAFileError if *path* is not a regular file.
+    """
     try:
         status = os.stat(path)
     except OSError as exc:
@@ -259,27 +271,31 @@ def stat_file(path: str) -> StoredFile | None:
 
 
 def read_file(file: StoredFile) -> bytes:
-    """Return the bytes of a file, at most one byte more than its status says."""
+    """Return the bytes of a cache file, but at most one byte more than the size in its status."""
     size = file.status.st_size
     descriptor = os.open(file.path, _READ)
     try:
         data = os.read(descriptor, size + 1)
         while 0 < len(data) < size and (more := os.read(descriptor, size)):
-            data += more  # the system reads at most 2 GiB at a time
+            data += more  # one call reads at most 2 GiB
     finally:
         os.close(descriptor)
     return data
 
 
 def read_record(file: StoredFile) -> tuple[bytes, Record | None]:
-    """Return the bytes of a file, and the record that they encode; None if they do not encode one."""
+    """Return the bytes of a record's file, and the decoded record (None if the record is not valid)."""
     data = read_file(file) if file.status.st_size <= MAX_RECORD_SIZE else b""
     return data, decode(data)
 
 
 def mark_used(entry: StoredFile, record: StoredFile) -> None:
-    """Set both access times to now, the record's slightly earlier, so that both are trimmed together."""
+    """Set the access times of an entry and its record to now, so that both are trimmed together.
+
+    The access time of the record is slightly earlier than that of the entry.
+    """
     now = time.time_ns()
-    with contextlib.suppress(OSError):  # a folder that cannot be written is never trimmed
+    # access times do not matter in a folder that cannot be written, because it is never trimmed
+    with contextlib.suppress(OSError):
         os.utime(entry.path, ns=(now, entry.status.st_mtime_ns))
         os.utime(record.path, ns=(now - USE_STEP_NS, record.status.st_mtime_ns))

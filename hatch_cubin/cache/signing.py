@@ -1,7 +1,7 @@
-"""Sign the records that a build stores, and check the signatures of those that it finds.
+"""Sign the records that a build stores, and check the signatures of records that it finds.
 
-A signature says: the owner of this signing key compiled the unit with that cache key, and got these bytes
-and these kernels. The whole record is signed, so a signature is valid for one unit and one compiler only.
+With a signature, the owner of a signing key states that the compile of a unit gave the bytes and kernels in a
+record. The whole record is signed, so a signature is valid for only one unit and one compiler.
 """
 
 from __future__ import annotations
@@ -22,17 +22,20 @@ from .records import split_signature
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-# A signature of one kind is not valid for another: of a result, of a list of results, of a producer's texts.
+# The kinds of signed data: a result, a list of results, and the texts that a producer returned. A signature
+# of data of one kind is not valid for data of another kind.
 RECORD, INDEX, TEXTS = "record", "index", "texts"
 
-_MAX_KEY_FILE_SIZE = 1000  # bytes; a key has a tenth of it
+_MAX_KEY_FILE_SIZE = 1000  # bytes; a key has a tenth of this size
 
 
-_KEY_HINT = "give it a key, or '@' and the path of a file that 'hatch-cubin keygen' has written"
+_KEY_HINT = (
+    "set the variable to a key, or to '@' and the path of a file that 'hatch-cubin keygen' has written"
+)
 
 
 class Distrust(NamedTuple):
-    """Why an undamaged record is not trusted, and the key that has signed it."""
+    """The reason why an undamaged record is not trusted, and the key that signed the record."""
 
     reason: Literal["unsigned", "untrusted", "forged"]
     key: str | None = None
@@ -41,9 +44,10 @@ class Distrust(NamedTuple):
 class SignaturePolicy:
     """The public keys that a project trusts.
 
-    A record from a shared store must be signed with one of them. A record in the cache folder must be signed
-    only if that is *required*: otherwise, an unsigned one was compiled on this machine. A record with another
-    key came from a signer who is no longer trusted.
+    A record from a shared store must be signed with a trusted key. A record in the cache folder must be
+    signed only if signatures are *required*; otherwise, an unsigned record counts as compiled on this
+    machine. A record that another key has signed is never trusted, because it may come from a signer who is
+    no longer trusted.
     """
 
     def __init__(self, keys: Collection[str], *, required: bool) -> None:
@@ -51,7 +55,7 @@ class SignaturePolicy:
         self._required = required
 
     def distrust(self, data: bytes, kind: str = RECORD) -> Distrust | None:
-        """Return why a record in a folder of this machine is not trusted; None if it is."""
+        """Return the reason why a record in the cache folder is not trusted; None if it is trusted."""
         record, line = split_signature(data)
         signature = Signature.decode(line)
         if signature is None:
@@ -63,7 +67,7 @@ class SignaturePolicy:
         return None
 
     def accepts(self, kind: str, data: bytes, line: bytes) -> bool:
-        """Return whether *line* has a signature of *data* as this *kind*, by a trusted key."""
+        """Return whether *line* is a trusted key's signature of *data*, made for this *kind* of data."""
         signature = Signature.decode(line)
         if signature is None or signature.key not in self.keys:
             return False
@@ -78,14 +82,14 @@ class SignaturePolicy:
 
 
 class Signer:
-    """Signs with a private key, and never shows it."""
+    """A private key that signs records and indexes. No message shows the key."""
 
     def __init__(self, raw: bytes) -> None:
         self._private: Ed25519PrivateKey = _key("private", raw)
         self.key = ed25519_keys.write(ed25519_keys.PUBLIC, self._private.public_key().public_bytes_raw())
 
     def sign(self, kind: str, data: bytes) -> bytes:
-        """Return the line with the signature of *data* as this *kind*."""
+        """Return a line of text with the signature of *data*, which is of this *kind*."""
         return Signature(self.key, self._private.sign(_message(kind, data))).encode()
 
 
@@ -94,66 +98,70 @@ def _message(kind: str, data: bytes) -> bytes:
 
 
 class Signing(NamedTuple):
-    """The key that a build signs its results with, and the policy for signatures of others."""
+    """The key with which a build signs its results, and the policy for the signatures of other builds."""
 
     signer: Signer | None = None
     policy: SignaturePolicy | None = None
 
     def signed(self, record: bytes) -> bytes:
-        """Return a record as it is stored: with a signature, if the build signs."""
+        """Return a record as it is stored: with a signature, if the build has a signing key."""
         return record if self.signer is None else record + self.signer.sign(RECORD, record)
 
     def distrust(self, data: bytes) -> Distrust | None:
-        """Return why the file of a record in the cache folder is not trusted; None if it is."""
+        """Return the reason why a record in the cache folder is not trusted; None if it is trusted."""
         return None if self.policy is None else self.policy.distrust(data)
 
-    # With trusted keys, records and indexes from a shared store must always be signed.
+    # If the project has trusted keys, records and indexes from a shared store must always be signed.
 
     def accepts_record(self, data: bytes) -> bool:
-        """Return whether the file of a record from a store is accepted."""
+        """Return whether a record from a shared store is accepted."""
         return self.policy is None or self.policy.accepts(RECORD, *split_signature(data))
 
     def sign_index(self, index: bytes) -> bytes:
-        """Return the signature that is stored with an index; empty if the build does not sign."""
+        """Return the signature to store with an index; empty if the build does not have a signing key."""
         return b"" if self.signer is None else self.signer.sign(INDEX, index)
 
     def accepts_index(self, index: bytes, signature: bytes) -> bool:
-        """Return whether an index from a store is accepted with this signature."""
+        """Return whether an index from a shared store is accepted with its signature."""
         return self.policy is None or self.policy.accepts(INDEX, index, signature)
 
 
 def signing_of(project: Project) -> Signing:
-    """Return the signer and the policy of a build; SignatureError if it needs one that cannot work."""
+    """Return the signing key and signature policy of a build; SignatureError if 'cryptography' is missing."""
     if project.config.trusted_keys and importlib.util.find_spec("cryptography") is None:
-        raise _missing("it is not installed here")  # not imported here: most builds have nothing new to check
+        # only looked up, not imported: most builds do not have to check a signature
+        raise _missing("it is not installed here")
     return Signing(signer_of(project), signature_policy_of(project))
 
 
 def signature_policy_of(project: Project) -> SignaturePolicy | None:
-    """Return a project's policy for signatures; None if its table has no trusted keys."""
+    """Return a project's policy for signatures; None if its table does not list trusted keys."""
     keys = project.config.trusted_keys
     return SignaturePolicy(keys, required=project.is_switched_on(REQUIRE_SIGNED)) if keys else None
 
 
 def signer_of(project: Project) -> Signer | None:
-    """Return the signer of a build; None if it has no key."""
+    """Return the signer of a build; None if the environment does not contain a signing key."""
     if not (said := project.environ.get(SIGNING_KEY)):
         return None
     signer = Signer(_private(said, project))
     keys = project.config.trusted_keys
     if keys and signer.key not in keys:
-        project.warn(f"{SIGNING_KEY} is not among trusted-keys, so its signatures do not count: {signer.key}")
+        project.warn(f"the signatures of {SIGNING_KEY} do not count: trusted-keys does not list {signer.key}")
     return signer
 
 
 def new_key() -> tuple[str, str]:
-    """Return a new private key and its public one, as text."""
+    """Make a key pair, and return the private key and the public key as text."""
     raw = os.urandom(32)
     return ed25519_keys.write(ed25519_keys.PRIVATE, raw), Signer(raw).key
 
 
 def _private(said: str, project: Project) -> bytes:
-    """Return the private key in the variable, or in the file that it names; SignatureError never shows it."""
+    """Return the private key from the variable, or from the file that the variable names.
+
+    The message of SignatureError never shows the key.
+    """
     path = "" if ed25519_keys.PRIVATE in said else said.removeprefix("@") * said.startswith("@")
     where = f"in {path} " if path else ""
     try:
@@ -164,11 +172,13 @@ def _private(said: str, project: Project) -> bytes:
         wrong = problem("signing-key-not-readable", what, hint=_KEY_HINT)
     except ValueError as exc:
         wrong = problem("bad-signing-key", f"{SIGNING_KEY}: the key {where}{exc}", hint=_KEY_HINT)
-    raise SignatureError(wrong)  # outside of the handlers: a traceback must not show the key
+    # raised outside of the `except` blocks, because a traceback must not show the key
+    raise SignatureError(wrong)
 
 
 def _read(path: str, project: Project) -> str:
-    with file_access.open_plain(path) as file:  # no pipe: a build may read the key twice
+    # a pipe is not allowed, because a build may read the key twice
+    with file_access.open_plain(path) as file:
         if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
             import shlex
 
@@ -189,7 +199,7 @@ def _key(kind: Literal["private", "public"], raw: bytes) -> Any:
         if kind == "private":
             return ed25519.Ed25519PrivateKey.from_private_bytes(raw)
         return ed25519.Ed25519PublicKey.from_public_bytes(raw)
-    except Exception as exc:  # missing, broken, or forbidden by OpenSSL's settings
+    except Exception as exc:  # the package is missing, broken, or restricted by OpenSSL's settings
         raise _missing(str(exc)) from exc
 
 

@@ -1,1 +1,1 @@
-"""Helpers for every room: archs and GPUs, digests, files, locks, streams, the console, temporary folders."""
+"""Helpers that all other packages use: archs and GPUs, digests, files, locks, streams, temporary folders."""

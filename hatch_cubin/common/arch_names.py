@@ -1,4 +1,4 @@
-"""GPU architecture names: read every usual spelling, order them, check them. Pure."""
+"""Read GPU architecture names in every usual spelling, and compare them. The module reads no files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SPELLINGS = (
 
 
 class Arch(NamedTuple):
-    """One target: `sm_` gives a cubin, `compute_` gives PTX."""
+    """A GPU architecture to compile for: `sm_90` gives a cubin, `compute_90` gives PTX."""
 
     number: int
     suffix: str = ""
@@ -33,19 +33,22 @@ class Arch(NamedTuple):
 
     @property
     def real(self) -> Arch:
-        """The `sm_` arch of the same number: the PTX of this arch is assembled for it."""
+        """The `sm_` arch with the same number and suffix, for which the PTX of this arch is assembled."""
         return Arch(self.number, self.suffix)
 
 
 class Target(NamedTuple):
-    """An arch to build for, and whether it was named or came with a group."""
+    """An arch to build for, and whether the user named the arch or a group that contains it."""
 
     arch: Arch
     named: bool = True
 
 
 def parse_spec(text: str) -> tuple[Arch, ...] | str:
-    """Return the archs that one spelling means, or the name of a group; ValueError if it is neither."""
+    """Return the archs that *text* means, or the name of a group of archs.
+
+    Raise ValueError if *text* is neither an arch nor a group.
+    """
     if text in GROUPS:
         return text
     for pattern, style in _SPELLINGS:
@@ -59,7 +62,7 @@ def _archs(style: str, kind: str, number: str, suffix: str, tail: str = "") -> t
     if (suffix == "a" and value < FIRST_A) or (suffix == "f" and value < FIRST_F):
         kind, first = kind or "sm", FIRST_A if suffix == "a" else FIRST_F
         raise ValueError(
-            f"{kind}_{value}{suffix} does not exist, the first of its kind is {kind}_{first}{suffix}"
+            f"{kind}_{value}{suffix} does not exist; the first with this suffix is {kind}_{first}{suffix}"
         )
     cubin, ptx = Arch(value, suffix), Arch(value, suffix, "compute")
     if style == "plain":
@@ -70,7 +73,7 @@ def _archs(style: str, kind: str, number: str, suffix: str, tail: str = "") -> t
 
 
 def parse_arch(text: str) -> Arch:
-    """Return the one arch that *text* names; ValueError if it names several archs, a group or no arch."""
+    """Return the one arch that *text* names; ValueError if *text* names several archs, a group or no arch."""
     parsed = parse_spec(text)
     if isinstance(parsed, str) or len(parsed) != 1:
         raise ValueError(f"{text!r} is not one arch")
@@ -78,7 +81,10 @@ def parse_arch(text: str) -> Arch:
 
 
 def number_of(text: str) -> int | None:
-    """Return the number of an arch; None if *text* is not an arch, as in a damaged manifest."""
+    """Return the number of the arch that *text* names.
+
+    The result is None if *text* is not an arch, as in a damaged manifest.
+    """
     try:
         arch = parse_arch(text)
     except ValueError:
@@ -87,14 +93,14 @@ def number_of(text: str) -> int | None:
 
 
 def split_specs(text: str) -> list[str]:
-    """Split a list from an environment variable, at commas, semicolons or spaces."""
+    """Split the value of an environment variable into archs, at commas, semicolons or spaces."""
     return [part for part in re.split(r"[\s,;]+", text) if part]
 
 
 def expand(specs: Iterable[str], supported: Sequence[int], native: Sequence[int]) -> tuple[Target, ...]:
-    """Return the targets that *specs* mean, in their order and each once.
+    """Return the targets that *specs* (archs and groups) mean, in the same order and without duplicates.
 
-    A target that is named, and also comes with a group, counts as named.
+    A target that *specs* name and that is also in a named group counts as named.
     """
     named: dict[Arch, bool] = {}
     for spec in specs:
@@ -106,7 +112,7 @@ def expand(specs: Iterable[str], supported: Sequence[int], native: Sequence[int]
 
 
 def group(name: str, supported: Sequence[int], native: Sequence[int]) -> tuple[Arch, ...]:
-    """Return the archs of a group, as nvcc and CMake define them."""
+    """Return the archs of a group, such as `all-major`, as nvcc and CMake define the group."""
     if name == "native":
         return tuple(Arch(number) for number in dict.fromkeys(native))
     numbers = sorted(supported)
@@ -118,12 +124,12 @@ def group(name: str, supported: Sequence[int], native: Sequence[int]) -> tuple[A
 
 
 def is_supported(arch: Arch, supported: Sequence[int], *, families: bool) -> bool:
-    """Say whether a toolkit that lists *supported* can target *arch*."""
+    """Return whether a toolkit that supports the capabilities *supported* can compile for *arch*."""
     return arch.number in supported and (families or arch.suffix != "f")
 
 
 def can_assemble(target: Arch, arch: Arch) -> bool:
-    """Say whether PTX written for *target* can be assembled for the cubin arch *arch*."""
+    """Return whether PTX that was written for *target* can be assembled for the cubin arch *arch*."""
     if target.suffix == "a":
         return (arch.number, arch.suffix) == (target.number, "a")
     if target.suffix == "f":
@@ -132,6 +138,6 @@ def can_assemble(target: Arch, arch: Arch) -> bool:
 
 
 def in_family(target: int, number: int) -> bool:
-    """Say whether capability *number* belongs to the family that `sm_<target>f` code runs on."""
+    """Return whether GPUs of capability *number* are in the family that runs code for `sm_<target>f`."""
     same_line = (number in TEGRA) == (target in TEGRA)
     return same_line and number // 10 == target // 10 and number >= target

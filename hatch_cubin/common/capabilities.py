@@ -1,4 +1,4 @@
-"""Facts about GPUs that no compiler reports, by compute capability: names, Tegra parts, CUDA releases.
+"""A table of facts about GPUs, by compute capability: GPU names, Tegra parts, CUDA releases.
 
 A new capability needs a row in `GPUS`. Builds ask NVRTC which capabilities it can compile for
 (`toolkit/toolkit.py`), and the loader's rules hold for any number. Only Tegra parts are an exception: the
@@ -10,26 +10,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-Release = tuple[int, int]  # a release of CUDA
+Release = tuple[int, int]  # major and minor version of a CUDA release
 
-FIRST_A, FIRST_F = 90, 100  # the first capabilities with arch-specific and family-specific code
-FAMILIES_SINCE: Release = (12, 9)  # the first release that compiles family-specific code
-_PTX_SINCE: Mapping[str, Release] = {"": (1, 0), "a": (8, 0), "f": (8, 8)}  # .version, by an arch's suffix
+# the first capabilities with arch-specific code (`sm_90a`) and family-specific code (`sm_100f`)
+FIRST_A, FIRST_F = 90, 100
+FAMILIES_SINCE: Release = (12, 9)  # the first CUDA release that compiles family-specific code (`sm_100f`)
+# first `.version` of PTX, by the suffix of an arch
+_PTX_SINCE: Mapping[str, Release] = {"": (1, 0), "a": (8, 0), "f": (8, 8)}
 
 
 class Gpu(NamedTuple):
-    """Facts about the GPUs of one capability."""
+    """Facts about the GPUs of one compute capability."""
 
-    names: str = ""  # as in NVIDIA's table, without the brand and without additions such as "Laptop"
-    ptx: Release = (1, 0)  # the first .version of PTX that can name it as .target
-    since: Release | None = None  # the first release that can target them, if some that we support cannot
-    last: int | None = None  # the last major version of CUDA that can target them
-    is_tegra: bool = False  # a system on a chip: machine code of other capabilities does not run on it
-    tensor: str = ""  # the line of GPUs whose tensor core instructions it has, since Hopper
-    renamed: int | None = None  # their capability in the next major version of CUDA, if it changed
+    # GPU names as in NVIDIA's table, without the brand and without additions such as "Laptop"
+    names: str = ""
+    ptx: Release = (1, 0)  # the first `.version` of PTX that accepts this capability as `.target`
+    # the first CUDA release that can compile for these GPUs; None if every supported release can
+    since: Release | None = None
+    # the last major version of CUDA that can compile for these GPUs; None if the newest can
+    last: int | None = None
+    # whether the GPU is in a system on a chip, which does not run machine code of other capabilities
+    is_tegra: bool = False
+    # the capability of the same GPUs in the next major version of CUDA, if the number changed
+    renamed: int | None = None
 
-
-HOPPER, DATACENTER, DESKTOP = "hopper", "datacenter", "desktop"
 
 GPUS: Mapping[int, Gpu] = {
     50: Gpu("", (4, 0), last=12),
@@ -48,24 +52,19 @@ GPUS: Mapping[int, Gpu] = {
     87: Gpu("orin ampere", (7, 4), is_tegra=True),
     88: Gpu("", (9, 0), since=(13, 0)),
     89: Gpu("l4 l20 l40 l40s 4050 4060 4070 4080 4090 6000ada adalovelace ada", (7, 8)),
-    90: Gpu("h20 h100 h200 h800 gh200 hopper", (7, 8), tensor=HOPPER),
-    100: Gpu("b100 b200 gb200 blackwell", (8, 6), since=(12, 8), tensor=DATACENTER),
-    101: Gpu("", (8, 6), since=(12, 8), last=12, is_tegra=True, tensor=DATACENTER, renamed=110),
-    103: Gpu("b300 gb300 blackwell", (8, 8), since=(12, 9), tensor=DATACENTER),
-    107: Gpu("", (9, 4), since=(13, 5), tensor=DATACENTER),
-    110: Gpu("thor blackwell", (9, 0), since=(13, 0), is_tegra=True, tensor=DATACENTER),
-    120: Gpu("5050 5060 5070 5080 5090 pro6000 blackwell", (8, 7), since=(12, 8), tensor=DESKTOP),
-    121: Gpu("spark gb10 blackwell", (8, 8), since=(12, 9), tensor=DESKTOP),
+    90: Gpu("h20 h100 h200 h800 gh200 hopper", (7, 8)),
+    100: Gpu("b100 b200 gb200 blackwell", (8, 6), since=(12, 8)),
+    101: Gpu("", (8, 6), since=(12, 8), last=12, is_tegra=True, renamed=110),
+    103: Gpu("b300 gb300 blackwell", (8, 8), since=(12, 9)),
+    107: Gpu("", (9, 4), since=(13, 5)),
+    110: Gpu("thor blackwell", (9, 0), since=(13, 0), is_tegra=True),
+    120: Gpu("5050 5060 5070 5080 5090 pro6000 blackwell", (8, 7), since=(12, 8)),
+    121: Gpu("spark gb10 blackwell", (8, 8), since=(12, 9)),
 }
 NAMED = tuple(number for number, gpu in GPUS.items() if gpu.names)
 TEGRA = frozenset(number for number, gpu in GPUS.items() if gpu.is_tegra)
 
 
-def with_tensor(line: str) -> frozenset[int]:
-    """Return the capabilities whose tensor cores have the instructions of a family of GPUs."""
-    return frozenset(number for number, gpu in GPUS.items() if gpu.tensor == line)
-
-
 def first_ptx(number: int, suffix: str) -> Release | None:
-    """Return the first .version of PTX that can name an arch as .target; None if it is not known."""
+    """Return the first `.version` of PTX that accepts an arch as `.target`; None if the arch is unknown."""
     return max(GPUS[number].ptx, _PTX_SINCE[suffix]) if number in GPUS else None

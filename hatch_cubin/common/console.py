@@ -1,7 +1,8 @@
 """Show messages and progress while a build runs.
 
 On a terminal, the progress line is redrawn several times a second. Elsewhere, a plain line is written every
-few seconds. A message replaces the progress line, which is drawn again below it.
+few seconds. A message replaces the progress line, and the progress line is then drawn again below the
+message.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import TextIO
 from . import streams
 
 _REDRAW_S, _LINE_S = 0.2, 5.0
-_SHORTEST_NAME = 16  # a shorter one is useless
+_SHORTEST_NAME = 16  # characters: a module name that is shortened further would not identify the module
 
 
 class Console:
-    """Write the messages and the progress of one front end without mixing them."""
+    """Write the messages and the progress line of one build without mixing them."""
 
     def __init__(
         self,
@@ -36,16 +37,16 @@ class Console:
         self._lock = threading.Lock()
 
     def say(self, message: str) -> None:
-        """Write a message for information."""
+        """Write an informational message."""
         self._message(self._say, message)
 
     def warn(self, message: str) -> None:
-        """Write a warning."""
+        """Write a warning message."""
         self._message(self._warn, message)
 
     @contextlib.contextmanager
     def units(self, total: int, cached: int) -> Iterator[Progress]:
-        """Show progress while the block runs. *cached* of the *total* units are not compiled."""
+        """Show a progress line while the `with` block runs; *cached* of the *total* units are cache hits."""
         progress, over = Progress(total, cached), threading.Event()
         drawer = threading.Thread(target=self._keep_drawing, args=(progress, over), daemon=True)
         drawer.start()
@@ -86,7 +87,7 @@ class Console:
 
 
 class Progress:
-    """The progress of one build. The build updates it, and the thread that draws reads it."""
+    """The progress of one build: the build updates the numbers, and the drawing thread reads them."""
 
     def __init__(self, total: int, cached: int) -> None:
         self._total = total
@@ -96,7 +97,7 @@ class Progress:
         self._start = time.monotonic()
 
     def started(self, unit: str) -> None:
-        """Note that a unit is being compiled."""
+        """Note that the compile of a unit has started."""
         self._running[unit] = None
 
     def finished(self, unit: str) -> None:
@@ -105,14 +106,14 @@ class Progress:
         self._compiled += 1
 
     def found(self) -> None:
-        """Note that another build compiled a unit."""
+        """Note that another build has compiled a unit, so that this build found the result in the cache."""
         self._cached += 1
 
     def line(self, columns: int | None = None) -> str:
         """Return the progress as one line.
 
-        If it is longer than *columns*, the unit's name is shortened, and then left out. The count of units
-        and the remaining time are kept longest.
+        If the line is longer than *columns*, the name of the compiled unit is shortened first, and left out
+        if the line is still too long. The count of units and the remaining time are kept longest.
         """
         done = self._cached + self._compiled
         parts = [f"hatch-cubin: {done} of {self._total} units", f"{self._cached} cached"]
@@ -136,7 +137,10 @@ class Progress:
 
 
 def _shortened(name: str, columns: int) -> str:
-    """Return the two ends of a name: variants of a module differ in the middle and at the end."""
+    """Return the start and the end of a module's name, joined by dots, in at most *columns* columns.
+
+    The end is kept because variants of a module differ only in the middle and at the end of their names.
+    """
     start, end = name, name
     while _columns(start) > (columns - 3) // 2:
         start = start[:-1]
@@ -146,10 +150,10 @@ def _shortened(name: str, columns: int) -> str:
 
 
 def _columns(text: str) -> int:
-    """Return how many columns a terminal needs for a text: two for a wide character, none for an accent."""
+    """Return how many columns a terminal needs for *text*: two for a wide character, none for an accent."""
     if text.isascii():
         return len(text)
-    import unicodedata  # lazy: few names need it
+    import unicodedata  # lazy: few names have characters outside ASCII
 
     wide = (unicodedata.east_asian_width(char) in "WF" for char in text)
     return len(text) + sum(wide) - sum(map(bool, map(unicodedata.combining, text)))

@@ -1,4 +1,4 @@
-"""Make SHA-256 digests of files and of lists of parts. Different lists have different digests."""
+"""Compute SHA-256 digests of files and of lists of texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import BinaryIO
 
 
 def digest(parts: Iterable[str | bytes]) -> str:
-    """Return the SHA-256 of *parts*, each prefixed with its length, so that different lists differ."""
+    """Return one SHA-256 digest of a list of *parts*.
+
+    Each part is prefixed with its length, so that different lists of parts have different digests.
+    """
     hasher = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -23,7 +26,7 @@ def file_digest(data: bytes) -> str:
 
 
 def pieces_digest(pieces: Iterable[bytes]) -> str:
-    """Return the plain SHA-256 of a file's bytes, given in pieces."""
+    """Return the plain SHA-256 of a file whose bytes come in several *pieces*."""
     hasher = hashlib.sha256()
     for piece in pieces:
         hasher.update(piece)

@@ -1,4 +1,4 @@
-"""Names of distributions, in the forms in which installers compare them and name files."""
+"""Convert the name of a distribution to the form for comparing names, and to the form in file names."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 
 
 def comparable_name(name: str) -> str:
-    """Return the form in which installers compare names: `NVIDIA_cuda.runtime` is `nvidia-cuda-runtime`."""
+    """Return a distribution's name as installers compare it: `nvidia-runtime` for `NVIDIA_runtime`."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def underscored_name(name: str) -> str:
-    """Return the form that names of files and of import packages begin with: `nvidia_cuda_runtime`."""
+    """Return a distribution's name as file names contain it: `nvidia_runtime` for `nvidia-runtime`."""
     return comparable_name(name).replace("-", "_")

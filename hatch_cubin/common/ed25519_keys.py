@@ -1,7 +1,8 @@
-"""Encode Ed25519 keys and signatures as text, so that a typing error never makes another valid text. Pure.
+"""Encode Ed25519 keys and signatures as text in which a typing error is noticed.
 
-A text is its kind, then the bytes and the beginning of a digest of both, in base64 without padding. Each text
-has one meaning, and each key has one text. `cache/signing.py` signs and checks.
+The text of a key or signature begins with its kind, such as `ed25519:`. After the kind come the bytes of the
+key and the first bytes of a digest of kind and key, in base64 without padding. Each key has exactly one valid
+text. This module only converts texts; `cache/signing.py` makes and checks signatures.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from typing import NamedTuple
 PUBLIC, PRIVATE, SIGNATURE = "ed25519", "ed25519-private", "ed25519-signature"
 
 _SIZES = {PUBLIC: 32, PRIVATE: 32, SIGNATURE: 64}
-_CHECKED = 4  # the least bytes of the digest; more are used if base64 would need padding
+# the minimum number of digest bytes in a text; more bytes are added if base64 would need padding
+_CHECKED = 4
 _NAMES = {PUBLIC: "a public key", PRIVATE: "a private key", SIGNATURE: "a signature"}
 _TEXT = re.compile("([a-z0-9-]+):([A-Za-z0-9_-]+)")
 
 _PRIME = 2**255 - 19
-# The y coordinate of a point of order 8.
+# The y coordinate of a point of order 8 on the curve: a key that is such a point accepts forged signatures.
 _ORDER_8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 _OF_LOW_ORDER = {0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8}
 
@@ -30,7 +32,11 @@ def write(kind: str, raw: bytes) -> str:
 
 
 def read(kind: str, text: str) -> bytes:
-    """Return the bytes of a text of that kind, or raise ValueError. Its message never shows the text."""
+    """Return the bytes of the key or signature in *text*.
+
+    Raise ValueError if *text* is not valid for *kind*. The error message never shows *text*, which may be a
+    private key.
+    """
     import base64
 
     match = _TEXT.fullmatch(text)
@@ -48,16 +54,16 @@ def read(kind: str, text: str) -> bytes:
 
 
 def read_public(text: str) -> bytes:
-    """Return the bytes of a public key; ValueError if anyone could make valid signatures for it."""
+    """Return the bytes of a public key; ValueError if anyone could forge signatures for the key."""
     raw = read(PUBLIC, text)
     y = int.from_bytes(raw, "little") & ~(1 << 255)
     if y >= _PRIME or y in _OF_LOW_ORDER:
-        raise ValueError("is not a key from 'hatch-cubin keygen': anyone could sign for it")
+        raise ValueError("was not made by 'hatch-cubin keygen': anyone could forge signatures for this key")
     return raw
 
 
 class Signature(NamedTuple):
-    """A signature, and the public key that it was made with."""
+    """A signature, with the public key that verifies it."""
 
     key: str
     value: bytes
@@ -67,7 +73,7 @@ class Signature(NamedTuple):
 
     @classmethod
     def decode(cls, line: bytes) -> Signature | None:
-        """Return the signature in a line; None if the line is not a signature."""
+        """Return the signature that a line of text encodes; None if the line does not encode a signature."""
         try:
             key, value = line.removesuffix(b"\n").decode("ascii").split(" ")
             read(PUBLIC, key)

@@ -1,4 +1,4 @@
-"""Read hatch-cubin's environment variables: switches, and values that replace those of the table."""
+"""Read hatch-cubin's environment variables: switches, and settings that replace those of the table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 SIGNING_KEY = "HATCH_CUBIN_SIGNING_KEY"
 REQUIRE_SIGNED = "HATCH_CUBIN_REQUIRE_SIGNED"
-REMOTE, REMOTE_TOKEN = "HATCH_CUBIN_REMOTE", "HATCH_CUBIN_REMOTE_TOKEN"  # the URL may have a password
+# secret: the URL may contain a password
+REMOTE, REMOTE_TOKEN = "HATCH_CUBIN_REMOTE", "HATCH_CUBIN_REMOTE_TOKEN"
 REMOTE_WRITE = "HATCH_CUBIN_REMOTE_WRITE"
 
 _SECRETS = frozenset({SIGNING_KEY, REMOTE, REMOTE_TOKEN})
@@ -34,36 +35,40 @@ _ELSEWHERE = {
 _PREFIX = "HATCH_CUBIN_"
 _LIKE_OURS = re.compile(
     "HATCH[^A-Z]?CU|CUBIN", re.IGNORECASE
-)  # the beginning of a name that may be meant as one of ours
-_NEARLY = 0.8  # the share of equal letters, for a name without our prefix
-_ROUGHLY = 0.6  # the share of equal letters after the prefix
+)  # the beginning of a variable's name that may be a misspelled name of a hatch-cubin variable
+_NEARLY = 0.8  # the least share of equal letters, for a name that does not begin with HATCH_CUBIN_
+_ROUGHLY = 0.6  # the least share of equal letters after the prefix HATCH_CUBIN_
 _STATES = {"1": True, "true": True, "": False, "0": False, "false": False}
 
 
 def is_on(environ: Mapping[str, str], switch: str) -> bool:
-    """Say whether a switch is on. A value that is neither on nor off is reported by `read_environment`."""
+    """Return whether a switch is on.
+
+    If its value is neither on nor off, `read_environment` reports the mistake.
+    """
     return _STATES.get(environ.get(switch, "").lower(), False)
 
 
 class WithOptions(dict[str, str]):
-    """An environment in which options of the command line have set variables."""
+    """Environment variables, some of which were set by options of the command line."""
 
     def __init__(self, environ: Mapping[str, str], options: Mapping[str, tuple[str, str]]) -> None:
-        """*options* has, for each variable, the option that sets it, and its value."""
+        """Set variables from *options*, which maps each variable to a command-line option and its value."""
         super().__init__(environ)
         self.update((variable, value) for variable, (_option, value) in options.items())
         self.options = {variable: option for variable, (option, _value) in options.items()}
 
 
 def as_written(environ: Mapping[str, str], variable: str) -> str:
-    """Return the name that the user wrote to set a variable: its own, or an option of the command line."""
+    """Return the name of the command-line option that set a variable, or else the variable's name."""
     return environ.options.get(variable, variable) if isinstance(environ, WithOptions) else variable
 
 
 def unknown_variables(environ: Mapping[str, str], readers: Iterable[str], keys: Iterable[str]) -> list[str]:
-    """Return a message for each variable that has a name like ours, but is not read.
+    """Return a message for each variable whose name looks like a hatch-cubin variable but is unknown.
 
-    *readers* are the variables that have values, *keys* are the keys of the table.
+    *readers* are the known variables that have a value, that is, all except switches. *keys* are the keys of
+    the project's configuration table.
     """
     known, of_table = {*readers, *_SECRETS, *SWITCHES, *_OTHERS}, {*keys}
     messages = []
@@ -71,22 +76,25 @@ def unknown_variables(environ: Mapping[str, str], readers: Iterable[str], keys: 
         key = name.removeprefix(_PREFIX).lower().replace("_", "-")
         meant = f"{key!r} is a key of the table" if key in of_table else _meant(name, known)
         if meant or name.startswith(_PREFIX):
-            messages.append(f"hatch-cubin knows no variable {name}" + (f": {meant}" if meant else ""))
+            messages.append(f"{name} is not a variable of hatch-cubin" + (f": {meant}" if meant else ""))
     return messages
 
 
 def variables_of_others(environ: Mapping[str, str]) -> list[str]:
-    """Return a note for each variable of another build system, if nothing sets the same here."""
+    """Return a note for each variable of another build system whose hatch-cubin variable is not set."""
     return [
-        f"{name} does not change this build: {own} does the same here"
+        f"{name} has no effect on this build: use {own} instead"
         for name, own in _ELSEWHERE.items()
         if name in environ and own not in environ
     ]
 
 
 def _meant(name: str, known: Iterable[str]) -> str | None:
-    """Return a guess if a variable's name is nearly the given one, ignoring the characters between words."""
-    import difflib  # slow to import, and few environments need it
+    """Return a guess that names the known variable whose name is most similar to *name*.
+
+    Characters between words do not count.
+    """
+    import difflib  # lazy: slow to import, and needed only for misspelled variables
 
     bare = _bare(name) if name.upper().startswith("HATCH") else f"HATCH{_bare(name)}"
     start = _bare(_PREFIX) if bare.startswith(_bare(_PREFIX)) else ""
@@ -101,16 +109,16 @@ def _bare(name: str) -> str:
 
 
 def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for a program that needs neither signing keys nor the store."""
+    """Return the environment without signing keys and the credentials of the shared store."""
     return {name: value for name, value in environ.items() if name not in _SECRETS}
 
 
 def read_environment(
     environ: Mapping[str, str], readers: Mapping[str, tuple[str, Callable[[str], Any]]]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the values that variables set, by name, and a message for each variable that is wrong.
+    """Return the settings that variables set, by name, and a message for each variable with a wrong value.
 
-    *readers* has, for each variable, the name of its value and the function that reads it.
+    *readers* maps each variable to the name of its setting and to the function that parses its value.
     """
     values: dict[str, Any] = {}
     wrong = {

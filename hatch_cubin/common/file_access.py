@@ -1,4 +1,4 @@
-"""Open files safely: only plain files are read, and nothing waits for a pipe."""
+"""Open files safely: only regular files are read, and opening a file never waits for a pipe."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def kind(mode: int) -> str:
 
 
 def status_of(path: str | Path) -> os.stat_result:
-    """Return the status of a file, or of the link itself if it leads nowhere."""
+    """Return the status of a file, or the status of the link itself if *path* is a broken link."""
     try:
         return os.stat(path)
     except OSError:
@@ -35,10 +35,10 @@ def status_of(path: str | Path) -> os.stat_result:
 
 
 def open_plain(path: str | Path, most: int | None = None) -> BinaryIO:
-    """Open a file that others may have written, to read it.
+    """Open a file for reading, although another user or process may have put a pipe or a device at *path*.
 
-    OSError if it is not a plain file, or has more bytes than *most*. Opening a pipe would wait for ever, and
-    reading a device might never end.
+    Raise OSError if *path* is not a regular file, or if the file has more bytes than *most*. Opening a pipe
+    would wait forever, and reading a device might never end.
     """
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
@@ -54,16 +54,16 @@ def open_plain(path: str | Path, most: int | None = None) -> BinaryIO:
 
 
 def read(path: str | Path, most: int) -> bytes:
-    """Return the content of a file; OSError if it is not a plain file, or has more bytes than *most*."""
+    """Return the content of a file; OSError if it is not a regular file, or is larger than *most* bytes."""
     with open_plain(path, most) as file:
         return file.read(most)
 
 
 def refuse_larger(descriptor: int, most: int) -> int:
-    """Return the size of an open file; OSError if it is larger than *most*: it would fill the memory."""
+    """Return the size of an open file; OSError if the file has more bytes than *most*."""
     found = os.fstat(descriptor).st_size
     if found > most:
-        raise OSError(errno.EFBIG, f"it has {size(found)}, and no more than {size(most)} are read")
+        raise OSError(errno.EFBIG, f"the file has {size(found)}, and hatch-cubin reads at most {size(most)}")
     return found
 
 
@@ -72,9 +72,9 @@ def _never_waiting(path: str, flags: int) -> int:
 
 
 def write(path: str | Path, text: str) -> None:
-    """Write a file that the user named. It may be a terminal, another device, or a pipe with a reader.
+    """Write *text* to a path that the user named, which may also be a terminal, a device or a pipe.
 
-    A pipe without a reader is an OSError, because opening it would wait for ever.
+    Raise OSError if *path* is a pipe that no process reads, because opening such a pipe would wait forever.
     """
     with open(path, "w", encoding="utf-8", opener=_at_once) as file:
         file.write(text)
@@ -88,6 +88,6 @@ def _at_once(path: str, flags: int) -> int:
         if exc.errno != errno.ENXIO:
             raise
         raise OSError(errno.ENXIO, f"it {kind(os.stat(path).st_mode)} that nobody reads") from exc
-    if never_wait:  # the pipe has a reader, which may be slower than we are: wait for it
+    if never_wait:  # a pipe has a reader at this point, and writes must wait for a slow reader
         os.set_blocking(descriptor, True)
     return descriptor

@@ -1,8 +1,9 @@
-"""Locks between the processes of one machine, on existing folders.
+"""Locks between the processes of one machine: a process locks an existing folder.
 
-No extra file is needed for a lock, and the system releases the locks of a process when it ends, also if it is
-killed. If a folder cannot be locked (Windows, some network file systems), every process may continue. So work
-under a lock must be correct without the lock too; at worst it is done twice.
+A lock needs no extra file. The system releases the locks of a process when the process ends, also if the
+process is killed. If a folder cannot be locked (Windows, some network file systems), every process may
+continue. So the work under a lock must be correct even without the lock; at worst two processes do the same
+work.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class FileLock:
-    """Permission to continue. *real* says whether other processes are locked out."""
+    """A lock on a folder, or a placeholder that locks nothing if the folder cannot be locked."""
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
 
     @property
     def real(self) -> bool:
-        """Whether other processes are locked out."""
+        """Whether this object really locks the folder, so that other processes have to wait."""
         return self._descriptor is not None
 
     def close(self) -> None:
-        """Release the lock."""
+        """Release the lock on the folder."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -41,16 +42,16 @@ class FileLock:
 
 
 def try_lock(folder: str | Path, *, shared: bool = False) -> FileLock | None:
-    """Return the folder's lock without waiting; None if another process holds it.
+    """Return a lock on *folder* without waiting; None if another process holds the lock.
 
-    Several processes can hold a *shared* lock together. If the folder cannot be locked, the returned lock is
-    not real.
+    Several processes can hold a *shared* lock at the same time. If *folder* cannot be locked, the returned
+    lock is a placeholder (`real` is false).
     """
     descriptor = None
     try:
         import fcntl
 
-        # Only a folder: opening a pipe in its place would wait for a writer.
+        # O_DIRECTORY: if a pipe has the name of the folder, opening the pipe would wait for a writer.
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -63,7 +64,10 @@ def try_lock(folder: str | Path, *, shared: bool = False) -> FileLock | None:
 
 
 def wait_for_lock(folder: Path, seconds: float) -> FileLock:
-    """Wait for the folder's lock and return it. After *seconds*, return one that is not real."""
+    """Wait for the lock on *folder* and return it.
+
+    After *seconds*, return a placeholder that locks nothing.
+    """
     deadline = time.monotonic() + seconds
     while (lock := try_lock(folder)) is None:
         if time.monotonic() > deadline:

@@ -9,18 +9,18 @@ TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-_DEEP = 2  # levels of folders that are searched for a project
+_DEEP = 2  # how many levels of folders below the repository's root may contain a project
 _TEXT = {ord("%"): "%25", ord("\r"): "%0D", ord("\n"): "%0A"}
 _VALUE = _TEXT | {ord(":"): "%3A", ord(","): "%2C"}
 
 
 def is_here() -> bool:
-    """Say whether this is a job of GitHub Actions."""
+    """Return whether this process runs in a job of GitHub Actions."""
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
 def annotation(kind: str, text: str, place: str | None, line: int | None) -> str:
-    """Return a line that GitHub shows as an error or a warning at a place in the repository."""
+    """Return the line of output that makes GitHub show *text* at a file and line of the repository."""
     where = "" if place is None else f" file={place.translate(_VALUE)}"
     if where and line is not None:
         where += f",line={line}"
@@ -28,16 +28,17 @@ def annotation(kind: str, text: str, place: str | None, line: int | None) -> str
 
 
 def in_repository(path: str, folder: str | None) -> str:
-    """Return a path relative to the repository, if the file can be found there.
+    """Return the path of a file relative to the repository, or *path* itself if the file is not found there.
 
-    A build from an sdist runs in a separate folder. Then the file is searched in the folder in which the
-    front end was started, and in the projects of the repository, if only one of them has such a file.
+    A build from an sdist runs in a temporary folder outside the repository. So this function looks for the
+    file in *folder* and in the folder in which the build command was started. If the file is in neither
+    folder, the function looks in all projects of the repository, and returns a match only if it is unique.
     """
     found: list[str] = []
     if workspace := os.environ.get("GITHUB_WORKSPACE"):
         bases = filter(None, (folder, os.curdir, os.environ.get("PWD"), workspace))
         places = (os.path.join(base, path) for base in bases)
-        # A path inside a wheel is not a file on the disk.
+        # The paths are checked for existence, because *path* may also be a path inside a wheel.
         there = [
             _inside(place, workspace) for place in places if os.path.isabs(path) or os.path.exists(place)
         ]
@@ -46,7 +47,7 @@ def in_repository(path: str, folder: str | None) -> str:
 
 
 def _inside(path: str, workspace: str) -> str | None:
-    """Return a path relative to the workspace; None if it is not in the workspace."""
+    """Return *path* relative to *workspace*; None if *path* is not in *workspace*."""
     try:
         inside = os.path.relpath(os.path.realpath(path), os.path.realpath(workspace))
     except (OSError, ValueError):  # no current folder, a null byte in the path, another drive
@@ -61,7 +62,7 @@ def _projects_with(path: str, workspace: str) -> Iterator[str]:
 
 
 def summarize(lines: Sequence[str]) -> OSError | None:
-    """Add lines of Markdown to the summary of this job; return the error if it cannot be written."""
+    """Append lines of Markdown to the job's summary; return the error if the summary cannot be written."""
     if not lines or not is_here() or not (path := os.environ.get("GITHUB_STEP_SUMMARY")):
         return None
     try:

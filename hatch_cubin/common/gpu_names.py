@@ -1,4 +1,4 @@
-"""Guess the archs that a text means: the name of a GPU or of a family, a number, a list. Pure."""
+"""Guess which archs a user means by the name of a GPU, by a number, or by a list of these."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _NUMBER = re.compile(r"(sm|compute|)[^a-z0-9]*([0-9]{1,2})\.?([0-9])([af]?)")
 
 
 def capabilities(text: str) -> tuple[int, ...]:
-    """Return the capabilities of the GPU or the family of GPUs that a text may name."""
+    """Return the compute capabilities of the GPU or GPU family that *text* may name, such as "H100"."""
     words = [word for word in re.split(r"[\s_-]+", text.lower()) if not _BESIDE.fullmatch(word)]
     name = _AROUND.sub("", "".join(words))
     return tuple(number for number, gpu in GPUS.items() if name in gpu.names.split())
 
 
 def archs_meant(text: str) -> tuple[str, ...]:
-    """Return the archs that a text such as `sm90`, `H100` or `80;90` may mean as an element of `archs`."""
+    """Return the archs that a user may mean by *text*, such as `sm90`, `H100` or `80;90`."""
     if match := _NUMBER.fullmatch(text.lower()):
         return _valid(f"{match[1] or 'sm'}_{match[2]}{match[3]}{match[4]}")
     if match := re.fullmatch(r"(sm_?[0-9]+)\+ptx", text.lower()):  # PyTorch writes 9.0+PTX

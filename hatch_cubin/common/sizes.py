@@ -1,25 +1,25 @@
-"""Write numbers for people: of bytes, of things, of CUDA releases."""
+"""Format numbers for people: sizes in bytes, counts of things, and CUDA releases."""
 
 from __future__ import annotations
 
 
 def size(count: int) -> str:
-    """Return a number of bytes as text, as in '1.5 MiB'."""
+    """Return a size in bytes as text with binary units, such as '1.5 MiB'."""
     return _text(count, 1024, ("B", "KiB", "MiB", "GiB"))
 
 
 def decimal(count: int) -> str:
-    """Return a number of bytes in decimal units, which package indexes use for limits: '1.5 MB'."""
+    """Return a size in bytes as text with decimal units ('1.5 MB'), which package indexes use for limits."""
     return _text(count, 1000, ("B", "KB", "MB", "GB"))
 
 
 def count(number: int, what: str) -> str:
-    """Return a number of things, as in '1 kernel' and '2 kernels'."""
+    """Return a number with a noun, which gets its plural: '1 kernel', '2 kernels'."""
     return f"{number} {what}{'s' * (number != 1)}"
 
 
 def cuda(number: int) -> str:
-    """Return the CUDA release of a driver's version number: 13000 is '13.0'."""
+    """Return the CUDA release that a driver's version number means: '13.0' for 13000."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 

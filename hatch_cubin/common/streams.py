@@ -1,4 +1,4 @@
-"""Write to standard streams, which may be closed or full, and make foreign text safe to print."""
+"""Write to standard streams, which may be closed or full, and make text from other people safe to print."""
 
 from __future__ import annotations
 
@@ -13,41 +13,46 @@ if TYPE_CHECKING:
 
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "hint": "1;36"}
-# The commands of GitHub Actions, Azure Pipelines and TeamCity: the first form at the beginning of a line,
-# after blanks, the second form anywhere. These services may ignore invisible characters.
+# Both patterns match commands of CI services (GitHub Actions, Azure Pipelines, TeamCity) in printed text.
+# _COMMAND matches at the beginning of a line, also after blanks; _TAGGED matches anywhere in a line. The
+# patterns allow invisible characters, because a CI service may ignore them.
 _COMMAND = re.compile(r"(?m)^([^!-~\n]*):(?=[^\x00-\x7f]*:)")
 _TAGGED = re.compile(r"#(?=[^\x00-\x7f]*#(?:[^\x00-\x7f]|[A-Za-z])*\[)")
 _WORDS = r"(?m)^(hatch-cubin[a-z ]*: (?!hint)|  (?=hint))(error|warning|hint):"
 
 
 def plain(text: str) -> str:
-    """Return *text* without anything that controls a terminal or a CI service.
+    """Return *text* with all parts escaped that would control a terminal or a CI service.
 
-    It may contain names, lines of sources and compiler messages that other people chose. All printed text
-    goes through here, except the progress line on a terminal, JSON, and our own annotations. Line ends and
-    tabs are kept.
+    Printed text may contain file names, source lines and compiler messages that other people wrote. All
+    printed text passes this function, except the progress line on a terminal, JSON, and hatch-cubin's own
+    annotations. Line ends and tabs are kept.
     """
     if not text.isprintable():
         shown = (char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
         text = "".join(shown)
-    text = _COMMAND.sub(lambda found: f"{found[1].removesuffix(' ')}\\:", text)  # a caret below still fits
+    # the length stays, so a compiler's caret on the next line still points at the right column
+    text = _COMMAND.sub(lambda found: f"{found[1].removesuffix(' ')}\\:", text)
     return _TAGGED.sub(r"#\\", text)
 
 
 def one_line(text: str) -> str:
-    """Return *text* as one safe line."""
+    """Return *text* as a single line that is safe to print."""
     return plain(text.replace("\n", "\\n"))
 
 
 def one_message(text: str) -> str:
-    """Return *text* safe to print. All lines but the first are indented: none looks like a new message."""
+    """Return *text* safe to print.
+
+    Lines after the first are indented, so that none looks like a new message.
+    """
     return re.sub(r"\n(?=\S)", "\n  ", plain(text))
 
 
 def write(stream: TextIO | None, text: str) -> None:
-    """Write *text* at once, or raise an OSError. After an error, Python does not try again at exit."""
+    """Write *text* to *stream* and flush the stream; OSError if this fails."""
     if stream is None:  # the stream was closed when Python started
-        raise OSError(errno.EBADF, "it is closed")
+        raise OSError(errno.EBADF, "the stream is closed")
     try:
         stream.write(text)
         stream.flush()
@@ -57,20 +62,23 @@ def write(stream: TextIO | None, text: str) -> None:
 
 
 def print_message(stream: TextIO | None, message: str) -> None:
-    """Write a message for people, with its first word in colour if the stream shows colours."""
+    """Write a message to *stream*.
+
+    The word `error:`, `warning:` or `hint:` is in colour if the stream shows colours.
+    """
     message = plain(message)
     write(stream, f"{coloured(message) if takes_colour(stream) else message}\n")
 
 
 def takes_colour(stream: TextIO | None) -> bool:
-    """Return whether to use colour. As for Python itself, NO_COLOR wins over FORCE_COLOR."""
+    """Return whether messages on *stream* should have colours; NO_COLOR takes precedence over FORCE_COLOR."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (os.environ.get("TERM") != "dumb" and is_terminal(stream))
 
 
 def coloured(message: str) -> str:
-    """Return a message with colour on the words `error:`, `warning:` and `hint:`."""
+    """Return *message* with the words `error:`, `warning:` and `hint:` in colour."""
     return re.sub(_WORDS, lambda found: f"{found[1]}\x1b[{_COLOURS[found[2]]}m{found[2]}:\x1b[0m", message)
 
 
@@ -78,18 +86,18 @@ def is_terminal(stream: TextIO | None) -> bool:
     """Return whether the stream is a terminal."""
     try:
         return stream is not None and stream.isatty()
-    except ValueError:  # closed meanwhile
+    except ValueError:  # the stream was closed
         return False
 
 
 class Lossy:
-    """A block in which errors of writing to *stream* are ignored: no build fails because of its reader."""
+    """A `with` block that ignores errors of writing to *stream*, so that output never fails a build."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Enter the block, which does nothing yet."""
 
     def __exit__(
         self, kind: type[BaseException] | None, _raised: BaseException | None, _trace: TracebackType | None
@@ -102,11 +110,11 @@ class Lossy:
 
 
 def _forget(stream: TextIO) -> None:
-    """Drop buffered text: Python would write it again at exit, and the process would fail."""
+    """Drop the text in the stream's buffer: Python would write it again at exit, and the exit would fail."""
     try:
         number = stream.fileno()
         kept, nowhere = os.dup(number), os.open(os.devnull, os.O_WRONLY)
-    except (OSError, ValueError):  # not a real file, or closed meanwhile
+    except (OSError, ValueError):  # the stream is not a real file, or is closed
         return
     try:
         os.dup2(nowhere, number)

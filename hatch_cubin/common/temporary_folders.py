@@ -1,8 +1,9 @@
-"""Temporary folders that are removed when their process ends, also if it is killed.
+"""Temporary folders that are removed even if the process that made them is killed.
 
-They are removed when they are closed, or when a signal asks the process to end. If a process was killed,
-another process removes its folders later: each folder is locked while its owner lives. Without locks, its age
-decides.
+A process removes a temporary folder when it closes the folder, or when a signal asks the process to end. If a
+process was killed, a later process removes the folders of the killed process. Each folder is locked while its
+process runs, so an unlocked folder is a leftover. If folders cannot be locked, an old folder counts as a
+leftover.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from .file_lock import FileLock, try_lock
 
 _LOCKED, _UNLOCKED = ".held", ".tmp"
 _NAME = re.compile(rf"hatch-cubin-[a-z0-9_]{{8}}({_LOCKED}|{_UNLOCKED})")
-_OLD_S = 86_400  # no build takes that long
-_ATTEMPTS = 100  # to make a folder, while other processes remove folders that are not locked yet
+_OLD_S = 86_400  # seconds: no build takes a day
+_ATTEMPTS = 100  # at making a folder: another process may remove the new folder before it is locked
 _ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 _open: set[Folder] = set()
 
 
 class Folder:
-    """A temporary folder. Its maker closes it; forked processes do not touch it."""
+    """A temporary folder. The process that made the folder removes it; forked processes leave it alone."""
 
     def __init__(self, path: Path, lock: FileLock) -> None:
         self.path = path
@@ -42,7 +43,7 @@ class Folder:
         _answer_endings()
 
     def close(self) -> None:
-        """Remove the folder with its content."""
+        """Remove the temporary folder with its content."""
         if self._owner == os.getpid():
             shutil.rmtree(self.path, ignore_errors=True)
             self._lock.close()
@@ -58,7 +59,7 @@ class Folder:
 
 
 def make() -> Folder:
-    """Return a new folder in the system's folder for temporary files."""
+    """Make a temporary folder in the system's folder for temporary files, and return it."""
     try:
         return make_in(None)
     except OSError as exc:
@@ -67,19 +68,19 @@ def make() -> Folder:
 
 
 def make_in(place: Path | None) -> Folder:
-    """Return a new folder in *place*, or raise OSError."""
+    """Make a temporary folder in *place* and return it; OSError if this fails."""
     for _attempt in range(_ATTEMPTS):
         path = Path(tempfile.mkdtemp(prefix="hatch-cubin-", suffix=_LOCKED, dir=place))
-        if (lock := try_lock(path)) is None:  # another process is removing it already
+        if (lock := try_lock(path)) is None:  # another process is removing the new folder already
             continue
         if path.is_dir():
             return Folder(path if lock.real else path.rename(path.with_suffix(_UNLOCKED)), lock)
-        lock.close()  # another process was faster
+        lock.close()  # another process has removed the new folder
     raise OSError(errno.ENOENT, "each new folder disappears at once")
 
 
 def sweep(place: Path) -> None:
-    """Remove folders that killed processes have left in *place*, without waiting for locks."""
+    """Remove the temporary folders that killed processes have left in *place*."""
     with contextlib.suppress(OSError):
         for name in os.listdir(place):
             if match := _NAME.fullmatch(name):
@@ -97,22 +98,23 @@ def _sweep(folder: Path, *, locked: bool) -> None:
 
 
 def _user() -> int:
-    return os.geteuid() if hasattr(os, "geteuid") else 0  # st_uid of files on Windows
+    return os.geteuid() if hasattr(os, "geteuid") else 0  # on Windows, the st_uid of every file is 0
 
 
 def _answer_endings() -> None:
-    """Clean up before a signal ends the process. A handler that a host program has set stays.
+    """Install signal handlers that remove the folders before a signal ends the process.
 
-    Only handlers that were set through Python can be seen, not those of a host's C code.
+    A signal handler that the surrounding Python program has set stays in place. A handler that was set by C
+    code cannot be noticed.
     """
-    with contextlib.suppress(ValueError):  # only the main thread may
+    with contextlib.suppress(ValueError):  # ValueError: only the main thread may set signal handlers
         for number in _ENDINGS:
             if signal.getsignal(number) == signal.SIG_DFL:
                 signal.signal(number, _end)
 
 
 def _leave_endings() -> None:
-    # In other threads the handlers stay, which is harmless: without folders they only end the process.
+    # Only the main thread can remove the handlers. Handlers that stay do no harm: they only end the process.
     with contextlib.suppress(ValueError):
         for number in _ENDINGS:
             if signal.getsignal(number) is _end:
@@ -123,16 +125,17 @@ def _end(number: int, _frame: FrameType | None) -> None:
     for folder in [*_open]:
         folder.close()
     signal.signal(number, signal.SIG_DFL)
-    # A process that waits for this one sees the signal, as if there had been no handler.
+    # The process sends the signal to itself again, so that its parent process sees the usual exit status.
     os.kill(os.getpid(), number)
-    # The kernel does not end the first process of a container by a signal that it does not handle.
+    # The first process of a container survives signals without a handler, so it has to exit explicitly.
     os._exit(128 + number)
 
 
 def _disown() -> None:
-    """In a forked process, leave the folders to the parent, and restore the signal handlers.
+    """In a forked process, leave the temporary folders to the parent, and restore the signal handlers.
 
-    A handler in Python would only run after a long call in C, such as a compile.
+    The default signal handlers are restored because a Python handler would run only after a long C call, such
+    as a compile.
     """
     _open.clear()
     _leave_endings()

@@ -1,4 +1,4 @@
-"""The user's folders for files that are kept between builds, or a temporary folder in their place."""
+"""The folders in the user's cache folder for files that are kept between builds."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from typing import BinaryIO
 
 from . import file_access, temporary_folders
 
-HEADERS = "headers"  # the folder of NVRTC's bundled headers, in the user's folder
-# For files: if a pipe has replaced the file meanwhile, opening it does not wait.
+HEADERS = "headers"  # name of the folder for NVRTC's bundled headers, inside the user's cache folder
+# A flag for opening files: if a pipe has replaced the file, opening the pipe does not wait.
 NONBLOCKING = getattr(os, "O_NONBLOCK", 0)
 
 _MOST = 1 << 28  # bytes: a larger file is damaged
-_WRITING_S = 3600  # a temporary file that is older was left by a build that was killed
+_WRITING_S = 3600  # seconds: an older temporary file was left by a build that was killed
 
 _why: list[str] = []
 
 
 def user_folder() -> Path:
-    """Return the user's cache folder, or a temporary one if the user has none."""
+    """Return the user's cache folder, or a temporary folder if the user's cache folder cannot be used."""
     try:
         folder = own_folder()
     except RuntimeError as exc:
@@ -47,26 +47,29 @@ def own_folder() -> Path:
 
 
 def cubins_folder(root: Path, configured: str | None) -> Path:
-    """Return the folder of the cache: as configured for the project at *root*, or the user's own."""
+    """Return the cache folder of the project at *root*: the *configured* folder, or a folder of the user."""
     if configured is not None:
         return root / os.path.expanduser(configured)
     folder = user_folder() / "cubins"
-    with contextlib.suppress(NotADirectoryError):  # the cache reports it
+    with contextlib.suppress(NotADirectoryError):  # the cache reports this error later
         clear_path(folder)
     return folder
 
 
 def use_temporary_folder(why: str) -> Path:
-    """Return a temporary folder for this process, and remember *why* the user's own is not used."""
+    """Return a temporary folder for this process, and remember *why* the user's cache folder is not used."""
     _why.append(why)
     return _process_folder()
 
 
 def fallback_warning() -> str | None:
-    """Return a warning that says why a temporary folder is used; None if it is not used."""
+    """Return a warning that says why this build uses a temporary folder.
+
+    The result is None if no temporary folder is used.
+    """
     if not _why:
         return None
-    return f"{_why[0]}; a temporary folder does instead, and the next build finds nothing in it"
+    return f"{_why[0]}; this build uses a temporary folder, so the next build cannot reuse its results"
 
 
 @functools.cache
@@ -77,20 +80,21 @@ def _process_folder() -> Path:
 
 
 def write_retained(path: Path, data: bytes, most: int) -> None:
-    """Write *data* to *path* in one step, and keep at most *most* files of its kind.
+    """Write *data* to *path* atomically, and keep at most *most* files of this kind in the folder.
 
-    Files of its kind are in its folder and have its suffix; the least recently used are removed. Temporary
-    files of killed builds are removed too.
+    Files in the same folder with the same suffix count as files of this kind, and the least recently used
+    ones are removed. Temporary files of killed builds are removed too.
     """
     for folder in (path.parent.parent, path.parent):
         clear_path(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(f".{os.getpid()}")
-    beside.unlink(missing_ok=True)  # of an earlier process with this number
+    beside.unlink(missing_ok=True)  # left by an earlier process with the same process ID
     try:
         with open(beside, "xb", opener=_for_this_user) as file:
             file.write(data)
-        if path.is_dir() and not path.is_symlink():  # a file replaces anything else
+        # a folder has to be removed first; `replace` replaces everything else
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         beside.replace(path)
     finally:
@@ -104,7 +108,7 @@ def _for_this_user(path: str, flags: int) -> int:
 
 
 def _drop_others(path: Path, most: int) -> None:
-    """Remove files of the kind of *path* beyond *most*, and temporary files of killed builds."""
+    """Remove old temporary files, and keep only the *most* newest files with the suffix of *path*."""
     found = [(file, file.lstat()) for file in path.parent.iterdir()]
     times = {file: status.st_mtime for file, status in found if stat.S_ISREG(status.st_mode)}
     files = sorted(times, key=times.__getitem__, reverse=True)
@@ -116,18 +120,18 @@ def _drop_others(path: Path, most: int) -> None:
 
 
 def open_retained(path: Path, most: int = _MOST) -> BinaryIO:
-    """Open a file that an earlier build wrote; OSError if it is missing, not a plain file, or too large."""
+    """Open a file that an earlier build wrote; OSError if it is missing, too large or not a regular file."""
     return file_access.open_plain(path, most)
 
 
 def clear_path(folder: str | Path) -> None:
-    """Remove a pipe, a socket or a device that is in a folder's place: no data is lost by it.
+    """Remove a pipe, a socket or a device that is at the path of a folder, because it contains no data.
 
-    NotADirectoryError if a file is there, or a link that does not lead to a folder.
+    Raise NotADirectoryError if there is a file at the path, or a link that does not lead to a folder.
     """
     try:
         mode = os.lstat(folder).st_mode
-    except OSError:  # nothing is there, or making the folder will report the error
+    except OSError:  # the path does not exist, or making the folder will report the error
         return
     if stat.S_ISREG(mode) or (stat.S_ISLNK(mode) and not os.path.isdir(folder)):
         raise NotADirectoryError(errno.ENOTDIR, f"{folder} is not a folder")
@@ -137,12 +141,15 @@ def clear_path(folder: str | Path) -> None:
 
 
 def recall_folder() -> Path:
-    """Return the folder of the facts that builds reuse; RuntimeError if the user has no cache folder."""
+    """Return the folder of the facts that builds record for later builds.
+
+    Raise RuntimeError if the user has no home folder.
+    """
     return own_folder() / "recall"
 
 
 def remove_recalled_facts() -> None:
-    """Remove the facts that builds reuse: the next build finds them again. The folder may be a link."""
+    """Remove the facts that builds have recorded: the next build determines these facts again."""
     with contextlib.suppress(RuntimeError, OSError):
         folder = recall_folder()
         for file in [*folder.iterdir()]:
@@ -153,7 +160,7 @@ def remove_recalled_facts() -> None:
 
 def sweep() -> None:
     """Remove temporary folders of killed builds."""
-    with contextlib.suppress(OSError):  # there is no folder for temporary files
+    with contextlib.suppress(OSError):  # the system has no folder for temporary files
         temporary_folders.sweep(Path(tempfile.gettempdir()))
     with contextlib.suppress(RuntimeError):
         temporary_folders.sweep(own_folder() / HEADERS)

@@ -13,26 +13,20 @@ own error with a hint, `replace(error, hint="…")`, or an error in hatch-cubin'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from .diagnostics import NO_KERNEL, Diagnostic
 from .hints import (
-    compiler_limits,
     conditions,
-    device_rules,
-    extern_c,
     headers,
     host_code,
-    included_twice,
-    inline_ptx,
     instantiations,
+    language,
     macros,
-    not_source,
-    other_languages,
-    removed_features,
-    tile_kernels,
-    undefined_functions,
+    not_cuda,
+    other_sources,
     undefined_names,
 )
 from .hints.failed_compile import FailedCompile
@@ -43,44 +37,23 @@ _LONGEST_CHAIN = 5  # most lines of an include chain that are shown; the last on
 # The first cause that matches reports one error and takes the errors that it explains; the search then starts
 # again with the rest.
 _CAUSES = (
-    not_source.wrong_file,
-    other_languages.other_language,
-    device_rules.characters,
-    device_rules.standards,
-    device_rules.unfinished_header,
-    device_rules.unfinished,
-    included_twice.headers,
-    tile_kernels.unsupported,
+    not_cuda.not_text,
+    not_cuda.other_language,
+    not_cuda.characters,
+    not_cuda.tile_code,
     macros.in_built_in_header,
     host_code.included_for_hosts,
-    extern_c.enclosed,
     headers.missing,
     headers.older_than_cuda,
+    language.needs_of_source,
     macros.used_in_header,
-    macros.declared_in_project,
-    removed_features.outdated,
-    removed_features.references,
-    removed_features.unsynced,
-    undefined_functions.unresolved,
-    compiler_limits.types_of_128_bits,
-    compiler_limits.memory,
-    inline_ptx.operands,
-    undefined_names.renamed,
-    undefined_functions.undeclared,
+    other_sources.unresolved,
     undefined_names.undefined,
-    undefined_names.namespaces,
-    not_source.perhaps_filled_in,
     host_code.unannotated,
-    host_code.lambdas,
     host_code.variables,
     host_code.calls,
-    host_code.functions,
     undefined_names.not_given,
     macros.beside_error,
-    macros.ended,
-    undefined_names.directives,
-    undefined_names.misspelled,
-    device_rules.broken,
 )
 
 
@@ -97,7 +70,16 @@ def _explained(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagn
         if (told := cause(found, failed)) is not None:
             first, others = told
             return [first, *_explained(others, failed)]
-    return [_without_kernel(each, failed) for each in found]
+    return [_without_kernel(each, failed) for each in _first_of_each_header(found)]
+
+
+def _first_of_each_header(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
+    """Yield the errors; of several in one header outside the project, only the first, with their number."""
+    outside = Counter(each.where.path for each in found if each.where is not None and not each.is_own)
+    for each in found:
+        number = 1 if each.where is None or each.is_own else outside.pop(each.where.path, 0)
+        if number:
+            yield each.followed_by(number - 1)
 
 
 def _with_include_chain(error: Diagnostic, failed: FailedCompile) -> Diagnostic:

@@ -269,7 +269,7 @@ class Bake:
         return advise(found, self._failed_compile(job))
 
     def _tile_code_error(self, tile_code: Location, job: Job) -> list[Diagnostic]:
-        from .hints.tile_kernels import tile_code_error
+        from .hints.not_cuda import tile_code_error
 
         return [tile_code_error(tile_code, self._failed_compile(job))]
 
@@ -288,13 +288,13 @@ class Bake:
 
     def _warning_hint(self, job: Job, warning: Diagnostic) -> str | None:
         if warning.number is None:
-            from .hints.undefined_functions import about_extern  # lazy: few compiles warn so
+            from .hints.other_sources import about_extern  # lazy: few compiles warn so
 
             failed = self._failed_compile(job)
             path = warning.where.path if warning.where else failed.path
             return about_extern(warning, failed) or diagnostics.about_warning(warning, failed.text_of(path))
-        if (instead := diagnostics.about_mistake(warning)) is not None:
-            return instead
+        if warning.number in diagnostics.MISTAKES:
+            return None
         return f"to silence it:{self._failed_compile(job).silencing(warning.number)}"
 
     def _store_results(self, kept: Sequence[tuple[Job, Compiled]], answer: executor.Result) -> None:

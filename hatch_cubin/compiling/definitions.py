@@ -9,6 +9,8 @@ from ..cubin import kernel_names
 from ..errors import Location
 from ..project.source import Source, without_comments
 
+_PRIVATE = ("static", "template", "inline", "__forceinline__", "constexpr")
+
 
 class Definition(NamedTuple):
     """The location of a name's definition, and the text of that line."""
@@ -17,8 +19,9 @@ class Definition(NamedTuple):
     text: str
 
     @property
-    def is_static(self) -> bool:
-        return re.search(r"\bstatic\b", self.text) is not None
+    def why_private(self) -> str | None:
+        """Why no other source can be linked to it; None if a source can be."""
+        return next((word for word in _PRIVATE if re.search(rf"\b{word}\b", self.text)), None)
 
 
 def base_of(symbol: str) -> str:
@@ -44,7 +47,9 @@ def definition(symbol: str, source: Source) -> Definition | None:
     ):
         if match := re.search(pattern, text, re.MULTILINE):
             line = text.count("\n", 0, match.end()) + 1
-            shown = " ".join(match[0].split()).strip(";}{= ")
+            before = text[: match.start()].rstrip().rpartition("\n")[2]
+            head = before if before.endswith(">") else ""  # a template's parameters on a line of their own
+            shown = " ".join(f"{head} {match[0]}".split()).strip(";}{= ")
             return Definition(Location(source.path, line), shown)
     return None
 

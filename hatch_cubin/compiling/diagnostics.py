@@ -33,27 +33,9 @@ _ON_LINE = re.compile(r" on line ([0-9]{1,9})$")  # ptxas could not parse the li
 _OTHER = re.compile(r"^(?P<place>\S.*?):? *\berror(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$", re.IGNORECASE)
 _REDEFINED = re.compile(r'incompatible redefinition of macro "(\w+)"')
 OF_ITS_OWN = re.compile(r"extern declaration of the entity (\w+) is treated as a static definition")
-_MISTAKES = {  # warnings by number
-    39: "the result is undefined: divide by another number",
-    549: "its value is undefined: set it first",
-    940: "without a return its result is undefined: return a value at its end too",
-}
-_OF_ASSEMBLER = (
-    (
-        re.compile(r"Value of threads per SM for entry \S+ is out of range"),
-        (
-            "threads per block times blocks per SM, as __launch_bounds__ has them, are more than an SM has: "
-            "2048, but 1536 on sm_86 to sm_89, sm_110 and sm_12x, and 1024 on sm_75"
-        ),
-    ),
-    (
-        re.compile(r"Stack size for entry function '.*' cannot be statically determined"),
-        (
-            "of recursion, or of calls through pointers: the driver gives each thread 1024 bytes unless "
-            "cuCtxSetLimit with CU_LIMIT_STACK_SIZE asks for more"
-        ),
-    ),
-)
+# Numbers of warnings about code without a defined result: division by zero, an unset variable, and a
+# function that ends without a return. No hint says how to silence them.
+MISTAKES = frozenset({39, 549, 940})
 _NOISE = re.compile(
     r"\d+ (?:catastrophic )?errors? detected in |compilation terminated|ERROR NVJITLINK|ptx assembly aborted"
     r"|Remark: The warnings can be suppressed|ERROR \d+: complete",
@@ -137,8 +119,7 @@ def _without_place(kind: str, text: str, source: str) -> Diagnostic:
         return failure("compiler-crashed", text, Location(source))
     if (named := _ON_LINE.search(text)) is not None:
         return _of_ptx(kind, source, int(named[1]), text)
-    about = next((hint for pattern, hint in _OF_ASSEMBLER if pattern.match(text)), None)
-    return Diagnostic(kind, Location(source), text, hint=about)
+    return Diagnostic(kind, Location(source), text)
 
 
 def _of_ptx(kind: str, source: str, line: int, text: str) -> Diagnostic:
@@ -167,11 +148,6 @@ def about_warning(warning: Diagnostic, text: str) -> str | None:
         by_launch = f"write {match[1]}[] for the size that a launch gives"
         return f"a launch does not change the size that is written here: leave out 'extern', or {by_launch}"
     return warning.hint
-
-
-def about_mistake(warning: Diagnostic) -> str | None:
-    """Return advice for a warning whose code has no defined result: silencing it would hide that."""
-    return _MISTAKES.get(warning.number or 0)
 
 
 def redefined(found: Iterable[Diagnostic], names: Collection[str]) -> list[Diagnostic]:

@@ -46,11 +46,16 @@ def _places(ptx: str, source: str) -> Mapping[int, _Place]:
     files = {number: source if path == f"/{source}" else path for number, path in _FILE.findall(ptx)}
     places: dict[int, _Place] = {}
     path = line = ""
+    last: _Place | None = None
     for number, text in enumerate(ptx.split("\n"), start=1):
         if match := _LOCATION.match(text):
             path, line = files.get(match[1], ""), match[2]
-        elif text.startswith("}"):
-            path = ""
-        elif path and line != "0":
-            places[number] = _Place(path, line, _REGISTER.sub("%…", text.strip()))
+            place = last  # an error in this line is about an instruction without a semicolon
+        else:
+            path = "" if text.startswith("}") else path
+            instruction = _REGISTER.sub("%…", text.strip())
+            place = _Place(path, line, instruction) if path and line != "0" else None
+            last = last if instruction.startswith("//") else place
+        if place is not None:
+            places[number] = place
     return places

@@ -45,7 +45,7 @@ def found_in(source: Source, kernels: Mapping[str, str]) -> Iterator[Problem]:
 
 @functools.lru_cache(maxsize=64)  # each arch and variant has the same text
 def _declared_kernels(path: str, text: str) -> tuple[Kernel, ...]:
-    return declared({path: text}).kernels
+    return declared({path: text})
 
 
 def _declaration(name: str, shown: Sequence[Kernel]) -> Kernel | None:

@@ -78,4 +78,4 @@ def _place(name: str, texts: Mapping[str, str], source: str) -> Location:
         lines = without_comments(texts[source]).splitlines()
         found = (i for i, line in enumerate(lines, 1) if ".entry" in line and base in line)
         return Location(source, next(found, None))
-    return next((each.where for each in declared(texts).kernels if each.base == base), Location(source))
+    return next((each.where for each in declared(texts) if each.base == base), Location(source))

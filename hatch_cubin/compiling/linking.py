@@ -58,6 +58,12 @@ _OPAQUE = ("fatbin", "library")  # kinds of inputs that do not show symbols
 _OF_RUNTIME = ("__cudaCDP2", "cudaCDP", "cudaStream", "cudaEvent", "cudaDevice", "cudaMemcpy", "cudaMemset")
 _NVSHMEM = "nvidia-nvshmem-cu{}:**/libnvshmem_device.a"
 
+_HIDDEN = "one that is {}, so no other source sees it"
+_WHY_OTHER: Mapping[str | None, str] = {  # by the word that makes a definition private
+    None: "one, perhaps in another scope or with other parameters",
+    "template": "a template, which needs an explicit instantiation (template …;) in that source",
+    **{word: _HIDDEN.format(word) for word in ("static", "inline", "__forceinline__", "constexpr")},
+}
 _STRICTNESS = ("", "f", "a")  # suffixes of archs: for a number, a family, or one arch alone
 
 Content = tuple[str, bytes, bytes]  # a kind, a name, and bytes
@@ -310,19 +316,14 @@ class Links:
     def _near_texts(self, job: Job, symbol: str) -> Iterator[str]:
         for source in _sources(job):
             if (found := definition(symbol, source)) is not None:
-                why = (
-                    "that is static, so no other source sees it"
-                    if found.is_static
-                    else "of another scope or signature"
-                )
-                yield f"{found.where} has one {why}: {found.text}"
+                yield f"{found.where} has {_WHY_OTHER[found.why_private]}: {found.text}"
 
     def _source_hint(self, job: Job, symbol: str) -> str | None:
         """Return a hint that names a source which defines a missing symbol but is not linked."""
         own = {source.path for source in _sources(job)}
         for path, text in texts_of(self._project).items():
             found = None if path in own else definition(symbol, Source(path, text))
-            if found is not None and not found.is_static:
+            if found is not None and found.why_private is None:
                 return f"{found.where} defines it: 'sources' of this table needs {path!r}"
         return None
 

@@ -1,4 +1,4 @@
-"""Warnings about sources that compile: dependence on the time, host code, kernels that are missing."""
+"""Warnings about sources that compile: dependence on the time, kernels that are missing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from ..project.build_time_macros import TimeMacroUse, time_macro_uses
 from ..project.project import Project
 from ..project.source import Source, glob_regex
 from . import launch_hazards, limits, templates
-from .hints import tile_kernels
-from .hints.conditions import host_code
+from .hints.not_cuda import place_of_tile_code
 
 _TABLE = ""  # path for macros of the table, each of which is a line of this text
 
@@ -35,9 +34,7 @@ def text_findings(project: Project, job: Job) -> TextFindings:
         return TextFindings()
     texts = _texts(project, job)
     found = [_time_warning(stamp, project, module) for stamp in _time_macros(module, texts)]
-    if (main := host_code(module, texts)) is not None:
-        found.append(main)
-    return TextFindings(tuple(map(Problem.with_code, found)), tile_kernels.place_in(texts))
+    return TextFindings(tuple(map(Problem.with_code, found)), place_of_tile_code(texts))
 
 
 def result_warnings(

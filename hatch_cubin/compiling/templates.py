@@ -30,7 +30,7 @@ def uninstantiated_templates(
     if source.is_ptx or not _TEMPLATE_KERNEL.search(source.text) or _is_included(source.path, sources):
         return []
     lacking = [*_lacking(module, {name.partition("<")[0].rpartition("::")[2] for name in kernels})]
-    entries = examples(declared({source.path: source.text}), lacking)[:MOST_EXAMPLES]
+    entries = examples(lacking)[:MOST_EXAMPLES]
     filled = FILLED if any(GAP in entry for entry in entries) else ""
     pasted = toml_lines.source_table(tables, source.path, instantiate=entries)
     hint = f"if it is meant for the wheel, name its arguments{filled}; for example:{pasted}"
@@ -48,7 +48,7 @@ def _lacking(module: Module, built: Collection[str]) -> Iterator[Kernel]:
     read = {number for _line, number in surely_read(module.source.text, frozenset())}
     named = {*built, *(name.partition("<")[0].rpartition("::")[2] for name in module.instantiate)}
     said = set[str]()
-    for kernel in declared({module.source.path: module.source.text}).kernels:
+    for kernel in declared({module.source.path: module.source.text}):
         is_definition = kernel.code.endswith("}")
         if not kernel.parameters or not is_definition or kernel.base in named | said:
             continue

@@ -533,7 +533,8 @@ def _array(
         here = (*path, index)
         before = len(reader.problems)
         values = reader.table(known, table, here)
-        if missing := [key for key in required if key not in table]:
+        guessed = " ".join(str(each.hint) for each in reader.problems[before:])  # of keys that are misspelled
+        if missing := [key for key in required if key not in table and repr(key) not in guessed]:
             what = f"this table needs {' and '.join(map(repr, missing))} too"
             lines = "".join(f"\n    {required[key]}" for key in missing)
             reader.add(problem("missing-key", what, hint=f"for example, in this table:{lines}"), here)

@@ -23,7 +23,19 @@ from . import (
 from .toml_positions import loads
 
 _ARRAYS = frozenset(
-    {"archs", "sources", "exclude", "include-dirs", "header-packages", "instantiate", "trusted-keys"}
+    {
+        "archs",
+        "environment",
+        "exclude",
+        "header-packages",
+        "include-dirs",
+        "inputs",
+        "instantiate",
+        "produces",
+        "requires",
+        "sources",
+        "trusted-keys",
+    }
 )
 _LONGEST = 100
 _OFF = frozenset({"false", "no", "off", "0", "none"})
@@ -422,6 +434,7 @@ _READERS: dict[str, Callable[[object], Any]] = {
     "mode": _mode,
     "options": _options,
     "package": _package,
+    "seconds": _jobs,
     "source-roots": _source_roots,
     "toolkit": _toolkit,
     "variants": _variants,

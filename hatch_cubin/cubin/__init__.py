@@ -1,1 +1,1 @@
-"""Read the files that compilers wrote: cubins, PTX and objects, and the names of kernels in them."""
+"""Read the files that CUDA compilers write: cubins, PTX and objects, and the names of their kernels."""

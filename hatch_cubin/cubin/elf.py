@@ -1,4 +1,4 @@
-"""Read a cubin, an ELF file: whether it can be loaded, its kernels, and the resources of each kernel."""
+"""Read a cubin, which is an ELF file: its kernels, their resources, and whether the cubin can be loaded."""
 
 from __future__ import annotations
 
@@ -18,25 +18,29 @@ _SIZED_BUT_EMPTY = frozenset({8, 0x70000007, 0x70000009, 0x7000000A, 0x70000015}
 _OBJECT, _FUNC = 1, 2
 _COMMON, _CUDA_OBJECT = 5, 13
 _LINKED_KINDS = frozenset({0, _OBJECT, _FUNC, _COMMON, _CUDA_OBJECT})
-_GLOBAL = 1  # a binding; a local one is 0, a weak one 2
+_GLOBAL = 1  # the binding of a global symbol; local symbols have 0, weak symbols have 2
 _RESERVED, _COMMON_SECTION = 0xFF00, 0xFFF2
-_INDIRECT_CALL_TABLES = ("__UDT", "__UFT")  # tables of indirect calls, in every object
-_TOOLKIT_PREFIX = "."  # the first character of the toolkit's own symbols
-_ENTRY_POINT = 0x10  # st_other of an entry point
+# prefixes of tables of indirect calls, which are in every object file
+_INDIRECT_CALL_TABLES = ("__UDT", "__UFT")
+_TOOLKIT_PREFIX = "."  # the first character of symbols that belong to the CUDA toolkit itself
+_ENTRY_POINT = 0x10  # the bit of st_other that marks a kernel
 _MANAGED_BIT, _SPACES = (
     0x04,
     {0x20: "__device__", 0x40: "__shared__", 0x80: "__constant__"},
-)  # bits of st_other, for variables
+)  # bits of st_other that name the memory space of a variable
 
-# The shift of the target in the flags of the header, by the ABI: CUDA 12 writes 7, CUDA 13 writes 8.
+# The position of the target's number in the flags of the ELF header, by ABI version. CUDA 12 writes ABI 7,
+# CUDA 13 writes ABI 8.
 _TARGET_SHIFTS = {7: 0, 8: 8}
 
-# NVIDIA's sections of attributes, as `cuobjdump -elf` names them
+# types of the sections with attributes, as `cuobjdump -elf` names them
 _CUDA_INFO, _PROTOTYPES = 0x70000000, 0x70000002
-_SIZED_FORMAT = 4  # EIFMT_SVAL: the value follows the attribute; in any other format it is part of it
+# EIFMT_SVAL: the value follows the attribute; in all other formats the value is inside the attribute
+_SIZED_FORMAT = 4
 _FRAME_SIZE, _REGCOUNT, _API_VERSION, _ANNOTATIONS = 0x11, 0x2F, 0x37, 0x55
 _PARAMETER, _LARGE_PARAMETER, _PARAMETERS_END = 0x17, 0x45, 0x19
-_BYTE_FORMAT, _HALF_FORMAT = 2, 3  # EIFMT_BVAL, EIFMT_HVAL: one or two bytes, at the place of the size
+# EIFMT_BVAL, EIFMT_HVAL: the attribute has one or two bytes of value in place of a size
+_BYTE_FORMAT, _HALF_FORMAT = 2, 3
 _LIMIT_NAMES = {
     0x05: "max_threads",
     0x10: "required_threads",
@@ -46,16 +50,18 @@ _LIMIT_NAMES = {
     0x4C: "barriers",
 }
 _ANY_REGISTERS = (0xFF,)
-_SPILL_OR_REFILL = 1  # the annotation of an instruction that spills or refills a register
-_FIRST_ANNOTATING = 129  # CUDA 12.9 writes these annotations, 12.1 does not
-_UNREADABLE = (struct.error, LookupError, OverflowError, ValueError)  # what damaged bytes lead to
+_SPILL_OR_REFILL = 1  # the kind of annotation for an instruction that spills or refills a register
+# the API version from which compilers write these annotations (CUDA 12.9; CUDA 12.1 does not)
+_FIRST_ANNOTATING = 129
+# the exceptions that reading damaged bytes can raise
+_UNREADABLE = (struct.error, LookupError, OverflowError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
 class Cubin:
-    """The kernels of a cubin by symbol, whether it can be loaded, and its target.
+    """The facts about a cubin: the symbols of its kernels, whether the driver can load it, and its target.
 
-    A cubin that cannot be loaded is relocatable code, which has to be linked first.
+    A cubin that the driver cannot load contains relocatable code, which has to be linked first.
     """
 
     kernels: tuple[str, ...]
@@ -64,18 +70,19 @@ class Cubin:
 
 
 class KernelUse(NamedTuple):
-    """The resources of a kernel, and the offset and size of each parameter; None if these are unknown."""
+    """The resources of a kernel, and the offset and size of each parameter (None if they are unknown)."""
 
     uses: dict[str, int]
     parameters: tuple[tuple[int, int], ...] | None
 
 
 class SymbolShape(NamedTuple):
-    """The facts about a symbol on which all objects of a link have to agree; 0 and "" stand for unknown."""
+    """The facts about a symbol that must be the same in all inputs of a link; 0 and "" mean unknown."""
 
     kind: str = ""  # "function", "kernel", or the keyword of a variable
-    size: int = 0  # in bytes, of a variable
-    prototype: str = ""  # the sizes that a function returns and takes, as NVIDIA's linkers write them
+    size: int = 0  # the size of a variable in bytes
+    # the sizes of a function's result and parameters, in the notation of NVIDIA's linkers
+    prototype: str = ""
 
 
 class _Section(NamedTuple):
@@ -124,7 +131,7 @@ def read_cubin(data: bytes) -> Cubin:
 
 @contextlib.contextmanager
 def _refusing(complaint: str) -> Iterator[None]:
-    """Raise ValueError with *complaint* if bytes cannot be read."""
+    """Raise ValueError with *complaint* if the `with` block finds bytes that it cannot read."""
     try:
         yield
     except _UNREADABLE as exc:
@@ -132,11 +139,13 @@ def _refusing(complaint: str) -> Iterator[None]:
 
 
 def read_kernels(data: bytes) -> dict[str, KernelUse]:
-    """Return the resources and parameters of each kernel of a cubin, by symbol; ValueError if damaged.
+    """Return the resources and parameters of each kernel of a cubin, by symbol.
+
+    Raise ValueError if the cubin is damaged.
 
     A kernel uses registers for each thread, bytes of static shared memory for each block, and bytes of stack
-    for each thread. The number of instructions that spill or refill a register is in the result if the
-    toolkit wrote it down.
+    for each thread. The number of instructions that spill or refill a register is included if the compiler
+    has written this number into the cubin.
     """
     kernels = {}
     with _refusing("is a cubin whose attributes cannot be read"):
@@ -167,7 +176,7 @@ def read_kernels(data: bytes) -> dict[str, KernelUse]:
         for name, symbol, code in _kernels(data, sections):
             stack = stacks.get(symbol, 0)
             uses = {"registers": registers[symbol], "shared": shared.get(code, 0), "stack": stack}
-            # Without annotations it is still certain that nothing spills if there is no stack.
+            # A kernel without a stack cannot spill registers, so the count is known even without annotations.
             if code in spills or not stack or code not in without_annotations:
                 uses["spills"] = spills.get(code, 0)
             kernels[name] = KernelUse(uses, _parameters(by_section.get(code, ())))
@@ -175,9 +184,10 @@ def read_kernels(data: bytes) -> dict[str, KernelUse]:
 
 
 def read_limits(data: bytes) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Return the limits and requirements that the code of each kernel has for a launch, by symbol.
+    """Return each kernel's limits for a launch (such as the number of threads), by the kernel's symbol.
 
-    Threads and clusters have three dimensions. ValueError if the attributes cannot be read.
+    Limits of threads and clusters have three dimensions. Raise ValueError if the cubin's attributes cannot be
+    read.
     """
     found: dict[str, dict[str, tuple[int, ...]]] = {}
     with _refusing("is a cubin whose attributes cannot be read"):
@@ -197,24 +207,28 @@ def read_limits(data: bytes) -> dict[str, dict[str, tuple[int, ...]]]:
 
 
 def symbol_number(data: bytes, kernel: str) -> int:
-    """Return the number of a kernel's symbol, which NVIDIA's tools take; ValueError without such a kernel."""
+    """Return the number of a kernel's symbol, for NVIDIA's tools.
+
+    Raise ValueError if the cubin does not have the kernel.
+    """
     with _refusing("is a damaged cubin"):
         found = {name: number for name, number, _section in _kernels(data, _sections(data))}
     if kernel not in found:
-        raise ValueError(f"has no kernel {kernel}")
+        raise ValueError(f"does not have the kernel {kernel}")
     return found[kernel]
 
 
 def read_resources(data: bytes) -> dict[str, dict[str, int]]:
-    """Return the resources of each kernel of a cubin, as `read_kernels` does."""
+    """Return the resources of each kernel of a cubin, by symbol: the `uses` of `read_kernels`."""
     return {symbol: kernel.uses for symbol, kernel in read_kernels(data).items()}
 
 
 def read_symbol_order(data: bytes) -> tuple[tuple[str, bool], ...]:
-    """Return a cubin's symbols twice: in the order of its symbol table, then in the order of its sections.
+    """Return a cubin's symbols twice: in the order of the symbol table, then in the order of the sections.
 
-    Each symbol comes with its name and whether it is a device function; kernels count as variables. The
-    result is empty for a cubin that has only kernels. ValueError if the symbols cannot be read.
+    Each item is a symbol's name and whether the symbol is a device function; for kernels and variables this
+    is false. If a cubin has only kernels, no symbols are returned. Raise ValueError if the symbols cannot be
+    read.
     """
     with _refusing("is a damaged cubin"):
         symbols = [
@@ -230,9 +244,9 @@ def read_symbol_order(data: bytes) -> tuple[tuple[str, bool], ...]:
 
 
 def read_kernel_code(data: bytes) -> bytes:
-    """Return the sections of a cubin that belong to a kernel, joined: its code and the facts about it.
+    """Return the joined bytes of all sections of a cubin that belong to kernels: their code and attributes.
 
-    ValueError if the sections cannot be read.
+    Raise ValueError if the cubin's sections cannot be read.
     """
     with _refusing("is a damaged cubin"):
         sections = _sections(data)
@@ -241,9 +255,9 @@ def read_kernel_code(data: bytes) -> bytes:
 
 
 def read_layout(data: bytes) -> tuple[list[str], list[tuple[str, int]]]:
-    """Return the names of all symbols, and the name and size of each section in the file.
+    """Return the names of a cubin's symbols, and the name and size of each section with bytes in the file.
 
-    ValueError if the cubin is damaged.
+    Raise ValueError if the cubin is damaged.
     """
     with _refusing("is a damaged cubin"):
         sections = _sections(data)
@@ -252,13 +266,13 @@ def read_layout(data: bytes) -> tuple[list[str], list[tuple[str, int]]]:
 
 
 def read_sections(data: bytes) -> list[tuple[str, int, bytes]]:
-    """Return each section's name, its size, and its bytes in the file; ValueError if the cubin is damaged."""
+    """Return the name, size and bytes of each section of a cubin; ValueError if the cubin is damaged."""
     with _refusing("is a damaged cubin"):
         return [(each.name, each.size, _section_bytes(data, each)) for each in _sections(data)]
 
 
 def read_section(data: bytes, name: str) -> bytes:
-    """Return the bytes of all sections of this name, joined; ValueError if the cubin is damaged."""
+    """Return the joined bytes of a cubin's sections called *name*; ValueError if the cubin is damaged."""
     with _refusing("is a damaged cubin"):
         return b"".join(_section_bytes(data, each) for each in _sections(data) if each.name == name)
 
@@ -268,11 +282,11 @@ def _section_bytes(data: bytes, section: _Section) -> bytes:
 
 
 def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str], dict[str, SymbolShape]]:
-    """Return the strong, weak and needed symbols of a relocatable cubin, its functions, and all shapes.
+    """Return a relocatable cubin's strong, weak and needed symbols, its functions, and all symbol shapes.
 
-    Strong symbols are those that only this cubin may define, weak symbols may be defined in other inputs too,
-    and needed symbols have to be defined in another input. The functions are the strong symbols that are
-    device functions. ValueError if the symbols cannot be read, or a symbol is outside of all sections.
+    Only one input of a link may define a strong symbol, and several inputs may define a weak symbol. A needed
+    symbol has to be defined in another input. The functions are the strong symbols that are device functions.
+    Raise ValueError if the symbols cannot be read, or if a symbol is outside of all sections.
     """
     strong, weak, needed, functions = list[str](), list[str](), list[str](), list[str]()
     shapes = dict[str, SymbolShape]()
@@ -295,23 +309,24 @@ def _shape_of(symbol: _Symbol, prototype: str) -> SymbolShape:
     if symbol.kind == _FUNC:
         return SymbolShape("kernel" if symbol.other & _ENTRY_POINT else "function", 0, prototype)
     space = next((keyword for bit, keyword in _SPACES.items() if symbol.other & bit), "")
-    size = 0 if symbol.is_common else symbol.size  # a common symbol takes the largest size
+    # a common symbol gets the largest size of all inputs, so sizes may differ
+    size = 0 if symbol.is_common else symbol.size
     return SymbolShape("__managed__" if symbol.other & _MANAGED_BIT else space, size)
 
 
 def _prototypes(data: bytes, sections: Sequence[_Section]) -> dict[int, str]:
-    """Return the prototypes of functions, by the numbers of their symbols."""
+    """Return the prototypes of functions, by the numbers of the functions' symbols."""
     found = dict[int, str]()
     for table in sections:
         if table.kind == _PROTOTYPES:
-            texts_at = sections[sections[table.link].link].offset  # for the symbol table
+            texts_at = sections[sections[table.link].link].offset  # the strings of the symbol table
             pairs = struct.iter_unpack("<II", data[table.offset : table.offset + table.size])
             found |= {number: _string_at(data, texts_at + at) for number, at in pairs}
     return found
 
 
 def _shared_symbols(data: bytes, sections: Sequence[_Section]) -> Iterator[tuple[str, _Symbol]]:
-    """Yield the symbols that linkers resolve between inputs: no local symbols, and not the toolkit's own."""
+    """Yield the symbols that linkers resolve between inputs, that is, without local and toolkit symbols."""
     if any(each.is_in_file and each.offset + each.size > len(data) for each in sections):
         raise ValueError("a section extends beyond the end")
     for symbol in _symbols(data, sections):
@@ -327,7 +342,8 @@ def _shared_symbols(data: bytes, sections: Sequence[_Section]) -> Iterator[tuple
         yield name, symbol
 
 
-@functools.lru_cache(maxsize=1)  # a build reads each result twice: for its kernels, then for its arch
+# a build reads each compiled result twice: for its kernels, then for its arch
+@functools.lru_cache(maxsize=1)
 def _sections(data: bytes) -> tuple[_Section, ...]:
     (at,) = struct.unpack_from("<Q", data, 40)
     entry_size, count, names = struct.unpack_from("<HHH", data, 58)
@@ -340,7 +356,7 @@ def _sections(data: bytes) -> tuple[_Section, ...]:
 
 
 def _kernels(data: bytes, sections: Sequence[_Section]) -> Iterator[tuple[str, int, int]]:
-    """Yield each kernel's symbol, the number of that symbol, and the number of its code's section."""
+    """Yield each kernel's symbol, the number of the symbol, and the number of the section with the code."""
     for symbol in _symbols(data, sections):
         if symbol.is_kernel:
             yield _string_at(data, symbol.name_at), symbol.number, symbol.section
@@ -371,12 +387,12 @@ def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _integers(value: bytes) -> tuple[int, ...]:
-    """Return the integer in one, two or four bytes, or several integers of four bytes."""
+    """Return the integers in *value*: one integer of one, two or four bytes, or several of four bytes."""
     return tuple(int.from_bytes(value[at : at + 4], "little") for at in range(0, len(value), 4))
 
 
 def _parameters(attributes: Iterable[tuple[int, bytes]]) -> tuple[tuple[int, int], ...] | None:
-    """Return the offset and size of each parameter, in order; None if they do not add up."""
+    """Return the offset and size of each parameter of a kernel, in order; None if the sizes do not add up."""
     found, end = {}, 0
     for attribute, value in attributes:
         if attribute == _PARAMETERS_END:
@@ -384,7 +400,8 @@ def _parameters(attributes: Iterable[tuple[int, bytes]]) -> tuple[tuple[int, int
         elif len(value) == 12:
             _index, number, offset, size, rest = struct.unpack("<IHHHH", value)
             if attribute == _PARAMETER:
-                size = (rest << 16 | size) >> 18  # a larger size is in the other attribute
+                # this attribute has only 14 bits for the size; larger parameters have the other attribute
+                size = (rest << 16 | size) >> 18
             found[number] = (offset, size)
     parameters = tuple(found[number] for number in sorted(found))
     adds_up = [*sorted(found)] == [*range(len(found))] and max(map(sum, parameters), default=0) == end

@@ -1,4 +1,4 @@
-"""Turn the symbol of a kernel into its name in the source, as in `ns::scale<float, 4>`. Pure."""
+"""Turn the mangled symbol of a kernel into the kernel's name in the source, such as `ns::scale<float, 4>`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BACK_REFERENCE = re.compile(r"S([0-9A-Z]{0,3})_")
 _POINTERS = re.compile(r"[PROK]*")
 _FLAT_TEMPLATE = re.compile(r"[^<>()]*<([^<>()]*)>")  # a template whose arguments are not templates
 _INTEGER = re.compile(r"(-?(?:0|[1-9][0-9]{0,19}))[uUlL]{0,3}")
-_LONGEST_NAME = 4096  # a limit is needed: each part of a symbol can repeat all parts before it
+_LONGEST_NAME = 4096  # a limit, because each part of a symbol can repeat all parts before it
 
 _BUILTIN_TYPES = {
     "v": "void",
@@ -39,7 +39,7 @@ _POINTER = {"P": "*", "R": "&", "O": "&&"}
 
 
 def demangle(symbol: str) -> str:
-    """Return `ns::scale<float, 4>` for `_ZN2ns5scaleIfLi4EEEvPT_`.
+    """Return the demangled name of a symbol: `ns::scale<float, 4>` for `_ZN2ns5scaleIfLi4EEEvPT_`.
 
     A symbol that cannot be read completely is returned unchanged.
     """
@@ -52,7 +52,10 @@ def demangle(symbol: str) -> str:
 
 
 def signature(symbol: str) -> str:
-    """Return `ns::f(int, float*)` for `_ZN2ns1fEiPf`, and only the name of a template or a variable."""
+    """Return a function's name with parameter types: `ns::f(int, float*)` for `_ZN2ns1fEiPf`.
+
+    For a template or a variable, return only the name.
+    """
     name = demangle(symbol)
     if name == symbol or name.endswith(">"):
         return name
@@ -63,10 +66,10 @@ def signature(symbol: str) -> str:
 
 
 def kernels_by_name(symbols: Iterable[str], instantiated: Mapping[str, str]) -> dict[str, str]:
-    """Return the symbol of every kernel by its name in the source.
+    """Return the symbol of every kernel, by the kernel's name in the source.
 
-    *instantiated* has the names that the table asks for. Kernels that would share a name keep their symbols
-    as names.
+    *instantiated* maps the template instantiations that the project's table lists to their symbols. If two
+    kernels would have the same name, their symbols are used as names.
     """
     known = set(instantiated.values())
     names = dict(instantiated)
@@ -79,10 +82,10 @@ def kernels_by_name(symbols: Iterable[str], instantiated: Mapping[str, str]) -> 
 
 
 def names_fit_symbols(kernels: Mapping[str, str], symbols: Iterable[str], asked: Iterable[str]) -> bool:
-    """Return whether *kernels* are the names that a compile gives to *symbols*.
+    """Return whether *kernels* maps names to symbols in the way in which a compile does it for *symbols*.
 
-    *asked*: the names that the table asks for. Only the compiler knows the symbols of these, except for names
-    that are the demangled name of exactly one symbol.
+    *asked* are the template instantiations that the project's table lists. Only the compiler knows the symbol
+    of an instantiation, unless the instantiation is the demangled name of exactly one symbol.
     """
     wanted = {*map(without_blanks, asked)}
     instantiated = {name: symbol for name, symbol in kernels.items() if without_blanks(name) in wanted}
@@ -97,9 +100,10 @@ def names_fit_symbols(kernels: Mapping[str, str], symbols: Iterable[str], asked:
 
 
 def names_may_fit_symbols(kernels: Mapping[str, str], symbols: Iterable[str]) -> bool:
-    """Return whether *kernels* can be the names that a compile gives to *symbols*, for any table.
+    """Return whether *kernels* may be the names for *symbols*, if the project's table is not known.
 
-    Some wrong names pass: a name with a macro or an alias in it cannot be distinguished from a wrong name.
+    Some wrong names are accepted, because a name that contains a macro or a type alias looks like a wrong
+    name.
     """
     symbols = {*symbols}
     own = kernels_by_name(symbols, {})
@@ -129,21 +133,24 @@ def _contradict(given: str, has: str) -> bool:
 
 
 def _base_type(spelled: str) -> str:
-    """Return `float` for `const float *`."""
+    """Return a type without `const` and pointer marks: `float` for `const float *`."""
     return spelled.removeprefix("const ").rstrip("*& ")
 
 
 def without_blanks(name: str) -> str:
-    """Return a name without blanks."""
+    """Return a kernel's name without blanks, for comparisons."""
     return "".join(name.split())
 
 
 class UnreadableSymbolError(Exception):
-    """The symbol has a part that this module cannot read; a name without this part would be wrong."""
+    """Raised for a symbol with a part that this module cannot read.
+
+    A name without this part would be wrong.
+    """
 
 
 class SymbolReader:
-    """Reads a symbol that is mangled as in the Itanium C++ ABI. A part can refer to parts before it."""
+    """A parser for symbols that are mangled by the rules of the Itanium C++ ABI."""
 
     builtin: Mapping[str, str] = _BUILTIN_TYPES
 
@@ -153,14 +160,14 @@ class SymbolReader:
         self._remembered_parts: list[str] = []
 
     def name(self) -> str:
-        """Return the name at the start of the symbol, without the parameters that follow it."""
+        """Parse the name at the start of the symbol and return it, without the parameters that follow."""
         name = self._nested(function=True) if self._accept("N") else self._unscoped(function=True)
-        if not name or self._peek() == "B":  # an ABI tag would belong to the name
+        if not name or self._peek() == "B":  # the name has an ABI tag, which cannot be read
             raise UnreadableSymbolError
         return name
 
     def signature(self) -> str:
-        """Return the name with the types of the parameters, if there are any."""
+        """Parse the name and the parameters' types, and return both in the notation of C++."""
         name, types = self.name(), list[str]()
         while self._peek():
             types.append(self._type())
@@ -181,7 +188,7 @@ class SymbolReader:
         return match
 
     def _remember(self, name: str) -> str:
-        """Return *name*, and keep it: the rest of the symbol may refer to it."""
+        """Return *name*, and remember it, because the rest of the symbol may refer to it by its number."""
         if len(name) > _LONGEST_NAME:
             raise UnreadableSymbolError
         self._remembered_parts.append(name)
@@ -195,7 +202,7 @@ class SymbolReader:
         return self._remembered_parts[number]
 
     def _identifier(self) -> str:
-        """Return one identifier; "" for an anonymous namespace."""
+        """Parse one identifier and return it; return "" for an anonymous namespace."""
         length = int(self._match(_LENGTH)[1])
         word = self._symbol[self._at : self._at + length]
         if not word or len(word) < length:
@@ -216,7 +223,8 @@ class SymbolReader:
                 name += self._arguments()
             else:
                 name = "::".join(filter(None, (name, self._identifier())))
-            if not function or self._peek() != "E":  # the function itself is not a type
+            # later parts cannot refer to the function itself, which is not a type
+            if not function or self._peek() != "E":
                 self._remember(name)
         return name
 
@@ -249,7 +257,7 @@ class SymbolReader:
         return f"<{', '.join(self._list())}>"
 
     def _list(self) -> list[str]:
-        """Return the arguments of a template. The arguments of a pack are in the same list."""
+        """Parse a template's arguments and return them as one list, including the arguments of a pack."""
         found: list[str] = []
         while not self._accept("E"):
             found += self._argument()

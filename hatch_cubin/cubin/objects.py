@@ -1,4 +1,4 @@
-"""Read the inputs of a link: their kind and their symbols, and whether they are complete. Pure."""
+"""Read the inputs of a link: the kind of each file, its symbols, and whether it is complete."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ _PTX_NAME = re.compile(
 class LinkSymbols(NamedTuple):
     """The symbols that an input of a link defines and needs."""
 
-    strong: Collection[str] = ()  # only one input may define each
-    weak: Collection[str] = ()  # several inputs may define each
-    needed: Collection[str] = ()  # another input has to define each
+    strong: Collection[str] = ()  # only one input may define a strong symbol
+    weak: Collection[str] = ()  # several inputs may define a weak symbol
+    needed: Collection[str] = ()  # another input has to define a needed symbol
     functions: Collection[str] = ()  # the device functions among the strong symbols
-    shapes: Mapping[str, SymbolShape] = {}  # of all these symbols, if the input has shapes
+    shapes: Mapping[str, SymbolShape] = {}  # by symbol; empty if the kind of input does not show shapes
 
 
 def kind_of(data: bytes) -> str:
-    """Return the kind of an input: ptx, lto, cubin, fatbin or library; ValueError with the reason for others.
+    """Return the kind of an input of a link: ptx, lto, cubin, fatbin or library.
 
-    Damaged inputs are refused here, because linkers do not check: they would read beyond the end of the
-    bytes, or follow a wrong offset.
+    Raise ValueError with the reason if *data* cannot be linked or is damaged. Linkers do not check their
+    inputs: with damaged data, they would read beyond the end of the bytes.
     """
     if data.startswith(LTO_MAGIC):
         if len(data) < _LTO_HEADER_SIZE:
-            raise ValueError("is damaged LTO-IR: it is cut off")
+            raise ValueError("is damaged LTO-IR: the end is missing")
         return "lto"
     if data.startswith(b"\x7fELF"):
         _check_cubin(data)
@@ -81,23 +81,29 @@ def _check_cubin(data: bytes) -> None:
 
 
 def _check_fatbin(data: bytes) -> None:
-    """Walk over the entries. The header of each entry has the sizes of the header and of its content."""
+    """Check the sizes of all entries of a fatbin.
+
+    Each entry of a fatbin begins with the sizes of its header and content.
+    """
     try:
         header, size = struct.unpack_from("<HQ", data, 6)
         at, end = header, header + size
         if end != len(data):
-            raise ValueError("is a damaged fatbin: its header has another size")
+            raise ValueError("is a damaged fatbin: the size in its header is not the size of the file")
         while at < end:
             length, payload = struct.unpack_from("<IQ", data, at + 4)
             if not length or at + length + payload > end:
-                raise ValueError("is a damaged fatbin: an entry extends beyond its end")
+                raise ValueError("is a damaged fatbin: an entry extends beyond the end of the file")
             at += length + payload
     except struct.error as exc:
-        raise ValueError("is a damaged fatbin: it is cut off") from exc
+        raise ValueError("is a damaged fatbin: the end is missing") from exc
 
 
 def _check_archive(data: bytes) -> None:
-    """Walk over the members. Each member has a header of 60 characters."""
+    """Check the sizes of all members of an archive.
+
+    Each member of an archive begins with a header of 60 characters.
+    """
     at = len(_ARCHIVE_MAGIC)
     while at < len(data):
         head = data[at : at + 60]
@@ -105,19 +111,22 @@ def _check_archive(data: bytes) -> None:
             raise ValueError("is a damaged archive: the header of a member is missing")
         at += 60 + int(head[48:58])
         if at > len(data):
-            raise ValueError("is a damaged archive: a member extends beyond its end")
+            raise ValueError("is a damaged archive: a member extends beyond the end of the file")
         at += at & 1
 
 
 def symbols_of(kind: str, data: bytes) -> LinkSymbols | None:
-    """Return the symbols of an input; None if its kind does not show them."""
+    """Return the symbols of an input of a link; None if this kind of input does not show its symbols."""
     if kind == "cubin":
         return LinkSymbols(*elf.read_symbols(data))
     return ptx_symbols(data.decode("utf-8", "replace")) if kind == "ptx" else None
 
 
 def ptx_symbols(text: str) -> LinkSymbols:
-    """Return the symbols of a PTX text. A symbol that is both declared and defined counts as defined."""
+    """Return the symbols of a PTX text.
+
+    A symbol that the text both declares and defines counts as defined.
+    """
     found: dict[str, set[str]] = {"visible": set(), "weak": set(), "extern": set(), "common": set()}
     functions = set[str]()
     for match in _PTX_SYMBOL.finditer(_PTX_COMMENT.sub(" ", text)):
@@ -135,9 +144,9 @@ def ptx_symbols(text: str) -> LinkSymbols:
 def shape_conflicts(
     inputs: Sequence[tuple[str, LinkSymbols]],
 ) -> Iterator[tuple[str, dict[str, list[str]]]]:
-    """Yield each symbol for which inputs of a link have different shapes, by the rules of nvlink.
+    """Yield each symbol that has different shapes in two inputs of a link, by the rules of nvlink.
 
-    With each symbol come descriptions of its shapes, each with the names of the inputs that have this shape.
+    With each symbol comes a dict from descriptions of its shapes to the names of the inputs with that shape.
     """
     having: dict[str, list[tuple[str, SymbolShape]]] = {}
     for name, symbols in inputs:
@@ -163,14 +172,15 @@ def _describe_size(size: int) -> str:
 
 
 def _describe_prototype(text: str) -> str:
-    """Describe what a function returns and takes: "#vib12" is a void function of an int and a struct."""
+    """Describe a function's result and parameters: "#vib12" is a void function of an int and a struct."""
     sizes = [
         _SIZE_NAMES.get(each) or f"a struct of {each[1:]} bytes" for each in re.findall(r"[vil]|b\d+", text)
     ]
     return f"returns {sizes[0]} and takes {', '.join(sizes[1:]) or 'nothing'}" if sizes else f"is {text}"
 
 
-_SIZE_NAMES = {"v": "nothing", "i": "4 bytes", "l": "8 bytes"}  # smaller types are passed as an int
+# types that are smaller than an int are passed as an int
+_SIZE_NAMES = {"v": "nothing", "i": "4 bytes", "l": "8 bytes"}
 _DESCRIBE_FIELD: Mapping[str, Callable[..., str]] = {
     "kind": _describe_kind,
     "size": _describe_size,
@@ -179,5 +189,5 @@ _DESCRIBE_FIELD: Mapping[str, Callable[..., str]] = {
 
 
 def is_newer_lto(data: bytes, own: bytes) -> bool:
-    """Return whether a newer compiler made LTO-IR than our *own*: each format has a higher number."""
+    """Return whether a newer compiler made the LTO-IR *data* than the LTO-IR *own*, by format numbers."""
     return (data[5], data[7]) > (own[5], own[7])

@@ -1,4 +1,4 @@
-"""Read the directives of a PTX text, and the parameters and launch limits of its kernels. Pure."""
+"""Read the directives of a PTX text, and the parameters and launch limits of its kernels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 from typing import NamedTuple
 
 _ENTRY_PARAMETERS = re.compile(r"\.entry\s+([\w$%.]+)\s*(\([^()]*\)|\(?)")
-# A number that begins with 0 would be octal. ptxas does not follow alignments above 16.
+# The pattern accepts no number with a leading 0, which would be octal, and no alignment above 16, which ptxas
+# ignores.
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(1|2|4|8|16)\s+)?\.(?:[busf]|bf)([0-9]{1,3})(x2)?\s+"
     r"(?:\.ptr\s+(?:\.(?:global|const|shared|local)\s+)?(?:\.align\s+[0-9]{1,4}\s+)?)?"
@@ -31,14 +32,14 @@ _LIMIT_NAMES = {
 
 
 class Directives(NamedTuple):
-    """The archs in the `.target` directives of a PTX text, and whether it is for a debugger."""
+    """The archs in the `.target` directives of a PTX text, and whether the text is for a debugger."""
 
-    targets: tuple[tuple[int, str], ...]  # the number and the suffix of each
+    targets: tuple[tuple[int, str], ...]  # the number and the suffix of each arch, such as (90, "a")
     debug: bool
 
 
 def ptx_version(text: str) -> tuple[int, int] | None:
-    """Return the version in the first directive of a text, `.version`; None if it is missing."""
+    """Return the PTX version in the `.version` directive of a text; None if the directive is missing."""
     start = _BEFORE_VERSION.match(text)
     found = _VERSION.match(text, start.end() if start else 0) or _VERSION.search(
         _COMMENT_OR_STRING.sub(" ", text)
@@ -47,7 +48,7 @@ def ptx_version(text: str) -> tuple[int, int] | None:
 
 
 def read_directives(text: str) -> Directives:
-    """Return the facts in the `.target` directives of a text, outside of comments and strings."""
+    """Return the facts in the `.target` directives of a PTX text; comments and strings are ignored."""
     code = _COMMENT_OR_STRING.sub(" ", text)
     words = [word.strip() for listed in _TARGET.findall(code) for word in listed.split(",")]
     archs = [match for word in words if (match := _ARCH.fullmatch(word))]
@@ -58,7 +59,7 @@ def read_directives(text: str) -> Directives:
 
 
 def ptx_limits(text: str) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Return the limits and requirements that each kernel of a text declares for a launch."""
+    """Return the launch limits that each kernel of a PTX text declares, such as the number of threads."""
     found: dict[str, dict[str, tuple[int, ...]]] = {}
     for name, between in _ENTRY_HEADER.findall(_COMMENT_OR_STRING.sub(" ", text)):
         found[name] = {
@@ -70,9 +71,10 @@ def ptx_limits(text: str) -> dict[str, dict[str, tuple[int, ...]]]:
 
 
 def ptx_parameters(text: str) -> dict[str, tuple[tuple[int, int], ...]]:
-    """Return the offset and size of each parameter of a text's kernels.
+    """Return the offset and size of each parameter, for each kernel of a PTX text.
 
-    Kernels with other kinds of parameters are left out, and so are kernels with different declarations.
+    The result leaves out kernels with parameters of unknown kinds, and kernels that are declared differently
+    in two places.
     """
     found: dict[str, set[tuple[tuple[int, int], ...] | None]] = {}
     for name, listed in _ENTRY_PARAMETERS.findall(_COMMENT_OR_STRING.sub(" ", text)):
@@ -82,7 +84,7 @@ def ptx_parameters(text: str) -> dict[str, tuple[tuple[int, int], ...]]:
 
 
 def _parameter_layout(listed: str) -> tuple[tuple[int, int], ...] | None:
-    """Return the offset and size of each parameter in a parenthesised list; None if they are not certain."""
+    """Return the offset and size of each parameter in a parenthesised list; None if one is not certain."""
     if listed == "(":
         return None
     parameters, end = [], 0

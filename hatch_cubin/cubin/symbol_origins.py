@@ -1,4 +1,4 @@
-"""Measure or digest each part of a cubin: code, relocations, and the symbols of each library."""
+"""Measure the parts of a cubin (code, relocations, symbols of each library), or make digests of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIBRARIES = {
     "cooperative_groups": "cooperative groups",
 }
 _OTHER_ORIGIN = "the rest"
-_SYMBOL_ENTRY_SIZE = 24  # bytes in the symbol table; the name and a zero are in the table of strings
+_SYMBOL_ENTRY_SIZE = 24  # bytes of a symbol in the symbol table; the symbol's name is in another section
 _SYMBOL_TABLES = (".symtab", ".strtab")
 _DEBUG = "debug information"
 _PART_OF_SECTION = {".text": "code", ".rel": "relocations", ".debug": _DEBUG, ".nv_debug": _DEBUG}
@@ -30,14 +30,15 @@ _DIGESTED_PART_OF_SECTION = {
     ".nv.shared": "shared",
     ".nv.info": "attributes",
 }
-_OTHER_PART = "rest"  # notes, symbols, debug information
+_OTHER_PART = "rest"  # the name of the part for notes, symbols and debug information
 _MANGLING_PREFIX = re.compile(r"_Z(?:T[VTIS]|GV)?(?:N[rVK]*)?")
 _LENGTH = re.compile(r"[0-9]{1,6}")
-_FILE_LOCAL_SCOPES = ("_INTERNAL_", "_GLOBAL__N")  # they may enclose the scope of a library
+# prefixes of scopes that may enclose the scope of a library
+_FILE_LOCAL_SCOPES = ("_INTERNAL_", "_GLOBAL__N")
 
 
 def bytes_by_part(data: bytes) -> Mapping[str, int]:
-    """Return how many bytes each part of a cubin has; ValueError if the cubin is damaged."""
+    """Return the size of each part of a cubin in bytes; ValueError if the cubin is damaged."""
     names, sections = read_layout(data)
     found: Counter[str] = Counter()
     for name in names:
@@ -53,7 +54,10 @@ def bytes_by_part(data: bytes) -> Mapping[str, int]:
 
 
 def digests_by_part(data: bytes) -> dict[str, str]:
-    """Return a digest of each part of a cubin, to show which parts differ; ValueError if it is damaged."""
+    """Return a digest of each part of a cubin, to find parts that differ.
+
+    Raise ValueError if the cubin is damaged.
+    """
     hashers = {part: hashlib.sha256() for part in (*_DIGESTED_PART_OF_SECTION.values(), _OTHER_PART)}
     for name, size, inside in read_sections(data):
         plain = name.replace(".nv.merc", "", 1)
@@ -67,7 +71,7 @@ def digests_by_part(data: bytes) -> dict[str, str]:
 
 
 def origin_of(symbol: str) -> str:
-    """Return the library that a symbol comes from, by its outermost scope: 'CUB' for `cub::…`."""
+    """Return the library that a symbol belongs to, by its outermost namespace: 'CUB' for `cub::…`."""
     start = _MANGLING_PREFIX.match(symbol)
     at = len(symbol) if start is None else start.end()
     while (length := _LENGTH.match(symbol, at)) is not None:

@@ -1,4 +1,4 @@
-"""Read the types of a kernel's parameters from its symbol. Pure."""
+"""Read the types of a kernel's parameters from the kernel's mangled symbol."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _QUALIFIER = {"K": "const", "V": "volatile", "VK": "const volatile"}
 _TRAILING_MARKS = re.compile(r"(?:\*(?:const volatile|const|volatile)?|&)+$")
 
 
-@functools.lru_cache(maxsize=256)  # called for each arch of a module
+@functools.lru_cache(maxsize=256)  # this function is called for each arch of a module
 def parameter_types(symbol: str) -> tuple[str, ...] | None:
-    """Return `("float *", "int")` for `_Z5scaleIfLi4EEvPT_i`.
+    """Return the parameter types of a kernel's symbol: `("float *", "int")` for `_Z5scaleIfLi4EEvPT_i`.
 
-    None for the symbol of an `extern "C"` kernel, which has no types, and for a symbol that cannot be read
-    completely.
+    The result is None for the symbol of an `extern "C"` kernel, which does not contain types, and for a
+    symbol that cannot be read completely.
     """
     if not symbol.startswith("_Z"):
         return None
@@ -33,13 +33,13 @@ def parameter_types(symbol: str) -> tuple[str, ...] | None:
 
 
 def _with_space_before_marks(text: str) -> str:
-    """Return `const float *` for `const float*`."""
+    """Put a space before the pointer marks of a type: `const float *` for `const float*`."""
     tail = _TRAILING_MARKS.search(text)
     return text if tail is None else f"{text[: tail.start()]} {re.sub(r'(?<=[a-z])(?=[*&])', ' ', tail[0])}"
 
 
 class _KernelSymbolReader(SymbolReader):
-    """Reads a kernel's whole symbol: its name, then the types of its parameters."""
+    """A parser for a kernel's whole symbol: the kernel's name, then the types of its parameters."""
 
     builtin: Mapping[str, str] = {
         **SymbolReader.builtin,
@@ -52,14 +52,14 @@ class _KernelSymbolReader(SymbolReader):
         super().__init__(text)
         self._template_arguments: list[
             list[str]
-        ] = []  # the arguments of the kernel's template, those of a pack together
+        ] = []  # one list for each argument of the kernel's template; a pack is one argument
         self._name_is_read = False
         self._depth = 0
 
     def types(self) -> list[str]:
         name = self.name()
         self._name_is_read = True
-        if name.endswith(">"):  # for a template, the returned type comes first
+        if name.endswith(">"):  # in the symbol of a template, the type of the result comes first
             self._type()
         found: list[str] = []
         while self._peek():
@@ -67,10 +67,14 @@ class _KernelSymbolReader(SymbolReader):
         return [] if found == ["void"] else found
 
     def _pack(self) -> list[str]:
-        """Return the types of a pack, such as `T...`. One such as `const T *...` cannot be read."""
+        """Parse a parameter pack such as `T...` and return its types.
+
+        Packs such as `const T *...` are not read.
+        """
         types = self._template_parameter()
         self._remember("")
-        self._remember("")  # places of the pack and of its expansion, to which no plain type can refer
+        # the pack and its expansion get a number too, but no readable type can refer to these numbers
+        self._remember("")
         return types
 
     def _template_parameter(self) -> list[str]:
@@ -121,7 +125,7 @@ class _KernelSymbolReader(SymbolReader):
     def _argument(self) -> list[str]:
         if not self._accept("X"):
             return super()._argument()
-        value = self._single_argument()  # a value among the template's arguments
+        value = self._single_argument()  # the argument is a value parameter of the kernel's template
         if not self._accept("E"):
             raise UnreadableSymbolError
         return [value]

@@ -1,7 +1,7 @@
-"""Read from a compiler's result its arch, the CUDA that it needs, and whether it is for a debugger.
+"""Find out for which arch and CUDA version a file was compiled, and whether it is for a debugger.
 
-The name of a file may be wrong, so this reads its bytes: PTX, LTO-IR, or a cubin that NVRTC, nvJitLink,
-ptxas, nvlink or tileiras of any CUDA 12 or 13 made. Pure.
+The name of a file may be wrong, so this module reads the bytes of the file. Supported are PTX, LTO-IR, and
+cubins from NVRTC, nvJitLink, ptxas, nvlink and tileiras of CUDA 12 and 13.
 """
 
 from __future__ import annotations
@@ -14,27 +14,30 @@ from . import elf
 from .objects import LTO_MAGIC
 from .ptx import read_directives
 
-# By the ABI in the header: where the flags have the number of the arch, and which flag is set for `a` code.
-# CUDA 12 writes ABI 7, and 8 for sm_100 and newer. CUDA 13 writes ABI 8, and does not set a flag for `a`
-# code.
+# For each ABI version in the ELF header: the position of the arch's number in the header's flags, and the
+# flag for arch-specific code (`sm_90a`). CUDA 12 writes ABI 7, and ABI 8 for sm_100 and newer. CUDA 13 writes
+# ABI 8, and does not set the flag for arch-specific code.
 _ARCH_FLAGS = {7: (0, 1 << 11), 8: (8, 1 << 3)}
 
-_TOOL_NOTES = ".note.nv.tkinfo"  # the command lines of the tools that made a cubin, and their releases
+# the section with the command lines and releases of the tools that made a cubin
+_TOOL_NOTES = ".note.nv.tkinfo"
 _ARCH_OPTION = re.compile(rb"(?<![^\0 ])-arch[ =]sm_([0-9]{2,4})([af]?)(?=[\0 ])")
 _TOOL_RELEASE = re.compile(rb"\brelease ([0-9]{1,3})\.[0-9]")
-_FIRST_NEW_LAYOUT = 100  # the first arch for which CUDA 12 wrote the layout of CUDA 13
-_DEBUG_SECTION = ".nv_debug_info_reg_sass"  # only -G makes it; .debug_… sections have line numbers too
-_LTO_NUMBER, _LTO_EXACT = 1, 32  # attributes of LTO-IR
+_FIRST_NEW_LAYOUT = 100  # the first arch for which CUDA 12 wrote cubins in the layout of CUDA 13
+# only the option -G makes this section; .debug_… sections are also made for line numbers
+_DEBUG_SECTION = ".nv_debug_info_reg_sass"
+# the attributes of LTO-IR with the number of the arch, and with the mark of arch-specific code
+_LTO_NUMBER, _LTO_EXACT = 1, 32
 
 ArchAndSuffix = tuple[int, str]  # such as (90, "a")
 
 
 def arch_of(data: bytes) -> str | None:
-    """Return the arch that a result is for, such as `sm_100a`, or `compute_90` for PTX.
+    """Return the arch that *data* was compiled for, such as `sm_100a`, or `compute_90` for PTX.
 
-    A cubin that was linked from parts for several archs runs only on GPUs that run all parts, so its arch is
-    the strictest of these. None if the layout is not known. ValueError if *data* is neither a cubin, nor PTX,
-    nor LTO-IR.
+    A cubin that was linked from parts for several archs runs only on GPUs that can run all parts, so its arch
+    is the strictest of these archs. The result is None if the layout of the cubin is not known. Raise
+    ValueError if *data* is not a cubin, PTX or LTO-IR.
     """
     if data.startswith(b"\x7fELF"):
         return _arch_of_cubin(data)
@@ -47,15 +50,18 @@ def arch_of(data: bytes) -> str | None:
 
 
 def differing_arch(data: bytes, arch: str) -> str | None:
-    """Return the arch that a result is for, if it is not *arch*; ValueError as in `arch_of`."""
+    """Return the arch that *data* was compiled for if this is not *arch*, and None if it is *arch*.
+
+    Raise ValueError if *data* is not a cubin, PTX or LTO-IR.
+    """
     real = arch_of(data)
     if data.startswith(LTO_MAGIC):
-        arch = arch.removesuffix("f")  # LTO-IR does not have the suffix of families
+        arch = arch.removesuffix("f")  # LTO-IR does not contain the suffix `f` of family-specific archs
     return None if real in (None, arch) else real
 
 
 def oldest_toolkit(data: bytes) -> int:
-    """Return the lowest major version of CUDA that runs a cubin; 0 if the cubin does not have it."""
+    """Return the lowest major version of CUDA that can load a cubin; 0 if the cubin does not show it."""
     number, _flag = _arch_in_header(data)
     is_new = data[8] == 8 and number is not None and number < _FIRST_NEW_LAYOUT
     return max(
@@ -64,7 +70,7 @@ def oldest_toolkit(data: bytes) -> int:
 
 
 def is_for_debugger(data: bytes) -> bool:
-    """Return whether a result was compiled with -G, that is, not optimized; ValueError if it is damaged."""
+    """Return whether *data* was compiled with -G, that is, unoptimized; ValueError if *data* is damaged."""
     if data.startswith(b"\x7fELF"):
         return any(name == _DEBUG_SECTION for name, _size in elf.read_layout(data)[1])
     return read_directives(data.decode("utf-8", "replace")).debug
@@ -80,7 +86,7 @@ def _arch_of_cubin(data: bytes) -> str | None:
 
 
 def _arch_in_header(data: bytes) -> tuple[int | None, bool]:
-    """Return the number of the arch in the header, and whether the code is only for this arch."""
+    """Return the number of the arch in a cubin's header, and whether the code is specific to this arch."""
     try:
         (flags,) = struct.unpack_from("<I", data, 48)
     except struct.error:
@@ -92,7 +98,7 @@ def _arch_in_header(data: bytes) -> tuple[int | None, bool]:
 
 
 def _arch_of_lto(data: bytes) -> str | None:
-    """Return the arch of LTO-IR. Its header ends with a list of attributes and their values."""
+    """Return the arch of LTO-IR, which is in the list of attributes at the end of the LTO-IR's header."""
     try:
         start, end = struct.unpack_from("<HxxH", data, 12)
         attributes = dict(struct.iter_unpack("<HH", data[start:end]))
@@ -103,9 +109,9 @@ def _arch_of_lto(data: bytes) -> str | None:
 
 
 def _strictest(number: int, parts: Iterable[ArchAndSuffix]) -> str:
-    """Return the strictest arch, without its kind, of code for *number* that was linked from *parts*."""
+    """Return the strictest arch of code for arch *number* that was linked from *parts*, without `sm_`."""
     known: Collection[ArchAndSuffix] = {*parts}
     for each, suffix in sorted(known):
-        if suffix == "a":  # no other arch runs this code
+        if suffix == "a":  # code for this arch does not run on any other arch
             return f"{each}a"
     return f"{number}f" if (number, "f") in known else str(number)

@@ -1,1 +1,1 @@
-"""The answers of `hatch-cubin explain`: why a unit is a miss, why an arch is built, what a GPU would load."""
+"""The answers of `hatch-cubin explain`: why a unit is a cache miss, why an arch is built, what a GPU gets."""

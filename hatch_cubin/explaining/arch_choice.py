@@ -1,4 +1,4 @@
-"""Explain why an arch is built or not, and which of the planned archs a GPU would load. Pure."""
+"""Explain why an arch is built or not built, and which of the planned archs a GPU would load."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from ..planning.unit_plan import Module, Toolchain
 from ..project.source import Source, glob_regex
 
 ExpandArchs = Callable[[Sequence[str]], Iterable[Target]]
-ArchEntries = Sequence[tuple[str, int | None]]  # each arch, and the driver that it needs; None: not known yet
+# each arch, and the driver version that it needs (None if it is not known yet)
+ArchEntries = Sequence[tuple[str, int | None]]
 
 
 class ArchRequest(NamedTuple):
-    """One spec of the `archs` that a source is built for, and the archs that it gives."""
+    """One entry of `archs`, such as `all-major`, and the archs that the entry means for a module."""
 
     spec: str
     where: str
-    own: bool  # whether it is in a [[source]] or [[module]] table, which replaces the global archs
+    own: bool  # whether the entry is in a [[source]] or [[module]] table, which replaces the global archs
     gives: tuple[Arch, ...]
-    left_out: tuple[tuple[Arch, str], ...]  # with the reason
+    left_out: tuple[tuple[Arch, str], ...]  # archs that are not built, each with the reason
 
     @property
     def place(self) -> str:
-        """The file and line of the spec, for people."""
+        """The file and line of this entry of `archs`, for messages."""
         return f"{self.where}{', in place of the global archs' if self.own else ''}"
 
     def __str__(self) -> str:
@@ -36,19 +37,20 @@ class ArchRequest(NamedTuple):
 
 
 class GpuChoice(NamedTuple):
-    """The entry of a module that a GPU would load, or the reason why it would load none."""
+    """The compiled file of a module that a GPU would load, or the reason why the GPU loads none."""
 
     arch: str | None
     rule: str | None = None
-    needs: int | None = None  # the driver, as `cuDriverGetVersion` counts; None: not known yet
+    # the needed driver version, as `cuDriverGetVersion` counts; None if it is not known yet
+    needs: int | None = None
     certain: bool = True
-    why: str | None = None  # only if the GPU would load nothing
+    why: str | None = None  # set only if the GPU would load nothing
 
 
 def arch_requests(
     config: Config, module: Module, toolchain: Toolchain, expand: ExpandArchs
 ) -> list[ArchRequest]:
-    """Return each spec that asks for archs of a module."""
+    """Return all entries of `archs` that apply to a module."""
     specs, places, own = _requested_specs(config, module)
     return [
         ArchRequest(spec, where, own, *_given_and_left_out(expand([spec]), module, toolchain))
@@ -57,12 +59,13 @@ def arch_requests(
 
 
 def _requested_specs(config: Config, module: Module) -> tuple[Sequence[str], Sequence[str], bool]:
-    """Return the specs that a module is built for, the place of each, and whether the module has its own."""
+    """Return the `archs` of a module, the line of each entry, and whether the module has its own `archs`."""
     linked, path = module.part_of or module.base, module.source.path
     for index, table in enumerate(config.module if module.part_of or module.link else ()):
         if table.name == linked and table.archs:
             return table.archs, _spec_places(config, len(table.archs), "module", index), True
-    for index, rule in reversed([*enumerate(config.source)]):  # later tables win
+    # if several tables match, the last table takes precedence
+    for index, rule in reversed([*enumerate(config.source)]):
         if rule.archs and glob_regex(rule.path).fullmatch(path):
             return rule.archs, _spec_places(config, len(rule.archs), "source", index), True
     count = len(config.archs)
@@ -82,7 +85,7 @@ def _spec_places(config: Config, count: int, *path: str | int) -> list[str]:
 def _given_and_left_out(
     targets: Iterable[Target], module: Module, toolchain: Toolchain
 ) -> tuple[tuple[Arch, ...], tuple[tuple[Arch, str], ...]]:
-    """Return the archs that *targets* give, and the archs that are left out, each with the reason."""
+    """Return the archs that are built for *targets*, and the archs that are left out, with reasons."""
     gives, left_out = [], []
     for target in targets:
         notes: list[str] = []
@@ -97,7 +100,7 @@ def _given_and_left_out(
 def explain_arch(
     arch: Arch, source: Source, toolchain: Toolchain, specs: Sequence[ArchRequest]
 ) -> tuple[bool, str]:
-    """Return whether an arch is built, and the reason."""
+    """Return whether *arch* is built for a module, and the reason."""
     if by := [each for each in specs if arch in each.gives]:
         return True, f"{' and '.join(map(str, by))} ask{'s' * (len(by) == 1)} for it"
     for each in specs:
@@ -110,15 +113,16 @@ def explain_arch(
         problem = exc.problems[0]
         return False, "; ".join((problem.what, *(problem.details or filter(None, [problem.hint]))))
     if served != arch:
-        return False, f"PTX is shipped as it is, and its .target makes it {served}"
-    return False, "none of the archs asks for it"
+        return False, f"PTX sources are shipped unchanged, and the .target of this PTX makes it {served}"
+    return False, "no entry of archs asks for it"
 
 
 def choose_for_gpu(cc: int, driver: int | None, entries: ArchEntries, newest: int) -> GpuChoice:
-    """Return which of *entries* a GPU of capability *cc* would load.
+    """Return which of *entries* a GPU of compute capability *cc* would load.
 
-    It is not known which driver PTX needs until the PTX is compiled: at most *newest*, the toolkit's release.
-    So the choice is certain only if it is the same for the oldest and the newest driver that may be needed.
+    Until PTX is compiled, it is not known which driver version the PTX needs: at most *newest*, the release
+    of the toolkit. So a choice of PTX is certain only if it is the same for the oldest and for the newest
+    driver that the PTX may need.
     """
     chosen = _select_entry(cc, driver, entries, assumed_driver=0)
     if chosen is None:
@@ -126,7 +130,7 @@ def choose_for_gpu(cc: int, driver: int | None, entries: ArchEntries, newest: in
         if later is None:
             return GpuChoice(None)
         return GpuChoice(
-            None, needs=dict(entries)[later[0]], why=f"{later[0]} would run on it with a newer driver"
+            None, needs=dict(entries)[later[0]], why=f"the GPU would load {later[0]} with a newer driver"
         )
     sure = _select_entry(cc, driver, entries, assumed_driver=newest)
     return GpuChoice(*chosen, needs=dict(entries)[chosen[0]], certain=sure == chosen)

@@ -1,6 +1,6 @@
-"""Find the cached unit that is nearest to another unit, and how their inputs differ. Pure.
+"""Find the cached unit whose inputs are most similar to those of another unit, and list the differences.
 
-The inputs, their types and the sentences about their differences are the rows of `keys/ingredients.py`. Only
+The rows of `keys/ingredients.py` list the inputs, their types and the sentences about their differences. Only
 inputs that need a comparison of their own are named here.
 """
 
@@ -23,7 +23,7 @@ _SENTENCES = {kind: three for each in INGREDIENTS for kind, three in each.senten
 
 
 class Difference(NamedTuple):
-    """One input that differs: its kind, both values, and its name if there are many inputs of this kind."""
+    """One input in which two units differ: its kind, its name if there are several, and both values."""
 
     input: str
     name: str | None
@@ -32,7 +32,7 @@ class Difference(NamedTuple):
 
 
 class NearestUnit(NamedTuple):
-    """The cached unit that is most like another unit, and their differences."""
+    """The cached unit that is most similar to another unit, and the differences between the two."""
 
     key: str
     inputs: Inputs
@@ -40,9 +40,9 @@ class NearestUnit(NamedTuple):
 
 
 def nearest_unit(now: Inputs, variant: Iterable[str], records: Mapping[str, Inputs]) -> NearestUnit | None:
-    """Return the nearest of the cached units whose source has the same path or the same text, if any.
+    """Return the most similar cached unit whose source has the same path or the same text; None if none has.
 
-    *variant*: the macros that distinguish the unit from other variants, as `inputs["define"]` has them.
+    *variant* are the macros that distinguish the unit from other variants, in the form of `inputs["define"]`.
     """
     own = set(variant)
 
@@ -69,9 +69,9 @@ def _is_same_source(was: Inputs, now: Inputs) -> bool:
 
 
 def _is_whole(inputs: Inputs) -> bool:
-    """Return whether a record has every required input, and each input has the right type.
+    """Return whether a record's inputs are complete and have the right types.
 
-    Another process or an older release may have written the record.
+    Records are checked because another program or an older release may have written them.
     """
     return all(
         isinstance(inputs[each.name], each.type) if each.name in inputs else not each.is_in_all
@@ -80,15 +80,16 @@ def _is_whole(inputs: Inputs) -> bool:
 
 
 def _arch_distance(was: str, now: str) -> SortKey:
-    """Return a key to sort by: the same arch comes first, then archs of the same kind, then near numbers."""
+    """Return a sort key for archs: the same arch, then archs of the same kind, then similar numbers."""
     numbers = [int("".join(filter(str.isdecimal, arch)) or 0) for arch in (was, now)]
     return was != now, was.partition("_")[0] != now.partition("_")[0], abs(numbers[0] - numbers[1])
 
 
 def differences(was: Inputs, now: Inputs) -> tuple[Difference, ...]:
-    """Return every input that differs; inputs that people change come first."""
+    """Return all inputs that differ, beginning with inputs that people change most often."""
     found = tuple(_differences(was, now))
-    if not found and was["cuda_core"] != now["cuda_core"]:  # not an input, but cuda.core makes the keys
+    # cuda.core is not an input of a compile, but makes the keys
+    if not found and was["cuda_core"] != now["cuda_core"]:
         return (Difference("cuda_core", None, was["cuda_core"], now["cuda_core"]),)
     return found
 
@@ -100,7 +101,7 @@ def _differences(was: Inputs, now: Inputs) -> Iterator[Difference]:
 
 
 def _compare_ingredient(each: Ingredient, was: Inputs, now: Inputs) -> Iterator[Difference]:
-    """Yield how one ingredient differs: as a whole, or part by part if it is a list or a dict."""
+    """Yield the differences of one input; lists and dicts are compared item by item."""
     kind = next(iter(each.sentences))
     if each.type in (list, dict):
         parts = _SPLIT_INTO_PARTS.get(each.name, _shown_by_name if each.type is dict else _by_value)
@@ -117,11 +118,13 @@ def _compare_assembled(was: Inputs, now: Inputs) -> Iterator[Difference]:
 
 
 def _compare_search(was: Inputs, now: Inputs) -> Iterator[Difference]:
-    """Yield how the search path differs; folders outside of the project count only if both paths have some.
+    """Yield the differences of the search path.
 
-    The search path of a unit without headers is empty, and the search path of a unit that includes only the
-    project's headers has only the project's folders. So a new header can add folders to the path. These are
-    not differences of their own.
+    Folders outside the project count only if both paths have some.
+
+    A unit without headers has an empty search path, and a unit that includes only headers of the project has
+    only the project's folders. So a new header can add folders to the search path, and these folders are not
+    reported as separate differences.
     """
     paths = [was["search"], now["search"]]
     if not all(paths) and _user_headers(was["headers"]) != _user_headers(now["headers"]):
@@ -141,7 +144,8 @@ def _compare_header_trees(was: Inputs, now: Inputs) -> Iterator[Difference]:
         for inputs in (was, now)
     )
     for name in dict.fromkeys((*before, *after)):
-        if was["headers"].get(name) != now["headers"].get(name):  # the build alone does not change the key
+        # compared by digest, because a new version with the same content does not change the key
+        if was["headers"].get(name) != now["headers"].get(name):
             yield Difference("headers", name, before.get(name), after.get(name))
 
 
@@ -168,7 +172,7 @@ def _shown(value: object) -> str:
 
 
 def _linked_inputs(values: Iterable[object]) -> dict[str, str]:
-    """Return the digest of each file that a module is linked from, by name, in the order of the link."""
+    """Return the digest of each input of a link, by name, in the order of the link."""
     return {name: digest for digest, name in (str(each).split(" ", 2)[::2] for each in values)}
 
 
@@ -177,7 +181,10 @@ def _by_value(values: Iterable[object]) -> dict[str, str]:
 
 
 def _user_headers(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the digest of each of the user's headers, by path. The name of a tree of headers has no '/'."""
+    """Return the digest of each header that is a file, by path.
+
+    The names of header trees do not contain '/'.
+    """
     return {name: value for name, value in values.items() if "/" in name}
 
 
@@ -185,33 +192,36 @@ def _by_tree_name(trees: Iterable[str]) -> dict[str, str]:
     return {_tree_name(tree): tree for tree in trees}
 
 
-# How a list or a dict is split into parts, unless its members or its items are the parts.
+# Functions that split the value of an input into parts to compare, if its items are not the parts.
 _SPLIT_INTO_PARTS: Mapping[str, Callable[[Any], Mapping[str, str]]] = {
     "define": _macro_values,
     "headers": _user_headers,
     "linked": _linked_inputs,
     "trees": _by_tree_name,
 }
-# Ingredients whose comparison needs other inputs too.
+# Inputs whose comparison also needs other inputs.
 _COMPARE_WITH_OTHERS: Mapping[str, Callable[[Inputs, Inputs], Iterable[Difference]]] = {
     "assembled": _compare_assembled,
     "builds": _compare_header_trees,
-    "cuda_core": lambda _was, _now: (),  # reported only if nothing else differs
+    "cuda_core": lambda _was, _now: (),  # reported by `differences`, only if nothing else differs
     "search": _compare_search,
 }
 
 
 def describe_all(differences: Sequence[Difference], now: Inputs) -> list[str]:
-    """Return a sentence for each difference; differences that come with another compiler are summed up."""
+    """Return a sentence for each difference.
+
+    All differences that come with a new compiler are summed up in one sentence.
+    """
     changed = [each for each in differences if not _comes_with_compiler(each)]
     if not changed or changed[0].input != "compiler" or len(changed) == len(differences):
         return [describe(each, now) for each in differences]
     compiler, *others = (describe(each, now) for each in changed)
-    return [f"{compiler}, and what comes with it", *others]
+    return [f"{compiler}, and the headers and options that come with it", *others]
 
 
 def _comes_with_compiler(difference: Difference) -> bool:
-    """Return whether another compiler brings this difference along: both belong to the environment."""
+    """Return whether a difference usually comes with a new compiler, such as different toolkit headers."""
     kind, name, *_values = difference
     return kind in {"headers", "tree", "implicit", "search order"} or (
         kind == "search" and not str(name).startswith(OWN)
@@ -219,7 +229,7 @@ def _comes_with_compiler(difference: Difference) -> bool:
 
 
 def describe(difference: Difference, now: Inputs) -> str:
-    """Return one difference as a sentence."""
+    """Return a sentence that describes one difference."""
     kind, name, was, new = difference
     changed, added, gone = _SENTENCES[kind]
     template = added if was is None else gone if new is None else changed
@@ -232,5 +242,5 @@ def describe(difference: Difference, now: Inputs) -> str:
 
 
 def _tree_name(tree: str) -> str:
-    """Return the name of a tree of headers, for people, as in 'NVRTC 13.4.92'."""
+    """Return the name of a header tree for messages, such as 'NVRTC 13.4.92'."""
     return _DIGESTS.sub("", tree).removesuffix(" headers")

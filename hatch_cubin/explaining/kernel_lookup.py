@@ -1,4 +1,4 @@
-"""Find the units that have a kernel, by the name that a user gives."""
+"""Find the units that contain a kernel, by the kernel's name."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ _KERNEL = re.compile(r"\b__global__\s+(?:\w+(?:\s*\([^()]*\))?\s+)*([^\W\d]\w*)\
 
 
 def units_by_kernel(jobs: Sequence[Job], cache: Cache) -> dict[str, list[Job]]:
-    """Return the units by the names of their kernels, which the table, the sources and the cache have.
+    """Return the units that contain each kernel, by name.
 
-    A kernel of a variant has two names here, such as `reduce` and `reduce[BLOCK=64]`.
+    Names of kernels come from the project's table, from the sources and from the cache.
+
+    A kernel of a variant is listed under two names, such as `reduce` and `reduce[BLOCK=64]`.
     """
     found: dict[str, list[Job]] = {}
     for job in jobs:
@@ -31,7 +33,7 @@ def units_by_kernel(jobs: Sequence[Job], cache: Cache) -> dict[str, list[Job]]:
 
 
 def normalized_name(name: str) -> str:
-    """Return a name in one spelling: without blanks, and with the macros of a variant in order."""
+    """Return a kernel's name in a uniform spelling: without blanks, and with a variant's macros sorted."""
     name = "".join(name.split())
     kernel, bracket, macros = name.removesuffix("]").partition("[")
     return f"{kernel}[{','.join(sorted(macros.split(',')))}]" if bracket else name

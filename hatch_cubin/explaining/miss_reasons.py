@@ -1,4 +1,4 @@
-"""Look up units in the cache, and find the reason of each miss: one of the keys of `REASONS`.
+"""Look up units in the cache, and find the reason for each cache miss, as one of the keys of `REASONS`.
 
 If the cache has an entry for the unit's key but does not use it, `Cache` says why: `Cache.damaged` counts
 damaged entries, and `Cache.distrusted` has the entries without a trusted signature. If the cache has no entry
@@ -17,25 +17,25 @@ from . import differences
 from .differences import NearestUnit
 
 REASONS = {
-    "new": "nothing of this source is in this cache",
-    "damaged": "its entry is damaged, and will be built again",
-    "removed": "its entry was removed from the cache",
-    "unknown": "none of the recorded inputs differs",
-    "unsigned": "it is in the cache but not signed, and HATCH_CUBIN_REQUIRE_SIGNED requires a signature",
-    "untrusted": "it is in the cache, signed with a key that is not among trusted-keys",
-    "forged": "it is in the cache, but its signature belongs to other bytes",
-    "differs": "",  # the differences are the reason
+    "new": "this cache does not contain any result of this source",
+    "damaged": "the unit's cache entry is damaged, so the unit will be compiled again",
+    "removed": "the unit's result was removed from the cache",
+    "unknown": "the reason is unknown: no recorded input differs",
+    "unsigned": "the unit's cache entry is not signed, but HATCH_CUBIN_REQUIRE_SIGNED requires a signature",
+    "untrusted": "the unit's cache entry is signed with a key that is not in trusted-keys",
+    "forged": "the unit's cache entry has a signature that was made for other bytes",
+    "differs": "",  # the reason is a list of differences
 }
 
 
 class UnitLookup(NamedTuple):
-    """A unit, with its result if it is a cache hit, and with the reason if it is a miss."""
+    """The result of looking up a unit in the cache: a cache hit, or the reason for a cache miss."""
 
     job: Job
     hit: Compiled | None = None
     reason: str | None = None
     nearest: NearestUnit | None = None
-    signed_with: str | None = None  # only if a wrong signature is the reason
+    signed_with: str | None = None  # set only if a wrong signature is the reason
 
     @property
     def module(self) -> str:
@@ -46,7 +46,7 @@ class UnitLookup(NamedTuple):
         return str(self.job.unit.arch)
 
     def facts(self) -> dict[str, Any]:
-        """Return these facts for JSON."""
+        """Return the result of the look-up for JSON output."""
         near = self.nearest
         return {
             "module": self.module,
@@ -60,7 +60,7 @@ class UnitLookup(NamedTuple):
         }
 
     def reason_lines(self, *, verbose: bool) -> list[str]:
-        """Return the lines that tell people why the unit is a miss."""
+        """Return lines of text that explain why the unit is a cache miss."""
         if self.reason is None:
             return []
         if self.reason == "differs" and self.nearest is not None:
@@ -75,7 +75,7 @@ class UnitLookup(NamedTuple):
 
 
 def look_up_units(jobs: Sequence[Job], cache: Cache) -> list[UnitLookup]:
-    """Return the result of each unit or the reason of its miss; only a miss reads the cache's records."""
+    """Look up each unit, and find the reason for each cache miss."""
     found = [_look_up_unit(job, cache) for job in jobs]
     if all(each.hit is not None for each in found):
         return found

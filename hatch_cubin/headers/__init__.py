@@ -1,1 +1,1 @@
-"""Find the headers that a source can read: the search path, the includes, results of earlier builds."""
+"""Find all headers that a source may include, along the search path, and reuse results of earlier builds."""

@@ -1,4 +1,7 @@
-"""Paths where includes found no file in the project: a lock lists them, and builds check them again."""
+"""Paths in the project at which an include was searched for, but no file was found.
+
+A lock file lists these paths, and a build with the lock checks that no file has appeared there.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,21 @@ from ..planning.unit_plan import Module
 from ..project.source_roots import ProjectTree
 from .includes import Closure
 
-# By folder: names that must be missing there. A name with a / at its end may be a folder, but not a file.
+# For each folder, the names of files that must not exist in the folder. A name with a `/` at its end may
+# exist as a folder, but not as a file.
 AbsentNames = Mapping[str, Sequence[str]]
 
 
 def tried_paths(closures: Iterable[tuple[Module, Closure]]) -> set[str]:
-    """Return every path that must not be a file: a file there could change one of the closures."""
+    """Return every path that must not be a file, because a file at that path could change a header closure.
+
+    A header closure is the set of all files that a source can read.
+    """
     paths = set[str]()
     for module, closure in closures:
         paths.update(path for places in closure.absent for path in places)
-        # A pre-included file is found by its path in the project only if no folder of the search path has it.
+        # A file that an option pre-includes is found by its path in the project only if no folder of the
+        # search path contains a file of that name.
         paths.update(f"{folder}/{name}" for name in closure.at_root for folder in module.include_dirs)
         on_machine = (os.path.join(os.sep, name) for name in module.pre_includes)
         paths.update(path for path in on_machine if not os.path.isfile(path))
@@ -26,7 +34,7 @@ def tried_paths(closures: Iterable[tuple[Module, Closure]]) -> set[str]:
 
 
 def absent_names(tree: ProjectTree, paths: Iterable[str]) -> dict[str, list[str]]:
-    """Return the names that must be missing in each folder, so that no file is at any of the *paths*."""
+    """Return, for each folder, the names that must not exist there so that none of the *paths* is a file."""
     there = dict[str, bool]()
     names: dict[str, set[str]] = {}
     for path in paths:
@@ -37,7 +45,10 @@ def absent_names(tree: ProjectTree, paths: Iterable[str]) -> dict[str, list[str]
 
 
 def _first_missing(tree: ProjectTree, path: str, there: dict[str, bool]) -> str:
-    """Return a path up to its first missing part. A path that exists, as a folder, gets a `/` at its end."""
+    """Return the start of *path* up to the first part that does not exist.
+
+    If *path* exists, it is a folder, and the result is *path* with a `/` at its end.
+    """
     end = -1
     while (end := path.find(os.sep, end + 1)) >= 0:
         if (start := path[:end]) not in there:
@@ -48,7 +59,7 @@ def _first_missing(tree: ProjectTree, path: str, there: dict[str, bool]) -> str:
 
 
 def appeared_paths(tree: ProjectTree, absent: AbsentNames) -> Iterator[str]:
-    """Yield the paths that must be missing, but exist now."""
+    """Yield the paths that must not exist according to *absent*, but that exist now."""
     for folder, names in absent.items():
         for name in names:
             path = tree.disk_path(os.path.join(folder, name.removesuffix("/")))

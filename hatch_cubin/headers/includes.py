@@ -1,8 +1,8 @@
-"""Find the headers that a source can read, and their digest, before anything is compiled.
+"""Find all headers that a source can include, and their digest, without running the compiler.
 
-A superfluous header causes at most a needless compile; an overlooked header causes a stale kernel. So every
-branch of every conditional is followed. A computed include (`#include MACRO`) counts as every header that it
-could mean.
+A header that is listed without need causes at most an unnecessary compile; a header that is overlooked causes
+a stale kernel. So the search follows the includes in every branch of every `#if`. A computed include
+(`#include MACRO`) counts as an include of every header that the macro could mean.
 """
 
 from __future__ import annotations
@@ -37,24 +37,31 @@ from .outside_project import ClosureFiles, TriedPaths
 from .resolve import OWN, HeaderFile, IncludeSearch, SearchFolder, differs_by_process
 
 _WORDS = re.compile(f"({IDENTIFIER.pattern})")
-_MOST_PATHS = 100  # that one include can expand to
+_MOST_PATHS = 100  # a maximum: the paths to which one computed include can expand
 
 
 @dataclass(slots=True)
 class Closure:
-    """The files that a source can read, by logical path, and the trees of which it may read any file."""
+    """The header closure of a source: all files that the compiler may read when it compiles the source.
+
+    *files* are the digests of these files by logical path. *trees* are the names of header trees (such as a
+    toolkit's headers) of which the compiler may read any file.
+    """
 
     files: Mapping[str, str] = field(default_factory=dict)
-    widened: set[str] = field(default_factory=set)  # the files that only a computed include may mean
+    # the files that no include names, but that a computed include may mean
+    widened: set[str] = field(default_factory=set)
     trees: set[str] = field(default_factory=set)
-    missing: set[str] = field(default_factory=set)  # includes that no folder of the search path has
-    # For each include, the paths in the project at which it was not found.
+    # the names in includes for which no folder of the search path has a file
+    missing: set[str] = field(default_factory=set)
+    # For each include, the paths in the project at which no file was found.
     absent: AbstractSet[TriedPaths] = field(default_factory=set, compare=False)
-    search: tuple[str, ...] = ()  # the folders of the search path, in its order
-    builds: dict[str, str] = field(default_factory=dict)  # by tree of the search path, for messages
+    search: tuple[str, ...] = ()  # the logical names of the search path's folders, in order
+    # the version of each header tree on the search path, for messages
+    builds: dict[str, str] = field(default_factory=dict)
     computed: bool = False  # whether macros decide which headers are included
-    guessed: bool = False  # whether the texts do not show all values of these macros
-    at_root: tuple[str, ...] = ()  # pre-included files that only the project's own folder has
+    guessed: bool = False  # whether such a macro may have values that the files do not show
+    at_root: tuple[str, ...] = ()  # pre-included files that are found only by their path in the project
     reached: AbstractSet[HeaderFile] = field(default_factory=frozenset, repr=False, compare=False)
     _digest: str = field(default="", repr=False, compare=False)
     _outside: dict[str, str] | None = field(default=None, repr=False, compare=False)
@@ -62,20 +69,20 @@ class Closure:
 
     @property
     def includes(self) -> bool:
-        """Whether anything is included at all."""
+        """Whether the source includes any file at all."""
         return bool(self.files or self.trees or self.missing)
 
     @property
     def own(self) -> Mapping[str, str]:
-        """The files that do not belong to a tree: those of the project, and those with an absolute path."""
+        """The files of the project and files with an absolute path, that is, all files outside of trees."""
         if isinstance(self.files, ClosureFiles):
             return self.files.own
-        if self._own is None:  # computed once: with a lock, every module has all files of the project
+        if self._own is None:  # computed once, because with a lock every module has all files of the project
             self._own = {logical: content for logical, content in self.files.items() if _is_own(logical)}
         return self._own
 
     def outside(self) -> dict[str, str]:
-        """Return one digest for all headers of each tree."""
+        """Return one digest for each header tree, of all its headers in this closure."""
         if self._outside is None:  # computed once, as below
             trees: dict[str, list[str]] = {}
             for logical, content in sorted(self.files.items()):
@@ -85,7 +92,7 @@ class Closure:
         return self._outside
 
     def reads(self, root: SearchFolder) -> bool:
-        """Return whether any file may be read in a folder outside the project."""
+        """Return whether the compiler may read a file in the folder *root*, which is outside the project."""
         if root.tree in self.trees:
             return True
         if isinstance(self.files, ClosureFiles):
@@ -93,15 +100,17 @@ class Closure:
         return any(logical.startswith(f"{root.logical}/") for logical in self.files)
 
     def summary(self) -> dict[str, str]:
-        """Return the digest of each of the project's headers, and one digest for all headers of each tree."""
+        """Return the digest of each of the project's headers, and one digest for each header tree."""
         return {**self.own, **self.outside()}
 
     def digest(self) -> str:
-        """Return one digest of the whole closure, the same wherever the project is; empty without headers.
+        """Return one digest of the whole header closure; an empty text if the source includes nothing.
 
-        It covers the search path, because in another order the same include can find another file.
+        The digest does not depend on the folder of the project. The digest covers the search path, because
+        with another order of folders an include can find another file.
         """
-        if self.includes and not self._digest:  # computed once: each unit needs it
+        # computed once, because each unit of the module needs the digest
+        if self.includes and not self._digest:
             files = (part for item in sorted(self.files.items()) for part in item)
             self._digest = digest([*files, "trees", *sorted(self.trees), "search", *self.search])
         return self._digest
@@ -112,22 +121,22 @@ def _is_own(logical: str) -> bool:
 
 
 class Resolver(IncludeSearch):
-    """Finds the closures of sources, along one search path."""
+    """Finds the header closures of sources, with one search path."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The folders of the search path, in its order."""
+        """The logical names of the search path's folders, in order."""
         return tuple(root.logical for root in self.search)
 
     @cached_property
     def builds(self) -> dict[str, str]:
-        """The build of each tree of the search path."""
+        """The version of each header tree on the search path."""
         return {root.logical.partition("/")[0]: root.tree for root in self.search if root.tree}
 
     def resolve(
         self, path: str, text: str, macros: Sequence[tuple[str, str]], pre_includes: Sequence[str]
     ) -> Closure:
-        """Return the closure of the project's source *path*."""
+        """Return the header closure of the project's source at *path*."""
         walk = _Walk(self, include_values(macros), (path, text))
         asked = self.scans.of_text(text)
         walk.closure.at_root = tuple(name for name in pre_includes if self._is_at_root(name))
@@ -149,7 +158,7 @@ class Resolver(IncludeSearch):
         )
 
     def _is_at_root(self, name: str) -> bool:
-        """Return whether a pre-included file is found only by its path in the project."""
+        """Return whether the pre-included file *name* is found only by its path in the project."""
         elsewhere = self.find(Include(_at_root(name), "angle"), self.project, "").places
         return (
             not elsewhere and disk.is_file(self.tree.disk_path(name), self.tree) and self.tree.is_inside(name)
@@ -157,13 +166,13 @@ class Resolver(IncludeSearch):
 
 
 def _at_root(name: str) -> str:
-    """Return the path by which the compiler finds a pre-included file: its working folder is `/`."""
+    """Return the path at which the compiler looks for a pre-included file; its working folder is `/`."""
     path = os.path.join(os.sep, name)
     return path if differs_by_process(path) or os.path.isfile(path) else name
 
 
 class _Walk:
-    """Follows the includes of one source, and records the files and the possible values of macros."""
+    """Follows all includes of one source, and collects the found files and the possible values of macros."""
 
     def __init__(
         self, resolver: Resolver, macros: Iterable[tuple[str, str]], source: tuple[str, str]
@@ -175,13 +184,15 @@ class _Walk:
         self._resolver = resolver
         self._source = source
         self._values_by_macro: dict[str, set[str]] = {}
-        self._unsorted_defines = [macros]  # not in *_values_by_macro* yet: few walks need these
+        # added to *_values_by_macro* only when needed, because few sources have computed includes
+        self._unsorted_defines = [macros]
         self._computed: set[tuple[Include, HeaderFile]] = set()
         self._added_folders: set[Path] = set()
-        self._added_packages: set[SearchFolder] = set()  # the header packages of which all files were added
+        # the folders of header packages whose files were all added
+        self._added_packages: set[SearchFolder] = set()
 
     def visit(self, file: HeaderFile, scanned: Scan) -> None:
-        """Follow the includes of a file, and the includes of every file that they find."""
+        """Follow the includes of a file, and recursively the includes of every file that is found."""
         pending = [(file, scanned)]
         while pending:
             file, scanned = pending.pop()
@@ -191,7 +202,7 @@ class _Walk:
                 raise self._with_include(exc, file, scanned) from exc
 
     def _follow(self, file: HeaderFile, scanned: Scan) -> list[tuple[HeaderFile, Scan]]:
-        """Record the includes and definitions of one file; return the files that are new."""
+        """Record the includes and macro definitions of one file; return the included files that are new."""
         self._unsorted_defines.append(scanned.defines)
         includes = self._resolver.resolve_file(file, scanned)
         if includes.absent or includes.missing or includes.computed:
@@ -200,13 +211,13 @@ class _Walk:
             self._computed.update((include, file) for include in includes.computed)
         by_name = file.logical not in self.closure.widened
         found: Iterable[HeaderFile] = includes.found
-        if by_name and not self.closure.widened:  # nearly always: skip millions of calls
+        if by_name and not self.closure.widened:  # true in nearly all cases, and saves millions of calls
             found = [each for each in found if each not in self.reached]
         read = self._resolver.read
         return [new for each in found for new in self._add(each, read, by_name=by_name)]
 
     def resolve_computed(self) -> None:
-        """Resolve computed includes until no file adds a macro, and no macro adds a file."""
+        """Resolve computed includes, and repeat this until no new macro value and no new file is found."""
         before = None
         while self._computed and before != (
             now := (len(self._computed), len(self.reached), sum(map(len, self._defines.values())))
@@ -225,14 +236,17 @@ class _Walk:
 
     @property
     def _defines(self) -> dict[str, set[str]]:
-        """All values that each macro was defined to have so far."""
+        """All values of each macro in the definitions that were found so far."""
         while self._unsorted_defines:
             for name, value in self._unsorted_defines.pop():
                 self._values_by_macro.setdefault(name, set()).add(value)
         return self._values_by_macro
 
     def _operands(self, include: Include) -> list[Include | None]:
-        """Return everything that a computed include can expand to. None in the list: an unknown name."""
+        """Return every include that a computed include can expand to.
+
+        None in the list means an unknown name.
+        """
         operands: list[Include | None] = []
         names, seen = [include], {include.name}
         while names:
@@ -251,7 +265,7 @@ class _Walk:
         return operands
 
     def _texts(self, include: Include) -> set[str]:
-        """Return the texts that a macro, a call of a macro, or the argument of a call can expand to."""
+        """Return the texts to which a macro, a call of a macro, or the argument of a call can expand."""
         if include.form == "argument":
             return {f"<{include.name}>"}
         if (call := MACRO_CALL.fullmatch(include.name)) is None:
@@ -259,7 +273,10 @@ class _Walk:
         return {expand_call(value, call[2]) for value in self._defines.get(call[1], {UNKNOWN})}
 
     def _path_expansions(self, path: str, within: frozenset[str] = frozenset()) -> set[str] | None:
-        """Return all paths to which a path with macros can expand; None if they are unknown or too many."""
+        """Return all paths to which a path with macros can expand.
+
+        The result is None if a path is unknown, or if there are too many paths.
+        """
         found = {""}
         for piece in _WORDS.split(path):
             options = (
@@ -273,7 +290,10 @@ class _Walk:
         return found
 
     def _word_expansions(self, word: str, within: frozenset[str]) -> set[str] | None:
-        """Return all texts that a word can expand to; None if unknown, as for macros of the compiler."""
+        """Return all texts to which a word can expand.
+
+        The result is None if the texts are unknown, as for the compiler's own macros.
+        """
         if word not in self._defines:
             return None if word.startswith("__") else {word}
         options = {word}
@@ -286,7 +306,10 @@ class _Walk:
         return options
 
     def _with_include(self, error: SourceError, file: HeaderFile, scanned: Scan) -> SourceError:
-        """Return an error with the place of the include that causes it; unchanged if an option causes it."""
+        """Return *error* with the line of the include that caused it.
+
+        The error is returned unchanged if a compiler option caused it.
+        """
         include = self._failing_include(file, scanned)
         if include is None or not file.relative:
             return error
@@ -297,7 +320,7 @@ class _Walk:
         return SourceError(*(each._replace(details=(f"included from {place}",)) for each in error.problems))
 
     def _failing_include(self, file: HeaderFile, scanned: Scan) -> Include | None:
-        """Return the first include of a file whose header cannot be searched for or cannot be read."""
+        """Return the first include of a file whose header cannot be found or read because of an error."""
         return next((include for include in scanned.includes if self._fails(include, file)), None)
 
     def _fails(self, include: Include, file: HeaderFile) -> bool:
@@ -311,7 +334,7 @@ class _Walk:
     def _add(
         self, file: HeaderFile, read: Callable[[HeaderFile], tuple[str, Scan]], *, by_name: bool
     ) -> tuple[tuple[HeaderFile, Scan], ...]:
-        """Add one file to the closure; return it if it is new."""
+        """Add one file to the header closure; return the file with its includes if it is new."""
         if by_name:
             self.closure.widened.discard(file.logical)
         elif file.logical not in self.files:
@@ -323,9 +346,13 @@ class _Walk:
         return ((file, scanned),)
 
     def _add_all_candidates(self, include: Include, root: SearchFolder, relative: str) -> None:
-        """Add everything that a computed include can mean: the tree that contains it, or the search path."""
+        """Add every file that a computed include with unknown macros can mean.
+
+        For an include in a header tree, this is any file of the same tree; for an include in the project, it
+        is any file on the search path.
+        """
         self.closure.guessed = True
-        # A file of a header package can be edited without a new version. So each file counts.
+        # A header package's files can be edited without a new version, so the digest of each file is needed.
         reached = {each for each in ((root,) if root.tree else self._resolver.search) if each.is_package}
         for each in sorted(reached - self._added_packages):
             self._added_packages.add(each)
@@ -333,7 +360,7 @@ class _Walk:
         if root.tree:
             self.closure.trees.add(root.tree)
             return
-        self.closure.missing.add(include.name)  # it may mean one of the toolkit's headers
+        self.closure.missing.add(include.name)  # the include may mean one of the toolkit's headers
         self.closure.trees |= {each.tree for each in self._resolver.search if each.tree}
         far = "../" in include.name or any(UNKNOWN_WITH_PARENT in values for values in self._defines.values())
         folders = self._resolver.tree.folders if far else ((root.path / relative).parent,)
@@ -343,7 +370,7 @@ class _Walk:
         self._add_files(self._resolver.project_files(*folders), by_name=False)
 
     def _add_files(self, found: Iterable[tuple[SearchFolder, str]], *, by_name: bool = True) -> None:
-        """Add files, and follow the includes of the new ones."""
+        """Add files to the header closure, and follow the includes of the files that are new."""
         for place in found:
             for new, scanned in self._add(
                 self._resolver.file(*place), self._resolver.read_any, by_name=by_name

@@ -1,7 +1,7 @@
-"""The headers of toolkits and wheels that were read, and the paths there that have no header.
+"""The headers in toolkits and wheels that a build has read, and the paths where no header exists.
 
-Most files of most closures are outside the project, and closures share them. So each folder numbers its
-headers, and a recorded closure contains only the numbers.
+Most files of a header closure are outside the project, and many closures contain the same files. So each
+folder numbers its headers, and a recorded closure contains only the numbers.
 """
 
 from __future__ import annotations
@@ -19,55 +19,55 @@ from ..project.source_roots import ProjectTree
 
 T = TypeVar("T")
 
-TriedPaths = tuple[str, ...]  # paths of the project at which one include was not found
+TriedPaths = tuple[str, ...]  # the paths in the project at which one include found no file
 
 _BITS = bytes.maketrans(b"01", b"\0\1")
 
 
 class OutsideFolder:
-    """A folder of the search path outside the project, with the state of each path at its first look-up."""
+    """A folder of the search path outside the project, with the state of each path that was looked up."""
 
     def __init__(self, path: Path, logical: str) -> None:
-        self.states: dict[str, str] = {}  # by path; empty if there is no file
+        self.states: dict[str, str] = {}  # by path, from the first look-up; empty if the path is not a file
         self._start = os.path.join(path, "")
         self.logical = logical
-        self._numbers: dict[str, int] = {}  # the numbers of the headers that were read, by path
-        self._headers: list[tuple[str, str]] = []  # their logical names and digests, by number
+        self._numbers: dict[str, int] = {}  # the number of each header that was read, by path
+        self._headers: list[tuple[str, str]] = []  # the logical name and digest of each header, by number
 
     def is_file(self, relative: str, tree: ProjectTree) -> bool:
-        """Return whether there is a file at a path of this folder."""
+        """Return whether *relative* is the path of a file in this folder."""
         if (state := self.states.get(relative)) is None:
             state = self.states[relative] = disk.file_state(self._start + relative, tree)
         return state != ""
 
     def current_states(self, paths: Iterable[str], tree: ProjectTree) -> list[str]:
-        """Return the present states of paths of this folder."""
+        """Return the current states of *paths* in this folder."""
         return [disk.file_state(self._start + relative, tree) for relative in paths]
 
     def digest_now(self, relative: str, tree: ProjectTree) -> str:
-        """Return the present digest of the file at a path of this folder."""
+        """Return the current digest of the file *relative* in this folder."""
         return file_digest(disk.read_file(self._start + relative, tree))
 
     def are_same(self, relative: str, other: str) -> bool:
-        """Return whether two paths of this folder lead to the same file."""
+        """Return whether the paths *relative* and *other* in this folder lead to the same file."""
         return os.path.samefile(self._start + relative, self._start + other)
 
     def content(self, relative: str) -> str | None:
-        """Return the digest of a header that was read."""
+        """Return the digest of the header *relative*; None if this header was not read."""
         number = self._numbers.get(relative)
         return None if number is None else self._headers[number][1]
 
     def contents(self) -> dict[str, str]:
-        """Return the digests of the headers that were read, by path, in the order of their numbers."""
+        """Return the digest of each header that was read, by path, in the order of the headers' numbers."""
         return {relative: self._headers[number][1] for relative, number in self._numbers.items()}
 
     def add(self, relative: str, content: str) -> None:
-        """Number a header that was read."""
+        """Give a number to the header *relative*, which was read and has the digest *content*."""
         self._numbers[relative] = len(self._headers)
         self._headers.append((f"{self.logical}/{relative}", content))
 
     def bits(self, headers: Iterable[str]) -> int:
-        """Return the numbers of headers, as bits."""
+        """Return an integer in which the bits of the *headers*' numbers are set."""
         return to_bits(self._numbers[relative] for relative in headers)
 
     def headers(self, bits: int) -> Iterator[tuple[str, str]]:
@@ -76,7 +76,7 @@ class OutsideFolder:
 
 
 class ClosureFiles(Mapping[str, str]):
-    """The files of a closure by logical name: the project's *own* files, and files of folders *outside*."""
+    """The files of a header closure by logical name: the project's *own* files, and files *outside* it."""
 
     def __init__(self, own: Mapping[str, str], outside: Sequence[tuple[OutsideFolder, int]]) -> None:
         self.own = own
@@ -95,11 +95,14 @@ class ClosureFiles(Mapping[str, str]):
         return bool(self.own) or any(bits for _folder, bits in self.outside)
 
     def has_files_in(self, logical: str) -> bool:
-        """Return whether the closure has files of a folder outside."""
+        """Return whether the closure contains files of the folder outside the project named *logical*."""
         return any(bits for folder, bits in self.outside if f"{folder.logical}/".startswith(f"{logical}/"))
 
     def items(self) -> ItemsView[str, str]:
-        """Return all files. This collects them only once."""
+        """Return all files with their digests.
+
+        Faster than the method of `Mapping`, which looks up each file.
+        """
         return self._all().items()
 
     def _all(self) -> dict[str, str]:
@@ -110,7 +113,11 @@ class ClosureFiles(Mapping[str, str]):
 
 
 class AbsentPaths(AbstractSet[TriedPaths]):
-    """Paths of the project where includes were not found: includes of its *own* files, and of *others*."""
+    """Paths in the project at which includes found no file.
+
+    *own* are the paths for includes in the project's files, *others* those for includes in headers outside
+    the project.
+    """
 
     def __init__(self, own: AbstractSet[TriedPaths], others: Sequence[TriedPaths], bits: int) -> None:
         self._own = own
@@ -131,7 +138,7 @@ class AbsentPaths(AbstractSet[TriedPaths]):
 
 
 def names_in(closures: Iterable[Mapping[str, str]]) -> set[str]:
-    """Return the logical names of all files of several closures."""
+    """Return the logical names of all files in several header closures."""
     names, outside = set[str](), dict[OutsideFolder, int]()
     for files in closures:
         if isinstance(files, ClosureFiles):
@@ -144,10 +151,10 @@ def names_in(closures: Iterable[Mapping[str, str]]) -> set[str]:
 
 
 def to_bits(numbers: Iterable[int]) -> int:
-    """Return a number that has a bit for each of these different numbers."""
+    """Return an integer in which the bits at *numbers* are set; no number may occur twice."""
     return sum(1 << number for number in numbers)
 
 
 def items_at_bits(items: Sequence[T], bits: int) -> Iterator[T]:
-    """Yield the items whose numbers are in *bits*."""
+    """Yield the items at the positions whose bits are set in *bits*."""
     return compress(items, f"{bits:b}"[::-1].encode().translate(_BITS))

@@ -1,11 +1,13 @@
-"""Reuse the headers that an earlier build found outside the project, if nothing has changed there.
+"""Reuse the search for headers outside the project that an earlier build did, if nothing has changed.
 
-Every build reads the project's own texts and follows their includes. Headers that the project does not have
-are searched for outside, and the result of that search is recorded. It depends on the includes and macros of
-the project's texts, on the table's macros, on the search path, and on the files outside. So the record is
-valid if each path outside that was looked up has the same content as then, or still no file, and if the
-project still has no file at the paths where headers outside searched for one. If all files of a folder have
-the same size, times and inode as then, they are not read again.
+Every build reads the project's own files and follows their includes. If the project does not contain an
+included header, a build searches folders outside the project (toolkit and wheels) and records the result of
+the search. The result depends on the includes and macros in the project's files, on the macros in the
+project's table, on the search path, and on the files outside the project. So a recorded result is valid under
+two conditions. Each path outside the project that was looked up must have the same content as before, or
+still not exist. And at each path in the project where a header outside the project searched for a file, there
+must still be no file. If all files of a folder have the same size, times and inode as before, the files are
+not read again.
 """
 
 from __future__ import annotations
@@ -26,12 +28,12 @@ from .includes import Closure, Resolver
 from .outside_project import AbsentPaths, ClosureFiles, OutsideFolder, TriedPaths
 from .resolve import FOLDERS, OutsideFolders, SearchFolder
 
-_UNREAD = "unread"  # instead of a digest: the file was read by another name
+_UNREAD = "unread"  # in place of a digest: the file was read under another name
 _TRIED = digest(["tried"])
 
 
 class WalkStart(NamedTuple):
-    """The start of a search outside: the closure in the project, and the values that includes can use."""
+    """The input of a search outside the project: the closure inside the project, and the macros."""
 
     own: Closure
     source: Scan
@@ -40,7 +42,7 @@ class WalkStart(NamedTuple):
 
 
 class _KnownSearchPath(NamedTuple):
-    """A search path: its name, its folders outside the project, and whether their records are still valid."""
+    """A search path: its name, its folders outside the project, and whether the recorded facts are valid."""
 
     name: str
     folders: list[OutsideFolder]
@@ -48,26 +50,29 @@ class _KnownSearchPath(NamedTuple):
 
 
 class RecalledClosures:
-    """The closures that an earlier build recorded. *take* returns a recorded line and removes it."""
+    """The header closures that an earlier build recorded. *take* returns a recorded line and removes it."""
 
     def __init__(self, scans: ScanCache, take: Callable[[str], str | None]) -> None:
         self.outside = OutsideFolders(self._recall)
         self._scans = scans
         self._take_line = take
         self._began = time.time_ns()
-        self._lines: dict[str, str] = {}  # of the closures that this build used
-        # For each unchanged folder: the number of recorded paths, and the recorded digest of their states.
+        self._lines: dict[str, str] = {}  # the lines of the closures that this build used
+        # For each unchanged folder outside the project: the number of recorded paths, and the recorded digest
+        # of the files' states.
         self._known: dict[SearchFolder, tuple[int, str]] = {}
         self._scan_digests: dict[str, str] = {}
-        self._tried: list[TriedPaths] = []  # where includes of headers outside found no file
-        self._numbers: dict[TriedPaths, int] = {}  # their positions in *_tried*
-        self._still_absent: bool | None = None  # whether there is still no file at the recorded paths
+        # the paths in the project where includes in headers outside the project found no file
+        self._tried: list[TriedPaths] = []
+        self._numbers: dict[TriedPaths, int] = {}  # the position of each item in *_tried*
+        self._still_absent: bool | None = None  # whether the recorded paths in the project still do not exist
         self._known_search_paths: dict[Resolver, _KnownSearchPath] = {}
-        self._summaries: dict[object, dict[str, str]] = {}  # of the headers outside: closures share them
+        # digests of the headers outside the project, which many closures share
+        self._summaries: dict[object, dict[str, str]] = {}
         self._new = False
 
     def resolve(self, start: WalkStart, resolver: Resolver, walk: Callable[[], Closure]) -> Closure:
-        """Return the recorded closure if it is valid, else the closure that *walk* finds."""
+        """Return the recorded header closure if it is valid, and otherwise the closure that *walk* finds."""
         key, known = self._key(start, resolver), self._known_search_path(resolver)
         if key not in self._lines and known.is_valid and (line := self._take_line(key)):
             self._lines[key] = line
@@ -83,23 +88,27 @@ class RecalledClosures:
         return digest([compact([search, *start[2:], source, texts, own.at_root, sorted(own.missing)])])
 
     def _scan_digest(self, content: str) -> str:
-        """Return a digest of the includes and macros of a text. Other edits do not change where it leads."""
+        """Return a digest of the includes and macros in a file.
+
+        Other edits cannot change which files are found.
+        """
         if content not in self._scan_digests:
-            scan = self._scans.used.get(content)  # None if the file is too large to be scanned
+            scan = self._scans.used.get(content)  # None if the file is too large to be searched for includes
             self._scan_digests[content] = content if scan is None else digest([compact(scan[:2])])
         return self._scan_digests[content]
 
     def _known_search_path(self, resolver: Resolver) -> _KnownSearchPath:
         if resolver not in self._known_search_paths:
             roots = [root for root in resolver.search if root.tree]
-            folders = [self.outside[root] for root in roots]  # this checks the records of each folder
+            # this look-up checks the recorded facts about each folder
+            folders = [self.outside[root] for root in roots]
             is_valid = self._nothing_appeared(resolver.tree) and self._known.keys() >= set(roots)
             name = compact([(root.logical, root.tree) for root in resolver.search])
             self._known_search_paths[resolver] = _KnownSearchPath(name, folders, is_valid)
         return self._known_search_paths[resolver]
 
     def _recall(self, root: SearchFolder, folder: OutsideFolder) -> None:
-        """Give a folder the recorded facts about it, if they are still valid."""
+        """Add the recorded facts about a folder to *folder*, if the facts are still valid."""
         if (line := self._take_line(_folder_key(root))) is None:
             return
         before, seen = json.loads(line)
@@ -107,7 +116,7 @@ class RecalledClosures:
         try:
             states = folder.current_states(seen, tree)
             is_valid = _lines_digest(states) == before or _are_equal(folder, seen, states, tree)
-        except (OSError, SourceError):  # the walk reports it
+        except (OSError, SourceError):  # the search for headers will report this error
             return
         if is_valid:
             self._known[root] = len(seen), before
@@ -117,7 +126,7 @@ class RecalledClosures:
                     folder.add(relative, content)
 
     def _nothing_appeared(self, tree: ProjectTree) -> bool:
-        """Return whether the project still has no file where includes of headers outside found none."""
+        """Return whether no file has appeared in the project where headers outside searched for a file."""
         if self._still_absent is None:
             tried = [*map(tuple, json.loads(self._take_line(_TRIED) or "[]"))]
             try:
@@ -130,7 +139,10 @@ class RecalledClosures:
         return self._still_absent
 
     def _number(self, tried: Iterable[TriedPaths]) -> int:
-        """Return the numbers of the *tried* paths, as bits. New paths get new numbers."""
+        """Return an integer in which the bits of the *tried* paths' numbers are set.
+
+        New paths get new numbers.
+        """
         bits = 0
         for places in tried:
             if places not in self._numbers:
@@ -140,12 +152,15 @@ class RecalledClosures:
         return bits
 
     def _record(self, key: str, closure: Closure, own: Closure, resolver: Resolver) -> Closure | None:
-        """Record a closure if everything that it depends on is recorded; return it in its recorded form."""
+        """Record a header closure and return it in its recorded form.
+
+        The result is None if the closure depends on something that is not recorded.
+        """
         tried = closure.absent - own.absent
         if closure.widened or any(tree.startswith(FOLDERS) for tree in closure.trees):
             return None
         if any(root.is_package and root.tree in closure.trees for root in resolver.search):
-            return None  # the list of a package's files is not recorded
+            return None  # the list of all files of a header package is not recorded
         if any(os.path.isabs(path) for places in tried for path in places):
             return None
         reached: dict[SearchFolder, list[str]] = {}
@@ -153,7 +168,7 @@ class RecalledClosures:
             reached.setdefault(file.root, []).append(file.relative)
         headers = [(self.outside[root], reached.get(root, ())) for root in resolver.search if root.tree]
         files = ClosureFiles(own.files, [(folder, folder.bits(each)) for folder, each in headers])
-        if files != closure.files:  # a header outside includes a further header of the project
+        if files != closure.files:  # a header outside the project includes a header of the project
             return None
         bits = self._number(tried)
         folders = self._known_search_path(resolver).folders
@@ -196,14 +211,14 @@ class RecalledClosures:
             _digest=whole if same else "",
             _outside=outside,
         )
-        if not same:  # a header of the project was edited, with the same includes and macros
+        if not same:  # a header of the project was edited, but its includes and macros are the same
             self._lines[key] = compact([now, closure.digest(), *line[2:]])
             self._new = True
         return closure
 
     @property
     def has_new_facts(self) -> bool:
-        """Whether this build found facts that are not recorded yet."""
+        """Whether this build has found facts about headers that are not recorded yet."""
         folders = self.outside.folders.items()
         return self._new or any(
             self._known.get(root) != (len(folder.states), self._state_of(root, folder))
@@ -211,24 +226,26 @@ class RecalledClosures:
         )
 
     def contents(self) -> set[str]:
-        """Return the digests of all known headers outside the project."""
+        """Return the digests of all headers outside the project that this build knows."""
         return {content for folder in self.outside.folders.values() for content in folder.contents().values()}
 
     def lines(self) -> dict[str, str]:
-        """Return the lines to record."""
+        """Return the lines to record for later builds, by their digests."""
         folders = self.outside.folders.items()
         known = {
             _folder_key(root): compact([self._state_of(root, folder), _contents_by_path(folder)])
             for root, folder in folders
         }
-        # An unused line would make each build write the file again. So there is no empty one.
+        # An empty line is not recorded, because a line that no build uses makes each build write the file
+        # again.
         tried = {_TRIED: compact(self._tried)} if self._tried else {}
         return {**self._lines, **known, **tried}
 
     def _state_of(self, root: SearchFolder, folder: OutsideFolder) -> str:
-        """Return one digest of the states of a folder's files.
+        """Return one digest of the states of all files of a folder.
 
-        If a file is too new for its state to prove anything, return the recorded digest, or an empty text.
+        If a file was written so recently that its times prove nothing, return the recorded digest, or an
+        empty text.
         """
         if disk.are_settled(folder.states.values(), self._began):
             return _lines_digest(folder.states[path] for path in _contents_by_path(folder))
@@ -236,7 +253,7 @@ class RecalledClosures:
 
 
 def compact(value: object) -> str:
-    """Return a value as JSON without blanks."""
+    """Return *value* as JSON without blanks."""
     return json.dumps(value, separators=(",", ":"))
 
 
@@ -249,12 +266,15 @@ def _folder_key(root: SearchFolder) -> str:
 
 
 def _files_digest(files: Mapping[str, str]) -> str:
-    """Return a digest of the project's own headers."""
+    """Return a digest of the names and contents of the project's own headers."""
     return _lines_digest(f"{content} {logical}" for logical, content in sorted(files.items()))
 
 
 def _contents_by_path(folder: OutsideFolder) -> dict[str, str]:
-    """Return each path of a folder that was looked up, with the digest of its header if it was read."""
+    """Return the digest of each path in a folder that was looked up.
+
+    For a file that was not read, the value is a mark; for a missing file, it is empty.
+    """
     contents = folder.contents()
     others = {path: _UNREAD if state else "" for path, state in folder.states.items() if path not in contents}
     return {**contents, **others}
@@ -263,7 +283,7 @@ def _contents_by_path(folder: OutsideFolder) -> dict[str, str]:
 def _are_equal(
     folder: OutsideFolder, seen: Mapping[str, str], states: Iterable[str], tree: ProjectTree
 ) -> bool:
-    """Return whether the paths of a folder still have the contents that were *seen*, or still no file."""
+    """Return whether the paths in a folder still have the contents in *seen*, or still do not exist."""
     return all(
         bool(state) == bool(content) and (not content or _is_equal(folder, path, content, tree))
         for (path, content), state in zip(seen.items(), states, strict=True)
@@ -271,6 +291,6 @@ def _are_equal(
 
 
 def _is_equal(folder: OutsideFolder, path: str, content: str, tree: ProjectTree) -> bool:
-    if content == _UNREAD:  # the same file is compared under its other name
+    if content == _UNREAD:  # the content of this file is compared under the file's other name
         return folder.are_same(path, os.path.normpath(path))
     return folder.digest_now(path, tree) == content

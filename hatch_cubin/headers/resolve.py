@@ -1,4 +1,4 @@
-"""Find the file that an include means, along the search path, in the compiler's order."""
+"""Find the file that an include means, by searching the same folders in the same order as the compiler."""
 
 from __future__ import annotations
 
@@ -18,43 +18,44 @@ from ..project.scan import Include, Scan, ScanCache
 from ..project.source_roots import ProjectTree
 from .outside_project import OutsideFolder
 
-PROJECT = "project"  # the logical name of the project's folder
+PROJECT = "project"  # the logical name of the project's folder in keys and messages
 OWN = f"{PROJECT}/"  # the beginning of the logical names of the project's own files
-FOLDERS = "folders "  # the beginning of the name that *folders* returns
+FOLDERS = "folders "  # the beginning of the text that *folders* returns
 _NEVER_SEARCHED = frozenset({".git", ".hatch", "_cubins", "__pycache__"})
 _HERE = re.compile(r"^(?:\./+)+")
 _OF_PROCESSES = ("/proc/", "/dev/fd/", "/dev/std")
-_SCANNED_BYTES = 8 << 20  # if all files of a folder are added, a larger file is data
+# bytes: if all files of a folder are added, larger files count as data without includes
+_SCANNED_BYTES = 8 << 20
 
 
 class SearchFolder(NamedTuple):
-    """A folder of the search path: its path, its name in keys, and the tree that it belongs to."""
+    """A folder of the search path: its path, its logical name in keys, and the header tree it belongs to."""
 
     path: Path
     logical: str
-    tree: str = ""  # a toolkit's or wheel's name and build; empty for the project's own
+    tree: str = ""  # the name and version of a toolkit or wheel; empty for the project's own folders
 
     @property
     def is_package(self) -> bool:
-        """Whether the folder is in a header package. The trees of toolkits have other names."""
+        """Whether the folder belongs to a header package, whose tree is named like `name==version`."""
         return re.fullmatch(r"\S+==\S+", self.tree) is not None
 
     def within(self, relative: str) -> str:
-        """Return the path in the project of a file in this folder, which belongs to the project."""
-        if not self.logical:  # the root folder, for an absolute path
+        """Return the path, relative to the project, of a file in this folder of the project."""
+        if not self.logical:  # this is the root folder of the disk, for an include with an absolute path
             return os.path.join(self.path, relative)
         return _HERE.sub("", posixpath.join(self.logical[len(OWN) :], relative))
 
 
 class IncludeTarget(NamedTuple):
-    """The files that an include can mean, and the paths of the project where it was not found."""
+    """The files that an include can mean, and the paths in the project where no file was found."""
 
     places: tuple[tuple[SearchFolder, str], ...]
     absent: tuple[str, ...]
 
 
 class HeaderFile:
-    """A file that was found in a folder of the search path. There is one object for each file."""
+    """A header or source that was found in a folder of the search path; each file has only one object."""
 
     __slots__ = ("logical", "read", "relative", "resolved", "root")
 
@@ -62,7 +63,7 @@ class HeaderFile:
         self.root = root
         self.relative = relative
         self.logical = f"{root.logical}/{relative}"
-        self.read: tuple[str, Scan] | None = None  # its digest and its scan
+        self.read: tuple[str, Scan] | None = None  # the digest of the file, and its includes and macros
         self.resolved: FileIncludes | None = None
 
     @property
@@ -71,7 +72,7 @@ class HeaderFile:
 
 
 class FileIncludes(NamedTuple):
-    """The results of the searches for all includes of one file."""
+    """The results of searching for all includes in one file."""
 
     found: tuple[HeaderFile, ...]
     absent: tuple[tuple[str, ...], ...]
@@ -80,7 +81,7 @@ class FileIncludes(NamedTuple):
 
 
 class OutsideFolders:
-    """The folders outside the project that a build searches. *known* adds recorded facts to a new one."""
+    """The folders outside the project that a build searches. *known* adds recorded facts to a new folder."""
 
     def __init__(
         self, known: Callable[[SearchFolder, OutsideFolder], object] = lambda _root, _folder: None
@@ -96,7 +97,7 @@ class OutsideFolders:
 
 
 class IncludeSearch:
-    """Searches for includes: beside the including file, along one search path, and in the project."""
+    """Searches for the files that includes mean: beside the including file, and along one search path."""
 
     def __init__(
         self,
@@ -114,20 +115,20 @@ class IncludeSearch:
         self._files: dict[tuple[SearchFolder, str], HeaderFile] = {}
 
     def own(self, path: str) -> tuple[SearchFolder, str]:
-        """Return the folder of a project file, which is the project or a source root, and its path there."""
+        """Return the folder of a project file (the project or a source root), and the file's path in it."""
         home = self.tree.source_root_of(path)
         if home is None:
             return self.project, path
         return SearchFolder(home.folder, OWN + home.name), path[len(home.name) + 1 :]
 
     def file(self, root: SearchFolder, relative: str) -> HeaderFile:
-        """Return the object for a file."""
+        """Return the only `HeaderFile` object for a file."""
         if (file := self._files.get((root, relative))) is None:
             file = self._files[root, relative] = HeaderFile(root, relative)
         return file
 
     def resolve_file(self, file: HeaderFile, scanned: Scan) -> FileIncludes:
-        """Return the results of the searches for a file's includes."""
+        """Return the results of searching for the includes in a file."""
         if file.read is None or scanned is not file.read[1]:
             return self._resolve_includes(file, scanned)
         if file.resolved is None:
@@ -147,13 +148,13 @@ class IncludeSearch:
             others = [other for place in places if (other := self.file(*place)) is not file]
             found += others
             absent += [tried] * bool(tried)
-            # After the project's headers, #include_next may mean a header outside. So its name is missing.
+            # An #include_next may also mean a header outside the project, so its name counts as missing.
             last = include.searches_on and not any(place.tree for place, _relative in places)
             missing += [include.name] * (last or not others)
         return FileIncludes(tuple(found), tuple(absent), tuple(missing), tuple(computed))
 
     def find(self, include: Include, root: SearchFolder, includer: str) -> IncludeTarget:
-        """Return the file that an include means; for `#include_next`, all files that it may mean."""
+        """Return the file that an include means; for `#include_next`, return all files that it may mean."""
         includer_folder = os.path.dirname(includer) if include.form == "quote" else None
         if includer_folder and ".." in includer_folder:
             includer_folder = "" if (tidy := _normalized(root.path, includer_folder)) == "." else tidy
@@ -164,18 +165,19 @@ class IncludeSearch:
         return self._found[key]
 
     def _find(self, include: Include, root: SearchFolder, includer_folder: str | None) -> IncludeTarget:
-        """Search for an include in NVRTC's order: in *includer_folder* if quoted, then along the path."""
+        """Search for an include like NVRTC: in *includer_folder* if it is quoted, then on the search path."""
         places: list[tuple[SearchFolder, str]] = []
         absent: list[str] = []
         candidates = self._candidates(include.name, root, includer_folder)
         for place, written in itertools.starmap(self._in_source_root, candidates):
             if differs_by_process(os.path.join(place.path, written)):
-                what = f"cannot include {include.name!r}: the compiler's process finds another file there"
+                what = f"cannot include {include.name!r}: this path leads to a different file in each process"
                 raise SourceError(
                     problem("include-differs-by-process", what, hint="include the file by its real path")
                 )
             if self._is_file(place, written):
-                # The name `s/../a.h` leads to a file only if the folder `s` exists. So it is not shortened.
+                # A path such as `s/../a.h` is not shortened, because it leads to a file only if the folder
+                # `s` exists.
                 unchanged = not place.tree and _reenters_folder(include.name)
                 named = written.replace(os.sep, "/") if unchanged else _normalized(place.path, written)
                 places.append((place, named))
@@ -202,10 +204,11 @@ class IncludeSearch:
             yield each, name
 
     def _in_source_root(self, root: SearchFolder, written: str) -> tuple[SearchFolder, str]:
-        """Return the folder and the path of an include in a project with source roots.
+        """Return the folder and the path to search for an include in a project with source roots.
 
-        To the compiler, source roots are folders of the project, but `..` starts at their real folders. Such
-        a path must lead to the same file in an sdist, in which the source roots are beside each other.
+        The compiler sees source roots as folders inside the project, but in a path with `..` it uses their
+        real folders. A path with `..` must also lead to the same file in an sdist, in which all source roots
+        are side by side. Otherwise this method raises SourceError.
         """
         if not self.tree.roots or root.tree or not root.logical:
             return root, written
@@ -227,14 +230,14 @@ class IncludeSearch:
 
     def _crossing_error(self, path: Path) -> SourceError:
         named = self.tree.name_of(os.path.realpath(path))
-        what = "is reached by '..' across the border of a source root, and in an sdist that leads elsewhere"
+        what = "is included with '..' across the border of a source root, which leads elsewhere in an sdist"
         hint = "add its folder to 'include-dirs' (it may be in a source root), and include it without '..'"
         if self.tree.source_root_of(named) is None:
             hint = "add its folder to 'source-roots' and to 'include-dirs', and include it without '..'"
         return SourceError(problem("include-crosses-root", what, Location(named), hint))
 
     def read(self, file: HeaderFile) -> tuple[str, Scan]:
-        """Return the digest and the scan of a header."""
+        """Return the digest of a header, and its includes and macros."""
         if file.read is None:
             file.read = self._read(file.root, file.relative)
         return file.read
@@ -250,14 +253,17 @@ class IncludeSearch:
             return content, known
         folder.is_file(
             relative, self.tree
-        )  # records the state before the read, so that later writes change it
+        )  # records the file's state before reading the file, so that later writes change the state
         read = self.scans.of_file(path, self.tree)
         if content is None:
             folder.add(relative, read[0])
         return read
 
     def read_any(self, file: HeaderFile) -> tuple[str, Scan]:
-        """Return the digest and the scan of any file. The scan is empty if it is too large or unreadable."""
+        """Return the digest of any file, and its includes and macros.
+
+        A file that is too large or unreadable counts as a file without includes.
+        """
         path = file.path
         if self._leads_out(file.root, file.relative):
             raise disk.outside_link_error(self.tree, file.root.within(file.relative))
@@ -269,21 +275,21 @@ class IncludeSearch:
         return content_digest(path), Scan(())
 
     def _leads_out(self, root: SearchFolder, relative: str) -> bool:
-        """Return whether a file of a source root is a link to a place outside of it."""
+        """Return whether a file in a source root is a link to a file outside of the source root."""
         if root.tree or not root.logical or not self.tree.roots:
             return False
         own = root.within(relative)
         return self.tree.source_root_of(own) is not None and not self.tree.is_inside(own)
 
     def project_files(self, *folders: Path) -> Iterator[tuple[SearchFolder, str]]:
-        """Yield every file in the project's own search folders and in *folders*; links are followed."""
+        """Yield every file in the project's own search folders and in *folders*, following links."""
         for parent, files in self._walk_folders(*folders):
             for path in map(Path(parent).joinpath, files):
                 if path.is_file():
                     yield self.own(self.tree.name_of(path))
 
     def outside_files(self, root: SearchFolder) -> Iterator[tuple[SearchFolder, str]]:
-        """Yield every file of one folder outside the project."""
+        """Yield every file in one folder outside the project, as *root* and the file's path in *root*."""
         for parent, inner, files in os.walk(root.path):
             inner.sort()
             for name in sorted(files):
@@ -292,19 +298,21 @@ class IncludeSearch:
                     yield root, relative
 
     def folders(self, *folders: Path) -> str:
-        """Return a digest of the names of all folders: `s/../a.h` leads to a file only if `s` exists."""
+        """Return a digest of the names of all subfolders: `s/../a.h` leads to a file only if `s` exists."""
         there = (self.tree.name_of(parent) for parent, _files in self._walk_folders(*folders))
         return f"{FOLDERS}{digest(sorted(there))[:16]}"
 
     def _walk_folders(self, *folders: Path) -> Iterator[tuple[str, list[str]]]:
-        """Yield each folder once, with the names of the files in it."""
+        """Yield each folder and subfolder once, with the names of its files."""
 
         def failed(exc: OSError) -> None:
-            if not isinstance(exc, (FileNotFoundError, PermissionError)):  # nor can the compiler
+            # these folders are skipped, because the compiler cannot read them either
+            if not isinstance(exc, (FileNotFoundError, PermissionError)):
                 raise disk.unreadable_error(exc, exc.filename, self.tree) from exc
 
         starts = [*(root.path for root in self.search if not root.tree), *folders]
-        if self.tree.roots:  # to the compiler, they are in the project and in the folders around it
+        # the compiler sees source roots inside the project, and so also inside folders around the project
+        if self.tree.roots:
             project = Path(os.path.realpath(self.tree.root))
             if any(project.is_relative_to(os.path.realpath(start)) for start in starts):
                 starts += [each.folder for each in self.tree.roots]
@@ -321,14 +329,14 @@ class IncludeSearch:
 
 
 def differs_by_process(path: str) -> bool:
-    """Return whether a path leads to another file in each process, such as `/proc/self/fd/3`."""
+    """Return whether a path leads to a different file in each process, such as `/proc/self/fd/3`."""
     if "/proc" not in path and "/dev" not in path:
         return False
     return f"/{os.path.normpath(path).lstrip('/')}".startswith(_OF_PROCESSES)
 
 
 def content_digest(path: str | Path) -> str:
-    """Return the digest of a file, as closures have it. The file is read in pieces."""
+    """Return the digest of a file as it is in header closures; "unreadable" if the file cannot be read."""
     try:
         with file_access.open_plain(path) as file:
             return stream_digest(file)
@@ -337,13 +345,13 @@ def content_digest(path: str | Path) -> str:
 
 
 def _reenters_folder(name: str) -> bool:
-    """Return whether a name enters a folder and leaves it again: `s/../a.h`, but not `../a.h`."""
+    """Return whether a path enters a folder and leaves it again, such as `s/../a.h` but not `../a.h`."""
     parts = [part for part in name.split("/") if part not in {"", "."}]
     return ".." in parts[next((at for at, part in enumerate(parts) if part != ".."), 0) :]
 
 
 def _normalized(root: Path, written: str) -> str:
-    """Return a path without its `..`, unless a link makes that another file."""
+    """Return *written* without `..` parts, or unchanged if a link makes the shortened path another file."""
     tidy = os.path.normpath(written)
     same = ".." not in written or _are_same(root / written, root / tidy)
     return (tidy if same else written).replace(os.sep, "/")
@@ -352,5 +360,5 @@ def _normalized(root: Path, written: str) -> str:
 def _are_same(path: Path, other: Path) -> bool:
     try:
         return os.path.samefile(path, other)
-    except OSError:  # because of a link, the shortened path does not exist
+    except OSError:  # the shortened path does not exist, because a part of the path is a link
         return False

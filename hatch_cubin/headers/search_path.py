@@ -1,4 +1,4 @@
-"""The search path of headers: the project's folders, header packages, and the toolkit's folders."""
+"""The search path for headers: folders of the project, of header packages, and of the CUDA toolkit."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".hxx", ".inl")
 
 
 def project_roots(tree: ProjectTree, folders: Iterable[str]) -> Iterator[SearchFolder]:
-    """Yield the project's own include folders."""
+    """Yield the project's own include *folders*, as folders of the search path."""
     for folder in folders:
         yield SearchFolder(tree.disk_path(folder), f"{OWN}{PurePosixPath(folder)}")
 
 
 def package_roots(config: Config) -> Iterator[SearchFolder]:
-    """Yield the include folders of the distributions that `header-packages` names."""
+    """Yield the include folders of the wheels that `header-packages` in the project's table lists."""
     problems = []
     for index, requirement in enumerate(config.header_packages):
         name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
@@ -41,7 +41,7 @@ def package_roots(config: Config) -> Iterator[SearchFolder]:
             found = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
             what = f"header-packages: {name!r} is not installed in the build environment"
-            hint = "a build with isolation installs it; without isolation, install it yourself"
+            hint = "a build with isolation installs this wheel; without isolation, install it yourself"
             problems.append(
                 problem("wheel-not-installed", what, config.place.of("header-packages", index), hint)
             )
@@ -57,7 +57,7 @@ def package_roots(config: Config) -> Iterator[SearchFolder]:
                     "no-headers-in-wheel",
                     f"header-packages: {name!r} has no include folder",
                     config.place.of("header-packages", index),
-                    "leave it out: its wheel does not have a folder 'include' with headers",
+                    "remove it from header-packages: its wheel does not have a folder 'include' with headers",
                 )
             )
     if problems:
@@ -73,12 +73,13 @@ def _include_folders(found: importlib.metadata.Distribution) -> set[str]:
 
 
 def toolkit_roots(toolkit: Toolkit, *, system: bool, unpacks: bool = True) -> list[SearchFolder]:
-    """Return the folders with the toolkit's headers: NVRTC's bundled headers, shims, headers of its wheels.
+    """Return the folders with the toolkit's headers: NVRTC's bundled headers, shims, and NVIDIA's wheels.
 
-    If *unpacks* is false, bundled headers are used only if an earlier build has unpacked them.
+    If *unpacks* is false, NVRTC's bundled headers are used only if an earlier build has unpacked them.
 
-    The shims replace headers of the host's standard library, which many sources include although NVRTC does
-    not have them, and cuda.h, which declares host functions.
+    The shims are hatch-cubin's replacements for headers of the host's standard library, which many sources
+    include although NVRTC does not provide these headers. Another shim replaces cuda.h, which declares host
+    functions.
     """
     roots = []
     look = _bundled_headers if unpacks else _bundled_headers_before
@@ -93,15 +94,16 @@ def toolkit_roots(toolkit: Toolkit, *, system: bool, unpacks: bool = True) -> li
 
 
 def _wheels_label() -> str:
-    """Return one label for all of NVIDIA's wheels here and their versions: the wheels share folders."""
+    """Return one label for all installed NVIDIA wheels and their versions: the wheels share folders."""
     found = {path.name for entry in sys.path for path in Path(entry).glob("nvidia_*.dist-info")}
     return f"{_NVIDIA} {digest(sorted(found))}"
 
 
 def wheels_of(tree: str, files: Collection[str] | None) -> dict[str, str]:
-    """Return the wheels that contain a tree of headers, with their versions.
+    """Return the names and versions of the wheels that contain a header tree.
 
-    NVIDIA's wheels share folders. Those that have one of the *files* count; if *files* is None, all count.
+    NVIDIA's wheels share folders. Only wheels that contain one of the *files* are returned, or all wheels if
+    *files* is None.
     """
     named = re.match(r"(\S+)==(\S+)", tree)
     wheels = {named[1]: named[2]} if named else {}
@@ -115,10 +117,10 @@ def wheels_of(tree: str, files: Collection[str] | None) -> dict[str, str]:
 
 
 def unrequired_headers(config: Config, required: Callable[[], Iterable[str]]) -> dict[str, str]:
-    """Return the headers of NVIDIA's wheels that a build with isolation would not have, with their wheels.
+    """Return the headers of NVIDIA's wheels that a build with isolation would not install, with their wheels.
 
-    The wheels share a folder, so the compiler would find every header that is installed there. *required*
-    returns the requirements of the project's build.
+    NVIDIA's wheels share a folder, so the compiler would find these headers by accident. *required* returns
+    the requirements of the project's build.
     """
     wheels = {
         comparable_name(path.name.partition("-")[0]): path
@@ -137,26 +139,26 @@ def unrequired_headers(config: Config, required: Callable[[], Iterable[str]]) ->
 
 
 def wheels_at(files: Iterable[str], places: Mapping[str, str]) -> dict[str, str]:
-    """Return the wheel of each logical name in *files* that is installed at one of the *places*."""
+    """Return the wheel of each header in *files* (logical names) that is installed at one of the *places*."""
     return {
         logical: places[place] for logical in files for place in _install_paths([logical]) if place in places
     }
 
 
 def is_shared(root: SearchFolder) -> bool:
-    """Return whether NVIDIA's wheels share a folder of the search path."""
+    """Return whether *root* is a folder of the search path that several NVIDIA wheels share."""
     return _NVIDIA in root.tree
 
 
 def _install_paths(files: Iterable[str]) -> Iterator[str]:
-    """Yield the paths where headers with these logical names may be installed."""
+    """Yield the paths in site-packages where headers with these logical names may be installed."""
     for logical in files:
         place = logical.partition("/")[2]
         yield from (place, f"nvidia/{place}")
 
 
 def _contains_any(found: importlib.metadata.Distribution, files: Collection[str] | None) -> bool:
-    """Return whether a wheel has one of the *files*, or any header if *files* is None."""
+    """Return whether a wheel contains one of the *files*, or any header if *files* is None."""
     if files is None:
         return bool(_include_folders(found))
     return any(str(file) in files for file in found.files or ())
@@ -177,9 +179,10 @@ def _system_trees() -> Iterator[Mapping[str, Path]]:
 
 
 def _has_toolkit_version(runtime: Path, toolkit: Toolkit) -> bool:
-    """Return whether headers have the compiler's version. Other versions could change a source's meaning.
+    """Return whether headers have the compiler's version; other versions could change the compiled code.
 
-    Only the runtime's headers name their version. The headers beside them were installed with them.
+    Only the CUDA runtime's headers state their version. All other CUDA headers in the folder were installed
+    together with the runtime's headers.
     """
     header = runtime / "cuda_runtime_api.h"
     text = header.read_text("latin-1") if header.is_file() else ""
@@ -188,16 +191,16 @@ def _has_toolkit_version(runtime: Path, toolkit: Toolkit) -> bool:
 
 
 def _bundled_headers(toolkit: Toolkit) -> Path | None:
-    """Return NVRTC's bundled headers. They are unpacked in the user's own folder, never in a cache."""
+    """Return the folder with NVRTC's bundled headers, which are unpacked into the user's cache folder."""
     try:
         return _unpack_headers(toolkit, user_folders.user_folder() / user_folders.HEADERS)
     except OSError as exc:
-        why = f"NVRTC's headers cannot be kept in the user's cache folder: {exc.strerror}"
+        why = f"NVRTC's headers cannot be unpacked into the user's cache folder: {exc.strerror}"
     try:
         return _unpack_headers(toolkit, user_folders.use_temporary_folder(why))
     except OSError as exc:
         raise ToolchainError(
-            problem("headers-not-unpacked", f"{why}, nor unpacked elsewhere: {exc.strerror}")
+            problem("headers-not-unpacked", f"{why}, and not into a temporary folder: {exc.strerror}")
         ) from exc
 
 
@@ -207,7 +210,7 @@ def _bundled_headers_before(toolkit: Toolkit) -> Path | None:
 
 
 def _unpack_headers(toolkit: Toolkit, home: Path) -> Path | None:
-    """Return NVRTC's bundled headers below *home*, installed once per build of NVRTC."""
+    """Return a folder below *home* with NVRTC's bundled headers, unpacked once per NVRTC version."""
     folder = home / toolkit.nvrtc
     if _is_complete(folder):
         return folder / "include"
@@ -222,7 +225,7 @@ def _unpack_headers(toolkit: Toolkit, home: Path) -> Path | None:
         try:
             staged.rename(folder)
         except OSError:
-            if not _is_complete(folder):  # it is incomplete, from a build that was interrupted
+            if not _is_complete(folder):  # the folder is incomplete, because a build was interrupted
                 folder.rename(scratch / "stale")
                 staged.rename(folder)
     return folder / "include"

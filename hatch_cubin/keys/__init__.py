@@ -1,1 +1,1 @@
-"""The inputs of each unit, and the keys that its result is stored under."""
+"""Collect all inputs of each unit's compile, and make the cache keys under which the results are stored."""

@@ -1,4 +1,4 @@
-"""Find headers of the project that were edited while sources that include them were compiled."""
+"""Find headers of the project that a user edited while the build was compiling sources that include them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,21 @@ _State = tuple[int, int, int, int]
 
 
 class EditedHeaders:
-    """Compares headers with the digests in the keys. An unchanged file is read only once."""
+    """Compares the project's headers with the digests in the cache keys.
+
+    An unchanged file is read only once.
+    """
 
     def __init__(self, project: Project) -> None:
         self._tree = project.tree
-        self._read: dict[str, tuple[_State, str]] = {}  # the file's state when it was read, and its digest
+        # by path: the file's state when it was read, and the digest of its content
+        self._read: dict[str, tuple[_State, str]] = {}
 
     def find(self, job: Job) -> str | None:
-        """Return a project header that was edited or added since the job's key was made, else None."""
+        """Return a header of the project that was edited or added since the job's key was made.
+
+        The result is None if no header was edited or added.
+        """
         own = job.closure.own
         for path in own_files(job.closure):
             if self._digest(path) != own[OWN + path]:
@@ -36,7 +43,8 @@ class EditedHeaders:
 
     def _digest(self, path: str) -> str:
         file = self._tree.disk_path(path)
-        now = time.time_ns()  # before the file is read, so that later writes have later times
+        # the time is taken before the file is read, so that later writes have later times
+        now = time.time_ns()
         state = _state(file)
         known, content = self._read.get(path, (None, ""))
         if state is not None and state == known:
@@ -48,7 +56,7 @@ class EditedHeaders:
 
 
 def _state(file: Path) -> _State | None:
-    """Return a state that differs after each write, even if a tool resets the modification time."""
+    """Return facts about a file that change with each write, even if a tool resets the modification time."""
     try:
         status = os.stat(file)
     except OSError:
@@ -57,5 +65,8 @@ def _state(file: Path) -> _State | None:
 
 
 def header_stamps(project: Project, job: Job) -> list[str]:
-    """Return a text for each project header of *job*: it differs after each write, even of the same bytes."""
+    """Return one text for each project header of *job*, which changes when the header is written.
+
+    The text changes even if the same bytes are written.
+    """
     return [str(_state(project.tree.disk_path(path))) for path in own_files(job.closure)]

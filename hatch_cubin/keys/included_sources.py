@@ -1,4 +1,4 @@
-"""Find sources that are only parts of other sources: these include them, and they define no kernel."""
+"""Find sources that are only parts of other sources: they are included and do not define a kernel."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from ..project.source_roots import ProjectTree
 def drop_included_sources(
     modules: Sequence[Module], tree: ProjectTree, named_files: Callable[[Module], set[str]]
 ) -> tuple[list[Module], list[str]]:
-    """Return the modules to build, and a note for each source that is only a part of another source.
+    """Return the modules to build, and a message for each source that is only a part of another source.
 
-    *named_files* returns the project's files that the includes of a module name.
+    *named_files* returns the project's files that the includes in a module's source name.
     """
     alone = [module for module in modules if not (module.link or module.part_of)]
     sources = {module.source.path: module for module in alone}
     includers: dict[str, str] = {}
     for module in modules:
-        if module.link:  # its objects are in *modules* too
+        if module.link:  # the objects of a linked module are in *modules* too
             continue
         for path in (named_files(module) & sources.keys()) - {module.source.path}:
             includers.setdefault(path, module.source.path)
     parts = {path: by for path, by in includers.items() if _is_part(sources[path], tree, named_files)}
     left = [each for each in modules if each.link or each.part_of or each.source.path not in parts]
-    if not left:  # they include each other: the compiler reports the mistake
+    if not left:  # all sources include each other, which is a mistake that the compiler reports
         return list(modules), []
     notes = [
-        f"{path}: {by} includes it, and it has no kernel, so it is not a module" for path, by in parts.items()
+        f"{path}: not a module of its own, because {by} includes it and it has no kernel"
+        for path, by in parts.items()
     ]
     return left, notes
 

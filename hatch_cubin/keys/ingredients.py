@@ -1,10 +1,10 @@
-"""The inputs of a unit's result, in one list.
+"""One list of all inputs that can change a unit's compiled result.
 
-Keys, records, `explain`, the lock and the bill of materials derive from it.
+Cache keys, records, `explain`, the lock and the bill of materials are all made from this list.
 
-A setting that is not in this list could change a result without changing its key. So
-`tests/unit/keys/test_ingredients.py` changes each field of a module and of the tables, and fails if no row of
-the list shows the change, unless the test lists the field as one that cannot change a result.
+A setting that is missing in this list could change a result without changing its cache key. So
+`tests/unit/keys/test_ingredients.py` changes each field of a module and of the project's tables, and fails if
+no row of the list shows the change. The test itself lists the fields that cannot change a result.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from ..toolkit.linker import Input
     from .input_files import Jobs
 
-NVRTC, PTXAS, NVJITLINK = "nvrtc", "ptxas", "nvjitlink"  # the tools that make results
+NVRTC, PTXAS, NVJITLINK = "nvrtc", "ptxas", "nvjitlink"  # the tools that compile or link results
 
 KEY_SCHEMA = "hatch-cubin 1"
 _SCHEMAS = {NVRTC: KEY_SCHEMA, PTXAS: "hatch-cubin ptx 1", NVJITLINK: "hatch-cubin link 2"}
-_CORE = 0  # instead of a position: cuda.core's part of the key covers it
+_CORE = 0  # instead of a position in the digest: cuda.core's part of the key covers this input
 _LAST = 99
 
-Sentences = tuple[str, str, str]  # if a value has changed, is new, is gone
+Sentences = tuple[str, str, str]  # three sentences: the value has changed, is new, or is gone
 
 
 class UnitInputs(NamedTuple):
-    """A unit, and everything that its result is made with. The ingredients are computed from it."""
+    """A unit with its toolkit, headers and linked files, from which all inputs of the result are computed."""
 
     unit: Unit
     toolkit: Toolkit
@@ -51,14 +51,14 @@ class UnitInputs(NamedTuple):
 
     @property
     def tool(self) -> str:
-        """The tool that makes the result."""
+        """The tool that compiles or links the unit's result."""
         if self.module.link:
             return NVJITLINK
         return PTXAS if self.module.source.is_ptx else NVRTC
 
 
 class DigestPositions(NamedTuple):
-    """The position of an ingredient in the digest of a key, by tool; None: it is not in the digest."""
+    """The position of an input in the digest that a key contains, for each tool; None if it is not there."""
 
     nvrtc: int | None = _LAST
     ptxas: int | None = _LAST
@@ -66,23 +66,32 @@ class DigestPositions(NamedTuple):
 
 
 class Ingredient(NamedTuple):
-    """One input of results. A setting of the table needs the first three fields and *settings*."""
+    """One row of the list: an input that can change results.
 
-    name: str  # in the cache's records
-    value: Callable[[UnitInputs], Any]  # for records; None if this unit does not have it
-    sentences: Mapping[str, Sentences]  # for `explain`, by kind of difference: first of its value
-    type: type = object  # the type of the value; a list or a dict is compared part by part
-    is_in_all: bool = False  # whether every record has it
-    is_of_arch: bool = False  # whether it differs between the units of a module
+    A row for a setting of the project's table needs the first three fields and *settings*.
+    """
+
+    name: str  # the name of the input in the cache's records
+    # returns the value for records, or None if a unit does not have this input
+    value: Callable[[UnitInputs], Any]
+    # for `explain`, by kind of difference; the first kind is a changed value
+    sentences: Mapping[str, Sentences]
+    type: type = object  # the type of the value; lists and dicts are compared item by item
+    is_in_all: bool = False  # whether every record in the cache has this input
+    is_of_arch: bool = False  # whether the value differs between the units of a module
     positions: DigestPositions = DigestPositions()
-    parts: Callable[[UnitInputs], Sequence[str | bytes]] | None = None  # for the digest; None: name and value
-    settings: Mapping[str, Callable[[Module], Any]] = {}  # for the modules in the lock, by name
-    locked: Sequence[str] = ("modules",)  # the fields of the lock that change with it
-    files: Callable[[Jobs], Mapping[str, str]] | None = None  # for the lock and the bill of materials
-    others: Callable[[Jobs], Mapping[str, str | None]] | None = None  # wheels and trees, for both
+    # returns the parts for the key's digest; None means name and value
+    parts: Callable[[UnitInputs], Sequence[str | bytes]] | None = None
+    # the settings to write into the lock for each module, by name
+    settings: Mapping[str, Callable[[Module], Any]] = {}
+    locked: Sequence[str] = ("modules",)  # the fields of the lock that change with this input
+    # returns digests of files, for the lock and the bill of materials
+    files: Callable[[Jobs], Mapping[str, str]] | None = None
+    # returns wheels and header trees, for the lock and the bill of materials
+    others: Callable[[Jobs], Mapping[str, str | None]] | None = None
 
     def digest_parts(self, unit_inputs: UnitInputs) -> Sequence[str | bytes]:
-        """Return the parts of the key's digest that come from this ingredient."""
+        """Return the parts of a key's digest that come from this input."""
         if self.parts is not None:
             return self.parts(unit_inputs)
         value = self.value(unit_inputs)
@@ -112,12 +121,15 @@ def _arch(unit_inputs: UnitInputs) -> str:
 
 def _source(unit_inputs: UnitInputs) -> str:
     if unit_inputs.module.link:
-        return digest(["link", unit_inputs.module.base])  # its inputs are listed in *linked*
+        return digest(["link", unit_inputs.module.base])  # the inputs of a link are in the row *linked*
     return digest([unit_inputs.module.source.code])
 
 
 def _assembled(unit_inputs: UnitInputs) -> str | None:
-    """Return the arch that NVRTC's PTX is assembled for. Earlier releases cached it without assembling it."""
+    """Return the arch for which NVRTC's PTX is assembled as a check; None for other results.
+
+    The arch is an input because earlier versions cached PTX that was never assembled.
+    """
     is_made = unit_inputs.unit.arch.is_ptx and unit_inputs.tool == NVRTC
     return str(unit_inputs.unit.arch.real) if is_made else None
 
@@ -143,13 +155,13 @@ def _define(unit_inputs: UnitInputs) -> list[str]:
 
 
 def _options(unit_inputs: UnitInputs) -> dict[str, Any]:
-    """Return the options that have an effect on the tool."""
+    """Return the module's options that have an effect on the unit's tool."""
     options = unit_inputs.module.plain_options
     if unit_inputs.tool == NVRTC:
         return options
     if unit_inputs.tool == PTXAS:
         return {name: value for name, value in options.items() if name in OF_PTX}
-    from ..toolkit.linker import options_of_code  # lazy: only with linked modules
+    from ..toolkit.linker import options_of_code  # lazy: needed only for linked modules
 
     found = options_of_code(unit_inputs.module)
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
@@ -158,7 +170,7 @@ def _options(unit_inputs: UnitInputs) -> dict[str, Any]:
 def _flags(unit_inputs: UnitInputs) -> list[str]:
     if unit_inputs.tool == PTXAS:
         return flags(unit_inputs.unit, unit_inputs.toolkit)
-    from ..toolkit.linker import link_options  # lazy: only with linked modules
+    from ..toolkit.linker import link_options  # lazy: needed only for linked modules
 
     return ["options", *(option.decode() for option in link_options(unit_inputs.unit))]
 
@@ -177,11 +189,14 @@ def _builds(unit_inputs: UnitInputs) -> dict[str, str]:
 
 
 def _value_only(value: Callable[[UnitInputs], str | None]) -> Callable[[UnitInputs], Sequence[str]]:
-    """Return a function for *parts* that gives only the value, without the name, as in the first keys."""
+    """Return a function for *parts* that returns only the value.
+
+    Keys of the first releases have no name there.
+    """
     return lambda unit_inputs: [found] if (found := value(unit_inputs)) is not None else []
 
 
-# `explain` reports differences in this order. Changes that people make come first.
+# `explain` reports differences in this order, which begins with the changes that people make most often.
 INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "compiler",
@@ -209,7 +224,7 @@ INGREDIENTS: Sequence[Ingredient] = (
         {"path": ("compiled as {was}, and not as {now}", "", "")},
         str,
         is_in_all=True,
-        positions=DigestPositions(_CORE, 2, None),  # a linked result does not contain the module's name
+        positions=DigestPositions(_CORE, 2, None),  # None: a linked result does not contain the module's name
         parts=_value_only(_path),
         settings={"source": lambda module: module.source.path},
     ),
@@ -219,7 +234,7 @@ INGREDIENTS: Sequence[Ingredient] = (
         {"source": ("{path} was edited", "", "")},
         str,
         is_in_all=True,
-        positions=DigestPositions(_CORE, 3, None),  # the keys of its objects are in *linked*
+        positions=DigestPositions(_CORE, 3, None),  # None: the keys of the objects are in the row *linked*
         parts=lambda unit_inputs: [unit_inputs.module.source.code],
         locked=("files",),
         files=input_files.source_files,
@@ -237,7 +252,7 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "schema",
         _schema,
-        {"schema": ("hatch-cubin makes its keys in another way: {was} -> {now}", "", "")},
+        {"schema": ("this version of hatch-cubin makes keys in another way: {was} -> {now}", "", "")},
         str,
         is_in_all=True,
         positions=DigestPositions(1, 1, 1),
@@ -246,7 +261,7 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "assembled",
         _assembled,
-        {"assembled": ("", "its PTX is assembled now, for {now}, which proves that it can be", "")},
+        {"assembled": ("", "the PTX is now assembled for {now}, as a check that it is valid", "")},
         str,
         is_of_arch=True,
         positions=DigestPositions(7, None, None),
@@ -322,7 +337,7 @@ INGREDIENTS: Sequence[Ingredient] = (
         },
         list,
         is_in_all=True,
-        positions=DigestPositions(_CORE, None, None),  # the keys of objects are in *linked*
+        positions=DigestPositions(_CORE, None, None),  # None: the keys of the objects are in the row *linked*
         settings={"define": lambda module: [f"{name}={value}" for name, value in module.macros]},
     ),
     Ingredient(
@@ -360,7 +375,8 @@ INGREDIENTS: Sequence[Ingredient] = (
         },
         list,
         is_in_all=True,
-        positions=DigestPositions(None, None, None),  # the digest of *headers* has it
+        # None: the digest in the row *headers* covers the search path
+        positions=DigestPositions(None, None, None),
         settings={"include-dirs": lambda module: [*module.include_dirs]},
     ),
     Ingredient(
@@ -375,21 +391,22 @@ INGREDIENTS: Sequence[Ingredient] = (
         },
         dict,
         is_in_all=True,
-        positions=DigestPositions(None, None, None),  # only names of header trees, for messages
+        # None: these are only names of header trees, for messages
+        positions=DigestPositions(None, None, None),
     ),
     Ingredient(
         "trees",
         lambda unit_inputs: sorted(unit_inputs.closure.trees),
         {
             "tree": (
-                "there are other releases of {name}",
+                "another release of {name} is installed",
                 "any header from {name} may be included now",
                 "not every header from {name} may be included any more",
             )
         },
         list,
         is_in_all=True,
-        positions=DigestPositions(None, None, None),  # the digest of *headers* has them
+        positions=DigestPositions(None, None, None),  # None: the digest in the row *headers* covers the trees
     ),
     Ingredient(
         "implicit",
@@ -413,7 +430,7 @@ INGREDIENTS: Sequence[Ingredient] = (
 
 
 def _in_order(tool: str) -> list[Ingredient]:
-    """Return the ingredients that are in the digest of a tool's keys, in their order."""
+    """Return the inputs that are in the digest of a tool's keys, in the order of the digest."""
     positioned = [(position, each) for each in INGREDIENTS if (position := getattr(each.positions, tool))]
     return [each for _position, each in sorted(positioned, key=operator.itemgetter(0))]
 
@@ -422,39 +439,42 @@ _INGREDIENTS_OF_KEY = {tool: _in_order(tool) for tool in (NVRTC, PTXAS, NVJITLIN
 
 
 def inputs_of(unit_inputs: UnitInputs, *, of_arch: bool = True) -> dict[str, Any]:
-    """Return a unit's ingredients by name, for records and messages.
+    """Return the values of a unit's inputs by name, for records and messages.
 
-    If *of_arch* is false, return only those that all units of the module share.
+    If *of_arch* is false, return only the inputs that are the same for all units of the module.
     """
     found = ((each.name, each.value(unit_inputs)) for each in INGREDIENTS if of_arch or not each.is_of_arch)
     return {name: value for name, value in found if value is not None}
 
 
 def digest_parts(unit_inputs: UnitInputs) -> list[str | bytes]:
-    """Return the parts of the digest in a unit's key. cuda.core's part of the key covers the other inputs."""
+    """Return the parts of the digest in a unit's key; cuda.core's part of the key covers the other inputs."""
     return [part for each in _INGREDIENTS_OF_KEY[unit_inputs.tool] for part in each.digest_parts(unit_inputs)]
 
 
 def keys_of(unit_inputs: UnitInputs) -> Keys:
-    """Return the keys of a unit."""
+    """Return the cache keys of a unit."""
     unit, toolkit, closure, _linked = unit_inputs
     whole = digest(digest_parts(unit_inputs))
-    if unit_inputs.tool != NVRTC:  # cuda.core would compile PTX with nvJitLink, to other code
+    # a program_key is not possible: cuda.core would compile PTX with nvJitLink, which gives other code
+    if unit_inputs.tool != NVRTC:
         return Keys(bytes.fromhex(whole), None)
     toolkit.load()
     try:
         key = core_key(unit, whole)
     except (TypeError, ValueError) as exc:
-        raise ConfigError(problem("no-cache-key", f"cuda.core makes no key for {unit.name}: {exc}")) from exc
+        raise ConfigError(
+            problem("no-cache-key", f"cuda.core cannot make a cache key for {unit.name}: {exc}")
+        ) from exc
     if closure.includes or unit_inputs.module.instantiate or unit_inputs.module.part_of:
         return Keys(key, None)
     try:
         return Keys(key, core_key(unit))
-    except (TypeError, ValueError):  # cuda.core refuses inputs that its key does not cover
+    except (TypeError, ValueError):  # cuda.core does not make a key if its key would not cover all inputs
         return Keys(key, None)
 
 
 def settings_of(module: Module) -> dict[str, Any]:
-    """Return the settings of a module that its results depend on, for the lock."""
+    """Return the settings of a module that can change its results, for the lock."""
     found = ((name, get(module)) for each in INGREDIENTS for name, get in each.settings.items())
     return {name: value for name, value in found if value not in (None, [], {})}

@@ -1,4 +1,4 @@
-"""List the inputs of jobs: files of the project, wheels, and other trees of headers."""
+"""List the files that units are compiled from: files of the project, wheels, and other header trees."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _JobInputs(Protocol):
-    """The parts of a job that this module reads."""
+    """The attributes of a job that this module reads."""
 
     @property
     def unit(self) -> Unit: ...
@@ -33,25 +33,25 @@ Jobs = Sequence[_JobInputs]
 
 
 def source_files(jobs: Jobs) -> Mapping[str, str]:
-    """Return the digest of each source, by its path."""
+    """Return the digest of each source of *jobs*, by path."""
     modules = dict.fromkeys(job.unit.module for job in jobs)
     texts = (text for module in modules if module.link for text in module.link.texts)
     return {source.path: source.sha256 for source in (*(each.source for each in modules), *texts)}
 
 
 def header_files(jobs: Jobs) -> Mapping[str, str]:
-    """Return the digest of each of the project's headers, by its path."""
+    """Return the digest of each header of the project that *jobs* can read, by path."""
     closures = distinct_closures(job.closure for job in jobs)
     return {path: closure.own[OWN + path] for closure in closures for path in own_files(closure)}
 
 
 def linked_files(jobs: Jobs) -> Mapping[str, str]:
-    """Return the digest of each file of the project that is linked without a compile, by its path."""
+    """Return the digest of each file of the project that is linked without being compiled, by path."""
     return {each.name: each.digest for job in jobs for each in job.linked if each.is_own}
 
 
 def header_trees(jobs: Jobs) -> Mapping[str, str | None]:
-    """Return the wheels and other trees whose headers *jobs* can read, wheels with their versions."""
+    """Return the wheels (with versions) and other header trees whose headers *jobs* can read."""
     by_search: dict[tuple[SearchFolder, ...], list[Closure]] = {}
     for job in {id(job.closure): job for job in jobs}.values():
         by_search.setdefault(job.search, []).append(job.closure)
@@ -73,12 +73,12 @@ def header_trees(jobs: Jobs) -> Mapping[str, str | None]:
 
 
 def linked_wheels(jobs: Jobs) -> Mapping[str, str | None]:
-    """Return the wheels whose files are linked, with their versions."""
+    """Return the wheels whose files are linked into modules, with the wheels' versions."""
     return dict(each.wheel for job in jobs for each in job.linked if each.wheel)
 
 
 def own_linked_files(module: Module) -> list[str]:
-    """Return the paths of the project's files that a linked module lists, and of its PTX sources."""
+    """Return the paths of a linked module's PTX sources, and of the project's files in its `link`."""
     link = module.link
     if link is None:
         return []
@@ -95,12 +95,12 @@ def produced_paths(module: Module) -> list[str]:
 
 
 def distinct_closures(closures: Iterable[Closure]) -> list[Closure]:
-    """Return each closure object once: many modules share one, and comparing their files would be slow."""
+    """Return each header closure object once; many modules share the same object."""
     return [*{id(closure): closure for closure in closures}.values()]
 
 
 def own_files(closure: Closure, excluded: AbstractSet[str] = frozenset()) -> list[str]:
-    """Return the paths of the project's files in a closure, except the logical names in *excluded*."""
+    """Return the paths of the project's files in a header closure, except logical names in *excluded*."""
     return [
         logical[len(OWN) :] for logical in closure.own if logical.startswith(OWN) and logical not in excluded
     ]

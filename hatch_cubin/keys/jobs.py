@@ -1,4 +1,4 @@
-"""Turn units into jobs: find the headers that each unit can read, then the keys of its result."""
+"""Turn units into jobs: find the headers that each unit can read, and make the cache keys of its result."""
 
 from __future__ import annotations
 
@@ -45,52 +45,53 @@ if TYPE_CHECKING:
     from ..project.declared_kernels import ParameterTypes
     from ..toolkit.linker import Input
 
-# A module, its headers, and the folders that were searched for them.
+# A module, its header closure, and the folders that were searched for headers.
 ModuleWithHeaders = tuple[Module, Closure, tuple[SearchFolder, ...]]
 
-# Returns the parameter types of a module's kernels, by symbol.
+# A function that returns the parameter types of a module's kernels, by symbol.
 DeclaredTypes: TypeAlias = "Callable[[], Mapping[str, ParameterTypes]]"
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A unit, ready for a look-up in the cache and, on a miss, for its compile."""
+    """A unit with all facts for looking it up in the cache, or for compiling it on a cache miss."""
 
     unit: Unit
     keys: Keys
     search: tuple[SearchFolder, ...]
     closure: Closure
     toolkit: Toolkit
-    module_digest: str  # a digest of all inputs of the module's results
-    recorded: RecalledResult | None  # recorded by an earlier build with the same inputs
-    linked: tuple[Input, ...] = ()  # the inputs of a linked unit, in order
+    module_digest: str  # a digest of all inputs that can change the module's results
+    recorded: RecalledResult | None  # the result that an earlier build with the same inputs recorded
+    linked: tuple[Input, ...] = ()  # the inputs of the link in order, if the unit is linked
     declared_types: DeclaredTypes = dict
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The inputs of the unit's key, by the names that messages use."""
+        """The values of all inputs of the unit's cache key, by the names that messages use."""
         return inputs_of(UnitInputs(self.unit, self.toolkit, self.closure, self.linked))
 
     def cached_result(self, cache: Cache) -> Compiled | None:
-        """Return the unit's verified result from the cache; None on a miss."""
+        """Return the unit's verified result from the cache; None on a cache miss."""
         return cache.get(self.keys.key, self.recorded, self.request)
 
     @property
     def request(self) -> Request:
-        """The requirements for the unit's result, whether it is compiled, cached or fetched."""
+        """The requirements for the unit's result, which may come from a compile, the cache or a store."""
         return request_of(self.unit)
 
 
 def request_of(unit: Unit) -> Request:
-    """Return the requirements for a unit's result."""
+    """Return the requirements for a unit's result: its arch and its kernels."""
     module = unit.module
     arch = unit.arch.real if module.part_of else unit.arch
     return Request(str(arch), module.instantiate, partial(_required_symbols, module))
 
 
 def _required_symbols(module: Module) -> Collection[str]:
-    """Return the symbols of the kernels that every result of a module must have."""
-    from ..config.ptxas_options import names_kernels  # lazy: most results are known from an earlier build
+    """Return the symbols of kernels that every result of a module must contain."""
+    # lazy: most results are known from an earlier build and need no check
+    from ..config.ptxas_options import names_kernels
     from ..project.required_kernels import required_kernels
 
     if module.link is not None or module.pre_includes or names_kernels(module.ptxas_options):
@@ -105,10 +106,11 @@ def make_jobs(
     recall: Recall | None = None,
     refused: list[Problem] | None = None,
 ) -> list[Job]:
-    """Return one job per unit of the plan, with the results that an earlier build recorded.
+    """Return one job per unit of the project, with the results that an earlier build recorded.
 
-    Problems, such as a header that cannot be read or a name of two modules, are added to the list *refused*.
-    If it is None, they are raised as a SourceError. A module with an unreadable header gets no jobs.
+    Problems, such as an unreadable header or a name that two modules share, are added to the list *refused*.
+    If *refused* is None, the problems are raised as a SourceError. A module with an unreadable header does
+    not get jobs.
     """
     lacking: list[Problem] = []
     jobs: list[Job] = []
@@ -121,7 +123,7 @@ def make_jobs(
         if not lacking:
             raise
         others = exc.problems
-    if lacking:  # the other problems of the table must not wait for a GPU
+    if lacking:  # the table's other problems are reported too, although 'native' needs a GPU
         where = _location_of_native(project.config)
         lacking = [each._replace(where=where) for each in lacking]
         raise ToolchainError(*lacking, *others, *(refused or ()))
@@ -129,7 +131,7 @@ def make_jobs(
 
 
 def _location_of_native(config: Config) -> Location | None:
-    """Return the first place in the table that names the arch 'native'; None if a variable does."""
+    """Return the first place in the table that names the arch 'native'; None if a variable names it."""
     tables: list[tuple[tuple[str | int, ...], tuple[str, ...] | None]] = [
         *((("source", index), rule.archs) for index, rule in enumerate(config.source)),
         *((("module", index), rule.archs) for index, rule in enumerate(config.module)),
@@ -152,7 +154,7 @@ def _jobs_of_modules(
     readable, problems = _readable_modules(planned, finder)
     modules, notes = drop_included_sources(readable, project.tree, finder.named_files)
     finder.check_packages()
-    if not problems:  # else an unreadable module may include the empty source as a header
+    if not problems:  # otherwise, an unreadable module may include the empty source as a header
         problems += _empty_source_problems(
             dict.fromkeys(each.source.path for each in modules if _is_empty(each)), project
         )
@@ -190,7 +192,7 @@ def _jobs_of_modules(
 
 
 def _is_empty(module: Module) -> bool:
-    """Return whether a module's only source has only comments, and no option includes another file."""
+    """Return whether a module's only source contains only comments, and no option includes another file."""
     alone = not (module.link or module.part_of or module.pre_includes or module.source.is_ptx)
     return alone and not without_comments(module.source.text).strip()
 
@@ -200,14 +202,14 @@ def _empty_source_problems(paths: Iterable[str], project: Project) -> list[Probl
 
     paths = [*paths]
     exclude = setting("exclude", [*project.config.exclude, *paths])
-    hint = f"write a kernel into it, or leave it out: {exclude}"
+    hint = f"write a kernel into the file, or exclude the file: {exclude}"
     return [
         problem("empty-source", "is empty: there is no kernel in it", Location(path), hint) for path in paths
     ]
 
 
 def _readable_modules(modules: Iterable[Module], finder: _HeaderFinder) -> tuple[list[Module], list[Problem]]:
-    """Return the modules whose headers can be read, and the problems of the other modules."""
+    """Return the modules whose headers can be read, and the problems with headers of the other modules."""
     readable, problems = list[Module](), list[Problem]()
     for module in modules:
         try:
@@ -222,14 +224,17 @@ def _readable_modules(modules: Iterable[Module], finder: _HeaderFinder) -> tuple
 
 
 def every_module(project: Project, sources: ProjectSources, toolkit: Toolkit) -> list[Module]:
-    """Return the modules of all sources, also of sources that are only parts of other sources."""
+    """Return the modules of all sources, including sources that are only parts of other sources."""
     return _modules(project, sources, lambda specs: expand(specs, toolkit))
 
 
 def every_closure(
     project: Project, sources: ProjectSources, toolkit: Toolkit, recall: Recall, jobs: Iterable[Job]
 ) -> list[ModuleWithHeaders]:
-    """Return the modules of all sources, with their headers. Only those without a job are searched again."""
+    """Return the modules of all sources, with their header closures.
+
+    Only modules without a job need a new search for headers.
+    """
     found = {job.unit.module: (job.unit.module, job.closure, job.search) for job in jobs}
     known = {module.source.path for module in found}
     finder = _HeaderFinder(project, toolkit, recall)
@@ -240,9 +245,10 @@ def every_closure(
 def expand(
     specs: Sequence[str], toolkit: Toolkit, lacking: list[Problem] | None = None
 ) -> tuple[arch_names.Target, ...]:
-    """Return the targets that the entries of `archs` mean, with this toolkit and on this machine.
+    """Return the targets that the entries of `archs` mean for this toolkit and this machine.
 
-    If 'native' needs a GPU that is missing, its problem is added to the list *lacking*, or raised.
+    If 'native' is used but no GPU is found, the problem is added to the list *lacking*, or raised if
+    *lacking* is None.
     """
     native: tuple[int, ...] = ()
     if "native" in specs:
@@ -258,10 +264,10 @@ def expand(
 
 
 def reachable_files(project: Project, sources: ProjectSources, *, by_name: bool = False) -> list[str]:
-    """Return every file that the project's kernels can be built from: sources, headers and linked files.
+    """Return every file that a build of the project's kernels can read: sources, headers, linked files.
 
-    The path of a header outside the project begins with `../`. With *by_name*, headers are left out that no
-    include names, so that only a computed include (`#include MACRO`) could mean them.
+    The path of a header outside the project begins with `../`. With *by_name*, the result leaves out headers
+    that only a computed include (`#include MACRO`) could mean, because no include names them.
     """
     finder = _HeaderFinder(project, None, Recall(None))
     modules = _modules(project, sources, lambda _specs: ())
@@ -269,13 +275,13 @@ def reachable_files(project: Project, sources: ProjectSources, *, by_name: bool 
 
 
 def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
-    """Return the sources of *jobs*, and the project's headers that their includes name."""
+    """Return the sources of *jobs*, and the project's headers that includes in these sources name."""
     closures = {job.unit.module: job.closure for job in jobs}
     return [path for path in _needed_files(project, closures.items(), by_name=True) if not lies_outside(path)]
 
 
 def lies_outside(path: str) -> bool:
-    """Return whether a path that is relative to the project leads out of it."""
+    """Return whether a path relative to the project leads out of the project."""
     return path.startswith("../")
 
 
@@ -290,22 +296,24 @@ def _needed_files(
         files.update(own_files(closure, closure.widened))
         perhaps.update(own_files(closure))
     real = project.tree.real_name
-    # Names that are not on the disk. A closure of a locked job has all files of the lock.
+    # The text that a producer returned is not a file, but the closure of a locked job names all files of the
+    # lock.
     files -= {path for module, _closure in pairs for path in produced_paths(module)}
-    # A path contains `..` only if it crosses a link.
+    # A path contains `..` only if a folder in the path is a link.
     needed = {real(path) if ".." in path else path for path in files}
-    if not by_name:  # not files behind a link out of the project: its target may be huge
+    # files behind a link out of the project are left out, because the link's target may be huge
+    if not by_name:
         needed |= {path for path in perhaps - files if not lies_outside(real(path))}
     return sorted(needed)
 
 
 def files_of(jobs: Iterable[Job]) -> list[str]:
-    """Return the files of the project that *jobs* can read: their sources and headers."""
+    """Return the paths of the project's files that *jobs* can read: sources, headers and linked files."""
     return sorted(file_digests(jobs))
 
 
 def file_digests(jobs: Iterable[Job]) -> dict[str, str]:
-    """Return the digest, as in the keys of *jobs*, of each of the project's files that they can read."""
+    """Return the digest of each of the project's files that *jobs* can read, as it is in the jobs' keys."""
     jobs, found = [*jobs], dict[str, str]()
     for each in INGREDIENTS:
         if each.files is not None:
@@ -314,7 +322,7 @@ def file_digests(jobs: Iterable[Job]) -> dict[str, str]:
 
 
 def outside_inputs(jobs: Iterable[Job]) -> dict[str, str | None]:
-    """Return the wheels and other trees whose files *jobs* can read or link, wheels with their versions."""
+    """Return the wheels (with versions) and header trees whose files *jobs* can read or link."""
     jobs, found = [*jobs], dict[str, str | None]()
     for each in INGREDIENTS:
         if each.others is not None:
@@ -341,13 +349,16 @@ def _modules(
 
 
 def _unlisted_package_error(module: Module, headers: Mapping[str, str]) -> SourceError:
-    """Return the error for headers that an isolated build would not have, in the compiler's own words."""
+    """Return the error for an include of a header from a wheel that the project does not require.
+
+    The message is worded like the compiler's message about a missing header.
+    """
     names = {logical.rpartition("/include/")[2]: wheel for logical, wheel in headers.items()}
     text = module.source.text
     lines = {name: line_of_include(Include(name, "angle"), text) for name in sorted(names)}
     name = next((name for name, line in lines.items() if line), next(iter(lines)))
     what = f'cannot open source file "{name}"'
-    why = f"{names[name]} has it, which is installed here, but which the build does not require"
+    why = f"the header is in the installed wheel {names[name]}, but the build does not require this wheel"
     hint = f'header-packages = ["{names[name]}"]'
     return SourceError(
         problem("header-package-not-listed", what, Location(module.source.path, lines[name]), hint, (why,))
@@ -371,7 +382,10 @@ def _jobs_of(
 
 @dataclass(slots=True)
 class _HeaderFinder:
-    """Finds the header closure of modules. It searches the toolkit's headers only if they are needed."""
+    """Finds the header closures of modules.
+
+    The toolkit's headers are searched only if a header is missing.
+    """
 
     project: Project
     toolkit: Toolkit | None
@@ -380,32 +394,34 @@ class _HeaderFinder:
     _outside: dict[str, tuple[SearchFolder, ...]] = field(default_factory=dict)
     _resolvers: dict[tuple[SearchFolder, ...], Resolver] = field(default_factory=dict)
     _shared: dict[object, Closure] = field(default_factory=dict)
-    _unrequired: dict[str, str] | None = None  # headers that only this environment has, with their wheels
+    # headers of installed wheels that the build does not require, with the wheels' names
+    _unrequired: dict[str, str] | None = None
     _declared: dict[Module, Mapping[str, ParameterTypes]] = field(default_factory=dict)
-    _named: dict[int, set[str]] = field(default_factory=dict)  # by the closure's identity
+    _named: dict[int, set[str]] = field(default_factory=dict)  # by the identity of the header closure
 
     def check_packages(self) -> None:
-        """Raise ConfigError for a wheel of `header-packages` without headers, even if no source needs one."""
+        """Raise ConfigError if a wheel in `header-packages` does not contain headers."""
         if self.project.config.header_packages:
             self._package_roots()
 
     def find(self, module: Module) -> tuple[Closure, tuple[SearchFolder, ...]]:
-        """Return a module's closure and the search path that it was found with."""
+        """Return a module's header closure, and the search path with which it was found."""
         if module not in self._found:
             self._found[module] = self._find(module)
         return self._found[module]
 
     def named_files(self, module: Module) -> set[str]:
-        """Return the files of the project that the includes of a module name."""
+        """Return the files of the project that the includes in a module's source name."""
         closure, _search = self.find(module)
-        if id(closure) not in self._named:  # variants share closures
+        if id(closure) not in self._named:  # variants of a source share one header closure
             self._named[id(closure)] = set(own_files(closure, closure.widened))
         return self._named[id(closure)]
 
     def declared(self, module: Module) -> Mapping[str, ParameterTypes]:
-        """Return the parameter types of a module's kernels, if its texts prove them."""
+        """Return the parameter types of a module's kernels, as far as its source and headers prove them."""
         if module not in self._declared:
-            from .parameter_types import types_of_linked_module, types_of_module  # lazy: only for new results
+            # lazy: needed only for new results
+            from .parameter_types import types_of_linked_module, types_of_module
 
             if module.link:
                 self._declared[module] = types_of_linked_module(module, self.declared)
@@ -419,9 +435,9 @@ class _HeaderFinder:
             return Closure(), ()
         search = tuple(project_roots(self.project.tree, module.include_dirs))
         closure = own = self._resolve(module, search)
-        # The project's own folders are always searched first. So the other folders are needed only if a
-        # header is missing.
-        if self.toolkit is None:  # an sdist: only the project's own files matter
+        # The project's own folders are searched first. Folders of wheels and of the toolkit are searched only
+        # if the project does not contain an included header.
+        if self.toolkit is None:  # the caller makes an sdist, for which only the project's own files matter
             return closure, search
         for outside in (self._package_roots, self._toolkit_roots):
             if closure.missing:
@@ -432,14 +448,15 @@ class _HeaderFinder:
             without = self._resolve(module, left, own)
             if self._needs_shared_folders(without, search):
                 raise _unlisted_package_error(module, unrequired)
-            # As in a build with isolation, the compiler does not find them. So the keys must be the same.
+            # In a build with isolation, the compiler does not find these headers, so the keys must not depend
+            # on them.
             closure, search = replace(without, search=closure.search, _digest=""), left
-        if not own.absent <= closure.absent:  # headers that the project does not have were found elsewhere
+        if not own.absent <= closure.absent:  # a header that is missing in the project was found elsewhere
             closure = replace(closure, absent={*own.absent, *closure.absent})
         return closure, search
 
     def _unrequired_headers(self, closure: Closure, search: tuple[SearchFolder, ...]) -> dict[str, str]:
-        """Return the headers of a closure whose wheels the build does not require, each with its wheel."""
+        """Return the headers in a closure that belong to wheels which the build does not require."""
         if not any(map(is_shared, search)):
             return {}
         if self._unrequired is None:
@@ -448,7 +465,7 @@ class _HeaderFinder:
         return wheels_at(closure.files, self._unrequired) if self._unrequired else {}
 
     def _needs_shared_folders(self, closure: Closure, search: Iterable[SearchFolder]) -> bool:
-        """Return whether a required wheel has a missing header, in a folder that NVIDIA's wheels share."""
+        """Return whether a missing header is in a required wheel, in a folder that NVIDIA's wheels share."""
         shared = [root for root in search if is_shared(root)]
         pairs = ((root, name) for root in shared for name in closure.missing)
         found = (f"{root.logical}/{name}" for root, name in pairs if (root.path / name).is_file())
@@ -460,12 +477,13 @@ class _HeaderFinder:
         names, source = module.pre_includes, module.source
         scan = self.recall.scans.of_text(source.text)
         anything = can_hide_includes(module.macros)
-        # Sources of one folder with the same includes have the same closure, unless they include themselves.
+        # Sources in the same folder with the same includes have the same header closure, unless a source
+        # includes itself.
         included = {os.path.basename(name) for name in (*names, *(each.name for each in scan.includes))}
         place = source.path if os.path.basename(source.path) in included else source.folder
         shared = (place, scan, search, names, anything)
-        # If macros decide which headers are included, only variants of one source share a closure, and only
-        # if the macros that an include can use have the same values.
+        # If macros decide which headers are included, only variants of the same source can share a header
+        # closure, and only if the macros in their includes have the same values.
         shared_by_variants = (source.path, include_values(module.macros), search, names, anything)
         for key in (shared, shared_by_variants):
             if key in self._shared:

@@ -1,4 +1,4 @@
-"""Find the files that modules are linked with besides their sources, in the project and in wheels."""
+"""Find the files in the project and in wheels that modules are linked with, in addition to their sources."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from ..toolkit.toolkit import Keys, Toolkit
 from .ingredients import UnitInputs, inputs_of, keys_of
 from .recall import Recall
 
-_ISOLATED = "a build with isolation installs it; without isolation, install it yourself"
+_ISOLATED = "a build with isolation installs this wheel; without isolation, install it yourself"
 
 
 class LinkedFiles:
-    """The files that the key `link` of the project's tables names. Each is read only once."""
+    """The files that `link` in the project's [[module]] tables lists. Each file is read only once."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
         self._found: dict[str, list[tuple[Input, int | None]]] = {}
 
     def files_of(self, module: Module) -> list[tuple[Input, int | None]]:
-        """Return the files that a module is linked with. A cubin has the number of its arch."""
+        """Return the files that a module is linked with; a cubin comes with the number of its arch."""
         problems, found = list[Problem](), list[tuple[Input, int | None]]()
         for index, entry in enumerate(module.link.files if module.link else ()):
             try:
@@ -83,7 +83,7 @@ def _hint_for_path(path: str, tree: ProjectTree) -> str | None:
 
 
 def _of_wheel(requirement: str, pattern: str) -> Iterator[tuple[Input, int | None]]:
-    """Yield the files of an installed wheel that a glob matches. They must agree with the wheel's RECORD."""
+    """Yield the files of an installed wheel that match a glob; SourceError if one differs from RECORD."""
     name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
     try:
         found = importlib.metadata.distribution(name)
@@ -109,19 +109,19 @@ def _of_wheel(requirement: str, pattern: str) -> Iterator[tuple[Input, int | Non
         recorded = file.hash.value if file.hash and file.hash.mode == "sha256" else None
         now = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
         if recorded != now:
-            what = f"{file} is not what the RECORD of {name!r} {found.version} says"
+            what = f"{file} does not match its digest in the RECORD of {name!r} {found.version}"
             raise SourceError(problem("installed-file-changed", what, hint=f"install {name} again"))
         logical = f"{found.metadata['Name'].lower()}/{file}"
         yield _input(logical, data, place, (found.metadata["Name"], found.version))
 
 
 def _hint_for_glob(found: importlib.metadata.Distribution, pattern: str) -> str | None:
-    """Return a hint with the files of a wheel that a glob may mean."""
+    """Return a hint that lists the files of a wheel that the glob may mean."""
     ends = (".a", ".ptx", ".cubin", ".fatbin", ".ltoir", ".o")
     names = sorted(str(file) for file in found.files or () if str(file).endswith(ends))
     last = pattern.rpartition("/")[2].strip("*")
     close = [name for name in names if last and last in name] or names
-    return f"it has {', '.join(close[:5])}" if close else None
+    return f"the wheel has {', '.join(close[:5])}" if close else None
 
 
 def _input(name: str, data: bytes, place: Path, wheel: tuple[str, str] | None) -> tuple[Input, int | None]:
@@ -137,7 +137,7 @@ def _input(name: str, data: bytes, place: Path, wheel: tuple[str, str] | None) -
 def _inputs_of(
     unit: Unit, keys: Mapping[Unit, Keys], files: Sequence[tuple[Input, int | None]]
 ) -> tuple[Input, ...]:
-    """Return the inputs of a linked unit, in the order of its table. Cubins for other archs are left out."""
+    """Return the inputs of a linked unit, in the order of its table; cubins for other archs are left out."""
     link, real = unit.module.link, unit.arch.real
     assert link is not None
     parts = []
@@ -154,12 +154,12 @@ def _inputs_of(
 
 def _lto_mode_problem(project: Project, module: Module) -> Problem:
     number = [rule.name for rule in project.config.module].index(module.base)
-    what = f"{module.base} is linked from PTX only, and mode = 'lto' needs some LTO-IR"
+    what = f"{module.base} is linked only from PTX, but mode = 'lto' needs at least one input with LTO-IR"
     return problem("rdc-mode-needed", what, project.config.place.of("module", number, "mode"), 'mode = "rdc"')
 
 
 class LinkedUnit(NamedTuple):
-    """A linked unit with its keys, its recorded result, and its inputs."""
+    """A linked unit with its cache keys, its result from an earlier build, and its inputs."""
 
     unit: Unit
     keys: Keys
@@ -175,9 +175,9 @@ def find_links(
     toolkit: Toolkit,
     recall: Recall,
 ) -> list[LinkedUnit]:
-    """Return the linked units. *keys* are the keys of all their objects.
+    """Return all linked units. *keys* are the cache keys of the objects that they are linked from.
 
-    ConfigError with a problem for each file that cannot be linked.
+    Raise Raise ConfigError with a problem for each file that cannot be linked.
     """
     files, found, problems = LinkedFiles(project), list[LinkedUnit](), list[Problem]()
     for module, units in groups:

@@ -1,4 +1,4 @@
-"""Find the parameter types of `extern "C"` kernels, if the texts that the compiler reads prove them."""
+"""Find the parameter types of `extern "C"` kernels in the source, if no macro or header can change them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from ..project.source_roots import ProjectTree
 def types_of_module(
     module: Module, closure: Closure, search: tuple[SearchFolder, ...], tree: ProjectTree, scans: ScanCache
 ) -> Mapping[str, ParameterTypes]:
-    """Return the parameter types of each kernel; empty if a header has changed, or is not known exactly."""
+    """Return the parameter types of each kernel of a module.
+
+    The result is empty if a header has changed since the search for headers, or if it is not known exactly
+    which headers the compiler reads.
+    """
     if closure.trees or closure.widened or "__global__" not in module.source.text:
         return {}
     try:
@@ -32,7 +36,10 @@ def types_of_module(
 def types_of_linked_module(
     module: Module, of_object: Callable[[Module], Mapping[str, ParameterTypes]]
 ) -> Mapping[str, ParameterTypes]:
-    """Return the parameter types of each kernel of a linked module that only one of its sources mentions."""
+    """Return the parameter types of a linked module's kernels.
+
+    A kernel that two sources mention is left out.
+    """
     assert module.link is not None
     texts = [source.text for source in module.link.texts]
     texts += (each.source.text for each in module.link.objects)
@@ -45,7 +52,7 @@ def types_of_linked_module(
 
 
 class _ChangedError(Exception):
-    """A header has changed since the closure was found."""
+    """Raised if a header has changed since the search for headers."""
 
 
 def _own_names(closure: Closure, tree: ProjectTree) -> Iterator[TextNames]:
@@ -58,7 +65,7 @@ def _own_names(closure: Closure, tree: ProjectTree) -> Iterator[TextNames]:
 
 
 def _macros_outside(closure: Closure, search: tuple[SearchFolder, ...], scans: ScanCache) -> set[str]:
-    """Return the macros that headers outside the project may define."""
+    """Return the names of all macros that the headers outside the project may define."""
     found: set[str] = set()
     for logical, content in closure.files.items():
         if logical not in closure.own:

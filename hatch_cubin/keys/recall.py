@@ -1,9 +1,10 @@
-"""Facts that the last build recorded, so that the next build does not have to ask cuda.core and NVRTC again.
+"""Facts that a build records in a file, so that the next build does not have to load cuda.core and NVRTC.
 
-They are in a file in the user's cache folder. There is one file for each combination of a project, a cache,
-an installed toolkit and trusted keys. A module's line has a digest of all inputs of the module's results,
-then the keys and results of its units. The line of a source or header has a digest of its text, then its
-includes. If the file cannot be read or written, this is not an error: the build finds the facts again.
+The file with the recorded facts is in the user's cache folder. There is one file for each combination of a
+project, a cache, an installed toolkit and trusted keys. The file has a line for each module: a digest of all
+inputs of the module's results, followed by the keys and results of its units. The file also has a line for
+each source and header: a digest of the text, followed by its includes. If the file cannot be read or written,
+the build continues and determines the facts again.
 """
 
 from __future__ import annotations
@@ -27,47 +28,50 @@ from ..toolkit import libraries
 from ..toolkit.libraries import Evidence, Installation
 from ..toolkit.toolkit import Facts, Keys
 
-# 2: a description that several units share is written once. 3: closures; dates are left out. 4: macros, for
-# the types of parameters. 5: only results whose arch a build has compared. 6: evidence that the installation
-# is the same.
+# Changes of the format. 2: a description that several units share is written once. 3: header closures are
+# recorded, dates are not. 4: macros are recorded, for the types of parameters. 5: a result is recorded only
+# after its arch was checked. 6: facts are recorded that prove that the installed packages are the same.
 _FORMAT = 6
-_LOCKED = "locked"  # for builds with a lock, which do not need a toolkit
-_FILES = 20  # the most recently used ones are retained
+_LOCKED = "locked"  # part of the file's name for builds with a lock, which do not need a toolkit
+_FILES = 20  # how many files are kept, beginning with the most recently used file
 
-_NONE = Evidence("", "", [])  # if the facts do not depend on an installation
+_NONE = Evidence("", "", [])  # for facts that do not depend on installed packages
 
-Units = Mapping[str, tuple[Keys, RecalledResult]]  # a module's units, by arch
+Units = Mapping[str, tuple[Keys, RecalledResult]]  # the keys and results of a module's units, by arch
 
 
 class Recall:
-    """The recorded facts about a project's modules and texts, read from *path*; empty if *path* is None.
+    """The recorded facts about a project's modules and files, read from *path*; empty if *path* is None.
 
-    A line is dropped from memory after its first use, because a large project has megabytes of lines.
+    A line of the file is dropped from memory after its first use, because a large project has megabytes of
+    lines.
     """
 
     def __init__(
         self, path: Path | None, installed: Installation | None = None, *, knows_linker: bool = True
     ) -> None:
         self._installed, self._knows_linker = installed, knows_linker
-        self._evidence: Evidence | None = None  # about the installation, as recorded in the file
+        self._evidence: Evidence | None = None  # recorded facts about the installed packages
         self.facts: Facts | None = None
         self.scans = ScanCache(self._scan)
         self.closures = RecalledClosures(self.scans, self._take_line)
         self._path, self._knows_linker = path, knows_linker
-        self._lines: dict[str, str] = {}  # lines that were not used yet, by digest
-        self._modules: set[str] = set()  # digests of the modules that this build looked up
+        self._lines: dict[str, str] = {}  # the lines that were not used yet, by digest
+        self._modules: set[str] = set()  # the digests of all modules that this build looked up
         self._new_text = False
-        self._scans_by_line: dict[str, Scan] = {}  # by line: many texts have the same includes
+        # the parsed lines, because many files have the same includes
+        self._scans_by_line: dict[str, Scan] = {}
         if path is not None:
             with contextlib.suppress(OSError, ValueError, TypeError):
                 self.facts, self._evidence, self._lines = _read(path, installed)
                 os.utime(path)
-            if self.facts is None and installed is not None:  # before the build asks the installed compiler
+            # noted now, before the build loads the installed compiler
+            if self.facts is None and installed is not None:
                 with contextlib.suppress(OSError):
                     installed.evidence()
 
     def units(self, module: str) -> Units:
-        """Return the recorded keys and results of a module's units."""
+        """Return the recorded keys and results of a module's units, by arch."""
         self._modules.add(module)
         return _units(self._lines.pop(module, "[]"))
 
@@ -83,15 +87,17 @@ class Recall:
         return self._scans_by_line[line]
 
     def record(self, facts: Facts, found: Mapping[str, Units]) -> None:
-        """Record the facts that this build used, and the facts about modules that it *found*."""
+        """Write the facts that this build used, and the new facts about modules in *found*, into the file."""
         if self._path is None or (facts.nvjitlink and not self._knows_linker):
             return
-        # A recorded closure needs the lines of its headers outside the project, even if nothing scanned them.
+        # A recorded header closure needs the lines of its headers outside the project, even if this build did
+        # not search these headers for includes.
         retained = {text: self._lines[text] for text in self.closures.contents() if text in self._lines}
         changed = found or self._new_text or self.closures.has_new_facts or facts != self.facts
         with contextlib.suppress(OSError):
             evidence = self._installed.evidence() if self._installed else _NONE
-            # If the installation changed during the build, the facts fit neither the old one nor the new one.
+            # If the installed packages changed during the build, the facts may belong to both versions, so
+            # they are not written.
             new = changed or len(retained) != len(self._lines) or evidence != self._evidence
             if new and evidence is not None:
                 lines = retained | self._used_lines(self._path, found)
@@ -101,7 +107,7 @@ class Recall:
         return self._lines.pop(name, None)
 
     def _used_lines(self, path: Path, found: Mapping[str, Units]) -> dict[str, str]:
-        """Return the lines of all facts that this build used: its own lines, or else those in the file."""
+        """Return the lines of all facts that this build used, from memory or from the old file."""
         lines = {text: compact(scan) for text, scan in self.scans.used.items()} | self.closures.lines()
         with contextlib.suppress(OSError, ValueError, TypeError):
             read = _read(path, self._installed)[-1]
@@ -112,12 +118,12 @@ class Recall:
 
 
 def recall_of(project: Project) -> Recall:
-    """Return the recorded facts about *project*, for its cache and the toolkit that is installed here."""
+    """Return the recorded facts about *project* with its cache and the installed toolkit."""
     return _recall(project, "", libraries.installation(project.config.toolkit))
 
 
 def recall_of_locked(project: Project) -> Recall:
-    """Return the recorded facts about the results in the lock of *project*. This needs no toolkit."""
+    """Return the recorded facts about the results in the lock of *project*, without needing a toolkit."""
     return _recall(project, _LOCKED, libraries.own_installation())
 
 
@@ -135,13 +141,16 @@ def _recall(project: Project, kind: str, installed: Installation | None) -> Reca
 
 
 def _signature_settings(project: Project) -> tuple[str, ...]:
-    """Return the trusted keys, and whether results need a signature: other keys prove other results."""
+    """Return the trusted keys, and whether signatures are required, which decide the accepted results."""
     keys = project.config.trusted_keys
     return (f"{REQUIRE_SIGNED}={project.is_switched_on(REQUIRE_SIGNED)}", *sorted(keys)) if keys else ()
 
 
 def _line(units: Units) -> str:
-    """Return the line of a module's units. Adjacent units with the same description share it."""
+    """Return the line with the keys and results of a module's units.
+
+    Adjacent units with the same description share one copy of the description.
+    """
     groups = itertools.groupby(units.items(), key=lambda item: item[1][1].description)
     return compact(
         [
@@ -166,23 +175,25 @@ def _encode(facts: Facts, evidence: Evidence, lines: Mapping[str, str]) -> bytes
 
 
 def _read(path: Path, installed: Installation | None) -> tuple[Facts, Evidence, dict[str, str]]:
-    """Return the content of a file of facts.
+    """Read a file of recorded facts and return its content.
 
-    ValueError or TypeError if it is damaged, or of another format or installation.
+    Raise Raise ValueError or TypeError if the file is damaged, has another format, or is about other
+    installed packages.
     """
     hasher, lines = hashlib.sha256(), {}
     with user_folders.open_retained(path) as file:
         check, head = file.readline(), file.readline()
         hasher.update(head)
-        for line in file:  # not read at once: that would need twice the memory
+        # read line by line, because reading the whole file at once would need twice the memory
+        for line in file:
             hasher.update(line)
             lines[line[:64].decode()] = line[65:-1].decode()
     if check != f"{hasher.hexdigest()}\n".encode():
-        raise ValueError("damaged")
+        raise ValueError("the file is damaged")
     number, seen, core, major, nvrtc, supported, nvjitlink = json.loads(head)
     if number != _FORMAT:
-        raise ValueError("of another version")
+        raise ValueError("the file has another format")
     evidence = Evidence(*seen)
     if installed is not None and not installed.is_that_of(evidence):
-        raise ValueError("of another installation")
+        raise ValueError("the file is about other installed packages")
     return Facts(core, major, nvrtc, tuple(supported), nvjitlink), evidence, lines

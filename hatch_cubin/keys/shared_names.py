@@ -1,4 +1,4 @@
-"""Reject modules with the same name, and suggest tables that give each a different name. Pure."""
+"""Reject modules that have the same name, and suggest tables that give each module a different name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BY_FOLDER, _AS_PTX = "{parent}_{stem}", "{stem}_ptx"
 
 
 def name_problems(modules: Sequence[Module], config: Config) -> list[Problem]:
-    """Return a problem for each module whose name another module has. Upper and lower case are the same."""
+    """Return a problem for each module whose name another module has; upper and lower case do not differ."""
     by_name: dict[str, dict[Location, Module]] = defaultdict(dict)
     for module in modules:
         maker = module.where or Location(module.source.name_path)
@@ -35,13 +35,13 @@ def name_problems(modules: Sequence[Module], config: Config) -> list[Problem]:
 
 
 def _needless_sources(shared: Sequence[Sequence[Module]], config: Config) -> Iterator[Problem]:
-    """Yield a problem for each source that certainly does not define a kernel: it can be excluded."""
+    """Yield a problem for each source with a shared name that can be excluded, as it defines no kernel."""
     alone = [same for same in shared if not any(module.link for module in same)]
     needless = [module for same in alone for module in same if _makes_no_kernel(module)]
     needless.sort(key=lambda module: module.source.path)
     paths = [*config.exclude, *(module.source.path for module in needless)]
     for module in needless:
-        what = f"another source is called {module.base!r} too, and this one has no kernel"
+        what = f"another source is also called {module.base!r}, and this source has no kernel"
         yield problem("module-name-taken", what, module.location, setting("exclude", paths))
 
 
@@ -57,22 +57,22 @@ def _taken_names(
 ) -> Iterator[Problem]:
     tables, names = config.place.source_tables, _suggested_tables(shared, modules, config)
     lines = [source_table(tables, path, name=name) for path, name in names.items()]
-    hint = f"these lines, at the end of the table, give each its own name:{''.join(lines)}"
+    hint = f"these lines, at the end of the table, give each source its own name:{''.join(lines)}"
     for first, *others in shared:
         for module in others:
-            what = f"{module.base!r} is already the name of {first.location}"
+            what = f"the module name {module.base!r} is already used by {first.location}"
             yield problem(
                 "module-name-taken",
                 what,
                 module.location,
-                "give one of them another name" if module.link else hint,
+                "give one of the two modules another name" if module.link else hint,
             )
 
 
 def _suggested_tables(
     shared: Sequence[Sequence[Module]], modules: Sequence[Module], config: Config
 ) -> Mapping[str, str]:
-    """Return the tables to suggest, as a name for each path: as few as possible, at worst one per source."""
+    """Return the [[source]] tables to suggest, as a name for each path: as few tables as possible."""
     sources = [module for module in modules if not module.link]
     colliding = [module.source for same in shared for module in same if not module.link]
     stems = {PurePosixPath(source.path).stem for source in colliding}
@@ -88,7 +88,7 @@ def _suggested_tables(
 def _give_distinct_names(
     tables: Mapping[str, str], sources: Sequence[Module], linked: Sequence[str], config: Config
 ) -> bool:
-    """Return whether *tables* give each source another name, and keep every name that the project set."""
+    """Return whether *tables* give each source a different name, and change no name that the project set."""
     named = [glob_regex(rule.path) for rule in config.source if rule.name is not None]
     matching = [(glob_regex(glob), pattern) for glob, pattern in tables.items()]
     names = {name.casefold(): "" for name in linked}

@@ -1,1 +1,1 @@
-"""The file cubin.lock: its format, its comparison with a project, and builds that use it."""
+"""The lock file cubin.lock: its format, its comparison with a project, and builds that use it."""

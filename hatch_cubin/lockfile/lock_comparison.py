@@ -1,4 +1,4 @@
-"""Make the lock of a project, and compare a project with its lock."""
+"""Make the lock of a project, and compare the project with its lock later."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from ..toolkit import requirements
 from ..toolkit.toolkit import DATA_MODEL, Facts, Keys, Toolkit
 from .lock_format import Lock
 
-# Results in a module's entry; its other values are settings of the project.
+# The fields of a module's entry that are results; all other fields are settings of the project.
 _RESULT_FIELDS = {"headers", "types", "units"}
 _NAMES_OF_BUILDS = {"core": "cuda-core", "nvrtc": "NVRTC", "nvjitlink": "nvJitLink"}
 
 
 class LockedPlan(NamedTuple):
-    """The units of a project with their jobs as the lock describes them, and why the lock may not be used."""
+    """The units of a project as its lock describes them, and the reasons why the lock may not be usable."""
 
     toolkit: Toolkit
     jobs: tuple[Job, ...]
     recall: Recall
     notes: tuple[str, ...]
-    changes: tuple[str, ...]  # differences between the project and the lock
-    doubts: tuple[str, ...]  # possible differences that only a build with the compiler can find
+    changes: tuple[str, ...]  # differences between the project and its lock
+    doubts: tuple[str, ...]  # possible differences that only a build with a compiler can find
 
 
 def make_lock(
@@ -51,10 +51,10 @@ def make_lock(
     jobs: Sequence[Job],
     results: Mapping[Unit, str | None],
 ) -> Lock:
-    """Return the lock of a project's *jobs*, with the digests of the known *results*.
+    """Make the lock of a project from its *jobs*, and from the digests of the *results* that are known.
 
-    *all_modules* has all modules and their headers, also for sources that other sources include. The
-    producers are missing.
+    *all_modules* are all modules with their headers, including modules of sources that other sources include.
+    The result does not have the producers yet.
     """
     files, built = file_digests(jobs), {job.unit.module.source.path for job in jobs}
     pairs = [(module, closure) for module, closure, _search in all_modules]
@@ -89,7 +89,7 @@ def make_lock(
 
 
 def _builds(toolkit: Toolkit) -> dict[str, Any]:
-    """Return the facts about the toolkit; nvJitLink is among them only if this project needs it."""
+    """Return the versions of the toolkit for the lock, with nvJitLink only if this project needs it."""
     facts = toolkit.facts._replace(nvjitlink=toolkit.nvjitlink_if_loaded)
     return {**facts._asdict(), "supported": [*facts.supported]}
 
@@ -111,16 +111,17 @@ def _modules(jobs: Iterable[Job], results: Mapping[Unit, str | None]) -> dict[st
 
 
 def _header_facts(job: Job) -> dict[str, Any]:
-    """Return the facts about a module that depend on headers outside the project."""
+    """Return the facts about a module that headers outside the project can change."""
     found = {} if job.unit.module.part_of else job.declared_types()
     types = {kernel: [*each] for kernel, each in found.items()}
     return {"headers": job.closure.digest()} | ({"types": types} if types else {})
 
 
 def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
-    """Return whether files that the lock does not list can change a closure.
+    """Return whether files that the lock does not list can change a header closure.
 
-    They can if an include in the project can mean any file, or if a header belongs to this machine.
+    Unlisted files can change a closure if an include in the project can mean any file, or if a header has an
+    absolute path.
     """
     outside = {root.tree for root in search if root.tree}
     return (
@@ -131,7 +132,7 @@ def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
 
 
 def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> LockedPlan:
-    """Return the units of *project* as its *lock* describes them, without CUDA."""
+    """Return the units of *project* as its *lock* describes them, without loading CUDA libraries."""
     toolkit = Toolkit(None, facts=Facts(**{**lock.builds, "supported": tuple(lock.builds["supported"])}))
     changes = [*_other_settings(lock, project)]
     planned = unit_plan.UnitPlan(())
@@ -149,7 +150,9 @@ def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> Locke
         changes += [f"{name} is gone" for name in sorted({*lock.modules, *lock.parts} - names)]
         left = [module for module in modules if lock.parts.get(module.full_name) != settings_of(module)]
         planned = unit_plan.plan_units(left, toolkit.toolchain())
-    except HatchCubinError as exc:  # if the error is not due to the lock, the build without it reports it
+    except (
+        HatchCubinError
+    ) as exc:  # the error makes the lock unusable; the build without the lock reports the error
         changes += [problem.what for problem in exc.problems]
     changes += _other_units(lock, planned.units)
     recall = Recall(None) if changes or lock.unsure else recall_of_locked(project)
@@ -159,7 +162,7 @@ def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> Locke
 
 
 def fits_table(lock: Lock, project: Project) -> bool:
-    """Return whether the lock was made for the toolkit and the header packages that the table has now."""
+    """Return whether the lock was made for the current `toolkit` and `header-packages` of the table."""
     written = project.config.toolkit, [*project.config.packages]
     return (lock.toolkit, [*lock.header_packages]) == written
 
@@ -187,14 +190,14 @@ def _other_files(lock: Lock, project: Project, sources: Iterable[Source]) -> Ite
     for path, content in files.items():
         now = known.get(path) or content_digest(project.tree.disk_path(path))
         if now != content:
-            is_there = path in known or os.path.exists(project.tree.disk_path(path))
-            yield f"{path} is {'changed' if is_there else 'gone'}"
+            exists = path in known or os.path.exists(project.tree.disk_path(path))
+            yield f"{path} {'is changed' if exists else 'is gone'}"
     for path in absent_includes.appeared_paths(project.tree, lock.absent):
-        yield f"{path} is new, and an include may mean it"
+        yield f"{path} is new, and an include may find it"
 
 
 def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
-    """Yield the differences in the units and their settings; missing archs are not a difference."""
+    """Yield the differences of units and their settings; archs that are no longer built do not count."""
     seen: set[Module] = set()
     for unit in units:
         module = unit.module
@@ -215,13 +218,16 @@ def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
 
 
 def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -> Iterator[Job]:
-    """Yield jobs with all files of the project as headers: a lock does not say which job reads which."""
+    """Yield one job per unit, with all files in the lock as headers.
+
+    The lock does not list which job reads which file.
+    """
     closure = Closure({OWN + path: content for path, content in lock.files.items()})
     for module, of_module in itertools.groupby(units, key=lambda unit: unit.module):
         if module.link:
-            _ = toolkit.nvjitlink  # mark it as used by this build
+            _ = toolkit.nvjitlink  # reading the attribute marks this tool as used by the build
         elif module.source.is_ptx:
-            _ = toolkit.ptxas  # mark it as used by this build
+            _ = toolkit.ptxas  # reading the attribute marks this tool as used by the build
         entry = lock.modules[module.full_name]
         module_digest = digest(["locked", json.dumps(entry, sort_keys=True)])
         recalled, declared = recall.units(module_digest), partial(dict[str, Any], entry.get("types", {}))
@@ -236,12 +242,15 @@ def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -
 
 
 def expected_result(sha256: str | None) -> RecalledResult | None:
-    """Return a result with the digest in the lock, so that only this result is accepted."""
+    """Return a recalled result with the digest in the lock, so that no other result is accepted."""
     return None if sha256 is None else RecalledResult(sha256, 0, "", "")
 
 
 def with_locked_results(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
-    """Yield *jobs* with the digests of their results in the lock, which stay right if the lock is stale."""
+    """Yield *jobs* with the digests of their results in the lock.
+
+    A digest for a cache key is right even if the lock is stale.
+    """
     digests = _digests(lock)
     for job in jobs:
         sha256 = digests.get(job.keys.key.hex())
@@ -252,18 +261,18 @@ def with_locked_results(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
 
 
 def units_that_differ(lock: Lock, done: Iterable[tuple[Job, str]]) -> list[str]:
-    """Return the names of the units that are *done* and have other digests than in the lock."""
+    """Return the names of the units in *done* whose results have other digests than in the lock."""
     digests = _digests(lock)
     return [job.unit.name for job, sha256 in done if digests.get(job.keys.key.hex()) not in {None, sha256}]
 
 
 def _digests(lock: Lock) -> dict[str, str | None]:
-    """Return the digest of each result, by the key of its unit."""
+    """Return the digest of each result in the lock, by the cache key of its unit."""
     return {unit[0]: unit[2] for module in lock.modules.values() for unit in module["units"].values()}
 
 
 def differences_of_jobs(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[str, ...]:
-    """Return the differences between *jobs* of an unchanged project with this toolkit and the lock."""
+    """Return the differences between the lock and *jobs*, for an unchanged project with another toolkit."""
     other = [job.unit.name for job in jobs if _unit(lock, job)[0] != job.keys.key.hex()]
     before, now = lock.builds, _builds(toolkit)
     builds = [
@@ -271,27 +280,28 @@ def differences_of_jobs(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tu
         for field, name in _NAMES_OF_BUILDS.items()
         if before[field] != now[field]
     ]
-    return (*builds, *(f"{name} has another key" for name in other))
+    return (*builds, *(f"{name} has a different cache key" for name in other))
 
 
 def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
-    """Return the entry of a unit in the lock, with None values if the unit is new.
+    """Return the entry of a job's unit in the lock; its values are None if the unit is new.
 
-    A unit is new if another source included its source earlier, and this other source is rejected now.
+    In an unchanged project, a unit is new if another source included its source earlier, and this other
+    source is rejected now.
     """
     units = lock.modules.get(job.unit.module.full_name, {"units": {}})["units"]
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]
 
 
 def locked_digests(lock: Lock, jobs: Iterable[Job]) -> dict[Unit, str | None]:
-    """Return the digests of the results of *jobs* in the lock."""
+    """Return the digests that the lock contains for the results of *jobs*, by unit."""
     return {job.unit: _unit(lock, job)[2] for job in jobs}
 
 
 def differences(lock: Lock, now: Lock) -> list[str]:
-    """Return a sentence for each part in which two locks differ."""
+    """Return a sentence for each field in which two locks differ."""
     return [
-        f"{name.replace('_', ' ')} would be written otherwise"
+        f"the field {name.replace('_', '-')!r} would change"
         for name, before, after in zip(Lock._fields, lock, now, strict=True)
         if before != after
     ]

@@ -1,7 +1,8 @@
-"""The file `cubin.lock`, which users commit: all inputs that the units of a project were built from.
+"""The file `cubin.lock`, which users commit, and which lists all inputs of a project's units.
 
-It is sorted JSON with a line for each file, module and unit, without times and without paths of the machine.
-Because of its digest, two branches that both changed it always conflict: a mix of their lines may be wrong.
+The file is sorted JSON with a line for each file, module and unit. The lock contains neither times nor
+absolute paths. The file also contains a digest of itself, so two branches that both changed the file always
+have a merge conflict. The conflict is intended, because a mix of lines from both branches may be wrong.
 """
 
 from __future__ import annotations
@@ -19,32 +20,35 @@ from ..common.digest import file_digest
 from ..errors import ConfigError, Location, problem
 
 NAME = "cubin.lock"
-SWITCH = "HATCH_CUBIN_LOCKED"  # with it, a build that does not match the lock fails
-HINT = "'hatch-cubin lock' writes it anew"
+SWITCH = "HATCH_CUBIN_LOCKED"  # with this switch, a build that does not match the lock fails
+HINT = "run 'hatch-cubin lock' to write the lock again"
 
 _FORMAT = 1
 _ABOUT = "written by 'hatch-cubin lock': commit it, do not edit it"
-_DEPTH = 4  # deeper values are written in one line, such as the keys of a unit
+_DEPTH = 4  # values that are nested deeper, such as the keys of a unit, are written in one line
 
 
 class Lock(NamedTuple):
-    """The facts that a build with the lock needs, and the inputs that must be unchanged for that."""
+    """The content of the lock: facts for builds without a compiler, and inputs that must be unchanged."""
 
-    generator: str  # the version of hatch-cubin: another version may find other facts
+    generator: str  # the version of hatch-cubin that wrote the lock: another version may find other facts
     data_model: str
-    toolkit: str | None  # as written in the table
+    toolkit: str | None  # the value in the project's table
     header_packages: Sequence[str]
     builds: Mapping[str, Any]  # the versions of cuda.core and of the compilers, and the supported archs
     wheels: Mapping[str, str]  # the wheels that a build with a compiler needs, with their versions
-    headers: Mapping[str, str | None]  # header trees outside the project, with the version if it is a wheel
-    files: Mapping[str, str]  # the project's files that its units read, with their digests
-    of_parts: Mapping[str, str]  # the project's files that only sources without kernels read
-    absent: Mapping[str, Sequence[str]]  # by folder, the names of missing files that includes searched for
-    # Each has its inputs, and the name, the digest and the settings of each text.
+    # header trees outside the project, with the version if the tree is a wheel
+    headers: Mapping[str, str | None]
+    files: Mapping[str, str]  # the project's files that units read, with their digests
+    # the project's files that only sources without kernels read, with their digests
+    of_parts: Mapping[str, str]
+    # by folder, the names that includes searched for and that must not exist
+    absent: Mapping[str, Sequence[str]]
+    # for each producer, its inputs, and the name, the digest and the settings of each text that it returned
     producers: Mapping[str, Mapping[str, Any]]
-    parts: Mapping[str, Mapping[str, Any]]  # sources that are not modules, because others include them
+    parts: Mapping[str, Mapping[str, Any]]  # sources that are not modules, because other sources include them
     unsure: Sequence[str]  # sources whose headers depend on the compiler's own headers
-    modules: Mapping[str, Mapping[str, Any]]  # each has its source, its settings and its units
+    modules: Mapping[str, Mapping[str, Any]]  # by name: the source, settings and units of each module
 
 
 def encode(lock: Lock) -> str:
@@ -54,34 +58,36 @@ def encode(lock: Lock) -> str:
 
 
 def decode(text: str) -> Lock:
-    """Return the lock in a text; ConfigError if it is damaged, or has another format or shape."""
+    """Return the lock that *text* encodes; ConfigError if *text* is damaged, or has another format."""
     try:
         values = json.loads(text)
         number, recorded_digest = values.pop("format"), values.pop("check")
     except (ValueError, RecursionError, TypeError, AttributeError, KeyError) as exc:
         line = exc.lineno if isinstance(exc, json.JSONDecodeError) else None
-        raise _damaged_lock("is not a lock, perhaps because of a merge", line) from None
+        raise _damaged_lock("is not a valid lock, perhaps because of a merge", line) from None
     if recorded_digest != file_digest(text.split("\n", 3)[-1].encode()):
-        raise _damaged_lock("was edited, or merged from two that differ", None)
+        raise _damaged_lock("was edited, or merged from two different locks", None)
     if number != _FORMAT:
-        what = f"has format {number!r:.80}, this hatch-cubin reads {_FORMAT}"
+        what = f"has format {number!r:.80}, but this version of hatch-cubin reads only format {_FORMAT}"
         raise ConfigError(problem("lock-of-other-version", what, Location(NAME), HINT))
     values.pop("about", None)
     if unknown := sorted(values.keys() - _FIELDS.keys()):
-        raise _damaged_lock(f"has a field that no lock has: {unknown[0]!r:.80}", None)
+        raise _damaged_lock(f"has an unknown field: {unknown[0]!r:.80}", None)
     for name, is_sound in _FIELDS.items():
         if name not in values:
-            raise _damaged_lock(f"has no {name!r}", None)
+            raise _damaged_lock(f"does not have the field {name!r}", None)
         if not is_sound(values[name]):
-            raise _damaged_lock(f"has {name!r} in another shape than 'hatch-cubin lock' writes", None)
+            raise _damaged_lock(
+                f"has a field {name!r} with a value that 'hatch-cubin lock' does not write", None
+            )
     return Lock(**{name.replace("-", "_"): value for name, value in values.items()})
 
 
 def read(root: Path) -> Lock | None:
-    """Return the lock of the project at *root*; None if there is no lock."""
+    """Return the lock of the project at *root*; None if the project does not have a lock."""
     path = os.path.join(root, NAME)
     try:
-        # As text, because git may change the line ends.
+        # The file is read as text, because git may have changed the line ends.
         with io.TextIOWrapper(file_access.open_plain(path, read_limits.INDEX), encoding="utf-8") as file:
             return decode(file.read())
     except FileNotFoundError:
@@ -91,7 +97,7 @@ def read(root: Path) -> Lock | None:
             problem("file-not-readable", f"cannot be read: {exc.strerror}", Location(NAME))
         ) from exc
     except UnicodeDecodeError:
-        raise _damaged_lock("is not text", None) from None
+        raise _damaged_lock("is not a text file", None) from None
 
 
 def _damaged_lock(what: str, line: int | None) -> ConfigError:
@@ -111,12 +117,15 @@ def _is_text(value: object) -> bool:
 
 
 def _is_name(value: object) -> bool:
-    """Return whether a value is a text that can be written: JSON can also contain half a character."""
+    """Return whether a value is a text that can be encoded: JSON can also contain lone surrogates."""
     return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _is_path(value: object) -> bool:
-    """Return whether a value can be a path. In Python, names that are not Unicode have half characters."""
+    """Return whether a value can be a path.
+
+    Python represents names that are not Unicode with lone surrogates.
+    """
     try:
         return isinstance(value, str) and b"\0" not in value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -156,12 +165,12 @@ def _record(needed: Mapping[str, _Check], possible: Mapping[str, _Check] | None 
 
 
 def _is_option(value: object) -> bool:
-    """Return whether a value can be the value of an option; a build only compares it."""
+    """Return whether a value has the type of a compiler option; a build only compares these values."""
     return all(type(each) in {bool, int, str} for each in (value if isinstance(value, list) else [value]))
 
 
 def _is_unit(value: object) -> bool:
-    """Return whether *value* is a unit's entry: its two keys, and the digest of its result."""
+    """Return whether *value* is the entry of a unit: two cache keys, and the digest of the result."""
     return (
         isinstance(value, list)
         and len(value) == len(_UNIT)
@@ -169,7 +178,7 @@ def _is_unit(value: object) -> bool:
     )
 
 
-_NUMBERS = range(1, 10_000)  # major versions and archs
+_NUMBERS = range(1, 10_000)  # valid numbers of major versions and archs
 _KEY = _matches("(?:[0-9a-f]{2})+")
 _UNIT = (_KEY, _or_null(_KEY), _or_null(_matches("[0-9a-f]{64}")))
 _BUILD = _matches(r"[0-9]{1,4}(?:\.[0-9]{1,4}){2}")
@@ -227,7 +236,7 @@ _FIELDS: Mapping[str, _Check] = {
 
 
 def _lines(value: Any, depth: int) -> Iterator[str]:
-    """Yield a value as lines, one for each part that can change separately."""
+    """Yield a JSON value in pieces, so that each part that can change separately is on its own line."""
     if not isinstance(value, Mapping) or not value or depth == _DEPTH:
         yield json.dumps(value)
         return

@@ -1,4 +1,4 @@
-"""Decide from the lock whether a build needs a compiler, and which one, or whether it must fail."""
+"""Decide from the lock whether a build needs a compiler, which versions it needs, or whether it must fail."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ if TYPE_CHECKING:
     from ..remote.shared_store import SharedStore
 
 _WHY_MISSING = (
-    "a build does not install a compiler if the cache has all units when the front end asks what to install",
-    "the cache was cleared, trimmed or damaged since, or is another one now",
+    "a build does not install a compiler if all units are in the cache when the build begins",
+    "since then, the cache was cleared, trimmed or damaged, or the build uses another cache",
 )
 
 
 class LockVerdict(NamedTuple):
-    """A project's lock, compared with the project and with the cache."""
+    """The result of comparing a project's lock with the project and with the cache."""
 
     lock: Lock
     plan: lock_comparison.LockedPlan
-    results: Mapping[Unit, Compiled] | None  # all results, if nothing has changed and all are in the cache
-    remote: SharedStore | None  # the store, if it was searched for units that are missing in the cache
-    missing: int  # how many results are missing in the cache, if nothing has changed
-    faults: Sequence[str]  # problems with the cache's folder
+    # all results, if nothing has changed and all results are in the cache
+    results: Mapping[Unit, Compiled] | None
+    # the remote store, if it was searched for results that are missing in the cache
+    remote: SharedStore | None
+    missing: int  # if nothing has changed: how many results are missing in the cache
+    faults: Sequence[str]  # problems with the cache folder
 
 
 def evaluate(
@@ -45,16 +47,17 @@ def evaluate(
     *,
     find_results: bool = True,
 ) -> LockVerdict | None:
-    """Return the verdict on the project's lock; None without a lock. *hold*: a folder for results.
+    """Compare the project's lock with the project and the cache; return None if there is no lock.
 
-    *patience_s*: how long to wait for the store to supply units that are missing in the cache. If
-    *find_results* is false, nothing searches for results, because the caller does not use them.
+    *hold* is a folder for links to the results. *patience_s* is how long to wait for a remote store to supply
+    results that are missing in the cache. If *find_results* is false, no results are looked up, because the
+    caller does not need results.
     """
     lock = lock_format.read(project.root)
     if lock is None:
         if project.is_switched_on(lock_format.SWITCH):
             what = f"there is no cubin.lock, and {project.as_written(lock_format.SWITCH)} is set"
-            raise LockError(problem("lock-missing", what, hint="'hatch-cubin lock' writes one"))
+            raise LockError(problem("lock-missing", what, hint="run 'hatch-cubin lock' to write the lock"))
         return None
     plan = lock_comparison.plan_by_lock(lock, project, sources)
     refuse_if_locked(project, plan.changes)
@@ -68,7 +71,7 @@ def evaluate(
 
 
 def refuse_if_locked(project: Project, changes: Sequence[str], hint: str = lock_format.HINT) -> None:
-    """Raise LockError if the lock is stale and the build must not continue without it."""
+    """Raise LockError if the lock is stale and the user requires a build with the lock."""
     if changes and project.is_switched_on(lock_format.SWITCH):
         what = f"is stale, and {project.as_written(lock_format.SWITCH)} is set"
         raise LockError(problem("lock-stale", what, Location(lock_format.NAME), hint, (*changes,)))
@@ -76,7 +79,7 @@ def refuse_if_locked(project: Project, changes: Sequence[str], hint: str = lock_
 
 @contextlib.contextmanager
 def explain_missing_compiler(project: Project, verdict: LockVerdict | None) -> Iterator[None]:
-    """Explain the error of a build that needs a compiler, but did not ask the front end to install one."""
+    """Explain the error of a build that needs a compiler, but did not require its installation."""
     try:
         yield
     except ToolchainError as exc:
@@ -85,12 +88,10 @@ def explain_missing_compiler(project: Project, verdict: LockVerdict | None) -> I
         units, place = len(verdict.plan.jobs), project.cache_folder
         what = (
             f"{verdict.missing} of {units} units are not in the cache at {place}, "
-            "and there is no compiler to make them"
+            "and no compiler is installed to compile them"
         )
         command = install_command(project) or requirements.install_command(project.config, project.environ)
-        hint = (
-            f"build again: an isolated build then installs the compiler; for one without isolation, {command}"
-        )
+        hint = f"build again: an isolated build then installs the compiler; without isolation: {command}"
         details = (*_WHY_MISSING, *verdict.faults, exc.problems[0].what)
         raise ToolchainError(
             problem("locked-units-missing", what, Location(lock_format.NAME), hint, details)
@@ -98,11 +99,11 @@ def explain_missing_compiler(project: Project, verdict: LockVerdict | None) -> I
 
 
 def check_results(project: Project, lock: Lock, done: Sequence[tuple[Job, str]]) -> None:
-    """Raise LockError if units have other digests than in the lock and the build must not use them."""
+    """Raise LockError if results have other digests than in the lock and the user requires the lock."""
     if project.is_switched_on(lock_format.SWITCH) and (
         others := lock_comparison.units_that_differ(lock, done)
     ):
-        what = f"{len(others)} of {len(done)} units were compiled to other bytes than the lock has"
+        what = f"{len(others)} of {len(done)} results differ from the digests in the lock"
         raise LockError(
             problem(
                 "results-differ-from-lock", what, Location(lock_format.NAME), lock_format.HINT, (*others,)
@@ -111,7 +112,7 @@ def check_results(project: Project, lock: Lock, done: Sequence[tuple[Job, str]])
 
 
 def install_command(project: Project) -> str | None:
-    """Return the command that installs the wheels in the lock; None without a lock that fits the table."""
+    """Return the command that installs the wheels in the lock; None if no lock matches the table."""
     lock = lock_format.read(project.root)
     if lock is None or not lock.wheels or not lock_comparison.fits_table(lock, project):
         return None
@@ -119,7 +120,7 @@ def install_command(project: Project) -> str | None:
 
 
 def report_stale(project: Project, changes: Sequence[str]) -> None:
-    """Print that the lock is stale, and why, in a build that continues without it."""
+    """Print that the lock is stale and why, for a build that continues without the lock."""
     more = f", and {len(changes) - 1} more" * (len(changes) > 1)
     project.inform(f"{lock_format.NAME} is stale ({changes[0]}{more}): {lock_format.HINT}")
 
@@ -131,14 +132,14 @@ def _results(
     patience_s: float | None,
     warn: Callable[[str], object],
 ) -> tuple[Mapping[Unit, Compiled], SharedStore | None]:
-    """Return the results, verified as in any build, and the store that was searched; None without a store."""
+    """Return the verified results, and the remote store that was searched (None without a store)."""
     if hold is not None:
         (
             hold := hold / "locked"
-        ).mkdir()  # a build that continues without the lock uses the same names for its links
+        ).mkdir()  # a folder of its own, because a build that continues without the lock uses the same names
     signing, remote = None, None
     if project.uses_signatures:
-        from ..cache.signing import Signing, signature_policy_of  # lazy: few builds have signatures
+        from ..cache.signing import Signing, signature_policy_of  # lazy: needed only for signatures
 
         signing = Signing(policy=signature_policy_of(project))
     cache = Cache(project.cache_folder, None, warn, hold, signing)
@@ -152,7 +153,7 @@ def _results(
         if remote is not None:
             build_store.fetch(remote, absent)
             found |= _cached_results(cache, absent)
-    except SignatureError as exc:  # the wheel that checks signatures is not installed yet
+    except SignatureError as exc:  # the wheel 'cryptography', which checks signatures, is not installed yet
         warn(exc.problems[0].what)
     return found, remote
 

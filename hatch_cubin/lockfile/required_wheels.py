@@ -1,4 +1,4 @@
-"""List the wheels that a build front end must install: no compiler if the cache has all units of a lock."""
+"""List the wheels that a build requires, which include no compiler if the cache has all results in a lock."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from . import lock_format
 
 
 def required_wheels(config: Config, root: str | Path, project: Callable[[], Project]) -> list[str]:
-    """Return the requirements that the build front end must install to build a wheel."""
+    """Return the requirements that a build front end (such as pip) has to install to build a wheel."""
     if not requirements.build_requirements(config, os.environ):
         return []
-    project = functools.cache(project)  # a front end reads files and asks its backend for it
+    # cached, because making the project reads files and may ask another backend
+    project = functools.cache(project)
     has_ptx = _has_ptx(project)
     required = requirements.build_requirements(config, os.environ, assembles=has_ptx)
     if not has_or_needs_lock(root):
         return required
-    from ..remote.build_store import SHORT_PATIENCE_S  # lazy: few projects have a lock
+    from ..remote.build_store import SHORT_PATIENCE_S  # lazy: needed only if the project has a lock
     from .lock_comparison import fits_table
     from .locked_build import evaluate
 
@@ -45,16 +46,19 @@ def required_wheels(config: Config, root: str | Path, project: Callable[[], Proj
 
 
 def _has_ptx(project: Callable[[], Project]) -> bool:
-    """Return whether the project has PTX sources. If the project has errors, the build reports them."""
+    """Return whether the project has PTX sources.
+
+    False if the project has errors, which the build reports.
+    """
     with contextlib.suppress(HatchCubinError):
         return has_ptx_modules(project())
     return False
 
 
 def has_or_needs_lock(root: str | Path) -> bool:
-    """Return whether the project at *root* has a lock, or must have one."""
+    """Return whether the project at *root* has a lock, or is required to have a lock."""
     return is_on(os.environ, lock_format.SWITCH) or os.path.exists(os.path.join(root, lock_format.NAME))
 
 
 def _print_nothing(_warning: str) -> None:
-    """Print nothing: the build itself prints the warnings."""
+    """Print nothing, because the build itself prints the warnings later."""

@@ -1,1 +1,1 @@
-"""Decide which units to compile, and name their results. Pure: no files, no processes."""
+"""Decide which modules to compile for which archs, and name the results, without reading files."""

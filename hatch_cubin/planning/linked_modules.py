@@ -1,4 +1,4 @@
-"""Plan the modules that are linked from several sources, and the objects that are compiled for them. Pure."""
+"""Plan the modules that are linked from several sources, and the objects that are compiled for them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..project.source import Source, glob_regex
 from . import unit_plan
 from .unit_plan import LinkRecipe, Module, TargetsBySpecs
 
-# Keys of a [[source]] table that a linked source cannot have.
+# The keys of a [[source]] table that are errors for a source of a linked module.
 _OF_MODULES = ("name", "archs", "variants")
-# The compiler's option for the objects of a module, by the module's mode.
+# The compiler option for the objects of a linked module, by the module's `mode`.
 OPTION_OF_MODE: Mapping[str, str] = {
     "lto": "link_time_optimization",
     "rdc": "relocatable_device_code",
@@ -29,10 +29,11 @@ def plan_modules(
     *,
     is_complete: bool = True,
 ) -> list[Module]:
-    """Return every module, sorted by name, and the objects of linked modules. Modules may share a name.
+    """Return all modules and the objects of linked modules, sorted by name; modules may share a name.
 
-    *members* has the paths of the sources that each [[module]] table names. These sources do not become
-    modules of their own. If the sources are not *complete*, modules without a known source are left out.
+    *members* contains, for each [[module]] table, the paths of the sources that the table lists. The sources
+    in a [[module]] table are linked, and do not become separate modules. If the list of sources is not
+    *complete*, modules whose source is not known yet are left out.
     """
     apart = {path for paths in members for path in paths}
     alone = [source for source in sources if source.path not in apart]
@@ -50,13 +51,13 @@ def plan_modules(
 
 
 def _refuse_settings(config: Config, parts: Sequence[Source]) -> None:
-    """Raise ConfigError if a [[source]] table sets a key of modules for a source that is linked into one."""
+    """Raise ConfigError if a [[source]] table for a linked source sets a key that is only for modules."""
     problems = [
         problem(
             "key-in-wrong-table",
-            f"{key!r} is for modules, and {source.path} is linked into one",
+            f"{key!r} is a key for modules, but {source.path} is only a part of a linked module",
             config.place.of("source", index, key),
-            f"{config.place.tables('module')} has it" if key != "name" else None,
+            f"set it in {config.place.tables('module')}" if key != "name" else None,
         )
         for index, rule in enumerate(config.source)
         for key in _OF_MODULES
@@ -81,13 +82,13 @@ def _refuse_settings(config: Config, parts: Sequence[Source]) -> None:
 
 
 def _refuse_macros_of_variants(config: Config, members: Sequence[Sequence[str]]) -> None:
-    """Raise ConfigError if a [[source]] table defines a macro that a module has variants of."""
+    """Raise ConfigError if a [[source]] table defines a macro that distinguishes a module's variants."""
     problems = [
         problem(
             "identical-variants",
-            f"define.{name} would make the variants of {module.name!r} one and the same for this source",
+            f"define.{name} would make all variants of {module.name!r} equal for this source",
             config.place.of("source", index, "define", name),
-            f"leave {name} out, here or in the module's 'variants'",
+            f"remove {name} here, or from the module's 'variants'",
         )
         for module, paths in zip(config.module, members, strict=True)
         for index, rule in enumerate(config.source)
@@ -100,14 +101,14 @@ def _refuse_macros_of_variants(config: Config, members: Sequence[Sequence[str]])
 
 
 class _LinkedModules:
-    """Makes a module from each [[module]] table. Modules that need the same object share it."""
+    """Makes a module from each [[module]] table. Modules that need equal objects share one object."""
 
     def __init__(self, config: Config, sources: Mapping[str, Source], expand_targets: TargetsBySpecs) -> None:
         self._config, self._sources, self._expand = config, sources, expand_targets
         self.objects: dict[object, Module] = {}
 
     def modules(self, number: int, paths: Sequence[str]) -> Iterator[Module]:
-        """Yield each variant of the module that a table describes."""
+        """Yield all variants of the module in the [[module]] table with this *number*."""
         config, rule = self._config, self._config.module[number]
         place, where = config.place, config.place.of("module", number, "name")
         sources = [self._sources[path] for path in paths if path in self._sources]
@@ -136,7 +137,7 @@ class _LinkedModules:
             yield replace(of_variant, link=link, instantiate=tuple(names))
 
     def _object(self, whole: Module, source: Source, rule: ModuleRule) -> Module:
-        """Return the object of a source, with the settings of the module and of its own [[source]] tables."""
+        """Return a source's object, with the settings of its module and of matching [[source]] tables."""
         path = source.path_for_globs
         matching = [
             index for index, each in enumerate(self._config.source) if glob_regex(each.path).fullmatch(path)
@@ -157,7 +158,7 @@ class _LinkedModules:
 
 
 def _without_names(module: Module) -> str:
-    """Return a text with all settings of an object that change its result, to find equal objects."""
+    """Return a text with all settings that change an object's result: equal objects have equal texts."""
     return repr(
         replace(
             module,
@@ -175,6 +176,6 @@ def _without_names(module: Module) -> str:
 
 
 def location_of_file(config: Config, module: Module, index: int) -> Location:
-    """Return the place in the table of an entry of a module's `link`."""
+    """Return the line of the project's table with an entry of a module's `link`."""
     number = next(number for number, rule in enumerate(config.module) if rule.name == module.base)
     return config.place.of("module", number, "link", index)

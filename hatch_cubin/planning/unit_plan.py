@@ -1,4 +1,4 @@
-"""Decide which units to compile, and name their results. Pure."""
+"""Decide which units (modules, each for one arch) to compile, and name their results."""
 
 from __future__ import annotations
 
@@ -25,58 +25,60 @@ from ..project.source import Source, glob_regex, is_glob
 
 _WINDOWS_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
 
-TargetsBySpecs = Mapping[tuple[str, ...], tuple[Target, ...]]  # the targets of each list of archs
+# for each list of archs in the table, the targets that it means
+TargetsBySpecs = Mapping[tuple[str, ...], tuple[Target, ...]]
 
 _PLAIN_FILE_PART = re.compile(r"[A-Za-z0-9_-]{1,80}")
-_NO_PTX = "only LTO-IR becomes PTX when it is linked, as with mode = 'lto' and .cu sources alone"
+_NO_PTX = "the linker makes PTX only from LTO-IR, that is, with mode = 'lto' and only .cu sources"
 
 
 class LinkRecipe(NamedTuple):
-    """How a module is linked: first the objects and PTX texts of its sources, in this order, then files."""
+    """The inputs of a module's link: the objects and PTX texts of its sources, in order, and then files."""
 
     mode: str
     parts: tuple[Module | Source, ...]
-    files: tuple[str, ...]  # as written in the table
+    files: tuple[str, ...]  # the entries of `link`, as they are written in the table
 
     @property
     def objects(self) -> tuple[Module, ...]:
-        """The objects that are compiled for it."""
+        """The objects that are compiled for this link."""
         return tuple(part for part in self.parts if isinstance(part, Module))
 
     @property
     def sources(self) -> list[str]:
-        """The paths of its sources."""
+        """The paths of all sources that are linked."""
         return [part.source.path if isinstance(part, Module) else part.path for part in self.parts]
 
     @property
     def texts(self) -> tuple[Source, ...]:
-        """Its PTX sources."""
+        """The PTX sources that are linked."""
         return tuple(part for part in self.parts if isinstance(part, Source))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Module(CompileSettings):
-    """One source, or one variant of it, with its settings: it is loaded as one piece.
+    """A unit of loading: one source with its settings, one variant of a source, or several linked sources.
 
-    A module may be linked from several sources. Then each of these sources becomes an object, which is
-    compiled and cached separately and cannot be loaded.
+    If a module is linked from several sources, each of these sources becomes an object. An object is compiled
+    and cached separately, and cannot be loaded.
     """
 
     base: str
     source: Source
     variant: Macros = ()
     targets: tuple[Target, ...] = ()
-    undefined: tuple[str, ...] = ()  # macros that the variant does not define: its name shows them as 0
-    # The places of its archs and options in the table.
+    # macros that the variant leaves undefined; the variant's name shows them with the value 0
+    undefined: tuple[str, ...] = ()
+    # The lines of the table with the module's archs and options.
     written: Mapping[str, Location] = field(default_factory=dict)
-    tables: str = ""  # the header of a table for its source, for hints
+    tables: str = ""  # the header of a [[source]] table in this project, for hints
     link: LinkRecipe | None = None
-    part_of: str = ""  # the base of the first module that an object is linked into
-    where: Location | None = None  # the line of the table that names a linked module
+    part_of: str = ""  # for an object, the name of the first module into which the object is linked
+    where: Location | None = None  # for a linked module, the line of the table with the module's name
 
     @property
     def name(self) -> str:
-        """The name in the API and in messages: `red[BLOCK=64,SCALAR=float]`."""
+        """The module's name in the API and in messages, such as `red[BLOCK=64,SCALAR=float]`."""
         return _name(self.base, self.variant)
 
     @property
@@ -86,22 +88,28 @@ class Module(CompileSettings):
 
     @property
     def location(self) -> Location:
-        """The place to show to the user: its source, or the table that names its sources."""
+        """The file or line to show in messages: the module's source, or the table of a linked module."""
         return self.where or Location(self.source.path)
 
     @property
     def file_stem(self) -> str:
-        """The name in file names: `red.BLOCK-64.SCALAR-float`; unusable parts become a hash."""
+        """The module's name in file names, such as `red.BLOCK-64.SCALAR-float`.
+
+        Unusual parts become a hash.
+        """
         return file_stem(self.base, self.variant)
 
     @property
     def sources(self) -> list[str]:
-        """The paths of all its sources."""
+        """The paths of all sources of the module."""
         return self.link.sources if self.link else [self.source.path]
 
     @property
     def macros(self) -> Macros:
-        """All macros of the compile: the table's, and the variant's if no produced name has it."""
+        """All macros of the module's compile: macros of the table, and macros of the variant.
+
+        If a Python function returned a separate text for each variant, the variant's macros are left out.
+        """
         return merge_macros(self.define, () if self.source.variant else self.variant, self.undefined)
 
     @property
@@ -111,7 +119,7 @@ class Module(CompileSettings):
 
     @property
     def ptxas_options(self) -> tuple[str, ...]:
-        """The options for ptxas."""
+        """The values of the option `ptxas_options`."""
         return self._texts("ptxas_options")
 
     def _texts(self, option: str) -> tuple[str, ...]:
@@ -120,14 +128,14 @@ class Module(CompileSettings):
 
     @property
     def plain_options(self) -> dict[str, Any]:
-        """The options in the types that cuda.core and JSON need."""
+        """The compiler options, with lists in place of tuples, as cuda.core and JSON need them."""
         return {
             name: list(value) if isinstance(value, tuple) else value for name, value in self.options.items()
         }
 
 
 class Unit(NamedTuple):
-    """A module for one arch. Units are compiled, cached and counted."""
+    """One module for one arch. Builds compile, cache and count units."""
 
     module: Module
     arch: Arch
@@ -138,19 +146,19 @@ class Unit(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """The end of the file name of the unit, behind the module's name."""
+        """The end of the unit's file name after the module's name, such as `.sm_90.cubin`."""
         return f".{self.arch}.{'ptx' if self.arch.is_ptx else 'cubin'}"
 
 
 class UnitPlan(NamedTuple):
-    """All units, sorted by the names of their modules, and notes for the user."""
+    """The units to build, sorted by module name, and messages about archs that are left out."""
 
     units: tuple[Unit, ...]
     notes: tuple[str, ...] = ()
 
 
 class Toolchain(NamedTuple):
-    """The archs that the compiler can target."""
+    """The name and version of the compiler, and the archs that it can compile for."""
 
     label: str
     supported: tuple[int, ...]
@@ -165,10 +173,11 @@ def plan_modules(
     *,
     is_complete: bool = True,
 ) -> list[Module]:
-    """Return the module or the variants of each source, sorted by name. Modules may share a name.
+    """Return the modules of all sources and variants, sorted by name; modules may share a name.
 
-    [[source]] tables may also match *others*. ConfigError if a table matches no source, or sets a key for PTX
-    that only C++ has. If the sources are not *complete*, a table may match a source that is not known yet.
+    [[source]] tables may also match *others*, which are sources of linked modules. Raise ConfigError if a
+    table matches no source, or sets a key for a PTX source that is only for C++. If the list of sources is
+    not *complete*, a table may match a source that is not known yet.
     """
     own_archs = () if "archs" in config.replaced else config.archs
     tables = config.place.source_tables
@@ -196,7 +205,7 @@ def plan_modules(
     problems += [
         problem(
             "cpp-setting-for-ptx",
-            f"path {rule.path!r} matches {source.path}, and PTX has neither templates nor macros",
+            f"path {rule.path!r} matches {source.path}, but PTX does not have templates or macros",
             config.place.of("source", index, "path"),
             "'instantiate' and 'variants' are for .cu sources",
         )
@@ -245,9 +254,9 @@ def _without_archs_of_pieces(modules: Sequence[Module]) -> list[Module]:
 
 
 def _matching(patterns: Sequence[str]) -> Callable[[str], list[int]]:
-    """Return a function that returns the numbers of the patterns that match a path.
+    """Return a function that finds out which of the *patterns* match a path.
 
-    A project may have a pattern for each of its sources. So a pattern without wildcards is looked up.
+    Patterns without wildcards are looked up in a dict, because a project may have a pattern for each source.
     """
     globs: list[tuple[int, re.Pattern[str]]] = []
     plain: dict[str, list[int]] = defaultdict(list)
@@ -267,7 +276,7 @@ def _matching(patterns: Sequence[str]) -> Callable[[str], list[int]]:
 def _settings_without_effect(
     config: Config, rules_of: Mapping[str, Sequence[int]], sources: Sequence[Source]
 ) -> Iterator[Problem]:
-    """Yield a problem for each setting for PTX sources only that PTX or ptxas does not have."""
+    """Yield a problem for each setting of only PTX sources that neither PTX nor ptxas has."""
     is_for_cpp = {index for source in sources if not source.is_ptx for index in rules_of[source.path]}
     tables: list[tuple[tuple[str | int, ...], Config | SourceRule]] = [
         (("source", index), rule)
@@ -276,20 +285,20 @@ def _settings_without_effect(
     ]
     if sources and all(source.is_ptx for source in sources):
         tables = [((), config), *tables]
-    hint = "leave it out, or give it to the compiler that writes the PTX"
+    hint = "remove the setting, or pass it to the compiler that writes the PTX"
     for table, rule in tables:
         for key, value in (("define", rule.define), ("include-dirs", rule.include_dirs)):
             if value:
-                what = f"{key!r} is set for PTX alone, which has neither macros nor headers"
+                what = f"{key!r} is set only for PTX sources, but PTX does not have macros or headers"
                 yield problem("cpp-setting-for-ptx", what, config.place.of(*table, key), hint)
         for name in (name for name in rule.options if name not in OF_PTX):
             spelled, where = option_location(config.place, table, name)
-            what = f"the option {spelled!r} is set for PTX alone, and ptxas does not have it"
+            what = f"the option {spelled!r} is set only for PTX sources, but ptxas does not have this option"
             yield problem("option-without-effect", what, where, hint)
 
 
 def option_location(place: TableLocation, table: tuple[str | int, ...], name: str) -> tuple[str, Location]:
-    """Return the spelling of an option in a table, and its place."""
+    """Return the name of an option as the table spells it, and the option's line."""
     spelled = name if place.has(*table, "options", name) else name.replace("_", "-")
     return spelled, place.of(*table, "options", spelled)
 
@@ -297,7 +306,7 @@ def option_location(place: TableLocation, table: tuple[str | int, ...], name: st
 def locations_in_table(
     place: TableLocation, table: tuple[str | int, ...], specs: Sequence[str], options: Iterable[str]
 ) -> Iterator[tuple[str, Location]]:
-    """Yield each arch and each option that a table names, with its place in the file."""
+    """Yield each arch and each option that a table sets, with its line in the file."""
     for index, spec in enumerate(specs):
         archs = arch_names.parse_spec(spec)
         for arch in () if isinstance(archs, str) else archs:
@@ -321,7 +330,7 @@ def _modules_of(
     base, archs = source.stem, config.archs
     variants: dict[str, tuple[str | None, ...]] = {}
     whole = Module(base, source).merged_with(config)
-    for rule in rules:  # later tables win
+    for rule in rules:  # if several tables match, the last table takes precedence
         base = base if rule.name is None else module_name_from(rule.name, source.name_path)
         archs = rule.archs or archs
         whole = whole.merged_with(rule)
@@ -340,7 +349,7 @@ def _modules_of(
 
 
 def module_name_from(pattern: str, path: str) -> str:
-    """Return the module name for the source at *path*: `{parent}` and `{stem}` are parts of the path."""
+    """Return a module name: *pattern* with `{parent}` and `{stem}` replaced by parts of the source's path."""
     place = PurePosixPath(path)
     return pattern.replace("{parent}", place.parent.name).replace("{stem}", place.stem)
 
@@ -349,7 +358,8 @@ def check_instantiations(names: Sequence[str], source: Source) -> None:
     """Raise ConfigError if the tables of a source ask for too many instantiations."""
     if len(names) > MAX_VARIANTS:
         what = (
-            f"'instantiate' asks for {len(names)} instantiations, the most for one source is {MAX_VARIANTS}"
+            f"'instantiate' asks for {len(names)} instantiations of this source, "
+            f"but at most {MAX_VARIANTS} are allowed"
         )
         raise ConfigError(problem("too-many-instantiations", what, Location(source.path)))
 
@@ -357,9 +367,12 @@ def check_instantiations(names: Sequence[str], source: Source) -> None:
 def variant_combinations(
     variants: Mapping[str, tuple[str | None, ...]], where: Location
 ) -> Iterator[tuple[Macros, tuple[str, ...]]]:
-    """Yield the macros of each variant, and the macros that it does not define; ConfigError if too many."""
+    """Yield the macros of each variant, and the macros that the variant leaves undefined.
+
+    Raise ConfigError if there are too many variants.
+    """
     if (count := math.prod(map(len, variants.values()))) > MAX_VARIANTS:
-        what = f"'variants' ask for {count} modules of this source, the most is {MAX_VARIANTS}"
+        what = f"'variants' make {count} modules of this source, but at most {MAX_VARIANTS} are allowed"
         raise ConfigError(problem("too-many-variants", what, where))
     axes = [[(name, value) for value in values] for name, values in variants.items()]
     for chosen in itertools.product(*axes):
@@ -368,9 +381,9 @@ def variant_combinations(
 
 
 def plan_units(modules: Iterable[Module], toolchain: Toolchain, archs_from: str | None = None) -> UnitPlan:
-    """Return one unit per module and arch; ConfigError names every arch that cannot be built.
+    """Return one unit per module and arch; ConfigError lists every arch that cannot be built.
 
-    *archs_from* is the variable or the option that replaces the archs of the table.
+    *archs_from* is the name of the variable or command-line option that replaces the table's archs.
     """
     chosen: dict[Module, dict[Arch, None]] = {module: {} for module in modules}
     notes: list[str] = []
@@ -398,14 +411,14 @@ def plan_units(modules: Iterable[Module], toolchain: Toolchain, archs_from: str 
 
 
 def _from(setter: str, target: Target, problem: Problem) -> Problem:
-    """Return a problem with an arch that no table names, with what names it."""
+    """Add the name of the variable or option that asks for an arch to a problem with this arch."""
     if problem.where is None:
         return problem._replace(what=f"{setter}: {problem.what}")
     return problem._replace(details=(*problem.details, f"{setter} asks for {target.arch}"))
 
 
 def arch_to_build(module: Module, target: Target, toolchain: Toolchain, notes: list[str]) -> Arch | None:
-    """Return the arch to build a module for, linked or not; None if its PTX cannot serve the target."""
+    """Return the arch to build a module for; None if the module's PTX does not run on the target."""
     if module.link is None:
         return arch_for_source(module.source, target, toolchain, notes, module)
     return _linked_for(module, module.link, target, toolchain, notes)
@@ -414,9 +427,9 @@ def arch_to_build(module: Module, target: Target, toolchain: Toolchain, notes: l
 def _linked_for(
     module: Module, link: LinkRecipe, target: Target, toolchain: Toolchain, notes: list[str]
 ) -> Arch | None:
-    """Return the arch to link *module* for; None if it cannot serve a target that comes from a group.
+    """Return the arch to link *module* for; None to leave out a target that comes from a group of archs.
 
-    Linking makes PTX from LTO-IR only: machine code and existing PTX cannot become part of it.
+    The linker makes PTX only from LTO-IR: machine code and existing PTX cannot become part of the result.
     """
     arch = target.arch
     for text in link.texts:
@@ -426,12 +439,12 @@ def _linked_for(
         raise ConfigError(unsupported_arch(arch, toolchain))
     if arch.is_ptx and (link.mode == "rdc" or link.texts or link.files):
         if not target.named:
-            notes.append(f"{module.base}: left out {arch}: {_NO_PTX}")
+            notes.append(f"{module.base}: not built for {arch}: {_NO_PTX}")
             return None
         from ..config.toml_lines import setting  # lazy: only hints need it
 
         archs = [str(each.arch) for each in module.targets if not each.arch.is_ptx]
-        hint = f"in its table: {setting('archs', archs)}" if archs else None
+        hint = f"in the module's table: {setting('archs', archs)}" if archs else None
         raise ConfigError(
             problem(
                 "no-ptx-from-link",
@@ -447,19 +460,19 @@ def _no_arch_served(module: Module, toolchain: Toolchain) -> Problem:
     if module.link is not None:
         return problem(
             "ptx-target-unsuitable",
-            f"{module.base} can be linked for none of the archs asked for",
+            f"{module.base} cannot be linked for any of the requested archs",
             module.where,
         )
-    return _cannot_serve(module.source, "none of the archs asked for can run it", toolchain, module)
+    return _cannot_serve(module.source, "none of the requested archs can run this PTX", toolchain, module)
 
 
 def arch_for_source(
     source: Source, target: Target, toolchain: Toolchain, notes: list[str], module: Module | None = None
 ) -> Arch | None:
-    """Return the arch to build *source* for; None if its PTX cannot serve a target that comes from a group.
+    """Return the arch to build *source* for; None to leave out a target that comes from a group of archs.
 
-    A target that the user named and that cannot be built is an error. *notes* gets a line for each target
-    that is left out.
+    If the user named the target and it cannot be built, an error is raised. A message about each target that
+    is left out is added to *notes*.
     """
     arch = target.arch
     if source.is_ptx:
@@ -470,7 +483,9 @@ def arch_for_source(
         if not arch_names.can_assemble(own, arch):
             if target.named:
                 raise SourceError(_cannot_serve(source, f"cannot be assembled for {arch}", toolchain, module))
-            notes.append(f"{source.path}: left out {arch}, its .target {header.target} cannot serve it")
+            notes.append(
+                f"{source.path}: not built for {arch}, which cannot run PTX with .target {header.target}"
+            )
             return None
     if not arch_names.is_supported(arch, toolchain.supported, families=toolchain.families):
         raise ConfigError(unsupported_arch(arch, toolchain))
@@ -495,7 +510,7 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
     pasted = source_table(
         module.tables if module else "", source.path, archs=[*dict.fromkeys(archs)] or [header.target]
     )
-    hint = f"this can be built:{pasted}"
+    hint = f"this table builds it for archs that can run it:{pasted}"
     can_be = arch_names.is_supported(own, toolchain.supported, families=toolchain.families)
     because = (f"because of: {header.target_text}",)
     return problem(
@@ -508,7 +523,7 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
 
 
 def _suggested_path(path: str, paths: Sequence[str]) -> str | None:
-    """Return the line of the table for a path that matches no source: its folders may be missing."""
+    """Return a hint with a corrected `path` for a [[source]] table whose path matches no source."""
     from ..config.toml_lines import setting  # lazy: only hints need it
 
     anywhere = f"**/{path}"
@@ -519,10 +534,10 @@ def _suggested_path(path: str, paths: Sequence[str]) -> str | None:
 
 
 def unsupported_arch(arch: Arch, toolchain: Toolchain) -> Problem:
-    """Return the problem of an arch that the toolkit cannot target."""
+    """Return the problem of an arch that the toolkit cannot compile for."""
     known = " ".join(f"{number}" for number in toolchain.supported)
     suffix = (
-        f" (families, as in 100f, need CUDA {_dotted(FAMILIES_SINCE)})"
+        f" (family-specific archs such as sm_100f need CUDA {_dotted(FAMILIES_SINCE)})"
         if arch.suffix == "f" and not toolchain.families
         else ""
     )
@@ -530,15 +545,15 @@ def unsupported_arch(arch: Arch, toolchain: Toolchain) -> Problem:
     return problem(
         "arch-not-supported",
         f"{toolchain.label} cannot target {arch}{suffix}",
-        hint=f"it can target {known}{other}",
+        hint=f"this compiler can target {known}{other}",
     )
 
 
 def _other_toolkit(arch: Arch, toolchain: Toolchain) -> str:
-    """Return the toolkit that can target an arch that this one cannot, or the PTX that runs on such GPUs."""
+    """Return the end of a hint: a toolkit that supports the arch, or PTX that runs on such GPUs."""
     gpu = GPUS.get(arch.number, Gpu())
     if gpu.last is not None:
-        renamed = f"; CUDA {gpu.last + 1} calls it sm_{gpu.renamed}" if gpu.renamed else ""
+        renamed = f"; in CUDA {gpu.last + 1} its name is sm_{gpu.renamed}" if gpu.renamed else ""
         return f'; CUDA {gpu.last} can target {arch} too{renamed}: toolkit = "{gpu.last}.9"'
     since = gpu.since
     if since is not None and arch.suffix == "f" and not toolchain.families:
@@ -550,7 +565,7 @@ def _other_toolkit(arch: Arch, toolchain: Toolchain) -> str:
         return f'; CUDA {first} can target {arch} too: toolkit = "{first}"'
     if arch.number > max(*GPUS, *toolchain.supported):
         newest = arch_names.group("all-major", toolchain.supported, ())[-1]
-        return f"; a later GPU runs PTX of an earlier one: {newest} in place of {arch}"
+        return f"; newer GPUs can run older PTX: use {newest} in place of {arch}"
     return ""
 
 
@@ -564,7 +579,7 @@ def _name(base: str, variant: Iterable[tuple[str, str]]) -> str:
 
 
 def file_stem(base: str, variant: Sequence[tuple[str, str]]) -> str:
-    """Return the name of a module in file names, made from its source's name and its variant's macros."""
+    """Return the name of a module in file names, made from the module's name and its variant's macros."""
     parts = [base, *(f"{name}-{value}" for name, value in variant)]
     stem = ".".join(map(_file_part, parts))
     return stem if len(stem) <= 160 else f"{_file_part(base)}.{_short(_name(base, variant))}"

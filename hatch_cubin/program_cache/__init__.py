@@ -1,1 +1,1 @@
-"""The SQLite program cache, for users of cuda.core. Builds do not use it."""
+"""A program cache for cuda.core in an SQLite file. Builds do not use this program cache."""

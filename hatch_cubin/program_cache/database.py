@@ -1,11 +1,12 @@
-"""The file of a `SQLiteProgramCache`, as one process uses it.
+"""Use the SQLite file of a `SQLiteProgramCache` in one process.
 
-Each entry has a digest of its key and its bytes. An entry that does not match its digest is a miss and is
-removed. A file that is not a program cache, or that has more damage than single entries, is renamed and
-replaced by a new one. If anything else goes wrong, a read is a miss, a write stores nothing, and there is a
-warning.
+Each entry has a digest of its key and its bytes. An entry that does not match its digest is a cache miss, and
+is removed. If the file is not a program cache, or if more than single entries are damaged, the file is
+renamed and a new file replaces it. After any other error, a read is a cache miss, a write stores nothing, and
+a warning is printed.
 
-Only SQLite may open the file: on POSIX systems, closing any other descriptor of it would drop SQLite's locks.
+Only SQLite may open the file: if other code opened and closed the file, POSIX systems would drop SQLite's
+locks.
 """
 
 from __future__ import annotations
@@ -24,19 +25,20 @@ from . import statements, usable_paths
 
 _R = TypeVar("_R")
 
-# Reads change the order of eviction. They are saved together, as each save is a write to the disk.
+# A read counts as a use of an entry and so changes the order of eviction. Uses are saved many at a time,
+# because each save is a write to the disk.
 _SAVE_AFTER_READS = 256
 _SAVE_AFTER_S = 1.0
-_SAVE_WAIT_S = 0.05  # for other writers: a read must not take long, and its use can be saved later
-_OPEN_WAIT_S = 10.0  # for other processes that open the file or set it aside
+_SAVE_WAIT_S = 0.05  # seconds to wait for other writers: reads must be fast, and uses can be saved later
+_OPEN_WAIT_S = 10.0  # seconds to wait for other processes that open or rename the file
 _FAULTS = (statements.UnusableFileError, sqlite3.Error, OSError, MemoryError, OverflowError, ValueError)
 
 
 class Database:
     """A program cache's file, with one connection that all threads of the process share.
 
-    The connection is opened when it is first needed, and again after close(). It is closed before the process
-    forks, so parent and child open connections of their own.
+    The connection is opened at its first use, and opened again at the first use after close(). The connection
+    is closed before the process forks, so that the parent and the child open separate connections.
     """
 
     def __init__(self, path: str, max_size: int | None, warn: Callable[[str], object]) -> None:
@@ -46,10 +48,11 @@ class Database:
         self._warn = warn
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._file_identity: tuple[int, int] | None = None  # when it was opened
+        self._file_identity: tuple[int, int] | None = None  # device and inode of the file when it was opened
         self._process = 0  # the process that opened the connection
         self._writable = False
-        self._unsaved_uses: dict[bytes, None] = {}  # keys in the order of their last reads
+        # the keys that were read, in the order of their last reads
+        self._unsaved_uses: dict[bytes, None] = {}
         self._unsaved_reads = 0
         self._timer: threading.Timer | None = None
         with _ALL_DATABASES_LOCK:
@@ -57,14 +60,14 @@ class Database:
         self._with_connection(lambda _connection: None)
 
     def read(self, key: bytes) -> bytes | None:
-        """Return the bytes stored under *key*, checked against their digest; None on a miss."""
+        """Return the bytes that are stored under *key*, after checking their digest; None on a cache miss."""
 
         def action(connection: sqlite3.Connection) -> bytes | None:
             data, damaged = statements.find(connection, key)
             if data is not None:
                 self._note_use(connection, key)
             elif damaged:
-                self._report("has a damaged entry, which counts as missing")
+                self._report("has a damaged entry, which counts as a cache miss")
                 if self._writable:
                     self._commit(connection, lambda: statements.remove(connection, key))
             return data
@@ -72,7 +75,7 @@ class Database:
         return self._with_connection(action)
 
     def write(self, key: bytes, data: bytes) -> None:
-        """Store *data* under *key*; evict the least recently used entries if there is no room for it."""
+        """Store *data* under *key*, and evict the least recently used entries if there is not enough room."""
         if large := len(data) > statements.MAX_ENTRY_SIZE:
             self._report(f"cannot store an entry of {len(data)} bytes, which is too large for SQLite")
 
@@ -91,7 +94,7 @@ class Database:
         self._with_connection(action, "an entry was not stored")
 
     def remove(self, key: bytes) -> bool:
-        """Remove the entry of *key*; return whether there was one."""
+        """Remove the entry of *key*; return whether the entry existed."""
 
         def action(connection: sqlite3.Connection) -> bool:
             return self._commit(connection, lambda: statements.remove(connection, key))
@@ -107,13 +110,13 @@ class Database:
         self._with_connection(action, "nothing was removed")
 
     def count(self) -> int:
-        """Return how many entries there are."""
+        """Return the number of entries in the file."""
         return self._with_connection(statements.entry_count) or 0
 
     def close(self) -> None:
-        """Save the uses, move the write-ahead log into the file, and close the connection.
+        """Save which entries were read, move the write-ahead log into the file, and close the connection.
 
-        The file can be copied then: everything is in it.
+        After close(), the file contains all data and can be copied.
         """
         with self._lock:
             self._cancel_timer()
@@ -125,14 +128,14 @@ class Database:
 
     def before_fork(self) -> None:
         """Close the connection, and make all threads wait until after_fork()."""
-        if (timer := self._timer) is not None:  # its thread may be waiting for the lock
+        if (timer := self._timer) is not None:  # the timer's thread may be waiting for the lock
             timer.cancel()
             timer.join()
         self._lock.acquire()
         self.close()
 
     def after_fork(self) -> None:
-        """Let the threads continue."""
+        """Let the threads continue that before_fork() has stopped."""
         self._lock.release()
 
     # The connection
@@ -140,9 +143,11 @@ class Database:
     def _with_connection(
         self, action: Callable[[sqlite3.Connection], _R], consequence: str = ""
     ) -> _R | None:
-        """Return the result of *action*; None, with a warning that names the *consequence*, if it fails.
+        """Return the result of *action*.
 
-        If the file turns out to be damaged, it is set aside, and the action runs on a new one.
+        If *action* fails, print a warning with the *consequence*, and return None.
+
+        If the file turns out to be damaged, it is renamed, and *action* runs again on a new file.
         """
         with self._lock:
             try:
@@ -162,14 +167,15 @@ class Database:
                 return None
 
     def _open_connection(self, damaged: tuple[int, int] | None = None) -> sqlite3.Connection:
-        """Return the connection, opened if there is none.
+        """Return the connection to the file, after opening the connection if necessary.
 
-        If the file is still the one that was found *damaged*, it is set aside first.
+        If the file is still the file that was found to be *damaged*, it is renamed first.
         """
         if self._connection is None:
             usable_paths.check(self._path)
             os.makedirs(self._folder, exist_ok=True)
-            # Under the lock: a process that has just opened the file is visible to the next is_open().
+            # The lock makes sure that is_open() in another process notices that this process has opened the
+            # file.
             with wait_for_lock(self._folder, _OPEN_WAIT_S):
                 if damaged is not None and damaged == _device_and_inode(self._path):
                     self._set_aside(statements.DAMAGED)
@@ -180,26 +186,32 @@ class Database:
                     self._connection = self._connect()
                 self._file_identity, self._process = _device_and_inode(self._path), os.getpid()
         elif self._process != os.getpid():
-            raise OSError(0, "it is open in the parent process, which forked without telling Python")
+            raise OSError(
+                0,
+                "the file is open in the parent process, which forked without calling Python's fork handlers",
+            )
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
-        """Open the file, which is made if it does not exist."""
+        """Open the file, and make it if it does not exist."""
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         self._writable = os.access(self._path, os.W_OK) and os.access(self._folder, os.W_OK)
         if self._writable:
             return statements.connect(self._path, "mode=rw")
-        if os.path.exists(f"{self._path}-wal"):  # a process that may write probably uses it
+        if os.path.exists(f"{self._path}-wal"):  # probably, a process that may write uses the file
             with contextlib.suppress(sqlite3.OperationalError):
                 return statements.connect(self._path, "mode=ro")
         return statements.connect(self._path, "immutable=1")
 
     def _set_aside(self, why: str) -> None:
-        """Rename the file, unless another process uses it: that process would go on writing into it.
+        """Rename the file, so that a new file can replace it.
 
-        The write-ahead log needs no renaming: is_open() has emptied it, and SQLite ignores the log of another
-        file.
+        A file that another process uses is not renamed, because that process would continue to write into the
+        renamed file.
+
+        The write-ahead log is not renamed: is_open() has emptied the log, and SQLite ignores a log that
+        belongs to another file.
         """
         if not self._writable:
             raise OSError(0, why)
@@ -218,7 +230,7 @@ class Database:
             self._connection = None
 
     def _commit(self, connection: sqlite3.Connection, change: Callable[[], bool]) -> bool:
-        """Save the uses and make a change in one transaction; return whether the change removed rows."""
+        """Save the uses and run *change* in one transaction; return whether *change* removed rows."""
         with statements.transaction(connection):
             statements.count_uses(connection, self._unsaved_uses)
             gone = change()
@@ -233,7 +245,7 @@ class Database:
     # Uses by reading
 
     def _note_use(self, connection: sqlite3.Connection, key: bytes) -> None:
-        """Remember that *key* was read; save that soon, together with other reads."""
+        """Note that *key* was read; the note is saved soon, together with other notes."""
         if not self._writable:
             return
         self._unsaved_uses.pop(key, None)
@@ -244,7 +256,7 @@ class Database:
         elif self._timer is None:
             timer = threading.Timer(_SAVE_AFTER_S, self._save_when_due)
             timer.daemon = True
-            with contextlib.suppress(RuntimeError):  # Python is ending, or no more threads are allowed
+            with contextlib.suppress(RuntimeError):  # Python is shutting down, or no more threads are allowed
                 timer.start()
                 self._timer = timer
 
@@ -255,7 +267,7 @@ class Database:
                 self._save_uses(self._connection)
 
     def _save_uses(self, connection: sqlite3.Connection) -> None:
-        """Save which keys were read; if another process is writing, leave that to a later call."""
+        """Save which keys were read; if another process is writing, a later call saves the keys."""
         self._unsaved_reads = 0
         try:
             with statements.busy_timeout(connection, _SAVE_WAIT_S), statements.transaction(connection):
@@ -284,8 +296,9 @@ def _device_and_inode(path: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-# A forked child must not inherit a connection: SQLite would believe that the child holds its parent's locks,
-# and further connections of the child to that file would lock nothing. So all are closed before a fork.
+# A forked child process must not inherit a connection: SQLite would assume that the child holds its parent's
+# locks, and further connections of the child to the same file would lock nothing. So all connections are
+# closed before a fork.
 
 _ALL_DATABASES: weakref.WeakSet[Database] = weakref.WeakSet()
 _ALL_DATABASES_LOCK = threading.RLock()
@@ -306,6 +319,6 @@ def _after_fork() -> None:
     _ALL_DATABASES_LOCK.release()
 
 
-# Windows cannot fork.
+# Windows does not have fork, and Python there does not have register_at_fork.
 _register = getattr(os, "register_at_fork", lambda **_handlers: None)
 _register(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

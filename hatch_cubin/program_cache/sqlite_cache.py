@@ -20,16 +20,16 @@ except ImportError as exc:
 class SQLiteProgramCache(ProgramCacheResource):  # type: ignore[misc]
     """A persistent program cache in one SQLite file, for any number of threads and processes of a machine.
 
-    It stores and returns the raw bytes of programs, as cuda.core's `FileStreamProgramCache` does, and checks
-    them against a digest. *max_size_bytes* limits the size of all entries together: the least recently used
-    ones are removed first. If the file cannot be read or written, there is a warning, and the entry is
-    missing or not stored.
+    Like cuda.core's `FileStreamProgramCache`, this cache stores and returns the raw bytes of compiled
+    programs. The bytes are checked against a digest. *max_size_bytes* limits the total size of all entries:
+    the least recently used entries are removed first. If the file cannot be read or written, a warning is
+    printed; a read is then a cache miss, and a write stores nothing.
     """
 
     def __init__(self, path: str | os.PathLike[str], max_size_bytes: int | None = None) -> None:
         from .database import (
             Database,
-        )  # it imports sqlite3, which a program without such a cache does not need
+        )  # lazy: this module imports sqlite3, which is needed only if a cache is opened
 
         if max_size_bytes is not None and max_size_bytes <= 0:
             raise ValueError(f"max_size_bytes must be positive or None, not {max_size_bytes}")
@@ -61,7 +61,7 @@ class SQLiteProgramCache(ProgramCacheResource):  # type: ignore[misc]
         self._database.clear()
 
     def close(self) -> None:
-        """Close the file, which can be copied then; the next use of the cache opens it again."""
+        """Close the file, so that it can be copied; the next use of the cache opens the file again."""
         self._database.close()
 
 
@@ -79,7 +79,7 @@ def _key_bytes(key: bytes | bytearray | str) -> bytes:
 
 def _value_bytes(value: bytes | bytearray | memoryview | ObjectCode) -> bytes:
     code = value.code if isinstance(value, ObjectCode) else value
-    if isinstance(value, ObjectCode) and isinstance(code, str):  # the path of a file
+    if isinstance(value, ObjectCode) and isinstance(code, str):  # `code` is the path of a file
         return _read_code_file(code)
     if not isinstance(code, (bytes, bytearray, memoryview)):
         raise TypeError(f"cache values must be bytes-like or ObjectCode, got {type(value).__name__}")
@@ -87,8 +87,8 @@ def _value_bytes(value: bytes | bytearray | memoryview | ObjectCode) -> bytes:
 
 
 def _read_code_file(path: str) -> bytes:
-    """Return the code of an ObjectCode that names a file; OSError or ValueError if it cannot be read."""
-    what = f"the code of an ObjectCode is in {path}, and nothing was stored"
+    """Return the code of an ObjectCode from the file *path*; OSError or ValueError if it cannot be read."""
+    what = f"nothing was stored, because the ObjectCode's file {path} cannot be read"
     try:
         if not (data := file_access.read(path, read_limits.CODE)):
             raise OSError(errno.EINVAL, "it is empty")

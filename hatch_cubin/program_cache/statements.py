@@ -1,4 +1,4 @@
-"""The SQL of a `SQLiteProgramCache`: the schema of its file, and the statements that read and change it."""
+"""The SQL of a `SQLiteProgramCache`: the schema of its file, and statements that read and change entries."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 
 from ..common.digest import digest
 
-MAX_ENTRY_SIZE = 1_000_000_000 - 4096  # bytes: SQLite allows a billion for a whole row
-_BUSY_TIMEOUT_S = 5.0  # how long to wait for other writers
+MAX_ENTRY_SIZE = 1_000_000_000 - 4096  # bytes: SQLite allows a billion bytes for a whole row
+_BUSY_TIMEOUT_S = 5.0  # seconds to wait for other writers
 _APPLICATION_ID = 0x63756201  # the last byte is the version of the schema
-# The text is part of the file and of what connect() compares: not a word may change, comments included.
+# SQLite stores the text of these statements in the file, and connect() compares the text. So no word may
+# change, not even in the SQL comments.
 _TABLE = """CREATE TABLE entries (
     id INTEGER PRIMARY KEY,
     key BLOB NOT NULL UNIQUE,
@@ -24,31 +25,36 @@ _WRITE_AHEAD_LOG = "PRAGMA journal_mode = WAL"
 _SCHEMA = (
     _TABLE,
     "CREATE INDEX by_use ON entries (used, size)",
-    # A table of its own: to count a use must not rewrite the data.
+    # The data are in a separate table, so that counting a use does not rewrite the data.
     "CREATE TABLE contents (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
 )
 _FIND_ENTRY = "SELECT data, size, digest FROM entries LEFT JOIN contents USING (id) WHERE key = ?"
-# A counter in place of a time: a clock that is set back would change the order.
+# Uses are ordered by a counter and not by time, because a clock that is set back would change the order.
 _COUNT_USE = "UPDATE entries SET used = (SELECT max(used) + 1 FROM entries) WHERE key = ?"
 _INSERT_ENTRY = """
     INSERT INTO entries (key, digest, size, used)
     VALUES (?, ?, ?, (SELECT coalesce(max(used), 0) + 1 FROM entries))
 """
-# A damaged size can be of any type and value; it counts as its number, at least 0.
+# In a damaged row, the size can have any type and value. So the size is converted to an integer of at least
+# 0.
 _TOTAL_SIZE = "SELECT total(max(coalesce(CAST(size AS INTEGER), 0), 0)) FROM entries"
 _OLDEST_FIRST = "SELECT id, max(coalesce(CAST(size AS INTEGER), 0), 0) FROM entries ORDER BY used"
-_NOT_A_DATABASE = "file is not a database"  # this and the next two are SQLite's own messages
+# this text and the next two texts are parts of SQLite's own messages
+_NOT_A_DATABASE = "file is not a database"
 _UNKNOWN_FORMAT = "unsupported file format"
 _READ_ONLY = "attempt to write a readonly database"
-DAMAGED = "it is damaged"
+DAMAGED = "the file is damaged"
 
 
 class UnusableFileError(Exception):
-    """The file is not a program cache, or is damaged."""
+    """Raised if a file is not a program cache, or is damaged."""
 
 
 def connect(path: str, query: str) -> sqlite3.Connection:
-    """Return a connection to a program cache, which an empty file becomes; else raise UnusableFileError."""
+    """Return a connection to the program cache in a file; UnusableFileError if it is not a program cache.
+
+    An empty file becomes a program cache.
+    """
     connection = _open(path, query, _BUSY_TIMEOUT_S)
     try:
         for setting in ("trusted_schema = OFF", "cell_size_check = ON", "synchronous = NORMAL"):
@@ -58,8 +64,10 @@ def connect(path: str, query: str) -> sqlite3.Connection:
             _create_schema(connection)
             found = _identification(connection)
         if found != (_APPLICATION_ID, [each.encode() for each in _SCHEMA]):
-            raise UnusableFileError(DAMAGED if found[0] == _APPLICATION_ID else "it is not a program cache")
-        if query == "mode=rw":  # a damaged byte can turn the log off, and is_open() needs it
+            raise UnusableFileError(
+                DAMAGED if found[0] == _APPLICATION_ID else "the file is not a program cache"
+            )
+        if query == "mode=rw":  # a damaged byte can turn the write-ahead log off, and is_open() needs the log
             connection.execute(_WRITE_AHEAD_LOG).fetchall()
     except BaseException as exc:
         connection.close()
@@ -70,13 +78,13 @@ def connect(path: str, query: str) -> sqlite3.Connection:
 
 
 def is_damage(exc: BaseException, *, writable: bool = False) -> bool:
-    """Return whether an error of SQLite means that the file is damaged, or is not a database.
+    """Return whether an error means that the file is damaged, or is not an SQLite database.
 
-    Two kinds of damage to the header look different: SQLite says that it does not support the file's format,
-    or that a *writable* file is read-only.
+    Two kinds of damage to the file's header cause other errors: SQLite reports that it does not support the
+    file's format, or that a *writable* file is read-only.
     """
-    # Messages, as Python 3.10 does not give SQLite's error codes. A message with a damaged name in it cannot
-    # be decoded.
+    # The messages are compared because Python 3.10 does not provide SQLite's error codes. A message that
+    # contains a damaged name raises UnicodeDecodeError.
     if type(exc) is sqlite3.DatabaseError or isinstance(exc, UnicodeDecodeError):
         return True
     text = str(exc) if isinstance(exc, sqlite3.OperationalError) else ""
@@ -84,12 +92,12 @@ def is_damage(exc: BaseException, *, writable: bool = False) -> bool:
 
 
 def is_busy(exc: BaseException) -> bool:
-    """Return whether an error means that another process was writing for too long."""
+    """Return whether an error means that another process has locked the file for too long."""
     return isinstance(exc, sqlite3.OperationalError) and "locked" in str(exc)
 
 
 def is_open(path: str) -> bool:
-    """Return whether any connection to the database is open; False if the file is not a database."""
+    """Return whether any process has a connection to the database; False if the file is not a database."""
     connection = _open(path, "mode=rw", 0)
     try:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
@@ -102,7 +110,10 @@ def is_open(path: str) -> bool:
 
 
 def find(connection: sqlite3.Connection, key: bytes) -> tuple[bytes | None, bool]:
-    """Return the bytes under *key* if they match their digest, and whether there is a damaged row instead."""
+    """Return the bytes that are stored under *key*, and whether a damaged row was found instead.
+
+    The bytes are None if the row of *key* is missing or does not match its digest.
+    """
     rows = connection.execute(_FIND_ENTRY, (key,)).fetchall()
     for data, size, proof in rows:
         if type(data) is bytes and size == len(data) and proof == _entry_digest(key, data):
@@ -116,12 +127,12 @@ def store(connection: sqlite3.Connection, key: bytes, data: bytes) -> None:
 
 
 def remove(connection: sqlite3.Connection, key: bytes) -> bool:
-    """Remove the row of *key*; return whether there was one."""
+    """Remove the row of *key*; return whether the row existed."""
     return _delete(connection, connection.execute("SELECT id FROM entries WHERE key = ?", (key,)).fetchall())
 
 
 def clear(connection: sqlite3.Connection) -> bool:
-    """Remove all rows; return whether there were any."""
+    """Remove all rows; return whether any row existed."""
     connection.execute("DELETE FROM contents")
     return connection.execute("DELETE FROM entries").rowcount > 0
 
@@ -131,12 +142,12 @@ def entry_count(connection: sqlite3.Connection) -> int:
 
 
 def count_uses(connection: sqlite3.Connection, keys: Iterable[bytes]) -> None:
-    """Make *keys* the most recently used ones, the last of them most of all."""
+    """Mark *keys* as used now, in their order: the last key becomes the most recently used key."""
     connection.executemany(_COUNT_USE, [(key,) for key in keys])
 
 
 def evict(connection: sqlite3.Connection, room: int) -> bool:
-    """Remove the least recently used rows, until the others have at most *room* bytes."""
+    """Remove the least recently used rows, until the remaining rows have at most *room* bytes."""
     over = connection.execute(_TOTAL_SIZE).fetchall()[0][0] - room
     evicted = []
     oldest = connection.execute(_OLDEST_FIRST)
@@ -162,7 +173,8 @@ def shrink(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA incremental_vacuum").fetchall()
         return not _free_pages(connection)
 
-    any(done() for _page in range(_free_pages(connection)))  # on Python 3.11 each call frees a single page
+    # repeated, because on Python 3.11 each call frees only a single page
+    any(done() for _page in range(_free_pages(connection)))
 
 
 def _free_pages(connection: sqlite3.Connection) -> int:
@@ -178,7 +190,7 @@ def checkpoint(connection: sqlite3.Connection) -> None:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Make the statements of the `with` block one transaction: all of them count, or none."""
+    """Run the statements of the `with` block as one transaction."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -204,19 +216,19 @@ def _open(path: str, query: str, timeout_s: float) -> sqlite3.Connection:
     connection = sqlite3.connect(
         place, uri=True, timeout=timeout_s, isolation_level=None, check_same_thread=False
     )
-    connection.text_factory = bytes  # damaged text cannot be decoded
+    connection.text_factory = bytes  # texts are returned as bytes, because damaged text cannot be decoded
     return connection
 
 
 def _identification(connection: sqlite3.Connection) -> tuple[int, list[bytes]]:
-    """Return the file's application id and schema, which show whether it is a program cache."""
+    """Return the application id and the schema of a file, which show whether the file is a program cache."""
     ((mark,),) = connection.execute("PRAGMA application_id").fetchall()
     rows = connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid").fetchall()
     return mark, [sql for (sql,) in rows if sql is not None]
 
 
 def _create_schema(connection: sqlite3.Connection) -> None:
-    """Make an empty file a program cache, in one transaction."""
+    """Turn an empty file into a program cache, in one transaction."""
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute(_WRITE_AHEAD_LOG).fetchall()
     with transaction(connection):
@@ -225,5 +237,8 @@ def _create_schema(connection: sqlite3.Connection) -> None:
 
 
 def _entry_digest(key: bytes, data: bytes) -> bytes:
-    """Return the digest of an entry: over its key too, so that another entry's bytes do not match."""
+    """Return the digest of an entry.
+
+    The digest covers the key too, so that bytes of another entry do not match.
+    """
     return bytes.fromhex(digest((key, data)))

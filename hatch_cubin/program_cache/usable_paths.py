@@ -1,4 +1,4 @@
-"""Whether the file of a `SQLiteProgramCache` can be at a path: only on a local disk, and only a file."""
+"""Check whether a path can be the file of a `SQLiteProgramCache`: a regular file on a local disk."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ _NETWORK_FILE_SYSTEMS = re.compile(
 
 
 def check(path: str) -> None:
-    """Raise an OSError with the reason if no database can be at *path*; nothing is opened."""
+    """Raise an OSError with the reason if *path* cannot be a database file. No file is opened."""
     mode = 0
     with contextlib.suppress(FileNotFoundError):
         mode = file_access.status_of(path).st_mode
     if mode and not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, f"a program cache is a file, and this {file_access.kind(mode)}", path)
+        raise OSError(
+            errno.EINVAL, f"a program cache must be a file, but this path {file_access.kind(mode)}", path
+        )
     kind = file_system_type(path)
     if _NETWORK_FILE_SYSTEMS.fullmatch(kind):
         what = f"{kind} is a network file system, where SQLite's write-ahead log does not work"
@@ -36,12 +38,13 @@ def file_system_type(path: str) -> str:
     try:
         with open(_MOUNT_TABLE, encoding="utf-8", errors="surrogateescape") as file:
             mounts = file.read()
-    except OSError:  # not Linux
+    except OSError:  # only Linux has this file
         return ""
     found = ("", "")
     for line in mounts.splitlines():
         there, _, rest = line.partition(" - ")
         point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), there.split(" ")[4])
         if len(point) >= len(found[0]) and f"{path}/".startswith(f"{point.rstrip('/')}/"):
-            found = (point, rest.split(" ")[0])  # of two mounts at one place, the later one covers the other
+            # if two file systems are mounted at the same path, the later mount hides the earlier mount
+            found = (point, rest.split(" ")[0])
     return found[1]

@@ -1,1 +1,1 @@
-"""Find and read the project's files, and analyse their text."""
+"""Find and read the project's files, and analyse the text of sources and headers."""

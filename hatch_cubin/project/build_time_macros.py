@@ -1,6 +1,6 @@
-"""Find the lines whose result depends on the time of the compile: uses of `__DATE__` and `__TIME__`.
+"""Find lines with `__DATE__`, `__TIME__` or `__TIMESTAMP__`, which give different code at each compile.
 
-Names that macros paste together with `##` are not found.
+Uses that macros build with the operator `##` are not found.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _TIME_MACRO = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 
 
 class TimeMacroUse(NamedTuple):
-    """A line that depends on the time of its compile, and the name that makes it so."""
+    """A line whose compiled code depends on the time, and the macro that it uses."""
 
     path: str
     line: int
@@ -24,14 +24,14 @@ class TimeMacroUse(NamedTuple):
 
 
 def time_macro_uses(texts: Mapping[str, str]) -> Iterator[TimeMacroUse]:
-    """Yield the lines of *texts* that make each compile differ. The texts are given by their paths."""
+    """Yield the lines of *texts* that make each compile different; *texts* maps paths to their texts."""
     for path, text in texts.items():
         yield from (TimeMacroUse(path, line, name) for line, name in _uses(text))
 
 
-@functools.lru_cache(maxsize=1024)  # variants have their texts in common
+@functools.lru_cache(maxsize=1024)  # variants of a source share the same texts
 def _uses(text: str) -> tuple[tuple[int, str], ...]:
-    """Return the first use on each line, by the line's number."""
+    """Return the number of each line that uses such a macro, and the first macro on the line."""
     code = TOKEN.sub(_line_ends, join_continued_lines(text.replace("\r\n", "\n")))
     names: dict[int, str] = {}
     line, before = 1, 0
@@ -42,5 +42,5 @@ def _uses(text: str) -> tuple[tuple[int, str], ...]:
 
 
 def _line_ends(match: re.Match[str]) -> str:
-    """Return only the line ends of a comment, a string or a number, to keep the line numbers."""
+    """Replace a comment, string or number by its line ends, so that line numbers stay the same."""
     return "\n" * match[0].count("\n") or " "

@@ -1,8 +1,9 @@
-"""Read from a source's text which `extern "C"` kernels it defines, and their parameters' types. Pure.
+"""Find the `extern "C"` kernels that a source's text defines, and the types of their parameters.
 
 Macros and conditionals can change the meaning of a text. So a kernel is reported only if nothing can change
-its definition or hide it from the compiler: no macro in the definition, no conditional around it, no second
-mention of its name. A parameter's type is known only if it consists of keywords of C++.
+the definition or hide it from the compiler: the definition contains no macro, no conditional is around the
+definition, and no other line mentions the kernel's name. A parameter's type is known only if it consists of
+C++ keywords.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from typing import NamedTuple, TypeAlias
 from .scan import PASTE_OPERATOR, TOKEN, is_before_directive
 
 ParameterTypes: TypeAlias = (
-    "tuple[str | None, ...]"  # of a kernel's parameters; None for one that is not known
+    "tuple[str | None, ...]"  # the type of each parameter of a kernel; None if a type is not known
 )
 
-# Releases and options of the compiler differ in how they read these: trigraphs, escapes in names, a blank
-# between a backslash and the end of its line.
+# Text whose meaning depends on the compiler's release and options: trigraphs, escapes in names, and blanks
+# between a backslash and the end of the line.
 _DISPUTED = re.compile(r"\?\?[=/'()!<>-]|\\[uU]00|\\[ \t\f\v\r]+\n")
 _DIGRAPH = re.compile(r"<[%:]|[%:]>|%:")
-_UNCLEAR = "\0"  # marks code whose meaning is not clear; a source never contains this character
+_UNCLEAR = "\0"  # replaces code whose meaning is not clear; sources never contain this character
 _DEFINE = re.compile(r"\bdefine\b(?:\s|/\*.*?\*/)*([^\W\d]\w*)([^\n]*)", re.DOTALL)
 _INCLUDE = re.compile(r"^[^\S\n]*#[^\S\n]*include[^\n]*", re.MULTILINE)
 _DIRECTIVE = re.compile(r"[^\S\n]*#[^\S\n]*(\w*)")
@@ -59,19 +60,20 @@ _KEYWORDS = _TYPE_KEYWORDS.union(_QUALIFIERS)
 
 
 class TextNames(NamedTuple):
-    """What a text adds to the texts that include it: its words, and the macros that it may define."""
+    """The words in a source or header, and the names of all macros that it may define."""
 
     words: Counter[str]
     macros: frozenset[str]
-    is_plain: bool  # none of its macros pastes names together, or has an unbalanced bracket
+    is_plain: bool  # whether no macro in the text uses `##` or has unbalanced brackets
 
 
-@functools.lru_cache(maxsize=256)  # sources share headers
+@functools.lru_cache(maxsize=256)  # sources share headers, so the same text is analysed often
 def names_of(text: str) -> TextNames:
-    """Return the names of a source or a header, or of `define X …` for a macro of the command line."""
+    """Return the words and macros of a source or header, or of `define X …` for a macro of the table."""
     joined = _joined(text)
     code = TOKEN.sub(lambda match: " " if match[0][0] == "/" else match[0], joined)
-    defined = {*_DEFINE.findall(joined), *_DEFINE.findall(code)}  # a comment may continue on the next line
+    # searched in both texts, because a comment may continue on the next line
+    defined = {*_DEFINE.findall(joined), *_DEFINE.findall(code)}
     return TextNames(
         Counter(_WORD.findall(_INCLUDE.sub("", code))),
         frozenset(name for name, _value in defined),
@@ -82,7 +84,7 @@ def names_of(text: str) -> TextNames:
 
 
 def _closes_brackets(value: str) -> bool:
-    """Return whether the brackets in a macro's value are balanced."""
+    """Return whether all brackets in the value of a macro are balanced."""
     code = TOKEN.sub(" ", value)
     return not _DIGRAPH.search(code) and _nesting(code) is not None
 
@@ -90,15 +92,16 @@ def _closes_brackets(value: str) -> bool:
 def declared_types(
     text: str, others: Sequence[TextNames] = (), macros: Iterable[str] = ()
 ) -> dict[str, ParameterTypes]:
-    """Return the parameters' types by kernel, such as `{"saxpy": ("float", "const float *")}`.
+    """Return the parameter types of each kernel, such as `{"saxpy": ("float", "const float *")}`.
 
-    *others*: the names of the other texts that are compiled with this one. *macros*: the names of the macros
-    that headers outside the project define.
+    *others* are the words and macros of the other files in the same compile. *macros* are the names of the
+    macros that headers outside the project define.
     """
     if "__global__" not in text or (code := _unconditional(_code(text))) is None:
         return {}
     own = names_of(text)
-    theirs = {*macros} - _CUDA_MACROS - _IGNORED_WORDS  # CUDA's own headers define these
+    # CUDA's own headers define these macros in a known way
+    theirs = {*macros} - _CUDA_MACROS - _IGNORED_WORDS
     defined = own.macros.union(theirs, *(each.macros for each in others))
     plain = all(each.is_plain for each in (own, *others))
     found: dict[str, ParameterTypes] = {}
@@ -112,11 +115,11 @@ def declared_types(
 
 
 def declared_names(text: str, macros: Mapping[str, str]) -> list[str]:
-    """Return the names of the kernels that every compile of a text with these *macros* contains.
+    """Return the names of the kernels that every compile of *text* with these *macros* contains.
 
-    The result is empty for a text that includes headers or has conditionals. Kernels in a namespace are left
-    out: in a namespace without a name the symbol of a kernel differs from its name, and a macro can hide
-    that the name is missing.
+    The result is empty if *text* includes headers or has conditionals. Kernels in a namespace are left out:
+    in an anonymous namespace, the symbol of a kernel differs from its name, and a macro can hide that a
+    namespace is anonymous.
     """
     own, theirs = names_of(text), [names_of(f"define {name} {value}") for name, value in macros.items()]
     if not all(each.is_plain for each in (own, *theirs)):
@@ -130,11 +133,11 @@ def declared_names(text: str, macros: Mapping[str, str]) -> list[str]:
     ]
 
 
-@functools.lru_cache(maxsize=32)  # called for each arch and variant of a source, one after another
+@functools.lru_cache(maxsize=32)  # this function is called for each arch and variant of a source in turn
 def _unconditional_kernels(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the kernels of a text, each with the words of its definition.
+    """Return the kernels that a text defines, each with the words of its definition.
 
-    The result is empty if the text includes headers or has conditionals.
+    The result is empty if *text* includes headers or has conditionals.
     """
     if '"C"' not in text:
         return ()
@@ -152,7 +155,7 @@ def _joined(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a text without comments and without the content of strings, except for the "C" of a linkage."""
+    """Return a text without comments and without the content of strings, except for `extern "C"`."""
     code = TOKEN.sub(_blank, _joined(text))
     return _UNCLEAR if _DISPUTED.search(text) or _DIGRAPH.search(code) else code
 
@@ -164,15 +167,15 @@ def _blank(match: re.Match[str]) -> str:
     if piece == '"C"' or (piece[0] not in "\"'uULR/" and "'" not in piece):
         return piece
     is_whole = len(piece) > 1 and piece[0] == piece[-1] and piece[0] in "\"'"
-    # Not clear are raw strings, numbers with separators, and strings without an end.
+    # Raw strings, numbers with separators, and strings without an end are marked as unclear.
     return '""' if is_whole else _UNCLEAR
 
 
 def _unconditional(code: str) -> str | None:
-    """Return the code outside of any `#if`, with a `#` in place of each directive.
+    """Return the code outside of every `#if`, with a `#` in place of each preprocessor directive.
 
-    None if the brackets of a conditional part are not balanced: then it is not clear which code is inside
-    which brackets.
+    The result is None if the brackets inside a conditional part are not balanced, because then it is not
+    clear which code is inside which brackets.
     """
     if _UNCLEAR in code:
         return None
@@ -198,9 +201,9 @@ def _unconditional(code: str) -> str | None:
 
 
 def _nesting(code: str) -> list[tuple[int, str]] | None:
-    """Return the end of each bracket and the brackets that are open behind it; None if they do not match.
+    """Return the position after each bracket, and the brackets that are open there; None if unbalanced.
 
-    The open brackets are a string of `(`, `{`, "C" for a block of `extern "C"`, and "n" for a namespace.
+    The open brackets are a string of `(`, `{`, `C` for the block of an `extern "C"`, and `n` for a namespace.
     """
     opened, found = "", [(0, "")]
     for match in _SCOPE.finditer(code):
@@ -218,9 +221,9 @@ def _nesting(code: str) -> list[tuple[int, str]] | None:
 def _kernels(
     code: str, *, blocks: bool, scopes: frozenset[str] = frozenset((_C, _NAMESPACE))
 ) -> Iterator[re.Match[str]]:
-    """Yield the definitions of `extern "C"` kernels that are inside no other scopes than *scopes*.
+    """Yield the definitions of `extern "C"` kernels that are only inside brackets of the kinds *scopes*.
 
-    With *blocks*, also kernels in a block `extern "C" { … }`.
+    With *blocks*, kernels in a block `extern "C" { … }` are found too.
     """
     if (nesting := _nesting(code)) is None:
         return
@@ -236,7 +239,7 @@ def _kernels(
 
 
 def _parameter_types(listed: str) -> ParameterTypes | None:
-    """Return the types of a list of parameters; None if it is not clear where each parameter begins."""
+    """Return the types in a parameter list; None if it is not clear where each parameter begins."""
     parameters: list[list[str]] = [[]]
     depth = 0
     for piece in _TYPE_TOKEN.findall(listed):
@@ -251,7 +254,10 @@ def _parameter_types(listed: str) -> ParameterTypes | None:
 
 
 def _parameter_type(pieces: Sequence[str]) -> str | None:
-    """Return a parameter's type as in demangled symbols; None if it contains anything but C++ keywords."""
+    """Return a parameter's type in the spelling of demangled symbols.
+
+    The result is None if the type contains a word that is not a C++ keyword.
+    """
     pieces = [piece for piece in pieces if piece not in _IGNORED_WORDS]
     is_array = pieces[-1:] == ["]"]
     if is_array:
@@ -260,14 +266,14 @@ def _parameter_type(pieces: Sequence[str]) -> str | None:
             return None
         pieces = pieces[:at]
     if pieces and pieces[-1] not in _KEYWORDS and _WORD.fullmatch(pieces[-1]):
-        pieces = pieces[:-1]  # without the parameter's name
+        pieces = pieces[:-1]  # removes the parameter's name
     at = pieces.index("*") if "*" in pieces else len(pieces)
     words, marks = pieces[:at], [*pieces[at:], *("*" * is_array)]
     base = _base_type([word for word in words if word not in _QUALIFIERS])
     if base is None or not {"*", *_QUALIFIERS}.issuperset(marks) or (base == "void" and not marks):
         return None
     while marks and marks[-1] != "*":
-        marks.pop()  # qualifiers of the parameter itself are not part of its type
+        marks.pop()  # qualifiers of the parameter itself are not part of the type in a symbol
     if not marks:
         return base
     qualified = " ".join([*(each for each in _QUALIFIERS if each in words), base])
@@ -275,7 +281,7 @@ def _parameter_type(pieces: Sequence[str]) -> str | None:
 
 
 def _base_type(words: Sequence[str]) -> str | None:
-    """Return the full name of a basic type, such as `unsigned int` for `unsigned`; None if it is not one."""
+    """Return the full name of a basic type, such as `unsigned int` for `unsigned`; None for other types."""
     if not words or not _TYPE_KEYWORDS.issuperset(words):
         return None
     rest = sorted((word for word in words if word not in ("unsigned", "signed", "int")), reverse=True)

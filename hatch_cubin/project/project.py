@@ -1,4 +1,4 @@
-"""The project as a front end passes it to a build: its folder, packages, configuration and sources."""
+"""The project that is built: its folder, packages, configuration and sources."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _no_progress(total: int, cached: int) -> AbstractContextManager[Progress]:
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """The input of a build, and the functions that print its messages."""
+    """The project to build, and the functions that print messages of the build."""
 
     root: Path
     packages: Mapping[str, str]  # top-level import package → project-relative folder
@@ -67,41 +67,41 @@ class Project:
     inform: Callable[[str], object] = _silent
     warn: Callable[[str], object] = _silent
     show_progress: Callable[[int, int], AbstractContextManager[Progress]] = (
-        _no_progress  # of all units, and those cached
+        _no_progress  # called with the number of all units, and the number of cached units
     )
     verbose: bool = False
     recalls_texts: bool = True  # whether texts that producers returned earlier may be used again
 
     @cached_property
     def tree(self) -> ProjectTree:
-        """Where its files are on the disk; ConfigError if a source root is wrong."""
+        """The locations of the project's files on the disk; ConfigError if a source root is wrong."""
         return find_tree(self.root, self.config.source_roots, self.config.place)
 
     @property
     def package(self) -> str:
-        """The import package that receives the bundle."""
+        """The import package into which the bundle of kernels is written."""
         wanted, place = self.config.package, self.config.place
         known = ", ".join(map(repr, self.packages)) or "none"
         if wanted is None:
             if not self.packages:
-                what = "the wheel has no package for the kernels"
+                what = "the wheel does not contain a package into which the kernels could be written"
                 raise ConfigError(
                     problem("no-package-for-kernels", what, place.of(), _how_to_have_a_package(self.root))
                 )
             if len(self.packages) != 1:
-                what = f"which package receives the kernels? The wheel's packages are: {known}"
+                what = f"the wheel has several packages ({known}): choose the package for the kernels"
                 example = f"for example: {toml_lines.setting('package', self._package_with_sources())}"
                 raise ConfigError(problem("package-not-chosen", what, place.of(), example))
             return next(iter(self.packages))
         folder = self._folder(wanted)
         if folder is None or not os.path.isdir(self.root / folder):
-            what = f"package {wanted!r} is not in the wheel, its packages are: {known}"
+            what = f"package {wanted!r} is not in the wheel, whose packages are: {known}"
             hint = toml_lines.setting("package", *self.packages) if len(self.packages) == 1 else None
             raise ConfigError(problem("package-not-in-wheel", what, place.of("package"), hint))
         return wanted
 
     def _package_with_sources(self) -> str:
-        """Return the first package whose folder contains a source; the first of all if none does."""
+        """Return the first package whose folder contains a source, or else the first package."""
         having = (
             name
             for name, folder in self.packages.items()
@@ -110,7 +110,7 @@ class Project:
         return next(having, next(iter(self.packages)))
 
     def _folder(self, package: str) -> str | None:
-        """Return the project-relative folder of a package, even if missing; None if outside the wheel."""
+        """Return the project-relative folder of a package, which may not exist; None if not in the wheel."""
         for top, folder in self.packages.items():
             if package == top or package.startswith(top + "."):
                 return str(PurePosixPath(folder, *package.split(".")[len(top.split(".")) :]))
@@ -118,26 +118,26 @@ class Project:
 
     @property
     def bundle_folder(self) -> str:
-        """The project-relative folder of the bundle in an editable install."""
+        """The project-relative folder into which an editable install writes the bundle of kernels."""
         return str(PurePosixPath(self._folder(self.package) or "", BUNDLE_FOLDER))
 
     @property
     def cache_folder(self) -> Path:
-        """The cache's folder: as configured, relative to the project, or the user's own."""
+        """The cache folder: the folder in the project's configuration, or a folder of the user."""
         return user_folders.cubins_folder(self.root, self.config.cache_dir)
 
     @property
     def is_skipped(self) -> bool:
-        """Whether the user asked for a bundle without kernels."""
+        """Whether the user has requested a bundle without kernels (`HATCH_CUBIN_SKIP`)."""
         return self.is_switched_on("HATCH_CUBIN_SKIP")
 
     @property
     def uses_signatures(self) -> bool:
-        """Whether the build signs entries or checks their signatures."""
+        """Whether the build signs cache entries or checks signatures."""
         return bool(self.config.trusted_keys or self.environ.get(SIGNING_KEY))
 
     def warn_of_variables(self) -> None:
-        """Warn of variables whose names look like hatch-cubin's: they have no effect."""
+        """Warn of environment variables that look like hatch-cubin's but have no effect."""
         for message in variables_unread(self.environ):
             self.warn(message)
         for note in variables_of_others(self.environ):
@@ -145,7 +145,8 @@ class Project:
         self._warn_of_idle_store_settings()
 
     def _warn_of_idle_store_settings(self) -> None:
-        # Credentials are sent only to a store that the environment names (see `remote/location.py`).
+        # Credentials are sent only to a remote cache whose URL is in the environment (see
+        # `remote/location.py`).
         if self.environ.get(REMOTE):
             return
         idle = [REMOTE_TOKEN] if self.environ.get(REMOTE_TOKEN) else []
@@ -155,16 +156,16 @@ class Project:
             self.warn(f"{variable} has no effect: set {REMOTE} to the URL of the remote cache too")
 
     def as_written(self, variable: str) -> str:
-        """Return what the user wrote to set a variable of the environment."""
+        """Return the name of the command-line option that set a variable, or else the variable's name."""
         return as_written(self.environ, variable)
 
     def is_switched_on(self, switch: str) -> bool:
-        """Return whether an environment variable that is a switch is on."""
+        """Return whether a switch, such as `HATCH_CUBIN_SKIP`, is on in the environment."""
         return is_on(self.environ, switch)
 
 
 def _how_to_have_a_package(root: Path) -> str:
-    """Return a hint for a project without a package, which may have a single Python module."""
+    """Return a hint how to get a package, for a project that may have only a single Python module."""
     modules = sorted(
         path.relative_to(root).as_posix()
         for folder in (root / "src", root)
@@ -172,15 +173,15 @@ def _how_to_have_a_package(root: Path) -> str:
         if path.name not in _NOT_MODULES and not path.name.startswith(("test_", "."))
     )
     if not modules:
-        return "a package is a folder with a file __init__.py, which the build backend puts into the wheel"
+        return "add a package: a folder with a file __init__.py, which the build backend puts into the wheel"
     package = modules[0].removesuffix(".py")
-    return f"kernels need a package, and this is a single module: make it a package, {package}/__init__.py"
+    return f"kernels need a package, but {modules[0]} is a single module: move it to {package}/__init__.py"
 
 
 def cache_folders(project: Project) -> list[str]:
-    """Return the paths of the cache in the project, as written and with links followed.
+    """Return the project-relative paths of the cache folder, as it is written and with links followed.
 
-    The list is empty if the cache is outside the project.
+    The list is empty if the cache folder is outside the project.
     """
     root, cache = os.path.abspath(project.root), os.path.abspath(project.cache_folder)
     pairs = {(root, cache), (os.path.realpath(root), os.path.realpath(cache))}
@@ -190,14 +191,14 @@ def cache_folders(project: Project) -> list[str]:
 
 
 def cache_entries(project: Project) -> list[str]:
-    """Return the folders in the project that belong to the cache; other files may be beside them."""
+    """Return the project-relative folders that the cache uses inside its cache folder."""
     return [f"{folder}/{part}" for folder in cache_folders(project) for part in ("entries", "tmp")]
 
 
 def has_ptx_modules(project: Project) -> bool:
-    """Return whether some PTX source is a module of its own, without reading any file.
+    """Return whether a PTX source becomes a separate module, without reading any file.
 
-    Producers do not run for this: their tables say whether they may return PTX.
+    Producers do not run for this question: their tables say whether they may return PTX.
     """
     config, files = project.config, ProjectFiles(project.tree, project.packages)
     linked = {path for rule in config.module for pattern in rule.sources for path in files.matching(pattern)}
@@ -208,9 +209,10 @@ def has_ptx_modules(project: Project) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ProjectSources:
-    """The project's sources, sorted by path, and for each [[module]] table the paths of each of its patterns.
+    """The project's sources, sorted by path; for each [[module]] table, the paths that each pattern matches.
 
-    They are not complete if producers have not run yet, which need time and installed packages.
+    The list of sources is not complete while producers have not run: running them needs time and installed
+    packages.
     """
 
     all: tuple[Source, ...]
@@ -228,9 +230,10 @@ class ProjectSources:
 
 
 def read_sources(project: Project) -> ProjectSources:
-    """Find and read the project's source files; SourceError names every one that is missing or unreadable.
+    """Find and read the project's source files.
 
-    The sources that producers return are missing from the result: `with_produced` adds them.
+    Raise SourceError with all sources that are missing or unreadable. The sources that producers return are
+    not in the result: `with_produced` adds these sources.
     """
     config = project.config
     files = ProjectFiles(project.tree, project.packages)
@@ -309,7 +312,7 @@ def _unmatched_members(project: Project, named: Sequence[Mapping[str, Sequence[s
 
 
 def _warn_of_exclude(project: Project, files: ProjectFiles) -> None:
-    """Warn of each path in 'exclude' that is not a source: a misspelled one leaves a source in the wheel."""
+    """Warn of each path in 'exclude' that matches no source, probably because of a spelling mistake."""
     config = project.config
     plain = [(index, path) for index, path in enumerate(config.exclude) if not is_glob(path)]
     if not plain:
@@ -323,18 +326,18 @@ def _warn_of_exclude(project: Project, files: ProjectFiles) -> None:
 
 
 def _no_sources(project: Project, files: ProjectFiles) -> Problem:
-    """Return the problem of a project without any source to compile."""
+    """Return the problem of a project that does not have a source to compile."""
     config = project.config
     excluded, _unmatched = files.find(config.sources, ())
     if excluded:
-        what = f"'exclude' leaves no source: {', '.join(excluded)}"
+        what = f"'exclude' excludes all sources: {', '.join(excluded)}"
         hint = "a project without kernels does not need a table of hatch-cubin"
         return problem("all-sources-excluded", what, config.place.of("exclude"), hint)
     where = ", ".join(f"{folder}/" for folder in project.packages.values()) or "the project"
     what = f"there are no .cu or .ptx sources in {where}"
     found = _sources_elsewhere(project)
     hint = (
-        "write a source there, or name the folder of your sources"
+        "write a source there, or set 'sources' to the folder of your sources"
         if found is None
         else toml_lines.setting("sources", found)
     )
@@ -342,7 +345,7 @@ def _no_sources(project: Project, files: ProjectFiles) -> Problem:
 
 
 def _no_match(project: Project, pattern: str, where: Location) -> Problem:
-    """Return the problem of a pattern of 'sources' that matches no file."""
+    """Return the problem of a pattern in 'sources' that does not match any file."""
     hint = _why_none_matches(project, pattern)
     return problem("pattern-matches-nothing", f"sources: {pattern!r} matches no file", where, hint)
 
@@ -351,9 +354,11 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
     home = project.tree.source_root_of(pattern)
     if home is not None and home.is_partial and not home.folder.is_dir():
         folder = home.path_from_project
-        return f"PKG-INFO shows that this is an sdist, but it has no {folder}: hatch-cubin did not make it"
+        return (
+            f"this project is an sdist (it has PKG-INFO) without {folder}: build the sdist with hatch-cubin"
+        )
     if project.tree.disk_path(pattern).is_dir():
-        return f'it is a folder: write "{pattern}/**/*.cu" for the files in it'
+        return f'it is a folder: write "{pattern}/**/*.cu" for the sources in the folder'
     if not is_glob(pattern):
         suffixes = {*_SUFFIXES, PurePosixPath(pattern).suffix}
         paths = (path for path in walk(project.tree, ".") if PurePosixPath(path).suffix.lower() in suffixes)
@@ -361,21 +366,22 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
     if not pattern.startswith("*"):
         files = map(PurePosixPath, walk(project.tree, "."))
         there = {f"{path.parent}/*{path.suffix}" for path in files if path.suffix.lower() in _SUFFIXES}
-        return f"there are: {', '.join(sorted(there)[:_SHOWN_FOLDERS])}" if there else None
+        return f"sources are in: {', '.join(sorted(there)[:_SHOWN_FOLDERS])}" if there else None
     found = _sources_elsewhere(project)
-    reason = "a glob that begins with a wildcard looks inside the packages"
+    reason = "a glob that begins with a wildcard matches only files in packages"
     return None if found is None else f"{reason}: {toml_lines.setting('sources', found)}"
 
 
 def _sources_elsewhere(project: Project) -> list[str] | None:
-    """Return globs for sources outside the packages; if there are none, a file that contains kernels."""
+    """Return globs for sources outside the packages, or else a file that seems to contain kernels."""
     packages = tuple(f"{folder}/" for folder in project.packages.values())
     paths = [*map(PurePosixPath, walk(project.tree, "."))]
     found = [
         path for path in paths if path.suffix.lower() in _SUFFIXES and not str(path).startswith(packages)
     ]
     if at_top := [str(path) for path in found if len(path.parts) == 1]:
-        return at_top  # a glob that begins with a wildcard would look inside the packages
+        # listed by name, because a glob that begins with a wildcard matches only files in packages
+        return at_top
     if found:
         return [str(found[0].parent / "**" / f"*{found[0].suffix}")]
     if in_capitals := [str(path) for path in paths if path.suffix.lower() in _SUFFIXES]:
@@ -389,15 +395,15 @@ def _sources_elsewhere(project: Project) -> list[str] | None:
 
 
 def _folder_meant(project: Project, path: str) -> str | None:
-    """Return a hint for a path that is not a folder: the folder of this file, or one with a similar name."""
-    if os.path.isfile(project.tree.disk_path(path)):  # which is false for a path that cannot be read
-        return f'it is a file: "{PurePosixPath(path).parent}" is its folder'
+    """Return a hint for a path that is not a folder: a file's folder, or a folder with a similar name."""
+    if os.path.isfile(project.tree.disk_path(path)):  # False for a path that cannot be read
+        return f'it is a file: write the name of its folder, "{PurePosixPath(path).parent}"'
     folders = {str(parent) for each in walk(project.tree, ".") for parent in PurePosixPath(each).parents}
     return guess(path, sorted(folders))
 
 
 def _include_folder_problems(project: Project) -> list[Problem]:
-    """Return a problem for each include folder that is missing or is a link out of the project.
+    """Return a problem for each include folder that is missing, or is a link to a place outside the project.
 
     The compiler itself does not report a missing include folder.
     """
@@ -405,13 +411,13 @@ def _include_folder_problems(project: Project) -> list[Problem]:
     for folder, key in include_folders(project.config):
         home, where = tree.source_root_of(folder), project.config.place.of(*key)
         if home is not None and home.is_partial and not os.path.lexists(tree.disk_path(folder)):
-            continue  # an sdist leaves it out if no kernel needs it
+            continue  # an sdist does not contain include folders that no kernel needs
         if not os.path.isdir(tree.disk_path(folder)):
             what = f"include-dirs: {folder!r} is not a folder of the project"
             problems.append(problem("include-folder-not-found", what, where, _folder_meant(project, folder)))
         elif not tree.is_inside(folder):
             what = f"include-dirs: {folder!r} is a link to a place outside the project"
-            hint = "put a copy of its headers into the project"
+            hint = "copy the headers into the project"
             problems.append(problem("link-leads-outside", what, where, hint))
     return problems
 

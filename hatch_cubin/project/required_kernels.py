@@ -1,6 +1,7 @@
-"""Find the kernels that every compile of a source contains, as far as its text alone shows them. Pure.
+"""Find kernels that every compile of a source contains, as far as the source's text alone shows this.
 
-A header, a condition or a macro may change the meaning of every line, so most texts show none.
+A header, a condition or a macro may change the meaning of every line, so for most sources no kernel is
+certain.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _FORWARD_DECLARATION = re.compile(r"\.extern\s+\.entry\b")
 
 
 def required_kernels(source: Source, macros: Mapping[str, str]) -> Collection[str]:
-    """Return the symbols of the kernels that a source with these *macros* contains for each arch."""
+    """Return the symbols of kernels that every compile of a source with these *macros* contains."""
     if source.is_ptx:
         return () if _FORWARD_DECLARATION.search(source.text) else ptx_entries(source.text)
     return declared_names(source.text, macros)

@@ -1,6 +1,6 @@
-"""Scan a source or a header for its includes, and for the macros that an include can use.
+"""Scan a source or a header for includes, and for macros that an include can use.
 
-The scan reads every branch of every conditional. It does not look for the included files.
+The scan covers every branch of every conditional. The scan does not look for the included files.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from . import disk
 from .source_roots import ProjectTree
 
 _TRIGRAPH_BACKSLASH = "??/"
-_SUFFIX = r"(?:[^\W\d]\w*)?"  # the suffix of a literal belongs to it, even if it is an R
+_SUFFIX = r"(?:[^\W\d]\w*)?"  # the suffix of a literal belongs to the literal, even if the suffix is an R
 TOKEN = re.compile(
     r"//[^\n]*|/\*.*?(?:\*/|\Z)"  # comments
     rf'|(?<![\w$])(?<!\\(?=[uU]))(?:u8|[uUL])?R"([^()\\\s]{{0,16}})\(.*?(?:\)\1"{_SUFFIX}|\Z)'  # raw strings
-    # Numbers before a quote: it may separate digits, and the R of a raw string may belong to the number.
+    # Numbers before a quote are tokens, because the quote may separate digits, and the R of a raw string may
+    # belong to the number.
     r"|(?<![\w.])\.?\d(?=[\w.+-]*['\"])(?:[eEpP][+-]|'\w|[\w.])*"
-    rf"""|"(?:[^"\\\n]|\\.)*(?:"{_SUFFIX})?|'(?:[^'\\\n]|\\.)*(?:'{_SUFFIX})?""",  # some have no end
+    # strings and characters, even without a closing quote
+    rf"""|"(?:[^"\\\n]|\\.)*(?:"{_SUFFIX})?|'(?:[^'\\\n]|\\.)*(?:'{_SUFFIX})?""",
     re.DOTALL,
 )
 _DIRECTIVE_NAMES = "include_next|include|import|embed|define|if|elif"
@@ -33,13 +35,13 @@ _LATE_DIRECTIVE = re.compile(
 _OPERAND = re.compile(r"""\s*(?:"([^"\n]*)"|<([^>\n]*)>|([^\W\d]\w*)\s*(?:\s|$))""")
 _HAS_INCLUDE = re.compile(r"""__has_(?:include|embed)(_next)?\s*\(\s*("[^"\n]*"|<[^>\n]*>)?""")
 _HAS_INCLUDE_NAME = re.compile(r"\b__has_(?:include|embed)(?:_next)?\b")
-# The operator without its parentheses, or a part of its name: a macro can supply the rest.
+# The operator __has_include without its parentheses, or a part of its name: a macro can supply the rest.
 _HAS_INCLUDE_PART = re.compile(
     r"(?<!defined)(?<!defined\()(?<!defined )\b__has_(?:include|embed)(?:_next)?\b(?!\s*\()"
     r"|\b__has(?:_(?:i|in|inc|incl|inclu|includ|e|em|emb|embe)?)?\b|\b_?has_(?:include|embed)(?:_next)?\b"
 )
-# A macro with such a name, as in many libraries, may pass its parameter on to __has_include: then each call
-# of the macro asks for a header.
+# Names of macros that may pass a parameter to __has_include, as in many libraries: each call of such a macro
+# may look for a header.
 _WRAPPER = r"\b(?!__has_(?:include|embed)(?:_next)?\b)(?i:\w*has_?include\w*)\b"
 _WRAPPER_NAME = re.compile(_WRAPPER)
 _FORWARDS_PARAMETER = re.compile(r"\(\s*([^\W\d]\w*)\s*\)\s*__has_include\s*\(\s*\1\s*\)\s*")
@@ -48,48 +50,51 @@ _WRAPPER_CALL = re.compile(
 )
 _WRAPPER_PART = re.compile(r"\b\w+_(?i:has_(?:i|in|inc|incl|inclu|includ)?)\b")
 PASTE_OPERATOR = re.compile(r"\s*(?:##|%:%:|\?\?=\?\?=)\s*")
-# In an #if, only __has_include is written like this.
+# In an #if, only __has_include has a quoted or angled name in parentheses.
 _OPERAND_OF_MACRO = re.compile(r"""\(\s*("[^"\n]*"|<[^>\n]*>)""")
 _DEFINE = re.compile(r"\s*([^\W\d]\w*)(\()?(.*)")
-# A parameter, and a path that may contain it as a word. The path has no numbers, which could contain words.
-# Each word matches in one way only: otherwise backtracking takes for ever.
+# A path whose words may be macros or a parameter. The path contains no numbers, which could contain words.
+# The pattern can match each word in only one way, because otherwise backtracking would take very long.
 _PATH_OPERAND = r"(?:[^\W\d]\w*\b|[/.-](?!\.?\d))+"
 _TEMPLATE = re.compile(rf"\(\s*([^\W\d]\w*)\s*\)\s*<({_PATH_OPERAND})>\s*")
 PATH_OPERAND = re.compile(_PATH_OPERAND)
 MACRO_CALL = re.compile(r"([^\W\d]\w*)\(\s*([^\W\d][\w/.-]*)\s*\)\s*")
 IDENTIFIER = re.compile(r"[^\W\d]\w*")
-# It begins at the start of a line: a search from every position would take for ever in long lines.
+# The pattern matches only at the start of a line: a search from every position would take very long in long
+# lines.
 _CONTINUED_LINES = re.compile(r"^(?:[^\n]*\\\n)+[^\n]*", re.MULTILINE)
 UNKNOWN = "?"
-UNKNOWN_WITH_PARENT = "?../"  # unknown, and it may lead out of a folder
-UNKNOWN_PASTED = "?##"  # unknown, and pasted together
-_OTHER_BLANKS = str.maketrans("\f\v\r", "   ")  # as NVRTC reads them
+UNKNOWN_WITH_PARENT = "?../"  # an unknown value that may contain `..`, and so may lead out of a folder
+UNKNOWN_PASTED = "?##"  # an unknown value that is pasted together with ##
+_OTHER_BLANKS = str.maketrans("\f\v\r", "   ")  # NVRTC reads these characters as blanks
 
 
 class Include(NamedTuple):
-    """One include as written: a quoted or angled name, a macro's name, or unknown."""
+    """One include in a file: a quoted name, an angled name, a macro's name, or an unknown form."""
 
     name: str
-    # "quote", "angle", "macro" or "unknown"; "argument" is an angled name whose words macros can replace.
+    # The form is "quote", "angle", "macro" or "unknown". "argument" is an angled name in which macros can
+    # replace words.
     form: str
-    searches_on: bool = False  # include_next: it may mean a later file of this name on the search path
+    # for #include_next, which may mean a later file of the same name on the search path
+    searches_on: bool = False
 
 
 ANY_HEADER = Include("", "unknown")
 
 
 class Scan(NamedTuple):
-    """The includes of one file, and the macros that it defines."""
+    """The includes in one file, and the macros that the file defines."""
 
     includes: tuple[Include, ...]
     defines: tuple[tuple[str, str], ...] = ()
 
 
 def scan(text: str) -> Scan:
-    """Return the includes and the macros of *text*."""
+    """Return the includes in *text*, and the macros that *text* defines."""
     text = text.replace("\r\n", "\n").translate(_OTHER_BLANKS)
     includes, defines = _scan(text.replace("\\\n", ""))
-    if _TRIGRAPH_BACKSLASH in text:  # it is a backslash where `std` is a strict one
+    if _TRIGRAPH_BACKSLASH in text:  # with a strict value of the option `std`, the trigraph is a backslash
         more = _scan(text.replace(_TRIGRAPH_BACKSLASH, "\\").replace("\\\n", ""))
         includes, defines = includes + more[0], defines + more[1]
     return Scan(tuple(includes), tuple(defines))
@@ -107,7 +112,9 @@ def _scan(text: str) -> tuple[list[Include], list[tuple[str, str]]]:
             defines.append(_macro(defined[1], defined[2], defined[3]))
             if PASTE_OPERATOR.search(defined[3]):
                 defines.append((defined[1], UNKNOWN_PASTED))
-            rest = defined[3]  # without the name: many files define __has_include for compilers without it
+            # the name is not scanned, because many files define __has_include for compilers that do not have
+            # it
+            rest = defined[3]
             if (
                 defined[2]
                 and _WRAPPER_NAME.fullmatch(defined[1])
@@ -124,7 +131,7 @@ def _scan(text: str) -> tuple[list[Include], list[tuple[str, str]]]:
 
 
 def _has_include_operands(text: str) -> Iterator[Include]:
-    """Yield the headers that a condition, or a macro that a condition may use, looks for."""
+    """Yield the headers for which a condition may look, by `__has_include` or a macro that uses it."""
     for found in _HAS_INCLUDE.finditer(text):
         yield parse_operand(found[2] or "", every=found[1] is not None)
     for found in _WRAPPER_CALL.finditer(text):
@@ -135,7 +142,7 @@ def _has_include_operands(text: str) -> Iterator[Include]:
 
 
 def _can_build_has_include(text: str) -> bool:
-    """Return whether macros can turn a text into a use of `__has_include` with an unknown header."""
+    """Return whether macros can turn *text* into a use of `__has_include` with an unknown header."""
     named, pasted = (_count_has_include(each) for each in (text, PASTE_OPERATOR.sub("", text)))
     return pasted > named or any(part.search(text) for part in (_HAS_INCLUDE_PART, _WRAPPER_PART))
 
@@ -145,26 +152,27 @@ def _count_has_include(text: str) -> int:
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Blank a comment or a raw string; leave every other token alone."""
+    """Replace a comment or a raw string by blanks, and keep every other token."""
     token = match[0]
-    if token.startswith("/"):  # NVRTC allows a directive behind a comment of several lines
+    if token.startswith("/"):  # NVRTC accepts a directive on the last line of a long comment
         return "\n" if is_before_directive(match) else " "
     return '""' if token[0] in "uULR" else token
 
 
 def is_before_directive(match: re.Match[str]) -> bool:
-    """Return whether a token is a comment of several lines with a directive behind its end."""
+    """Return whether a token is a comment of several lines that is followed by a directive."""
     is_long = match[0].startswith("/*") and "\n" in match[0]
     return is_long and _LATE_DIRECTIVE.match(match.string, match.end()) is not None
 
 
 def _macro(name: str, parameters: str | None, value: str) -> tuple[str, str]:
-    """Return a macro and its value, as far as an include can use it."""
+    """Return a macro's name, and its value as far as an include can use the value."""
     if not parameters and (parse_operand(value).form != "unknown" or _is_path(value.strip())):
         return name, value.strip()
     if parameters and ".." not in value and _TEMPLATE.fullmatch(f"({value}"):
         return name, f"({value.strip()}"
-    return name, UNKNOWN_WITH_PARENT if ".." in value else UNKNOWN  # another macro may supply the slash
+    # another macro may supply the slash after ".."
+    return name, UNKNOWN_WITH_PARENT if ".." in value else UNKNOWN
 
 
 def _is_path(value: str) -> bool:
@@ -172,18 +180,18 @@ def _is_path(value: str) -> bool:
 
 
 def include_values(macros: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the macros of a configuration table and their values, as far as an include can use them."""
+    """Return the names of a table's macros, and their values as far as an include can use the values."""
     parts = ((*name.partition("("), value) for name, value in macros)
     return tuple(_macro(name, parenthesis, rest + value) for name, parenthesis, rest, value in parts)
 
 
 def can_hide_includes(macros: Iterable[tuple[str, str]]) -> bool:
-    """Return whether a table's macros can make conditions look for headers that no text names."""
+    """Return whether a table's macros can make a condition look for a header that no file names."""
     return any(_count_has_include(value) or _can_build_has_include(value) for _name, value in macros)
 
 
 def expand_call(value: str, argument: str) -> str:
-    """Return the expansion of a macro with this *value* when it is called with *argument*."""
+    """Return the expansion of a macro call: *value* is the macro's definition, *argument* its argument."""
     if (template := _TEMPLATE.fullmatch(value)) is None:
         return UNKNOWN
     path = IDENTIFIER.sub(lambda word: argument if word[0] == template[1] else word[0], template[2])
@@ -191,7 +199,7 @@ def expand_call(value: str, argument: str) -> str:
 
 
 def parse_operand(operand: str, *, every: bool = False) -> Include:
-    """Return the include whose operand, the text behind `#include`, is given."""
+    """Return the include for an operand, which is the text after `#include`."""
     match = _OPERAND.match(operand)
     if match is None:
         return Include(operand.strip(), "unknown", every)
@@ -200,29 +208,32 @@ def parse_operand(operand: str, *, every: bool = False) -> Include:
 
 
 def join_continued_lines(text: str) -> str:
-    """Join lines that end with a backslash with the next line, and keep the number of lines."""
+    """Join lines that end with a backslash with the next line; empty lines keep the number of lines."""
     return _CONTINUED_LINES.sub(
         lambda match: match[0].replace("\\\n", "") + "\n" * match[0].count("\n"), text
     )
 
 
 def line_of_include(include: Include, text: str) -> int | None:
-    """Return the line of an include in its text; None if macros make the include."""
+    """Return the line number of an include in *text*; None if the include is made by macros."""
     match = re.search(rf'^[ \t]*#[^\n]*["<]{re.escape(include.name)}[">]', text, re.MULTILINE)
     return text.count("\n", 0, match.start()) + 1 if match else None
 
 
 class ScanCache:
-    """Scans of files. Each file is read once, and scanned unless the scan of its digest is *known*."""
+    """The includes and macros of all files of a build.
+
+    Each file is read once. A file is not scanned if its digest is *known* from an earlier build.
+    """
 
     def __init__(self, known: Callable[[str], Scan | None] = lambda _digest: None) -> None:
-        self.used: dict[str, Scan] = {}  # by digest
+        self.used: dict[str, Scan] = {}  # the scans that this build used, by digest
         self._known = known
         self._files: dict[str, tuple[str, Scan]] = {}
         self._texts: dict[str, Scan] = {}
 
     def of_file(self, path: str, tree: ProjectTree) -> tuple[str, Scan]:
-        """Return the digest and the scan of a header."""
+        """Return the digest of a header, and its includes and macros."""
         if path not in self._files:
             data = disk.read_file(path, tree)
             content = file_digest(data)
@@ -231,13 +242,16 @@ class ScanCache:
         return self._files[path]
 
     def of_digest(self, content: str) -> Scan | None:
-        """Return the scan of a file that was read before, by its digest; None if it is not known."""
+        """Return the includes and macros of a file that was scanned before.
+
+        The result is None if *content* is an unknown digest.
+        """
         if content not in self.used and (known := self._known(content)) is not None:
             self.used[content] = known
         return self.used.get(content)
 
     def of_text(self, text: str) -> Scan:
-        """Return the scan of a source."""
+        """Return the includes and macros of a source's *text*."""
         if text not in self._texts:
             self._texts[text] = self._scan(digest([text]), lambda: text)
         return self._texts[text]

@@ -1,4 +1,4 @@
-"""Find the project's sources, and read them in the form that the compiler gets."""
+"""Find the project's sources, and read their text as it is passed to the compiler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .source_roots import ProjectTree
 BUNDLE_FOLDER = "_cubins"
 _SKIPPED_FOLDERS = frozenset({BUNDLE_FOLDER, "__pycache__", "node_modules"})
 _GLOB_PIECE = re.compile(r"(?:\*\*/)+|\*\*+|\*|\?|\[(?:[!^].|[^!^])[^\]]*\]|.", re.DOTALL)
-LFS_HINT = "it is a pointer of Git LFS: 'git lfs pull' gets the file"
+LFS_HINT = "the file is only a pointer of Git LFS: 'git lfs pull' downloads its content"
 _WIDE_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
@@ -52,7 +52,7 @@ class Source:
     path: str
     text: str
     sha256: str = ""
-    encoding: str = "utf-8"  # of the file
+    encoding: str = "utf-8"  # the encoding of the file
     produced: Production | None = field(default=None, hash=False)
     is_text_known: bool = True  # false for a produced source that a lock describes
 
@@ -62,7 +62,7 @@ class Source:
 
     @property
     def code(self) -> bytes:
-        """The bytes to compile: PTX in the file's own encoding, as ptxas may copy it into the cubin."""
+        """The bytes to compile: PTX in the file's encoding, because ptxas may copy them into the cubin."""
         return self.text.encode(self.encoding if self.is_ptx else "utf-8")
 
     @property
@@ -95,12 +95,12 @@ class Source:
 
     @cached_property
     def ptx(self) -> PtxHeader:
-        """The `.version` and `.target` of a PTX source."""
+        """The values of `.version` and `.target` in a PTX source."""
         return read_ptx_header(self)
 
 
 class PtxHeader(NamedTuple):
-    """The `.version` and `.target` of a PTX text, and the line of `.target`."""
+    """The values of `.version` and `.target` in a PTX text, and the line of `.target`."""
 
     version: tuple[int, int]
     target: str
@@ -109,26 +109,24 @@ class PtxHeader(NamedTuple):
 
 
 def is_ptx(path: str) -> bool:
-    """Return whether a source is PTX, by its name."""
+    """Return whether the name of a source ends with `.ptx`."""
     return path.lower().endswith(".ptx")
 
 
 def decode_source(data: bytes, where: Location) -> tuple[str, str]:
-    """Decode a source as UTF-8, or as Latin-1 if it is not UTF-8; return the text and its encoding.
+    """Decode a source as UTF-8, or as Latin-1 if it is not valid UTF-8; return the text and the encoding.
 
-    SourceError, at *where*, if it is not a text that a compiler reads.
+    Raise SourceError, with the place *where*, if *data* is not text that a compiler can read.
     """
     if data.startswith(_WIDE_BOMS):
         what = "is UTF-16 or UTF-32: save it as UTF-8"
         raise SourceError(problem("unsupported-encoding", what, where))
     if data.startswith((b"\x7fELF", b"\x50\xed\x55\xba")):
-        what = (
-            "is a cubin or other machine code, but a source is text: "
-            "name it in 'link' of a [[…module]] table, or in 'exclude'"
-        )
-        raise SourceError(problem("machine-code-as-source", what, where))
+        what = "is a cubin or other machine code, but a source must be text"
+        hint = "list the file in 'link' of a [[…module]] table, or in 'exclude'"
+        raise SourceError(problem("machine-code-as-source", what, where, hint))
     if b"\0" in data:
-        what = "contains a NUL byte: the compiler would stop reading there without an error"
+        what = "contains a NUL byte, at which the compiler would stop reading without an error"
         raise SourceError(problem("nul-byte-in-source", what, where))
     try:
         text, encoding = data.decode("utf-8-sig"), "utf-8"
@@ -138,10 +136,10 @@ def decode_source(data: bytes, where: Location) -> tuple[str, str]:
 
 
 class ProjectFiles:
-    """The project's files, to find them by patterns. It walks each folder once.
+    """An index of the project's files, to find files by patterns. Each folder is read only once.
 
     *packages* maps import packages to their project-relative folders. A pattern is relative to the project or
-    to a package. A pattern that begins with a wildcard finds files in the packages only.
+    to a package. A pattern that begins with a wildcard matches only files in packages.
     """
 
     def __init__(self, tree: ProjectTree, packages: Mapping[str, str]) -> None:
@@ -151,7 +149,7 @@ class ProjectFiles:
         self._outside: dict[str, dict[str, list[str]]] = {}
 
     def find(self, patterns: Iterable[str], exclude: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Return the project-relative paths that *patterns* match, and the patterns without any match."""
+        """Return the project-relative paths that *patterns* match, and the patterns that match no file."""
         excluded = [glob_regex(pattern) for pattern in exclude]
         matched = {pattern: self.matching(pattern) for pattern in patterns}
         found = sorted({path for paths in matched.values() for path in paths})
@@ -163,7 +161,7 @@ class ProjectFiles:
         return left, [pattern for pattern, paths in matched.items() if not paths]
 
     def matching(self, pattern: str) -> list[str]:
-        """Return the project-relative paths that a pattern matches."""
+        """Return the project-relative paths of the files that *pattern* matches."""
         rule, is_plain = glob_regex(pattern), not re.search(r"[*?\[]", pattern)
         found: set[str] = set()
         for named in (self._inside, self._files_with_prefix(pattern)):
@@ -173,7 +171,7 @@ class ProjectFiles:
         return sorted(found)
 
     def _files_with_prefix(self, pattern: str) -> Mapping[str, list[str]]:
-        """Return the files below the folder that a pattern begins with; empty if that is a wildcard."""
+        """Return the files below the folder at the start of *pattern*; empty if it starts with a wildcard."""
         first = re.match(r"[^*?\[]*(?=/)|[^*?\[]*$", pattern)
         if not first or not first[0]:
             return {}
@@ -194,10 +192,10 @@ class ProjectFiles:
 
 
 def walk(tree: ProjectTree, folder: str, *, strict: bool = False) -> Iterator[str]:
-    """Yield the files below a folder of the project, or the path itself if it is a file.
+    """Yield all files below a folder of the project; if *folder* is a file, yield its path.
 
-    Links to folders are not followed. A folder that cannot be read is left out; if *strict*, it is a
-    SourceError, because its kernels would be missing without a message.
+    Links to folders are not followed. A folder that cannot be read is skipped. With *strict*, such a folder
+    is a SourceError, because its kernels would be missing in the wheel without a message.
     """
     start = tree.disk_path(folder)
 
@@ -219,7 +217,7 @@ def walk(tree: ProjectTree, folder: str, *, strict: bool = False) -> Iterator[st
             own = above + os.path.join(parent, name)[start_ends:].replace(os.sep, "/")
             if tree.source_root_of(own) and not tree.is_inside(
                 own
-            ):  # its kernels would be missing without a message
+            ):  # without this error, the folder's kernels would be missing without a message
                 raise disk.outside_link_error(tree, own)
         for name in sorted(files):
             yield above + os.path.join(parent, name)[start_ends:].replace(os.sep, "/")
@@ -228,12 +226,12 @@ def walk(tree: ProjectTree, folder: str, *, strict: bool = False) -> Iterator[st
 
 
 def is_glob(pattern: str) -> bool:
-    """Return whether a pattern can match other paths than itself."""
+    """Return whether a pattern contains a wildcard."""
     return any(mark in pattern for mark in "*?[")
 
 
 def glob_regex(pattern: str) -> re.Pattern[str]:
-    """Translate a glob: `**` crosses folders, `*`, `?` and `[…]` do not."""
+    """Translate a glob into a regular expression; only `**` matches across folders."""
     parts = []
     for piece in _GLOB_PIECE.findall(pattern):
         if piece.startswith("**"):
@@ -248,7 +246,7 @@ def glob_regex(pattern: str) -> re.Pattern[str]:
 
 
 def _class_regex(body: str) -> str:
-    """Translate the text between `[` and `]`; a range that runs backwards is empty, as in fnmatch."""
+    """Translate the text between `[` and `]` of a glob; a backward range such as `z-a` is empty."""
     negated = body[0] in "!^"
     members = "".join(
         re.escape(one) or f"{re.escape(low)}-{re.escape(high)}"
@@ -261,14 +259,15 @@ def _class_regex(body: str) -> str:
 
 
 def read_source(tree: ProjectTree, path: str) -> Source:
-    """Read one source; SourceError if it cannot be read, or is not text that a compiler reads."""
+    """Read one source; SourceError if it cannot be read, or is not text that a compiler can read."""
     here = Location(path)
     if not path.isprintable() or '"' in path or "\\" in path:
-        what = f"{path!r} has characters that cannot be passed to a compiler"
+        what = f"the name {path!r} has characters that cannot be passed to a compiler"
         raise SourceError(problem("unusable-file-name", what, hint="rename the file"))
     full = tree.disk_path(path)
     try:
-        status = os.lstat(full)  # no folder is a link out of the project: `walk` follows none
+        # only the file itself can be a link, because `walk` does not follow links to folders
+        status = os.lstat(full)
         if stat.S_ISLNK(status.st_mode):
             full.resolve(strict=True)
             if not tree.is_inside(path):
@@ -281,12 +280,12 @@ def read_source(tree: ProjectTree, path: str) -> Source:
             data = file.read()
         text, encoding = decode_source(data, here)
         return Source(path, text, file_digest(data), encoding)
-    except (OSError, RuntimeError) as exc:  # RuntimeError: a loop of links, before Python 3.13
+    except (OSError, RuntimeError) as exc:  # before Python 3.13, a loop of links is a RuntimeError
         what = f"cannot be read: {getattr(exc, 'strerror', None) or exc}"
         raise SourceError(problem("file-not-readable", what, here)) from exc
 
 
-# Each alternative begins with a plain character, which makes the search four times as fast.
+# Each alternative of this pattern begins with a plain character, which makes the search four times as fast.
 _PTX_COMMENT = re.compile(r'/(?:/[^\n]*|\*.*?\*/)|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
 _PTX_ENTRY = re.compile(r"\.entry\s+([\w$%.]+)")
 _OTHER_TARGET = re.compile(r"^[^\S\n]*\.target\s+([^\s,;]+)", re.MULTILINE)
@@ -294,7 +293,7 @@ _PTX_TARGET = re.compile(r"^[^\S\n]*(\.target\s+(sm_[0-9]+[af]?)\b[^\n]*)", re.M
 
 
 def without_comments(text: str) -> str:
-    """Replace the comments of a PTX text by blanks, and keep its lines."""
+    """Replace the comments in a text by blanks, without changing the number of lines."""
 
     def blank(match: re.Match[str]) -> str:
         found = match[0]
@@ -305,22 +304,26 @@ def without_comments(text: str) -> str:
     return _PTX_COMMENT.sub(blank, text)
 
 
-# Words that can define a kernel: whole, in parts, or by a macro of a library. In doubt the text has a kernel.
+# Words that can define a kernel: `__global__`, its parts, or names of a library's macros. In cases of doubt,
+# a text counts as a text with a kernel.
 _POSSIBLE_KERNEL = re.compile(r"__global__|__glo|bal__|attribute\s*\(\s*\(\s*global|[A-Z]*(?:GLOBAL|KERNEL)")
 
 
 def may_have_kernel(text: str) -> bool:
-    """Return whether a text may define a kernel."""
+    """Return whether *text* may define a kernel."""
     return _POSSIBLE_KERNEL.search(without_comments(text)) is not None
 
 
 def is_lfs_pointer(text: str) -> bool:
-    """Return whether a text is a pointer of Git LFS, in place of a file that was not fetched."""
+    """Return whether *text* is a pointer of Git LFS, in place of a file that was not downloaded."""
     return text.startswith("version https://git-lfs.github.com/spec/")
 
 
 def read_ptx_header(source: Source) -> PtxHeader:
-    """Return the `.version` and `.target` of a PTX source; SourceError if one is missing or too old."""
+    """Return `.version` and `.target` of a PTX source.
+
+    Raise SourceError if one is missing, or `.version` is too old.
+    """
     text = without_comments(_ptx_head(source.text))
     version = read_ptx_version(text)
     target = _PTX_TARGET.search(text)
@@ -328,11 +331,13 @@ def read_ptx_header(source: Source) -> PtxHeader:
         missing = ".version" if not version else ".target"
         if version and (wrong := _OTHER_TARGET.search(text)):
             line = text.count("\n", 0, wrong.start()) + 1
-            what = f".target {wrong[1]} is not an arch that PTX can name"
+            what = f".target {wrong[1]} is not a valid arch in PTX"
             meant = wrong[1].replace("compute_", "sm_")
-            right = f"write .target {meant}" if meant != wrong[1] else "write one such as .target sm_90"
+            right = (
+                f"write .target {meant}" if meant != wrong[1] else "write a valid arch, such as .target sm_90"
+            )
             raise SourceError(problem("unknown-arch", what, Location(source.path, line), right))
-        what = f"has no {missing} directive, so it is not a PTX module"
+        what = f"does not have a {missing} directive, so it is not valid PTX"
         hint = LFS_HINT if is_lfs_pointer(source.text) else None
         raise SourceError(problem("ptx-header-missing", what, Location(source.path), hint))
     line = text.count("\n", 0, target.start(1)) + 1
@@ -359,18 +364,21 @@ def _dotted(version: tuple[int, int]) -> str:
 
 
 def _ptx_head(text: str) -> str:
-    """Return a PTX text up to its `.target`; the whole text if a comment or string may reach further."""
+    """Return the start of a PTX text up to `.target`.
+
+    The whole text if a comment or string is in the start.
+    """
     target = _PTX_TARGET.search(text)
     head = text[: target.end()] if target else text
     return text if "/*" in head or '"' in head or not read_ptx_version(head) else head
 
 
 def read_ptx_version(text: str) -> tuple[int, int] | None:
-    """Return the `.version` of a PTX text."""
+    """Return the `.version` of a PTX text as two numbers; None if the directive is missing."""
     match = re.search(r"^\s*\.version\s+([0-9]{1,4})\.([0-9]{1,4})\b", text, re.MULTILINE)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def ptx_entries(text: str) -> tuple[str, ...]:
-    """Return the names of the kernels that a PTX text defines, in its order."""
+    """Return the names of the kernels that a PTX text defines, in the order of the text."""
     return tuple(dict.fromkeys(_PTX_ENTRY.findall(_PTX_COMMENT.sub(" ", text))))

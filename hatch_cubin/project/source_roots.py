@@ -1,7 +1,8 @@
-"""Locate the project's files on the disk: in its folder, or in source roots.
+"""Locate the project's files on the disk, in the project's folder or in source roots.
 
-A source root is a folder above the project to which the table gives a name. Messages and the compiler see its
-files as if the root were a folder of the project with that name. An sdist contains its source roots.
+A source root is a folder outside the project (above it) to which the project's table gives a name. In
+messages and for the compiler, a source root looks like a folder of the project with this name. An sdist
+contains copies of the source roots.
 """
 
 from __future__ import annotations
@@ -20,61 +21,70 @@ from ..errors import ConfigError, Problem, SourceError, problem
 _KEY = "source-roots"
 _MARK_OF_SDISTS = "PKG-INFO"
 _COPIED_AWAY = (
-    "a front end that builds in a copy of the project leaves it out: build in place, or from the sdist"
+    "a copy of the project does not contain this folder: build in the original folder, or from the sdist"
 )
-# The folder for source roots in sdists. It cannot be a package's name: setuptools would take `csrc` for one.
+# The folder for source roots in sdists. Its name cannot be the name of a package, because setuptools would
+# treat a folder such as `csrc` as a package.
 _IN_SDISTS = "source-roots"
 
 
 class SourceRoot(NamedTuple):
-    """A folder of sources above the project: its name in the project, and where it is."""
+    """A source root: its name in the project, and its folder on the disk."""
 
     name: str
-    folder: Path  # with links resolved
+    folder: Path  # the folder's path with links resolved
     path_from_project: str
-    is_partial: bool = False  # in an sdist, which contains only the files that kernels need
+    # whether the root is in an sdist, which contains only the files that kernels need
+    is_partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectTree:
-    """The project's folder, with its source roots."""
+    """The project's folder, and the source roots of the project."""
 
     root: Path
     roots: tuple[SourceRoot, ...] = ()
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The project's folder and the folders of its source roots."""
+        """The paths of the project's folder and of all source roots."""
         return self.root, *(each.folder for each in self.roots)
 
     def source_root_of(self, path: str) -> SourceRoot | None:
-        """Return the source root that a path of the project begins with."""
-        if not self.roots:  # most projects have no source roots, and this runs for each file
+        """Return the source root that contains a project-relative *path*.
+
+        The result is None if no source root contains it.
+        """
+        # a fast return, because most projects do not have source roots, and this runs for each file
+        if not self.roots:
             return None
         name = path.partition("/")[0]
         return next((each for each in self.roots if each.name == name), None)
 
     def disk_path(self, path: str) -> Path:
-        """Return where a path of the project is on the disk."""
+        """Return the location on the disk of a path in the project."""
         home = self.source_root_of(path)
         return self.root / path if home is None else home.folder / path[len(home.name) + 1 :]
 
     def path_from_project(self, path: str) -> str:
-        """Return a path of the project relative to the project's folder on the disk."""
+        """Return a path in the project as a path relative to the project's folder on the disk."""
         home = self.source_root_of(path)
         return path if home is None else home.path_from_project + path[len(home.name) :]
 
     def path_in_sdist(self, path: str) -> str:
-        """Return the place of a path of the project in an sdist."""
+        """Return the path in an sdist for a path in the project."""
         return path if self.source_root_of(path) is None else f"{_IN_SDISTS}/{path}"
 
     def path_of_sdist_file(self, place: str) -> str:
-        """Return the path in the project of a file of an sdist."""
+        """Return the path in the project for a path in an sdist."""
         path = place.removeprefix(f"{_IN_SDISTS}/")
         return place if self.source_root_of(path) is None else path
 
     def name_of(self, path: str | os.PathLike[str]) -> str:
-        """Return the path in the project of a path on the disk; it begins with `..` if it is outside."""
+        """Return the path in the project for a path on the disk.
+
+        The result begins with `..` if *path* is outside the project and its source roots.
+        """
         path = os.path.normpath(path)
         for each in self.roots:
             if Path(path).is_relative_to(each.folder):
@@ -82,22 +92,23 @@ class ProjectTree:
         return os.path.relpath(path, self.root).replace(os.sep, "/")
 
     def real_name(self, path: str) -> str:
-        """Return the path in the project of the file that a path leads to, with links followed."""
+        """Return *path* with all links followed, as a path in the project."""
         return ProjectTree(Path(os.path.realpath(self.root)), self.roots).name_of(
             os.path.realpath(self.disk_path(path))
         )
 
     def is_inside(self, path: str) -> bool:
-        """Return whether a path, with links followed, stays in the project or in its own source root."""
+        """Return whether *path*, with links followed, is still in the project or in the same source root."""
         home = self.source_root_of(path)
         folder = os.path.realpath(self.root) if home is None else home.folder
         return Path(os.path.realpath(self.disk_path(path))).is_relative_to(folder)
 
 
 def find_tree(root: Path, declared: Iterable[tuple[str, str]], place: TableLocation) -> ProjectTree:
-    """Return the project at *root* with its source roots; ConfigError has every source root that is wrong.
+    """Return the tree of the project at *root*; ConfigError lists all source roots that are wrong.
 
-    In an sdist the source roots are inside. Folders above an unpacked sdist do not belong to it.
+    If the project is an unpacked sdist, its source roots are inside the sdist. Folders above an unpacked
+    sdist do not belong to the project.
     """
     is_sdist = os.path.isfile(root / _MARK_OF_SDISTS)
     found: list[SourceRoot] = []
@@ -110,7 +121,7 @@ def find_tree(root: Path, declared: Iterable[tuple[str, str]], place: TableLocat
             problems += (each._replace(what=f"{_KEY}: {each.what}", where=where) for each in exc.problems)
     for one, other in itertools.permutations(found, 2):
         if one.folder.is_relative_to(other.folder) and (one.folder != other.folder or one.name > other.name):
-            what = f"{_KEY}: {one.name!r} is the folder {other.name!r}, or is in it: one of the two is enough"
+            what = f"{_KEY}: {one.name!r} is the folder {other.name!r} or is inside it: remove one of the two"
             problems.append(problem("source-roots-overlap", what, place.of(_KEY, one.name)))
     if problems:
         raise ConfigError(*problems)
@@ -118,16 +129,18 @@ def find_tree(root: Path, declared: Iterable[tuple[str, str]], place: TableLocat
 
 
 def _located(root: Path, name: str, way: str, *, is_sdist: bool) -> SourceRoot:
-    """Return the folder of the source root *name*: its copy in an unpacked sdist, otherwise the table's."""
+    """Locate the source root *name*: in an unpacked sdist, its copy there, otherwise the table's folder."""
     if is_sdist:
         way = f"{_IN_SDISTS}/{name}"
     project, folder = Path(os.path.realpath(root)), Path(os.path.realpath(root / way))
     if os.path.lexists(root / name):
-        what = f"the project has a file or folder {name!r} too: which one do you mean?"
-        raise SourceError(problem("source-root-name-taken", what, hint="give one of them another name"))
+        what = f"{name!r} is also a file or folder of the project: a source root needs a different name"
+        raise SourceError(
+            problem("source-root-name-taken", what, hint="rename the source root, or the file or folder")
+        )
     if not is_sdist and (name == _IN_SDISTS or os.path.lexists(root / _IN_SDISTS)):
-        what = f"{_IN_SDISTS!r} is the folder for source roots in an sdist: nothing else can have this name"
-        raise SourceError(problem("source-root-name-taken", what, hint="give it another name"))
+        what = f"the name {_IN_SDISTS!r} is reserved for the folder of source roots in an sdist"
+        raise SourceError(problem("source-root-name-taken", what, hint="choose another name"))
     if is_sdist:
         if not folder.is_relative_to(project):
             what = f"{way!r} is a link to a place outside of the sdist"
@@ -140,7 +153,7 @@ def _located(root: Path, name: str, way: str, *, is_sdist: bool) -> SourceRoot:
         in_full = meant and meant.replace("'", f"'{os.path.dirname(way)}/", 1)
         raise SourceError(problem("source-root-not-found", what, hint=in_full or _COPIED_AWAY))
     if folder.is_relative_to(project):
-        what = f"{way!r} is in the project: a source root is for a folder above it"
+        what = f"{way!r} is in the project, but a source root must be a folder above the project"
         raise SourceError(problem("source-root-in-project", what))
     if project.is_relative_to(folder):
         what = f"{way!r} contains the project itself"

@@ -1,1 +1,1 @@
-"""Stores of results that many machines share, behind the local cache folder."""
+"""Remote caches: stores of compiled results that many machines share, besides the local cache folder."""

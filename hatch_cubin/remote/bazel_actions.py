@@ -1,7 +1,8 @@
-"""Encode and decode an `ActionResult` of Bazel's remote execution API, with the fields that we use. Pure.
+"""Encode and decode the message `ActionResult` of Bazel's remote execution API.
 
-The message is encoded with protocol buffers. Other fields are skipped, as a server may add some. Nothing in a
-message is trusted: its readers check the results that it names.
+The message is encoded with protocol buffers. Only the fields that hatch-cubin needs are decoded; fields that
+a server adds are skipped. The content of a message is not trusted: the code that reads a message checks the
+results that the message names.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 _FILES, _STDOUT, _STDERR = 2, 5, 7  # the fields' numbers in an ActionResult
-_PATH, _DIGEST = 1, 2  # in an OutputFile
-_HASH, _SIZE = 1, 2  # in a Digest
+_PATH, _DIGEST = 1, 2  # field numbers in the message OutputFile
+_HASH, _SIZE = 1, 2  # field numbers in the message Digest
 _NUMBER, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5  # wire types: varint, 64 bits, length and bytes, 32 bits
 _SKIPPED = {_EIGHT: 8, _FOUR: 4}
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
 class OutputFile(NamedTuple):
-    """An output file of an action."""
+    """An output file in an ActionResult: its path, digest and size."""
 
     path: str
     sha256: str
@@ -27,21 +28,21 @@ class OutputFile(NamedTuple):
 
 
 class Action(NamedTuple):
-    """The outcome of an action: its files, and the bytes in the message itself."""
+    """The decoded ActionResult: its output files, and the bytes in the message itself."""
 
     files: tuple[OutputFile, ...]
-    stdout: bytes = b""  # a record, or an index
+    stdout: bytes = b""  # a cache record, or an index of packs
     stderr: bytes = b""  # the signature of an index
 
 
 def encode(action: Action) -> bytes:
-    """Return the message, with the same bytes that other implementations write."""
+    """Encode an ActionResult, giving the same bytes as other implementations of protocol buffers."""
     files = b"".join(_field(_FILES, _file(each)) for each in action.files)
     return files + _bytes_field(_STDOUT, action.stdout) + _bytes_field(_STDERR, action.stderr)
 
 
 def decode(data: bytes) -> Action:
-    """Return the action that *data* encodes; ValueError if it is not an action."""
+    """Decode an ActionResult; ValueError if *data* is not a valid message."""
     files = list[OutputFile]()
     texts = {_STDOUT: b"", _STDERR: b""}
     for number, value in _fields(data):
@@ -74,7 +75,7 @@ def _as_bytes(value: bytes | int) -> bytes:
 
 
 def _bytes_field(number: int, data: bytes) -> bytes:
-    return _field(number, data) if data else b""  # empty fields are left out
+    return _field(number, data) if data else b""  # empty fields are not encoded
 
 
 def _field(number: int, data: bytes) -> bytes:
@@ -90,7 +91,7 @@ def _varint(number: int) -> bytes:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Yield the number and the value of each field that holds bytes or a varint."""
+    """Yield the number and the value of each field whose value is bytes or an integer."""
     at = 0
     while at < len(data):
         tag, at = _read_varint(data, at)

@@ -1,4 +1,4 @@
-"""A store in a bucket of S3, Google Cloud Storage or Azure, with the same layout as an HTTP store."""
+"""A remote store in a bucket of S3, Google Cloud Storage or Azure, with the same layout as an HTTP store."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from typing import Any
 from .location import StoreTarget
 from .store import StoreError, TrafficCounter, too_large_error
 
-_READ_TIMEOUT = timedelta(seconds=5)  # to connect, and of each read; the patience of a build ends earlier
+# to connect, and for each read; a build stops waiting for a store earlier
+_READ_TIMEOUT = timedelta(seconds=5)
 _TOTAL_TIMEOUT = timedelta(minutes=10)
-_CHUNK_SIZE = 1 << 13  # small, so that a slow download shows progress
+_CHUNK_SIZE = 1 << 13  # small chunks, so that even a slow download shows progress
 _NOT_INSTALLED = "obstore is not installed: pip install 'hatch-cubin[remote]'"
 
-# Variables with credentials. Without them a library would ask the metadata server of the machine's cloud, and
-# wait for an answer that never comes on a machine outside of that cloud.
+# Environment variables with credentials. If none is set, requests are not signed: otherwise, the library
+# would ask the metadata server of the cloud for credentials, and would wait for an answer in vain on a
+# machine outside of the cloud.
 _CREDENTIALS: Mapping[str, tuple[str, ...]] = {
     "s3": (
         "AWS_ACCESS_KEY_ID",
@@ -44,7 +46,7 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_
 
 
 class BucketStore:
-    """A store in a bucket. Any number of threads may use it."""
+    """A remote store in a cloud bucket. Any number of threads may use the store."""
 
     def __init__(self, target: StoreTarget, environ: Mapping[str, str]) -> None:
         try:
@@ -95,21 +97,21 @@ class BucketStore:
         return self._put(name, data, "create" if tag is None else {"e_tag": tag})
 
     def close_idle(self) -> None:
-        """Do nothing: obstore manages its connections."""
+        """Do nothing, because the library obstore manages its connections itself."""
 
     def close(self) -> None:
-        """Do nothing: obstore manages its connections."""
+        """Do nothing, because the library obstore manages its connections itself."""
 
     def _open(self, patience: timedelta) -> Any:
         own = {"client_options": {**self._settings["client_options"], "read_timeout": patience}}
         try:
             return self._from_url(self.url, **{**self._settings, **own})
         except Exception:  # noqa: BLE001 - each cloud has its own errors
-            raise StoreError("the environment variables with its settings are not valid") from None
+            raise StoreError("the environment variables with settings for this store are not valid") from None
 
     @cached_property
     def _upload_store(self) -> Any:
-        """The same bucket with a longer time-out: it answers an upload only when that is complete."""
+        """The same bucket with a longer time-out: a bucket answers only after an upload is complete."""
         return self._open(_TOTAL_TIMEOUT)
 
     def _put(self, name: str, data: bytes, mode: object) -> bool:
@@ -132,8 +134,8 @@ class BucketStore:
     def _store_error(self, exc: Exception) -> StoreError:
         errors = self._obstore.exceptions
         if isinstance(exc, (errors.PermissionDeniedError, errors.UnauthenticatedError)):
-            return StoreError("it denies access")
-        return StoreError("it fails, or cannot be reached")
+            return StoreError("the store denies access")
+        return StoreError("the store fails, or cannot be reached")
 
 
 def _settings(target: StoreTarget, environ: Mapping[str, str]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""The shared store that a build reads results from, and writes results to.
+"""Open the remote store of a build, and fetch results from the store.
 
-A build without a store imports no other module of this room.
+A build without a remote store imports no other module of `remote/`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ..toolkit.toolkit import Toolkit
 if TYPE_CHECKING:
     from .shared_store import SharedStore
 
-SHORT_PATIENCE_S = 1.0  # for a first question, when the same build will ask again later
+SHORT_PATIENCE_S = 1.0  # seconds to wait for the store before a build, which waits for the store again later
 
 
 def open_store(
     project: Project, cache: Cache, jobs: Sequence[Job], toolkit: Toolkit, patience_s: float | None = None
 ) -> SharedStore | None:
-    """Return the store of a build of *jobs*; None if it has none.
+    """Return the remote store of a build of *jobs*; None if the project does not have a remote store.
 
-    *patience_s*: how long the build waits for the store in all.
+    *patience_s* is how many seconds the build waits for the store in total.
     """
     if project.config.remote_cache is None:
         return None
@@ -34,5 +34,5 @@ def open_store(
 
 
 def fetch(remote: SharedStore, jobs: Iterable[Job]) -> None:
-    """Copy the results of *jobs* that the store has into the cache folder."""
+    """Copy the results of *jobs* from the remote store into the local cache folder, as far as they exist."""
     remote.fetch({job.keys.key: job.request for job in jobs})

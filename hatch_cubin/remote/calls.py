@@ -1,10 +1,11 @@
-"""Send many requests to a store at once, and give the store up if it stalls or fails.
+"""Send many requests to a remote store in parallel, and stop using the store if it is too slow or fails.
 
-Each request runs in a thread that the build can leave behind: a name server, a handshake or a header that
-comes byte by byte can hold a request for longer than any timeout of its socket.
+Each request runs in its own thread, which the build can abandon. The socket's time-out is not enough, because
+a slow name server, a slow handshake or a header that arrives byte by byte can take longer than this time-out.
 
-How long a build waits for a store is limited in total, by its patience. Waiting costs patience. Answers and
-received bytes give some back, so a large but steady download is waited for, and a trickle is not.
+A build has a budget of time for waiting for the store, which the code calls patience. Waiting uses up the
+budget; answers and received bytes add to the budget. So a build waits for a large but fast download, and does
+not wait for a very slow download.
 """
 
 from __future__ import annotations
@@ -18,19 +19,24 @@ from typing import Generic, TypeVar
 
 from .store import Store, StoreError
 
-_MAX_FAULTS = 3  # after that many the store is given up
+_MAX_FAULTS = 3  # after this many faults, the build stops using the store
 PATIENCE_S = 3.5
-_POLL_S = 0.25  # a single wait costs no more than this, even if this machine was too busy to notice its end
-_MIN_BYTES_PER_S = 1 << 19  # a slower line costs patience
-_CREDIT_PER_ANSWER_S = 0.01  # many requests run at once, and the store may be far away
-_ASSUMED_SENT_PER_POLL = 1 << 17  # bytes of uploads whose progress is unknown
+# seconds: a single wait uses up at most this time, even if this machine was too busy to notice the answer
+_POLL_S = 0.25
+_MIN_BYTES_PER_S = 1 << 19  # a slower transfer uses up patience
+_CREDIT_PER_ANSWER_S = 0.01  # each answer adds this time to the patience
+# bytes that count as sent during each wait, for uploads without known progress
+_ASSUMED_SENT_PER_POLL = 1 << 17
 
 _K = TypeVar("_K")
 _R = TypeVar("_R")
 
 
 class StoreCalls:
-    """The requests of one build to one store. Only the first fault is reported, and none is raised."""
+    """The requests of one build to one remote store.
+
+    Errors of the store are not raised; only the first error is reported as a warning.
+    """
 
     def __init__(self, store: Store, warn: Callable[[str], object], patience_s: float = PATIENCE_S) -> None:
         self.store = store
@@ -38,14 +44,17 @@ class StoreCalls:
         self.warn = warn
         self._faults = 0
         self._patience_s = self._patience_left_s = patience_s
-        self._counted = 0  # bytes that already gave patience back
+        self._counted = 0  # how many bytes were already added to the patience
 
     @property
     def _gave_up(self) -> bool:
         return self._faults >= _MAX_FAULTS or self._patience_left_s <= 0
 
     def run_all(self, tasks: Iterable[tuple[_K, Callable[[], _R]]], at_once: int) -> Iterator[tuple[_K, _R]]:
-        """Run *tasks*, up to *at_once* in parallel; yield the results of those that succeed, as they end."""
+        """Run *tasks*, at most *at_once* in parallel.
+
+        Yield the result of each task that succeeds, when it ends.
+        """
         pool = _RequestPool(tasks, at_once)
         try:
             while (answer := self._next(pool)) is not None:
@@ -58,17 +67,17 @@ class StoreCalls:
             pool.stop()
 
     def run_one(self, task: Callable[[], _R]) -> _R | None:
-        """Return the result of one task; None if it failed."""
+        """Return the result of one task; None if the task failed."""
         return next((result for _key, result in self.run_all([(None, task)], 1)), None)
 
     def pause(self, seconds: float) -> None:
-        """Wait for other writers of the store, which costs patience."""
+        """Wait while other builds write to the store; this wait uses up patience."""
         if not self._gave_up:
             time.sleep(min(seconds, self._patience_left_s))
             self._spend_patience(seconds)
 
     def count_fault(self, why: str) -> None:
-        """Count a fault of the store, and report it if it is the first."""
+        """Count an error of the store, and report the error if it is the first."""
         self._faults += 1
         if self._gave_up:
             self.store.close()
@@ -77,7 +86,7 @@ class StoreCalls:
             self.warn(why)
 
     def _next(self, pool: _RequestPool[_K, _R]) -> tuple[_K, _R | StoreError] | None:
-        """Return the next result; None if no tasks are left or the store was given up."""
+        """Return the next result; None if no task is left, or if the build has stopped using the store."""
         if self._gave_up:
             return None
         pool.start_tasks()
@@ -95,17 +104,17 @@ class StoreCalls:
         return None
 
     def _spend_patience(self, seconds: float, *, answered: bool = True) -> None:
-        """Subtract the time of a wait, and add credit for received bytes, up to the start value."""
+        """Subtract the time of a wait from the patience, and add time for bytes that were transferred."""
         moved, self._counted = self.store.traffic.bytes - self._counted, self.store.traffic.bytes
         self._patience_left_s = min(
             self._patience_s, self._patience_left_s - seconds + moved / _MIN_BYTES_PER_S
         )
         if self._patience_left_s <= 0:
-            self.count_fault("it is too slow" if answered or moved else "it does not answer")
+            self.count_fault("the store is too slow" if answered or moved else "the store does not answer")
 
 
 class _RequestPool(Generic[_K, _R]):
-    """Daemon threads that run tasks. A task starts only when the result of an earlier one is read."""
+    """Daemon threads that run tasks. If all threads are busy, a task starts when a result has been read."""
 
     def __init__(self, tasks: Iterable[tuple[_K, Callable[[], _R]]], at_once: int) -> None:
         self.busy = 0
@@ -115,7 +124,7 @@ class _RequestPool(Generic[_K, _R]):
         self._threads = 0
 
     def start_tasks(self) -> None:
-        """Start tasks until as many run as may run at once."""
+        """Start tasks until the maximum number of tasks is running."""
         for task in itertools.islice(self._tasks, self._at_once - self.busy):
             self.busy += 1
             self._todo.put(task)
@@ -124,13 +133,13 @@ class _RequestPool(Generic[_K, _R]):
                 threading.Thread(target=self._work, daemon=True).start()
 
     def next_answer(self, patience_s: float) -> tuple[_K, _R | StoreError]:
-        """Return the result of a task; raise Empty if none ends in that time."""
+        """Return the result of a task; raise Empty if no task ends within *patience_s* seconds."""
         answer = self._done.get(timeout=patience_s)
         self.busy -= 1
         return answer
 
     def stop(self) -> None:
-        """Let each thread end after its current task."""
+        """Let each thread of the pool end after its current task."""
         for _ in range(self._threads):
             self._todo.put(None)
 

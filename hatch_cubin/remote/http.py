@@ -1,4 +1,4 @@
-"""A store on an HTTP server, with the layout of Bazel's remote cache: blobs in /cas/, actions in /ac/."""
+"""A remote store on an HTTP server, with the layout of Bazel's remote cache (/cas/ and /ac/)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..config import store_urls
 from .location import StoreTarget, basic_authorization
 from .store import StoreError, TrafficCounter, status_error, too_large_error
 
-_TIMEOUT_S = 5.0  # of a single read or write; the patience of a build ends earlier
+_TIMEOUT_S = 5.0  # seconds for a single read or write; a build stops waiting for a store earlier
 _CHUNK_SIZE = 1 << 14
-_MAX_UNSENT = 1 << 17  # bytes that the system may buffer, as buffered bytes already count as sent
+_MAX_UNSENT = 1 << 17  # bytes that the system may buffer before sending, because buffered bytes count as sent
 _ABSENT_STATUSES = frozenset({404, 410})
 _HEADERS = {"User-Agent": "hatch-cubin", "Accept-Encoding": "identity"}
 
 
 class HttpStore:
-    """A store at an http or https URL. Any number of threads may use it; connections are reused."""
+    """A remote store at an http or https URL. Any number of threads may use the store."""
 
     def __init__(self, target: StoreTarget) -> None:
         self.url = target.url.shown
@@ -35,7 +35,7 @@ class HttpStore:
             self._headers["Authorization"] = target.authorization
         self._path = target.url.path
         self._proxy = _proxy_for(target)
-        if self._proxy is not None and target.url.scheme == "http":  # a proxy wants the whole URL
+        if self._proxy is not None and target.url.scheme == "http":  # a proxy needs the whole URL
             self._path = target.url.shown
             self._headers |= self._proxy.headers
 
@@ -43,7 +43,7 @@ class HttpStore:
         return self._request("GET", name, max_size, {})
 
     def read(self, name: str, max_size: int) -> tuple[bytes | None, str | None]:
-        # Without a tag: some servers answered that a changed file with an ETag was unchanged.
+        # No ETag is sent, because some servers answer that a file is unchanged although it has changed.
         return self._request("GET", name, max_size, {"Cache-Control": "no-cache"}), None
 
     def has(self, name: str) -> bool:
@@ -53,9 +53,9 @@ class HttpStore:
         self._request("PUT", name, 0, {"Content-Type": "application/octet-stream"}, data)
 
     def replace(self, name: str, data: bytes, tag: str | None) -> bool:
-        del tag  # many servers ignore the headers that compare it
+        del tag  # many servers ignore the request headers that compare tags
         self.put(name, data)
-        return False  # another write may have been lost
+        return False  # False: a simultaneous write by another build may have been lost
 
     def close_idle(self) -> None:
         while self._idle:
@@ -77,7 +77,7 @@ class HttpStore:
         try:
             if method == "HEAD" and response.status not in _ABSENT_STATUSES:
                 reusable = self._drain(response)
-                return b""  # also for errors: some servers do not support HEAD
+                return b""  # after an error, too, because some servers do not support HEAD
             if 200 <= response.status < 300 and method == "GET":
                 data = self._read_body(response, max_size)
                 reusable = not response.will_close
@@ -100,9 +100,9 @@ class HttpStore:
     def _response(
         self, method: str, name: str, headers: dict[str, str], body: bytes | None
     ) -> tuple[HTTPConnection, HTTPResponse]:
-        """Return a connection and the response on it, of which only the headers were read.
+        """Send a request; return the connection, and the response, of which only the headers were read.
 
-        If the server has closed a connection since its last use, the request is sent again on another one.
+        If the server has closed a reused connection, the request is sent again on another connection.
         """
         while True:
             connection, new = self._connection()
@@ -142,11 +142,11 @@ class HttpStore:
         return connection
 
     def _read_body(self, response: HTTPResponse, max_size: int) -> bytes:
-        """Return a complete body; StoreError if it is cut off, or larger than *max_size*."""
+        """Return the complete body of a response; StoreError if it is cut off or larger than *max_size*."""
         promised = response.length
         if promised is not None and promised > max_size:
             raise too_large_error(max_size)
-        body = BytesIO()  # to join a list of pieces would need twice the memory
+        body = BytesIO()  # joining a list of pieces would need twice the memory
         while piece := response.read(_CHUNK_SIZE):
             self.traffic.count_bytes(len(piece))
             body.write(piece)
@@ -157,7 +157,7 @@ class HttpStore:
         return body.getvalue()
 
     def _drain(self, response: HTTPResponse) -> bool:
-        """Skip a small body, so that the connection can be reused; return False if it cannot."""
+        """Read and drop a small body; return whether the connection can be reused."""
         if response.length is None or response.length > _CHUNK_SIZE or response.will_close:
             return False
         promised = response.length
@@ -165,7 +165,7 @@ class HttpStore:
 
 
 class _Proxy:
-    """A proxy, as a variable of the environment names it."""
+    """A proxy server that an environment variable such as HTTPS_PROXY names."""
 
     def __init__(self, text: str) -> None:
         parts = urlsplit(text if "://" in text else f"http://{text}")
@@ -181,7 +181,8 @@ def _proxy_for(target: StoreTarget) -> _Proxy | None:
     url = target.url
     text = getproxies().get(url.scheme)
     host = url.host if url.port is None else f"{url.host}:{url.port}"
-    if not text or store_urls.is_here(url) or proxy_bypass(host):  # a password must not leave this machine
+    # no proxy for a store on this machine, because passwords must not leave the machine
+    if not text or store_urls.is_here(url) or proxy_bypass(host):
         return None
     try:
         return _Proxy(text)
@@ -190,40 +191,40 @@ def _proxy_for(target: StoreTarget) -> _Proxy | None:
 
 
 def _limit_send_buffer(connection: HTTPConnection) -> None:
-    """Limit the system's buffer, if possible: megabytes on a slow line would be seconds without progress."""
+    """Limit the system's buffer for sending, so that a slow upload shows progress."""
     with contextlib.suppress(AttributeError, OSError):
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT)
 
 
 class _CountedBody:
-    """The body of an upload, read in chunks, so that its progress can be counted."""
+    """The body of an upload, which is read in chunks, so that the upload's progress can be counted."""
 
     def __init__(self, data: bytes, traffic: TrafficCounter) -> None:
         self._data, self._traffic = data, traffic
         self._at = self._sent = 0
 
     def read(self, _size: int = -1) -> bytes:
-        self._traffic.count_bytes(self._at - self._sent)  # the previous chunk was sent by now
+        self._traffic.count_bytes(self._at - self._sent)  # the previous chunk has been sent
         self._sent = self._at
         self._at = min(self._at + _CHUNK_SIZE, len(self._data))
         return self._data[self._sent : self._at]
 
 
 def _reason(exc: Exception) -> str:
-    """Return what went wrong in our own words, as a library's message may contain secrets."""
+    """Return the reason of an error in hatch-cubin's own words: a library's message may contain secrets."""
     for kind, why in _REASONS:
         if isinstance(exc, kind):
             return why
-    return "it cannot be reached" if isinstance(exc, OSError) else "it does not speak HTTP"
+    return "the store cannot be reached" if isinstance(exc, OSError) else "the store does not speak HTTP"
 
 
 _BROKE_OFF = "the connection broke off"
 _REASONS: list[tuple[type[Exception], str]] = [
-    (TimeoutError, "it does not answer"),
-    (socket.gaierror, "its host name cannot be resolved"),
-    (ssl.SSLCertVerificationError, "its TLS certificate is not trusted on this machine"),
-    (ssl.SSLError, "it does not speak TLS"),
-    (ConnectionRefusedError, "no server listens there"),
+    (TimeoutError, "the store does not answer"),
+    (socket.gaierror, "the store's host name cannot be resolved"),
+    (ssl.SSLCertVerificationError, "the store's TLS certificate is not trusted on this machine"),
+    (ssl.SSLError, "the store does not speak TLS"),
+    (ConnectionRefusedError, "no server listens at this address"),
     (ConnectionError, _BROKE_OFF),
     (IncompleteRead, _BROKE_OFF),
 ]

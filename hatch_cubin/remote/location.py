@@ -1,7 +1,7 @@
-"""Which store a build uses, and with which credentials. Pure.
+"""Choose the remote store of a build, and the credentials that are sent to the store.
 
-The project's table is changed by everybody who changes the project. So credentials of the environment are
-sent only to a store that the environment itself names.
+Everyone who can change the project can change the store's URL in the project's table. So credentials from the
+environment are sent only to a store whose URL is in the environment too.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from ..config.store_urls import Url
 
 
 class StoreTarget(NamedTuple):
-    """A store's URL, and the credentials for it."""
+    """The URL of a remote store, and the credentials for the store."""
 
     url: Url
-    authorization: str | None  # the value of the header
-    is_from_environment: bool  # only then may credentials of the environment be sent
+    authorization: str | None  # the value of the HTTP header Authorization
+    # whether the URL comes from the environment: only then are its credentials sent
+    is_from_environment: bool
 
 
 def store_target(config: Config, environ: Mapping[str, str]) -> StoreTarget | None:
-    """Return the store that a build uses; None if it uses none."""
+    """Return the remote store of a build; None if the build does not use a remote store."""
     if config.remote_cache is None:
         return None
     if "remote_cache" not in config.replaced:
@@ -43,5 +44,5 @@ def _authorization(url: Url, token: str | None) -> str | None:
 
 
 def basic_authorization(user: str, password: str) -> str:
-    """Return the value of an Authorization header with a user and password."""
+    """Return the value of the HTTP header Authorization for a user and a password."""
     return f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"

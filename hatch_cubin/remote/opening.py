@@ -1,4 +1,4 @@
-"""Open the store that a project's builds share."""
+"""Open the remote store that all builds of a project share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .store import Store, StoreError
 def open_shared_store(
     project: Project, cache: Cache, compiler: str, units: int, patience_s: float | None = None
 ) -> SharedStore | None:
-    """Return the store of a project; None if it has none, or, with a warning, if it cannot be opened."""
+    """Return the remote store of a project; None without a store, or if opening it fails, with a warning."""
     target = store_target(project.config, project.environ)
     if target is None:
         return None

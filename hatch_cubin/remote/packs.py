@@ -1,8 +1,8 @@
-"""Packs of results and their index: how packs are made, found and replaced. Pure.
+"""Packs, which are files with many compiled results, and the index that locates each result.
 
-A pack holds results one after another, each as its record and its bytes. The index of a project says for each
-key which pack has the result, and where in the pack. Only the index is ever overwritten: a pack is named by
-its digest, so it never changes.
+A pack contains results one after another, each as its record followed by its bytes. The index of a project
+contains, for each cache key, the name of a pack and the position of the result in the pack. Packs never
+change, because a pack's name is the digest of its content. Only the index is overwritten.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Any, NamedTuple
 
 from ..common.digest import file_digest
 
-MAX_PACK_SIZE = 1 << 23  # bytes; only a pack of a single result may be larger
+MAX_PACK_SIZE = 1 << 23  # bytes; a pack is larger only if it contains a single result
 MAX_INDEX_SIZE = 1 << 26
 _FORMAT = 1
 _SMALL_PACK_SIZE = MAX_PACK_SIZE // 8
-_MAX_SMALL_PACKS = 8  # with more, all small packs are rewritten
+_MAX_SMALL_PACKS = 8  # if there are more small packs, all small packs are rewritten into larger packs
 _SHA256 = re.compile("[0-9a-f]{64}")
-_KEPT_WRITES = 64  # a key that no build needed in so many writes of the index is dropped
+_KEPT_WRITES = 64  # a key is dropped if no build has used it during this many writes of the index
 
 
 class PackedResult(NamedTuple):
-    """A result as it is exchanged with a store."""
+    """A result that is sent to or received from a store: its key, record and bytes."""
 
     key: bytes
     record: bytes
@@ -35,26 +35,26 @@ class PackedResult(NamedTuple):
 
 
 class PackSlot(NamedTuple):
-    """Where a result is: its pack, and its place in the pack."""
+    """The location of a result: the pack, and the position in the pack."""
 
     pack: str
     offset: int
-    record: int  # bytes of the record
-    data: int  # bytes of the result itself, which follow
-    used: int  # the number of the last write of the index by a build that needed the result
+    record: int  # size of the record in bytes
+    data: int  # size of the result's bytes, which follow the record
+    used: int  # when a build last used the result, as the number of writes of the index
 
     @property
     def size(self) -> int:
         return self.record + self.data
 
     def read_from(self, key: bytes, pack: bytes) -> PackedResult:
-        """Return the result, given the bytes of its *pack*."""
+        """Return the result at this location, given the bytes of the *pack*."""
         middle = self.offset + self.record
         return PackedResult(key, pack[self.offset : middle], pack[middle : middle + self.data])
 
 
 class Pack(NamedTuple):
-    """The bytes of a pack, and where its results are."""
+    """A pack: its bytes, and the location of each result in the pack."""
 
     data: bytes
     sha256: str
@@ -64,19 +64,19 @@ class Pack(NamedTuple):
 
 @dataclass(frozen=True)
 class PackIndex:
-    """The packs of a project, and where the result of each key is."""
+    """The index of a project: its packs, and the location of the result of each key."""
 
-    packs: Mapping[str, int] = field(default_factory=dict)  # sizes by digest
+    packs: Mapping[str, int] = field(default_factory=dict)  # the size of each pack, by the pack's digest
     slots: Mapping[bytes, PackSlot] = field(default_factory=dict)
     writes: int = 0  # how many times the index was written
 
     def without(self, packs: AbstractSet[str], keys: AbstractSet[bytes]) -> PackIndex:
-        """Return the index without these *packs* and *keys*."""
+        """Return the index without the results in *packs* and without *keys*."""
         slots = {key: slot for key, slot in self.slots.items() if slot.pack not in packs and key not in keys}
         return PackIndex(self.packs, slots, self.writes)
 
     def drop_unused(self, used: AbstractSet[bytes]) -> PackIndex:
-        """Return the index for the next write: *used* keys are marked, long unused ones are dropped."""
+        """Return the index for the next write, with *used* keys marked, and without keys unused for long."""
         now = self.writes + 1
         slots = {
             key: slot._replace(used=now) if key in used else slot
@@ -86,14 +86,14 @@ class PackIndex:
         return PackIndex(self.packs, slots, now)
 
     def packs_to_rewrite(self) -> set[str]:
-        """Return the packs that are less than half used, and the small ones if they are many."""
+        """Return the packs of which less than half is used, and the small packs if there are many."""
         used = _used_bytes(self.slots)
         small = {pack for pack, count in used.items() if count < _SMALL_PACK_SIZE}
         half_empty = {pack for pack, count in used.items() if 2 * count < self.packs[pack]}
         return half_empty | (small if len(small) > _MAX_SMALL_PACKS else set())
 
     def with_packs(self, packs: Iterable[Pack]) -> PackIndex:
-        """Return the index with the results of new *packs*, and without packs that no key uses any more."""
+        """Return the index with the results in new *packs*, and without packs that are no longer used."""
         sizes, slots = dict(self.packs), dict(self.slots)
         for pack in packs:
             sizes[pack.sha256] = pack.size
@@ -109,23 +109,23 @@ class PackIndex:
 
 
 def decode(data: bytes) -> PackIndex:
-    """Return the index that *data* encodes; ValueError if it is not an index of this version."""
+    """Return the index that *data* encodes; ValueError if *data* is not an index of this format."""
     try:
         values = json.loads(data)
         if values["format"] != _FORMAT:
-            raise ValueError("not of this version")
+            raise ValueError("the index has another format")
         packs = {_digest(sha256): _count(size) for sha256, size in values["packs"]}
         named = [*packs.items()]
         slots = {bytes.fromhex(key): _slot(named, *numbers) for key, numbers in values["units"].items()}
         if any(size > packs[pack] for pack, size in _used_bytes(slots).items()):
-            raise ValueError("more than its packs have")
+            raise ValueError("the results are larger than their pack")
         return PackIndex(packs, slots, _count(values["writes"]))
     except (TypeError, LookupError, AttributeError, RecursionError) as exc:
         raise ValueError("not an index") from exc
 
 
 def _used_bytes(slots: Mapping[bytes, PackSlot]) -> Counter[str]:
-    """Return how many bytes of each pack are in use."""
+    """Return how many bytes of each pack are used by results in the index."""
     used = Counter[str]()
     for slot in slots.values():
         used[slot.pack] += slot.size
@@ -142,7 +142,7 @@ def _slot(packs: list[tuple[str, int]], number: Any, *counts: Any) -> PackSlot:
     pack, size = packs[_count(number)]
     slot = PackSlot(pack, *map(_count, counts))
     if slot.offset + slot.size > size:
-        raise ValueError("beyond its pack")
+        raise ValueError("a result is beyond the end of its pack")
     return slot
 
 
@@ -153,7 +153,7 @@ def _count(value: Any) -> int:
 
 
 def make_packs(items: Iterable[PackedResult]) -> Iterator[Pack]:
-    """Yield packs of *items*, in order, each up to the largest size; a larger result is in a pack alone."""
+    """Put *items* into packs of at most MAX_PACK_SIZE bytes, in order; a larger result gets its own pack."""
     held, size = list[PackedResult](), 0
     for item in items:
         count = len(item.record) + len(item.data)

@@ -1,7 +1,8 @@
-"""A store that many machines share: fetch the results that the cache folder is missing, and push new ones.
+"""Exchange results with a remote store: fetch results that are missing in the cache folder, push new ones.
 
-Fetched results are checked like those in the cache folder and stored there, so the rest of the build only
-reads the folder. A result that is damaged, or that no trusted key has signed, counts as missing.
+Fetched results are checked in the same way as results in the cache folder, and stored in the cache folder.
+After fetching, the build only reads the cache folder. A fetched result counts as missing if it is damaged, or
+if no trusted key has signed it.
 
 docs/reference/shared-cache.md describes the whole protocol. This module makes the requests in that order:
 `fetch` reads, `push` writes. `packs.py` makes packs and their index, and `bazel_actions.py` encodes the
@@ -27,25 +28,26 @@ from .trust import AcceptAll, StorePolicy
 MAX_SINGLE_UNITS = 50  # projects with more units store their results in packs
 
 _THREADS = 16
-_SAMPLE_SIZE = 2 * _THREADS  # units that are asked for first, before all that are in no pack
-_PACKS_AT_ONCE = 4  # each is held in memory
-_TRIES = 5  # to write the index while other builds write it
-_RETRY_PAUSE_S = 0.2  # doubled with each try
+# units without a pack that are requested first; the rest follows only if one of these exists
+_SAMPLE_SIZE = 2 * _THREADS
+_PACKS_AT_ONCE = 4  # a small number, because each pack is kept in memory
+_TRIES = 5  # attempts to write the index, because other builds may write it at the same time
+_RETRY_PAUSE_S = 0.2  # seconds; doubled with each attempt
 _MAX_ACTION_SIZE = 1 << 22  # several times the largest record
-_MAX_BLOB_SIZE = 1 << 27  # so that a store cannot fill the memory
+_MAX_BLOB_SIZE = 1 << 27  # bytes: a limit, so that a store cannot fill the memory
 
 _UNIT, _INDEX = "unit", "index"  # kinds of actions
-_CANNOT_SIGN = "nothing was pushed, as its index must be signed: set HATCH_CUBIN_SIGNING_KEY"
+_CANNOT_SIGN = "nothing was pushed, because the store's index must be signed: set HATCH_CUBIN_SIGNING_KEY"
 
 RequestsByKey = Mapping[bytes, records.Request]
 
 
 class SharedStore:
-    """A store, as one build uses it.
+    """A remote store, used by one build.
 
-    *name* identifies the project and its compiler: builds with one name share an index. *units* is the number
-    of units: in a small project each has an action of its own, in a large one the index says which pack has
-    its result.
+    *name* identifies the project and its compiler: builds with the same name share an index. *units* is the
+    number of units in the project. The results of a small project are stored one by one; the results of a
+    large project are stored in packs, and an index locates them.
     """
 
     def __init__(
@@ -63,15 +65,16 @@ class SharedStore:
         self._policy = policy or AcceptAll()
         self._index_name = _action_name(_INDEX, "\0".join(name).encode())
         self._is_small = units <= MAX_SINGLE_UNITS
-        self._unsigned: set[bytes] = set()  # keys of local results that no trusted key has signed
-        self._absent: set[bytes] = set()  # keys whose results in the store are missing or wrong
-        self._lost: set[str] = set()  # packs that are missing or wrong
-        self._read: set[str] = set()  # packs that were read and are right
+        # keys of results in the cache folder that no trusted key has signed
+        self._unsigned: set[bytes] = set()
+        self._absent: set[bytes] = set()  # keys whose results are missing or damaged in the store
+        self._lost: set[str] = set()  # packs that are missing or damaged in the store
+        self._read: set[str] = set()  # packs that this build has read and verified
         self._damaged = False
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The numbers of the exchange and the first fault, for JSON."""
+        """The counts of requests, bytes and results, and the first error, for JSON output."""
         traffic = self._store.traffic
         return {
             "url": self._store.url,
@@ -83,7 +86,7 @@ class SharedStore:
         }
 
     def fetch(self, wanted: RequestsByKey) -> None:
-        """Copy the results of the *wanted* keys that the store has into the cache folder."""
+        """Copy the results of the *wanted* keys from the store into the cache folder, if they exist."""
         if self._is_small:
             self._store_checked(wanted, self._unit_results(wanted))
             self._absent |= wanted.keys() - self.fetched
@@ -92,11 +95,11 @@ class SharedStore:
         if not self._is_small and (left := [key for key in left if key not in self.fetched]):
             self._store_checked(wanted, self._single_results(sorted(left)))
         if self._damaged:
-            self._calls.count_fault("it sends other bytes than were stored")
+            self._calls.count_fault("the store sends other bytes than were stored")
         self._store.close_idle()
 
     def push(self, keys: Sequence[bytes]) -> None:
-        """Copy the results of *keys* from the cache folder into the store, unless it has them."""
+        """Copy the results of *keys* from the cache folder into the store, unless the store has them."""
         if self._is_small:
             own = (key for key in keys if key not in self.fetched)
             tasks = ((key, partial(self._push_unit, key)) for key in own)
@@ -105,11 +108,13 @@ class SharedStore:
             self._push_packs(keys)
         if self._unsigned:
             unsigned = len(self._unsigned)
-            self._calls.warn(f"results that no trusted key has signed were not pushed: {unsigned}")
+            self._calls.warn(
+                f"some results were not pushed, because no trusted key has signed them: {unsigned}"
+            )
         self._store.close_idle()
 
     def _store_checked(self, wanted: RequestsByKey, items: Iterable[PackedResult]) -> None:
-        """Store those of the results that pass all checks."""
+        """Store the fetched results that pass all checks in the cache folder."""
         with self._cache.open_importer() as accept:
             for item in items:
                 if not self._policy.accepts_record(item.record):
@@ -120,16 +125,17 @@ class SharedStore:
                 elif accept(*item):
                     self.fetched.add(item.key)
 
-    # Small projects: an action for each unit
+    # Small projects: one ActionResult for each unit
 
     def _unit_results(self, keys: Iterable[bytes]) -> Iterator[PackedResult]:
         tasks = ((key, partial(self._unit_result, key)) for key in keys)
         return (item for _key, item in self._calls.run_all(tasks, _THREADS) if item is not None)
 
     def _single_results(self, keys: Sequence[bytes]) -> Iterator[PackedResult]:
-        """Yield results that jobs with few units have stored as a small project does.
+        """Yield results that are stored one by one, because a CI job with few units has stored them.
 
-        The rest is requested only if the store has some of a sample.
+        First, a sample of the keys is requested; the other keys are requested only if the store has a result
+        of the sample.
         """
         yield from (found := [*self._unit_results(keys[:_SAMPLE_SIZE])])
         if found:
@@ -142,7 +148,7 @@ class SharedStore:
         return None if data is None else PackedResult(key, text, data)
 
     def _unit_record(self, key: bytes) -> bytes | None:
-        """Return the record of a unit; None if the store has none, or a wrong one."""
+        """Return the record of a unit from the store; None if the record is missing or wrong."""
         action = self._decode_action(self._store.get(_action_name(_UNIT, key), _MAX_ACTION_SIZE))
         if action is None:
             return None
@@ -160,19 +166,20 @@ class SharedStore:
             return False
         file = OutputFile(key.hex(), file_digest(item.data), len(item.data))
         action = bazel_actions.encode(Action((file,), item.record))
-        if len(action) > _MAX_ACTION_SIZE:  # a reader would refuse it
+        if len(action) > _MAX_ACTION_SIZE:  # a reader would reject such a large message
             return False
         self._store.put(_blob_name(file.sha256), item.data)
-        self._store.put(_action_name(_UNIT, key), action)  # after its blob: a reader who finds it finds both
+        # stored after the blob, so that a reader who finds the action finds the blob too
+        self._store.put(_action_name(_UNIT, key), action)
         return True
 
     def _has_unit(self, key: bytes) -> bool:
-        """Return whether the store has both the action and the blob of a unit: it may have lost either."""
+        """Return whether the store has both the action and the blob of a unit."""
         text = self._unit_record(key)
         record = None if text is None else records.decode(text)
         return record is not None and self._store.has(_blob_name(record.sha256))
 
-    # Large projects: packs, and an index of them
+    # Large projects: packs, and an index that locates the results in packs
 
     def _packed_results(self, keys: Iterable[bytes]) -> Iterator[PackedResult]:
         index, *_others = self._calls.run_one(self._read_index) or (PackIndex(),)
@@ -184,7 +191,7 @@ class SharedStore:
             yield from (index.slots[key].read_from(key, data) for key in wanted_packs[pack])
 
     def _read_packs(self, index: PackIndex, wanted_packs: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """Yield the packs that the store has, and remember which are missing."""
+        """Read packs from the store and yield them; note the packs that are missing."""
         tasks = ((pack, partial(self._read_blob, pack, index.packs[pack])) for pack in wanted_packs)
         for pack, data in self._calls.run_all(tasks, _PACKS_AT_ONCE):
             if data is None:
@@ -194,7 +201,7 @@ class SharedStore:
                 yield pack, data
 
     def _find_lost_packs(self, wanted_packs: Iterable[str]) -> None:
-        """Ask which of these packs the store has lost."""
+        """Ask the store which of *wanted_packs* are missing."""
         tasks = ((pack, partial(self._store.has, _blob_name(pack))) for pack in wanted_packs)
         self._lost |= {pack for pack, there in self._calls.run_all(tasks, _THREADS) if not there}
 
@@ -219,12 +226,15 @@ class SharedStore:
             sent += self._push_new_packs(index, [key for key in keys if key not in there])
             if not sent or self._calls.run_one(partial(self._write_index, index.with_packs(sent), tag)):
                 break
-            if attempt < _TRIES - 1:  # at random, so that two builds do not meet again
+            if attempt < _TRIES - 1:  # a random pause, so that two builds do not collide again
                 self._calls.pause(random.uniform(0, _RETRY_PAUSE_S * 2**attempt))  # noqa: S311 - not a secret
         self.pushed |= own & {key for pack in sent for key in pack.slots}
 
     def _push_new_packs(self, index: PackIndex, keys: Iterable[bytes]) -> list[Pack]:
-        """Push the results of *keys* and of packs to rewrite, in new packs; return these without bytes."""
+        """Push the results of *keys*, and of packs to rewrite, in new packs.
+
+        Return the new packs without bytes.
+        """
         cut = packs.make_packs(self._results_to_push(index, keys))
         tasks = ((pack._replace(data=b""), partial(self._put_pack, pack)) for pack in cut)
         sent = [pack for pack, _done in self._calls.run_all(tasks, _PACKS_AT_ONCE)]
@@ -241,9 +251,9 @@ class SharedStore:
         self._store.put(_blob_name(pack.sha256), pack.data)
 
     def _read_index(self) -> tuple[PackIndex, str | None, bool]:
-        """Return the index, its tag, and whether it is signed, by any key.
+        """Return the index, its tag for later replacement, and whether any key has signed the index.
 
-        An index that is damaged or not accepted counts as empty.
+        A damaged index, or an index that no trusted key has signed, counts as empty.
         """
         data, tag = self._store.read(self._index_name, packs.MAX_INDEX_SIZE)
         action = self._decode_action(data)
@@ -257,7 +267,7 @@ class SharedStore:
             return PackIndex(), tag, is_signed
 
     def _may_write(self, *, is_signed: bool) -> bool:
-        """Return whether all readers of the present index will accept one that this build writes."""
+        """Return whether all builds that read the current index would accept an index from this build."""
         signature = self._policy.sign_index(b"")
         return (not is_signed or signature != b"") and self._policy.accepts_index(b"", signature)
 

@@ -1,4 +1,4 @@
-"""The interface of a store, the errors of stores, and a counter of their requests and bytes."""
+"""The interface of remote stores, their error class, and a counter of requests and bytes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from ..common.sizes import size
 
 
 class StoreError(Exception):
-    """Why a store did not do what it was asked for, in our own words: a library's may contain secrets."""
+    """The error of a remote store.
+
+    The error's message is hatch-cubin's own, because a library's message may contain secrets.
+    """
 
 
 class TrafficCounter:
-    """Counts the requests to a store, and the bytes that are sent and received."""
+    """Counts the requests to a remote store, and the bytes that are sent and received."""
 
     def __init__(self) -> None:
         self.requests = self.bytes = 0
-        self._sending = 0  # bytes of uploads whose progress is unknown
+        self._sending = 0  # bytes of current uploads whose progress is not known
         self._lock = threading.Lock()
 
     def count_request(self) -> None:
@@ -29,17 +32,17 @@ class TrafficCounter:
             self.bytes += count
 
     def begin_sending(self, count: int) -> None:
-        """Note that an upload of *count* bytes begins, by a library that does not report progress."""
+        """Note that a library begins to upload *count* bytes without reporting its progress."""
         with self._lock:
             self._sending += count
 
     def end_sending(self, count: int) -> None:
-        """Note that an upload of *count* bytes has ended or failed."""
+        """Note that the upload of *count* bytes has ended or failed."""
         with self._lock:
             self._sending = max(0, self._sending - count)
 
     def assume_sent(self, count: int) -> bool:
-        """Assume that *count* more bytes of the uploads were sent; return False if none were left to send."""
+        """Assume that *count* more bytes were uploaded; return False if no bytes were left to upload."""
         with self._lock:
             before = self._sending
             self._sending = max(0, before - count)
@@ -47,54 +50,65 @@ class TrafficCounter:
 
 
 class Store(Protocol):
-    """Bytes under names. An object that others may overwrite is read with a *tag* and replaced with it."""
+    """The interface of a remote store: a store contains objects, which are bytes with a name.
 
-    url: str  # without user and password
+    To notice simultaneous writes, an object is read together with a *tag*, and replaced only if its tag is
+    the same.
+    """
+
+    url: str  # the URL without user and password
     traffic: TrafficCounter
 
     def get(self, name: str, max_size: int) -> bytes | None:
-        """Return the bytes under a name, None if there are none; StoreError if they exceed *max_size*."""
+        """Return the bytes of an object, or None if it does not exist.
+
+        Raise StoreError if larger than *max_size*.
+        """
 
     def read(self, name: str, max_size: int) -> tuple[bytes | None, str | None]:
-        """Return the bytes as `get` does, but never from a cache, and their tag."""
+        """Return an object's bytes as `get` does, but never from a proxy's cache, and its tag."""
 
     def has(self, name: str) -> bool:
-        """Return whether there is an object under a name; True if the store does not answer that."""
+        """Return whether an object exists; True if the store cannot answer this question."""
 
     def put(self, name: str, data: bytes) -> None:
-        """Store the bytes under a name."""
+        """Store *data* as the object *name*."""
 
     def replace(self, name: str, data: bytes, tag: str | None) -> bool:
-        """Store the bytes, and return whether it is certain that no other write since *tag* was lost."""
+        """Replace an object; return whether it is certain that no write since *tag* was overwritten."""
 
     def close_idle(self) -> None:
-        """Close connections that are kept for the next request: it may come much later."""
+        """Close idle connections, because the next request may come much later."""
 
     def close(self) -> None:
-        """Close all connections for good, and refuse further requests, which threads may still make."""
+        """Close all connections, and refuse the requests that threads may still make."""
 
 
 def too_large_error(max_size: int) -> StoreError:
-    return StoreError(f"it sends more than the expected {size(max_size)}")
+    return StoreError(f"the store sends more than the expected {size(max_size)}")
 
 
 def status_error(status: int, *, authorized: bool = False) -> StoreError:
-    """Return the error for a status; *authorized* if the request had a password or a token."""
+    """Return the error for an HTTP status. *authorized* is whether the request had a password or a token."""
     if status == 401 and authorized:
-        return StoreError("it does not accept the user and password, or the token (401)")
+        return StoreError("the store does not accept the user and password, or the token (401)")
     if status in _STATUS_REASONS:
         return StoreError(f"{_STATUS_REASONS[status]} ({status})")
     if status in _REDIRECT_STATUSES:
-        return StoreError(f"it redirects to another URL ({status}), which is not followed: use that URL")
-    return StoreError(f"it fails ({status})" if status >= 500 else f"it refuses the request ({status})")
+        return StoreError(
+            f"the store redirects to another URL ({status}), which hatch-cubin does not follow: use that URL"
+        )
+    return StoreError(
+        f"the store fails ({status})" if status >= 500 else f"the store refuses the request ({status})"
+    )
 
 
 _REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _STATUS_REASONS = {
-    401: "it asks for a user and password, which belong in HATCH_CUBIN_REMOTE",
-    403: "it denies access",
+    401: "the store asks for a user and password, which belong in HATCH_CUBIN_REMOTE",
+    403: "the store denies access",
     407: "the proxy asks for a user and password",
-    413: "it does not accept a file of that size; nginx does with 'client_max_body_size 64m'",
-    429: "it asks for fewer requests",
-    507: "it is full",
+    413: "the store does not accept a file of that size; for nginx, set 'client_max_body_size 64m'",
+    429: "the store asks for fewer requests",
+    507: "the store is full",
 }

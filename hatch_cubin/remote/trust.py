@@ -1,4 +1,4 @@
-"""Which records and indexes from a store a build accepts."""
+"""The policies that decide which records and indexes from a remote store a build accepts."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Protocol
 
 
 class StorePolicy(Protocol):
-    """Signs the index that goes to a store, and decides which records and indexes from it are accepted."""
+    """The interface of a policy that signs indexes, and accepts or rejects records and indexes."""
 
     def accepts_record(self, data: bytes) -> bool:
-        """Return whether a trusted key has signed the file of a record."""
+        """Return whether a trusted key has signed a record."""
 
     def sign_index(self, index: bytes) -> bytes:
-        """Return the signature that is stored with an index; empty if nothing is signed."""
+        """Return the signature to store with an index; empty if the build does not sign."""
 
     def accepts_index(self, index: bytes, signature: bytes) -> bool:
-        """Return whether a trusted key has signed exactly this index."""
+        """Return whether a trusted key has signed this index."""
 
 
 class AcceptAll:
-    """Accepts everything: all who can write to the store are trusted."""
+    """A policy that accepts all records and indexes: everyone who can write to the store is trusted."""
 
     def accepts_record(self, _data: bytes) -> bool:
         return True

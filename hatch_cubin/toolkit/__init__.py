@@ -1,1 +1,1 @@
-"""All code that knows CUDA: the compilers, their exact versions, how to run them, and their wheels."""
+"""All code that depends on CUDA: compilers, their exact versions, running them, and NVIDIA's wheels."""

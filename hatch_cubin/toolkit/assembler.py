@@ -1,7 +1,7 @@
-"""Find ptxas, which assembles PTX sources, and translate a module's options into its flags.
+"""Find ptxas, which assembles PTX sources, and translate a module's options into flags of ptxas.
 
-ptxas must be of the same build as NVRTC. Then NVRTC's build alone decides the machine code of a PTX source,
-and a build that compiles nothing does not need ptxas.
+ptxas must have the same exact version as NVRTC. So the version of NVRTC alone determines the machine code of
+a PTX source, and a build without compiles does not need ptxas.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .libraries import system_home
 
 _NAME = "ptxas.exe" if sys.platform == "win32" else "ptxas"
 _BUILD = re.compile(rb"\bV(\d+\.\d+\.\d+)")
-_LIMIT_S = 60.0  # for a program that only prints its version
+_LIMIT_S = 60.0  # seconds, for a call of ptxas that only prints the version
 
 _FLAGS: Mapping[str, Callable[[Any], list[str]]] = {
     "max_register_count": lambda count: [f"-maxrregcount={count}"],
@@ -37,16 +37,18 @@ TRANSLATED = frozenset(_FLAGS)
 def flags(options: Mapping[str, Any], arch: Arch) -> list[str]:
     """Return the flags with which ptxas assembles a PTX source for *arch*."""
     used = {name: value for name, value in options.items() if name in TRANSLATED}
-    if used.get("debug"):  # which includes line information: ptxas warns about both
+    # debug information includes line information, and ptxas warns if both flags are set
+    if used.get("debug"):
         used.pop("lineinfo", None)
     own = (flag for name, translate in _FLAGS.items() if name in used for flag in translate(used[name]))
     return [f"-arch={arch}", *own]
 
 
 def find(wanted: str | None, major: int, build: str, hint: str) -> str:
-    """Return the path of the ptxas of *build*; ToolchainError says what is missing, and how to install it.
+    """Return the path of the ptxas with the exact version *build*; ToolchainError if it is not installed.
 
-    *wanted* is the table's `toolkit`, *major* the major version of CUDA.
+    *wanted* is the value of `toolkit` in the project's table, *major* is the major version of CUDA, and
+    *hint* says how to install ptxas.
     """
     found: dict[str, str] = {}
     for path in map(str, _candidates(wanted, major)):
@@ -54,7 +56,7 @@ def find(wanted: str | None, major: int, build: str, hint: str) -> str:
         if found[path] == build:
             return path
     here = ", ".join(f"{path} is {version}" for path, version in found.items()) or "no ptxas was found"
-    what = f"PTX sources need ptxas {build}, the build of NVRTC here, but {here}"
+    what = f"PTX sources need ptxas {build}, the version of the installed NVRTC, but {here}"
     raise ToolchainError(problem("ptxas-not-found", what, hint=hint))
 
 
@@ -64,12 +66,12 @@ def wheel_name(major: int) -> str:
 
 
 def wheel(major: int, build: str) -> str:
-    """Return the requirement of the wheel that contains the ptxas of *build*."""
+    """Return the requirement for the wheel that contains the ptxas with the exact version *build*."""
     return f"{wheel_name(major)}=={build}"
 
 
 def _candidates(wanted: str | None, major: int) -> Iterator[Path]:
-    """Yield each file that may be the toolkit's ptxas, the best first."""
+    """Yield the paths where the toolkit's ptxas may be, beginning with the preferred path."""
     places = [system_home() / "bin"]
     if wanted != "system":
         tree = "cu13" if major >= 13 else "cuda_nvcc"
@@ -80,7 +82,7 @@ def _candidates(wanted: str | None, major: int) -> Iterator[Path]:
 
 
 def _build_of(path: str) -> str:
-    """Return the build of a ptxas, or the reason why it is unknown."""
+    """Return the exact version of the ptxas at *path*, or the reason why the version is unknown."""
     try:
         done = subprocess.run(  # noqa: S603 - the toolkit's own program
             [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_LIMIT_S, check=False

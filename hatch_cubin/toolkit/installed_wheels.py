@@ -1,4 +1,4 @@
-"""Compare the requirements of a build with the installed wheels. Only simple requirements are understood."""
+"""Compare the requirements of a build with the installed wheels, without the package `packaging`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COMPILER = (
 
 
 def name_of(requirement: str) -> str:
-    """Return the name of the distribution that a requirement is for."""
+    """Return the name of the distribution in a requirement: `cuda-core` for `cuda-core>=1.2`."""
     match = _REQUIREMENT.match(requirement)
     return match[1] if match else requirement
 
@@ -37,7 +37,7 @@ def version_of(requirement: str) -> str | None:
 
 
 def unmet(requirements: Iterable[str]) -> list[str]:
-    """Return the requirements that the installed wheels do not meet, including those of extras."""
+    """Return the requirements that the installed wheels do not meet, including requirements of extras."""
     asked = [*requirements]
     named = {*map(name_of, asked)}
     found = [each for each in asked if not _is_met(each)]
@@ -46,21 +46,21 @@ def unmet(requirements: Iterable[str]) -> list[str]:
 
 
 def shown(requirement: str) -> str:
-    """Return an unmet requirement for a message, with the installed version."""
+    """Return an unmet requirement and the installed version as text for a message."""
     match = _REQUIREMENT.match(requirement)
     assert match is not None
     here = version_of(requirement)
     wanted = f"{match[1]} {match[3].strip().removeprefix('==')}".rstrip()
-    return wanted if here is None else f"{wanted} ({here} is here)"
+    return wanted if here is None else f"{wanted} ({here} is installed)"
 
 
 def compiler() -> list[str]:
-    """Return the parts of a compiler that are installed, each with its version."""
+    """Return the names and versions of all installed wheels that belong to the compiler."""
     return [f"{name} {version}" for name in _COMPILER if (version := version_of(name)) is not None]
 
 
 def same_release(one: str, other: str) -> bool:
-    """Return whether two versions are equal, such as 13.0.3 and 13.0.3.0."""
+    """Return whether two versions mean the same release, such as 13.0.3 and 13.0.3.0."""
     return _numbers(one, 4) == _numbers(other, 4)
 
 
@@ -72,7 +72,10 @@ def _is_met(requirement: str) -> bool:
 
 
 def _allows(clause: str, version: str) -> bool:
-    """Return whether a clause allows a version. An unknown kind of clause allows all versions."""
+    """Return whether a clause of a requirement, such as `>=1.2`, allows a version.
+
+    A clause that this module does not understand allows all versions.
+    """
     match = _CLAUSE.fullmatch(clause)
     if match is None:
         return True
@@ -92,17 +95,18 @@ def _allows(clause: str, version: str) -> bool:
 
 
 def _numbers(version: str, length: int) -> tuple[int, ...]:
-    """Return the first *length* numbers of a version; all numbers if *length* is 0."""
+    """Return the first *length* numbers of a version, or all numbers if *length* is 0."""
     match = re.match(r"[0-9]+(?:\.[0-9]+)*", version)
     numbers = tuple(map(int, match[0].split("."))) if match else ()
     return (*numbers, *(0,) * length)[:length] if length else numbers
 
 
 def _of_extras(requirement: str) -> Iterator[str]:
-    """Yield the requirements of a met requirement's extras."""
+    """Yield the requirements that the extras in a requirement, such as `cuda-toolkit[nvrtc]`, add."""
     match = _REQUIREMENT.match(requirement)
     extras = {extra.strip() for extra in ((match and match[2]) or "").split(",")}
     for each in importlib.metadata.requires(name_of(requirement)) or () if extras - {""} else ():
-        # The rest of a marker names platforms, and NVIDIA has wheels for those.
+        # The other conditions in a marker name platforms. They are ignored, because NVIDIA has wheels for all
+        # platforms that hatch-cubin supports.
         if extras.intersection(_EXTRA.findall(each)):
             yield each.partition(";")[0].strip()

@@ -1,4 +1,4 @@
-"""Find NVIDIA's libraries and identify the installed ones, without loading them."""
+"""Find NVIDIA's installed libraries and identify their exact versions, without loading the libraries."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from typing import NamedTuple
 from ..common.digest import digest
 from ..project import disk
 
-_PACKAGES = ("cuda_bindings", "cuda_core", "cuda_pathfinder")  # the packages that make keys
+# the packages whose code takes part in making cache keys
+_PACKAGES = ("cuda_bindings", "cuda_core", "cuda_pathfinder")
 _IMPORTED = (".py", ".so", ".pyd", ".dll")
-_WHOLE = 1 << 18  # a larger file is compared by samples
-_SAMPLES, _PIECE = 64, 4096  # the number of samples, and the bytes of each
+_WHOLE = 1 << 18  # bytes: of a larger file, only samples are compared
+_SAMPLES, _PIECE = 64, 4096  # the number of samples of a file, and the bytes of each sample
 _MARK = b"Cuda compilation tools, release "
 
 
 def candidates(name: str, major: int, wanted: str | None) -> Iterator[Path]:
-    """Yield the paths where a library of CUDA *major* may be, the best first.
+    """Yield the paths where a library of CUDA *major* may be, beginning with the preferred path.
 
-    *wanted* is the table's `toolkit`: with "system" only CUDA_HOME is searched, otherwise only wheels.
+    *wanted* is the value of `toolkit` in the project's table. If it is "system", only CUDA_HOME is searched,
+    otherwise only wheels.
     """
     lower = name.lower()
     if sys.platform == "win32":
@@ -44,7 +46,7 @@ def candidates(name: str, major: int, wanted: str | None) -> Iterator[Path]:
 
 
 def with_builtins(library: Path) -> list[str]:
-    """Return *library*, and before it NVRTC's builtins, because NVRTC 13.0's wheel does not find them."""
+    """Return the libraries to load for *library*: NVRTC 13.0 does not find its builtins library itself."""
     return [*map(str, sorted(library.parent.glob("libnvrtc-builtins.so.*"))), str(library)]
 
 
@@ -53,12 +55,15 @@ _USUAL_HOME = "/usr/local/cuda"
 
 
 def system_home() -> Path:
-    """Return the folder of the toolkit that `toolkit = "system"` means."""
+    """Return the folder of the CUDA toolkit that `toolkit = "system"` selects."""
     return Path(next(filter(None, map(os.environ.get, _HOMES)), _USUAL_HOME))
 
 
 def system_major() -> int | None:
-    """Return the major version of the toolkit that `toolkit = "system"` means; None if there is none."""
+    """Return the major version of the CUDA toolkit that `toolkit = "system"` selects.
+
+    The result is None if no toolkit is found.
+    """
     pattern, number = (
         ("nvrtc64_*.dll", r"_(\d+)\d_") if sys.platform == "win32" else ("libnvrtc.so.*", r"so\.(\d+)")
     )
@@ -67,12 +72,16 @@ def system_major() -> int | None:
 
 
 def absent_from_home(major: int) -> str:
-    """Return the reason why the system's toolkit cannot be used with CUDA *major*."""
+    """Return the reason why the system's CUDA toolkit cannot be used by a build for CUDA *major*."""
     named = next(filter(os.environ.get, _HOMES), None)
     where = f"{named}={system_home()}" if named else f"{_USUAL_HOME}, and CUDA_HOME is not set"
-    reason = f"there is none of CUDA {major} in {where}"
+    reason = f"there is no CUDA {major} in {where}"
     other = system_major()
-    return reason if other in {None, major} else f"{reason}, but one that needs cuda-bindings=={other}.*"
+    return (
+        reason
+        if other in {None, major}
+        else f"{reason}, but CUDA {other}, which needs cuda-bindings=={other}.*"
+    )
 
 
 def _in_home(pattern: str) -> Iterator[Path]:
@@ -81,20 +90,21 @@ def _in_home(pattern: str) -> Iterator[Path]:
 
 
 class Evidence(NamedTuple):
-    """Facts by which a later build recognizes an installation."""
+    """Facts from which a later build knows whether the installed packages have changed."""
 
-    state: str  # a digest of the files' states; empty if a file is so new that its state proves nothing
+    # a digest of all files' sizes and times; empty if a file is too new for its times to prove anything
+    state: str
     contents: str  # a digest of the files' contents
-    marks: Sequence[Sequence[int]]  # the positions in each large file where it names its compiler's build
+    marks: Sequence[Sequence[int]]  # the positions of the compiler's version in each large file
 
 
 class Installation:
-    """Installed files, and their state when the build began.
+    """The installed files of hatch-cubin, cuda.core and the toolkit, and their state when the build began.
 
-    Installations with the same files have the same *name*. Two of them are the same if the states of all
-    files are equal, or otherwise if the contents are. (uv links the files of its cache into each environment,
-    and each link changes a file's state.) Large libraries are compared by samples, and by the places where
-    they name their build.
+    Installations with the same files have the same *name*. Two installations are the same if the states of
+    all files are equal; if the states differ, the contents are compared. The states can differ without a
+    change, because uv links the files of its cache into each environment, and each link changes a file's
+    state. Of large libraries, only samples and the parts with the compiler's version are compared.
     """
 
     def __init__(self, asked: Sequence[str], files: Sequence[str]) -> None:
@@ -108,11 +118,11 @@ class Installation:
 
     @property
     def state(self) -> str:
-        """A digest that changes if one of the files is written, and sometimes without a reason."""
+        """A digest that changes if one of the installed files is written, and sometimes without a change."""
         return digest([self.name, *self._states])
 
     def is_that_of(self, evidence: Evidence) -> bool:
-        """Return whether an earlier build used this same, unchanged installation."""
+        """Return whether *evidence* of an earlier build is about this installation, and it is unchanged."""
         if self._evidence is None:
             same_state = evidence.state == self.state
             if same_state or evidence.contents == self._contents(evidence.marks):
@@ -120,7 +130,7 @@ class Installation:
         return self._evidence is not None and self._evidence.contents == evidence.contents
 
     def evidence(self) -> Evidence | None:
-        """Return the facts for later builds; None if a file has changed during this build."""
+        """Return the facts for later builds; None if an installed file has changed during this build."""
         if self._evidence is None:
             marks = [_marks(file) for file, status in self._files if status.st_size > _WHOLE]
             self._evidence = Evidence(self.state if self._settled else "", self._contents(marks), marks)
@@ -138,7 +148,7 @@ class Installation:
 
 
 def _marks(file: str) -> list[int]:
-    """Return the positions of the texts in a library that name its compiler's build."""
+    """Return the positions of all texts in a library that state the compiler's version."""
     found: list[int] = []
     with open(file, "rb") as library, mmap.mmap(library.fileno(), 0, access=mmap.ACCESS_READ) as data:
         while (at := data.find(_MARK, found[-1] + 1 if found else 0)) >= 0:
@@ -152,14 +162,14 @@ def _whole(file: str, size: int) -> bytes:
 
 
 def _sample(file: str, size: int, marks: Iterable[int]) -> bytes:
-    """Return pieces of a large file: its start, its end, many between, and those at its *marks*."""
+    """Return samples of a large file: pieces at regular distances, and the pieces at *marks*."""
     spread = (number * (size - _PIECE) // _SAMPLES for number in range(_SAMPLES + 1))
     with open(file, "rb", buffering=0) as library:
         return b"".join(library.read(_PIECE) for at in (*spread, *marks) if library.seek(at) == at)
 
 
 def installation(wanted: str | None) -> Installation | None:
-    """Return the installation of hatch-cubin, cuda.core and the toolkit; None if it is unclear."""
+    """Return the installed files of hatch-cubin, cuda.core and the toolkit; None if they are not certain."""
     try:
         packages = dict(map(_installed, _PACKAGES))
         major = int(packages["cuda_bindings"][1].partition(".")[0])
@@ -174,7 +184,7 @@ def installation(wanted: str | None) -> Installation | None:
 
 
 def has_linker(wanted: str | None) -> bool:
-    """Return whether `identity` includes an nvJitLink: only builds with linked modules need it."""
+    """Return whether `identity` covers an installed nvJitLink, which only builds with linked modules need."""
     with contextlib.suppress(LookupError, ValueError):
         return bool(_linker(int(_installed("cuda_bindings")[1][1].partition(".")[0]), wanted))
     return False
@@ -185,7 +195,7 @@ def _linker(major: int, wanted: str | None) -> list[Path]:
 
 
 def own_installation() -> Installation | None:
-    """Return the installation of hatch-cubin alone, or None: it is enough for a build without a compiler."""
+    """Return the installed files of hatch-cubin alone, for builds that do not need a compiler."""
     try:
         return Installation([sys.version], _own_files())
     except OSError:
@@ -193,27 +203,28 @@ def own_installation() -> Installation | None:
 
 
 def identity(wanted: str | None) -> str | None:
-    """Return a digest that changes if the installation changes; None if the installation is unclear."""
+    """Return a digest that changes if the installed packages change; None if the packages are not certain."""
     found = installation(wanted)
     return None if found is None else found.state
 
 
 def _installed(name: str) -> tuple[str, tuple[str, str]]:
-    """Return a package's name, the folder of its metadata and its version; LookupError if unclear."""
+    """Return a package's name, its metadata folder and its version; LookupError if these are not certain."""
     for entry in sys.path:
         names = (file for file in _listed(entry) if file.endswith(".dist-info"))
         found = [file for file in names if file.startswith(f"{name}-")]
         if len(found) == 1:
             version = found[0][len(name) + 1 : -len(".dist-info")]
             return name, (os.path.join(entry, found[0]), version)
-        # A failed update left it, or a copy that Python imports first: its version is unknown.
+        # The version is not certain: a failed update left several versions, or Python would first import a
+        # copy of the package without metadata.
         if found or os.path.exists(os.path.join(entry, *name.split("_"))):
             break
     raise LookupError(name)
 
 
 def _own_files() -> list[str]:
-    """Return the files of hatch-cubin: another version may record other facts."""
+    """Return the paths of hatch-cubin's own Python files, because another version may record other facts."""
     package = os.path.dirname(os.path.dirname(__file__))
     rooms = sorted(os.walk(package))
     return [
@@ -224,12 +235,15 @@ def _own_files() -> list[str]:
 def _listed(folder: str) -> list[str]:
     try:
         return os.listdir(folder or ".")
-    except OSError:  # an entry of sys.path may be an archive, or absent
+    except OSError:  # an entry of sys.path may be an archive, or may not exist
         return []
 
 
 def _importable(info: str) -> list[str]:
-    """Return the files of a package that Python imports; LookupError if they are not installed here."""
+    """Return the importable files of a package.
+
+    Raise LookupError for an editable install, whose files are elsewhere.
+    """
     with open(os.path.join(info, "RECORD"), encoding="utf-8") as record:
         names = [line.rsplit(",", 2)[0] for line in record]
     site = os.path.dirname(info)

@@ -1,4 +1,4 @@
-"""Link modules of several sources: the inputs, and the options of nvJitLink."""
+"""Inputs and nvJitLink options for linking modules that consist of several sources."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from .toolkit import LINKER_FIELDS, Toolkit
 
 # The meaning of NVRTC's option `use_fast_math` for the linker.
 _FAST_MATH: Mapping[str, bool] = {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": True}
-_SWITCH = re.compile(rb"^(-(?:ftz|prec-div|prec-sqrt|fma)=)(true|false)$")  # as cuda.core writes them
-_DIGITS = {b"true": b"1", b"false": b"0"}  # the linker does not accept words with LTO
+# the form in which cuda.core writes these options
+_SWITCH = re.compile(rb"^(-(?:ftz|prec-div|prec-sqrt|fma)=)(true|false)$")
+_DIGITS = {b"true": b"1", b"false": b"0"}  # with LTO, the linker accepts only digits as values
 
 
 class Input(NamedTuple):
-    """One input of a link: an object, a PTX text, or a compiled file."""
+    """One input of a link: a compiled source (object), a PTX source, or a file compiled elsewhere."""
 
-    name: str  # the same in every folder
-    kind: str  # a kind of `cubin/objects.py`, or "lto" and "cubin" for objects
-    digest: str  # of its bytes, or of all inputs of an object
-    unit: Unit | None = None  # the unit, if it is an object
-    text: bytes = b""  # the PTX text of a source
-    path: Path | None = None  # the path of a file
-    wheel: tuple[str, str] | None = None  # a distribution that has the file, with its version
+    name: str  # a name that does not depend on the folder of the build
+    kind: str  # one of the kinds that `cubin/objects.py` returns; "lto" or "cubin" for objects
+    digest: str  # the digest of the input's bytes, or for an object, of all inputs of its compile
+    unit: Unit | None = None  # the unit of an object
+    text: bytes = b""  # the text of a PTX source
+    path: Path | None = None  # the path of a file that was compiled elsewhere
+    wheel: tuple[str, str] | None = None  # the name and version of the distribution that contains the file
 
     @property
     def is_own(self) -> bool:
-        """Whether it is a file of the project, and not a source."""
+        """Whether this input is a file of the project that was compiled elsewhere."""
         return self.path is not None and self.wheel is None
 
 
 def refuse_older(toolkit: Toolkit) -> None:
-    """Raise ToolchainError if nvJitLink is older than NVRTC: it cannot read NVRTC's LTO-IR."""
+    """Raise ToolchainError if nvJitLink is older than NVRTC and so cannot read NVRTC's LTO-IR."""
     linker = tuple(map(int, toolkit.nvjitlink.split(".")[:2]))
     if linker < toolkit.version:
         what = f"nvJitLink {toolkit.nvjitlink} cannot link LTO-IR of NVRTC {toolkit.nvrtc}, which is newer"
@@ -45,7 +46,7 @@ def refuse_older(toolkit: Toolkit) -> None:
 
 
 def link_options(unit: Unit) -> tuple[bytes, ...]:
-    """Return the options of a unit's link."""
+    """Return the options of nvJitLink for linking *unit*."""
     from cuda.core import LinkerOptions
 
     link = unit.module.link
@@ -57,7 +58,7 @@ def link_options(unit: Unit) -> tuple[bytes, ...]:
 
 
 def options_of_code(module: Module) -> dict[str, Any]:
-    """Return the options of a module that change the linker's code."""
+    """Return the options of a module that change the machine code that the linker generates."""
     fast = _FAST_MATH if module.options.get("use_fast_math") else {}
     own = {name: value for name, value in module.options.items() if name in LINKER_FIELDS}
     return {**fast, **own}

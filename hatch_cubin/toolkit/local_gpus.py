@@ -1,4 +1,4 @@
-"""Ask the driver of this machine for its GPUs, as `archs = ["native"]` does."""
+"""Ask the CUDA driver for the GPUs of this machine, for `archs = ["native"]`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..errors import ToolchainError, problem
 
 
 def native_archs() -> tuple[int, ...]:
-    """Return the capabilities of this machine's GPUs; ToolchainError if there is none."""
+    """Return the compute capabilities of this machine's GPUs; ToolchainError if no GPU is found."""
     hint = "name the archs to build for, or build on the machine with the GPU"
     try:
         driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")

@@ -34,7 +34,8 @@ _PARTS = {
     ),
 }
 _LINKER = {12: "nvidia-nvjitlink-cu12", 13: "nvidia-nvjitlink"}
-# No result depends on its version, and the newest version differs by Python version.
+# Wheels that a lock does not pin: results do not depend on the version of cuda-bindings, whose newest version
+# also depends on the version of Python.
 _NOT_LOCKED = {"cuda-bindings"}
 SIGNATURES = "cryptography>=42"
 _NVRTC_WHEELS = {"12": "nvidia-cuda-nvrtc-cu12", "13": "nvidia-cuda-nvrtc"}
@@ -49,10 +50,10 @@ def build_requirements(
     *,
     assembles: bool = False,
 ) -> list[str]:
-    """Return the requirements that the build front end must install, with the *locked* versions if given.
+    """Return the requirements that the build front end has to install, with the *locked* versions if given.
 
-    They include ptxas if the build *assembles* PTX sources, nvJitLink if it links modules, and what producers
-    import.
+    The requirements include ptxas if the build *assembles* PTX sources, nvJitLink if the build links modules,
+    and all packages that producers import.
     """
     if is_on(environ, "HATCH_CUBIN_SKIP"):
         return []
@@ -64,7 +65,7 @@ def build_requirements(
 
 
 def nvrtc_requirement(toolkit: str | None) -> list[str]:
-    """Return the requirement of the NVRTC of a toolkit release; its patch level is left open."""
+    """Return the requirement for the NVRTC of a toolkit release, such as `nvidia-cuda-nvrtc==13.0.*`."""
     if toolkit in {None, "system"}:
         return []
     release = ".".join(str(toolkit).split(".")[:2])
@@ -72,17 +73,17 @@ def nvrtc_requirement(toolkit: str | None) -> list[str]:
 
 
 def of_signatures(config: Config, environ: Mapping[str, str]) -> list[str]:
-    """Return the requirements for signing results and for checking signatures."""
+    """Return the requirements of a build that signs results or checks signatures."""
     return [SIGNATURES] if config.trusted_keys or environ.get(SIGNING_KEY) else []
 
 
 def of_clusters(config: Config) -> list[str]:
-    """Return the requirements for a Dask cluster."""
+    """Return the requirements of a build that compiles on a Dask cluster."""
     return [CLUSTERS] if (config.executor or "").startswith(("dask://", "tls://")) else []
 
 
 def store_requirements(config: Config) -> list[str]:
-    """Return the requirements for a shared store. A store with HTTP has none."""
+    """Return the requirements of a build with a shared store; an HTTP store does not require any."""
     return (
         [] if config.remote_cache is None or config.remote_cache.startswith("http") else ["obstore>=0.11,<1"]
     )
@@ -94,27 +95,27 @@ def _exact(wanted: Iterable[str], locked: Mapping[str, str]) -> list[str]:
 
 
 def install_command(config: Config, environ: Mapping[str, str], *, assembles: bool = False) -> str:
-    """Return the command that installs the requirements by hand.
+    """Return a pip command that installs the requirements of a build.
 
-    If the table does not choose a toolkit, the command installs parts that fit together.
+    If the project's table does not choose a toolkit, the command installs the newest toolkit's wheels.
     """
     chosen = config if config.toolkit else replace(config, toolkit=_NEWEST_LINE)
     return f"pip install {shlex.join(build_requirements(chosen, environ, assembles=assembles))}"
 
 
 def locked_command(config: Config, locked: Mapping[str, str]) -> str:
-    """Return the command that installs the *locked* versions by hand."""
+    """Return a pip command that installs the *locked* versions of the requirements."""
     return f"pip install {shlex.join(_exact(_toolkit_requirements(config, assembles=False), locked))}"
 
 
 def versions(config: Config, major: int, others: Iterable[str], *, assembles: bool) -> dict[str, str]:
-    """Return the installed versions of the wheels that can change results, and of *others*."""
+    """Return the installed versions of all wheels that can change results, and of the wheels in *others*."""
     parts: set[str] = set()
     if config.toolkit != "system":
         parts = {"cuda-toolkit", *_PARTS[13 if major >= 13 else 12]}
         parts |= {_LINKER[13 if major >= 13 else 12]} if config.module else set()
         if assembles:
-            from .assembler import wheel_name  # lazy: only with PTX sources
+            from .assembler import wheel_name  # lazy: needed only for PTX sources
 
             parts.add(wheel_name(major))
     names = {"cuda-core", *parts, *map(name_of, config.packages), *others}
@@ -133,7 +134,8 @@ def _toolkit_requirements(config: Config, *, assembles: bool) -> list[str]:
     major = toolkit.split(".")[0]
     minor = ".".join(toolkit.split(".")[:2])
     pin = toolkit if toolkit.count(".") >= 2 else f"{toolkit}.*"
-    # The metapackage pins the patch level of each component; some of its releases leave nvJitLink open.
+    # The metapackage cuda-toolkit pins the patch level of each component, but in some releases not that of
+    # nvJitLink.
     linker = [f"{_LINKER[int(major)]}=={minor}.*"] if config.module else []
     extras = ["nvrtc", *["nvjitlink"] * bool(linker), *_HEADERS[major], *["nvcc"] * assembles]
     return [
@@ -147,8 +149,8 @@ def _toolkit_requirements(config: Config, *, assembles: bool) -> list[str]:
 def asked_for(config: Config, required: Iterable[str] | None = None) -> set[str]:
     """Return the names of the wheels whose headers a build may use.
 
-    If the requirements of the project's build are known (*required*), they are included, with their own
-    installed requirements.
+    *required* are the requirements of the project's build, if they are known. Then the result includes the
+    names of these wheels and of the wheels that they require.
     """
     left = [*_PARTS[12], *_PARTS[13], *config.packages, *(required or ())]
     found: set[tuple[str, tuple[str, ...]]] = set()
@@ -164,7 +166,7 @@ def asked_for(config: Config, required: Iterable[str] | None = None) -> set[str]
 
 
 def _needs(name: str, extras: Iterable[str]) -> Iterator[str]:
-    """Yield the requirements of an installed wheel with these extras."""
+    """Yield the requirements of the installed wheel *name* with *extras*."""
     try:
         needs = importlib.metadata.requires(name) or ()
     except importlib.metadata.PackageNotFoundError:

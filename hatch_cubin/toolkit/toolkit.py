@@ -1,4 +1,4 @@
-"""The CUDA toolkit that a build uses: its exact version, the compilers' options, cuda.core's part of keys."""
+"""The CUDA toolkit of a build: its exact version, compiler options, and cuda.core's part of cache keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .installed_wheels import CORE, compiler, same_release, unmet, version_of
 from .libraries import absent_from_home, candidates, system_major, with_builtins
 
 DATA_MODEL = "llp64" if sys.platform == "win32" else "lp64"
-# Another processor's compiler may take a plain `char` for unsigned, as that processor's own compilers do.
+# The name of the machine's processor if it is not x86-64: on other processors, `char` may be unsigned.
 OTHER_MACHINE = "" if sys.platform == "win32" or os.uname().machine == "x86_64" else os.uname().machine
 
 LINKER_FIELDS = (
@@ -35,45 +35,48 @@ LINKER_FIELDS = (
 _BUILD = re.compile(rb"Cuda compilation tools, release [\d.]+, V(\d+\.\d+\.\d+)")
 _PROBE_PTX = b".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry probe() { ret; }\n"
 _FIRST_WITH_SEED = (12, 9)
-# Names without linkage are derived from the first name with linkage, or are random if there is none.
+# A function that is put before each source if NVRTC does not have the option --frandom-seed. NVRTC derives
+# names in anonymous namespaces from the first name with external linkage; without such a name, it makes
+# random names.
 _NAMESAKE = 'extern "C" __device__ void hatch_cubin_namesake() {}\n'
 _NEWEST = 'toolkit = "13"'
 _SYSTEM_HINT = (
-    "CUDA_HOME has to name the folder of a toolkit with NVRTC; "
-    "this line takes one from wheels, unless HATCH_CUBIN_TOOLKIT is set: "
+    "set CUDA_HOME to the folder of a toolkit with NVRTC; "
+    "or, unless HATCH_CUBIN_TOOLKIT is set, use a toolkit from wheels: "
 )
 
 
 class Keys(NamedTuple):
-    """The key under which a unit is stored, and the key that cuda.core's Program.compile would request."""
+    """The cache key of a unit, and the key that cuda.core's Program.compile would use for the same source."""
 
     key: bytes
     program_key: bytes | None
 
     @classmethod
     def of(cls, key: str, program_key: str | None) -> Keys:
-        """Return the keys that `hex` returned as text."""
+        """Return the keys of a unit from the hexadecimal texts that `hex` returns."""
         return cls(bytes.fromhex(key), None if program_key is None else bytes.fromhex(program_key))
 
     def hex(self) -> tuple[str, str | None]:
-        """Return both keys as hexadecimal text."""
+        """Return both keys of a unit as hexadecimal text."""
         return self.key.hex(), None if self.program_key is None else self.program_key.hex()
 
 
 class Facts(NamedTuple):
-    """The facts about cuda.core and the toolkit that a build needs before it compiles anything."""
+    """The facts about cuda.core and the CUDA toolkit that every build needs, also without a compile."""
 
     core: str
     major: int
     nvrtc: str
     supported: tuple[int, ...]
-    nvjitlink: str | None = None  # if a source needs it
+    nvjitlink: str | None = None  # known only if a linked module has needed nvJitLink
 
 
 class Toolkit:
-    """The NVRTC and nvJitLink of this environment, identified to the exact build.
+    """The NVRTC and nvJitLink that are installed in this environment, with their exact versions.
 
-    *facts* come from an earlier build. With them, nothing is imported or loaded until it is needed.
+    *facts* were recorded by an earlier build. If they are given, no library is imported or loaded until a
+    compile needs it.
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class Toolkit:
 
     @property
     def facts(self) -> Facts:
-        """The facts about the toolkit that are known now."""
+        """The facts about the CUDA toolkit that are known now, for later builds."""
         known = self.nvjitlink_if_loaded or self._nvjitlink
         return Facts(self.core, self.major, self.nvrtc, self.supported, known)
 
@@ -101,7 +104,7 @@ class Toolkit:
             what = f"cannot import cuda.core and cuda.bindings: {exc}"
             raise ToolchainError(problem("cuda-core-not-importable", what, hint=self._hint)) from exc
         if unmet([CORE]):
-            what = f"cuda-core {cuda.core.__version__} is here, and hatch-cubin needs {CORE}"
+            what = f"cuda-core {cuda.core.__version__} is installed, but hatch-cubin needs {CORE}"
             raise ToolchainError(problem("wrong-cuda-core", what, hint=self._hint))
         self.major = int(cuda.bindings.__version__.split(".")[0])
         self.load()
@@ -113,7 +116,7 @@ class Toolkit:
         return Facts(cuda.core.__version__, self.major, build, supported)
 
     def load(self) -> None:
-        """Load NVRTC before cuda.core looks for it: cuda.core would look elsewhere."""
+        """Load this environment's NVRTC now, because cuda.core would load NVRTC from another place."""
         _ = self._nvrtc_path
 
     @cached_property
@@ -128,24 +131,24 @@ class Toolkit:
 
     @cached_property
     def ptxas(self) -> str:
-        """The exact build of ptxas, which assembles PTX sources: always NVRTC's build."""
+        """The exact version of ptxas, which assembles PTX sources: always the same as NVRTC's version."""
         return self.nvrtc
 
     @property
     def ptxas_if_used(self) -> str | None:
-        """The build of ptxas if this build has a PTX source."""
+        """The exact version of ptxas; None if the project does not have PTX sources."""
         return self.__dict__.get("ptxas")
 
     @property
     def compilers(self) -> dict[str, str | None]:
-        """The builds of the compilers for the manifest; None for a compiler that this build does not use."""
+        """The exact versions of the compilers, for the manifest; None for a compiler that was not used."""
         ptxas = {} if self.ptxas_if_used is None else {"ptxas": self.ptxas}
         return {"nvjitlink": self.nvjitlink_if_loaded, "nvrtc": self.nvrtc, **ptxas}
 
     @cached_property
     def assembler(self) -> str:
-        """The path of ptxas; ToolchainError if this toolkit's ptxas is not installed."""
-        from . import assembler  # lazy: only with PTX sources
+        """The path of ptxas; ToolchainError if the toolkit's ptxas is not installed."""
+        from . import assembler  # lazy: needed only for PTX sources
 
         return assembler.find(self._wanted, self.major, self.ptxas, self._assembler_hint)
 
@@ -160,7 +163,7 @@ class Toolkit:
 
     @cached_property
     def nvjitlink(self) -> str:
-        """The exact build of nvJitLink, which links modules of several sources."""
+        """The exact version of nvJitLink, which links modules that consist of several sources."""
         build = self._nvjitlink
         if build is None:
             arch = f"-arch=sm_{max(75, self.supported[0])}"
@@ -172,30 +175,30 @@ class Toolkit:
         return self.version >= FAMILIES_SINCE
 
     def compiler_of(self, module: Module) -> str:
-        """Return the name and build of the tool that makes a module's code, for messages."""
+        """Return the name and version of the compiler or linker that makes a module's code, for messages."""
         if module.link:
             return f"nvJitLink {self.nvjitlink}"
         return f"ptxas {self.ptxas}" if module.source.is_ptx else f"NVRTC {self.nvrtc}"
 
     def toolchain(self) -> Toolchain:
-        """Return the facts that planning needs."""
+        """Return the facts about the toolkit that `planning/` needs."""
         return Toolchain(f"NVRTC {self.nvrtc}", self.supported, self.families)
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """The libraries that a worker has to load before `cuda.bindings` looks for them itself."""
+        """The libraries that a worker process has to load before it imports `cuda.bindings`."""
         linker = [self._load("nvJitLink")] if self.nvjitlink_if_loaded else []
         return (*with_builtins(Path(self._nvrtc_path)), *linker)
 
     @property
     def nvjitlink_if_loaded(self) -> str | None:
-        """The build of nvJitLink if a source of this build needs it."""
+        """The exact version of nvJitLink; None if this build has not needed nvJitLink."""
         return self.__dict__.get("nvjitlink")
 
     def install_headers(self, folder: Path) -> bool:
-        """Unpack the headers that NVRTC contains since 13.3. Return whether it has any.
+        """Unpack the headers that NVRTC contains since 13.3; return whether this NVRTC contains headers.
 
-        OSError if it has some but cannot write them; NVRTC does not give a reason.
+        Raise Raise OSError if NVRTC contains headers but cannot write them. NVRTC does not report a reason.
         """
         self.load()
         from cuda.bindings import nvrtc
@@ -208,15 +211,15 @@ class Toolkit:
         carried = nvrtc.nvrtcGetBundledHeadersInfo()[1]
         if carried.available:
             needed = f"{carried.uncompressedSize >> 20} MB in {carried.numFiles} files"
-            raise OSError(errno.EIO, f"NVRTC could not write them ({needed}); is the disk full?")
+            raise OSError(errno.EIO, f"NVRTC could not write its headers ({needed}); is the disk full?")
         return False
 
     def _load(self, name: str) -> str:
         """Load a library and return its path.
 
-        cuda-pathfinder searches the interpreter's own site-packages. Under pip's build isolation this is
-        the *outer* environment, with another NVRTC or without one. A library that is already loaded
-        wins, so the library of this build's environment is loaded first.
+        cuda-pathfinder searches the interpreter's own site-packages. Under pip's build isolation, this is the
+        *outer* environment, which may contain another NVRTC or no NVRTC. cuda-pathfinder uses a library that
+        is already loaded, so the library of the build's environment is loaded first.
         """
         from ctypes import CDLL
 
@@ -233,7 +236,7 @@ class Toolkit:
             return str(load_nvidia_dynamic_lib(name).abs_path)
         except (OSError, RuntimeError) as exc:
             reason = str(exc).splitlines()[0]
-            here = () if self._wanted == "system" else (f"here: {', '.join(compiler())}",)
+            here = () if self._wanted == "system" else (f"installed: {', '.join(compiler())}",)
             hint = self._hint
             if self._wanted == "system":
                 other = system_major()
@@ -244,63 +247,70 @@ class Toolkit:
 
     @property
     def _hint(self) -> str:
-        """The hint how to get the compiler."""
+        """The hint that says how to install the compiler."""
         if self._wanted is None:
-            return f"{self._install}; as a build dependency this line brings it: {_NEWEST}"
-        return f"build with isolation, which installs the right one, or {self._install}"
+            return f"{self._install}; or let the build install it with this line in the table: {_NEWEST}"
+        return f"build with isolation, which installs the right version, or {self._install}"
 
     def _wanted_build(self, name: str, build: str) -> str:
-        """Return the *build* of a library; ToolchainError if the table requires another version."""
+        """Return the exact version *build* of a library.
+
+        Raise ToolchainError if the table requires another version.
+        """
         wanted = [] if self._wanted in {None, "system"} else str(self._wanted).split(".")[:2]
         if build.split(".")[: len(wanted)] != wanted:
-            what = f"the table's toolkit is {self._wanted!r}, but the {name} here is {build}"
+            what = f"the table's toolkit is {self._wanted!r}, but the installed {name} is {build}"
             raise ToolchainError(problem("wrong-toolkit-installed", what, hint=self._hint))
         return build
 
     def _check_release(self) -> str | None:
-        """Return a warning if the release's patch level is unknown; ToolchainError if it is wrong."""
+        """Return a warning if the toolkit's patch level is unknown.
+
+        Raise ToolchainError if the patch level is wrong.
+        """
         if self._wanted is None or self._wanted.count(".") < 2:
             return None
         release = version_of("cuda-toolkit")
         if release is None:
             return (
-                f"toolkit = {self._wanted!r}: without NVIDIA's cuda-toolkit here, only its minor is checked"
+                f"toolkit = {self._wanted!r}: without the wheel cuda-toolkit, its patch level is not checked"
             )
         if same_release(release, self._wanted):
             return None
-        what = f"the table's toolkit is {self._wanted!r}, but the cuda-toolkit here is {release}"
+        what = f"the table's toolkit is {self._wanted!r}, but the installed cuda-toolkit is {release}"
         raise ToolchainError(problem("wrong-toolkit-installed", what, hint=self._hint))
 
 
 def _exact_build(name: str, path: str, kind: str, arch: str) -> str:
-    """Compile an empty source, and return the exact version of the compiler from the result."""
+    """Compile an empty source, and return the compiler's exact version, which is written in the result."""
     from . import worker
 
     task = {"id": 0, "kind": kind, "code": b"", "name": b"probe", "instantiate": [], "ptx": kind == "c++"}
-    inputs = [("ptx", b"probe", _PROBE_PTX)]  # of a link
+    inputs = [("ptx", b"probe", _PROBE_PTX)]  # the inputs of a link
     result = worker.compile_task({**task, "options": [arch.encode()], "inputs": inputs})
     match = _BUILD.search(result["ptx"] or result["output"])
-    if match is None and result["ok"]:  # nvJitLink 12 leaves it out of results, but its own file has it
+    # results of nvJitLink 12 do not contain its version, but the library's file does
+    if match is None and result["ok"]:
         match = _BUILD.search(Path(path).read_bytes())
     if match is None:
-        what = f"cannot tell which build of {name} {path} is"
+        what = f"cannot find out the exact version of {name} at {path}"
         details = tuple(result["log"].splitlines())
         raise ToolchainError(problem("unknown-library-build", what, details=details))
     return match[1].decode()
 
 
 def mode_of(module: Module) -> str | None:
-    """Return the link mode of a module that is an object; None for other modules."""
+    """Return the link mode ("lto" or "rdc") of an object of a linked module; None for other modules."""
     if not module.part_of:
         return None
     return "lto" if "link_time_optimization" in module.options else "rdc"
 
 
 def core_key(unit: Unit, extra: str | None = None) -> bytes:
-    """Return the key that cuda.core makes for a unit that NVRTC compiles.
+    """Return the cache key that cuda.core makes for a unit that NVRTC compiles.
 
-    *extra* is the digest of the inputs that cuda.core does not see. With it, this is the key of hatch-cubin's
-    own compile; without it, the key of `Program.compile`.
+    *extra* is the digest of the inputs that cuda.core does not know, such as headers. With *extra*, the key
+    is hatch-cubin's own cache key; without *extra*, it is the key that `Program.compile` uses.
     """
     from cuda.core.utils import make_program_cache_key
 
@@ -319,7 +329,7 @@ def core_key(unit: Unit, extra: str | None = None) -> bytes:
 
 
 def flags(unit: Unit, toolkit: Toolkit) -> list[str]:
-    """Return the flags with which ptxas assembles a unit."""
+    """Return the command-line flags with which ptxas assembles a unit."""
     from . import assembler
 
     return assembler.flags(unit.module.options, assembled_for(unit, toolkit))
@@ -335,27 +345,27 @@ def _program_options(unit: Unit, **names: str) -> Any:
 
 
 def implicit(module: Module, toolkit: Toolkit) -> list[str]:
-    """Return the options and the text that hatch-cubin adds to a module's compiles."""
+    """Return the compiler options and the code that hatch-cubin itself adds to a module's compiles."""
     return list(filter(None, (*_seed(module, toolkit), preamble(module, toolkit))))
 
 
 def _seed(module: Module, toolkit: Toolkit) -> tuple[str, ...]:
-    """Return the option that makes names in anonymous namespaces reproducible; they are random without it."""
+    """Return the option without which the compiler makes random names in anonymous namespaces."""
     if module.source.is_ptx or "frandom_seed" in module.options or toolkit.version < _FIRST_WITH_SEED:
         return ()
-    # Objects of one link need different names, also if their sources have the same name in two folders.
+    # The seed contains the source's path, because anonymous names in objects of one link must be different.
     own = f"/{module.source.path}" if module.part_of else ""
     return (f"--frandom-seed=hatch-cubin{own}",)
 
 
 def preamble(module: Module, toolkit: Toolkit) -> str:
-    """Return code before a source that makes names reproducible, for compilers without the seed option."""
+    """Return code to put before a source, which makes anonymous names reproducible; empty if not needed."""
     seeded = module.source.is_ptx or toolkit.version >= _FIRST_WITH_SEED
     return "" if seeded else _NAMESAKE
 
 
 def compiler_options(unit: Unit, toolkit: Toolkit, search: tuple[str, ...]) -> tuple[bytes, ...]:
-    """Return the options of a unit's real compile, the search path included."""
+    """Return all compiler options of a unit's compile, including the search path for headers."""
     if unit.module.source.is_ptx:
         return tuple(flag.encode() for flag in flags(unit, toolkit))
     toolkit.load()
@@ -365,7 +375,10 @@ def compiler_options(unit: Unit, toolkit: Toolkit, search: tuple[str, ...]) -> t
 
 
 def assembled_for(unit: Unit, toolkit: Toolkit) -> Arch:
-    """Return the `sm_` arch that a unit is compiled for: PTX is assembled too, as a check."""
+    """Return the `sm_` arch to compile a unit for.
+
+    PTX units also have one: their PTX is assembled as a check.
+    """
     if not unit.module.source.is_ptx or unit.module.link:
         return unit.arch.real
     return unit.arch.real._replace(number=max(unit.arch.number, toolkit.supported[0]))

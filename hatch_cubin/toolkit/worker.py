@@ -1,8 +1,8 @@
-"""The script of a compiler process, which runs NVRTC, ptxas and nvJitLink on tasks sent over a pipe.
+"""The script of a worker process, which receives tasks over a pipe and runs NVRTC, ptxas and nvJitLink.
 
-`compiling/executor.py` runs it, and imports it only for its path and the format of messages. It needs
-only `cuda.bindings`, so it starts fast. If a compiler crashes, hangs or takes all memory, it happens in this
-process.
+`compiling/executor.py` starts the script, and imports this module only for the script's path and the format
+of messages. The script imports only `cuda.bindings`, so it starts fast. If a compiler crashes, hangs or takes
+all memory, only the worker process is affected.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-# Deep templates need a large stack; unused pages take no memory. The second size is for a small address
-# space.
+# Stack sizes for threads. Deeply nested templates need a large stack, and unused pages take no memory. The
+# second size is used if the address space is too small for the first.
 _STACK_BYTES = (256 << 20, 8 << 20)
-_HEAP_BYTES = 1 << 30  # for precompiled headers: addresses only, since unused pages take no memory
+_HEAP_BYTES = 1 << 30  # the heap for precompiled headers; unused pages take no memory
 
-SCRIPT = __file__  # it is run by its path, without the package
+SCRIPT = __file__  # the script is started by its path, without importing hatch_cubin
 
-_WINDOW = 1 << 26  # the largest dictionary of a packer, which needs ten times as much memory
+_WINDOW = 1 << 26  # bytes: the largest dictionary for compression, which needs ten times as much memory
 
-# An error at a line of the compiler's own PTX, which the user cannot see.
+# A message of ptxas about a line of PTX that NVRTC has generated. The user cannot see this PTX.
 _REFUSED = re.compile(rb"ptxas application ptx input, line |^ptxas .* on line [0-9]", re.MULTILINE)
 _LACKING = b"Unresolved extern"
-_ERROR = re.compile(rb"^(?:@E@)?(error +: .*)$", re.MULTILINE)  # as nvlink words it
+_ERROR = re.compile(rb"^(?:@E@)?(error +: .*)$", re.MULTILINE)  # an error message of nvlink
 _LINEINFO = b"--generate-line-info"
 
 
 class Outcome(NamedTuple):
-    """The outcome of a compile: *output* is a cubin, *ptx* the PTX of C++, also if it cannot be assembled."""
+    """The outcome of a compile: *output* is the cubin, *ptx* is the PTX, even if ptxas rejects the PTX."""
 
     ok: bool
     output: bytes = b""
@@ -49,28 +49,28 @@ class Outcome(NamedTuple):
 
 
 def framed(message: dict[str, Any]) -> bytes:
-    """Return one message as it is sent: its length, then its bytes."""
+    """Encode a message for the pipe: the length of the message, then its bytes."""
     data = marshal.dumps(message)
     return len(data).to_bytes(8, "big") + data
 
 
 def send(stream: BinaryIO, message: dict[str, Any]) -> None:
-    """Write one message."""
+    """Write one message to a pipe."""
     stream.write(framed(message))
     stream.flush()
 
 
 def receive(stream: BinaryIO) -> dict[str, Any] | None:
-    """Read one message; None at the end of the stream, also if the last message is incomplete."""
+    """Read one message from a pipe; None at the end of the stream, also after an incomplete message."""
     size = int.from_bytes(stream.read(8), "big")
     data = stream.read(size)
     if not size or len(data) < size:
         return None
-    return marshal.loads(data)  # type: ignore[no-any-return]  # noqa: S302 - both ends are this file
+    return marshal.loads(data)  # type: ignore[no-any-return]  # noqa: S302 - only this file writes to the pipe
 
 
 def compile_task(task: dict[str, Any]) -> dict[str, Any]:
-    """Compile one task. In its result, `ok` says whether it succeeded, `log` is the compiler's output."""
+    """Compile one task and return the result: `ok` is whether it succeeded, `log` is the compiler's log."""
     start = time.perf_counter()
     run = {"c++": _compile, "lto": _compile, "ptx": _assemble, "link": _link, "xz": _pack}[task["kind"]]
     if _unnamed and task["searches"]:
@@ -92,8 +92,8 @@ def compile_task(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_precompiled_header(task: dict[str, Any]) -> Outcome | None:
-    """Compile a task with its headers precompiled; None if a plain compile must be used."""
-    with contextlib.suppress(Exception):  # the plain compile works, or reports the problem
+    """Compile a task with its headers precompiled; return None if the task needs a plain compile."""
+    with contextlib.suppress(Exception):  # after an error, the plain compile works or reports the problem
         return _precompiled(task)
     return None
 
@@ -109,12 +109,15 @@ def _precompiled(task: dict[str, Any]) -> Outcome | None:
     outcome = _run({**task, "code": head + rest, "options": use})
     if outcome.ok and not outcome.log.strip(b" \0\n"):
         return outcome._replace(log=_header.log)
-    _header.forget()  # other variants of the source will probably fail in the same way
+    _header.forget()  # the precompiled header would probably fail for other variants of the source too
     return None
 
 
 class _Header:
-    """The precompiled header of this process. Only this process can use it, because of its addresses."""
+    """The precompiled header of this worker process.
+
+    A precompiled header contains addresses, so no other process can use it.
+    """
 
     def __init__(self) -> None:
         self.folder = ""
@@ -124,7 +127,7 @@ class _Header:
         self._descriptor: int | None = None
 
     def make(self, number: int, task: dict[str, Any]) -> None:
-        """Precompile the headers of a task. If that fails, it raises, or `path` stays None."""
+        """Precompile the headers of a task. After a failure, `path` is None, or an exception is raised."""
         from cuda.bindings import nvrtc
 
         self.forget()
@@ -140,7 +143,7 @@ class _Header:
                 self._descriptor = os.open(place, os.O_RDONLY)
                 self.path = b"/proc/self/fd/%d" % self._descriptor
         finally:
-            self._remove()  # only the open file is needed, and it vanishes with this process
+            self._remove()  # the open file is enough, and disappears when this process ends
 
     @property
     def _place(self) -> str:
@@ -151,13 +154,16 @@ class _Header:
             os.unlink(self._place)
 
     def forget(self) -> None:
-        """Close the precompiled header, which frees its space."""
+        """Close the file of the precompiled header, which frees its disk space."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self.path = self._descriptor = None
 
     def leave(self) -> None:
-        """Remove a header that is being made, and the folder if it is empty: the front end may be gone."""
+        """Remove an incomplete precompiled header, and the folder if it is empty.
+
+        The build process may have ended before it could clean up.
+        """
         if self.folder:
             self._remove()
             with contextlib.suppress(OSError):
@@ -168,7 +174,7 @@ _header = _Header()
 
 
 def _compile(task: dict[str, Any]) -> Outcome:
-    """Compile C++. If ptxas refuses its PTX, compile again with source lines in the PTX."""
+    """Compile C++. If ptxas rejects the generated PTX, compile again with source lines in the PTX."""
     outcome = _run(task)
     if outcome.ok or not outcome.ptx or b"\t.loc\t" in outcome.ptx:
         return outcome
@@ -187,7 +193,8 @@ def _run(task: dict[str, Any], *, precompiles: bool = False) -> Outcome:
 
     def text(size: Any, get: Any) -> bytes:
         length: int = call(size(program))
-        buffer = bytes(length + 1)  # NVRTC writes into it: never one of the interpreter's shared objects
+        # NVRTC writes into this object, so it must not be an object that the interpreter shares
+        buffer = bytes(length + 1)
         call(get(program, buffer))
         return buffer[:length]
 
@@ -218,18 +225,22 @@ def _run(task: dict[str, Any], *, precompiles: bool = False) -> Outcome:
         nvrtc.nvrtcDestroyProgram(program)
 
 
-# Folders whose numbers are above the limit of open files: their two other names.
+# Folders whose descriptor numbers are above the limit of open files, by number. Each has two other names: a
+# path with another descriptor, and its real path.
 _unnamed: dict[int, tuple[str, str]] = {}
 
 
 def _compile_unnamed(task: dict[str, Any]) -> Outcome:
-    """Compile a task with two other names of its folders. If both results are equal, they contain no name."""
+    """Compile a task twice, with two other names of its folders.
+
+    If both results are equal, the result does not depend on the names of the folders.
+    """
     by_number, by_path = (_renamed(task, which) for which in (0, 1))
     outcome = _compile(by_number)
     if outcome.ok and by_path != task and _results(_compile(by_path)) != _results(outcome):
         what = (
-            f"the result holds names of folders that take {max(_unnamed) + 1} open files, more than are "
-            "allowed here ('ulimit -n 1024' raises that, for containers '--ulimit nofile=1024')"
+            f"the result contains names of folders, which needs {max(_unnamed) + 1} open files, more than "
+            "are allowed here (use 'ulimit -n 1024', or '--ulimit nofile=1024' for containers)"
         )
         return Outcome(ok=False, log=f"fatal: {what}".encode())
     log, ptx = outcome.log, outcome.ptx
@@ -255,7 +266,7 @@ def _renamed(task: dict[str, Any], which: int) -> dict[str, Any]:
 
 
 class _Assembler:
-    """The ptxas that this process runs, one at a time."""
+    """Runs ptxas for the tasks of this worker process, one after another."""
 
     def __init__(self) -> None:
         self.program = ""
@@ -264,8 +275,9 @@ class _Assembler:
         self._starts = threading.Lock()
 
     def run(self, task: dict[str, Any]) -> Outcome:
-        """Assemble the PTX of a task."""
-        # Debug information has the names of these files, and errors have the first: they are always the same.
+        """Assemble the PTX source of a task with ptxas."""
+        # The names of these files are always the same, because debug information and error messages contain
+        # them.
         os.makedirs(self._folder, exist_ok=True)
         with open(os.path.join(self._folder, "source.ptx"), "wb") as text:
             text.write(task["code"])
@@ -281,9 +293,8 @@ class _Assembler:
             running = self._running
         log, _nothing = running.communicate()
         code = running.returncode
-        if (
-            code < 0 and self._running is not None
-        ):  # The front end handles crashes of this process, so it crashes too.
+        # If ptxas crashed, this process crashes too, because the build handles crashes of workers.
+        if code < 0 and self._running is not None:
             os.kill(os.getpid(), -code)
         if code:
             return Outcome(ok=False, log=log or b"fatal: ptxas ended with exit code %d" % code)
@@ -295,7 +306,10 @@ class _Assembler:
         return os.path.join(self.scratch, f"ptxas-{os.getpid()}")
 
     def leave(self) -> None:
-        """End a ptxas that still runs, and remove its files: the front end may be gone."""
+        """Kill a ptxas that is still running, and remove its files.
+
+        The build process may have ended before it could clean up.
+        """
         with self._starts:
             if self._running is not None:
                 self._running.kill()
@@ -315,12 +329,16 @@ def _assemble(task: dict[str, Any]) -> Outcome:
 
 
 def _link(task: dict[str, Any]) -> Outcome:
-    """Link the inputs of a task to a cubin, and to PTX if requested. The PTX must be valid."""
+    """Link the inputs of a task to a cubin, and also to PTX if the task asks for PTX.
+
+    The PTX is assembled once, to make sure that it is valid.
+    """
     options = task["options"]
     if twice := _defined_by_lto(task) if task["code"] else []:
         return Outcome(ok=False, log="\n".join(f"Multiple definition of '{name}'" for name in twice).encode())
     outcome = _linked(options, task["inputs"])
-    if not outcome.ok or _LACKING in outcome.log:  # nvJitLink only warns about undefined variables
+    # an undefined variable is an error, although nvJitLink only warns about it
+    if not outcome.ok or _LACKING in outcome.log:
         return outcome._replace(ok=False, symbols=_declarations(task))
     if not task["ptx"]:
         return outcome
@@ -333,10 +351,11 @@ def _link(task: dict[str, Any]) -> Outcome:
 
 
 def _defined_by_lto(task: dict[str, Any]) -> list[str]:
-    """Return symbols that both LTO-IR and other inputs define: nvJitLink does not report them.
+    """Return the symbols that LTO-IR and another input both define, which nvJitLink does not report.
 
-    LTO-IR has no readable symbols. Its PTX has variables and kernels, but not its own functions. So other
-    LTO-IR that calls the functions is linked with it: functions that it does not define are external then.
+    The symbols of LTO-IR cannot be read directly. The PTX made from LTO-IR shows variables and kernels, but
+    not functions. To find the functions, the LTO-IR is linked with a probe that calls them: a function that
+    the LTO-IR does not define is declared `.extern` in the resulting PTX.
     """
     arch = [option for option in task["options"] if option.startswith(b"-arch=")]
     probe = {**task, "kind": "lto", "options": [*arch, b"-dlto"], "instantiate": [], "ptx": False}
@@ -344,7 +363,7 @@ def _defined_by_lto(task: dict[str, Any]) -> list[str]:
     inputs = [each for each in task["inputs"] if each[0] == "lto"]
     asked = [*inputs, ("lto", b"probe", compiled.output)]
     outcome = _linked([*task["options"], b"-ptx"], asked) if compiled.ok else compiled
-    if not outcome.ok:  # the link reports the problem
+    if not outcome.ok:  # the real link reports this problem
         return []
     text = outcome.output.decode("utf-8", "replace")
     lines = {how: "\n".join(line for line in text.splitlines() if line.startswith(how)) for how in _DECLARED}
@@ -359,9 +378,10 @@ def _defined_by_lto(task: dict[str, Any]) -> list[str]:
 
 
 def _declarations(task: dict[str, Any]) -> dict[str, str]:
-    """Return the declarations of each LTO-IR input, by its name, and under "" those of all together.
+    """Return the declarations in each LTO-IR input, by the input's name, and in all inputs linked, under "".
 
-    They are read from its PTX, in which undefined symbols are external.
+    The declarations are read from the PTX that is made from the LTO-IR, in which undefined symbols are
+    declared `.extern`.
     """
     inputs = [each for each in task["inputs"] if each[0] == "lto"]
     found = {}
@@ -373,10 +393,10 @@ def _declarations(task: dict[str, Any]) -> dict[str, str]:
 
 
 def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Outcome:
-    """Link inputs, each of which has a kind, a name and its bytes.
+    """Link *inputs*, each of which is a kind, a name and bytes.
 
-    If inputs disagree about a symbol, nvJitLink prints nvlink's error (with LTO, it logs the error), and
-    links them anyway.
+    If two inputs declare a symbol differently, nvJitLink prints an error of nvlink and still succeeds. (With
+    LTO, nvJitLink writes the error to its log.) This function makes such a link fail.
     """
     with _caught_stderr() as printed:
         outcome = _linked_anyway(options, inputs)
@@ -387,9 +407,9 @@ def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Out
 
 @contextlib.contextmanager
 def _caught_stderr() -> Iterator[bytearray]:
-    """Catch the standard error of libraries in this process, and print it when they are done."""
+    """Collect what libraries in this process write to standard error, and print it after the `with` block."""
     printed = bytearray()
-    if not hasattr(os, "memfd_create"):  # as on Windows: a library may have separate streams
+    if not hasattr(os, "memfd_create"):  # on Windows, where a library may have its own standard error
         yield printed
         return
     before, caught = os.dup(2), os.memfd_create("stderr")
@@ -443,9 +463,9 @@ def _pack(task: dict[str, Any]) -> Outcome:
 
 
 def packed(data: bytes) -> bytes:
-    """Return bytes packed as a block of a bundle: in one call, so that all versions of lzma give the same.
+    """Return *data* compressed with xz, in one call, so that all versions of lzma give the same bytes.
 
-    ImportError if this Python has no lzma.
+    Raise Raise ImportError if this Python does not have the module lzma.
     """
     import lzma
 
@@ -464,7 +484,10 @@ def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:
 
 
 def _open_folders(folders: dict[int, str]) -> None:
-    """Open folders under these descriptor numbers. Folders above the limit of open files get other names."""
+    """Open each folder under its descriptor number.
+
+    Note other names for folders above the limit of open files.
+    """
     most = _allow_descriptors(max(folders) + 1)
     for number, folder in folders.items():
         descriptor = os.open(folder, os.O_RDONLY)
@@ -476,8 +499,8 @@ def _open_folders(folders: dict[int, str]) -> None:
 
 
 def _allow_descriptors(count: int) -> int:
-    """Raise the limit of open files to *count* if that is allowed, and return the limit."""
-    import resource  # Windows has neither this module nor such descriptors
+    """Raise the limit of open files to *count*, or as far as the system allows, and return the new limit."""
+    import resource  # Windows does not have this module, and does not need these descriptors
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= count:
@@ -487,8 +510,8 @@ def _allow_descriptors(count: int) -> int:
 
 
 def _limit_memory(size: int) -> None:
-    """Limit the memory of this process to *size* and the size of the stack, which is mostly untouched."""
-    import resource  # not on Windows: workers there have no limit
+    """Limit the memory of this process to *size* bytes plus the reserved size of the stack."""
+    import resource  # Windows does not have this module, so the memory of workers is not limited there
 
     most = size + _STACK_BYTES[0]
     _soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -497,20 +520,20 @@ def _limit_memory(size: int) -> None:
 
 
 def _start_thread(target: Callable[[], None]) -> None:
-    """Start a thread with as large a stack as there is room for."""
+    """Start a thread with the large stack size, or with the small size if the address space is too small."""
     for size in _STACK_BYTES:
         threading.stack_size(size)
         with contextlib.suppress(RuntimeError, MemoryError):
             threading.Thread(target=target, daemon=True).start()
             return
-    sys.exit("it cannot start a thread here (ulimit -u, ulimit -v)")
+    sys.exit("the compiler process cannot start a thread (ulimit -u, ulimit -v)")
 
 
 def main() -> None:
-    """Serve tasks from standard input until it ends."""
+    """Read tasks from standard input and run them, until standard input ends."""
     requests = sys.stdin.buffer
     results = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # the output of compilers must not be mixed with the messages
+    os.dup2(2, 1)  # compilers' output goes to standard error, so that it does not mix with the messages
     setup = receive(requests)
     if setup is None:
         return
@@ -521,18 +544,18 @@ def main() -> None:
     _assembler.program = setup.get("assembler", "")
     if setup.get("memory"):
         _limit_memory(setup["memory"])
-    os.chdir("/")  # debug information holds the working directory
+    os.chdir("/")  # a fixed working directory, because debug information contains its path
     for library in setup["libraries"]:
         ctypes.CDLL(library)
     tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     _start_thread(lambda: _serve(tasks, results))
     send(results, {"ready": True})
-    with contextlib.suppress(ConnectionError):  # the front end has ended without reading all results
+    with contextlib.suppress(ConnectionError):  # the build process has ended without reading all results
         while (task := receive(requests)) is not None:
             tasks.put(task)
     _assembler.leave()
     _header.leave()
-    os._exit(0)  # the front end is gone or done: a running compile must not hold the process
+    os._exit(0)  # exit at once, because a running compile must not keep this process alive
 
 
 if __name__ == "__main__":

@@ -126,7 +126,8 @@ def test_files_that_no_compiler_can_be_given_are_each_refused(
     lines = capsys.readouterr().err.splitlines()
     assert error.code == 1
     assert sorted(lines[:-1:2]) == sorted(
-        f"hatch-cubin: error: {f'demo/{name}.cu'!r} has characters that cannot be passed to a compiler "
+        f"hatch-cubin: error: the name {f'demo/{name}.cu'!r} has characters that cannot be "
+        "passed to a compiler "
         "[unusable-file-name]"
         for name in REFUSED
     )

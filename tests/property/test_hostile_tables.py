@@ -175,5 +175,5 @@ def test_variants_without_end_are_refused_before_they_are_counted_out() -> None:
     axes = {name: list(range(1000)) for name in ("N", "M", "K")}
     config = parse_config({"source": [{"path": "demo/k.cu", "variants": axes}]}, PLACE, {})
     assert str(refusal(ConfigError, units_of, config)) == (
-        "demo/k.cu: 'variants' ask for 1000000000 modules of this source, the most is 100000"
+        "demo/k.cu: 'variants' make 1000000000 modules of this source, but at most 100000 are allowed"
     )

@@ -210,38 +210,21 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/archs": "diagnostics",
         "hints/include_chain": "",
         "hints/failed_compile": "hints/include_chain",
-        "hints/compiler_limits": "diagnostics hints/failed_compile",
-        "hints/cub": "hints/failed_compile",
-        "hints/extern_c": "diagnostics hints/failed_compile hints/include_chain",
         "hints/kernel_declarations": "",
+        "hints/language": "diagnostics hints/failed_compile",
         "hints/macros": "diagnostics hints/failed_compile",
         "hints/merge_pasteable": "",
-        "hints/not_source": "diagnostics hints/failed_compile",
-        "hints/other_languages": "diagnostics hints/failed_compile",
-        "hints/removed_features": "diagnostics hints/failed_compile",
-        "hints/similar_names": "",
-        "hints/host_code": "diagnostics hints/cub hints/failed_compile hints/include_chain "
-        "hints/similar_names",
-        "hints/other_sources": "definitions hints/failed_compile hints/kernel_declarations",
-        "hints/included_twice": "diagnostics hints/failed_compile",
-        "hints/device_rules": "diagnostics hints/failed_compile",
-        "hints/inline_ptx": "diagnostics hints/failed_compile hints/similar_names",
-        "hints/conditions": "hints/failed_compile hints/host_code hints/kernel_declarations "
-        "hints/other_sources",
-        "hints/misnamed_headers": "hints/failed_compile hints/host_code hints/similar_names",
-        "hints/headers": "diagnostics hints/conditions hints/cub hints/failed_compile hints/host_code "
-        "hints/include_chain hints/misnamed_headers",
-        "hints/tile_kernels": "diagnostics hints/conditions hints/failed_compile",
-        "hints/undefined_functions": "diagnostics hints/failed_compile hints/other_sources",
-        "hints/undefined_names": "diagnostics hints/cub hints/failed_compile hints/host_code "
-        "hints/similar_names",
+        "hints/host_code": "diagnostics hints/failed_compile hints/include_chain",
+        "hints/other_sources": "definitions diagnostics hints/failed_compile",
+        "hints/conditions": "hints/failed_compile hints/kernel_declarations hints/other_sources",
+        "hints/headers": "diagnostics hints/conditions hints/failed_compile hints/host_code "
+        "hints/include_chain",
+        "hints/not_cuda": "diagnostics hints/conditions hints/failed_compile",
+        "hints/undefined_names": "diagnostics hints/failed_compile",
         "hints/instantiations": "diagnostics hints/failed_compile hints/kernel_declarations "
-        "hints/similar_names hints/undefined_names",
-        "advice": "diagnostics hints/compiler_limits hints/conditions hints/device_rules hints/extern_c "
-        "hints/failed_compile "
-        "hints/headers hints/host_code hints/included_twice hints/inline_ptx hints/instantiations "
-        "hints/macros hints/not_source "
-        "hints/other_languages hints/removed_features hints/tile_kernels hints/undefined_functions "
+        "hints/undefined_names",
+        "advice": "diagnostics hints/conditions hints/failed_compile hints/headers hints/host_code "
+        "hints/instantiations hints/language hints/macros hints/not_cuda hints/other_sources "
         "hints/undefined_names",
         "identical_variants": "",
         "inline_assembly": "",
@@ -266,14 +249,14 @@ MODULES: dict[str, dict[str, str]] = {
         "launch_hazards": "hints/conditions hints/kernel_declarations",
         "limits": "hints/kernel_declarations",
         "templates": "hints/conditions hints/kernel_declarations",
-        "source_warnings": "hints/conditions hints/tile_kernels launch_hazards limits templates",
+        "source_warnings": "hints/not_cuda launch_hazards limits templates",
         "storing_process": "",
         "storing": "processes storing_process",
         "tasks": "compiler_paths executor precompiled_headers",
         "cluster/opening": "cluster/dask cluster/identity cluster/plain_executor cluster/scheduler "
         "cluster/shipped_files cluster/worker_side cluster/workers compiler_paths cores executor tasks",
         "bake": "advice claims cluster/opening cluster/sample_check compiler_paths cores diagnostics "
-        "executor hints/failed_compile hints/tile_kernels hints/undefined_functions inline_assembly outcome "
+        "executor hints/failed_compile hints/not_cuda hints/other_sources inline_assembly outcome "
         "precompiled_headers results source_warnings storing tasks",
         "linking": "bake definitions diagnostics executor results",
         "obtain": "bake linking results",

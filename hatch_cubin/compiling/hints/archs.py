@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ...common.arch_names import Arch
-from ...common.capabilities import DATACENTER, DESKTOP, FIRST_A, HOPPER, with_tensor
+from ...common.capabilities import FIRST_A
 from ...config import toml_lines
 from ...planning.unit_plan import Module, Unit
 from ..diagnostics import Diagnostic
@@ -27,25 +27,8 @@ _SINCE = tuple(
         (100, r'identifier "__f(?:add|mul|fma)2_r[nduz]"'),
     )
 )
-_NONE = "no arch that this compiler can target has it"
+_FIRST_WITH_CLUSTERS = 90
 _OWN = re.compile(r"(.*) (?:not supported on \.target|cannot be compiled for architecture) 'sm_")
-
-# Instructions as messages call them, with their GPUs. Each was assembled for every arch of CUDA 13.5.
-_HOPPER, _DATACENTER, _DESKTOP = map(with_tensor, (HOPPER, DATACENTER, DESKTOP))
-_HAVING = tuple(
-    (re.compile(pattern), numbers)
-    for pattern, numbers in (
-        (r"wgmma", _HOPPER),
-        (r"setmaxnreg|tensormap\.replace", _HOPPER | _DATACENTER | _DESKTOP),
-        (r"tcgen05\.ld\.red", frozenset({103, 107, 110})),
-        (r"'\.kind::i8'", frozenset({100, 101, 110})),
-        (r"'\.rs'|redux\.f32", frozenset({100, 103, 107})),
-        (r"tcgen05|cta_group|tile::gather4|im2col::w|'\.\d+x\d+b'|'\.kind::(?:f16|tf32)'", _DATACENTER),
-        (r"'mma with (?:with )?(?:block scale|FP6/FP4)", _DESKTOP),
-        (r"'\.kind::|block_scale|scale_vec|e2m1|e2m3|e3m2|ue8m0|e[45]m[23]x4", _DATACENTER | _DESKTOP),
-        (r"ldmatrix|stmatrix|'\.m\d+n\d+'|multicast::cluster::all", _DATACENTER | _DESKTOP),
-    )
-)
 
 
 class Archs:
@@ -89,15 +72,8 @@ class Archs:
         asked, others = self._good(path), sorted(self._tried[path].intersection(self._others(path)))
         pasted = _pasted(module, [str(arch) for arch in sorted([*asked, *others])])
         where = f", in the table of {module.part_of}" if module.part_of else ""
-        if asked:
+        if asked or others:
             return replace(error, hint=f"it compiles with these archs{where}:{pasted}")
-        if others:
-            return replace(error, hint=f"{_have_it(others)}{where}:{pasted}")
-        if _of_gpu(_text(error)) and module.source.is_ptx:
-            targets = " or ".join(map(str, self._having_all(path)))
-            return replace(error, hint=f"a text of .target {targets} can have it" if targets else _NONE)
-        if _of_gpu(_text(error)) and not self._having_all(path):
-            return replace(error, hint=_NONE)
         return replace(error, hint=error.otherwise)
 
     def _good(self, path: str) -> list[Arch]:
@@ -138,14 +114,8 @@ def _name(module: Module) -> str:
 
 def _pasted(module: Module, archs: list[str]) -> str:
     if module.part_of:
-        return f" {toml_lines.setting('archs', archs)}"
+        return f"\n    {toml_lines.setting('archs', archs)}"
     return toml_lines.source_table(module.tables, module.source.path, archs=archs)
-
-
-def _have_it(archs: Sequence[Arch]) -> str:
-    if not archs[0].suffix:
-        return f"{archs[0]} and later have it"
-    return f"{', '.join(map(str, archs))} {'have' if archs[1:] else 'has'} it, plain archs do not"
 
 
 def _of_gpu(text: str) -> bool:
@@ -170,11 +140,5 @@ def _may_have(arch: Arch, text: str) -> bool:
     if (first := _first(text)) is not None:
         return arch.number >= first
     if _CLUSTERS.search(text):
-        return arch.number >= min(_HOPPER)
-    return not _OWN.search(text) or (bool(arch.suffix) and arch.number in (_having(text) or {arch.number}))
-
-
-def _having(text: str) -> frozenset[int] | None:
-    """Return the GPUs that have the feature that an error is about; None if they are not known."""
-    match = _OWN.search(text)
-    return next((numbers for pattern, numbers in _HAVING if match and pattern.search(match[1])), None)
+        return arch.number >= _FIRST_WITH_CLUSTERS
+    return bool(arch.suffix) or not _OWN.search(text)

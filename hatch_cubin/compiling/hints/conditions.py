@@ -1,32 +1,25 @@
-"""Hints about text that preprocessor conditions hide from the compiler, and host code that none hides."""
+"""Text that preprocessor conditions hide from the compiler, and hints for sources without a kernel."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from ...config import toml_lines
-from ...errors import Location, Problem, problem
-from ...planning.unit_plan import Module
-from ...project.scan import IDENTIFIER, join_continued_lines
+from ...errors import Location
 from ...project.source import may_have_kernel, without_comments
 from .failed_compile import FailedCompile
-from .host_code import APART
 from .kernel_declarations import GAP, declared, examples
 from .other_sources import called_elsewhere
 
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif|define)\b(.*)")
 _ONE_MACRO = re.compile(r"(?:defined[ \t]*\(?[ \t]*)?([^\W\d]\w*)[ \t]*\)?")
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
-_VALUE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(.*)", re.MULTILINE)
 _NOT_DEFINED = re.compile(r"(?:ifndef|if[ \t]+![ \t]*defined)[ \t]*\(?[ \t]*(\w+)[ \t]*\)?")
 _OF_NVRTC = frozenset({"__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplusplus"})
-_MAIN = re.compile(r"^[ \t]*(?:(?:static|inline|extern|\"C\")\s+)*(?:int|void|auto)\s+main\s*\(")
-_LAUNCH = re.compile(r"[\w>]\s*<<<(?!<)")
 _GLOBAL = re.compile(r"\b__global__\b")
-_NEVER = "(?!)"
 MOST_EXAMPLES = 10
 _NO_SOURCE_BUT_THIS = (
     "functions alone are not a kernel: write one with __global__; "
@@ -76,7 +69,7 @@ def about_no_kernel(failed: FailedCompile) -> str | None:
         kept = f"'{shown}' ({Location(failed.path, condition.line)})"
         lacking = condition.lacking(given)
         if lacking is None:
-            return f"{kept} may keep its kernels from the compiler; {unnamed}"
+            return f"{kept} may keep its kernels from the compiler"
         if lacking:
             pasted = failed.pasted("define", dict.fromkeys(lacking, True))
             return f"{kept} keeps its kernels from the compiler:{pasted}"
@@ -86,11 +79,11 @@ def about_no_kernel(failed: FailedCompile) -> str | None:
 def _about_templates(failed: FailedCompile, left_out: str) -> str:
     """Return a hint at how to instantiate the kernel templates of a source, or else of its headers."""
     found = declared({path: failed.text_of(path) for path in (failed.path, *failed.headers)})
-    templates = [kernel for kernel in found.kernels if kernel.parameters]
+    templates = [kernel for kernel in found if kernel.parameters]
     own = [kernel for kernel in templates if kernel.where.path == failed.path]
     # A source with functions of its own may include a header with a template only for its types.
     is_for_headers = "__device__" not in failed.text_of(failed.path)
-    if entries := examples(found, own or templates)[:MOST_EXAMPLES]:
+    if entries := examples(own or templates)[:MOST_EXAMPLES]:
         filled = FILLED if any(GAP in each for each in entries) else ""
         if own or is_for_headers:
             table = toml_lines.source_table(failed.module.tables, failed.path, instantiate=entries)
@@ -119,42 +112,6 @@ def _around_kernels(text: str) -> tuple[Condition, ...]:
     kernels = [around for line, around in found if "__global__" in line]
     every = kernels or [around for _line, around in found]
     return every[0] if every and all(every) else ()
-
-
-def host_code(module: Module, texts: Mapping[str, str]) -> Problem | None:
-    """Return a warning about a host's main function or launch that compiles as uncalled device code.
-
-    *texts* are the texts of the source and of the project's headers, by path.
-    """
-    if not module.options.get("device_as_default_execution_space"):
-        return None
-    by_macro = _main_by_macro(texts.values())
-    for path, text in texts.items():
-        before = ""
-        for line, number, around in _lines(join_continued_lines(text)):
-            is_main = _MAIN.match(line) or _MAIN.match(f"{before} {line}") or by_macro.match(line)
-            # A kernel that launches kernels cannot be loaded. Library headers have launches for other uses.
-            launches = path == module.source.path and _LAUNCH.search(line)
-            found = "main()" if is_main else "a launch" if launches else None
-            if found and not any("__CUDACC_RTC__" in each.operand for each in around):
-                option = "device-as-default-execution-space"
-                what = f"{found} is taken as device code, as {option!r} says, and left out"
-                return problem("host-code-left-out", what, Location(path, number), APART)
-            before = line
-    return None
-
-
-def _main_by_macro(texts: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern for lines in which a macro makes a main function, or gets its name as an argument."""
-    macros = [match.groups() for text in texts for match in _VALUE.finditer(join_continued_lines(text))]
-    named, before = {"main"}, 0
-    while len(named) > before:
-        before = len(named)
-        named |= {name for name, value in macros if named & {*IDENTIFIER.findall(value)}}
-    every = "|".join(name for name, _value in macros)
-    return re.compile(
-        rf".*\b(?:{'|'.join(named - {'main'}) or _NEVER})\b|\s*(?:{every or _NEVER})\s*\([^()]*\bmain\b"
-    )
 
 
 def _lines(text: str) -> Iterator[tuple[str, int, tuple[Condition, ...]]]:

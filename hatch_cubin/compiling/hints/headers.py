@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import PurePosixPath
 
-from ...errors import Location, SourceError
+from ...errors import Location
 from ...headers.includes import Resolver
-from ...headers.resolve import OWN, SearchFolder
 from ...project.scan import Include
+from ...project.source import walk
 from ...project.source_roots import ProjectTree
 from ...toolkit.installed_wheels import name_of
 from ..diagnostics import Diagnostic, Explanation, failure
-from . import conditions, cub, host_code, misnamed_headers
+from . import conditions, host_code
 from .failed_compile import FailedCompile
 from .include_chain import Step
 
@@ -40,9 +42,10 @@ _OF_MAJOR = {
 _DECLARED_ANEW = re.compile(r"declaration is incompatible with .*<(?:nvrtc|cuda)/")
 _WITH_OLDER_HEADERS = (13, 0)  # all wheels listed above compile with its CCCL
 _NOWHERE = (
-    "no folder of 'include-dirs' has it, and no wheel of 'header-packages': name the folder of the project, "
-    "or the distribution, that has it"
+    "no file of the project and no wheel of 'header-packages' has this name: correct the name, or add the "
+    "folder that has it to 'include-dirs', or the wheel to 'header-packages'"
 )
+_VENV = "pyvenv.cfg"  # the file that marks a virtual environment's folder
 # Folders of the toolkit's headers that a project's headers are unlikely to be in.
 _FOLDERS_OF_TOOLKIT = re.compile(
     r"cuda/((std|experimental|__\w+)/.+|\w+)|cub/.+\.cuh|thrust/.+\.(h|inl)|nv/\w+|(cooperative_groups|crt)/.+"
@@ -53,7 +56,7 @@ _NAMES_OF_TOOLKIT = re.compile(
     r"|cuda_(bf16|fp16|fp4|fp6|fp8|tf32|tile|occupancy|runtime|(device_)?runtime_api|(egl|gl|vdpau)_interop)"
     r"|device_((atomic_|double_)?functions|launch_parameters|types)|driver_(functions|types)"
     r"|host_(config|defines)|library_types|math_(constants|functions)|mma|sm_\d\d_(atomic_functions|intrinsics)"
-    r"|surface_(indirect_functions|types)|texture_(indirect_functions|types)|vector_(functions|types))\.(h|hpp)"
+    r"|surface_(indirect_functions|types)|texture_(indirect_functions|types)|vector_(functions|types))\.h"
 )
 
 
@@ -110,11 +113,8 @@ def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence
     if (package := _package_of(name, failed)) is not None:
         packages = [_package_of(each, failed) for each, _by in everything]
         return _about_package(package, [*filter(None, packages)], failed)
-    if name == cub.WHOLE and not _is_here(name, failed):
-        return f"{cub.about_whole(failed)}; {_about_toolkit(name, failed)}"
     is_toolkits = _FOLDERS_OF_TOOLKIT.fullmatch(name) or _NAMES_OF_TOOLKIT.fullmatch(name)
-    meant = misnamed_headers.projects(name, includer, failed) or misnamed_headers.toolkits(name, failed)
-    return meant or (_about_toolkit(name, failed) if is_toolkits else _NOWHERE)
+    return _about_toolkit(name, failed) if is_toolkits else _NOWHERE
 
 
 def older_than_cuda(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
@@ -134,40 +134,31 @@ def older_than_cuda(found: Sequence[Diagnostic], failed: FailedCompile) -> Expla
 
 
 def folder_of(name: str, includer: str, failed: FailedCompile) -> str | None:
-    """Return the folder of the project from which the header *name* would be found, the nearest first.
-
-    Among equally near folders, a header that includes nothing for hosts wins, and then one in the includer's
-    part of the project.
-    """
-    return _folder_of(failed.tree, name, includer, failed.search)
+    """Return the folder of the project from which the header *name* would be found, the nearest first."""
+    return _folder_of(failed.tree, name, includer)
 
 
-@functools.lru_cache(maxsize=256)  # it reads many files, and runs for each unit that fails
-def _folder_of(tree: ProjectTree, name: str, includer: str, search: tuple[SearchFolder, ...]) -> str | None:
-    folders = [path.removesuffix(name).rstrip("/") or "." for path in _called(name, tree) if path != includer]
-    near = os.path.dirname(includer)
-    steps = {folder: misnamed_headers.steps(near, folder) for folder in folders}
-    nearest = sorted(folder for folder in folders if steps[folder] == min(steps.values()))
-    if len(nearest) <= 1:
-        return next(iter(nearest), None)
-    astray = {folder: _leads_astray(name, folder, tree, search) for folder in nearest}
-    return min(nearest, key=lambda folder: (astray[folder], -misnamed_headers.in_common(near, folder)))
+@functools.lru_cache(maxsize=256)  # it lists many files, and runs for each unit that fails
+def _folder_of(tree: ProjectTree, name: str, includer: str) -> str | None:
+    called = (path for path in _files_of(tree) if path == name or path.endswith(f"/{name}"))
+    files = (path for path in called if path != includer and os.path.isfile(tree.disk_path(path)))
+    folders = [path.removesuffix(name).rstrip("/") or "." for path in files]
+    near = PurePosixPath(includer).parent
+    return min(folders, key=lambda folder: (_steps(near, PurePosixPath(folder)), folder), default=None)
 
 
-def _called(name: str, tree: ProjectTree) -> list[str]:
-    """Return the project's files that an include of *name* may mean, without files of installed packages."""
-    found = (path for path in misnamed_headers.files_of(tree) if path == name or path.endswith(f"/{name}"))
-    return [path for path in found if os.path.isfile(tree.disk_path(path))]
+def _files_of(tree: ProjectTree) -> list[str]:
+    """Return the files of a project, without files of installed packages."""
+    paths = [*walk(tree, ".")]
+    installed = tuple(path.removesuffix(_VENV) for path in paths if path.endswith(f"/{_VENV}"))
+    return [path for path in paths if not path.startswith(installed)]
 
 
-def _leads_astray(name: str, folder: str, tree: ProjectTree, search: tuple[SearchFolder, ...]) -> bool:
-    """Return whether the folder's header includes headers for hosts only, or files that cannot be read."""
-    root = SearchFolder(tree.disk_path(folder), f"{OWN}{folder}")
-    try:
-        closure = Resolver(tree, (root, *search)).resolve("", f"#include <{name}>\n", (), ())
-    except SourceError:
-        return True
-    return any(host_code.about_header(each) for each in closure.missing)
+def _steps(one: PurePosixPath, other: PurePosixPath) -> tuple[int, int]:
+    """Return the number of steps between two folders, and how many of them lead up."""
+    pairs = zip(one.parts, other.parts, strict=False)
+    common = sum(1 for _pair in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return len(one.parts) + len(other.parts) - 2 * common, len(one.parts) - common
 
 
 def _package_of(name: str, failed: FailedCompile) -> str | None:

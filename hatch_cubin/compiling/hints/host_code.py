@@ -10,22 +10,16 @@ from ...config.toml_lines import setting as written
 from ...project.source import without_comments
 from ...toolkit.requirements import device_runtime
 from ..diagnostics import Diagnostic, Explanation
-from . import cub
 from .failed_compile import FailedCompile
 from .include_chain import Step
-from .similar_names import did_you_mean
 
 APART = (
     "keep kernels in a file of their own, or put the host's part between #ifndef __CUDACC_RTC__ and #endif"
 )
+_ONLY_DEVICE = f"that is host code, and NVRTC compiles device code only: {APART}"
+_OF_TOOLKIT = re.compile(r"<(?:nvrtc|cuda)\b")  # its headers for device code compile without an option
 _UNANNOTATED = re.compile(r"A function without execution space annotations")
 _VARIABLE = re.compile(r"variable without memory space annotations|static data member with non-const type")
-_MARK = re.compile(r"\b(?:_+[a-z]+_+|__[a-z]+|[a-z]+__)\b")
-_MARKS = ("__global__", "__device__", "__constant__", "__shared__", "__managed__", "__forceinline__")
-_NOT_VARIABLES = (
-    (re.compile(r"\bglobal\s+void\b"), "did you mean __global__?"),
-    (re.compile(r"^\s*(?:import|include)\s*[\"<]"), "did you mean #include?"),
-)
 _LAUNCHES = re.compile(r"kernel launch could not be processed")
 _OF_RUNTIME = re.compile(r'identifier "cuda')
 _CALLS = re.compile(
@@ -35,51 +29,6 @@ _CALLS = re.compile(
     r"|queue|stack|future|async|to_string|sto[idfl]|exception|invalid_argument|logic_error|out_of_range|cin"
     r'|[io]?fstream|getline|random_device)"'
     r'|identifier "(?:cuda(?:Malloc|Free|Mem|Stream|Event|Device|Get|Set|Launch|Func)\w*|std::\w+|at::\w+)"'
-)
-
-_OF_LAMBDA = re.compile(r"annotation on lambda is not allowed|execution space for the lambda closure class")
-_IN_KERNEL = "NVRTC takes a lambda in device code without it: leave the __device__ of the lambda out"
-_OUTSIDE = (
-    "a lambda outside of functions is the host's: write it in the kernel, "
-    "or a struct with a __device__ operator()"
-)
-# Functions that are missing from device code, and their replacements.
-_INSTEAD = tuple(
-    (
-        re.compile(rf'identifier "(?:{names})" is undefined|namespace "std" has no member "(?:{names})"'),
-        instead,
-    )
-    for names, instead in (
-        ("_?exit|quick_exit|abort", "__trap() ends the kernel with an error, and return ends one thread"),
-        ("s?rand|rand_r|random|drand48", "cuRAND has random numbers for device code, in <curand_kernel.h>"),
-        ("fprintf|s?n?printf|f?puts|putchar|fflush", "device code prints with printf alone"),
-        ("u?sleep|nanosleep", "device code waits with __nanosleep, for a millisecond at most"),
-        (
-            "(?:stable_)?sort|qsort",
-            "device code sorts with <cub/block/block_radix_sort.cuh>, or its own loop",
-        ),
-        (
-            "time|gettimeofday|clock_gettime",
-            "device code counts the cycles of its multiprocessor with clock64()",
-        ),
-    )
-)
-# Calls of the CUDA runtime in kernels, and their replacements.
-_INSTEAD_OF_RUNTIME = tuple(
-    (re.compile(rf'identifier "cuda{names}" is undefined'), instead)
-    for names, instead in (
-        ("Memcpy[A-Za-z]*", "a kernel copies with an assignment or memcpy; cudaMemcpy is for the host"),
-        ("Memset[A-Za-z]*", "a kernel fills memory with an assignment or memset; cudaMemset is for the host"),
-        (
-            "Malloc[A-Za-z]*",
-            "a kernel gets memory from the host, as a pointer, or from malloc; cudaMalloc is for the host",
-        ),
-        ("Free[A-Za-z]*", "a kernel frees memory of its own malloc with free; cudaFree is for the host"),
-        (
-            "(?:Device|Stream|Thread)Synchronize",
-            "a kernel waits for the threads of its block with __syncthreads(); the host waits for kernels",
-        ),
-    )
 )
 
 # Names that device code never uses: a function with one of them is host code.
@@ -135,9 +84,11 @@ STANDARD = frozenset(
 # Headers of CCCL that no release of NVRTC compiles, and their replacements.
 _OF_CCCL = (
     (re.compile(r"thrust/complex\.h"), "<cuda/std/complex> has the same for device code"),
-    (re.compile(r"thrust/swap\.h"), "<cuda/std/utility> has the same for device code"),
     (re.compile(r"thrust/.*"), f"<cuda/std/…> and <cub/block/…> are for device code; {APART}"),
-    (re.compile(r"cub/device/.*"), f"<cub/block/…> and <cub/warp/…> are for device code; {APART}"),
+    (
+        re.compile(r"cub/(?:cub\.cuh|device/.*)"),
+        f"the parts in <cub/block/…> and <cub/warp/…> are for device code; {APART}",
+    ),
 )
 
 
@@ -156,7 +107,6 @@ def included_for_hosts(found: Sequence[Diagnostic], failed: FailedCompile) -> Ex
     entries = {path: _entry(failed.include_chains.get(path, ())) for path in places}
     for name in entries.values():
         hint = next((hint for pattern, hint in _OF_CCCL if pattern.fullmatch(name)), None)
-        hint = cub.about_whole(failed) if name == cub.WHOLE else hint
         if hint is not None:
             like_it = [each for each in found if each.where and entries.get(each.where.path) == name]
             others = [each for each in found if each not in like_it]
@@ -176,11 +126,13 @@ def unannotated(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanati
     as_device = f"to take such functions as device code:{pasted}"
 
     def about(first: Diagnostic) -> str:
-        if not first.is_own:
+        path = first.where.path if first.where else failed.path
+        if not first.is_own and not _OF_TOOLKIT.match(path):
             return as_device
-        text = without_comments(failed.text_of(first.where.path if first.where else failed.path))
-        only = f"NVRTC compiles device code only: {APART}"
-        return only if _OF_HOSTS.search(text) else f"{only}; {as_device}"
+        if not first.is_own or _OF_HOSTS.search(without_comments(failed.text_of(path))):
+            return _ONLY_DEVICE
+        marks = "mark kernels with __global__, and the functions that they call with __device__"
+        return f"{marks}; with host code, {APART}; {as_device}"
 
     like_it = [each for each in found if _UNANNOTATED.search(each.text) and not _is_marked(each)]
     return _as_one(like_it, found, about)
@@ -193,67 +145,32 @@ def _is_marked(error: Diagnostic) -> bool:
 
 
 def variables(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a variable that is not marked with its memory space, or a misspelt mark of a function."""
-    for each in found:
-        if each.hint is None and each.is_own and _VARIABLE.search(each.text):
-            line = "".join(each.context[:1])
-            if "__global__" in line:  # a kernel whose parameters the compiler cannot read
-                continue
-            marks = _MARK.findall(line)
-            meant = next(filter(None, (did_you_mean(mark, _MARKS) for mark in marks)), None)
-            meant = meant or next((hint for form, hint in _NOT_VARIABLES if form.search(line)), None)
-            if meant is not None:  # the other errors in its line follow from it
-                others = [other for other in found if other.where != each.where]
-                return replace(each, hint=meant).followed_by(len(found) - len(others) - 1), others
-            return _variable(each, failed), [other for other in found if other is not each]
-    return None
+    """Report variables that are not marked with their memory space.
 
-
-def _variable(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
-    text = "a variable outside of functions is the host's unless it says that it is the device's"
+    If a line has another error too, the compiler may only take it for a variable.
+    """
+    like_it = [each for each in found if each.is_own and _VARIABLE.search(each.text)]
+    wrong = {each.where for each in found if each not in like_it}
+    sure = [each for each in like_it if each.where not in wrong]
+    if not sure:
+        return None
     pasted = failed.pasted("options", {"device-as-default-execution-space": True})
-    if "data member" in error.text:
-        return replace(error, text=text, hint=f"to take all such members as __device__:{pasted}")
-    marked = "write __device__ before its type, or __constant__ if kernels only read it"
-    return replace(error, text=text, hint=f"{marked}; to take all such variables as __device__:{pasted}")
+    marks = "" if "data member" in sure[0].text else "mark it with __device__ or __constant__; "
+    hint = f"{marks}to take all such variables as __device__:{pasted}"
+    others = [each for each in found if each not in sure]
+    return replace(sure[0], hint=hint).followed_by(len(sure) - 1), others
 
 
 def calls(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report calls that only a host can make."""
+    like_it = [each for each in found if _CALLS.search(each.text)]
     # A function for the host was reported already, unless it is compiled as device code.
     is_kernels = not failed.module.options.get("device_as_default_execution_space")
-    if is_kernels and "<<<" not in without_comments(failed.module.source.text):
-        for each in found:
-            instead = next((text for pattern, text in _INSTEAD_OF_RUNTIME if pattern.search(each.text)), None)
-            if instead is not None and each.is_own:
-                others = [other for other in found if other.where != each.where]
-                return replace(each, hint=instead).followed_by(len(found) - len(others) - 1), others
-
-    like_it = [each for each in found if _CALLS.search(each.text)]
 
     def about(_first: Diagnostic) -> str:
-        if is_kernels and _launches(like_it, failed):
-            return _with_runtime(failed)
-        return f"NVRTC compiles device code only: {APART}"
+        return _with_runtime(failed) if is_kernels and _launches(like_it, failed) else _ONLY_DEVICE
 
     return _as_one(like_it, found, about)
-
-
-def lambdas(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanation | None:
-    """Report lambdas marked `__device__` or `__host__` (nvcc has an option for them) or outside functions."""
-    lines = {each.where for each in found if each.is_own and _OF_LAMBDA.search(each.text)}
-    like_it = [each for each in found if each.where in lines]
-    is_outside = any("closure class" in each.text for each in like_it)
-    return _as_one(like_it, found, lambda _first: _OUTSIDE if is_outside else _IN_KERNEL)
-
-
-def functions(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanation | None:
-    """Report a function of the C or C++ library that is missing from device code, with its replacement."""
-    for each in found:
-        instead = next((text for pattern, text in _INSTEAD if pattern.search(each.text)), None)
-        if instead is not None and each.is_own and each.hint is None:
-            return replace(each, hint=instead), [other for other in found if other is not each]
-    return None
 
 
 def _launches(found: Sequence[Diagnostic], failed: FailedCompile) -> bool:

@@ -1,83 +1,100 @@
-"""Functions that are defined in one source of a project and called in another."""
+"""Hints about functions and variables that one source of a project defines and another one uses."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from ...config.toml_lines import setting as setting_line
+from ...cubin.kernel_names import demangle
 from ...project.source import Source, glob_regex, without_comments
-from ..definitions import Definition, definition
+from ..definitions import Definition, definition, mention
+from ..diagnostics import OF_ITS_OWN, Diagnostic, Explanation
 from .failed_compile import FailedCompile
-from .kernel_declarations import declared
 
-_ONLY_THERE = re.compile(r"\b(?:static|inline|__forceinline__|constexpr|template)\b")
-
+_UNRESOLVED = re.compile(r"(?:Unresolved extern (?:function|variable)|Undefined reference to) '([^']+)'")
+_FUNCTION = re.compile(r"\b__device__\b[^;{}()=]*?\b(\w+)\s*\([^(){};]*\)\s*\{")
 _VARIABLE = re.compile(
     r"^(?![^\n]*\b(?:extern|static)\b)[^\n;(){}=\[]*__(?:device|constant|managed)__[^;(){}=\[]*?\b(\w+)\s*[=;\[{]",
     re.MULTILINE,
 )
+_HINT = "every source is compiled alone: include the file that defines it, or link both with a module table"
+_HINT_FOR_PTX = "every source is assembled alone: its text has to define it, or a module table links both"
 
 
-def defined_elsewhere(symbol: str, failed: FailedCompile) -> tuple[str, Definition] | None:
-    """Return the other source that defines a symbol's function, and the definition."""
-    for path, text in failed.sources.items():
-        found = None if path == failed.path else definition(symbol, Source(path, text))
-        if found is not None:
-            return path, found
+def unresolved(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
+    """Report a function without a body, by its name in the source, at the line that declares it."""
+    for each in found:
+        if match := _UNRESOLVED.search(each.text):
+            symbol, name = match[1], demangle(match[1])
+            text = each.text if name == symbol else each.text.replace(f"'{symbol}'", f"'{name}' ({symbol})")
+            hint = _HINT_FOR_PTX if failed.module.source.is_ptx else _at_definition(symbol, failed) or _HINT
+            texts = (Source(path, failed.text_of(path)) for path in (failed.path, *failed.headers))
+            where = next(filter(None, (mention(symbol, text) for text in texts)), each.where)
+            return replace(each, text=text, where=where, hint=hint), [
+                other for other in found if other is not each
+            ]
     return None
 
 
-def is_for_others(found: Definition, text: str) -> bool:
-    """Return whether other sources can be linked to a definition in *text*.
-
-    Static and inline functions, and templates, are visible only in the source that contains them.
-    """
-    lines = without_comments(text).splitlines()
-    before = lines[: (found.where.line or 1) - 1][-1:]
-    return not (_ONLY_THERE.search(found.text) or "".join(before).rstrip().endswith(">"))
-
-
-def linked(name: str, sources: Sequence[str], failed: FailedCompile) -> str:
-    """Return the table that links the sources, in the form that follows the words of a hint."""
-    rule = {"name": name, "sources": [*sources], "mode": "lto"}
-    lines = (setting_line(key, value) for key, value in rule.items())
-    return "".join(f"\n    {line}" for line in (failed.config.place.tables("module"), *lines))
-
-
-def _needed_by(path: str, what: str, failed: FailedCompile) -> str:
-    """Return a hint for a source without kernels that the source at *path* uses."""
-    module = next(
-        (
-            each
-            for each in failed.config.module
-            if any(glob_regex(glob).fullmatch(path) for glob in each.sources)
-        ),
-        None,
-    )
-    if module is not None:
-        sources = setting_line("sources", [*module.sources, failed.path])
-        return f"{path} {what}, so the table of {module.name!r} needs it: {sources}"
-    table = linked(PurePosixPath(path).stem, [path, failed.path], failed)
-    return f"{path} {what}, and this links the two:{table}"
+def about_extern(warning: Diagnostic, failed: FailedCompile) -> str | None:
+    """Return how to use a variable that another source defines, for a warning that this is a separate one."""
+    name = OF_ITS_OWN.match(warning.text)
+    return _at_definition(name[1], failed) if name and not failed.module.part_of else None
 
 
 def called_elsewhere(failed: FailedCompile) -> str | None:
     """Return a hint if another source uses a function or variable of this source, which has no kernels."""
-    text = failed.text_of(failed.path)
-    for function in declared({failed.path: text}).functions:
-        own = definition(function.name, Source(failed.path, text))
-        if own is None or not is_for_others(own, text):
-            continue
-        call = re.compile(rf"\b{re.escape(function.name.rpartition('::')[2])}\s*\(")
-        for path, other in failed.sources.items():
-            is_call = path != failed.path and call.search(without_comments(other))
-            if is_call and definition(function.name, Source(path, other)) is None:
-                return _needed_by(path, f"calls {function.name!r}", failed)
-    for name in _VARIABLE.findall(without_comments(text)):
-        declared_there = re.compile(rf"\bextern\b[^;{{}}()]*\b{name}\b")
-        for path, other in failed.sources.items():
-            if path != failed.path and declared_there.search(without_comments(other)):
-                return _needed_by(path, f"declares {name!r}", failed)
+    text = without_comments(failed.text_of(failed.path))
+    uses = [(name, "calls", rf"\b{name}\s*\(") for name in _FUNCTION.findall(text)]
+    uses += [(name, "declares", rf"\bextern\b[^;{{}}()]*\b{name}\b") for name in _VARIABLE.findall(text)]
+    for name, verb, use in uses:
+        own = definition(name, Source(failed.path, text))
+        if own is not None and own.why_private is None:
+            for path, other in _others(failed):
+                is_used = re.search(use, without_comments(other))
+                if is_used and definition(name, Source(path, other)) is None:
+                    return _needed_by(path, f"{verb} {name!r}", failed)
     return None
+
+
+def _others(failed: FailedCompile) -> Iterator[tuple[str, str]]:
+    return ((path, text) for path, text in failed.sources.items() if path != failed.path)
+
+
+def _at_definition(symbol: str, failed: FailedCompile) -> str | None:
+    """Return how to use a function that another source defines: link the source, or move it into a header."""
+    found = _defined_elsewhere(symbol, failed)
+    if found is None:
+        return None
+    if found.why_private is not None:
+        return f"{found.where} defines it for that source alone: move it into a header that both include"
+    table = _linked(failed.module.base, [failed.path, found.where.path], failed)
+    return f"{found.where} defines it, and this links the two:{table}"
+
+
+def _defined_elsewhere(symbol: str, failed: FailedCompile) -> Definition | None:
+    found = (definition(symbol, Source(path, text)) for path, text in _others(failed))
+    return next(filter(None, found), None)
+
+
+def _needed_by(path: str, what: str, failed: FailedCompile) -> str:
+    """Return a hint for a source without kernels that the source at *path* uses."""
+    modules = failed.config.module
+    module = next(
+        (each for each in modules if any(glob_regex(glob).fullmatch(path) for glob in each.sources)), None
+    )
+    if module is not None:
+        sources = setting_line("sources", [*module.sources, failed.path])
+        return f"{path} {what}, so the table of {module.name!r} needs it: {sources}"
+    table = _linked(PurePosixPath(path).stem, [path, failed.path], failed)
+    return f"{path} {what}, and this links the two:{table}"
+
+
+def _linked(name: str, sources: Sequence[str], failed: FailedCompile) -> str:
+    """Return the table that links the sources, in the form that follows the words of a hint."""
+    rule = {"name": name, "sources": [*sources], "mode": "lto"}
+    lines = (setting_line(key, value) for key, value in rule.items())
+    return "".join(f"\n    {line}" for line in (failed.config.place.tables("module"), *lines))

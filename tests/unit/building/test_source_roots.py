@@ -36,7 +36,7 @@ ABOVE = {
     "third/t.h": PRESENT,
     "other.h": PRESENT,
 }
-CROSSING = "is reached by '..' across the border of a source root, and in an sdist that leads elsewhere"
+CROSSING = "is included with '..' across the border of a source root, which leads elsewhere in an sdist"
 
 
 def mono(root: Path, above: Mapping[str, str], own: Mapping[str, str], options: str = OPTIONS) -> Project:
@@ -266,7 +266,10 @@ def test_an_sdist_that_was_made_without_us_is_told(tmp_path: Path) -> None:
     again = unpacked(project, tmp_path / "un/packed")
     shutil.rmtree(again.root / "source-roots")
     error = refusal(HatchCubinError, pipeline.make_plan, again)
-    why = "PKG-INFO shows that this is an sdist, but it has no source-roots/csrc: hatch-cubin did not make it"
+    why = (
+        "this project is an sdist (it has PKG-INFO) without source-roots/csrc: build the "
+        "sdist with hatch-cubin"
+    )
     hints = [problem.hint for problem in error.problems if problem.code == "pattern-matches-nothing"]
     assert why in hints
 

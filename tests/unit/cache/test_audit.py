@@ -74,12 +74,16 @@ def swap(folder: Path, one: str, other: str) -> None:
     (folder / other).write_bytes(first)
 
 
-CHANGED = Finding("damaged", entry("a"), "is not what its record says")
+CHANGED = Finding("damaged", entry("a"), "does not match its record")
 UNPROVEN = Finding("orphaned", entry("a"), "has no record")
-DAMAGED = Finding("damaged", record("a"), "is a record that is damaged, or of another version")
+DAMAGED = Finding(
+    "damaged", record("a"), "is a record that is damaged, or was written by another version of hatch-cubin"
+)
 OF_B = [DAMAGED._replace(file=record("b")), UNPROVEN._replace(file=entry("b"))]
 LYING = Finding(
-    "damaged", record("a"), "does not fit its entry, which does not have the kernels that are listed for it"
+    "damaged",
+    record("a"),
+    "does not fit its entry, which does not contain exactly the kernels that are listed for it",
 )
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], list[Finding]]] = {
@@ -119,7 +123,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], list[Finding]]] = {
     "a record of other bytes": (lambda folder: lie(folder, sha256="0" * 64), [CHANGED]),
     "no entry": (
         lambda folder: (folder / entry("a")).unlink(),
-        [Finding("orphaned", record("a"), "is a record whose entry is gone")],
+        [Finding("orphaned", record("a"), "is a record whose entry is missing")],
     ),
     "no record": (lambda folder: (folder / record("a")).unlink(), [UNPROVEN]),
     "two entries swapped": (

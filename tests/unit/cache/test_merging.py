@@ -109,7 +109,7 @@ def test_what_is_not_proven_is_left_out_and_told(tmp_path: Path) -> None:
         1,
         [
             Finding(
-                "damaged", os.path.relpath(entry_path(other, KEYS["a"]), other), "is not what its record says"
+                "damaged", os.path.relpath(entry_path(other, KEYS["a"]), other), "does not match its record"
             ),
             Finding("foreign", "notes", "is a file that no build writes"),
             Finding("orphaned", os.path.relpath(entry_path(other, KEYS["b"]), other), "has no record"),
@@ -140,7 +140,7 @@ def test_a_folder_is_not_merged_into_itself(
     (tmp_path / "link").symlink_to("cache")
     assert (
         why_not_mergeable(tmp_path / "cache", Path(name))
-        == "is the cache itself, into which others are merged"
+        == "is the cache itself, into which other folders are merged"
     )
 
 

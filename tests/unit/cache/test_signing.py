@@ -31,7 +31,10 @@ from tests.special_files import a_pipe
 
 OWN, OTHER = Signer(bytes([1]) * 32), Signer(bytes([2]) * 32)
 PRIVATE = ed25519_keys.write(ed25519_keys.PRIVATE, bytes([1]) * 32)
-HINT = "\n  hint: give it a key, or '@' and the path of a file that 'hatch-cubin keygen' has written"
+HINT = (
+    "\n  hint: set the variable to a key, or to '@' and the path of a file that "
+    "'hatch-cubin keygen' has written"
+)
 DATA = b"a record\n{}\n"
 
 
@@ -166,7 +169,7 @@ def test_a_key_that_signs_for_nobody_is_told() -> None:
     there, warnings = project(PRIVATE, OTHER.key)
     signing_of(there)
     assert warnings == [
-        f"HATCH_CUBIN_SIGNING_KEY is not among trusted-keys, so its signatures do not count: {OWN.key}"
+        f"the signatures of HATCH_CUBIN_SIGNING_KEY do not count: trusted-keys does not list {OWN.key}"
     ]
     there, warnings = project(PRIVATE, "")
     signing_of(there)

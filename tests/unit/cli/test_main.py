@@ -237,7 +237,7 @@ SAYS = (
 @pytest.mark.linux
 @pytest.mark.parametrize("arguments", SAYS, ids=" ".join)
 @pytest.mark.parametrize(
-    ("redirection", "why"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")]
+    ("redirection", "why"), [(">/dev/full", "No space left on device"), (">&-", "the stream is closed")]
 )
 def test_what_cannot_be_printed_is_one_line_and_ends_with_1(
     tmp_path: Path, arguments: list[str], redirection: str, why: str
@@ -257,7 +257,7 @@ def test_what_is_wrong_is_told_where_the_answer_cannot_be(
         main.main(["plan"])
     assert capsys.readouterr().err == (
         "hatch-cubin: error: k.cubin: is damaged\n"
-        "hatch-cubin: error: standard output cannot be written: it is closed [output-not-writable]\n"
+        "hatch-cubin: error: standard output cannot be written: the stream is closed [output-not-writable]\n"
         "hatch-cubin: 2 errors\n"
     )
 

@@ -109,7 +109,8 @@ def test_there_are_five_heights_of_low_order() -> None:
 def test_a_key_for_which_anybody_can_sign_is_none(y: int, sign: int) -> None:
     text = write(PUBLIC, (y | sign).to_bytes(32, "little"))
     with pytest.raises(
-        ValueError, match=r"^is not a key from 'hatch-cubin keygen': anyone could sign for it$"
+        ValueError,
+        match=r"^was not made by 'hatch-cubin keygen': anyone could forge signatures for this key$",
     ):
         read_public(text)
 

@@ -65,7 +65,7 @@ def test_a_file_is_read_if_it_is_not_too_large(tmp_path: Path, most: int) -> Non
     if most == 4:
         assert file_access.read(path, most) == b"four"
         return
-    with pytest.raises(OSError, match=f"it has 4 B, and no more than {most} B are read"):
+    with pytest.raises(OSError, match=f"the file has 4 B, and hatch-cubin reads at most {most} B"):
         file_access.read(path, most)
 
 
@@ -78,7 +78,7 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path, make: Callable[[Path], No
 
 def test_what_was_kept_may_have_a_limit_of_its_own(tmp_path: Path) -> None:
     path = write_tree(tmp_path, {"f": b"four"}) / "f"
-    with pytest.raises(OSError, match="no more than 3 B are read"):
+    with pytest.raises(OSError, match="hatch-cubin reads at most 3 B"):
         user_folders.open_retained(path, 3)
     with user_folders.open_retained(path, 4) as file:
         assert file.read() == b"four"
@@ -106,7 +106,7 @@ def test_a_file_of_a_project_that_is_larger_than_memory_is_told_as_that(
     if verb in ("lock", "explain") and name == "cubin.lock":
         pytest.skip(f"{verb} does not read it")
     said = refusal(capsys, verb, *arguments, "--project", str(tmp_path))
-    assert re.search(rf"{re.escape(name)}: .*it has 1024.0 GiB, and no more than ", said)
+    assert re.search(rf"{re.escape(name)}: .*the file has 1024.0 GiB, and hatch-cubin reads at most ", said)
 
 
 # Wheels and folders
@@ -121,7 +121,7 @@ def test_a_file_of_a_bundle_that_is_larger_than_memory_is_not_read(
 ) -> None:
     sparse(write_tree(tmp_path / "demo/_cubins", FILES) / name)
     said = refusal(capsys, "verify", str(tmp_path))
-    assert f"{name}: cannot be read: it has 1024.0 GiB, and no more than" in said
+    assert f"{name}: cannot be read: the file has 1024.0 GiB, and hatch-cubin reads at most" in said
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "k.sm_90.cubin"])

@@ -49,9 +49,9 @@ def test_what_is_written_is_there_at_once() -> None:
 
 
 def test_a_stream_that_was_closed_at_the_start_is_an_error() -> None:
-    with pytest.raises(OSError, match="it is closed") as caught:
+    with pytest.raises(OSError, match="the stream is closed") as caught:
         streams.write(None, "text")
-    assert caught.value.strerror == "it is closed"
+    assert caught.value.strerror == "the stream is closed"
 
 
 @pytest.mark.linux

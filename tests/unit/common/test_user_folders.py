@@ -50,7 +50,7 @@ def test_a_user_without_a_home_has_one_temporary_folder_per_process_and_is_told(
     assert (folder.is_dir(), user_folders.user_folder()) == (True, folder)
     assert user_folders.fallback_warning() == (
         "this user has no home folder: Could not determine home directory.; "
-        "a temporary folder does instead, and the next build finds nothing in it"
+        "this build uses a temporary folder, so the next build cannot reuse its results"
     )
 
 
@@ -152,7 +152,7 @@ def test_what_is_no_file_is_not_opened_and_is_replaced(short: Path, put: Callabl
 @pytest.mark.linux
 def test_what_is_larger_than_anything_that_is_kept_is_not_read(short: Path) -> None:
     a_sparse_file(short / "a.txt")
-    with pytest.raises(OSError, match="no more than"):
+    with pytest.raises(OSError, match="hatch-cubin reads at most"):
         user_folders.open_retained(short / "a.txt")
 
 
@@ -232,7 +232,7 @@ def test_a_temporary_folder_does_where_the_users_own_is_none(
     put(at_home)
     assert user_folders.cubins_folder(Path("project"), None).parent.name.startswith("hatch-cubin-")
     assert user_folders.fallback_warning() == (
-        "own is not a folder; a temporary folder does instead, and the next build finds nothing in it"
+        "own is not a folder; this build uses a temporary folder, so the next build cannot reuse its results"
     )
 
 

@@ -35,9 +35,9 @@ def test_what_one_cause_leaves_is_explained_by_the_next(tmp_path: Path) -> None:
 
 def test_what_a_header_met_and_what_the_project_got_wrong_are_both_told(tmp_path: Path) -> None:
     text = "A function without execution space annotations (__host__/__device__/__global__) is a host one"
-    of_cub, own = error(text, "<cuda/cu13/include>/cub/a.cuh"), undefined("BLOCK", 3)
-    told, other = advise([of_cub, own, of_cub], setting(tmp_path))
-    assert (told.where, told.context) == (of_cub.where, ("and 1 more error after it",))
+    of_cute, own = error(text, "<nvidia-cutlass/include>/cute/a.hpp"), undefined("BLOCK", 3)
+    told, other = advise([of_cute, own, of_cute], setting(tmp_path))
+    assert (told.where, told.context) == (of_cute.where, ("and 1 more error after it",))
     assert told.hint == (
         "to take such functions as device code: options = { device-as-default-execution-space = true }"
     )
@@ -80,6 +80,13 @@ def test_a_missing_header_of_a_header_for_hosts_is_told_as_that_header(tmp_path:
         "<thrust/complex.h> is for host code, which NVRTC does not compile: "
         "<cuda/std/complex> has the same for device code"
     )
+
+
+def test_of_many_errors_in_a_header_of_others_the_first_is_shown(tmp_path: Path) -> None:
+    found = [error(text, "<lib>/a.h", number) for number, text in enumerate(("one", "two", "three"))]
+    own = [error("own", line=3), error("own", line=4)]
+    told = advise([*own, *found], setting(tmp_path))
+    assert told == [*own, found[0].followed_by(2)]
 
 
 def test_without_a_kernel_the_hint_is_for_where_no_arch_has_one(tmp_path: Path) -> None:

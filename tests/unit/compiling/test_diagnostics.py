@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from hatch_cubin.common.arch_names import parse_arch
@@ -152,14 +150,6 @@ LOGS = {
 )
 def test_a_log_becomes_diagnostics(log: str, expected: list[Diagnostic]) -> None:
     assert parse_log(log, "demo/k.cu", FOLDERS) == expected
-
-
-def test_code_without_a_defined_result_is_not_silenced() -> None:
-    (warning,) = diagnostics.parse_log("k.cu(1): warning #940-D: missing return statement", "k.cu", {})
-    assert diagnostics.about_mistake(warning) == (
-        "without a return its result is undefined: return a value at its end too"
-    )
-    assert diagnostics.about_mistake(dataclasses.replace(warning, number=177)) is None
 
 
 def test_the_assembler_names_lines_of_a_ptx_source() -> None:

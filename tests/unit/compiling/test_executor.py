@@ -492,8 +492,8 @@ def test_a_result_that_shows_one_is_refused_with_what_would_help(
     result = compiled(monkeypatch, shows, NAME, *OPTIONS)
     assert (result["ok"], result["output"], result["ptx"]) == (False, b"", b"")
     assert result["log"] == (
-        "fatal: the result holds names of folders that take 101 open files, more than are allowed here "
-        "('ulimit -n 1024' raises that, for containers '--ulimit nofile=1024')"
+        "fatal: the result contains names of folders, which needs 101 open files, more than are allowed here "
+        "(use 'ulimit -n 1024', or '--ulimit nofile=1024' for containers)"
     )
 
 
@@ -556,7 +556,7 @@ def test_a_worker_does_with_a_small_stack(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_without_room_for_a_thread_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     starts(monkeypatch)
-    with pytest.raises(SystemExit, match="it cannot start a thread here"):
+    with pytest.raises(SystemExit, match="the compiler process cannot start a thread"):
         worker._start_thread(lambda: None)
 
 

@@ -85,15 +85,11 @@ def pasted(options: str, hint: str, values: Mapping[str, str]) -> str:
             {},
         ),
         (
-            {"k.cu": SAXPY, "t.cu": 'extern "C" __global__ void t({type} *x) {{ x[0] = {value}; }}\n'},
-            "",
-            {},
-        ),
-        (
             {"k.cu": '#include "x/y.h"\n' + SAXPY, "inc/x/y.h": "", "one/z.h": ""},
             'include-dirs = ["demo/one"]',
             {},
         ),
+        ({"k.cu": SAXPY, "t.cu": "@KERNEL@\n"}, "", {}),
         ({"k.cu": "inline int f() { return 1; }\n" + KERNEL.format("*x = f();")}, "", {}),
     ],
 )

@@ -42,15 +42,16 @@ def refusal(line: int, kind: str = "error  ") -> str:
     ("line", "told"),
     [
         (11, "/proc/self/fd/77/include/a.h(5): error: …\n    total.garbage %…, [%…+4], %tid.x;"),
+        (13, "/proc/self/fd/77/include/a.h(5): error: …\n    total.garbage %…, [%…+4], %tid.x;"),
         (14, "demo/k.cu(9): error: …\n    more.garbage;"),
     ],
-    ids=["header", "source"],
+    ids=["header", "behind it", "source"],
 )
 def test_a_line_of_ptx_is_told_as_the_line_that_it_was_made_of(line: int, told: str) -> None:
     assert with_source_lines(f"before\n{refusal(line)}\nafter", PTX, "demo/k.cu") == f"before\n{told}\nafter"
 
 
-@pytest.mark.parametrize("line", [1, 6, 16, 18, 22, 99])
+@pytest.mark.parametrize("line", [1, 6, 7, 16, 17, 18, 22, 99])
 def test_a_line_without_a_place_stays_one_of_the_ptx(line: int) -> None:
     assert with_source_lines(refusal(line), PTX, "demo/k.cu") == refusal(line)
 

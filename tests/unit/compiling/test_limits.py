@@ -128,30 +128,5 @@ def test_a_linked_module_is_warned_of_too(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.nvrtc
-def test_more_blocks_than_an_sm_has_threads_for_are_explained(tmp_path: Path) -> None:
-    (said,) = warnings(tmp_path, {"k.cu": KERNEL.format("__launch_bounds__(1024, 4)")})
-    assert said == (
-        "demo/k.cu: Value of threads per SM for entry k is out of range. .minnctapersm will be ignored"
-        " [compiler-warning]\n"
-        "  hint: threads per block times blocks per SM, as __launch_bounds__ has them, are more than an SM "
-        "has: 2048, but 1536 on sm_86 to sm_89, sm_110 and sm_12x, and 1024 on sm_75"
-    )
-
-
 def test_what_is_no_cubin_has_no_limits() -> None:
     assert limits.exceeded(b"LTO-IR", {}, dict, "demo/k.cu") == []
-
-
-@pytest.mark.nvrtc
-def test_a_stack_of_unknown_size_is_explained(tmp_path: Path) -> None:
-    text = (
-        "__device__ int f(int n) { return n < 2 ? 1 : f(n - 1) + f(n - 2); }\n"
-        'extern "C" __global__ void k(int *x) { *x = f(*x); }\n'
-    )
-    (said,) = warnings(tmp_path, {"k.cu": text})
-    assert said == (
-        "demo/k.cu: Stack size for entry function 'k' cannot be statically determined [compiler-warning]\n"
-        "  hint: of recursion, or of calls through pointers: the driver gives each thread 1024 bytes unless "
-        "cuCtxSetLimit with CU_LIMIT_STACK_SIZE asks for more"
-    )

@@ -177,6 +177,7 @@ def test_kernels_without_linkage_have_names_of_their_own_in_sources_that_are_cal
 
 
 SIGNATURE = "__device__ float f(float a) { return a; }\n"
+KERNEL = 'extern "C" __global__ void k(int *p) {{ *p = {}; }}\n'
 LAUNCH = """\
 extern "C" __global__ void c(int *p) { *p = 1; }
 extern "C" __global__ void k(int *p) { c<<<1, 1>>>(p); }
@@ -200,7 +201,8 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         (
             "nothing defines 'f(int)' (_Z1fi), which demo/namespace_a.cu needs\n"
             "  demo/namespace_b.cu has 'q::f(int)' (_ZN1q1fEi)\n"
-            "  demo/namespace_b.cu:2 has one of another scope or signature: __device__ int f(int a)\n"
+            "  demo/namespace_b.cu:2 has one, perhaps in another scope or with other parameters: "
+            "__device__ int f(int a)\n"
             "  while linking MODULE for sm_90"
         ),
         "  demo/namespace_b.cu has 'q::f(int)' (_ZN1q1fEi)\n",
@@ -220,7 +222,8 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         (
             "nothing defines 'f(int)' (_Z1fi), which demo/signature_a.cu needs\n"
             "  demo/signature_b.cu has 'f(float)' (_Z1ff)\n"
-            "  demo/signature_b.cu:1 has one of another scope or signature: __device__ float f(float a)\n"
+            "  demo/signature_b.cu:1 has one, perhaps in another scope or with other parameters: "
+            "__device__ float f(float a)\n"
             "  while linking MODULE for sm_90"
         ),
         "  demo/signature_b.cu has 'f(float)' (_Z1ff)\n",
@@ -307,7 +310,10 @@ def test_a_variable_that_a_header_defines_is_told_with_all_that_include_it(tmp_p
 def test_what_stands_on_its_namespaces_line_is_nearly_what_is_missing(tmp_path: Path, mode: str) -> None:
     files = {"a.cu": USER, "b.cu": f"namespace inner {{ {ADD.strip()} }}\n"}
     (told,) = failure(tmp_path, files, module("m", "a.cu", "b.cu", mode=mode))
-    assert "demo/b.cu:1 has one of another scope or signature: __device__ int f(int a)\n" in told
+    assert (
+        "demo/b.cu:1 has one, perhaps in another scope or with other parameters: __device__ int f(int a)\n"
+        in told
+    )
 
 
 @pytest.mark.parametrize("mode", ["lto", "rdc"])
@@ -342,7 +348,7 @@ def test_a_link_and_a_source_that_needs_a_gpu_of_its_own_fail_in_one_build(tmp_p
         "demo/h.cu:1: Instruction 'wgmma.fence' not supported on .target 'sm_90'\n"
         "      wgmma.fence.sync.aligned;\n"
         "  while compiling h for sm_90\n"
-        "  hint: sm_90a has it, plain archs do not:\n"
+        "  hint: it compiles with these archs:\n"
         "    [[tool.hatch.build.hooks.cubin.source]]\n"
         '    path = "demo/h.cu"\n'
         '    archs = ["sm_90a"]'
@@ -365,7 +371,7 @@ def test_an_arch_that_a_source_cannot_be_compiled_for_is_told_for_its_module(tmp
     body = 'asm volatile("tcgen05.fence::before_thread_sync;"); return a; }\n'
     files = {"a.cu": USER, "b.cu": "__device__ int f(int a) { " + body}
     found = failure(tmp_path, files, module("m", "a.cu", "b.cu", mode="rdc", archs=["sm_90", "sm_100a"]))
-    assert 'it compiles with these archs, in the table of m: archs = ["sm_100a"]' in found[0]
+    assert 'it compiles with these archs, in the table of m:\n    archs = ["sm_100a"]' in found[0]
 
 
 def test_macros_that_change_one_source_of_a_module_are_no_vain_variants(tmp_path: Path) -> None:

@@ -101,27 +101,27 @@ REFUSED = {
     "another source": (
         unit("sm_90", SAXPY),
         result(code("other")),
-        "is missing kernels of its source: saxpy",
+        "is missing kernels that its source defines: saxpy",
     ),
     "another source, and other options": (
         unit("sm_90", SAXPY, options={"ptxas_options": ("-v", "--maxntid=64")}),
         result(code("other")),
-        "is missing kernels of its source: saxpy",
+        "is missing kernels that its source defines: saxpy",
     ),
     "another PTX": (
         unit("sm_80", COPY_PTX, "demo/copy.ptx"),
         result(code("other", "sm_80")),
-        "is missing kernels of its source: copy",
+        "is missing kernels that its source defines: copy",
     ),
     "without a name": (
         unit("sm_90", SCALE, "demo/k.cu", "scale<int, 4>"),
         result(code(SYMBOL)),
-        "has other kernels than were requested",
+        "does not have exactly the kernels that were requested",
     ),
     "another instance": (
         unit("sm_90", SCALE, "demo/k.cu", NAME),
         result(code("_Z5scaleIiLi4EEvPT_"), symbols={NAME: SYMBOL}),
-        "does not have the kernels that are listed for it",
+        "does not contain exactly the kernels that are listed for it",
     ),
     "an object for another arch": (
         unit("sm_90", SAXPY, part_of="m"),

@@ -18,7 +18,7 @@ PRODUCED = re.compile(
 )
 # What is said of a line that stands there already, and the loader's words for those who cannot mend it.
 SAID = (
-    "toolkit = …: without NVIDIA's cuda-toolkit here",
+    "toolkit = …: without the wheel cuda-toolkit, its patch level is not checked",
     "archs = ['native'] needs a GPU",
 )
 

@@ -244,7 +244,7 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
         ('archs = "sm_90"', "archs must be an array of strings, not 'sm_90'"),
         ("archs = [90]", "archs … [90]"),
         ("archs = []", "archs must name at least one arch"),
-        ('archs = ["sm_90f"]', "archs: sm_90f does not exist, the first … sm_100f [unknown-arch]"),
+        ('archs = ["sm_90f"]', "archs: sm_90f does not exist; the first … sm_100f [unknown-arch]"),
         ("toolkit = 13", "toolkit must be a string that is not empty, not 13"),
         ('package = ""', "package … ''"),
         ('package = "my-pkg"', "package must be a dotted name such as 'mypkg' or 'mypkg.gpu', not 'my-pkg'"),
@@ -774,7 +774,10 @@ def test_a_header_package_is_a_name_and_perhaps_its_versions(name: str) -> None:
         (f'["{KEY[:-1]}"]', "trusted-keys: a key has 55 characters, and a public key has 56"),
         (
             f'["{ed25519_keys.write(ed25519_keys.PUBLIC, bytes(32))}"]',
-            "trusted-keys: a key is not a key from 'hatch-cubin keygen': anyone could sign for it",
+            (
+                "trusted-keys: a key was not made by 'hatch-cubin keygen': anyone could forge "
+                "signatures for this key"
+            ),
         ),
         ("[1]", "trusted-keys must be an array of strings, not [1]"),
         ('"abc"', "trusted-keys must be an array of strings, not 'abc'"),
@@ -1183,10 +1186,9 @@ def test_all_that_is_wrong_with_a_module_table_is_told() -> None:
         "  hint: move x.a into the project, or into a folder that 'source-roots' names",
         "link: 'a b' is not the name of a distribution, such as 'nvidia-cutlass'",
         f"link: '/c' {OUTSIDE}",
-        "this table needs 'name' and 'sources' too\n"  # noqa: ISC004
+        "this table needs 'name' too\n"  # noqa: ISC004
         "  hint: for example, in this table:\n"
-        '    name = "linked"  # unlike the name of each source\n'
-        '    sources = ["**/*.cu"]  # the sources to link',
+        '    name = "linked"  # unlike the name of each source',
     ]
     (empty,) = messages(f"{MODULE}\nname = 'm'\nmode = 'lto'\nsources = []\n")
     assert empty.endswith(": sources must name at least one source")
@@ -1329,3 +1331,14 @@ def test_a_folder_of_the_project_is_not_a_wheel_with_headers(tmp_path: Path) -> 
     (found,) = refusal(ConfigError, parse_config, table, place, {}).problems
     hint = 'for headers in a folder of the project, write include-dirs = ["inc"]'
     assert (found.code, found.hint) == ("folder-as-package", hint)
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [("produces = 'cu'", 'produces = ["cu"]'), ("seconds = '60'", "seconds = 60")],
+)
+def test_a_value_of_a_producer_that_is_of_another_kind_is_shown_as_it_may_be_meant(
+    line: str, hint: str
+) -> None:
+    (found,) = problems(f"{PRODUCER}\npath = 'gen.py'\n{line}")
+    assert found.hint == hint

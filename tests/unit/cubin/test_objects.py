@@ -263,14 +263,17 @@ def test_the_kind_of_a_complete_input_is_read_from_its_bytes(data: bytes, kind: 
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (archive(b"abcd")[:-1], "is a damaged archive: a member extends beyond its end"),
+        (archive(b"abcd")[:-1], "is a damaged archive: a member extends beyond the end of the file"),
         (archive() + b"x" * 60, "is a damaged archive: the header of a member is missing"),
         (archive(b"abcd")[:30], "is a damaged archive: the header of a member is missing"),
-        (fatbin(b"abc")[:-1], "is a damaged fatbin: its header has another size"),
-        (fatbin(b"abc")[:10], "is a damaged fatbin: it is cut off"),
-        (with_bytes(fatbin(b"abc"), 24, 0xFF), "is a damaged fatbin: an entry extends beyond its end"),
-        (fatbin(b"")[:8] + struct.pack("<Q", 4) + b"\0\0\0\0", "is a damaged fatbin: it is cut off"),
-        (objects.LTO_MAGIC + b"\1", "is damaged LTO-IR: it is cut off"),
+        (fatbin(b"abc")[:-1], "is a damaged fatbin: the size in its header is not the size of the file"),
+        (fatbin(b"abc")[:10], "is a damaged fatbin: the end is missing"),
+        (
+            with_bytes(fatbin(b"abc"), 24, 0xFF),
+            "is a damaged fatbin: an entry extends beyond the end of the file",
+        ),
+        (fatbin(b"")[:8] + struct.pack("<Q", 4) + b"\0\0\0\0", "is a damaged fatbin: the end is missing"),
+        (objects.LTO_MAGIC + b"\1", "is damaged LTO-IR: the end is missing"),
         (b"BC\xc0\xde\0\0", "is NVVM bitcode, which nvJitLink cannot link"),
         (b"", "is not PTX, LTO-IR, a relocatable cubin, a fatbin or an archive"),
         (PTX + b"\0", "is not PTX, LTO-IR, a relocatable cubin, a fatbin or an archive"),

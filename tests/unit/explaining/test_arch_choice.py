@@ -121,7 +121,7 @@ def test_ptx_gives_its_own_target_and_leaves_out_archs_that_it_cannot_serve() ->
         ("'all-major' (pyproject.toml:10)", "sm_80 sm_90 sm_100 sm_120 compute_80"),
         ("'90' (pyproject.toml:10)", "sm_90 compute_80"),
     ]
-    reason = "demo/copy.ptx: left out sm_75, its .target sm_80 cannot serve it"
+    reason = "demo/copy.ptx: not built for sm_75, which cannot run PTX with .target sm_80"
     assert (group.left_out, named.left_out) == (((arch_names.Arch(75), reason),), ())
 
 
@@ -134,17 +134,29 @@ def test_ptx_gives_its_own_target_and_leaves_out_archs_that_it_cannot_serve() ->
             K,
             (True, "'all-major' (pyproject.toml:10) and '90' (pyproject.toml:10) ask for it"),
         ),
-        ("sm_89", K, (False, "none of the archs asks for it")),
-        ("sm_37", K, (False, "NVRTC 13.4.92 cannot target sm_37; it can target 75 80 89 90 100 120")),
-        ("sm_75", COPY, (False, "demo/copy.ptx: left out sm_75, its .target sm_80 cannot serve it")),
+        ("sm_89", K, (False, "no entry of archs asks for it")),
+        (
+            "sm_37",
+            K,
+            (False, "NVRTC 13.4.92 cannot target sm_37; this compiler can target 75 80 89 90 100 120"),
+        ),
+        (
+            "sm_75",
+            COPY,
+            (False, "demo/copy.ptx: not built for sm_75, which cannot run PTX with .target sm_80"),
+        ),
         ("sm_70", COPY, (False, "cannot be assembled for sm_70; because of: .target sm_80")),
-        ("sm_89", COPY, (False, "none of the archs asks for it")),
+        ("sm_89", COPY, (False, "no entry of archs asks for it")),
         (
             "compute_80",
             COPY,
             (True, "'all-major' (pyproject.toml:10) and '90' (pyproject.toml:10) ask for it"),
         ),
-        ("compute_90", COPY, (False, "PTX is shipped as it is, and its .target makes it compute_80")),
+        (
+            "compute_90",
+            COPY,
+            (False, "PTX sources are shipped unchanged, and the .target of this PTX makes it compute_80"),
+        ),
     ],
 )
 def test_the_reason_why_one_arch_is_built_or_not(arch: str, source: Source, answer: tuple[bool, str]) -> None:
@@ -166,7 +178,7 @@ MINOR, PTX = "same major, lower minor", "PTX, translated by the driver"
         (120, 13040, GpuChoice("compute_90", PTX, None)),
         (120, 13030, GpuChoice("compute_90", PTX, None, certain=False)),
         (120, 12000, GpuChoice("compute_90", PTX, None, certain=False)),
-        (89, 12000, GpuChoice(None, needs=13000, why="sm_80 would run on it with a newer driver")),
+        (89, 12000, GpuChoice(None, needs=13000, why="the GPU would load sm_80 with a newer driver")),
         (70, None, GpuChoice(None)),
         (70, 13000, GpuChoice(None)),
     ],

@@ -49,7 +49,7 @@ HEADERS = NOW["headers"]
         ({"data_model": "llp64"}, ["data model llp64 -> lp64"]),
         (
             {"schema": "hatch-cubin 0"},
-            ["hatch-cubin makes its keys in another way: hatch-cubin 0 -> hatch-cubin 1"],
+            ["this version of hatch-cubin makes keys in another way: hatch-cubin 0 -> hatch-cubin 1"],
         ),
         ({"headers": {**HEADERS, "project/demo/a.cuh": "a"}}, ["demo/a.cuh was edited"]),
         ({"headers": {"nvrtc": "1" * 64, "cuda": "3" * 64}}, ["demo/a.cuh is included now"]),
@@ -98,7 +98,7 @@ HEADERS = NOW["headers"]
         ({"headers": {**HEADERS, "mylib": "4" * 64}}, ["headers from mylib are not included any more"]),
         ({"trees": ["CUTLASS", WHEELS]}, ["not every header from CUTLASS may be included any more"]),
         ({"trees": []}, ["any header from NVIDIA's wheels may be included now"]),
-        ({"trees": [WHEELS[:-1] + "1"]}, ["there are other releases of NVIDIA's wheels"]),
+        ({"trees": [WHEELS[:-1] + "1"]}, ["another release of NVIDIA's wheels is installed"]),
         ({"implicit": []}, ["hatch-cubin adds '--frandom-seed=hatch-cubin' now"]),
         ({"assembled": "sm_90"}, []),
         ({"cuda_core": "1.0.0"}, ["cuda-core 1.0.0 -> 1.2.2, which makes other keys"]),
@@ -114,7 +114,7 @@ def test_ptx_that_was_not_assembled_differs_from_ptx_that_is() -> None:
     now = {**was, "assembled": "sm_90"}
     (difference,) = differences(was, now)
     assert difference == Difference("assembled", None, None, "sm_90")
-    assert describe(difference, now) == "its PTX is assembled now, for sm_90, which proves that it can be"
+    assert describe(difference, now) == "the PTX is now assembled for sm_90, as a check that it is valid"
     assert differences(now, now) == ()
     assert [each.input for each in differences(NOW, now)] == ["arch"]
 
@@ -133,7 +133,7 @@ def test_changes_that_come_with_another_compiler_are_summed_up() -> None:
     was = {**NOW, **brought, "define": ["N=8", NOW["define"][1]]}
     assert len(differences({**was, "compiler": "12.9.86"}, NOW)) == 6
     assert describe_all(differences({**was, "compiler": "12.9.86"}, NOW), NOW) == [
-        "NVRTC 12.9.86 -> 13.5.37, and what comes with it",
+        "NVRTC 12.9.86 -> 13.5.37, and the headers and options that come with it",
         "macro N: 8 -> 4",
     ]
     assert describe_all(differences(was, NOW), NOW) == [

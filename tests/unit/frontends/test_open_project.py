@@ -319,17 +319,17 @@ def _without(*names: str, **others: str) -> dict[str, str]:
         ),
         (
             _without("cuda-toolkit", nvidia_cuda_nvrtc="13.4.92"),
-            "cuda-toolkit 13.0.*, nvidia-cuda-nvrtc 13.0.* (13.4.92 is here)",
+            "cuda-toolkit 13.0.*, nvidia-cuda-nvrtc 13.0.* (13.4.92 is installed)",
             "nvidia-cuda-nvrtc 13.4.92, nvidia-nvjitlink 13.0.88, cuda-bindings 13.5.0, cuda-core 1.2.2",
         ),
         (
             _without("nvidia-nvjitlink", cuda_bindings="12.9.10"),
-            "cuda-bindings 13.* (12.9.10 is here)",
+            "cuda-bindings 13.* (12.9.10 is installed)",
             "cuda-toolkit 13.0.2, nvidia-cuda-nvrtc 13.0.88, cuda-bindings 12.9.10, cuda-core 1.2.2",
         ),
         (
             _without(cuda_core="0.4.2"),
-            "cuda-core >=1.2,<2 (0.4.2 is here)",
+            "cuda-core >=1.2,<2 (0.4.2 is installed)",
             "cuda-toolkit 13.0.2, nvidia-cuda-nvrtc 13.0.88, nvidia-nvjitlink 13.0.88, "  # noqa: ISC004
             "cuda-bindings 13.5.0, cuda-core 0.4.2",
         ),

@@ -70,9 +70,9 @@ def test_every_header_package_that_does_not_serve_is_named(site: Path) -> None:
     config = read_config('header-packages = ["absent", "empty"]')
     assert str(refusal(ConfigError, list, search_path.package_roots(config))) == (
         "pyproject.toml:10: header-packages: 'absent' is not installed in the build environment\n"
-        "  hint: a build with isolation installs it; without isolation, install it yourself\n"
+        "  hint: a build with isolation installs this wheel; without isolation, install it yourself\n"
         "pyproject.toml:10: header-packages: 'empty' has no include folder\n"
-        "  hint: leave it out: its wheel does not have a folder 'include' with headers"
+        "  hint: remove it from header-packages: its wheel does not have a folder 'include' with headers"
     )
 
 
@@ -184,8 +184,9 @@ def test_where_the_home_cannot_be_written_the_headers_are_unpacked_for_this_proc
     assert (bundled.path / "cuda_fp16.h").is_file()
     assert (len(first.installs), again.installs) == (1, [])
     assert user_folders.fallback_warning() == (
-        f"NVRTC's headers cannot be kept in the user's cache folder: {home / 'headers'} is not a folder; "
-        "a temporary folder does instead, and the next build finds nothing in it"
+        f"NVRTC's headers cannot be unpacked into the user's cache folder: {home / 'headers'} "
+        "is not a folder; "
+        "this build uses a temporary folder, so the next build cannot reuse its results"
     )
 
 
@@ -196,8 +197,9 @@ def test_headers_that_can_be_unpacked_nowhere_are_an_error(
     write_tree(home, {"headers": "not a folder"})
     monkeypatch.setattr(user_folders, "use_temporary_folder", lambda _why: home / "headers")
     assert str(refusal(ToolchainError, roots, FakeToolkit("13.5.37"))) == (
-        f"NVRTC's headers cannot be kept in the user's cache folder: {home / 'headers'} is not a folder, "
-        f"nor unpacked elsewhere: {home / 'headers'} is not a folder"
+        f"NVRTC's headers cannot be unpacked into the user's cache folder: {home / 'headers'} "
+        "is not a folder, "
+        f"and not into a temporary folder: {home / 'headers'} is not a folder"
     )
 
 

@@ -46,7 +46,7 @@ def test_what_another_source_includes_and_has_no_kernel_is_a_header(tmp_path: Pa
     }
     assert modules(tmp_path, files) == (
         ["k"],
-        ["demo/part.cu: demo/k.cu includes it, and it has no kernel, so it is not a module"],
+        ["demo/part.cu: not a module of its own, because demo/k.cu includes it and it has no kernel"],
     )
 
 
@@ -57,7 +57,8 @@ def test_a_source_with_nothing_but_comments_is_refused_before_anything_is_compil
     files = {"k.cu": SAXPY, "empty.cu": text, "void.cu": text, "old.cu": ""}
     error = refusal(SourceError, modules, tmp_path, files, f'{ONE}exclude = ["demo/old.cu"]\n')
     hint = (
-        'write a kernel into it, or leave it out: exclude = ["demo/old.cu", "demo/empty.cu", "demo/void.cu"]'
+        'write a kernel into the file, or exclude the file: exclude = ["demo/old.cu", '
+        '"demo/empty.cu", "demo/void.cu"]'
     )
     assert error.problems == tuple(
         problem("empty-source", "is empty: contains no kernel", Location(path), hint)

@@ -277,7 +277,7 @@ def test_what_cuda_core_makes_no_key_for_is_an_error_that_names_the_unit(
     monkeypatch.setattr(utils, "make_program_cache_key", refuse)
     with pytest.raises(ConfigError) as caught:
         keys(tmp_path, toolkit, {"k.cu": SAXPY})
-    assert str(caught.value) == "cuda.core makes no key for k for sm_90: no such option"
+    assert str(caught.value) == "cuda.core cannot make a cache key for k for sm_90: no such option"
 
 
 def options_of(job: Job, toolkit: Toolkit, *search: str) -> list[str]:
@@ -417,4 +417,4 @@ def test_notes_of_the_plan_are_said(tmp_path: Path, toolkit: Toolkit) -> None:
     )
     project = dataclasses.replace(project, inform=said.append)
     make_jobs(project, read_sources(project), toolkit)
-    assert said[-1] == "demo/copy.ptx: left out sm_80, its .target sm_90 cannot serve it"
+    assert said[-1] == "demo/copy.ptx: not built for sm_80, which cannot run PTX with .target sm_90"

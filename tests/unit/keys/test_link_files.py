@@ -38,7 +38,7 @@ ADD_PTX = f"""{HEADER}.visible .func (.param .b32 r) _Z1fi(.param .b32 a) {{
 """
 
 
-OF_ACME = "\n  hint: it has acme/changed.ptx, acme/gone.a, acme/x.a"
+OF_ACME = "\n  hint: the wheel has acme/changed.ptx, acme/gone.a, acme/x.a"
 
 
 def project_of(root: Path, link: str, files: Mapping[str, str | bytes] = FILES) -> Project:
@@ -132,19 +132,25 @@ def test_each_file_that_cannot_be_linked_is_told_with_its_line(tmp_path: Path, s
         f"lib/x.bc {objects._BITCODE_REFUSED}",
         (
             "lib/lfs.ptx is not PTX, LTO-IR, a relocatable cubin, a fatbin or an archive\n"
-            "  hint: it is a pointer of Git LFS: 'git lfs pull' gets the file"
+            "  hint: the file is only a pointer of Git LFS: 'git lfs pull' downloads its content"
         ),
-        "is a link to a place outside the project\n  hint: 'source-roots' can name folders above it",
+        (
+            "is a link to a place outside the project\n"
+            "  hint: add the folder of the link's target to 'source-roots'"
+        ),
         (
             "'absent' is not installed in the build environment\n"
-            "  hint: a build with isolation installs it; without isolation, install it yourself"
+            "  hint: a build with isolation installs this wheel; without isolation, install it yourself"
         ),
         f"'acme' 1.2 has no file that matches '**/y.a'{OF_ACME}",
         f"'acme' 1.2 has no file that matches 'acme/x.*o'{OF_ACME}",
         "'pure' 1.2 has no file that matches '**/*.a'",
-        "acme/changed.ptx is not what the RECORD of 'acme' 1.2 says\n  hint: install acme again",
+        "acme/changed.ptx does not match its digest in the RECORD of 'acme' 1.2\n  hint: install acme again",
         "acme/gone.a of 'acme' cannot be read: it is a folder",
-        "unproven/y.ptx is not what the RECORD of 'unproven' 1.2 says\n  hint: install unproven again",
+        (
+            "unproven/y.ptx does not match its digest in the RECORD of 'unproven' 1.2\n"
+            "  hint: install unproven again"
+        ),
     ]
     assert [int(each.split(":")[1]) for each in told] == [*range(first, first + len(entries))]
 
@@ -276,7 +282,7 @@ def test_a_header_that_cannot_be_read_takes_its_link_along_and_no_other(tmp_path
 def test_ptx_alone_is_not_linked_as_lto_ir(tmp_path: Path) -> None:
     files = {"k.ptx": COPY_PTX, "h.ptx": ADD_PTX}
     table = f'archs = ["sm_90"]{MODULE}name = "m"\nsources = ["k.ptx", "h.ptx"]\nmode = '
-    what = "m is linked from PTX only, and mode = 'lto' needs some LTO-IR"
+    what = "m is linked only from PTX, but mode = 'lto' needs at least one input with LTO-IR"
     told = refusal(make_project(tmp_path, files, f'{table}"lto"\n'))
     assert told == [f'pyproject.toml:14: {what}\n  hint: mode = "rdc"']
     assert "m.sm_90.cubin" in pipeline.build(make_project(tmp_path, files, f'{table}"rdc"\n'))

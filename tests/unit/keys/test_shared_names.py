@@ -44,7 +44,10 @@ def tables(hint: str | None) -> list[dict[str, Any]]:
 )
 def test_two_sources_with_one_name_are_refused(first: str, second: str, shown: str) -> None:
     (problem,) = refused([first, second])
-    assert (problem.what, problem.where) == (f"{shown!r} is already the name of {first}", Location(second))
+    assert (problem.what, problem.where) == (
+        f"the module name {shown!r} is already used by {first}",
+        Location(second),
+    )
 
 
 def test_every_source_after_the_first_of_a_name_is_refused_once() -> None:

@@ -124,7 +124,7 @@ CHANGES = {
     "a pre-included header": (Edit({"first.h": "#define WIDE 3\n"}), "first.h is changed"),
     "another one before it": (
         Edit({"include/first.h": ""}),
-        "include/first.h is new, and an include may mean it",
+        "include/first.h is new, and an include may find it",
     ),
     "a new source": (Edit({"demo/more.cu": SAXPY.replace("saxpy", "more")}), "demo/more.cu is new"),
     "a removed source": (Edit({"demo/saxpy.cu": None}), "demo/saxpy.cu is gone"),
@@ -146,23 +146,23 @@ CHANGES = {
     ),
     "a shadow of the toolkit's": (
         Edit({"include/cuComplex.h": ""}),
-        "include/cuComplex.h is new, and an include may mean it",
+        "include/cuComplex.h is new, and an include may find it",
     ),
     "a shadow of what the toolkit includes": (
         Edit({"other/math.h": ""}),
-        "other/math.h is new, and an include may mean it",
+        "other/math.h is new, and an include may find it",
     ),
     "a folder that the toolkit has, too": (
         Edit({"other/crt/host_defines.h": ""}),
-        "other/crt is new, and an include may mean it",
+        "other/crt is new, and an include may find it",
     ),
     "a header that was asked for": (
         Edit({"demo/own.h": "#undef FACTOR\n#define FACTOR 4.0f\n"}),
-        "demo/own.h is new, and an include may mean it",
+        "demo/own.h is new, and an include may find it",
     ),
     "the same in another folder": (
         Edit({"include/own.h": "#undef FACTOR\n#define FACTOR 4.0f\n"}),
-        "include/own.h is new, and an include may mean it",
+        "include/own.h is new, and an include may find it",
     ),
     "a macro": (Edit(table=("{ FOUND", "{ FAST = true, FOUND")), "define of copy is changed"),
     "what a macro finds": (Edit(table=("<found.h>", "<other.h>")), "define of copy is changed"),
@@ -228,7 +228,7 @@ def test_what_changes_a_unit_is_told_and_the_lock_not_believed(
         (
             "cubin.lock: is stale, and HATCH_CUBIN_LOCKED is set",
             *verdict.plan.changes,
-            "hint: 'hatch-cubin lock' writes it anew",
+            "hint: run 'hatch-cubin lock' to write the lock again",
         )
     )
 
@@ -256,7 +256,10 @@ def test_a_build_goes_on_with_the_toolkit_where_the_lock_is_stale_and_says_so(
     (project.root / lock_format.NAME).write_text(text)
     said: list[str] = []
     assert pipeline.build(replace(project, inform=said.append)) == fresh
-    stale = "cubin.lock is stale (demo/near.h is changed, and 2 more): 'hatch-cubin lock' writes it anew"
+    stale = (
+        "cubin.lock is stale (demo/near.h is changed, and 2 more): run 'hatch-cubin lock' to "
+        "write the lock again"
+    )
     assert stale in said
 
 
@@ -348,7 +351,7 @@ def test_a_locked_build_takes_no_unit_that_was_compiled_to_other_bytes(tmp_path:
     (root / lock_format.NAME).write_text(lock_format.encode(made))
     assert pipeline.build(project)
     locked = replace(project, environ={**project.environ, "HATCH_CUBIN_LOCKED": "1"})
-    with pytest.raises(LockError, match="1 of 2 units were compiled to other bytes") as caught:
+    with pytest.raises(LockError, match="1 of 2 results differ from the digests") as caught:
         pipeline.build(locked)
     assert caught.value.problems[0].details == ("saxpy for sm_80",)
 
@@ -372,7 +375,7 @@ def test_what_a_group_leaves_out_is_told_with_a_lock_too(tmp_path: Path) -> None
     project = make_project(tmp_path, {"copy.ptx": COPY_PTX}, 'archs = ["all-major"]')
     project = replace(project, inform=said.append)
     (tmp_path / lock_format.NAME).write_text(lock_format.encode(pipeline.make_lock(project)))
-    notes = [line for line in said if "left out" in line]
+    notes = [line for line in said if "not built for" in line]
     said.clear()
     pipeline.choose_plan(project)
     assert notes
@@ -461,7 +464,7 @@ def test_what_only_the_compilers_headers_tell_needs_the_compiler(tmp_path: Path)
     assert (made.unsure, verdict.plan.changes, verdict.results) == (["demo/any.cu"], (), None)
     assert "manifest.json" in pipeline.build(project)
     write_tree(tmp_path, {"demo/more.h": ""})
-    with pytest.raises(LockError, match="any for sm_90 has another key"):
+    with pytest.raises(LockError, match="any for sm_90 has a different cache key"):
         pipeline.build(project)
 
 

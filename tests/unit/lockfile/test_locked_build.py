@@ -140,7 +140,7 @@ def test_a_store_that_fails_is_told_by_the_build_and_not_before(
     assert wanted(lacking) != []
     assert said == []
     pipeline.build(lacking)
-    assert said == [f"the remote cache at {store.url} cannot be used fully: it fails (500)"]
+    assert said == [f"the remote cache at {store.url} cannot be used fully: the store fails (500)"]
 
 
 def test_a_store_in_a_bucket_still_needs_its_client(project: Project) -> None:

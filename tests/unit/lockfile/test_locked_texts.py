@@ -222,7 +222,7 @@ def test_another_text_in_an_unchanged_project_is_another_key(project: Project, t
     made = lock(project)
     (tmp_path / "flag").write_text("")
     user_folders.remove_recalled_facts()
-    assert pipeline.check_lock(project, made).changes == ("mm[B=1] for sm_80 has another key",)
+    assert pipeline.check_lock(project, made).changes == ("mm[B=1] for sm_80 has a different cache key",)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.helpers import TABLE, read_config
 MODULE = f"[[{'.'.join(TABLE)}.module]]\n"
 SOURCE = f"[[{'.'.join(TABLE)}.source]]\n"
 SOLVER = f'{MODULE}name = "solver"\nsources = ["a.cu", "b.cu"]\nmode = "lto"\n'
-NO_PTX = "only LTO-IR becomes PTX when it is linked, as with mode = 'lto' and .cu sources alone"
+NO_PTX = "the linker makes PTX only from LTO-IR, that is, with mode = 'lto' and only .cu sources"
 A_AND_B = ["demo/a.cu", "demo/b.cu"]
 SUPPORTED = (75, 80, 90, 120)
 TOOLCHAIN = Toolchain("NVRTC 13.0.0", SUPPORTED, families=True)
@@ -114,8 +114,8 @@ def test_a_source_of_a_module_does_not_define_what_its_variants_are_of(value: st
     table = f'[[tool.hatch.build.hooks.cubin.source]]\npath = "demo/*.cu"\ndefine = {{ N = {value} }}\n'
     (told,) = refusal(f"{SOLVER}variants = {{ N = [1, 2] }}\n{table}", A_AND_B)
     assert told.partition(": ")[2] == (
-        "define.N would make the variants of 'solver' one and the same for this source\n"
-        "  hint: leave N out, here or in the module's 'variants'"
+        "define.N would make all variants of 'solver' equal for this source\n"
+        "  hint: remove N here, or from the module's 'variants'"
     )
 
 
@@ -139,8 +139,8 @@ def test_a_group_leaves_out_what_a_link_cannot_serve_and_says_so() -> None:
     plan = unit_plan.plan_units(modules, TOOLCHAIN)
     assert [str(unit.arch) for unit in plan.units if unit.module.link] == ["sm_80", "sm_90", "sm_120"]
     assert plan.notes == (
-        "demo/h.ptx: left out sm_75, its .target sm_80 cannot serve it",
-        f"solver: left out compute_120: {NO_PTX}",
+        "demo/h.ptx: not built for sm_75, which cannot run PTX with .target sm_80",
+        f"solver: not built for compute_120: {NO_PTX}",
     )
 
 
@@ -157,7 +157,7 @@ def test_ptx_that_is_asked_for_by_name_is_of_lto_ir_alone(table: str, members: S
     (told,) = refusal(f'archs = ["90"]\n{table}', members)
     assert told.partition("\n  ")[::2] == (
         f"pyproject.toml:12: solver cannot be linked for compute_90: {NO_PTX}",
-        'hint: in its table: archs = ["sm_90"]',
+        'hint: in the module\'s table: archs = ["sm_90"]',
     )
 
 
@@ -169,7 +169,7 @@ def test_a_link_for_no_arch_at_all_is_refused() -> None:
         ["demo/h.ptx"],
         text=HELPERS.replace("8.0", "9.0").replace("sm_80", "sm_121a"),
     )
-    with pytest.raises(ConfigError, match="solver can be linked for none of the archs asked for"):
+    with pytest.raises(ConfigError, match="solver cannot be linked for any of the requested archs"):
         unit_plan.plan_units(modules, TOOLCHAIN)
     with pytest.raises(ConfigError, match="cannot target sm_70"):
         unit_plan.plan_units(planned(f'archs = ["sm_70"]\n{SOLVER}', A_AND_B), TOOLCHAIN)
@@ -177,11 +177,14 @@ def test_a_link_for_no_arch_at_all_is_refused() -> None:
 
 def test_what_a_source_table_cannot_say_of_a_linked_source_is_refused() -> None:
     rule = f'{SOURCE}path = "demo/a.cu"\nname = "x"\narchs = ["sm_80"]\nvariants = {{ N = [1] }}\n'
-    place, table = "pyproject.toml", f"\n  hint: {MODULE.strip()} has it"
+    place, table = "pyproject.toml", f"\n  hint: set it in {MODULE.strip()}"
     assert refusal(f'archs = ["sm_90"]\n{SOLVER}{rule}', A_AND_B) == [
-        f"{place}:17: 'name' is for modules, and demo/a.cu is linked into one",
-        f"{place}:18: 'archs' is for modules, and demo/a.cu is linked into one{table}",
-        f"{place}:19: 'variants' is for modules, and demo/a.cu is linked into one{table}",
+        f"{place}:17: 'name' is a key for modules, but demo/a.cu is only a part of a linked module",
+        f"{place}:18: 'archs' is a key for modules, but demo/a.cu is only a part of a linked module{table}",
+        (
+            f"{place}:19: 'variants' is a key for modules, but demo/a.cu is only a part of a "
+            f"linked module{table}"
+        ),
     ]
 
 
@@ -190,8 +193,8 @@ def test_a_name_is_one_modules_whatever_it_is_made_of() -> None:
     modules = [each for each in planned(options, A_AND_B, more=["demo/solver.cu"]) if not each.part_of]
     (problem,) = shared_names.name_problems(modules, read_config(options))
     assert str(problem) == (
-        "pyproject.toml:12: 'solver' is already the name of demo/solver.cu\n"
-        "  hint: give one of them another name"
+        "pyproject.toml:12: the module name 'solver' is already used by demo/solver.cu\n"
+        "  hint: give one of the two modules another name"
     )
 
 

@@ -270,7 +270,7 @@ def test_ptx_can_have_neither_instantiations_nor_variants(key: str) -> None:
     assert found == [
         problem(
             "cpp-setting-for-ptx",
-            "path 'demo/*' matches demo/k.ptx, and PTX has neither templates nor macros",
+            "path 'demo/*' matches demo/k.ptx, but PTX does not have templates or macros",
             Location("pyproject.toml", FIRST + 1),
             "'instantiate' and 'variants' are for .cu sources",
         )
@@ -313,7 +313,7 @@ def test_a_unit_is_a_module_for_an_arch_and_names_its_file() -> None:
             "sm_101a",
             TOOLCHAIN,
             "cannot target sm_101a",
-            '; CUDA 12 can target sm_101a too; CUDA 13 calls it sm_110: toolkit = "12.9"',
+            '; CUDA 12 can target sm_101a too; in CUDA 13 its name is sm_110: toolkit = "12.9"',
         ),
         ("sm_107", TOOLCHAIN, "cannot target sm_107", '; CUDA 13.5 can target sm_107 too: toolkit = "13.5"'),
         *(
@@ -321,14 +321,14 @@ def test_a_unit_is_a_module_for_an_arch_and_names_its_file() -> None:
                 arch,
                 TOOLCHAIN,
                 f"cannot target {arch}",
-                f"; a later GPU runs PTX of an earlier one: compute_120 in place of {arch}",
+                f"; newer GPUs can run older PTX: use compute_120 in place of {arch}",
             )
             for arch in ("sm_130", "compute_200", "sm_130a")
         ),
         (
             "sm_100f",
             Toolchain("NVRTC 12.8.93", (75, 100), families=False),
-            "cannot target sm_100f (families, as in 100f, need CUDA 12.9)",
+            "cannot target sm_100f (family-specific archs such as sm_100f need CUDA 12.9)",
             '; CUDA 12.9 can target sm_100f too: toolkit = "12.9"',
         ),
     ],
@@ -337,7 +337,9 @@ def test_an_arch_that_the_toolkit_cannot_target_is_refused_with_those_it_can(
     arch: str, toolchain: Toolchain, what: str, more: str
 ) -> None:
     known = " ".join(map(str, toolchain.supported))
-    expected = problem("arch-not-supported", f"{toolchain.label} {what}", hint=f"it can target {known}{more}")
+    expected = problem(
+        "arch-not-supported", f"{toolchain.label} {what}", hint=f"this compiler can target {known}{more}"
+    )
     assert unsupported_arch(arch_names.parse_arch(arch), toolchain) == expected
     with pytest.raises(ConfigError) as caught:
         plan(["sm_75", arch], *cu("a.cu", "b.cu"), toolchain=toolchain)
@@ -406,7 +408,8 @@ def test_what_ptx_can_serve_of_the_archs_is_kept() -> None:
         found = refused(f"archs = [{archs}]", source)
         assert found[0].what == "cannot be assembled for sm_75"
         assert found[0].hint == (
-            f'this can be built:\n    {RULE}\n    path = "demo/k.ptx"\n    archs = [{kept}]'
+            f"this table builds it for archs that can run it:\n    {RULE}\n"
+            f'    path = "demo/k.ptx"\n    archs = [{kept}]'
         )
 
 
@@ -417,7 +420,10 @@ def test_ptx_that_a_named_arch_cannot_take_is_refused_with_the_line_that_forbids
             "ptx-target-unsuitable",
             "cannot be assembled for sm_90",
             Location("demo/k.ptx", 3),
-            f'this can be built:\n    {RULE}\n    path = "demo/k.ptx"\n    archs = ["sm_90a"]',
+            (
+                f"this table builds it for archs that can run it:\n    {RULE}\n"
+                '    path = "demo/k.ptx"\n    archs = ["sm_90a"]'
+            ),
             ("because of: .target sm_90a, debug",),
         )
     ]
@@ -441,8 +447,8 @@ def test_ptx_leaves_out_what_a_group_asked_for_in_vain_and_says_so() -> None:
     made = plan(["all-major", "sm_86"], ptx("sm_86"))
     assert [str(unit.arch) for unit in made.units] == ["sm_90", "sm_100", "sm_120", "compute_86", "sm_86"]
     assert made.notes == (
-        "demo/k.ptx: left out sm_75, its .target sm_86 cannot serve it",
-        "demo/k.ptx: left out sm_80, its .target sm_86 cannot serve it",
+        "demo/k.ptx: not built for sm_75, which cannot run PTX with .target sm_86",
+        "demo/k.ptx: not built for sm_80, which cannot run PTX with .target sm_86",
     )
 
 
@@ -460,7 +466,9 @@ def test_ptx_that_no_arch_of_a_group_can_take_is_refused() -> None:
     (module,) = plan_modules(config, [ptx("sm_90a")], {("all",): (Target(Arch(80), named=False),)})
     with pytest.raises(ConfigError) as caught:
         plan_units([module], TOOLCHAIN)
-    assert [problem.what for problem in caught.value.problems] == ["none of the archs asked for can run it"]
+    assert [problem.what for problem in caught.value.problems] == [
+        "none of the requested archs can run this PTX"
+    ]
 
 
 def test_ptx_without_a_header_is_refused_where_it_is_planned() -> None:
@@ -471,7 +479,7 @@ def test_ptx_without_a_header_is_refused_where_it_is_planned() -> None:
 def test_a_note_that_two_modules_share_is_said_once_per_source() -> None:
     made = plan(["all-major"], ptx("sm_80", "a.ptx"), ptx("sm_80", "b.ptx"))
     assert made.notes == tuple(
-        f"{name}: left out sm_75, its .target sm_80 cannot serve it" for name in ("a.ptx", "b.ptx")
+        f"{name}: not built for sm_75, which cannot run PTX with .target sm_80" for name in ("a.ptx", "b.ptx")
     )
 
 

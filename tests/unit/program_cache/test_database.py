@@ -313,7 +313,7 @@ def test_a_damaged_entry_is_a_miss_and_is_removed(opened: Opener, damage: str) -
     opened.sql(f"{damage} WHERE id = 1")
     asked = b"x" if "key" in damage else b"k"
     assert (cache.read(asked), cache.read(asked), cache.read(b"good")) == (None, None, b"code")
-    assert opened.warnings == ["has a damaged entry, which counts as missing"]
+    assert opened.warnings == ["has a damaged entry, which counts as a cache miss"]
     assert stored_keys(opened) == ["good"]
     cache.write(asked, b"code")
     assert cache.read(asked) == b"code"
@@ -359,7 +359,7 @@ def test_a_file_with_more_damage_than_single_entries_is_set_aside(opened: Opener
     overwrite_with_nonsense(opened)
     spoiled = opened.path.read_bytes()
     assert cache.read(b"7") is None
-    assert opened.warnings == ["was set aside as cache.aside-1: it is damaged"]
+    assert opened.warnings == ["was set aside as cache.aside-1: the file is damaged"]
     assert (opened.path.parent / "cache.aside-1").read_bytes() == spoiled
     cache.write(b"7", b"code")
     assert cache.read(b"7") == b"code"
@@ -396,7 +396,7 @@ def test_a_write_into_a_damaged_file_goes_into_its_replacement(opened: Opener) -
     overwrite_with_nonsense(opened)
     cache.write(b"k", b"code")
     assert (cache.read(b"k"), stored_keys(opened)) == (b"code", ["k"])
-    assert opened.warnings == ["was set aside as cache.aside-1: it is damaged"]
+    assert opened.warnings == ["was set aside as cache.aside-1: the file is damaged"]
 
 
 def test_a_damaged_file_is_not_set_aside_while_another_process_uses_it(opened: Opener) -> None:
@@ -407,13 +407,13 @@ def test_a_damaged_file_is_not_set_aside_while_another_process_uses_it(opened: O
     cache.close()
     overwrite_with_nonsense(opened)
     assert cache.read(b"7") is None
-    why = "it is damaged, and can be set aside only while no other process uses it"
+    why = "the file is damaged, and can be set aside only while no other process uses it"
     assert opened.warnings == [f"cannot be used fully: {why}"]
     other.close()
     cache.write(b"7", b"code")
     assert (cache.read(b"7"), opened.warnings[1:]) == (
         b"code",
-        ["was set aside as cache.aside-1: it is damaged"],
+        ["was set aside as cache.aside-1: the file is damaged"],
     )
 
 
@@ -458,8 +458,8 @@ def another_layout(path: Path) -> None:
     [
         (special_files.a_file, "file is not a database"),
         (special_files.a_sparse_file, "file is not a database"),
-        (another_database, "it is not a program cache"),
-        (another_layout, "it is damaged"),
+        (another_database, "the file is not a program cache"),
+        (another_layout, "the file is damaged"),
     ],
 )
 def test_a_file_that_is_not_a_program_cache_is_set_aside_unchanged(
@@ -502,7 +502,7 @@ def test_a_database_that_another_program_uses_is_left_alone(opened: Opener) -> N
         cache = opened()
         cache.write(b"k", b"code")
         assert cache.read(b"k") is None
-    why = "it is not a program cache, and can be set aside only while no other process uses it"
+    why = "the file is not a program cache, and can be set aside only while no other process uses it"
     assert {*opened.warnings} == {
         f"cannot be used fully: {why}",
         f"cannot be used fully: {why}; an entry was not stored",
@@ -586,7 +586,7 @@ def test_damage_in_a_read_only_file_is_a_miss_and_stays(
     overwrite_with_nonsense(opened, 0)
     assert cache.read(b"k") is None
     assert opened.warnings == [
-        "has a damaged entry, which counts as missing",
+        "has a damaged entry, which counts as a cache miss",
         "cannot be used fully: file is not a database",
     ]
     assert files(opened) == ["cache"]
@@ -608,7 +608,9 @@ def test_a_pipe_that_replaces_the_file_later_is_not_opened(opened: Opener) -> No
     opened.path.unlink()
     special_files.a_pipe(opened.path)
     assert cache.read(b"k") is None
-    assert opened.warnings == ["cannot be used fully: a program cache is a file, and this is a pipe"]
+    assert opened.warnings == [
+        "cannot be used fully: a program cache must be a file, but this path is a pipe"
+    ]
 
 
 # Threads and forks
@@ -692,7 +694,7 @@ def test_after_a_fork_that_python_did_not_see_the_child_has_only_misses(
         patch.setattr(statements, "count_uses", pytest.fail)
         assert cache.read(b"k") is None
         cache.close()
-    why = "it is open in the parent process, which forked without telling Python"
+    why = "the file is open in the parent process, which forked without calling Python's fork handlers"
     assert opened.warnings == [f"cannot be used fully: {why}"]
     assert cache.read(b"k") == b"code"
 

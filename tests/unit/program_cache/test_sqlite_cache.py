@@ -108,12 +108,15 @@ def test_code_in_a_file_that_cannot_be_read_is_an_error_that_names_the_file(
         with pytest.raises(error) as updated:
             cache.update({"k": code})
         for raised in (stored, updated):
-            assert f"{tmp_path / 'k.bin'}, and nothing was stored: {reason}" in str(raised.value)
+            assert f"the ObjectCode's file {tmp_path / 'k.bin'} cannot be read: {reason}" in str(raised.value)
         assert cache["k"] == b"before"
 
 
 def test_code_at_an_impossible_path_is_an_error_that_names_the_path(tmp_path: Path) -> None:
-    with SQLiteProgramCache(tmp_path / "cache") as cache, pytest.raises(ValueError, match="is in a\0b, and"):
+    with (
+        SQLiteProgramCache(tmp_path / "cache") as cache,
+        pytest.raises(ValueError, match="file a\0b cannot be read"),
+    ):
         cache["k"] = ObjectCode.from_cubin("a\0b")
 
 
@@ -255,7 +258,7 @@ def test_a_problem_with_the_file_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_a_folder_in_place_of_the_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="a program cache is a file, and this is a folder"):
+    with pytest.raises(OSError, match="a program cache must be a file, but this path is a folder"):
         SQLiteProgramCache(tmp_path)
 
 
@@ -305,5 +308,5 @@ def test_without_cuda_core_the_error_names_it() -> None:
 
 def test_the_package_exports_no_other_names() -> None:
     assert hatch_cubin.__all__ == ["SQLiteProgramCache"]
-    with pytest.raises(AttributeError, match=r"^module 'hatch_cubin' has no attribute 'SQLite'$"):
+    with pytest.raises(AttributeError, match=r"^module 'hatch_cubin' has no attribute 'SQLite': "):
         _ = hatch_cubin.SQLite

@@ -85,11 +85,11 @@ def test_a_local_disk_is_allowed(mounts: Path, path: str) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (special_files.a_folder, "a program cache is a file, and this is a folder"),
-        (special_files.a_pipe, "a program cache is a file, and this is a pipe"),
-        (special_files.a_link_to_a_pipe, "a program cache is a file, and this is a pipe"),
-        (special_files.a_socket, "a program cache is a file, and this is a socket"),
-        (special_files.a_link_to_a_device, "a program cache is a file, and this is a device"),
+        (special_files.a_folder, "a program cache must be a file, but this path is a folder"),
+        (special_files.a_pipe, "a program cache must be a file, but this path is a pipe"),
+        (special_files.a_link_to_a_pipe, "a program cache must be a file, but this path is a pipe"),
+        (special_files.a_socket, "a program cache must be a file, but this path is a socket"),
+        (special_files.a_link_to_a_device, "a program cache must be a file, but this path is a device"),
     ],
 )
 def test_something_that_is_not_a_file_is_refused_and_not_opened(
@@ -97,7 +97,7 @@ def test_something_that_is_not_a_file_is_refused_and_not_opened(
 ) -> None:
     path = tmp_path / "cache"
     make(path)
-    with pytest.raises(OSError, match="a program cache is a file") as raised:
+    with pytest.raises(OSError, match="a program cache must be a file") as raised:
         usable_paths.check(str(path))
     assert (raised.value.strerror, raised.value.filename) == (said, str(path))
 

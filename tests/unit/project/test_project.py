@@ -59,9 +59,9 @@ def test_a_named_package_receives_the_bundle(
 @pytest.mark.parametrize(
     ("files", "hint"),
     [
-        (["p.py", "setup.py", "test_p.py"], "make it a package, p/__init__.py"),
-        (["src/p.py"], "make it a package, src/p/__init__.py"),
-        (["setup.py"], "a package is a folder with a file __init__.py"),
+        (["p.py", "setup.py", "test_p.py"], "p.py is a single module: move it to p/__init__.py"),
+        (["src/p.py"], "src/p.py is a single module: move it to src/p/__init__.py"),
+        (["setup.py"], "add a package: a folder with a file __init__.py"),
     ],
 )
 def test_without_a_package_the_hint_says_how_to_make_one(tmp_path: Path, files: list[str], hint: str) -> None:
@@ -73,7 +73,7 @@ def test_without_a_package_the_hint_says_how_to_make_one(tmp_path: Path, files: 
 
 def test_with_several_packages_the_user_must_name_one(tree: Path) -> None:
     error = refusal(ConfigError, lambda: project(tree, "", {"a": "a", "b": "b"}).package)
-    what = "which package receives the kernels? The wheel's packages are: 'a', 'b'"
+    what = "the wheel has several packages ('a', 'b'): choose the package for the kernels"
     hint = 'for example: package = "a"'
     assert error.problems == (problem("package-not-chosen", what, TABLE_PLACE, hint),)
 
@@ -90,7 +90,7 @@ def test_a_glob_that_only_looks_inside_the_packages_has_a_hint(tmp_path: Path) -
     write_tree(tmp_path, {"k.cu": ""})
     assert (
         refusal(SourceError, read_sources, project(tmp_path, 'sources = ["*.cu"]')).problems[0].hint
-        == 'a glob that begins with a wildcard looks inside the packages: sources = ["k.cu"]'
+        == 'a glob that begins with a wildcard matches only files in packages: sources = ["k.cu"]'
     )
     (tmp_path / "k.cu").unlink()
     with pytest.raises(SourceError) as caught:
@@ -103,12 +103,12 @@ def test_a_variable_that_nothing_reads_is_warned_of(tmp_path: Path) -> None:
     environ = {"HATCH_CUBIN_ARCH": "sm_80", "HATCH_CUBIN_SKIP": "0", "HATCH_CUBIN_REPORT": "x", "OTHER": "1"}
     made = Project(root=tmp_path, packages={}, config=read_config(), environ=environ, warn=said.append)
     made.warn_of_variables()
-    assert said == ["hatch-cubin knows no variable HATCH_CUBIN_ARCH: did you mean HATCH_CUBIN_ARCHS?"]
+    assert said == ["HATCH_CUBIN_ARCH is not a variable of hatch-cubin: did you mean HATCH_CUBIN_ARCHS?"]
     replace(made, environ={"HATCH_CUBIN_XYZZY": ""}).warn_of_variables()
-    assert said[1:] == ["hatch-cubin knows no variable HATCH_CUBIN_XYZZY"]
+    assert said[1:] == ["HATCH_CUBIN_XYZZY is not a variable of hatch-cubin"]
     replace(made, environ={"HATCH_CUBIN_CACHE_SIZE": "1"}).warn_of_variables()
     assert said[2:] == [
-        "hatch-cubin knows no variable HATCH_CUBIN_CACHE_SIZE: 'cache-size' is a key of the table"
+        "HATCH_CUBIN_CACHE_SIZE is not a variable of hatch-cubin: 'cache-size' is a key of the table"
     ]
 
 
@@ -118,7 +118,7 @@ def test_a_variable_of_another_build_system_is_told_with_the_one_that_does_the_s
     Project(
         root=tmp_path, packages={}, config=read_config(), environ=environ, inform=said.append
     ).warn_of_variables()
-    assert said == ["TORCH_CUDA_ARCH_LIST does not change this build: HATCH_CUBIN_ARCHS does the same here"]
+    assert said == ["TORCH_CUDA_ARCH_LIST has no effect on this build: use HATCH_CUBIN_ARCHS instead"]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_variable_whose_name_is_nearly_one_of_ours_is_warned_of(
     Project(
         root=tmp_path, packages={}, config=read_config(), environ={name: "1"}, warn=said.append
     ).warn_of_variables()
-    assert said == [f"hatch-cubin knows no variable {name}: did you mean {meant}?"]
+    assert said == [f"{name} is not a variable of hatch-cubin: did you mean {meant}?"]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_variable_of_others_is_not(tmp_path: Path, name: str) -> None:
 def test_a_package_that_is_not_in_the_wheel_is_refused(tree: Path, package: str) -> None:
     with pytest.raises(ConfigError) as caught:
         _ = project(tree, f"package = '{package}'").package
-    what = f"package {package!r} is not in the wheel, its packages are: 'demo'"
+    what = f"package {package!r} is not in the wheel, whose packages are: 'demo'"
     refusal = problem("package-not-in-wheel", what, FIRST_PLACE, 'package = "demo"')
     assert caught.value.problems == (refusal,)
 
@@ -247,7 +247,7 @@ def test_without_any_source_the_message_has_the_folders_that_were_searched(
 ) -> None:
     error = refusal(SourceError, read_sources, project(tmp_path, "", packages))
     what = f"there are no .cu or .ptx sources in {where}"
-    hint = "write a source there, or name the folder of your sources"
+    hint = "write a source there, or set 'sources' to the folder of your sources"
     assert error.problems == (problem("no-sources-found", what, TABLE_PLACE, hint),)
 
 
@@ -285,7 +285,7 @@ def test_without_any_source_the_hint_names_files_with_kernels(
 def test_if_every_source_is_excluded_the_message_names_them(tmp_path: Path) -> None:
     write_tree(tmp_path, {"src/demo/k.cu": SAXPY, "src/demo/a/m.ptx": "", "other/k.cu": SAXPY})
     error = refusal(SourceError, read_sources, project(tmp_path, 'exclude = ["src/demo/**"]'))
-    what = "'exclude' leaves no source: src/demo/a/m.ptx, src/demo/k.cu"
+    what = "'exclude' excludes all sources: src/demo/a/m.ptx, src/demo/k.cu"
     hint = "a project without kernels does not need a table of hatch-cubin"
     assert error.problems == (problem("all-sources-excluded", what, FIRST_PLACE, hint),)
 
@@ -295,7 +295,7 @@ def test_a_folder_in_place_of_a_glob_has_a_hint(tmp_path: Path) -> None:
     error = refusal(SourceError, read_sources, project(tmp_path, 'sources = ["kernels/"]'))
     what, hint = (
         "sources: 'kernels' matches no file",
-        'it is a folder: write "kernels/**/*.cu" for the files in it',
+        'it is a folder: write "kernels/**/*.cu" for the sources in the folder',
     )
     assert error.problems == (problem("pattern-matches-nothing", what, FIRST_PLACE, hint),)
 
@@ -304,7 +304,7 @@ def test_a_glob_in_a_wrong_folder_is_told_where_the_sources_are(tmp_path: Path) 
     write_tree(tmp_path, {"src/demo/k.cu": SAXPY, "src/demo/a/l.cu": SAXPY, "src/demo/readme.md": ""})
     with pytest.raises(SourceError) as caught:
         read_sources(project(tmp_path, 'sources = ["kernels/**/*.cu"]'))
-    assert [each.hint for each in caught.value.problems] == ["there are: src/demo/*.cu, src/demo/a/*.cu"]
+    assert [each.hint for each in caught.value.problems] == ["sources are in: src/demo/*.cu, src/demo/a/*.cu"]
 
 
 def test_a_path_in_exclude_that_is_not_a_source_is_warned_of(tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> Non
     ]
     assert [each.hint for each in error.problems[1:3]] == [
         None,
-        'it is a file: "src/demo" is its folder',
+        'it is a file: write the name of its folder, "src/demo"',
     ]
 
 
@@ -399,7 +399,7 @@ def test_include_folders_that_lead_out_of_the_project_are_refused(tmp_path: Path
     (root / "here").symlink_to("real")
     error = refusal(SourceError, read_sources, project(root, 'include-dirs = ["here", "out", "up"]'))
     what = "include-dirs: {!r} is a link to a place outside the project"
-    hint = "put a copy of its headers into the project"
+    hint = "copy the headers into the project"
     assert error.problems == tuple(
         problem("link-leads-outside", what.format(name), FIRST_PLACE, hint) for name in ("out", "up")
     )

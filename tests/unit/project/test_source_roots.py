@@ -67,7 +67,7 @@ def test_a_root_that_is_a_link_is_followed(mono: Path) -> None:
     assert (tree.disk_path("csrc/a.cu"), tree.is_inside("csrc/a.cu")) == (mono / "csrc/a.cu", True)
 
 
-COPIED = "a front end that builds in a copy of the project leaves it out: build in place, or from the sdist"
+COPIED = "a copy of the project does not contain this folder: build in the original folder, or from the sdist"
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_a_missing_root_is_refused_with_the_folder_that_was_searched(mono: Path,
 
 
 def test_nothing_else_may_have_the_name_of_the_folder_for_roots_in_sdists(mono: Path) -> None:
-    what = "'source-roots' is the folder for source roots in an sdist: nothing else can have this name"
-    told = [problem("source-root-name-taken", f"source-roots: {what}", PLACE, "give it another name")]
+    what = "the name 'source-roots' is reserved for the folder of source roots in an sdist"
+    told = [problem("source-root-name-taken", f"source-roots: {what}", PLACE, "choose another name")]
     assert refused(mono / "pkg", 'source-roots = { source-roots = "../csrc" }') == told
     write_tree(mono / "pkg", {"source-roots/a.cu": ""})
     assert refused(mono / "pkg") == told
@@ -96,8 +96,10 @@ def test_nothing_else_may_have_the_name_of_the_folder_for_roots_in_sdists(mono: 
 
 def test_a_root_must_not_have_the_name_of_a_file_of_the_project(mono: Path) -> None:
     write_tree(mono / "pkg", {"csrc/a.cu": ""})
-    what = "source-roots: the project has a file or folder 'csrc' too: which one do you mean?"
-    told = [problem("source-root-name-taken", what, PLACE, "give one of them another name")]
+    what = (
+        "source-roots: 'csrc' is also a file or folder of the project: a source root needs a different name"
+    )
+    told = [problem("source-root-name-taken", what, PLACE, "rename the source root, or the file or folder")]
     assert refused(mono / "pkg") == told
     write_tree(mono / "pkg", {"PKG-INFO": ""})
     assert refused(mono / "pkg") == told
@@ -109,7 +111,7 @@ def test_a_root_must_not_have_the_name_of_a_file_of_the_project(mono: Path) -> N
         (
             "../pkg/demo",
             "source-root-in-project",
-            " is in the project: a source root is for a folder above",
+            " is in the project, but a source root must be a folder above",
         ),
         ("../pkg", "source-root-in-project", ""),
         ("../link", "source-root-contains-project", " contains the project itself"),
@@ -125,7 +127,7 @@ def test_all_roots_that_overlap_are_reported(mono: Path) -> None:
     (mono / "link").symlink_to("csrc")
     table = 'source-roots = { one = "../csrc", two = "../link", deep = "../csrc/deep" }'
     assert refused(mono / "pkg", table) == [
-        Coded("source-roots-overlap", PLACE, f"source-roots: {name} is the folder {other}, or is in it")
+        Coded("source-roots-overlap", PLACE, f"source-roots: {name} is the folder {other} or is inside it")
         for name, other in (("'two'", "'one'"), ("'deep'", "'one'"), ("'deep'", "'two'"))
     ]
 

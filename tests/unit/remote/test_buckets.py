@@ -95,7 +95,7 @@ def test_bytes_of_an_upload_count_as_being_sent_until_it_ends(server: StoreServe
 def test_an_answer_larger_than_expected_is_not_read(endpoint: str, opened: Open) -> None:
     store = opened(endpoint)
     store.put("cas/large", b"x" * 1000)
-    with pytest.raises(StoreError, match="it sends more than the expected 999 B"):
+    with pytest.raises(StoreError, match="the store sends more than the expected 999 B"):
         store.get("cas/large", 999)
 
 
@@ -121,9 +121,9 @@ def test_a_missing_bucket_is_empty_and_cannot_be_written(endpoint: str, opened: 
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        (401, "it denies access"),
-        (403, "it denies access"),
-        (503, "it fails, or cannot be reached"),
+        (401, "the store denies access"),
+        (403, "the store denies access"),
+        (503, "the store fails, or cannot be reached"),
     ],
 )
 def test_a_refusal_is_reported_without_the_servers_text(
@@ -139,7 +139,7 @@ def test_a_refusal_is_reported_without_the_servers_text(
 
 def test_a_body_that_is_cut_off_is_an_error(server: StoreServer, opened: Open) -> None:
     server.fault = lambda handler: handler.answer(200, b"abc", Content_Length="5") and handler.hang_up()
-    with pytest.raises(StoreError, match="it fails, or cannot be reached"):
+    with pytest.raises(StoreError, match="the store fails, or cannot be reached"):
         opened(server.url).get("cas/a", 9)
 
 

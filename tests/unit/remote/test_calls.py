@@ -58,7 +58,7 @@ def assert_waited(over: threading.Event) -> None:
 
 
 def fail() -> None:
-    raise StoreError("it is full")
+    raise StoreError("the store is full")
 
 
 def test_each_result_comes_with_the_key_of_its_task(asked: StoreCalls, said: list[str]) -> None:
@@ -94,14 +94,14 @@ def test_after_three_faults_the_store_is_given_up_and_the_first_is_reported(
             yield number, fail
 
     assert [*asked.run_all(tasks(), 1)] == []
-    assert (begun, said, asked.first_fault) == ([0, 1, 2], ["it is full"], "it is full")
+    assert (begun, said, asked.first_fault) == ([0, 1, 2], ["the store is full"], "the store is full")
     assert asked.run_one(begun.clear) is None
     assert begun == [0, 1, 2]
 
 
 def test_after_one_fault_the_other_tasks_still_run(asked: StoreCalls, said: list[str]) -> None:
     assert [*asked.run_all([(1, fail), (2, lambda: None)], 1)] == [(2, None)]
-    assert said == ["it is full"]
+    assert said == ["the store is full"]
 
 
 def test_an_unexpected_exception_is_a_fault_without_its_text(asked: StoreCalls, said: list[str]) -> None:
@@ -114,7 +114,7 @@ def test_an_unexpected_exception_is_a_fault_without_its_text(asked: StoreCalls, 
 
 def test_a_store_that_hangs_is_given_up(asked: StoreCalls, said: list[str], hang: Callable[[], None]) -> None:
     assert [*asked.run_all([(1, hang), (2, hang)], 2)] == []
-    assert said == ["it does not answer"]
+    assert said == ["the store does not answer"]
     assert asked.run_one(lambda: 1) is None
 
 
@@ -129,7 +129,7 @@ def test_a_store_that_sends_next_to_nothing_is_given_up(
 
     assert asked.run_one(drip) is None
     over.set()
-    assert said == ["it is too slow"]
+    assert said == ["the store is too slow"]
 
 
 def test_a_store_that_sends_much_may_take_longer(asked: StoreCalls, said: list[str], store: Store) -> None:
@@ -173,7 +173,7 @@ def trickled(bytes_a_second: int, seconds: float = 60) -> tuple[list[str], float
 def test_waits_for_a_trickling_store_add_up(share: float) -> None:
     """Some bytes come in each poll, so a limit for a single wait would never end it."""
     said, took = trickled(int(share * calls._MIN_BYTES_PER_S), seconds=20)
-    assert said == ["it is too slow" if share else "it does not answer"]
+    assert said == ["the store is too slow" if share else "the store does not answer"]
     assert took < 20  # 0.5 to 1 s on an idle machine
 
 
@@ -188,7 +188,7 @@ def test_waits_for_many_slow_answers_add_up(said: list[str], monkeypatch: pytest
     asked = StoreCalls(Store(), said.append, patience_s=0.1)  # type: ignore[arg-type]
     tasks = [(number, lambda: time.sleep(0.01)) for number in range(1000)]
     assert len([*asked.run_all(tasks, 1)]) < 500
-    assert said == ["it is too slow"]
+    assert said == ["the store is too slow"]
     assert asked.run_one(lambda: 1) is None
 
 
@@ -199,7 +199,7 @@ def test_answers_never_raise_patience_above_its_start(
     assert len([*asked.run_all([(number, lambda: 1) for number in range(1000)], 4)]) == 1000
     assert asked._patience_left_s <= 0.1
     assert asked.run_one(hang) is None
-    assert said == ["it does not answer"]
+    assert said == ["the store does not answer"]
 
 
 def test_a_pause_costs_patience(asked: StoreCalls, said: list[str]) -> None:
@@ -207,7 +207,7 @@ def test_a_pause_costs_patience(asked: StoreCalls, said: list[str]) -> None:
     assert asked._patience_left_s == pytest.approx(0.05)
     for _ in range(2):
         asked.pause(60)  # cut to the patience that is left
-    assert said == ["it is too slow"]
+    assert said == ["the store is too slow"]
 
 
 def test_an_upload_without_progress_may_take_time_by_its_size(
@@ -224,7 +224,7 @@ def test_an_upload_without_progress_may_take_time_by_its_size(
     assert asked.run_one(send) == "all"
     store.traffic.begin_sending(calls._ASSUMED_SENT_PER_POLL)
     assert asked.run_one(hang) is None
-    assert said == ["it does not answer"]
+    assert said == ["the store does not answer"]
 
 
 def test_a_finished_upload_gives_no_more_time() -> None:

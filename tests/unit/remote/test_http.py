@@ -95,7 +95,7 @@ def test_the_system_buffers_little_of_an_upload(server: StoreServer, opened: Ope
 
 
 def test_a_401_despite_credentials_says_that_they_are_not_right(server: StoreServer, opened: Open) -> None:
-    told = "it does not accept the user and password, or the token (401)"
+    told = "the store does not accept the user and password, or the token (401)"
     assert error_of(opened(server.url, "Bearer hunter3"), server, answer(401)) == told
 
 
@@ -190,21 +190,24 @@ def test_a_chunked_body_is_read(server: StoreServer, opened: Open) -> None:
     server.fault = chunks
     store = opened(server.url)
     assert store.get("cas/a", 3) == b"abc"
-    with pytest.raises(StoreError, match="it sends more than the expected 2 B"):
+    with pytest.raises(StoreError, match="the store sends more than the expected 2 B"):
         store.get("cas/a", 2)
 
 
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        (301, "it redirects to another URL (301), which is not followed: use that URL"),
-        (401, "it asks for a user and password, which belong in HATCH_CUBIN_REMOTE (401)"),
-        (403, "it denies access (403)"),
-        (413, "it does not accept a file of that size; nginx does with 'client_max_body_size 64m' (413)"),
-        (418, "it refuses the request (418)"),
-        (429, "it asks for fewer requests (429)"),
-        (500, "it fails (500)"),
-        (507, "it is full (507)"),
+        (301, "the store redirects to another URL (301), which hatch-cubin does not follow: use that URL"),
+        (401, "the store asks for a user and password, which belong in HATCH_CUBIN_REMOTE (401)"),
+        (403, "the store denies access (403)"),
+        (
+            413,
+            "the store does not accept a file of that size; for nginx, set 'client_max_body_size 64m' (413)",
+        ),
+        (418, "the store refuses the request (418)"),
+        (429, "the store asks for fewer requests (429)"),
+        (500, "the store fails (500)"),
+        (507, "the store is full (507)"),
     ],
 )
 def test_each_status_is_reported_by_its_meaning_without_the_servers_text(
@@ -219,7 +222,7 @@ def test_each_status_is_reported_by_its_meaning_without_the_servers_text(
 
 
 def test_a_304_is_an_error(server: StoreServer, opened: Open) -> None:
-    assert error_of(opened(server.url), server, answer(304)) == "it refuses the request (304)"
+    assert error_of(opened(server.url), server, answer(304)) == "the store refuses the request (304)"
 
 
 def promise(size: int, body: bytes) -> Fault:
@@ -238,7 +241,7 @@ def nonsense(handler: Handler) -> bool:
 def test_a_body_of_another_length_than_announced_is_an_error(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     assert error_of(store, server, promise(5, b"abc")) == "the connection broke off"
-    too_much = "it sends more than the expected 100 B"
+    too_much = "the store sends more than the expected 100 B"
     assert error_of(store, server, promise(10 << 30, b"abc")) == too_much
     assert error_of(store, server, endless) == too_much
     assert store.traffic.bytes < 1 << 20
@@ -247,32 +250,33 @@ def test_a_body_of_another_length_than_announced_is_an_error(server: StoreServer
 def test_an_answer_that_is_not_http_is_an_error(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     assert error_of(store, server, reset) == "the connection broke off"
-    assert error_of(store, server, nonsense) == "it does not speak HTTP"
+    assert error_of(store, server, nonsense) == "the store does not speak HTTP"
     assert (
-        error_of(opened(server.url.replace("http:", "https:")), server, nonsense) == "it does not speak TLS"
+        error_of(opened(server.url.replace("http:", "https:")), server, nonsense)
+        == "the store does not speak TLS"
     )
 
 
 def test_an_address_without_a_server_is_an_error(opened: Open) -> None:
     with store_server() as gone:
         url = gone.url
-    with pytest.raises(StoreError, match="no server listens there"):
+    with pytest.raises(StoreError, match="no server listens at this address"):
         opened(url).get("cas/a", 1)
 
 
 @pytest.mark.parametrize(
     ("exc", "told"),
     [
-        (TimeoutError("timed out"), "it does not answer"),
-        (socket.gaierror(-2, "Name or service not known"), "its host name cannot be resolved"),
+        (TimeoutError("timed out"), "the store does not answer"),
+        (socket.gaierror(-2, "Name or service not known"), "the store's host name cannot be resolved"),
         (
             ssl.SSLCertVerificationError(1, "self-signed"),
-            "its TLS certificate is not trusted on this machine",
+            "the store's TLS certificate is not trusted on this machine",
         ),
         (BrokenPipeError(32, "Broken pipe"), "the connection broke off"),
         (IncompleteRead(b"abc"), "the connection broke off"),
-        (BadStatusLine("hunter2"), "it does not speak HTTP"),
-        (OSError(113, "No route to host"), "it cannot be reached"),
+        (BadStatusLine("hunter2"), "the store does not speak HTTP"),
+        (OSError(113, "No route to host"), "the store cannot be reached"),
     ],
 )
 def test_exceptions_are_reported_in_our_own_words(exc: Exception, told: str) -> None:
@@ -319,7 +323,7 @@ def test_a_proxy_does_not_see_credentials_that_go_over_https(
     thread = threading.Thread(target=listen)
     thread.start()
     monkeypatch.setenv("https_proxy", f"127.0.0.1:{listener.getsockname()[1]}")
-    with pytest.raises(StoreError, match="it cannot be reached"):
+    with pytest.raises(StoreError, match="the store cannot be reached"):
         opened("https://cache.example", "Bearer hunter2").get("cas/a", 1)
     thread.join(60)
     listener.close()

@@ -93,14 +93,14 @@ def test_writing_needs_the_password_and_reading_does_not(
     said = list[str]()
     folder_with(tmp_path / "one", ITEMS)
     store_of_machine(tmp_path / "one", f"http://{address}", said, 1).push(KEYS[:1])
-    assert said == ["it asks for a user and password, which belong in HATCH_CUBIN_REMOTE (401)"]
+    assert said == ["the store asks for a user and password, which belong in HATCH_CUBIN_REMOTE (401)"]
     said.clear()
     store_of_machine(tmp_path / "one", f"http://ci:hunter2@{address}", said, units).push(KEYS)
     other = store_of_machine(tmp_path / "other", f"http://{address}", said, units)
     other.fetch(dict.fromkeys(KEYS, Request()))
     if max_body_size == "1m" and units > MAX_SINGLE_UNITS:  # a pack of 2.4 MB
         assert said == [
-            "it does not accept a file of that size; nginx does with 'client_max_body_size 64m' (413)"
+            "the store does not accept a file of that size; for nginx, set 'client_max_body_size 64m' (413)"
         ]
     else:
         assert (said, other.fetched) == ([], {*KEYS})

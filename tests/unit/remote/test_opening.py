@@ -52,5 +52,5 @@ def test_invalid_credentials_of_a_cloud_are_reported_without_their_value(
     monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", "hunter2")
     said = list[str]()
     assert opened(tmp_path, "gs://bucket/x", said) is None
-    why = "the environment variables with its settings are not valid"
+    why = "the environment variables with settings for this store are not valid"
     assert said == [f"the remote cache at gs://bucket/x cannot be used fully: {why}"]

@@ -24,7 +24,7 @@ from tests.cached_results import folder_with, item
 
 OWNER, STRANGER = Signer(bytes([1]) * 32), Signer(bytes([2]) * 32)
 ITEMS = [item(f"unit {number}", 100 + number) for number in range(4)]
-DAMAGED = "it sends other bytes than were stored"
+DAMAGED = "the store sends other bytes than were stored"
 SMALL_AND_LARGE_PROJECT = pytest.mark.parametrize(
     "units", [MAX_SINGLE_UNITS, MAX_SINGLE_UNITS + 1], ids=["few", "many"]
 )
@@ -381,7 +381,7 @@ def test_an_action_without_an_index_is_damage(opened: Open, said: list[str]) -> 
 @SMALL_AND_LARGE_PROJECT
 def test_a_store_that_fails_is_given_up(opened: Open, said: list[str], units: int) -> None:
     def fail(_method: str, _name: str) -> None:
-        raise StoreError("it fails (500)")
+        raise StoreError("the store fails (500)")
 
     store = Memory()
     store.before = fail
@@ -390,7 +390,7 @@ def test_a_store_that_fails_is_given_up(opened: Open, said: list[str], units: in
     one.push(keys(ITEMS))
     one.push(keys(ITEMS))
     assert one.pushed == set()
-    assert (said, one.facts["fault"]) == (["it fails (500)"], "it fails (500)")
+    assert (said, one.facts["fault"]) == (["the store fails (500)"], "the store fails (500)")
     assert len(store.take_log()) >= 3
     one.fetch(dict.fromkeys(keys(ITEMS), Request()))
     assert store.take_log() == []
@@ -527,7 +527,7 @@ def test_a_signed_index_is_not_replaced_by_a_build_that_cannot_sign(opened: Open
     store, trust = Memory(), SignaturePolicy([OWNER.key], required=False)
     ours, checking = Signing(OWNER, trust), Signing(policy=trust)
     right = [each._replace(record=signed(each.record)) for each in ITEMS]
-    cannot_sign = "nothing was pushed, as its index must be signed: set HATCH_CUBIN_SIGNING_KEY"
+    cannot_sign = "nothing was pushed, because the store's index must be signed: set HATCH_CUBIN_SIGNING_KEY"
     opened(store, right, MAX_SINGLE_UNITS + 1, checking).push(keys(right))
     assert (store.files, said) == ({}, [cannot_sign])
     opened(store, right[:2], MAX_SINGLE_UNITS + 1, ours).push(keys(right))
@@ -554,7 +554,7 @@ def test_results_without_a_trusted_signature_are_ignored_and_replaced(
     folder_with(other._cache.folder, ITEMS)
     other.push(keys(ITEMS))  # a result that no reader would accept is not pushed
     assert other.pushed == set()
-    assert said == ["results that no trusted key has signed were not pushed: 1"]
+    assert said == ["some results were not pushed, because no trusted key has signed them: 1"]
     anew = ITEMS[0]._replace(record=signed(ITEMS[0].record))
     folder_with(other._cache.folder, [anew])
     other.push(keys(ITEMS))

@@ -82,7 +82,9 @@ def test_another_build_is_not_used_and_named(
 ) -> None:
     program(tmp_path / "nvidia/cu13/bin/ptxas", said)
     place = "SITE/nvidia/cu13/bin/ptxas"
-    assert f" 13.0.88, the build of NVRTC here, but {place} is {why}\n" in refusal(monkeypatch, tmp_path)
+    assert f" 13.0.88, the version of the installed NVRTC, but {place} is {why}\n" in refusal(
+        monkeypatch, tmp_path
+    )
 
 
 def test_one_that_does_not_start_or_does_not_end_is_told_as_that(
@@ -113,7 +115,8 @@ def test_where_there_is_none_it_is_said_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str | None, hint: str
 ) -> None:
     assert refusal(monkeypatch, tmp_path, wanted) == (
-        f"PTX sources need ptxas 13.0.88, the build of NVRTC here, but no ptxas was found\n  hint: {hint}"
+        "PTX sources need ptxas 13.0.88, the version of the installed NVRTC, but no ptxas "
+        f"was found\n  hint: {hint}"
     )
 
 

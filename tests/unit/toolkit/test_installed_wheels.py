@@ -76,7 +76,7 @@ def test_a_metapackage_needs_what_its_extras_need(site: Path) -> None:
 def test_a_requirement_is_shown_with_the_version_that_is_here(site: Path) -> None:
     install_wheel(site, "a", {}, "1.1")
     shown = [installed_wheels.shown(each) for each in ("a[x,y]==2.*", "b>=1,<2", "c")]
-    assert shown == ["a 2.* (1.1 is here)", "b >=1,<2", "c"]
+    assert shown == ["a 2.* (1.1 is installed)", "b >=1,<2", "c"]
 
 
 def test_the_parts_of_a_compiler_are_listed(site: Path) -> None:

@@ -18,7 +18,7 @@ from hatch_cubin.toolkit.libraries import candidates, system_major
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import Coded, found, write_tree
 
-HINT = 'install it here; as a build dependency this line brings it: toolkit = "13"'
+HINT = 'install it here; or let the build install it with this line in the table: toolkit = "13"'
 
 
 def refusal(code: str, wanted: str | None = None) -> str:
@@ -48,8 +48,8 @@ def test_a_system_toolkit_of_another_major_than_the_bindings_is_named(
     monkeypatch.setenv("CUDA_HOME", str(write_tree(tmp_path, {"lib64/libnvrtc.so.11": ""})))
     major = Toolkit(None).major
     assert refusal("library-not-loadable", "system").splitlines()[0] == (
-        f"cannot load nvrtc: there is none of CUDA {major} in CUDA_HOME={tmp_path}, "
-        "but one that needs cuda-bindings==11.*"
+        f"cannot load nvrtc: there is no CUDA {major} in CUDA_HOME={tmp_path}, "
+        "but CUDA 11, which needs cuda-bindings==11.*"
     )
 
 
@@ -108,8 +108,8 @@ def test_an_exact_release_is_that_of_the_metapackage(monkeypatch: pytest.MonkeyP
     release(monkeypatch, f"{minor}.2")
     assert Toolkit(f"{minor}.2").doubt is None
     assert refusal("wrong-toolkit-installed", f"{minor}.1") == (
-        f"the table's toolkit is '{minor}.1', but the cuda-toolkit here is {minor}.2\n"
-        "  hint: build with isolation, which installs the right one, or install it here"
+        f"the table's toolkit is '{minor}.1', but the installed cuda-toolkit is {minor}.2\n"
+        "  hint: build with isolation, which installs the right version, or install it here"
     )
 
 
@@ -119,7 +119,7 @@ def test_an_exact_release_that_nothing_tells_is_a_warning(monkeypatch: pytest.Mo
     minor = "{}.{}".format(*Toolkit(None).version)
     assert (Toolkit(None).doubt, Toolkit(minor).doubt) == (None, None)
     assert Toolkit(f"{minor}.1").doubt == (
-        f"toolkit = '{minor}.1': without NVIDIA's cuda-toolkit here, only its minor is checked"
+        f"toolkit = '{minor}.1': without the wheel cuda-toolkit, its patch level is not checked"
     )
 
 
@@ -127,7 +127,7 @@ def test_an_exact_release_that_nothing_tells_is_a_warning(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("wanted", ["12.0", "13.99", "13.99.1"])
 def test_another_version_than_the_one_here_is_refused(wanted: str) -> None:
     said = refusal("wrong-toolkit-installed", wanted)
-    assert all(value in said for value in (repr(wanted), f"NVRTC here is {Toolkit(None).nvrtc}\n"))
+    assert all(value in said for value in (repr(wanted), f"the installed NVRTC is {Toolkit(None).nvrtc}\n"))
 
 
 @pytest.mark.parametrize("module", ["cuda.bindings", "cuda.core"])
@@ -147,7 +147,7 @@ def test_missing_packages_that_the_table_asks_for_are_named_with_the_command(
     monkeypatch.setitem(sys.modules, "cuda.core", None)
     with pytest.raises(ToolchainError) as caught:
         Toolkit("13.0", "pip install it")
-    hint = "build with isolation, which installs the right one, or pip install it"
+    hint = "build with isolation, which installs the right version, or pip install it"
     assert found(caught.value) == [("cuda-core-not-importable", "")]
     assert [each.hint for each in caught.value.problems] == [hint]
 
@@ -163,7 +163,8 @@ def test_a_library_that_nobody_finds_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(toolkit_module, "candidates", lambda *_args: iter([Path("/no/such/library")]))
     here = ", ".join(compiler())
     assert (
-        refusal("library-not-loadable") == f"cannot load nvrtc: no libnvrtc\n  here: {here}\n  hint: {HINT}"
+        refusal("library-not-loadable")
+        == f"cannot load nvrtc: no libnvrtc\n  installed: {here}\n  hint: {HINT}"
     )
 
 
@@ -185,7 +186,7 @@ def test_the_systems_folder_is_told_with_what_named_it(
         monkeypatch.delenv(name, raising=False)
     if variable is not None:
         monkeypatch.setenv(variable, "/none")
-    assert libraries.absent_from_home(99).startswith(f"there is none of CUDA 99 in {where}")
+    assert libraries.absent_from_home(99).startswith(f"there is no CUDA 99 in {where}")
 
 
 @pytest.mark.nvrtc
@@ -194,10 +195,10 @@ def test_a_system_toolkit_without_the_library_names_its_folder(
 ) -> None:
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     major = Toolkit(None).major
-    said = f"cannot load nvrtc: there is none of CUDA {major} in CUDA_HOME={tmp_path}"
+    said = f"cannot load nvrtc: there is no CUDA {major} in CUDA_HOME={tmp_path}"
     assert refusal("library-not-loadable", "system") == (
-        f"{said}\n  hint: CUDA_HOME has to name the folder of a toolkit with NVRTC; "
-        'this line takes one from wheels, unless HATCH_CUBIN_TOOLKIT is set: toolkit = "13"'
+        f"{said}\n  hint: set CUDA_HOME to the folder of a toolkit with NVRTC; "
+        'or, unless HATCH_CUBIN_TOOLKIT is set, use a toolkit from wheels: toolkit = "13"'
     )
 
 
@@ -226,7 +227,7 @@ def test_a_cuda_core_that_is_too_old_is_told_with_its_version(monkeypatch: pytes
     import cuda.core
 
     monkeypatch.setattr(toolkit_module, "unmet", lambda wanted: wanted)
-    said = f"cuda-core {cuda.core.__version__} is here, and hatch-cubin needs cuda-core>=1.2,<2"
+    said = f"cuda-core {cuda.core.__version__} is installed, but hatch-cubin needs cuda-core>=1.2,<2"
     assert refusal("wrong-cuda-core") == f"{said}\n  hint: {HINT}"
 
 
@@ -242,7 +243,7 @@ def test_an_nvjitlink_of_another_version_is_refused_like_an_nvrtc(monkeypatch: p
     toolkit = Toolkit(str(major))
     with pytest.raises(ToolchainError) as caught:
         _ = toolkit.nvjitlink
-    here = f"nvJitLink here is {major - 1}.9.1"
+    here = f"installed nvJitLink is {major - 1}.9.1"
     assert [*caught.value.problems] == [Coded("wrong-toolkit-installed", "", f" '{major}',", here)]
 
 
@@ -285,8 +286,8 @@ def test_a_build_that_cannot_be_told_is_an_error_with_the_log(
 
     monkeypatch.setattr(worker, "compile_task", say_nothing)
     said = refusal("unknown-library-build")
-    assert said.startswith("cannot tell which build of NVRTC /")
-    assert said.endswith(" is\n  first\n  second")
+    assert said.startswith("cannot find out the exact version of NVRTC at /")
+    assert said.endswith("\n  first\n  second")
 
 
 @pytest.mark.nvrtc
@@ -329,7 +330,9 @@ def test_bundled_headers_that_cannot_be_written_are_no_absent_ones(
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
-        with pytest.raises(OSError, match=r"NVRTC could not write them \(\d+ MB in \d+ files\)") as caught:
+        with pytest.raises(
+            OSError, match=r"NVRTC could not write its headers \(\d+ MB in \d+ files\)"
+        ) as caught:
             toolkit.install_headers(tmp_path / "headers")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -223,7 +223,7 @@ def test_a_store_that_fails_is_an_error_here(
         server.fault = lambda handler: handler.answer(500)
         monkeypatch.setenv("HATCH_CUBIN_REMOTE", server.url)
         errors = command("cache", "pull").errors
-    what = f"the remote cache at {server.url} cannot be used fully: it fails (500)"
+    what = f"the remote cache at {server.url} cannot be used fully: the store fails (500)"
     assert errors == [f"hatch-cubin: error: {what} [shared-store-failed]"]
 
 
@@ -276,9 +276,10 @@ def test_all_that_is_wrong_is_told_with_what_becomes_of_it(
     assert ended.out == f"{tmp_path / 'cache'}\n0 entries undamaged, 0 B\n"
     whats = {
         entry: "has no record [cache-entry-incomplete]\n"
-        "  hint: builds cannot use this file: 'hatch-cubin cache gc' removes old files",
-        damaged: "is a record that is damaged, or of another version [cache-entry-damaged]\n"
-        "  hint: the next build that needs this entry compiles it again",
+        "  hint: builds cannot use it: 'hatch-cubin cache gc --unused-for 30d' removes it after 30 days",
+        damaged: "is a record that is damaged, or was written by another version of hatch-cubin "
+        "[cache-entry-damaged]\n"
+        "  hint: the next build that needs the entry makes it again",
         "notes.txt": "is a file that no build writes [foreign-file-in-cache]\n"
         "  hint: builds ignore this file: remove it",
     }
@@ -349,8 +350,8 @@ def test_what_others_have_is_copied_and_what_is_there_stays(tmp_path: Path, proj
         str(cache),
         f"1 entry from {one}, {size} B; 1 already there",
         f"0 entries from {other}, 0 B; 1 already there",
-        "1 files of this folder were not copied:",
-        f"  {damaged.relative_to(other)}: is not what its record says",
+        "1 of its files left out:",
+        f"  {damaged.relative_to(other)}: does not match its record",
     ]
     assert say("merge", str(one), str(other), "--json") == {
         "format": 1,
@@ -369,7 +370,7 @@ def test_what_others_have_is_copied_and_what_is_there_stays(tmp_path: Path, proj
                     {
                         "kind": "damaged",
                         "file": str(damaged.relative_to(other)),
-                        "what": "is not what its record says",
+                        "what": "does not match its record",
                     }
                 ],
             },
@@ -394,7 +395,11 @@ def test_folders_that_are_no_caches_are_all_told_before_anything_is_copied(
     )
     assert errors[1:] == [
         Coded("cache-not-mergeable", tmp_path / "folder", "'entries'"),
-        Coded("cache-not-mergeable", tmp_path / "link", "is the cache itself, into which others are merged"),
+        Coded(
+            "cache-not-mergeable",
+            tmp_path / "link",
+            "is the cache itself, into which other folders are merged",
+        ),
         Coded("cache-not-mergeable", tmp_path / "nowhere", "No such file or directory"),
     ]
     assert housekeeping.stats(cache).entries == 1

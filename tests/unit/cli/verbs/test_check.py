@@ -280,7 +280,7 @@ def test_what_pypi_does_not_take_is_a_warning(
             f"hatch-cubin: warning: {wheel}: is {size}, but PyPI accepts at most 100 MB unless you request a "
             "higher limit [over-pypi-limit]"
         ),
-        '  hint: to make this an error: max-size = "100 MB"',
+        '  hint: to make this an error, add this line to the table of hatch-cubin: max-size = "100 MB"',
     ]
     (result,) = facts(command, wheel)["results"]
     assert [warning["path"] for warning in result["warnings"]] == [str(wheel)]

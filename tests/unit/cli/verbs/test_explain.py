@@ -88,7 +88,7 @@ def configure(root: Path, *edits: tuple[str, str]) -> None:
 def test_an_empty_cache_has_nothing_to_compare_with(explain: Explain) -> None:
     assert explain("demo/k.cu") == [
         MISS,
-        "      nothing of this source is in this cache",
+        "      this cache does not contain any result of this source",
         *ARCHS,
     ]
 
@@ -215,7 +215,7 @@ def test_keys_that_cuda_core_makes_in_another_way_differ_for_no_input(
     monkeypatch.setattr(
         ingredients, "core_key", lambda *unit: hashlib.sha256(toolkit_module.core_key(*unit)).digest()
     )
-    assert explain("k") == [MISS, "      none of the recorded inputs differs", *ARCHS]
+    assert explain("k") == [MISS, "      the reason is unknown: no recorded input differs", *ARCHS]
 
 
 def entry(explain: Explain, *asked: str) -> Path:
@@ -232,9 +232,9 @@ def test_a_damaged_entry_is_told_from_one_that_is_gone(explain: Explain, baked: 
     entry(explain, "k", "--arch", "sm_90").unlink()
     assert explain("k") == [
         "miss  k for sm_80",
-        "      its entry is damaged, and will be built again",
+        "      the unit's cache entry is damaged, so the unit will be compiled again",
         "miss  k for sm_90",
-        "      its entry was removed from the cache",
+        "      the unit's result was removed from the cache",
         *ARCHS,
     ]
 
@@ -243,17 +243,17 @@ TRUSTED, STRANGER = Signer(bytes([1]) * 32), Signer(bytes([2]) * 32)
 DOUBTS: dict[str, tuple[Callable[[bytes], bytes], str, str | None]] = {
     "unsigned": (
         lambda record: record,
-        "it is in the cache but not signed, and HATCH_CUBIN_REQUIRE_SIGNED requires a signature",
+        "the unit's cache entry is not signed, but HATCH_CUBIN_REQUIRE_SIGNED requires a signature",
         None,
     ),
     "untrusted": (
         lambda record: record + STRANGER.sign(RECORD, record),
-        f"it is in the cache, signed with a key that is not among trusted-keys: {STRANGER.key}",
+        f"the unit's cache entry is signed with a key that is not in trusted-keys: {STRANGER.key}",
         STRANGER.key,
     ),
     "forged": (
         lambda record: record + TRUSTED.sign(RECORD, record + b" "),
-        f"it is in the cache, but its signature belongs to other bytes: {TRUSTED.key}",
+        f"the unit's cache entry has a signature that was made for other bytes: {TRUSTED.key}",
         TRUSTED.key,
     ),
 }
@@ -335,7 +335,7 @@ def test_programs_get_all_of_it(explain: Explain, baked: Path) -> None:
 
 def test_an_arch_is_asked_about(explain: Explain, baked: Path) -> None:
     assert explain("k", "--arch", "sm_89") == [
-        "sm_89 is not built for demo/k.cu: none of the archs asks for it",
+        "sm_89 is not built of demo/k.cu: no entry of archs asks for it",
         *ARCHS,
     ]
     assert explain("k", "--arch", "sm_80") == [
@@ -350,8 +350,8 @@ def test_archs_that_ptx_cannot_serve_are_shown(explain: Explain, root: Path) -> 
     (line,) = explain("copy")[2:]
     assert line.startswith("archs  'all-major' (pyproject.toml:10) gives sm_80 sm_90 ")
     assert line.endswith(" compute_80, not sm_75")
-    reason = "demo/copy.ptx: left out sm_75, its .target sm_80 cannot serve it"
-    assert explain("copy", "--arch", "sm_75") == [f"sm_75 is not built for demo/copy.ptx: {reason}", line]
+    reason = "demo/copy.ptx: not built for sm_75, which cannot run PTX with .target sm_80"
+    assert explain("copy", "--arch", "sm_75") == [f"sm_75 is not built of demo/copy.ptx: {reason}", line]
     (unit,) = json.loads("\n".join(explain("copy", "--json")))["archs"]
     assert unit["left_out"] == [{"arch": "sm_75", "why": reason}]
 
@@ -370,9 +370,9 @@ def test_the_variable_stands_for_the_tables_archs(
         (["k", "--gpu", "sm_90a"], "k on 9.0: sm_90 (exact); needs driver 13.0"),
         (
             ["k", "--gpu", "90", "--driver", "12.9"],
-            "k on 9.0 with driver 12.9: nothing; sm_90 would run on it with a newer driver: 13.0",
+            "k on 9.0 with driver 12.9: nothing; the GPU would load sm_90 with a newer driver: 13.0",
         ),
-        (["k", "--gpu", "12.0"], "k on 12.0: nothing; none of the archs asks for it"),
+        (["k", "--gpu", "12.0"], "k on 12.0: nothing; no entry of archs asks for it"),
         (
             ["red", "--gpu", "9.0"],
             "red[BLOCK=64], red[BLOCK=128] on 9.0: sm_90 (exact); needs driver 13.0",

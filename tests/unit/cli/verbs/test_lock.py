@@ -16,7 +16,7 @@ from tests.helpers import SAXPY, pyproject, write_tree
 
 pytestmark = pytest.mark.nvrtc
 
-ANEW = "  hint: 'hatch-cubin lock' writes it anew"
+ANEW = "  hint: run 'hatch-cubin lock' to write the lock again"
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_what_a_lock_has_too_much_is_told_by_a_check_alone(
     told = Said(capsys, root, "lock", "--check")
     assert told.err == [
         "hatch-cubin: error: cubin.lock: is stale [lock-stale]",
-        "  modules would be written otherwise",
+        "  the field 'modules' would change",
         ANEW,
     ]
 

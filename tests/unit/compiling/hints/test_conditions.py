@@ -1,4 +1,4 @@
-"""Text that conditions keep from the compiler, and host code that none does."""
+"""Text that conditions keep from the compiler, and sources without a kernel."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.compiling.hints import conditions
-from hatch_cubin.errors import Location, Problem, problem
-from hatch_cubin.planning.unit_plan import Module
-from hatch_cubin.project.source import Source
 from tests.helpers import SAXPY
 
-from .failed_compiles import APART, setting, table
+from .failed_compiles import setting, table
 
 BY_NAME = "a template is compiled only where 'instantiate' names it"
 UNNAMED = f"{BY_NAME}; for example:" + table('instantiate = ["k<float>"]')
@@ -61,7 +58,7 @@ def test_a_file_with_no_kernel_of_its_own_is_behind_what_all_of_it_is(tmp_path: 
 )
 def test_of_what_only_a_compiler_can_tell_nothing_is_claimed(tmp_path: Path, condition: str) -> None:
     assert hint(tmp_path, f"{condition}\n{TEMPLATE}#endif\n") == (
-        f"'{condition}' (demo/a.cu:1) may keep its kernels from the compiler; {UNNAMED}"
+        f"'{condition}' (demo/a.cu:1) may keep its kernels from the compiler"
     )
 
 
@@ -77,7 +74,7 @@ def test_of_what_only_a_compiler_can_tell_nothing_is_claimed(tmp_path: Path, con
 )
 def test_of_a_later_branch_nothing_is_claimed(tmp_path: Path, before: str, branch: str) -> None:
     assert hint(tmp_path, f"{before}\nint x;\n{branch}\n{TEMPLATE}#endif\n") == (
-        f"'{branch}' (demo/a.cu:3) may keep its kernels from the compiler; {UNNAMED}"
+        f"'{branch}' (demo/a.cu:3) may keep its kernels from the compiler"
     )
 
 
@@ -141,88 +138,6 @@ def test_an_argument_that_only_its_author_knows_is_left_open(tmp_path: Path) -> 
 def test_ptx_has_neither_templates_nor_conditions(tmp_path: Path) -> None:
     there = setting(tmp_path, 'exclude = ["demo/old.cu"]', path="demo/k.ptx")
     assert conditions.about_no_kernel(there) == LEFT_OUT.format("demo/k.ptx")
-
-
-# A main function
-
-
-def main_of(module: Module, header: str = "") -> Problem | None:
-    return conditions.host_code(module, {module.source.path: module.source.text, "demo/a.h": header})
-
-
-def module(text: str, **options: bool) -> Module:
-    return Module("a", Source("demo/a.cu", text), options=options)
-
-
-@pytest.mark.parametrize(
-    "main",
-    [
-        "int main() {}",
-        "  int main(int argc, char **argv)",
-        "void main()",
-        "auto main() -> int {}",
-        'extern "C" int main (void) {}',
-        "int main(int, char **)",
-    ],
-)
-def test_a_main_function_taken_as_device_code_is_warned_of(main: str) -> None:
-    text = f"/* int main() */\n{SAXPY}{main}\n"
-    assert main_of(module(text, device_as_default_execution_space=True)) == problem(
-        "host-code-left-out",
-        "main() is taken as device code, as 'device-as-default-execution-space' says, and left out",
-        Location("demo/a.cu", 6),
-        APART,
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "header", "where"),
-    [
-        ("", "int main(int, char **) { return 0; }\n", Location("demo/a.h", 1)),
-        ("\nstatic int\nmain (void)\n{}\n", "", Location("demo/a.cu", 3)),
-        ("MAIN { return 0; }\n", "#define MAIN int main(int, char **)\n", Location("demo/a.cu", 1)),
-        ("#define M(n) int n()\n  M(main) {}\n", "", Location("demo/a.cu", 2)),
-        ("#define N main\n#define M int \\\n  N()\nM {}\n", "", Location("demo/a.cu", 4)),
-    ],
-)
-def test_a_main_function_is_found_in_headers_and_behind_macros(
-    text: str, header: str, where: Location
-) -> None:
-    told = main_of(module(text, device_as_default_execution_space=True), header)
-    assert told is not None
-    assert told.where == where
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        SAXPY,
-        "int domain(int x);\nint x = main(3);\n",
-        "#define MAIN int main(int, char **)\n#define F(x) x()\nint y = F(z), w = DOMAIN;\n",
-        "#define MAIN int main()\n#ifndef __CUDACC_RTC__\nMAIN {}\n#endif\n",
-        "#ifndef __CUDACC_RTC__\nint main() {}\n#endif\n",
-        "#if !defined(__CUDACC_RTC__)\nint main() {}\n#endif\n",
-    ],
-)
-def test_where_no_main_function_is_compiled_nothing_is_said(text: str) -> None:
-    assert main_of(module(text, device_as_default_execution_space=True)) is None
-
-
-def test_a_launch_of_the_source_taken_as_device_code_is_warned_of() -> None:
-    text = "#define SHIFT 1<<3\nvoid run(int *p) {\n  scale<float> <<<1, 1>>>(p);\n}\n"
-    header = "inline void run(int *p) { scale<float><<<1, 1>>>(p); }\n"
-    assert main_of(module("", device_as_default_execution_space=True), header) is None
-    assert main_of(module(text, device_as_default_execution_space=True), header) == problem(
-        "host-code-left-out",
-        "a launch is taken as device code, as 'device-as-default-execution-space' says, and left out",
-        Location("demo/a.cu", 3),
-        APART,
-    )
-
-
-def test_without_the_option_the_compiler_itself_refuses_it() -> None:
-    assert main_of(module("int main() {}\n")) is None
-    assert main_of(module("int main() {}\n", device_as_default_execution_space=False)) is None
 
 
 def test_the_only_source_of_a_project_is_not_to_be_excluded(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,15 +12,14 @@ from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.hints import headers
 from hatch_cubin.compiling.hints.failed_compile import FailedCompile
 from hatch_cubin.errors import CompileError, Location
-from hatch_cubin.headers.includes import Closure, Resolver
 from hatch_cubin.headers.resolve import SearchFolder
 from tests.helpers import SAXPY, make_project, refusal, write_tree
 
 from .failed_compiles import APART, error, setting
 
 NOBODY = (
-    "no folder of 'include-dirs' has it, and no wheel of 'header-packages': name the folder of the project, "
-    "or the distribution, that has it"
+    "no file of the project and no wheel of 'header-packages' has this name: correct the name, or add the "
+    "folder that has it to 'include-dirs', or the wheel to 'header-packages'"
 )
 BRINGS = 'this line brings the toolkit\'s headers with the compiler: toolkit = "13.4"'
 HAS_NONE = "CUDA 13.4 has no such header: where a newer one has it, 'toolkit' names that"
@@ -81,7 +79,7 @@ def test_a_header_that_is_only_called_like_those_of_others_is_nobodys(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "name", ["cuda/std/algorithms", "cub/block/none.cuh", "cuda_tile.h", "crt/none.h", "mma.h"]
+    "name", ["cuda/std/algorithms", "cub/block/none.cuh", "cuda_tile.h", "crt/none.h", "mma.h", "cub/cub.cuh"]
 )
 def test_a_toolkit_that_is_here_is_not_asked_for(tmp_path: Path, name: str) -> None:
     assert hint(name, setting(tmp_path / "project", search=trees(tmp_path))) == HAS_NONE
@@ -166,41 +164,9 @@ def test_a_header_that_includes_its_namesake_is_not_its_own_answer(tmp_path: Pat
     assert hint("math.hpp", there, "demo/math.hpp") == 'include-dirs = ["far/away"]'
 
 
-def test_of_folders_as_near_one_is_named_whose_header_is_for_devices(tmp_path: Path) -> None:
-    files = {"demo/cpu/util.h": "#include <vector>\n", "demo/gpu/util.h": "#include <type_traits>\n"}
-    assert hint("util.h", setting(tmp_path, files=files)) == 'include-dirs = ["demo/gpu"]'
-
-
 def test_of_folders_as_near_one_is_named_in_the_includers_part_of_the_project(tmp_path: Path) -> None:
     there = setting(tmp_path, files={"a/util.h": "", "demo/gpu/deep/util.h": ""})
     assert hint("util.h", there, "demo/cuda/b.cuh") == 'include-dirs = ["demo/gpu/deep"]'
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without pipes")
-def test_a_folder_whose_header_leads_to_what_cannot_be_read_is_named_last(tmp_path: Path) -> None:
-    there = setting(tmp_path, files={"a/foo.h": '#include "bar.h"\n', "b/foo.h": ""}, path="c.cu")
-    os.mkfifo(tmp_path / "a/bar.h")
-    assert hint("foo.h", there, "c.cu") == 'include-dirs = ["b"]'
-    (tmp_path / "b/foo.h").unlink()
-    assert hint("foo.h", setting(tmp_path, path="d.cu"), "d.cu") == 'include-dirs = ["a"]'
-
-
-def test_headers_are_followed_once_for_all_units_and_only_to_tell_folders_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    followed = []
-
-    def resolve(_self: object, _path: str, text: str, *_more: object) -> Closure:
-        followed.append(text)
-        return Closure()
-
-    monkeypatch.setattr(Resolver, "resolve", resolve)
-    files = {"a/two.h": "", "b/two.h": "", "a/one.h": "", "b/deep/one.h": ""}
-    for define in ("N = 1", "N = 2"):
-        there = setting(tmp_path, f"define = {{ {define} }}", path="c.cu", files=files)
-        assert hint("two.h", there, "c.cu") == 'include-dirs = ["a"]'
-        assert hint("one.h", there, "c.cu") == 'include-dirs = ["a"]'
-    assert followed == ["#include <two.h>\n"] * 2
 
 
 def test_a_library_of_hosts_is_told_though_the_project_has_a_copy(tmp_path: Path) -> None:
@@ -280,14 +246,6 @@ def test_all_headers_that_are_missing_are_told_at_once(tmp_path: Path) -> None:
     assert headers.missing(told[1], there) is None
 
 
-def test_all_of_cub_names_its_parts_and_the_toolkit(tmp_path: Path) -> None:
-    parts = "include what the source uses of it: <cub/warp/warp_scan.cuh>"
-    there = setting(tmp_path, text="cub::WarpScan<int> s;")
-    assert hint("cub/cub.cuh", there) == f"{parts}; {BRINGS}"
-    with_cub = setting(tmp_path, search=trees(tmp_path))
-    assert hint("cub/cub.cuh", with_cub) == HAS_NONE
-
-
 @pytest.mark.nvrtc
 def test_a_source_that_lacks_several_headers_compiles_once_all_hints_are_followed(tmp_path: Path) -> None:
     files = {
@@ -304,18 +262,6 @@ def test_a_source_that_lacks_several_headers_compiles_once_all_hints_are_followe
     ]
     followed = f"{options}{error.problems[0].hint}\n"
     assert pipeline.build(make_project(tmp_path, {**files, "gone.h": ""}, followed))
-
-
-def test_a_header_that_is_nearly_called_like_one_that_is_found_is_guessed(tmp_path: Path) -> None:
-    root = SearchFolder(
-        write_tree(tmp_path / "wheel", {"cuda_fp16.h": "", "cuda_fp16.cpp": "", "sub/mine.cuh": ""}), "x"
-    )
-    there = setting(tmp_path, search=(SearchFolder(tmp_path / "gone", "y"), root))
-    assert [hint(name, there) for name in ("cuda_fp61.h", "sub/nine.cuh", "something.h")] == [
-        "did you mean 'cuda_fp16.h'?",
-        "did you mean 'sub/mine.cuh'?",
-        NOBODY,
-    ]
 
 
 ANEW = 'declaration is incompatible with template parameter "_Tp" (declared at line 6 of <nvrtc/cccl>/x.h)'

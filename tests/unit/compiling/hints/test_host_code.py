@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import Diagnostic
 from hatch_cubin.compiling.hints import host_code
-from hatch_cubin.errors import CompileError, Location
+from hatch_cubin.errors import Location
 from hatch_cubin.headers.resolve import SearchFolder
-from tests.helpers import make_project, write_tree
+from tests.helpers import write_tree
 
 from .failed_compiles import APART, TABLES, error, setting, table
 
@@ -20,6 +19,7 @@ AS_DEVICE = "to take such functions as device code: options = { device-as-defaul
 UNANNOTATED = (
     "A function without execution space annotations (__host__/__device__/__global__) is considered a host one"
 )
+ONLY_DEVICE = f"that is host code, and NVRTC compiles device code only: {APART}"
 FOR_HOSTS = "is for host code, which NVRTC does not compile:"
 
 
@@ -29,7 +29,8 @@ def test_host_code_is_one_error_that_counts_the_others(tmp_path: Path) -> None:
     assert told is not None
     assert told[0].where == Location("demo/a.cu", 7)
     assert told[0].context == ("int main() {", "and 2 more errors after it")
-    assert told[0].hint == f"NVRTC compiles device code only: {APART}; {AS_DEVICE}"
+    marks = "mark kernels with __global__, and the functions that they call with __device__"
+    assert told[0].hint == f"{marks}; with host code, {APART}; {AS_DEVICE}"
     assert told[1] == []
 
 
@@ -40,7 +41,7 @@ def test_where_only_a_host_can_do_it_no_device_code_is_offered(tmp_path: Path, c
     """Taken as device code, it would fail for another reason, or be left out."""
     told = host_code.unannotated([error(UNANNOTATED)], setting(tmp_path, text=f"void run() {{ {call} }}\n"))
     assert told is not None
-    assert told[0].hint == f"NVRTC compiles device code only: {APART}"
+    assert told[0].hint == ONLY_DEVICE
 
 
 def test_a_header_wheel_written_for_hosts_too_asks_for_the_option(tmp_path: Path) -> None:
@@ -65,6 +66,13 @@ def test_an_option_that_a_rule_of_the_source_sets_is_asked_for_in_its_lines(tmp_
     )
 
 
+def test_a_header_of_the_toolkit_for_hosts_is_named_as_host_code(tmp_path: Path) -> None:
+    of_cccl = error(UNANNOTATED, "<nvrtc/cccl>/cuda/memory_resource")
+    told = host_code.unannotated([of_cccl], setting(tmp_path))
+    assert told is not None
+    assert told[0].hint == ONLY_DEVICE
+
+
 def test_of_errors_alike_the_projects_own_is_told_and_what_else_is_its_own_stays(tmp_path: Path) -> None:
     of_cub, main = error(UNANNOTATED, "<cuda/cu13/include>/cub/a.cuh"), error(UNANNOTATED, "demo/a.cu", 9)
     own = error('expected a ";"', "demo/a.cu", 3)
@@ -85,7 +93,7 @@ def test_of_errors_alike_the_projects_own_is_told_and_what_else_is_its_own_stays
 def test_calls_of_the_host_are_named_as_host_code(tmp_path: Path, text: str) -> None:
     told = host_code.calls([error(text)], setting(tmp_path))
     assert told is not None
-    assert (told[0].hint, told[0].context) == (f"NVRTC compiles device code only: {APART}", ())
+    assert (told[0].hint, told[0].context) == (ONLY_DEVICE, ())
 
 
 LAUNCHES = error("device-side kernel launch could not be processed as the required runtime APIs are …")
@@ -111,7 +119,7 @@ def test_a_kernel_that_launches_kernels_is_told_the_table_that_links_the_device_
     assert ("libcudadevrt.a" in told[0].hint) == needs_runtime
     told = host_code.calls(found, setting(tmp_path, "options = { device-as-default-execution-space = true }"))
     assert told is not None
-    assert told[0].hint == f"NVRTC compiles device code only: {APART}"
+    assert told[0].hint == ONLY_DEVICE
 
 
 def test_other_errors_are_no_host_code(tmp_path: Path) -> None:
@@ -127,10 +135,9 @@ def test_other_errors_are_no_host_code(tmp_path: Path) -> None:
     ("name", "instead"),
     [
         ("thrust/complex.h", "<cuda/std/complex> has the same for device code"),
-        ("thrust/swap.h", "<cuda/std/utility> has the same for device code"),
         ("thrust/sort.h", f"<cuda/std/…> and <cub/block/…> are for device code; {APART}"),
-        ("cub/cub.cuh", "include the parts for device code, as in <cub/block/block_reduce.cuh>"),
-        ("cub/device/a.cuh", f"<cub/block/…> and <cub/warp/…> are for device code; {APART}"),
+        ("cub/cub.cuh", f"the parts in <cub/block/…> and <cub/warp/…> are for device code; {APART}"),
+        ("cub/device/a.cuh", f"the parts in <cub/block/…> and <cub/warp/…> are for device code; {APART}"),
     ],
 )
 def test_errors_below_a_header_for_hosts_are_one_about_that_header(
@@ -165,112 +172,27 @@ VARIABLE = (
 MEMBER = "A class static data member with non-const type is considered a host variable"
 
 
-def test_a_misspelt_mark_of_a_kernel_is_guessed(tmp_path: Path) -> None:
-    (told,) = advise([error(VARIABLE, "demo/a.cu", 1, "__globl__ void k() {}")], setting(tmp_path))
-    assert (told.text, told.hint) == (VARIABLE, "did you mean '__global__'?")
-
-
-@pytest.mark.parametrize(
-    ("line", "meant"),
-    [
-        ("global void k(float *x) {}", "did you mean __global__?"),
-        ('import "h.cuh"', "did you mean #include?"),
-    ],
-)
-def test_a_line_that_is_no_variable_at_all_is_guessed(tmp_path: Path, line: str, meant: str) -> None:
-    (told,) = advise([error(VARIABLE, "demo/a.cu", 1, line)], setting(tmp_path))
-    assert told.hint == meant
-
-
-@pytest.mark.parametrize("mark", ["__globl__", "global__", "__global"])
-def test_a_mark_with_a_wrong_end_is_guessed_whatever_else_is_wrong_there(tmp_path: Path, mark: str) -> None:
-    found = [error(VARIABLE, "demo/a.cu", 1, f"{mark} void k() {{}}"), error("expected a declaration")]
-    assert advise(found, setting(tmp_path))[0].hint == "did you mean '__global__'?"
-
-
-def test_a_kernel_whose_parameters_cannot_be_read_is_not_taken_for_a_variable(tmp_path: Path) -> None:
-    kernel = 'extern "C" __global__ void k(flaot *x) {}'
-    found = [error(VARIABLE, "demo/a.cu", 1, kernel), error('identifier "flaot" is undefined')]
-    hints = {told.text: str(told.hint) for told in advise(found, setting(tmp_path))}
-    assert "__device__" not in hints[VARIABLE]
-    assert "float" in hints['identifier "flaot" is undefined']
-
-
-def test_a_variable_of_the_host_is_to_be_marked_or_taken_as_the_devices(tmp_path: Path) -> None:
-    option = "__device__: options = { device-as-default-execution-space = true }"
-    first, second, other = advise([error(VARIABLE), error(MEMBER, line=3), error("x")], setting(tmp_path))
-    assert str(first.hint).startswith("write __device__ before its type")
-    assert (str(first.hint)[-len(option) :], str(second.hint)[-len(option) :]) == (option, option)
-    assert "write __device__" not in str(second.hint)
-    assert other.hint is None
-
-
-LAMBDA = 'extern "C" __global__ void k(float *x) {{ auto f = []{}(float v) {{ return v; }}; *x = f(1); }}\n'
-
-
-def only_hint(root: Path, text: str) -> str | None:
-    """Return the hint of the only problem of a source; "compiles" if there is none."""
-    try:
-        pipeline.build(make_project(root, {"k.cu": text}, "archs = ['sm_90']"))
-    except CompileError as exc:
-        (problem,) = exc.problems
-        return problem.hint
-    return "compiles"
-
-
-@pytest.mark.nvrtc
-def test_a_lambda_in_a_kernel_is_not_marked(tmp_path: Path) -> None:
-    hint = "NVRTC takes a lambda in device code without it: leave the __device__ of the lambda out"
-    assert only_hint(tmp_path / "before", LAMBDA.format(" __device__ ")) == hint
-    assert only_hint(tmp_path / "after", LAMBDA.format("")) == "compiles"
-
-
-@pytest.mark.nvrtc
-def test_a_lambda_outside_of_functions_is_one_error(tmp_path: Path) -> None:
-    kernel = 'extern "C" __global__ void k(float *x) { *x = f(*x); }\n'
-    text = f"auto f = [] __device__ (float v) {{ return v * 2; }};\n{kernel}"
-    assert only_hint(tmp_path / "before", text) == (
-        "a lambda outside of functions is the host's: write it in the kernel, "
-        "or a struct with a __device__ operator()"
+def test_variables_of_the_host_are_one_error(tmp_path: Path) -> None:
+    there = setting(tmp_path)
+    told, other = advise([error(VARIABLE), error(MEMBER, line=3), error("x", line=4)], there)
+    as_device = (
+        "to take all such variables as __device__: options = { device-as-default-execution-space = true }"
     )
-    struct = "struct F { __device__ float operator()(float v) { return v * 2; } };\n"
-    assert only_hint(tmp_path / "after", struct + kernel.replace("f(*x)", "F()(*x)")) == "compiles"
+    assert told.hint == f"mark it with __device__ or __constant__; {as_device}"
+    assert (told.context, other.hint) == (("and 1 more error after it",), None)
+    assert advise([error(MEMBER)], there)[0].hint == as_device
 
 
-@pytest.mark.nvrtc
-@pytest.mark.parametrize(
-    ("call", "hint", "instead"),
-    [
-        ("exit(1)", "__trap() ends the kernel with an error, and return ends one thread", "__trap()"),
-        ("rand()", "cuRAND has random numbers for device code, in <curand_kernel.h>", ""),
-        ("puts(x)", "device code prints with printf alone", "printf(x)"),
-        ("usleep(1)", "device code waits with __nanosleep, for a millisecond at most", "__nanosleep(1000)"),
-        (
-            "std::sort(x, x + 4)",
-            "device code sorts with <cub/block/block_radix_sort.cuh>, or its own loop",
-            "",
-        ),
-        ("time(0)", "device code counts the cycles of its multiprocessor with clock64()", "clock64()"),
-        (
-            "cudaMemcpyAsync(x, x + 4, 4, cudaMemcpyDefault)",
-            "a kernel copies with an assignment or memcpy; cudaMemcpy is for the host",
-            "memcpy(x, x + 4, 4)",
-        ),
-        (
-            "cudaMemset(x, 0, 4)",
-            "a kernel fills memory with an assignment or memset; cudaMemset is for the host",
-            "memset(x, 0, 4)",
-        ),
-        (
-            "cudaDeviceSynchronize()",
-            "a kernel waits for the threads of its block with __syncthreads(); the host waits for kernels",
-            "__syncthreads()",
-        ),
-    ],
-)
-def test_what_device_code_lacks_of_the_library_has_an_instead(
-    tmp_path: Path, call: str, hint: str, instead: str
-) -> None:
-    text = '#include <algorithm>\nextern "C" __global__ void k(char *x) {{ {}; }}\n'
-    assert only_hint(tmp_path / "before", text.format(call)) == hint
-    assert only_hint(tmp_path / "after", text.format(instead)) == "compiles"
+@pytest.mark.parametrize("line", ["__globl__ void k() {}", "global void k(float *x) {}", 'import "h.cuh"'])
+def test_a_line_that_the_compiler_takes_for_a_variable_has_no_hint(tmp_path: Path, line: str) -> None:
+    found = [error(VARIABLE, "demo/a.cu", 1, line), error('expected a ";"', "demo/a.cu", 1, line)]
+    assert advise(found, setting(tmp_path)) == found
+
+
+def test_a_kernel_whose_parameters_cannot_be_read_is_not_taken_for_host_code(tmp_path: Path) -> None:
+    kernel = 'extern "C" __global__ void k(flaot *x) {}'
+    found = [
+        error(UNANNOTATED, "demo/a.cu", 1, kernel, f"{' ' * kernel.index('k(')}^"),
+        error('identifier "flaot" is undefined'),
+    ]
+    assert advise(found, setting(tmp_path)) == found

@@ -9,7 +9,6 @@ import pytest
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import Diagnostic
-from hatch_cubin.compiling.hints import macros
 from hatch_cubin.errors import CompileError, Location
 from tests.helpers import make_project, refusal
 from tests.unit.compiling.hints.failed_compiles import TABLES, error, setting
@@ -62,11 +61,14 @@ def test_what_fails_elsewhere_has_other_reasons(tmp_path: Path, shown: tuple[str
     assert advise(own, setting(tmp_path, "define = { N = 4 }")) == own
 
 
+IS_MACRO = "N is a macro, defined as 'floot' (pyproject.toml:10)"
+
+
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ('expected a "," or ">"', "N is a macro and stands for 'floot' (pyproject.toml:10)"),
-        ('identifier "floot" is undefined', "N is a macro and stands for 'floot' (pyproject.toml:10)"),
+        ('expected a "," or ">"', IS_MACRO),
+        ('identifier "floot" is undefined', IS_MACRO),
         ('identifier "other" is undefined', None),
         ("too few arguments", None),
     ],
@@ -79,11 +81,16 @@ def test_beside_an_error_of_the_source_it_is_said_what_a_macro_of_the_table_stan
     assert [(each.text, each.hint) for each in told] == [(text, hint), ("other", None)]
 
 
-def test_of_a_variants_macro_no_value_is_shown(tmp_path: Path) -> None:
-    (told,) = advise(
-        [error('expected a ";"', "demo/a.cu", 3, *SHOWN)], setting(tmp_path, f"{RULE}variants.N = [4]")
-    )
-    assert told.hint == "N is a macro of the variant (pyproject.toml:12)"
+def test_a_macro_of_the_project_is_shown_if_it_is_defined_once(tmp_path: Path) -> None:
+    there = setting(tmp_path, text='#include "n.h"\n', files={"demo/n.h": "// n\n#define N 10; // ten\n"})
+    found = [
+        error('expected a "]"', "demo/a.cu", 2, "x[N] = 1;", "  ^"),
+        error("expected an expression", "demo/a.cu", 2),
+    ]
+    (told,) = advise(found, there)
+    assert told.hint == "N is a macro, defined as '10;' (demo/n.h:2)"
+    twice = setting(tmp_path, text="#ifdef A\n#define N 1\n#else\n#define N 2;\n#endif\n")
+    assert [each.hint for each in advise(found, twice)] == [None, None]
 
 
 @pytest.mark.nvrtc
@@ -118,79 +125,27 @@ def test_a_variants_macro_that_the_source_defines_again_is_an_error(tmp_path: Pa
 
 @pytest.mark.nvrtc
 @pytest.mark.parametrize(
-    ("code", "name", "value", "line"),
+    ("code", "name", "line"),
     [
-        ("__global__ void k(float *x,\n  int n) { *x = n; }", "n", "4", 2),
-        ("__global__ void k(float *x, float a) { *x = a * 2; }", "a1", "4", None),
-        ("__global__ void k(float *x) { float acc = 0; *x = acc; }", "acc", "1", 1),
-        ("__global__ void k(float *x) { for (int i = 0; i < 3; ++i) x[i] = 1; }", "i", "4", 1),
+        ("__global__ void k(float *x,\n  int n) { *x = n; }", "n", 2),
+        ("__global__ void k(float *x) { for (int i = 0; i < 3; ++i) x[i] = 1; }", "i", 1),
         (
             "template <int tile>\n__device__ int f() { return tile; }\n__global__ void k() { f<3>(); }",
             "tile",
-            "4",
             1,
         ),
-        (
-            "__device__ float scale(float v) { return v; }\n__global__ void k() { scale(1); }",
-            "scale",
-            "2",
-            1,
-        ),
-        ("enum Op {\n  SUM,\n  MAX };\n__global__ void k(int *x) { *x = SUM; }", "SUM", "1", 2),
-        ("typedef float Real;\n__global__ void k(Real *x) { *x = 1; }", "Real", "double", 1),
-        ("using Index = int;\n__global__ void k(Index *x) { *x = 1; }", "Index", "long long", 1),
-        ("struct P { int stride; };\n__global__ void k(int *x, P q) { *x = q.stride; }", "stride", "4", 1),
-        ("namespace blk { __device__ int v2; }\n__global__ void k(int *x) { *x = blk::v2; }", "blk", "4", 1),
-        ("__constant__ float PI = 3.14f;\n__global__ void k(float *x) { *x = PI; }", "PI", "3.14159", 1),
-        ("__global__ void k(float *__restrict__ out) { *out = 1; }", "out", "4", 1),
-        ("__global__ void k(int *x) { *x = 1; }", "k", "1", 1),
+        ("__global__ void k(int *x) { *x = 1; }", "k", 1),
     ],
 )
-def test_a_macro_that_the_projects_own_code_has_as_a_name_is_told_with_its_place(
-    tmp_path: Path, code: str, name: str, value: str, line: int | None
+def test_a_macro_that_the_projects_own_code_has_as_a_name_is_shown(
+    tmp_path: Path, code: str, name: str, line: int
 ) -> None:
-    place = "h.cuh" if line == 1 else "a.cu"
-    files = {"a.cu": '#include "h.cuh"\n', "h.cuh": "", place: f"{code}\n"}
     options = 'archs = ["sm_90"]\n'
-    project = make_project(tmp_path, files, f'{options}define = {{ {name} = "{value}" }}\n')
-    if line is None:
-        assert pipeline.build(project)
-        return
-    (problem,) = refusal(CompileError, pipeline.build, project).problems
-    assert problem[:3] == (
-        f"the macro {name} takes the place of another {name}, in demo/{place}:{line}",
-        Location("pyproject.toml", 11),
-        f"leave {name} out of 'define', or give the macro a name that nothing else has",
-    )
-    assert pipeline.build(make_project(tmp_path, files, options))
-
-
-@pytest.mark.nvrtc
-def test_a_variant_that_takes_a_name_is_left_out_of_the_variants(tmp_path: Path) -> None:
-    files = {"a.cu": "__global__ void k(int *x, int n) { *x = n; }\nint y = wrong;\n"}
-    with pytest.raises(CompileError) as caught:
-        pipeline.build(make_project(tmp_path, files, f'archs = ["sm_90"]\n{RULE}variants = {{ n = [1] }}'))
-    hint = "leave n out of 'variants', or give the macro a name that nothing else has"
-    assert caught.value.problems[0].hint == hint
-    assert len(caught.value.problems) > 1  # what has another cause stays
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "x[0] = i * N;",
-        "x[N] = N;",
-        "return N;",
-        "f(x, N);",
-        "N y = 1;",
-        "const N z = 2;",
-        "#define N 3",
-        "// int N;",
-    ],
-)
-def test_the_use_of_a_macro_is_no_declaration(tmp_path: Path, code: str) -> None:
-    found = [error('expected a ";"', "demo/a.cu", 1)]
-    assert advise(found, setting(tmp_path, "define = { N = 4 }", text=f"{code}\n")) == found
+    project = make_project(tmp_path, {"a.cu": code}, f'{options}define = {{ {name} = "4" }}\n')
+    first = refusal(CompileError, pipeline.build, project).problems[0]
+    assert first.where == Location("demo/a.cu", line)
+    assert first.hint == f"{name} is a macro, defined as '4' (pyproject.toml:11)"
+    assert pipeline.build(make_project(tmp_path, {"a.cu": code}, options))
 
 
 @pytest.mark.nvrtc
@@ -221,13 +176,3 @@ def test_of_macros_that_may_all_be_the_cause_all_are_named(tmp_path: Path) -> No
     (told,) = advise(found, setting(tmp_path, 'define = { B = 1, "A(x)" = "x" }'))
     assert told.text == "NVRTC's own built-in header does not compile with the macros A, B"
     assert told.hint == "leave them out of 'define'"
-
-
-def test_a_semicolon_at_the_end_of_a_macro_is_named(tmp_path: Path) -> None:
-    there = setting(tmp_path, text='#include "n.h"\n', files={"demo/n.h": "// n\n#define N 10; // ten\n"})
-    found = error('expected a "]"', "demo/a.cu", 2, "x[N] = 1;", "  ^")
-    told = macros.ended([found, error("expected an expression", "demo/a.cu", 2)], there)
-    assert told is not None
-    assert told[0].hint == "leave out the ; at the end of the macro N (demo/n.h:2)"
-    assert told[1] == []
-    assert macros.ended([error('expected a "]"', "demo/a.cu", 2, "x[M] = 1;", "  ^")], there) is None

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.building import pipeline
-from hatch_cubin.errors import CompileError
+from hatch_cubin.compiling.hints import other_sources
+from hatch_cubin.errors import CompileError, Location
 from tests.helpers import make_project
+
+from .failed_compiles import error, setting
 
 F = "__device__ float twice(float x) { return 2 * x; }\n"
 CALL = 'extern "C" __global__ void b(float *x) { *x = twice(*x); }\n'
@@ -44,22 +47,10 @@ def test_a_source_of_functions_and_one_that_calls_them_get_one_table(tmp_path: P
 
 
 @pytest.mark.nvrtc
-def test_a_call_without_a_declaration_gets_both(tmp_path: Path) -> None:
-    declaration = "__device__ float twice(float x);"
-    assert hints(tmp_path / "before", {"a.cu": F + CALL.replace(" b(", " a("), "b.cu": CALL}) == [
-        f"demo/a.cu:1 defines it: declare it here, {declaration!r}, and link the two:{TABLE}"
-    ]
-    files = {"a.cu": F + CALL.replace(" b(", " a("), "b.cu": f"{declaration}\n{CALL}"}
-    assert hints(tmp_path / "after", files, OPTIONS + TABLE) == []
-
-
-@pytest.mark.nvrtc
 @pytest.mark.parametrize("before", ["static ", "inline ", "template <class T = float>\n"])
 def test_what_compilers_keep_for_one_source_belongs_into_a_header(tmp_path: Path, before: str) -> None:
     text = before + F
     where = IN_HEADER if "\n" not in before else IN_HEADER.replace(":1", ":2")
-    own = text + CALL.replace(" b(", " a(")
-    assert hints(tmp_path / "called", {"a.cu": own, "b.cu": CALL}) == [where]
     assert hints(tmp_path / "alone", {"a.cu": text, "b.cu": DECLARED + CALL}) == [EXCLUDED, where]
     files = {"a.cuh": text, "b.cu": f'#include "a.cuh"\n{CALL}'}
     assert hints(tmp_path / "after", files) == []
@@ -72,12 +63,6 @@ def test_functions_that_no_other_source_calls_are_left_out(tmp_path: Path) -> No
     assert hints(tmp_path, {"a.cu": F, "b.cu": own, "c.cu": "// twice(1)\n" + CALL.replace("twice", "")}) == [
         EXCLUDED
     ]
-
-
-@pytest.mark.nvrtc
-def test_a_variable_of_another_source_is_not_a_function(tmp_path: Path) -> None:
-    variable = "__device__ int count;\n" + CALL.replace(" b(", " a(").replace("twice(*x)", "count")
-    assert hints(tmp_path, {"a.cu": variable, "b.cu": CALL.replace("twice(*x)", "count")}) == [None]
 
 
 @pytest.mark.nvrtc
@@ -105,3 +90,55 @@ def test_a_variable_that_another_source_declares_is_linked(tmp_path: Path) -> No
     ]
     assert said[0].endswith(f"\n  hint: demo/a.cu:1 defines it, and this links the two:{TABLE}")
     assert hints(tmp_path / "after", files, OPTIONS + TABLE) == []
+
+
+INCLUDE = "every source is compiled alone: include the file that defines it, or link both with a module table"
+
+
+NEAR = "// f(1);\n__global__ void k() { f(3); }\nextern __device__ float f(int);\n"
+HEADER = "#pragma once\nnamespace ns {\nstruct V;\n__device__ int *f(int a,\n  V *b);\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("symbol", "text", "what", "where"),
+    [
+        ("_Z1fi", NEAR, "'f' (_Z1fi)", Location("demo/a.cu", 3)),
+        (
+            "_ZN2ns1fEiPNS_1VE",
+            "int y = ns::f(3, 0);\n",
+            "'ns::f' (_ZN2ns1fEiPNS_1VE)",
+            Location("demo/a.cu", 1),
+        ),
+        ("_ZN2ns1fEiPNS_1VE", "", "'ns::f' (_ZN2ns1fEiPNS_1VE)", Location("demo/h.h", 4)),
+        ("plain", "x;\ny = plain(1);\n", "'plain'", Location("demo/a.cu", 2)),
+        ("_ZN1aIfE1gEv", "a<float>::g();\n", "'a<float>::g' (_ZN1aIfE1gEv)", Location("demo/a.cu", 1)),
+        ("_Z4goneIfEvv", "nothing", "'gone<float>' (_Z4goneIfEvv)", Location("demo/a.cu")),
+    ],
+    ids=["declared", "called with a header", "in a header", "called", "of a class", "nowhere"],
+)
+def test_a_function_is_told_by_its_name_where_it_is_declared(
+    tmp_path: Path, symbol: str, text: str, what: str, where: Location
+) -> None:
+    failed = error(f"Unresolved extern function '{symbol}'", line=None)
+    there = setting(tmp_path, text=text, files={"demo/h.h": HEADER})
+    told = other_sources.unresolved([error("x"), failed], there)
+    assert told is not None
+    assert (told[0].text, told[0].where) == (f"Unresolved extern function {what}", where)
+    assert (told[0].hint, [each.text for each in told[1]]) == (INCLUDE, ["x"])
+
+
+def test_a_ptx_source_has_its_line_too(tmp_path: Path) -> None:
+    there = setting(tmp_path, path="demo/k.ptx", text=".version 7.0\n.extern .func foo();\ncall foo;\n")
+    told = other_sources.unresolved(
+        [error("Undefined reference to 'foo' in 'demo/k.ptx'", "demo/k.ptx", None)], there
+    )
+    assert told is not None
+    assert told[0].where == Location("demo/k.ptx", 2)
+    assert (
+        told[0].hint
+        == "every source is assembled alone: its text has to define it, or a module table links both"
+    )
+
+
+def test_other_errors_are_left_alone(tmp_path: Path) -> None:
+    assert other_sources.unresolved([error("x")], setting(tmp_path)) is None

@@ -6,34 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.building import pipeline
-from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import Explanation
 from hatch_cubin.compiling.hints import undefined_names
-from tests.helpers import make_project, read_config
+from tests.helpers import read_config
 
-from .failed_compiles import APART, TABLES, error, setting, table, undefined
+from .failed_compiles import TABLES, error, setting, table, undefined
 
 
 def pre_included(header: str) -> str:
     return f'<{header}> has it: options = {{ pre-include = ["{header}"] }}'
-
-
-NOT_DECLARED = str.split(
-    """
-    assert __shared__ __device__ __constant__ __restrict__ return float void bool true false double
-    unsigned const static inline template typename struct while switch break continue
-    """
-)
-
-
-@pytest.mark.nvrtc
-def test_every_name_that_is_guessed_is_one_that_device_code_has(tmp_path: Path) -> None:
-    declared = [name for name in undefined_names._OF_CUDA if name not in NOT_DECLARED]
-    lines = "\n".join(f"using ::{name};" for name in declared)
-    source = f"namespace known {{\n{lines}\n}}\n__global__ void k() {{}}\n"
-    bundle = pipeline.build(make_project(tmp_path, {"k.cu": source}, 'archs = ["sm_90"]\n'))
-    assert "k.sm_90.cubin" in bundle
 
 
 def test_a_type_that_nvcc_brings_unasked_names_the_option_that_brings_it_here(tmp_path: Path) -> None:
@@ -212,101 +193,10 @@ def hint_of(name: str, root: Path) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("threadidx", "did you mean 'threadIdx'?"),
-        ("blockDimm", "did you mean 'blockDim'?"),
-        ("__syncthread", "did you mean '__syncthreads'?"),
-        ("atomic_add", "did you mean 'atomicAdd'?"),
-        ("concept", 'C++20 has it: options = { std = "c++20" }'),
-        ("nope", None),
-        ("anything", None),
-    ],
-)
-def test_a_misspelled_name_of_cudas_is_guessed(tmp_path: Path, name: str, hint: str | None) -> None:
-    other = error("other")
-    told = advise([other, undefined(name), undefined(name, path="<cccl>/a.h")], setting(tmp_path))
-    assert {each.hint for each in told} == {None, hint}
-    assert len(told) == 3
-
-
-@pytest.mark.parametrize(
-    ("macro", "name"),
-    [("BLOK", "BLOCK"), ("block", "BLOCK"), ("BLOCK_SIZE", "block_size"), ("SCALAR", "SCALR")],
-)
-def test_a_macro_of_the_table_that_is_called_nearly_like_the_missing_one_is_renamed(
-    tmp_path: Path, macro: str, name: str
-) -> None:
-    there = setting(tmp_path, f"define = {{ {macro} = 4 }}", text=f"int x = {name};")
-    found = [undefined(name, 1), undefined(name, 3), undefined("other", 2)]
-    told, other = advise(found, there)
-    assert told.hint == f"{there.place_of_macro(macro)} calls it {macro!r}: rename it to {name!r}"
-    assert (told.context, other.text) == (("and 1 more error after it",), found[2].text)
-
-
-def test_a_macro_that_the_source_mentions_keeps_its_name(tmp_path: Path) -> None:
-    there = setting(tmp_path, "define = { BLOCKS = 4 }", text="int x = BLOCK + BLOCKS;")
-    assert undefined_names.renamed([undefined("BLOCK")], there) is None
-
-
-def test_a_macro_of_the_source_that_is_spelled_nearly_alike_is_guessed(tmp_path: Path) -> None:
-    there = setting(tmp_path, text="#define BLOCK 3\n#define TILE_X 4\n")
-    assert hinted(undefined_names.not_given([undefined("BLOK")], there)) == (
-        "did you mean 'BLOCK'? If the build has to give it, with its value in place of …: "
-        'define = { BLOK = "…" }'
-    )
-    assert hinted(undefined_names.not_given([undefined("TILE_Y")], there)) == (
-        'if the build has to give it, with its value in place of …: define = { TILE_Y = "…" }'
-    )
-
-
-@pytest.mark.parametrize(
-    ("code", "text", "expected"),
-    [
-        (
-            "wmma::fragment a;",
-            "",
-            "#include <mma.h>, and write this below the includes: using namespace nvcuda;",
-        ),
-        ("wmma::fragment a;", "#include <mma.h>\n", "write this below the includes: using namespace nvcuda;"),
-        (
-            "cg::this_grid();",
-            "#include <cooperative_groups.h>\n",
-            "write this below the includes: namespace cg = cooperative_groups;",
-        ),
-        (
-            "cute::Int<3> x;",
-            "",
-            '#include <cute/tensor.hpp>, which this wheel has: header-packages = ["nvidia-cutlass"]',
-        ),
-        ("at::Half x;", "", f"that is PyTorch's, for host code, which NVRTC does not compile: {APART}"),
-        ("mylb::f();", "namespace mylib {}", "did you mean 'mylib'?"),
-        ("cooperative_group::f();", "", "did you mean 'cooperative_groups'?"),
-        ("other::f();", "namespace mylib {}", None),
-        ("cub::BlockReduce<int, 4> r;", "", pre_included("cub/block/block_reduce.cuh")),
-        ("cuda::std::array<int, 4> r;", "", pre_included("cuda/std/array")),
-        ("cuda::atomic_ref<int> r;", "", pre_included("cuda/atomic")),
-        ("cuda::ptx::get_sreg_laneid();", "", pre_included("cuda/ptx")),
-        ("cooperative_groups::this_grid();", "", pre_included("cooperative_groups.h")),
-        ("cub::DeviceReduce r;", "", None),
-    ],
-)
-def test_a_namespace_that_is_not_declared_is_told_with_what_declares_it(
-    tmp_path: Path, code: str, text: str, expected: str | None
-) -> None:
-    unknown = error('name followed by "::" must be a class or namespace name', "demo/a.cu", 1, code, "^")
-    (told, *others) = advise([unknown, error("expected an identifier")], setting(tmp_path, text=text))
-    assert told.hint == expected
-    assert bool(others) == (expected is None)
-
-
-@pytest.mark.parametrize(
     ("scope", "name", "header"),
     [
         ("cooperative_groups", "reduce", "cooperative_groups/reduce.h"),
         ("cooperative_groups", "memcpy_async", "cooperative_groups/memcpy_async.h"),
-        ("cuda", "barrier", "cuda/barrier"),
-        ("cuda::std", "tuple", "cuda/std/tuple"),
     ],
 )
 def test_a_name_that_a_namespace_lacks_is_named_with_its_header(
@@ -316,40 +206,3 @@ def test_a_name_that_a_namespace_lacks_is_named_with_its_header(
     assert hinted(undefined_names.undefined([lacking], setting(tmp_path))) == pre_included(header)
     included = setting(tmp_path, text=f"#include <{header}>\n")
     assert undefined_names.undefined([lacking], included) is None
-
-
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [
-        ("__expff", "__expf"),
-        ("fmaxx", "fmax"),
-        ("sqrft", "sqrtf"),
-        ("__half2flot", "__half2float"),
-        ("retrun", "return"),
-        ("viod", "void"),
-        ("True", "true"),
-        ("float_3", "float3"),
-        ("scal_row", "scale_row"),
-        ("__shfl_dwn_sync", "__shfl_down_sync"),
-    ],
-)
-def test_a_misspelt_name_of_cuda_or_of_the_source_is_guessed(
-    tmp_path: Path, written: str, meant: str
-) -> None:
-    text = f"#include <cuda_fp16.h>\n__device__ void scale_row();\nint row1; {written};"
-    (told,) = advise([undefined(written)], setting(tmp_path, text=text))
-    assert told.hint == f"did you mean {meant!r}?"
-
-
-def test_names_that_are_alike_by_intent_are_not_guessed(tmp_path: Path) -> None:
-    assert undefined_names.misspelled([undefined("rows2")], setting(tmp_path, text="int rows1;")) is None
-
-
-def test_a_directive_like_no_other_is_not_guessed(tmp_path: Path) -> None:
-    found = error("unrecognized preprocessing directive", "demo/a.cu", 1, "#xyzzy", " ^")
-    assert undefined_names.directives([found], setting(tmp_path)) is None
-
-
-def test_a_misspelt_directive_is_guessed(tmp_path: Path) -> None:
-    found = error("unrecognized preprocessing directive", "demo/a.cu", 1, '#inlcude "a.h"', " ^")
-    assert hinted(undefined_names.directives([found], setting(tmp_path))) == "did you mean 'include'?"

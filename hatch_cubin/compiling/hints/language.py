@@ -1,0 +1,47 @@
+"""Hints about what a source needs of the compiler: a later C++, an option, or a feature that CUDA removed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..diagnostics import Diagnostic, Explanation
+from .failed_compile import FailedCompile
+
+_LATER = re.compile(
+    r"\b(?:is|are) a C\+\+(20|23) feature|#error.*(?:requires|needs) (?:at least )?C\+\+ ?(\d\d)\b"
+)
+_OF_CXX20 = re.compile(r"(?:requires|concept|consteval|constinit|co_await|co_yield)\b")
+_NEEDS_FLAG = re.compile(r'only supported in Linux with the "--([a-z0-9-]+)" flag')
+_REFERENCE = re.compile(r"(texture|surface) is not a template")
+
+
+def needs_of_source(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
+    """Report what the source needs of the compiler, without the errors that follow."""
+    for each in found:
+        if each.hint is None and (hint := _about(each, failed)) is not None:
+            others = [other for other in found if each.is_own and other.where != each.where]
+            return replace(each, hint=hint).followed_by(len(found) - len(others) - 1), others
+    return None
+
+
+def _about(error: Diagnostic, failed: FailedCompile) -> str | None:
+    if (standard := _standard(error, failed)) is not None:
+        return f"this sets C++{standard}:{failed.pasted('options', {'std': f'c++{standard}'})}"
+    if match := _NEEDS_FLAG.search(error.text):
+        return f"this option allows it:{failed.pasted('options', {match[1]: True})}"
+    if match := _REFERENCE.search(error.text):
+        instead = f"pass the kernel a cuda{match[1].title()}Object_t"
+        return f"CUDA 12 and later have no {match[1]} references: {instead}"
+    return None
+
+
+def _standard(error: Diagnostic, failed: FailedCompile) -> str | None:
+    """Return the C++ standard that the code at an error needs, if the compile has an earlier one."""
+    if match := _LATER.search(error.text):
+        return match[1] or match[2]
+    code, mark = (*error.context[:2], "", "")[:2]
+    is_later = str(failed.module.options.get("std", ""))[-2:] in {"20", "23"}
+    is_keyword = mark.strip() == "^" and _OF_CXX20.match(code, mark.index("^"))
+    return "20" if error.is_own and is_keyword and not is_later else None

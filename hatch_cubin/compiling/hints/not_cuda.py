@@ -1,0 +1,120 @@
+"""Hints about text that is not CUDA C++ for NVRTC: other languages, templates, tile kernels, odd bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ...errors import Location
+from ...project.source import LFS_HINT, is_lfs_pointer, without_comments
+from ..diagnostics import Diagnostic, Explanation, failure
+from .conditions import surely_read
+from .failed_compile import FailedCompile
+
+_A_TEMPLATE = "this looks like a template, which a script has to fill in before a compiler reads it"
+# Patterns for the compiler's message or its source line, by the language that they show.
+_LANGUAGES = {
+    "HIP": (
+        r'source file "(?:hip|hipcub|hiprand|rocprim|rocrand|rocwmma)/'
+        r"|\bhip(?:ThreadIdx|BlockIdx|BlockDim|GridDim|Malloc|Free|Memcpy|Launch|Stream|Device|Error)\w*"
+    ),
+    "OpenCL C": (
+        r'source file "(?:CL/(?!sycl)|OpenCL/)|\b__kernel\b|\bget_(?:global|local|group)_(?:id|size)\b'
+        r"|\bget_num_groups\b|\bCLK_\w+|\bkernel\s+void\s+\w+\s*\([^)]*\bglobal\b"
+    ),
+    "SYCL": r'source file "(?:CL/)?sycl|\bsycl::',
+    "Metal": r'source file "metal_|\[\[(?:buffer\(|thread\w*_in_\w+\]\])|\bkernel\s+void\b',
+    "HLSL": r"\[numthreads\(|\bSV_\w+ID\b|\bRWStructuredBuffer\b",
+    "GLSL": r"\blayout\s*\(\s*(?:local_size_|std430|binding)|\bgl_\w+ID\b|#\s*version\s+\d",
+}
+_PLACEHOLDER = re.compile(  # of Jinja, CMake or Mako
+    r"\{%.*?%\}|\{\{ *[A-Za-z_][\w.]* *\}\}(?=\s*[\w*&(\]<])|(?<!\w)@[A-Za-z_]\w*@|\$\{\w[^}]*\}"
+)
+_TILE = re.compile(r"\b__tile(?:_global)?__(?!\w)")
+_NO_TOKEN = re.compile(r"unrecognized token|expected a file name")
+_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
+
+
+def other_language(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
+    """Report another language at the first error that shows it, instead of all errors."""
+    for each in found:
+        if each.is_own and (what := _what_it_is(each, failed)) is not None:
+            if failed.sources.keys() != {failed.path}:
+                what = f"{what}; to leave the source out: {failed.line('exclude', [failed.path])}"
+            return replace(each, hint=what).followed_by(len(found) - 1), []
+    return None
+
+
+def _what_it_is(error: Diagnostic, failed: FailedCompile) -> str | None:
+    shown = "\n".join((error.text, *error.context[:1]))
+    language = next((name for name, pattern in _LANGUAGES.items() if re.search(pattern, shown)), None)
+    # In CUDA C++, a helper may have such a name. HIP has the marks of CUDA.
+    if language and (language == "HIP" or "__global__" not in failed.text_of(failed.path)):
+        return f"this is {language}, not CUDA C++"
+    return _A_TEMPLATE if _PLACEHOLDER.search(shown) else None
+
+
+def not_text(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
+    """Report a file that is a pointer of Git LFS, or UTF-16, instead of the compiler's errors in it."""
+    for each in found:
+        path = each.where.path if each.where else ""
+        text = failed.text_of(path)
+        hint = LFS_HINT if is_lfs_pointer(text) else None
+        if "\0" in text:
+            hint = f"{path} contains null bytes, as UTF-16 and UTF-32 do: save it as UTF-8"
+        if hint is not None:
+            return replace(each, hint=hint, context=()).followed_by(len(found) - 1), []
+    return None
+
+
+def characters(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
+    """Report a non-ASCII character outside of quotes and comments, without the errors that follow."""
+    for each in found:
+        if each.where is None or not _NO_TOKEN.search(each.text):
+            continue
+        lines = without_comments(failed.text_of(each.where.path)).splitlines()
+        line = _QUOTED.sub("", "".join(lines[(each.where.line or 1) - 1 :][:1]))
+        strange = next((char for char in line if not char.isascii()), None)
+        if strange is not None:
+            others = [other for other in found if other.where != each.where]
+            hint = f"this line contains {_named(strange)}, outside of quotes and comments"
+            return replace(each, hint=hint).followed_by(len(found) - len(others) - 1), others
+    return None
+
+
+def _named(char: str) -> str:
+    import unicodedata  # lazy: few compiles fail so
+
+    return f"U+{ord(char):04X} ({unicodedata.name(char, 'without a name').lower()})"
+
+
+def place_of_tile_code(texts: Mapping[str, str]) -> Location | None:
+    """Return the location of tile code that the compiler surely reads in *texts*, a mapping by path."""
+    for path, text in texts.items():
+        if "__tile" in text:
+            for line, number in surely_read(text, frozenset()):
+                if _TILE.search(line):
+                    return Location(path, number)
+    return None
+
+
+def tile_code_error(where: Location, failed: FailedCompile) -> Diagnostic:
+    """Return an error that tile code is not supported."""
+    text = failed.text_of(failed.path)
+    if where.path != failed.path:
+        hint = f"{failed.path} has to do without what includes it"
+    elif "__global__" in text:
+        hint = "move it into a file of its own, and leave that out with 'exclude'"
+    else:
+        hint = f"leave the file out: {failed.line('exclude', [failed.path])}"
+    line = text.splitlines()[(where.line or 1) - 1 :][:1] if where.path == failed.path else []
+    shown = tuple(f"    {each}" for each in line)
+    what = "tile kernels (__tile_global__) are not supported yet"
+    return failure("tile-kernels-not-supported", what, where, hint, shown)
+
+
+def tile_code(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
+    """Report tile code, instead of the compiler's errors in it or in the headers that it needs."""
+    where = place_of_tile_code({path: failed.text_of(path) for path in (failed.path, *failed.headers)})
+    return None if where is None or not found else (tile_code_error(where, failed), [])

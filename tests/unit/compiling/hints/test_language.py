@@ -1,0 +1,68 @@
+"""What a source needs of the compiler: a later C++, or an option."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.building import pipeline
+from hatch_cubin.compiling.advice import advise
+from hatch_cubin.errors import CompileError
+from tests.helpers import make_project, refusal
+
+from .failed_compiles import error, setting
+
+KERNEL = 'extern "C" __global__ void k(float *x) {{ {} }}\n'
+CXX20 = 'this sets C++20: options = { std = "c++20" }'
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("text", "std", "hint"),
+    [
+        (
+            KERNEL.format("__int128 a = 1; *x = a;"),
+            "17",
+            'this option allows it: options = { std = "c++17", device-int128 = true }',
+        ),
+        ("template <class T> concept C = true;\n" + KERNEL.format("*x = 1;"), "17", CXX20),
+        ("__device__ consteval int f() { return 1; }\n" + KERNEL.format("*x = f();"), "17", CXX20),
+        (
+            "#include <cub/block/block_reduce.cuh>\n" + KERNEL.format("*x = 1;"),
+            "14",
+            CXX20.replace("20", "17"),
+        ),
+    ],
+    ids=["int128", "concept", "consteval", "cub"],
+)
+def test_the_option_that_is_named_lets_the_source_compile(
+    tmp_path: Path, text: str, std: str, hint: str
+) -> None:
+    table = f'archs = ["sm_90"]\noptions = {{ std = "c++{std}" }}\n'
+    error = refusal(CompileError, pipeline.build, make_project(tmp_path / "a", {"k.cu": text}, table))
+    assert [each.hint for each in error.problems] == [hint]
+    followed = f'archs = ["sm_90"]\n{hint.partition(": ")[2]}\n'
+    assert pipeline.build(make_project(tmp_path / "b", {"k.cu": text}, followed))
+
+
+@pytest.mark.parametrize(
+    ("text", "context", "options", "hint"),
+    [
+        ("this is a C++23 feature", (), "", 'this sets C++23: options = { std = "c++23" }'),
+        ("expected", ("requires true", "^"), "options = { std = 'c++20' }", None),
+        ("expected", ("  requires true", "^"), "", None),
+        (
+            "texture is not a template",
+            (),
+            "",
+            "CUDA 12 and later have no texture references: pass the kernel a cudaTextureObject_t",
+        ),
+    ],
+)
+def test_what_a_source_needs_is_said_once(
+    tmp_path: Path, text: str, context: tuple[str, ...], options: str, hint: str | None
+) -> None:
+    found = [error("other", line=2), error(text, "demo/a.cu", 1, *context)]
+    hints = {each.text: each.hint for each in advise(found, setting(tmp_path, options))}
+    assert hints == {"other": None, text: hint}

@@ -1,0 +1,167 @@
+"""Sources that are not CUDA C++ for NVRTC."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.building import pipeline
+from hatch_cubin.compiling.advice import advise
+from hatch_cubin.compiling.hints import not_cuda
+from hatch_cubin.errors import CompileError, Location, problem
+from hatch_cubin.project.source import LFS_HINT
+from tests.helpers import SAXPY, make_project, refusal
+
+from .failed_compiles import error, setting, undefined
+
+MISSING = 'cannot open source file "{}"'
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "language"),
+    [
+        (MISSING.format("hip/hip_runtime.h"), "", "HIP"),
+        (MISSING.format("rocwmma/rocwmma.hpp"), "", "HIP"),
+        ('identifier "hipThreadIdx_x" is undefined', "x[hipThreadIdx_x] = 1;", "HIP"),
+        (MISSING.format("CL/cl.h"), "", "OpenCL C"),
+        ("expected a declaration", "__kernel void k(__global float* x) {", "OpenCL C"),
+        ("expected a declaration", "kernel void k(global float* x) {", "OpenCL C"),
+        ('identifier "get_local_id" is undefined', "x[get_local_id(0)] = 1;", "OpenCL C"),
+        (MISSING.format("sycl/sycl.hpp"), "", "SYCL"),
+        (MISSING.format("CL/sycl.hpp"), "", "SYCL"),
+        (MISSING.format("metal_stdlib"), "", "Metal"),
+        ("expected a declaration", "kernel void k(device float* x [[buffer(0)]]) {", "Metal"),
+        ("invalid specifier", "[numthreads(64, 1, 1)]", "HLSL"),
+        ('identifier "gl_GlobalInvocationID" is undefined', "uint i = gl_GlobalInvocationID.x;", "GLSL"),
+    ],
+)
+def test_another_language_is_named_in_place_of_all_errors(
+    tmp_path: Path, text: str, code: str, language: str
+) -> None:
+    (told,) = advise([error(text, "demo/a.cu", 1, code, "^"), undefined("x")], setting(tmp_path))
+    assert told.hint is not None
+    assert told.hint.startswith(f"this is {language}, not CUDA C++; ")
+    assert told.hint.endswith(': exclude = ["demo/a.cu"]')
+    assert told.context[-1] == "and 1 more error after it"
+
+
+@pytest.mark.parametrize("code", ["int i = get_global_id(0);", "int gl_threadID = n;"])
+def test_a_helper_of_a_cuda_source_is_no_other_language(tmp_path: Path, code: str) -> None:
+    there = setting(tmp_path, text="__global__ void k() {}\n")
+    (told,) = advise([error("expected a declaration", "demo/a.cu", 9, code, "^")], there)
+    assert told.hint is None
+
+
+def test_a_source_for_both_that_fails_elsewhere_is_cuda(tmp_path: Path) -> None:
+    both = setting(tmp_path, text="#ifdef __HIP__\n#include <hip/hip_runtime.h>\n#endif\n")
+    (told,) = advise([error("expected a declaration", "demo/a.cu", 9, "shipped x;", "^")], both)
+    assert told.hint is None
+
+
+def test_the_only_source_of_a_project_is_not_to_be_left_out(tmp_path: Path) -> None:
+    there = setting(tmp_path)
+    alone = replace(there, sources={there.path: ""})
+    (told,) = advise([error(MISSING.format("hip/hip_runtime.h"))], alone)
+    assert told.hint is not None
+    assert "exclude" not in told.hint
+
+
+TILE = "__tile_global__ void t(float *x) {}\n"
+WHAT = "tile kernels (__tile_global__) are not supported yet"
+AS_DEVICE = "options = { device-as-default-execution-space = true }"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "int __tile_global__x;\n", f"#ifdef WITH_TILES\n{TILE}#endif\n", f"// {TILE}"]
+)
+def test_tile_code_that_the_compiler_may_not_read_is_not_refused(text: str) -> None:
+    assert not_cuda.place_of_tile_code({"a.h": "", "k.cu": text}) is None
+
+
+@pytest.mark.parametrize("text", [TILE, "__tile__ int f();\n", f"#ifdef __CUDACC__\n{TILE}#endif\n"])
+def test_tile_code_is_reported_at_its_line(tmp_path: Path, text: str) -> None:
+    found = [error("this needs C++20", "<cuda/cu13/include>/crt/cuda_tile.h", 55)]
+    (told,) = advise(found, setting(tmp_path, text=text))
+    assert (told.code, told.hint) == (
+        "tile-kernels-not-supported",
+        'leave the file out: exclude = ["demo/a.cu"]',
+    )
+    assert told.where is not None
+    assert told.context == (f"    {text.splitlines()[(told.where.line or 0) - 1]}",)
+    assert not_cuda.tile_code([], setting(tmp_path, text=text)) is None
+
+
+def test_a_header_with_tile_code_is_not_excluded(tmp_path: Path) -> None:
+    there = setting(tmp_path, text='#include "t.h"\n', files={"demo/t.h": TILE})
+    (told,) = advise([error("x")], there)
+    assert (told.where, told.context) == (Location("demo/t.h", 1), ())
+    assert told.hint == "demo/a.cu has to do without what includes it"
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("options", ["", AS_DEVICE], ids=["as it is", "where NVRTC would leave it out"])
+def test_no_wheel_is_built_without_a_tile_kernel(tmp_path: Path, options: str) -> None:
+    project = make_project(tmp_path, {"k.cu": SAXPY + TILE}, f'archs = ["sm_90"]\n{options}')
+    (refused,) = refusal(CompileError, pipeline.build, project).problems
+    hint = "move it into a file of its own, and leave that out with 'exclude'"
+    where = Location("demo/k.cu", SAXPY.count("\n") + 1)
+    assert refused._replace(details=()) == problem("tile-kernels-not-supported", WHAT, where, hint)
+
+
+@pytest.mark.parametrize(
+    "code", ["{% for i in n %}", "k({{ type }} *x) {}", "k(@TYPE@ *x) {}", "k(${TYPE} *x) {}"]
+)
+def test_a_template_for_a_script_is_named_as_one(tmp_path: Path, code: str) -> None:
+    found = [error("expected an identifier", "demo/a.cu", 1, code, "^"), undefined("x")]
+    (told,) = advise(found, setting(tmp_path, text=code))
+    assert told.hint is not None
+    assert "script" in told.hint
+    assert told.hint.endswith(': exclude = ["demo/a.cu"]')
+
+
+@pytest.mark.parametrize(
+    "code", ["int a[1] = {{ x }};", "b = A{{1, 2}} * 3;", "b[@];", 'asm("$t");', "int y = {x};"]
+)
+def test_code_with_braces_or_signs_is_no_template(tmp_path: Path, code: str) -> None:
+    (told,) = advise([error("expected an identifier", "demo/a.cu", 1, code, "^")], setting(tmp_path))
+    assert told.hint is None
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        (POINTER.encode(), LFS_HINT),
+        (
+            "__device__ int f();\n".encode("utf-16"),
+            "demo/h.cuh contains null bytes, as UTF-16 and UTF-32 do: save it as UTF-8",
+        ),
+    ],
+)
+def test_a_header_that_is_not_text_is_one_error(tmp_path: Path, content: bytes, hint: str) -> None:
+    files: dict[str, str | bytes] = {"k.cu": f'#include "h.cuh"\n{SAXPY}', "h.cuh": content}
+    failure = refusal(CompileError, pipeline.build, make_project(tmp_path, files, 'archs = ["sm_90"]\n'))
+    (told,) = failure.problems
+    assert told.where is not None
+    assert (told.where.path, told.hint) == ("demo/h.cuh", hint)
+
+
+@pytest.mark.parametrize(
+    ("char", "named"),
+    [
+        ("\u201c", "U+201C (left double quotation mark)"),
+        ("\u200b", "U+200B (zero width space)"),
+        ("\ufdd0", "U+FDD0 (without a name)"),
+    ],
+)
+def test_a_character_outside_of_quotes_is_named(tmp_path: Path, char: str, named: str) -> None:
+    text = f'int a; // caf\u00e9\nprintf("\u00e9", {char}x);\n'
+    found = [error("unrecognized token", line=1), error("unrecognized token", line=2), error("x", line=2)]
+    plain, told = sorted(advise(found, setting(tmp_path, text=text)), key=lambda each: str(each.where))
+    assert (plain.hint, told.context) == (None, ("and 1 more error after it",))
+    assert told.hint == f"this line contains {named}, outside of quotes and comments"
