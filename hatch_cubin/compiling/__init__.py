@@ -1,1 +1,1 @@
-"""Get the result of each unit, from the cache or from a compiler process, and explain each failure."""
+"""Get the compiled result of each unit, from the cache or from a compiler process, and explain failures."""

@@ -1,13 +1,13 @@
-"""Advice on a failed compile: each cause is reported once, with its origin and the way to fix it.
+"""Explain a failed compile: report each cause once, with its place and a hint how to fix it.
 
-Each function in `_CAUSES` recognises one cause. It gets the errors of a source, which `diagnostics.py` has
-parsed from the compiler's log, and the `FailedCompile`: the source, its headers, the table and the version of
-CUDA. If it recognises its cause, it returns one error with a hint for the user, and the list of the errors
-that the cause does not explain. Otherwise it returns None.
+Each function in `_CAUSES` recognises one cause. The function gets the errors of a source, which
+`diagnostics.py` has parsed from the compiler's log, and the `FailedCompile`: the source, its headers, the
+table and the version of CUDA. If the function recognises its cause, it returns one error with a hint for the
+user, and the list of the errors that the cause does not explain. Otherwise the function returns None.
 
-A new hint is such a function in a module of `hints/`: add it to `_CAUSES`. It returns either the compiler's
-own error with a hint, `replace(error, hint="…")`, or an error in hatch-cubin's words,
-`diagnostics.failure(code, text, place, hint)`. A hint about an undefined name is only a row in a table of
+A new hint is such a function in a module of `hints/`: add the function to `_CAUSES`. It returns either the
+compiler's own error with a hint, `replace(error, hint="…")`, or an error in hatch-cubin's words,
+`diagnostics.failure(code, text, place, hint)`. A hint about an undefined name needs only a row in a table of
 `hints/undefined_names.py`.
 """
 
@@ -31,11 +31,13 @@ from .hints import (
 )
 from .hints.failed_compile import FailedCompile
 
-_MISSING = "not open source file"  # the words after "could" or "can"
+_MISSING = "not open source file"  # part of the compiler's message about a missing header
 _LINES_AROUND = 2  # lines of a produced text before and after the line of an error
-_LONGEST_CHAIN = 5  # most lines of an include chain that are shown; the last ones are the project's own
-# The first cause that matches reports one error and takes the errors that it explains; the search then starts
-# again with the rest.
+# how many lines of an include chain are shown; the last lines are in the project's own files
+_LONGEST_CHAIN = 5
+# The functions that recognize causes, in the order in which they are tried. The first function that
+# recognizes a cause returns one error for it, and the errors that the cause does not explain. Then the search
+# starts again with these errors.
 _CAUSES = (
     not_cuda.not_text,
     not_cuda.other_language,
@@ -58,7 +60,7 @@ _CAUSES = (
 
 
 def advise(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnostic]:
-    """Return the errors of a source that failed, with advice. Errors with the same cause are merged."""
+    """Return the errors of a failed compile with hints; errors with the same cause are merged."""
     of_source = [each for each in found if instantiations.entry_of(each) is None]
     explained = (instantiations.with_entry(each, failed) for each in _explained(of_source, failed))
     told = [*explained, *instantiations.wrong_entries(found, failed)]
@@ -83,7 +85,7 @@ def _first_of_each_header(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
 
 
 def _with_include_chain(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
-    """Add the include chain to an error in a header outside the project, or about a header that it misses."""
+    """Add the chain of includes to an error in a header outside the project, or about a missing header."""
     if error.where is None or (error.is_own and _MISSING not in error.text):
         return error
     shown = tuple(
@@ -91,7 +93,7 @@ def _with_include_chain(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
     )
     cut = ("…",) if len(shown) > _LONGEST_CHAIN else ()
     chain = (*cut, *shown[-_LONGEST_CHAIN:])
-    if error.is_own:  # reported once for all sources
+    if error.is_own:  # kept in a field that comparisons ignore, so that all sources share one message
         return replace(error, include_chain=chain)
     return replace(error, context=(*error.context, *chain))
 

@@ -29,26 +29,26 @@ if TYPE_CHECKING:
     from .cluster.sample_check import Sample
     from .hints.failed_compile import FailedCompile
 
-_EDITED = "was changed while a source that includes it was compiled"
+_EDITED = "was changed while the build compiled a source that includes this file"
 _PATIENCE_S = (
-    300.0  # longest wait for another build that compiles the same unit: it may have been stopped, or hang
+    300.0  # seconds to wait for another build that compiles the same unit, because that build may hang
 )
 _MOST_TRIED = 16
 
 
 class Bake:
-    """Compiles the units that are missing from the cache."""
+    """Compiles the units of a build that are missing from the cache."""
 
     def __init__(
         self, project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit, results: Results
     ) -> None:
         self._project, self._cache, self._toolkit, self._results = project, cache, toolkit, results
         misses = (job for job in jobs if job.unit not in results.done)
-        # Units that can share their headers are next to each other.
+        # Sorted, so that units that can share a precompiled header are next to each other.
         self._misses = served_together(
             sorted(misses, key=lambda job: (job.unit.module.source.path, job.unit.arch)), toolkit
         )
-        # Paths get names for all jobs, so that a name does not depend on the contents of the cache.
+        # The names of paths are made from all jobs, so that they do not depend on the content of the cache.
         self._paths = CompilePaths(project.tree, (root for job in jobs for root in job.search))
         self._workers = min(cores.worker_count(project.config), len(self._misses))
         self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
@@ -72,7 +72,7 @@ class Bake:
         self._texts = {module.source.path: module.source.text for module in modules}
 
     def run(self) -> None:
-        """Compile until every unit has a result or has failed."""
+        """Compile all missing units, until every unit has a result or an error."""
         units = len(self._results.done) + sum(map(len, self._misses))
         with contextlib.ExitStack() as stack:
             self._storing = Storing(self._cache, self._claims.done, len(self._misses))
@@ -92,13 +92,13 @@ class Bake:
                 self._results.tried += self._try_other_archs(setup)
 
     def _answers(self, setup: executor.Setup) -> Generator[executor.Result]:
-        """Return a generator of all tasks' results.
+        """Return a generator of the results of all tasks.
 
-        They come from processes on this machine, or from the workers of a cluster.
+        The results come from processes on this machine, or from the workers of a cluster.
         """
         if (where := self._project.config.executor) is None:
             return executor.run(self._upcoming, setup, self._accepts)
-        from .cluster import opening  # lazy: few builds use a cluster
+        from .cluster import opening  # lazy: needed only for builds with a cluster
 
         first = [group[0] for group in self._misses]
         project, toolkit, paths = self._project, self._toolkit, self._paths
@@ -108,14 +108,17 @@ class Bake:
         return opening.results(work, where)
 
     def _why_wrong(self, answer: executor.Result) -> str | None:
-        """Return why another machine's result does not belong to its task; None if it does."""
+        """Return why a result of another machine does not belong to its task; None if it does."""
         for job in self._misses[answer.id] if answer.ok else ():
             if (wrong := why_wrong(job.unit, answer)) is not None:
                 return f"{job.unit.name}: {wrong}"
         return None
 
     def _compare(self, sample: Sample, setup: executor.Setup) -> None:
-        """Compare a sample with results made here. If one differs, remove all results of its worker."""
+        """Compare a sample of results with results of this machine.
+
+        If a result differs, all results of its worker are removed from the cache.
+        """
         differing = [*sample.differing(self._tasks, setup, self._not_compared)]
         workers = {worker for _number, worker in differing}
         for job in (job for group in self._misses for job in group):
@@ -126,17 +129,17 @@ class Bake:
 
     def _differing_result(self, number: int, worker: str) -> Problem:
         unit = self._misses[number][0].unit
-        what = f"worker {worker} has compiled {unit.name} to something else than this machine"
-        hint = "nothing of that worker was kept: find out what is wrong with it, or build without it"
+        what = f"worker {worker} and this machine have compiled {unit.name} to different code"
+        hint = "all results of that worker were removed: check the worker, or build without it"
         return problem("worker-result-differs", what, Location(unit.module.source.path), hint)
 
     def _not_compared(self, number: int, why: str) -> None:
         name = self._misses[number][0].unit.name
-        what = f"{name} could not be compiled here for the comparison of --recheck: {why}"
+        what = f"{name} could not be compiled on this machine to compare it for --recheck: {why}"
         self._project.warn(problem("sample-not-compared", what).with_code())
 
     def _try_other_archs(self, setup: executor.Setup) -> list[Unit]:
-        """Return units of other archs that do compile, for sources that need features of only some GPUs."""
+        """Compile failed sources for other archs, and return the units that compile, for hints."""
         wanted = archs_of(self._results, self._toolkit).candidates()[:_MOST_TRIED]
         like = {job.unit.module: job for group in self._misses for job in group}
         trials = [[replace(like[unit.module], unit=unit)] for unit in wanted]
@@ -149,7 +152,8 @@ class Bake:
         ]
 
     def _setup(self, stack: contextlib.ExitStack) -> executor.Setup:
-        first = [group[0] for group in self._misses]  # the other units of a group have the same headers
+        # one job for each group, because all units of a group have the same headers
+        first = [group[0] for group in self._misses]
         folders = folders_for(first, self._paths, self._toolkit, stack)
         assembles = any(task.kind == "ptx" for task in self._tasks)
         needs_scratch = assembles or any(task.precompiled_header for task in self._tasks)
@@ -162,13 +166,18 @@ class Bake:
         )
 
     def _upcoming(self, held: int | None, others: Sequence[int]) -> executor.Task | None:
-        """Return the next task for a worker that has precompiled *held*; None if no task is available now."""
+        """Return the next task for a worker process; None if no task is available now.
+
+        *held* is the number of the header that the worker has precompiled, *others* are the headers of the
+        other workers.
+        """
 
         def choose(left: Mapping[int | None, Sized], elsewhere: Sequence[int]) -> int | None:
             return precompiled_headers.choose_header(left, held, [*others, *elsewhere])
 
         self._storing.settle(len(self._misses))
-        # Store results first: the other build, which this build waits for, may itself wait for them.
+        # Results are stored first, because another build, for which this build waits, may wait for these
+        # results.
         while (number := self._claims.take(choose)) is None:
             if not self._storing.settle(0):
                 return None
@@ -183,12 +192,11 @@ class Bake:
         return self._prepared(task, group[0])
 
     def _accepts(self, answer: executor.Result) -> bool:
-        """Return whether the results are equal to the results of a compile without a precompiled header."""
+        """Return whether a result certainly equals that of a compile without a precompiled header."""
         group, header = self._misses[answer.id], self._tasks[answer.id].precompiled_header
         if not answer.ok or header is None:
             return True
-        # The headers were precompiled some time ago. One of them may have been edited then and restored
-        # since.
+        # A header may have been edited when it was precompiled, and restored after that.
         edited = answer.shared and header_stamps(self._project, group[0]) != self._stamps[header.id]
         accepted = [
             self._plain_check.accepts(
@@ -199,7 +207,7 @@ class Bake:
         return all(accepted)
 
     def _take_stored(self, number: int) -> bool:
-        """Use results that another build has stored by now. Return whether there were any."""
+        """Use the results of a task if another build has stored them in the cache; return whether it has."""
         group = self._misses[number]
         hits = [hit for job in group if (hit := job.cached_result(self._cache)) is not None]
         if len(hits) < len(group):
@@ -223,8 +231,8 @@ class Bake:
         for job in group:
             outcome = self._outcome(job, answer, found)
             if edited is not None:
-                # The compiler may have read another text of the header than the text in the key. If stored,
-                # the wrong result would stay in the cache for ever.
+                # The compiler may have read the edited header, but the cache key was made from the header
+                # before the edit. If the result were stored, it would be wrong and would stay in the cache.
                 outcome = self._with_advice(
                     job, [failure("file-edited-during-build", _EDITED, Location(edited), "build again")]
                 )
@@ -245,13 +253,13 @@ class Bake:
             self._claims.done(answer.id)
 
     def _prepared(self, task: executor.Task, _job: Job) -> executor.Task:
-        """Return the task with the parts that are added only when its turn comes."""
+        """Return the task with the parts that are added only immediately before it starts."""
         return task
 
     def _outcome(
         self, job: Job, answer: executor.Result, found: Sequence[Diagnostic]
     ) -> Compiled | list[Diagnostic]:
-        """Return a unit's result, or its errors with advice."""
+        """Return the result of a unit, or its errors with hints."""
         outcome = outcome_of(job.unit, answer, found)
         return outcome if isinstance(outcome, Compiled) else self._with_advice(job, outcome)
 
@@ -259,7 +267,7 @@ class Bake:
         module = job.unit.module
         if job.linked:
             return TextFindings()
-        if module not in self._findings:  # the same for every arch
+        if module not in self._findings:  # these findings are the same for every arch
             self._findings[module] = text_findings(self._project, job)
         return self._findings[module]
 
@@ -281,32 +289,33 @@ class Bake:
         return FailedCompile(tree, config, job.unit.module, job.search, own, version, self._texts)
 
     def _warnings(self, job: Job, found: Iterable[Diagnostic]) -> tuple[str, ...]:
-        """Return the warnings about the project's own files; the user cannot fix others."""
+        """Return the compiler's warnings about files of the project, which the user can fix."""
         own = (each for each in found if each.is_own and each.kind == "warning")
         problems = (diagnostics.as_problem(each, self._warning_hint(job, each), each.context) for each in own)
         return tuple(dict.fromkeys(map(Problem.with_code, problems)))
 
     def _warning_hint(self, job: Job, warning: Diagnostic) -> str | None:
         if warning.number is None:
-            from .hints.other_sources import about_extern  # lazy: few compiles warn so
+            from .hints.other_sources import about_extern  # lazy: needed only for this kind of warning
 
             failed = self._failed_compile(job)
             path = warning.where.path if warning.where else failed.path
             return about_extern(warning, failed) or diagnostics.about_warning(warning, failed.text_of(path))
         if warning.number in diagnostics.MISTAKES:
             return None
-        return f"to silence it:{self._failed_compile(job).silencing(warning.number)}"
+        return f"to silence this warning:{self._failed_compile(job).silencing(warning.number)}"
 
     def _store_results(self, kept: Sequence[tuple[Job, Compiled]], answer: executor.Result) -> None:
         for warning in (warning for _job, compiled in kept for warning in compiled.warnings):
-            if warning not in self._shown_warnings:  # the same for every arch and variant
+            # printed once, because a warning is often the same for every arch and variant
+            if warning not in self._shown_warnings:
                 self._shown_warnings.add(warning)
                 self._project.warn(warning)
 
         def pairs() -> list[CacheEntry]:
             return [self._cache.make_entry(job.keys.key, compiled, job.inputs) for job, compiled in kept]
 
-        # Stored at once, so that an interrupted build can resume from here.
+        # Results are stored immediately, so that a build after an interrupted build can reuse them.
         self._storing.start(answer.id, pairs)
         for job, compiled in kept:
             self._results.done[job.unit] = compiled
@@ -318,6 +327,6 @@ class Bake:
 def _sample(part: float) -> Sample | None:
     if not part:
         return None
-    from .cluster.sample_check import Sample  # lazy: few builds use a cluster
+    from .cluster.sample_check import Sample  # lazy: needed only for builds with a cluster
 
     return Sample(part)

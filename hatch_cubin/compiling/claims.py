@@ -1,4 +1,4 @@
-"""Decide which units this build compiles now, and which it leaves to other builds that are running."""
+"""Coordinate builds that run at the same time: each missing unit is compiled by only one build."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import TypeAlias
 
 from ..cache.entries import Cache
 
-# Chooses the group to continue with. Arguments: the numbers left in each group, and the group of each key
-# that other builds are compiling.
+# A function that chooses the group to continue with. Its arguments are the numbers that are left in each
+# group, and the groups of numbers that other builds are compiling.
 Choice: TypeAlias = Callable[[Mapping[int | None, Sized], Sequence[int]], int | None]
 
 
 class CompileClaims:
-    """Decides which missing units this build compiles next, and claims them in the cache.
+    """Decides which missing units this build compiles next, and locks (claims) these units in the cache.
 
-    Each number stands for the units that one compile makes, with the *keys* of that number.
+    Each number stands for one compile. *keys* has, for each number, the cache keys of the compile's units.
 
-    This build postpones units that another build is compiling. Once that build has stored them, *take_stored*
-    gets them from the cache. This build waits only if all its other units are compiled. It releases its
-    claims before it waits, so that two builds cannot wait for each other. After *patience_s* without
-    progress, it ignores the claims of other builds.
+    This build postpones compiles that another build is doing. When the other build has stored the results,
+    *take_stored* gets them from the cache. This build waits only when all its other compiles are done. Before
+    waiting, this build releases its locks, so that two builds cannot wait for each other. After *patience_s*
+    seconds without progress, this build ignores the locks of other builds.
     """
 
     def __init__(
@@ -43,32 +43,33 @@ class CompileClaims:
         self._begin_round(range(len(keys)))
 
     def done(self, number: int) -> None:
-        """Give up the claim on a number: its results have been stored, or will never be."""
+        """Release the locks of a compile whose results are stored, or which has failed."""
         self._running.discard(number)
         self._since = time.monotonic()
         self._release(number)
 
     def left_like(self, number: int) -> int:
-        """Return how many more numbers are left in the group of *number*."""
+        """Return how many compiles are left in the group of *number*."""
         return len(self._left.get(self._groups[number], ()))
 
     def take(self, choose: Choice = lambda left, _elsewhere: next(iter(left))) -> int | None:
-        """Return a number to compile: the first that is left in the group that *choose* returns.
+        """Return the number of the next compile: the first that is left in the group that *choose* returns.
 
-        None means that nothing can start until a number that was taken is done. If no taken number is
-        unfinished, None means that nothing is left at all.
+        The result is None if no compile can start before a running compile is done, or if all compiles are
+        done.
         """
         while self._left or self._ask_again():
             number = self._pop(choose(self._left, self._elsewhere))
             mine = all(map(self._cache.claim, self._keys[number])) or not self._patient
-            # Checked again: another build may have stored it a moment ago.
+            # The cache is checked again, because another build may have stored the results a moment ago.
             if self._take_stored(number):
                 self._release(number)
             elif mine:
                 self._running.add(number)
                 return number
             else:
-                self._release(number)  # gives up the keys that could be claimed
+                # release the locks on those units of this compile that no other build has locked
+                self._release(number)
                 self._put_off.append(number)
                 if (group := self._groups[number]) is not None:
                     self._elsewhere.append(group)
@@ -94,9 +95,9 @@ class CompileClaims:
         self._elsewhere: list[int] = []
 
     def _ask_again(self) -> bool:
-        """Begin a new round with the numbers that were put off. Return whether to continue.
+        """Begin a new round with the compiles that were postponed; return whether to continue.
 
-        Waits a moment if the last round achieved nothing and nothing is being compiled.
+        Wait a moment if the last round had no success and this build is not compiling.
         """
         before = self._size
         self._begin_round(self._put_off)

@@ -1,10 +1,11 @@
-"""Paths for the compiler that are the same in every build folder.
+"""Give the compiler paths that are the same in every build folder.
 
-Debug information, `assert` and `__FILE__` put paths into the compiled bytes. Linux can name an open folder by
-its descriptor number. So the project, and each header tree outside it, gets a descriptor whose number depends
-only on the tree's name. Before CUDA 13.4, debug information also contains the modification time of each
-header, which differs in every checkout and installation. For these versions the descriptors refer to copies
-with the same time for all headers.
+Debug information, `assert` and `__FILE__` put paths into the compiled bytes. On Linux, an open folder has a
+path with its descriptor number (`/proc/self/fd/77`). So the compiler process opens the project's folder and
+each header tree outside the project under a descriptor number that depends only on the tree's name. Before
+CUDA 13.4, debug information also contains the modification time of each header, which differs in every
+checkout and installation. For these versions, the descriptors refer to copies in which all headers have the
+same time.
 """
 
 from __future__ import annotations
@@ -22,28 +23,32 @@ from ..headers.includes import Closure
 from ..headers.resolve import OWN, PROJECT, SearchFolder
 from ..project.source_roots import ProjectTree
 
-_PROJECT_DESCRIPTOR = 77  # any number that is not used in a new process
+_PROJECT_DESCRIPTOR = 77  # a number that new processes do not use
 _DEEP = 16
-_FIRST, _COUNT = 100, 800  # below the usual limit of 1024 open files
+_FIRST, _COUNT = 100, 800  # the range of numbers, below the usual limit of 1024 open files
 
 
 class Layout(NamedTuple):
-    """The positions of copies in a folder: each descriptor's folder, the folders to create, and each file."""
+    """The positions of copied files in a folder.
+
+    *places* are the folders for descriptor numbers, *folders* are the folders to create, *files* are the
+    files to copy.
+    """
 
     places: Mapping[int, str]
     folders: tuple[str, ...]
-    files: Mapping[str, tuple[str, Path]]  # by position: the logical name, and the file to copy
+    files: Mapping[str, tuple[str, Path]]  # by position: the logical name, and the path of the file to copy
 
 
 class CompilePaths:
-    """The names of the project's folder and of each header tree in a compile."""
+    """The paths that the compiler sees for the project's folder and for each header tree."""
 
     def __init__(self, tree: ProjectTree, search: Iterable[SearchFolder]) -> None:
         self._tree, self._project = tree, (project := tree.root)
         self._by_number = sys.platform == "linux" and Path("/proc/self/fd").is_dir()
         self._numbers = {project: _PROJECT_DESCRIPTOR}
         self._logical = {project: PROJECT}
-        # A folder may have two names: the name of the wheel, and the name of the wheel's toolkit.
+        # A folder may have two logical names: the name of the wheel, and the name of the wheel's toolkit.
         self._named = {PROJECT: project}
         self._trees = {(project, "")}
         for root in sorted(set(search), key=lambda root: root.logical):
@@ -61,20 +66,21 @@ class CompilePaths:
 
     @property
     def descriptors(self) -> Mapping[int, str]:
-        """The folder that each descriptor refers to in the compiler's process."""
+        """The folder that the compiler process opens under each descriptor number."""
         return {number: str(path) for path, number in self._numbers.items()} if self._by_number else {}
 
     @property
     def are_scattered(self) -> bool:
-        """Whether parts of the project are in other places than the names in the compile suggest."""
+        """Whether the project has source roots, which the compiler has to see inside the project's folder."""
         return self._by_number and bool(self._tree.roots)
 
     def joined(self, into: Path) -> Mapping[int, str]:
-        """Link the whole project with its source roots *into* a folder.
+        """Make a folder with links to the project's files and to its source roots.
 
-        Return descriptors that refer to it.
+        Return the descriptors, with this folder as the project's folder.
         """
-        folder = into.joinpath(*["in"] * _DEEP)  # deep, so that `..` does not find anything
+        # a deep folder, so that paths with `..` do not find other files
+        folder = into.joinpath(*["in"] * _DEEP)
         folder.mkdir(parents=True)
         for place in self._project.iterdir():
             (folder / place.name).symlink_to(place)
@@ -83,21 +89,22 @@ class CompilePaths:
         return {**self.descriptors, _PROJECT_DESCRIPTOR: str(folder)}
 
     def copies(self, into: Path, closures: Iterable[Closure], folders: Iterable[str]) -> Mapping[int, str]:
-        """Copy the headers of *closures*, give all copies the same time, and return descriptors for them.
+        """Copy all headers in *closures* with one time of change, and return descriptors for the copies.
 
-        *folders* are the folders of the project from which files are included: without them, `../a.h` is not
-        found.
+        *folders* are the folders of the project from which files are included; they must exist, so that an
+        include of `../a.h` works.
         """
         if not self.descriptors:
             return {}
-        closures = [*{id(closure): closure for closure in closures}.values()]  # jobs share closures
+        # each closure once, because jobs share closures
+        closures = [*{id(closure): closure for closure in closures}.values()]
         names = dict.fromkeys(name for closure in closures for name in closure.files)
         layout = self.layout(names, folders)
         for folder in layout.folders:
             (into / folder).mkdir(parents=True, exist_ok=True)
         for closure in closures:
             for path, tree in self._trees:
-                if tree in closure.trees:  # any file of the tree may be read
+                if tree in closure.trees:  # the compiler may read any file of this tree
                     shutil.copytree(path, into / layout.places[self._numbers[path]], dirs_exist_ok=True)
         for place, (_name, source) in layout.files.items():
             _copy(source, into / place)
@@ -107,14 +114,14 @@ class CompilePaths:
         return {number: str(into / place) for number, place in layout.places.items()}
 
     def layout(self, names: Iterable[str], folders: Iterable[str]) -> Layout:
-        """Return the positions for copies of files, by logical name, so that each file finds all others.
+        """Return positions for copies of files, at which includes between the files still work.
 
-        *folders* are the folders of the project from which files are included. Absolute paths are left out
-        because they mean the same everywhere. KeyError if a name is not in any folder: another file might be
-        found in its place.
+        *names* are logical names of files. *folders* are the folders of the project from which files are
+        included. Files with absolute paths are not copied, because their paths are the same everywhere. Raise
+        KeyError if a file is not in any folder of the compile.
         """
         names = [name for name in names if not name.startswith("/")]
-        # The levels above its folder that a file can be at: 2 for `project/../../a.h`.
+        # the largest number of `..` in a name: 2 for `project/../../a.h`.
         levels = max((name.split("/").count("..") for name in names), default=0)
         places = {path: self._place(path, levels) for path in self._numbers}
         files: dict[str, tuple[str, Path]] = {}
@@ -130,31 +137,33 @@ class CompilePaths:
         )
 
     def _home_of(self, logical: str) -> tuple[Path, str]:
-        """Return the innermost folder that contains the file of a logical name, and the file's path in it."""
+        """Return the innermost folder that contains the file of a logical name, and the path in it."""
         name = max((name for name in self._named if logical.startswith(f"{name}/")), default=logical, key=len)
         return self._named[name], logical[len(name) + 1 :]
 
     def _place(self, path: Path, levels: int) -> Path:
-        """Return the position for the copy of a folder. A folder inside another one is copied into its copy.
+        """Return the position for the copy of a folder.
 
-        The position is so deep that files up to *levels* levels above the folder still stay in one tree with
-        it.
+        A folder that is inside another copied folder is copied into the copy of the other folder.
+
+        The position is so deep that files up to *levels* levels above the folder are still inside the same
+        tree.
         """
         outermost = next(each for each in sorted(self._numbers) if path.is_relative_to(each))
         return Path(str(self._numbers[outermost]), *["in"] * levels, path.relative_to(outermost))
 
     @cached_property
     def readable(self) -> Mapping[str, str]:
-        """The user's name for each folder that a diagnostic may mention."""
+        """The name to show to the user for each folder that a compiler's message may mention."""
         above = {} if self._by_number else {str(each.folder): OWN + each.name for each in self._tree.roots}
         return {self._name(path): logical for path, logical in self._logical.items()} | above
 
     def of_source(self, path: str) -> str:
-        """Return the name of a project file in the compile."""
+        """Return the path that the compiler sees for a file of the project."""
         return f"{self._name(self._project)}/{path}" if self._by_number else str(self._tree.disk_path(path))
 
     def of_root(self, root: SearchFolder) -> str:
-        """Return the name of a folder of the search path in the compile."""
+        """Return the path that the compiler sees for a folder of the search path."""
         if root.tree:
             return self._name(root.path)
         return self.of_source(root.logical.removeprefix(OWN))

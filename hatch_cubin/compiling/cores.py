@@ -1,7 +1,7 @@
-"""Decide how many compiles run at once: one per core, or fewer if a container has less time or memory.
+"""Decide how many compiles run at once: one per core, or fewer if a container limits time or memory.
 
-The limits of a container are in its control groups. A process that exceeds the memory limit is killed, not
-slowed down, and often everything else in the container is killed with it.
+The limits of a container are in its control groups (cgroups). A process that exceeds the memory limit is
+killed, and often all other processes in the container are killed too.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 
 from ..config.config import Config
 
-_MEMORY_OF_ONE = 512 << 20  # a compile takes at least 140 MB, and few take more than this
+_MEMORY_OF_ONE = 512 << 20  # bytes: a compile needs at least 140 MB of memory, and rarely more than this
 
 
 def available_cores(system: Path = Path("/")) -> int:
-    """Return how many compiles may run at once, according to the files below *system*."""
+    """Return how many compiles may run at once, by the system's files below *system*."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     limits = (limit for group in _groups(system) for limit in _limits(group))
@@ -24,25 +24,28 @@ def available_cores(system: Path = Path("/")) -> int:
 
 
 def worker_count(config: Config) -> int:
-    """Return how many compiles a build runs here at once. `jobs` for other machines do not add cores here."""
+    """Return how many compiles a build runs at once on this machine.
+
+    With a cluster, the setting `jobs` is for the cluster, so this machine still uses at most its own cores.
+    """
     jobs = config.jobs or available_cores()
     return jobs if config.executor is None else min(jobs, available_cores())
 
 
 def _groups(system: Path) -> Iterator[Path]:
-    """Yield the folders of this process's control groups and of their parent groups."""
+    """Yield the folders of this process's control groups, and of their parent groups."""
     try:
         lines = (system / "proc/self/cgroup").read_text("utf-8").splitlines()
     except (OSError, ValueError):
         return
     for controllers, path in (line.split(":", 2)[1:] for line in lines):
-        home = system / "sys/fs/cgroup" / controllers  # version 2 of cgroups names no controllers
+        home = system / "sys/fs/cgroup" / controllers  # with version 2 of cgroups, `controllers` is empty
         group = home / path.lstrip("/")
         yield from (each for each in (group, *group.parents) if each.is_relative_to(home))
 
 
 def _limits(group: Path) -> Iterator[int]:
-    """Yield the number of compiles for which a group has time, and has memory, if it has such limits."""
+    """Yield how many compiles a control group's limits of processor time and of memory allow."""
     time = _numbers(group, "cpu.max") or _numbers(group, "cpu.cfs_quota_us", "cpu.cfs_period_us")
     if len(time) == 2 and min(time) > 0:
         quota, period = time
@@ -52,7 +55,7 @@ def _limits(group: Path) -> Iterator[int]:
 
 
 def _numbers(group: Path, *names: str) -> list[int]:
-    """Return the numbers in a group's files; an empty list if a file is missing or says "no limit"."""
+    """Return the numbers in files of a control group; empty if a file is missing or contains no limit."""
     try:
         return [int(word) for name in names for word in (group / name).read_text("utf-8").split()]
     except (OSError, ValueError):

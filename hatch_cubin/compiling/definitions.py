@@ -1,4 +1,4 @@
-"""Find the definition of a symbol in a text, ignoring its namespace and parameters. Does no I/O."""
+"""Find the line in a source that defines or mentions a symbol, by the symbol's name without namespace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PRIVATE = ("static", "template", "inline", "__forceinline__", "constexpr")
 
 
 class Definition(NamedTuple):
-    """The location of a name's definition, and the text of that line."""
+    """The location of a definition, and the text of its line."""
 
     where: Location
     text: str
@@ -25,7 +25,7 @@ class Definition(NamedTuple):
 
 
 def base_of(symbol: str) -> str:
-    """Return the last part of a symbol's name, without template arguments."""
+    """Return the last part of a symbol's demangled name: `f` for `ns::f<int>`."""
     return re.sub(r"<.*", "", kernel_names.demangle(symbol)).rpartition("::")[2]
 
 
@@ -38,7 +38,7 @@ def plain_text(source: Source) -> str:
 
 
 def definition(symbol: str, source: Source) -> Definition | None:
-    """Return the definition of a function or variable with a symbol's name, in any scope of a text."""
+    """Return the definition of a function or variable with the name of *symbol*, in any namespace."""
     word, text = re.escape(base_of(symbol)), plain_text(source)
     for pattern in (
         rf"(?:^|[;{{}}])[^\n;{{}}()=#]*[\w*&>][ \t*&]+(?:\w+::)*{word}\s*\([^;{{}}]*\)\s*(?:const\s*)?\{{",
@@ -55,7 +55,7 @@ def definition(symbol: str, source: Source) -> Definition | None:
 
 
 def mention(symbol: str, source: Source) -> Location | None:
-    """Return the location of a symbol's definition in a text, or else of its declaration or first mention."""
+    """Return where a source defines a symbol, or else where the source declares or first mentions it."""
     if (found := definition(symbol, source)) is not None:
         return found.where
     word, text = re.escape(base_of(symbol)), plain_text(source)

@@ -1,4 +1,4 @@
-"""Parse the compilers' logs: each diagnostic with its place, reported once for all archs. Does no I/O."""
+"""Parse the logs of compilers into diagnostics (errors and warnings), and merge equal diagnostics."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _NVRTC = re.compile(
     r"(?: #(?P<number>\d+)(?:-D)?)?: (?P<text>.*)$"
 )
 NO_KERNEL = "compiled to nothing: there is no kernel in it"
-TIMED_OUT, CRASHED = "took longer than ", "the compiler crashed ("  # as the executor says
-_NAME_MAP = "__nv_name_map"  # the file that NVRTC writes name expressions into
+# the beginnings of messages that `executor.py` writes
+TIMED_OUT, CRASHED = "took longer than ", "the compiler crashed ("
+_NAME_MAP = "__nv_name_map"  # the name of NVRTC's internal file with the template instantiations
 _PTXAS = re.compile(
     r"^ptxas .+?, line (?P<line>\d+); "
     r"(?P<kind>error|fatal|warning)\s*: (?P<text>.*)$"
@@ -28,8 +29,9 @@ _BARE = re.compile(
     r"(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$",
     re.IGNORECASE,
 )
-_ON_LINE = re.compile(r" on line ([0-9]{1,9})$")  # ptxas could not parse the line at all
-# Any other line that contains the word "error". Lines of a source that a compiler quotes are indented.
+_ON_LINE = re.compile(r" on line ([0-9]{1,9})$")  # the message of ptxas about a line that it cannot parse
+# Any other line with the word "error". Source lines that a compiler quotes do not match, because they are
+# indented.
 _OTHER = re.compile(r"^(?P<place>\S.*?):? *\berror(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$", re.IGNORECASE)
 _REDEFINED = re.compile(r'incompatible redefinition of macro "(\w+)"')
 OF_ITS_OWN = re.compile(r"extern declaration of the entity (\w+) is treated as a static definition")
@@ -45,26 +47,30 @@ _NOISE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One message of a compiler."""
+    """One error or warning of a compiler."""
 
     kind: str  # "error" or "warning"
     where: Location | None
     text: str
     context: tuple[str, ...] = ()
     hint: str | None = None
-    otherwise: str | None = None  # the hint if no arch of the source compiles
-    number: int | None = None  # for warnings of a kind that can be silenced
-    # The includes that lead to it, for the first source that has it.
+    otherwise: str | None = None  # another hint, for the case that the source compiles for no arch
+    number: int | None = None  # the number of a warning that can be silenced
+    # The chain of includes that leads to the error, for the first source with this error.
     include_chain: tuple[str, ...] = field(default=(), compare=False)
-    code: str = field(default="", compare=False)  # on the errors page; empty for a compiler's own message
+    # the code on the errors page; empty for a compiler's own message
+    code: str = field(default="", compare=False)
 
     @property
     def is_own(self) -> bool:
-        """Whether it is about a file of the project. Headers from elsewhere are called `<folder>/...`."""
+        """Whether the diagnostic is about a file of the project.
+
+        Other headers have paths like `<folder>/...`.
+        """
         return self.where is None or not self.where.path.startswith("<")
 
     def followed_by(self, number: int) -> Diagnostic:
-        """Return a copy of this diagnostic that also mentions how many others it represents."""
+        """Return a copy of this diagnostic that also says how many more errors came after it."""
         more = (f"and {count(number, 'more error')} after it",) if number else ()
         return replace(self, context=(*self.context, *more))
 
@@ -72,15 +78,19 @@ class Diagnostic:
 def failure(
     code: str, text: str, where: Location | None, hint: str | None = None, context: tuple[str, ...] = ()
 ) -> Diagnostic:
-    """Return an error in hatch-cubin's own words, with the code under which the errors page lists it."""
+    """Return an error with hatch-cubin's own text, and with its code on the errors page."""
     return Diagnostic("error", where, text, context, hint, code=code)
 
 
-Explanation = tuple[Diagnostic, "list[Diagnostic]"]  # one error for several, and the remaining ones
+# an error that explains several errors, and the errors that it does not explain
+Explanation = tuple[Diagnostic, "list[Diagnostic]"]
 
 
 def parse_log(log: str, source: str, folders: Mapping[str, str]) -> list[Diagnostic]:
-    """Return the diagnostics in *log*. *folders* has the user's name for each folder of the compile."""
+    """Return the diagnostics in a compiler's *log*.
+
+    *folders* maps each path that the compiler has seen to the name that the user knows.
+    """
     for folder, logical in folders.items():
         own = f"{logical}/".startswith(OWN)
         log = log.replace(f"{folder}/", f"{logical}/"[len(OWN) :] if own else f"<{logical}>/")
@@ -123,39 +133,52 @@ def _without_place(kind: str, text: str, source: str) -> Diagnostic:
 
 
 def _of_ptx(kind: str, source: str, line: int, text: str) -> Diagnostic:
-    """Return a message about a line of PTX."""
-    if not source.lower().endswith(".ptx"):  # inline assembly: the line is not in any file of the user
+    """Return a diagnostic about a line of PTX."""
+    # inline assembly: the line is in generated PTX, and not in a file of the user
+    if not source.lower().endswith(".ptx"):
         return Diagnostic(kind, Location(source), f"{text} (in the generated PTX)")
     return Diagnostic(kind, Location(source, line), text)
 
 
 def _warning(where: Location, text: str, number: int | None) -> Diagnostic:
-    if match := _REDEFINED.match(text):  # the table's value is lost; silencing the warning would hide that
-        hint = f"#ifndef {match[1]} before it, and #endif behind, keep the value that was given"
-        return Diagnostic("warning", where, text, hint=hint)
-    if match := OF_ITS_OWN.match(text):  # other sources' settings are ignored; silencing would hide it
+    # this warning must not be silenced, because the macro's value in the table is lost
+    if match := _REDEFINED.match(text):
         hint = (
-            f"where another source defines {match[1]}, a module table links the two; else leave out 'extern'"
+            f"put #ifndef {match[1]} before this definition and #endif after it, "
+            "to keep the value in the table"
+        )
+        return Diagnostic("warning", where, text, hint=hint)
+    # this warning must not be silenced, because values that other sources set are ignored
+    if match := OF_ITS_OWN.match(text):
+        hint = (
+            f"if another source defines {match[1]}, link both in a [[…module]] table; "
+            "otherwise remove 'extern'"
         )
         return Diagnostic("warning", where, text, hint=hint)
     return Diagnostic("warning", where, text, number=number)
 
 
 def about_warning(warning: Diagnostic, text: str) -> str | None:
-    """Return advice for a warning that should not be silenced. *text* is the text of its file."""
+    """Return a hint for a warning that must not be silenced.
+
+    *text* is the text of the file with the warning.
+    """
     match = OF_ITS_OWN.match(warning.text)
     if match and re.search(rf"\bextern\s+__shared__[^;]*\b{match[1]}\s*\[", text):
-        by_launch = f"write {match[1]}[] for the size that a launch gives"
-        return f"a launch does not change the size that is written here: leave out 'extern', or {by_launch}"
+        by_launch = f"write {match[1]}[] to set the size at the launch"
+        return (
+            "the size in this declaration is fixed and a launch cannot change it: "
+            f"remove 'extern', or {by_launch}"
+        )
     return warning.hint
 
 
 def redefined(found: Iterable[Diagnostic], names: Collection[str]) -> list[Diagnostic]:
-    """Return an error for each warning about a second definition of one of the macros."""
+    """Return an error for each warning that a macro in *names* is defined again."""
     return [
         failure(
             "variant-redefined",
-            f"{match[1]} is defined again: its variants would be one",
+            f"{match[1]} is defined again in the source, so all its variants would be equal",
             each.where,
             each.hint,
         )
@@ -167,7 +190,7 @@ def redefined(found: Iterable[Diagnostic], names: Collection[str]) -> list[Diagn
 def merge(
     found: Iterable[tuple[Diagnostic, Unit]], compiler_of: Callable[[Module], str]
 ) -> list[tuple[Problem, list[Unit]]]:
-    """Return one problem per distinct diagnostic, with the units that have it."""
+    """Return one problem for each different diagnostic, with the units that have this diagnostic."""
     units: dict[Diagnostic, list[Unit]] = {}
     for diagnostic, unit in found:
         units.setdefault(diagnostic, []).append(unit)
@@ -188,7 +211,7 @@ def _problem(diagnostic: Diagnostic, units: Sequence[Unit], compiler_of: Callabl
 
 
 def as_problem(diagnostic: Diagnostic, hint: str | None, details: tuple[str, ...]) -> Problem:
-    """Return a diagnostic as a problem, with its own code or one for all messages of compilers."""
+    """Return a diagnostic as a problem, with the diagnostic's code or the code of compilers' messages."""
     what, where = diagnostic.text, diagnostic.where
     if diagnostic.kind == "warning":
         return problem("compiler-warning", what, where, hint, details)

@@ -1,4 +1,4 @@
-"""Run compiles in worker processes that can be killed, timed out and restarted."""
+"""Run compiles in worker processes, which can be killed, timed out and restarted."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..errors import ToolchainError, problem
 from ..toolkit.worker import SCRIPT
 from .processes import Process, Watch
 
-_PATIENCE_S = 5.0  # wait for a process that has closed its pipe
+_PATIENCE_S = 5.0  # seconds to wait for the end of a process that has closed its pipe
 
 
 @dataclass(frozen=True, slots=True)
 class PrecompiledHeader:
-    """Includes that many tasks share, the options to precompile them with, and the rest of this task."""
+    """A precompiled header that tasks share: the includes, their options, and the rest of the task."""
 
     id: int
     includes: bytes
@@ -29,19 +29,19 @@ class PrecompiledHeader:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One compile, in the terms of the compiler."""
+    """One compile, with the text and options for the compiler."""
 
     id: int
-    kind: str  # "c++", "lto" (C++ to LTO-IR), "ptx", "link", or "xz" (pack the code)
+    kind: str  # "c++", "lto" (C++ to LTO-IR), "ptx", "link", or "xz" (compress the code)
     code: bytes
     name: bytes
     options: tuple[bytes, ...]
     instantiate: tuple[bytes, ...] = ()
     precompiled_header: PrecompiledHeader | None = None
-    searches: bool = False  # whether it searches for headers
-    ptx: bool = False  # whether PTX is wanted too, from C++ or a link
-    # For a link: kind, name and bytes of each input. `instantiate` then lists the symbols that inputs other
-    # than LTO-IR define, and `code` is a probe that calls the functions among them.
+    searches: bool = False  # whether the compiler searches for headers
+    ptx: bool = False  # whether C++ or a link has to give PTX, in addition to the cubin
+    # For a link: the kind, name and bytes of each input. In a link, `instantiate` lists the symbols that
+    # inputs other than LTO-IR define, and `code` is a probe that calls the functions among these symbols.
     inputs: tuple[tuple[str, bytes, bytes], ...] = ()
 
 
@@ -49,7 +49,7 @@ class Task:
 class Result:
     """The result of a task.
 
-    *output* is a cubin; *ptx* is the PTX of C++, or PTX that no assembler accepts.
+    *output* is the cubin. *ptx* is the PTX of C++ code, even if ptxas has rejected the PTX.
     """
 
     id: int
@@ -59,25 +59,26 @@ class Result:
     symbols: Mapping[str, str] = field(default_factory=dict)
     ptx: bytes = b""
     seconds: float = 0.0
-    shared: bool = False  # compiled with its task's precompiled header
-    worker: str = ""  # address of the other machine that compiled it
+    shared: bool = False  # whether the precompiled header of the task was used
+    worker: str = ""  # the address of the cluster worker that compiled the task; empty for this machine
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Settings that a worker needs before its first task."""
+    """The settings that a worker process needs before its first task."""
 
     libraries: tuple[str, ...]
     folders: Mapping[int, str]
     jobs: int
     timeout_s: float
     script: str = SCRIPT
-    scratch: str = ""  # a folder for precompiled headers, and for files that ptxas reads and writes
-    assembler: str = ""  # the path of ptxas, if there are PTX sources
-    memory: int = 0  # bytes that a worker may use; 0 if only the machine limits them
+    scratch: str = ""  # a temporary folder for precompiled headers, and for files that ptxas reads and writes
+    assembler: str = ""  # the path of ptxas; empty without PTX sources
+    memory: int = 0  # bytes of memory that a worker process may use; 0 for no limit
 
 
-# Returns the next task for a worker, given its precompiled header and the headers of the other workers.
+# A function that returns the next task for a worker process, given the number of the worker's precompiled
+# header, and the numbers of the other workers' headers.
 Next: TypeAlias = Callable[[int | None, Sequence[int]], Task | None]
 
 
@@ -88,14 +89,14 @@ def _anything(_result: Result) -> bool:
 def run(upcoming: Next, setup: Setup, accepts: Callable[[Result], bool] = _anything) -> Generator[Result]:
     """Yield each task's result when it is done.
 
-    *upcoming* is called for the next task whenever a process is free. It returns None if no task is available
-    yet; if no task is running then, all tasks are done.
+    *upcoming* is called for the next task whenever a process is free. If *upcoming* returns None, no task is
+    available now; if no task is running either, all tasks are done.
 
-    If a task's process dies while other tasks run, memory may just have been short. If the task used a
-    precompiled header, that may be the cause. In both cases the task runs again after all others, alone and
-    without a precompiled header. If its process dies again, the task fails. If a task runs too long, its
-    process is ended and the task fails. But a task with a precompiled header runs again without it if it ran
-    too long, or if *accepts* rejects its result.
+    If the process of a task dies, the reason may be a shortage of memory or the precompiled header. So the
+    task runs again after all other tasks, alone and without a precompiled header. If its process dies again,
+    the task fails. If a task exceeds its time limit, its process is killed and the task fails. A task with a
+    precompiled header gets a second chance without the precompiled header if it exceeds its time limit, or if
+    *accepts* rejects its result.
     """
     pool = WorkerPool(setup)
     try:
@@ -105,7 +106,7 @@ def run(upcoming: Next, setup: Setup, accepts: Callable[[Result], bool] = _anyth
 
 
 class WorkerPool:
-    """Worker processes, the task and deadline of each, and the tasks that are still to do.
+    """The worker processes, with the task and deadline of each, and the tasks that have to run again.
 
     NVRTC parses in only one thread of a process at a time, so each running task has its own process.
     """
@@ -113,7 +114,7 @@ class WorkerPool:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._again, self._suspects = deque[Task](), deque[Task]()
-        self._harmful: set[int] = set()  # precompiled headers during whose use a process died
+        self._harmful: set[int] = set()  # the numbers of precompiled headers with which a process died
         self._alone = self.halted = False
         self._busy: dict[_CompilerProcess, tuple[Task, float]] = {}
         self._idle: list[_CompilerProcess] = []
@@ -121,22 +122,26 @@ class WorkerPool:
         self._watch: Watch = Watch()
 
     def results(self, upcoming: Next, accepts: Callable[[Result], bool] = _anything) -> Generator[Result]:
-        """Yield each task's result when it is done. The processes then stay ready for further tasks."""
+        """Yield the result of each task when it is done.
+
+        After that, the processes stay ready for further tasks.
+        """
         self._next, self._accepts, self._width = upcoming, accepts, self._setup.jobs
         while self._set_to_work():
             result = self._wait()
-            if result is not None and not self.halted:  # ending a process looks like a crash
-                self._set_to_work()  # so that no worker is idle while the result is stored
+            if result is not None and not self.halted:  # after halt(), a killed process looks like a crash
+                # starts the next task first, so that no worker is idle while the result is stored
+                self._set_to_work()
                 yield result
 
     def halt(self) -> None:
-        """Stop all work; may be called from any thread. `results` yields nothing more."""
+        """Stop all work. Any thread may call this method; `results` yields no more results."""
         self.halted = True
         for worker in [*self._all]:
             worker.kill()
 
     def _set_to_work(self) -> bool:
-        """Start as many tasks as may run at once. Return whether any task is running."""
+        """Start as many tasks as may run at once, and return whether a task is running."""
         if self.halted:
             return False
         self._alone = self._alone and bool(self._busy)
@@ -149,7 +154,7 @@ class WorkerPool:
         return bool(self._busy)
 
     def _upcoming(self) -> Task | None:
-        """Return a task for the worker that will be idle next."""
+        """Return the next task for the worker process that `_free_worker` will return."""
         if self._again:
             return self._again.popleft()
         *waiting, held = [worker.held for worker in self._idle] or [None]
@@ -161,7 +166,7 @@ class WorkerPool:
         return task.precompiled_header is not None and task.precompiled_header.id in self._harmful
 
     def _start(self, task: Task) -> bool:
-        """Start a task if there is room for a worker. Return whether it was started."""
+        """Start a task if a worker process is free, and return whether the task was started."""
         if (worker := self._free_worker()) is None:
             return False
         self._busy[worker] = (task, time.monotonic() + self._setup.timeout_s)
@@ -169,7 +174,7 @@ class WorkerPool:
         return True
 
     def _free_worker(self) -> _CompilerProcess | None:
-        """Return an idle worker or a new one. None if the busy workers leave no room for another."""
+        """Return an idle worker process, or start one; None if no more processes can be started."""
         if self._idle:
             return self._idle.pop()
         try:
@@ -182,13 +187,14 @@ class WorkerPool:
         return worker
 
     def _wait(self) -> Result | None:
-        """Wait for the first task to end, and return its result. None if the task has to run again."""
-        first, (_task, until) = next(iter(self._busy.items()))  # all tasks have the same limit
+        """Wait until a task ends, and return its result; None if the task has to run again."""
+        # the first task has the earliest deadline, because all tasks have the same time limit
+        first, (_task, until) = next(iter(self._busy.items()))
         heard = self._watch.next(until - time.monotonic())
         if heard is None:
             return self._overdue(first)
         worker, message = heard
-        if worker not in self._busy:  # an idle worker was ended or died
+        if worker not in self._busy:  # an idle worker was killed or has died
             self._idle = [each for each in self._idle if each is not worker]
             worker.close()
             return None
@@ -206,7 +212,7 @@ class WorkerPool:
     def _overdue(self, worker: _CompilerProcess) -> Result | None:
         task, _deadline = self._busy.pop(worker)
         worker.close()
-        if task.precompiled_header:  # precompiling takes longer, and that is not the task's fault
+        if task.precompiled_header:  # the time limit may have been exceeded because precompiling takes long
             self._again.append(replace(task, precompiled_header=None))
             return None
         limit = f"{self._setup.timeout_s:g} s"
@@ -214,9 +220,9 @@ class WorkerPool:
         return Result(task.id, ok=False, log=f"fatal: {what}")
 
     def _ended(self, worker: _CompilerProcess, task: Task) -> Result | None:
-        """Return the result of a task after its process has died. None if the task will run again."""
+        """Return the result of a task after its process has died; None if the task will run again."""
         worker.close(_PATIENCE_S)
-        if not worker.ready:  # it died before it started the task, so the task is not the cause
+        if not worker.ready:  # the process died before it started the task, so the task is not the cause
             if not self._busy and not self._idle:
                 what = f"the compiler process could not start ({worker.ending})"
                 details = tuple(worker.complaints)[-5:]
@@ -233,19 +239,20 @@ class WorkerPool:
         return Result(task.id, ok=False, log=said)
 
     def close(self) -> None:
-        """End every process, even if it is busy."""
+        """End all worker processes, even busy ones."""
         for worker in self._all:
             worker.close()
         self._watch.close()
 
 
 class _CompilerProcess(Process):
-    """A process that compiles."""
+    """A worker process, which runs the script `toolkit/worker.py`."""
 
     def __init__(self, setup: Setup, watch: Watch) -> None:
         super().__init__([sys.executable, "-I", setup.script], watch)
-        self.served = False  # if so, an earlier task may be the cause when the process dies
-        self.held: int | None = None  # the precompiled header that it has, or is making
+        # whether the process has completed a task, which may be the cause of a later crash
+        self.served = False
+        self.held: int | None = None  # the number of the precompiled header that the process has or is making
         self.send(
             {
                 "sys_path": [os.path.abspath(entry) for entry in sys.path],
@@ -258,7 +265,7 @@ class _CompilerProcess(Process):
         )
 
     def give(self, task: Task) -> None:
-        """Start one task."""
+        """Send one task to the process."""
         if (shared := task.precompiled_header) is not None:
             self.held = shared.id
         self.send(

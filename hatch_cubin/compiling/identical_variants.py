@@ -1,4 +1,4 @@
-"""Macros of `variants` for which all values gave the same code. Does no I/O."""
+"""Report macros in `variants` whose value does not change the compiled code."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from ..cache.entries import Compiled
 from ..planning.unit_plan import Unit
 
-_Same = tuple[str, tuple[tuple[str, str], ...]]  # an arch, and the other macros
+_Same = tuple[str, tuple[tuple[str, str], ...]]  # an arch, and the values of the other macros
 
 
 def identical_variant_notes(done: Mapping[Unit, Compiled]) -> list[str]:
-    """Return a note for each macro whose value never changes the code, for any values of the other macros."""
+    """Return a message for each macro whose value never changes the code, whatever the other macros are."""
     results: dict[tuple[str, str], dict[_Same, list[str]]] = defaultdict(lambda: defaultdict(list))
     for unit, compiled in done.items():
-        if unit.module.part_of:  # the module that it is linked into may still differ
+        if unit.module.part_of:  # objects are skipped, because the linked module may still differ
             continue
         for name, _value in unit.module.variant:
             others = tuple(item for item in unit.module.variant if item[0] != name)
@@ -29,4 +29,4 @@ def _notes(results: Mapping[tuple[str, str], Mapping[_Same, list[str]]]) -> Iter
     for (path, name), found in results.items():
         count = max(map(len, found.values()))
         if count > 1 and all(len({*digests}) == 1 for digests in found.values()):
-            yield f"{path}: {name} changes nothing: its {count} variants are the same code"
+            yield f"{path}: the macro {name} has no effect: its {count} variants have the same code"

@@ -1,6 +1,6 @@
-"""Map errors in compiler-made PTX back to source lines.
+"""Map errors in generated PTX to the source lines with the inline assembly.
 
-Such errors come from inline assembly. Does no I/O.
+ptxas reports errors in inline assembly at lines of the generated PTX, which the user cannot see.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _REFUSED = re.compile(
 )
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"(.*?)"', re.MULTILINE)
 _LOCATION = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s")
-_REGISTER = re.compile(r"%[a-z]+\d+\b")  # the compiler numbers them differently for each arch
+_REGISTER = re.compile(r"%[a-z]+\d+\b")  # registers, which the compiler numbers differently for each arch
 
 
 class _Place(NamedTuple):
@@ -26,9 +26,9 @@ class _Place(NamedTuple):
 
 
 def with_source_lines(log: str, ptx: str, source: str) -> str:
-    """Return a log in which source lines replace lines of *ptx*, as far as its line information allows.
+    """Replace line numbers of *ptx* in a log by source lines, as far as *ptx* has line information.
 
-    *source* is the path of the source in the compile. In the PTX it is relative to the root folder.
+    *source* is the path of the source that the compiler has seen; *ptx* contains this path after a `/`.
     """
     places = _places(ptx, source)
 
@@ -42,7 +42,7 @@ def with_source_lines(log: str, ptx: str, source: str) -> str:
 
 
 def _places(ptx: str, source: str) -> Mapping[int, _Place]:
-    """Return the source line for each line of a PTX text."""
+    """Return the source line of each line of a PTX text, by line number."""
     files = {number: source if path == f"/{source}" else path for number, path in _FILE.findall(ptx)}
     places: dict[int, _Place] = {}
     path = line = ""

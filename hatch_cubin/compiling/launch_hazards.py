@@ -1,4 +1,4 @@
-"""Warn about kernels that compile, but do not work as expected when launched. Does no I/O."""
+"""Warn about kernels that compile, but do not work as expected when a program launches them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ _NO_THREADS = re.compile(r"__launch_bounds__\s*\(\s*(0[uU]?|-\s*\d+)\s*[,)]")
 
 
 def found_in(source: Source, kernels: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield a problem for each kernel with a reference parameter, and for launch bounds of no threads.
+    """Yield a problem for each kernel with a reference parameter, and for `__launch_bounds__(0)`.
 
-    *kernels* maps the names that people write to symbols.
+    *kernels* maps names of kernels to symbols.
     """
     if source.is_ptx:
         return
     shown = _declared_kernels(source.path, source.text) if _MAY_TAKE_REFERENCES.search(source.text) else ()
     for name, symbol in kernels.items():
-        types = parameter_types(symbol)  # None for extern "C": then the text shows them
+        # None for extern "C" kernels, whose types only the source's text shows
+        types = parameter_types(symbol)
         kernel = _declaration(name, shown)
         if _has_reference(kernel) if types is None else any(each.endswith("&") for each in types):
             what = f"kernel {name!r} has a parameter that is a reference, which a launch passes as an address"
             hint = (
-                "take the value itself, or a pointer to device memory: a kernel cannot use a host's address"
+                "pass the value, or a pointer to device memory, "
+                "because a kernel cannot use an address of the host"
             )
             where = kernel.where if kernel else Location(source.path)
             yield problem("kernel-takes-reference", what, where, hint)
@@ -39,17 +41,17 @@ def found_in(source: Source, kernels: Mapping[str, str]) -> Iterator[Problem]:
         for line, number in surely_read(source.text, frozenset()):
             if match := _NO_THREADS.search(line):
                 what = f"the compiler ignores __launch_bounds__ of {match[1]} threads"
-                hint = "write the number of threads of the largest block, or leave __launch_bounds__ out"
+                hint = "write the number of threads of the largest block, or remove __launch_bounds__"
                 yield problem("launch-bounds-ignored", what, Location(source.path, number), hint)
 
 
-@functools.lru_cache(maxsize=64)  # each arch and variant has the same text
+@functools.lru_cache(maxsize=64)  # cached, because each arch and variant has the same text
 def _declared_kernels(path: str, text: str) -> tuple[Kernel, ...]:
     return declared({path: text})
 
 
 def _declaration(name: str, shown: Sequence[Kernel]) -> Kernel | None:
-    """Return the kernel with that name; None if a header or a macro has it."""
+    """Return the declaration of a kernel in the source's text; None if a header or a macro declares it."""
     base = name.partition("<")[0].rpartition("::")[2]
     return next((each for each in shown if each.base == base), None)
 

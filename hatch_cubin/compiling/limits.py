@@ -1,4 +1,4 @@
-"""Warn about kernels that compile but need more than a GPU offers for one launch. Does no I/O."""
+"""Warn about kernels that compile, but that no GPU can launch because they exceed its limits."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ..errors import Location, Problem, problem
 from ..project.source import without_comments
 from .hints.kernel_declarations import declared
 
-# From "Technical Specifications per Compute Capability" in the CUDA programming guide. All GPUs have the same
-# limits.
+# Limits from "Technical Specifications per Compute Capability" in the CUDA programming guide. All GPUs have
+# the same limits.
 _MOST_THREADS = 1024
-_DEEPEST = 64  # limit of a block's third dimension
+_DEEPEST = 64  # the limit for the third dimension of a block
 _MOST_STACK = 512 * 1024
 _MOST_BLOCKS_PORTABLE = 8
 _MOST_BLOCKS = 16
@@ -22,14 +22,14 @@ _MOST_BLOCKS = 16
 def exceeded(
     data: bytes, kernels: Mapping[str, str], texts_of: Callable[[], Mapping[str, str]], source: str
 ) -> list[Problem]:
-    """Return a problem for each kernel of a cubin that needs more than GPUs offer.
+    """Return a problem for each kernel of a cubin that exceeds a limit of GPUs.
 
-    *kernels* maps the names that people write to symbols. *texts_of* returns the texts of *source* and of the
-    project's headers, by path.
+    *kernels* maps names of kernels to symbols. *texts_of* returns the texts of *source* and of the project's
+    headers, by path.
     """
     try:
         limits, resources = elf.read_limits(data), elf.read_resources(data)
-    except ValueError:  # for example LTO-IR, or an unknown layout
+    except ValueError:  # *data* is, for example, LTO-IR or a cubin with an unknown layout
         return []
     names = {symbol: name for name, symbol in kernels.items()}
     found: list[Problem] = []
@@ -45,34 +45,36 @@ def _exceeded(kernel: str, limits: Mapping[str, tuple[int, ...]], stack: int) ->
     if math.prod(required) > _MOST_THREADS or required[2:] > (_DEEPEST,):
         shown = " x ".join(map(str, required))
         what = f"{kernel} requires blocks of {shown} threads, which no GPU can launch"
-        hint = f"a block has {_MOST_THREADS} threads at most, and {_DEEPEST} in its third dimension"
+        hint = (
+            f"a block can have at most {_MOST_THREADS} threads, and at most {_DEEPEST} in its third dimension"
+        )
         yield problem("block-too-large", what, hint=hint)
     if math.prod(most) > _MOST_THREADS:
         threads = math.prod(most)
-        what = f"{kernel} allows blocks of {threads} threads, and no GPU launches more than {_MOST_THREADS}"
-        hint = f"give its __launch_bounds__, or its .maxntid, {_MOST_THREADS} or less"
+        what = f"{kernel} allows blocks of {threads} threads, but GPUs launch at most {_MOST_THREADS}"
+        hint = f"set the kernel's __launch_bounds__ or .maxntid to {_MOST_THREADS} or less"
         yield problem("block-too-large", what, hint=hint)
-    # "cluster" is a fixed size, "max_cluster" the limit for a size given at launch.
+    # "cluster" is a fixed size in the code; "max_cluster" limits a size that is set at the launch.
     blocks = max(math.prod(limits.get("cluster", (1,))), *limits.get("max_cluster", (1,)))
     if blocks > _MOST_BLOCKS:
         what = f"{kernel} asks for clusters of {blocks} blocks, which no GPU can launch"
-        hint = f"a cluster has {_MOST_BLOCKS_PORTABLE} blocks at most on every GPU that has clusters"
+        hint = f"all GPUs with clusters support clusters of up to {_MOST_BLOCKS_PORTABLE} blocks"
         yield problem("cluster-too-large", what, hint=hint)
     elif blocks > _MOST_BLOCKS_PORTABLE:
         what = f"{kernel} asks for clusters of {blocks} blocks, which not every GPU can launch"
         hint = (
-            f"{_MOST_BLOCKS_PORTABLE} are the most that every GPU with clusters has; more need the "
+            f"all GPUs with clusters support up to {_MOST_BLOCKS_PORTABLE} blocks; larger clusters need the "
             "kernel's attribute CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED"
         )
         yield problem("cluster-too-large", what, hint=hint)
     if stack > _MOST_STACK:
-        what = f"{kernel} has {stack} bytes of stack for each thread, and a GPU has {_MOST_STACK} at most"
-        hint = "give it a pointer to device memory in place of its large local arrays"
+        what = f"{kernel} needs {stack} bytes of stack for each thread, but a GPU has at most {_MOST_STACK}"
+        hint = "replace large local arrays by a pointer to device memory"
         yield problem("stack-too-large", what, hint=hint)
 
 
 def _place(name: str, texts: Mapping[str, str], source: str) -> Location:
-    """Return the location of a kernel's declaration; without a line if no text has it."""
+    """Return the location of a kernel's declaration; without a line if the declaration is not found."""
     base = name.partition("<")[0].partition("(")[0].rpartition("::")[2]
     if source.endswith(".ptx"):
         lines = without_comments(texts[source]).splitlines()

@@ -1,8 +1,8 @@
-"""Link objects and files to modules: check the inputs, read the result, and explain errors.
+"""Link objects and files to modules: check the inputs, read the results, and explain errors.
 
 nvJitLink links machine code even if a symbol is defined twice or declared differently, and reports this only
-on standard error. It is not safe with damaged input, and it does not say which input needs a missing symbol.
-So this module compares the symbols of all inputs that show them.
+on standard error. nvJitLink may crash on damaged input, and does not report which input needs a missing
+symbol. So this module itself compares the symbols of all inputs whose symbols can be read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _UNDEFINED = re.compile(r"(?:Unresolved extern (?:function|variable)|Undefined r
 _TWICE = re.compile(
     r"Linking globals named '([^']+)': symbol multiply defined|Multiple definition of '([^']+)'"
 )
-_ABOUT = {  # the linker's words, and ours, for a contradiction between inputs
+_ABOUT = {  # the linker's words for a contradiction between inputs, and hatch-cubin's words
     "Memory space doesn't match": "the memory space of",
     "Managed attribute doesn't match": "the __managed__ attribute of",
     "Size doesn't match": "the size of",
@@ -51,45 +51,45 @@ _UNLIKE = re.compile(rf"({'|'.join(_ABOUT)}) for '([^']+)'")
 _SIZES = re.compile(
     r"Size does not match for (\S+) in (.+) with size (\d+) specified in (.+) with size (\d+)"
 )
-_ALIKE = "declare it everywhere as it is defined"
+_ALIKE = "use the same declaration as in the definition, in all inputs"
 _NEWER = re.compile(r"may need newer version of nvJitLink|LTOIR arch newer than target arch")
 _BAD = re.compile(r"bad input: ?(.*)$", re.MULTILINE)
-_OPAQUE = ("fatbin", "library")  # kinds of inputs that do not show symbols
+_OPAQUE = ("fatbin", "library")  # kinds of inputs whose symbols cannot be read
 _OF_RUNTIME = ("__cudaCDP2", "cudaCDP", "cudaStream", "cudaEvent", "cudaDevice", "cudaMemcpy", "cudaMemset")
 _NVSHMEM = "nvidia-nvshmem-cu{}:**/libnvshmem_device.a"
 
-_HIDDEN = "one that is {}, so no other source sees it"
+_HIDDEN = "a definition that is {}, so other sources cannot use it"
 _WHY_OTHER: Mapping[str | None, str] = {  # by the word that makes a definition private
-    None: "one, perhaps in another scope or with other parameters",
-    "template": "a template, which needs an explicit instantiation (template …;) in that source",
+    None: "a definition, perhaps in another scope or with other parameters",
+    "template": "a template, which needs an explicit instantiation (template …;) in the same file",
     **{word: _HIDDEN.format(word) for word in ("static", "inline", "__forceinline__", "constexpr")},
 }
-_STRICTNESS = ("", "f", "a")  # suffixes of archs: for a number, a family, or one arch alone
+_STRICTNESS = ("", "f", "a")  # suffixes of archs, from code for all later archs to code for only one arch
 
-Content = tuple[str, bytes, bytes]  # a kind, a name, and bytes
+Content = tuple[str, bytes, bytes]  # the kind, name and bytes of an input
 
 
 class Links:
-    """The links that a build has to make. Those that cannot be made are already recorded as failed.
+    """The links of a build. Links whose inputs are wrong are recorded as failed in *results*.
 
-    Each input is read once, here. It has to be the content from which the link's key was made.
+    Each input is read only once. Its content must be the content from which the link's cache key was made.
     """
 
     def __init__(self, project: Project, jobs: Sequence[Job], results: Results) -> None:
         self._project, self._results = project, results
         self._contents: dict[Unit, tuple[Content, ...]] = {}
         self._symbols: dict[Unit, list[tuple[str, LinkSymbols]]] = {}
-        self._read: dict[str, bytes | None] = {}  # None if the content has changed
+        self._read: dict[str, bytes | None] = {}  # by digest; None if the content of the input has changed
         self.ready = [job for job in jobs if self._is_ready(job)]
 
     def contents(self, unit: Unit) -> tuple[Content, ...]:
-        """Return the inputs of a link, in order."""
+        """Return the inputs of a unit's link, in order."""
         return self._contents[unit]
 
     def probe(self, unit: Unit) -> tuple[tuple[bytes, ...], bytes]:
-        """Return the symbols that inputs other than LTO-IR define.
+        """Return the symbols that inputs other than LTO-IR define, and C++ code that calls the functions.
 
-        The second value is C++ that calls the functions among them.
+        The linker compiles this code to find out which of the functions LTO-IR also defines.
         """
         symbols = [symbols for _name, symbols in self._symbols[unit]]
         defined = dict.fromkeys(name for each in symbols for name in each.strong if name.isidentifier())
@@ -102,9 +102,10 @@ class Links:
         return tuple(name.encode() for name in defined), code.encode()
 
     def _is_ready(self, job: Job) -> bool:
-        """Read the inputs of a unit. Return whether all exist unchanged and no symbol is defined twice."""
+        """Read and check the inputs of a unit's link; return whether the link can be made."""
         if any(each.unit is not None and each.unit not in self._results.done for each in job.linked):
-            self._results.failed.append((job.unit, []))  # the errors are reported for its objects
+            # no error is added here, because the errors of the objects are reported
+            self._results.failed.append((job.unit, []))
             return False
         wrong = list(self._load(job)) or [
             *(self._duplicate(job, *twice) for twice in self._defined_twice(job)),
@@ -135,27 +136,37 @@ class Links:
     def _doubts_about_lto(
         self, job: Job, each: Input, data: bytes, before: Sequence[Content]
     ) -> Iterator[Diagnostic]:
-        """Yield why a file of LTO-IR cannot be linked; nvJitLink says it in other words or not at all."""
+        """Yield an error if a file of LTO-IR cannot be linked, for which nvJitLink has no clear message."""
         link = job.unit.module.link
         if link is not None and link.mode != "lto":
-            yield self._error("lto-mode-needed", f"{each.name} is LTO-IR, which needs mode = 'lto'", job)
+            yield self._error(
+                "lto-mode-needed",
+                f"{each.name} contains LTO-IR, which can be linked only with mode = 'lto'",
+                job,
+            )
         own = next((content for kind, _name, content in before if kind == "lto"), None)
         if own is not None and objects.is_newer_lto(data, own):
-            what = f"{each.name} is LTO-IR of a newer compiler than nvJitLink {job.toolkit.nvjitlink}"
-            hint = "take it of that release, or let 'toolkit' name a newer one"
+            what = (
+                f"{each.name} contains LTO-IR of a compiler that is newer than "
+                f"nvJitLink {job.toolkit.nvjitlink}"
+            )
+            hint = "use a file from this release of CUDA, or set 'toolkit' to a newer release"
             yield self._error("lto-too-new", what, job, hint=hint)
 
     def _doubts_about_arch(self, job: Job, each: Input, data: bytes) -> Iterator[Diagnostic]:
-        """Yield why a cubin for fewer GPUs than the result's cannot be linked; some nvJitLinks do it."""
+        """Yield an error for a cubin that runs on fewer GPUs than the result of the link.
+
+        Not every version of nvJitLink refuses such a cubin.
+        """
         target, real = job.unit.arch.real, arch_of(data)
         own = parse_arch(real) if real else target
         if _STRICTNESS.index(own.suffix) > _STRICTNESS.index(target.suffix):
-            what = f"{each.name} is code for {own}, which cannot be a part of code for {target}"
-            hint = f"take it built for {target}, or name {own} in 'archs'"
+            what = f"{each.name} contains code for {own}, which cannot be linked into code for {target}"
+            hint = f"use a file that was built for {target}, or list {own} in 'archs'"
             yield self._error("link-input-for-other-arch", what, job, hint=hint)
 
     def _data(self, each: Input) -> bytes | None:
-        """Return the bytes of an input; None if they differ from the bytes that were proven."""
+        """Return the bytes of an input of a link; None if they have changed since their digest was made."""
         if each.unit is not None:
             compiled = self._results.done[each.unit]
             return compiled.data if file_digest(compiled.data) == compiled.sha256 else None
@@ -168,13 +179,13 @@ class Links:
 
     def _changed_input(self, job: Job, each: Input) -> Diagnostic:
         if each.unit is None:
-            what = f"{each.name} was changed while it was built"
+            what = f"{each.name} was changed during the build"
             return self._error("file-edited-during-build", what, job, hint="build again")
-        what = f"{each.name} is not what was compiled"
+        what = f"the compiled result of {each.name} was changed during the build"
         return self._error("cache-edited-during-build", what, job, hint="build again")
 
     def _defined_twice(self, job: Job) -> Iterator[tuple[str, list[str]]]:
-        """Yield each symbol that several inputs define, with these: nvJitLink would use one of them."""
+        """Yield each symbol that several inputs define, with these inputs; nvJitLink would use only one."""
         having: dict[str, list[str]] = defaultdict(list)
         for name, symbols in self._symbols[job.unit]:
             for symbol in symbols.strong:
@@ -186,11 +197,11 @@ class Links:
         places = [str(_location(symbol, texts[name]) or name) if name in texts else name for name in inputs]
         by = f", by {' and by '.join(places)}" if places else ""
         what = f"{_symbol_label(symbol)} is defined more than once{by}"
-        hint = "define it in one of them, and declare it in the others; or make it static or inline"
+        hint = "define the symbol in one source and declare it in the others, or make it static or inline"
         return self._error("symbol-defined-twice", what, job, hint=hint)
 
     def _disagreements(self, job: Job) -> Iterator[Diagnostic]:
-        """Yield an error for each symbol that inputs declare differently, unless it is defined twice."""
+        """Yield an error for each symbol that two inputs declare differently, unless it is defined twice."""
         twice = {symbol for symbol, _inputs in self._defined_twice(job)}
         for symbol, descriptions in objects.shape_conflicts(self._symbols[job.unit]):
             if symbol not in twice:
@@ -205,26 +216,26 @@ class Links:
         return self._error("declarations-differ", what, job, hint=_ALIKE)
 
     def _dispute(self, job: Job, symbol: str, about: str, known: Mapping[str, LinkSymbols]) -> Diagnostic:
-        """Return the linker's finding about contradictory inputs, some of which do not show their symbols."""
+        """Return an error for a contradiction that the linker found, with the inputs that may be wrong."""
         suspects = []
         for name in (each.name for each in job.linked):
             symbols = known.get(name)
             if symbols is None or symbol in {*symbols.strong, *symbols.weak, *symbols.needed}:
                 suspects.append(_place(job, symbol, name))
-        what = f"these inputs do not agree about {about} {_symbol_label(symbol)}: {', '.join(suspects)}"
+        what = f"these inputs declare {about} {_symbol_label(symbol)} differently: {', '.join(suspects)}"
         return self._error("declarations-differ", what, job, hint=_ALIKE)
 
     def _error(self, code: str, text: str, job: Job, *details: str, hint: str | None = None) -> Diagnostic:
         return diagnostics.failure(code, text, self._where(job), hint, details)
 
     def _where(self, job: Job) -> Location:
-        """Return the line of the table that lists the sources of a linked module."""
+        """Return the line of the project's table with the sources of a linked module."""
         config = self._project.config
         number = [rule.name for rule in config.module].index(job.unit.module.base)
         return config.place.of("module", number, "sources")
 
     def outcome_of(self, job: Job, result: Result) -> Compiled | list[Diagnostic]:
-        """Return the result of a link, or its errors."""
+        """Return the result of a link, or the errors of the link."""
         if not result.ok:
             return self._explained(job, result)
         unit = job.unit
@@ -252,12 +263,14 @@ class Links:
         twice = dict.fromkeys(one or other for one, other in _TWICE.findall(result.log))
         known = dict(self._symbols[job.unit])
         shown = {name: objects.ptx_symbols(text) for name, text in result.symbols.items()}
-        if missing and "" in shown:  # all LTO-IR as one; the linker names only its first missing symbol
+        # all LTO-IR linked together, because the linker reports only the first missing symbol
+        if missing and "" in shown:
             there = {symbol for each in known.values() for symbol in (*each.strong, *each.weak)}
             more = (symbol for symbol in shown.pop("").needed if symbol not in there)
             missing |= dict.fromkeys(symbol for symbol in more if not _is_of_driver(symbol))
         of_runtime = [symbol for symbol in missing if symbol.startswith(_OF_RUNTIME)]
-        asked = [symbol for symbol in missing if symbol not in of_runtime[1:]]  # one file defines all of them
+        # reported once, because one file defines all symbols of the device runtime
+        asked = [symbol for symbol in missing if symbol not in of_runtime[1:]]
         found = [self._missing(job, symbol, {**known, **shown}) for symbol in asked]
         for symbol in twice:
             everyone = {**known, **shown}.items()
@@ -274,25 +287,26 @@ class Links:
         return found or [self._linker_message(job, result.log)]
 
     def _linker_message(self, job: Job, log: str) -> Diagnostic:
-        """Return the linker's own message if it is not about symbols."""
+        """Return an error with the linker's own message, if the message is not about symbols."""
         own = next(filter(None, (_named_text(job, line) for line in log.splitlines())), None)
         told = diagnostics.parse_log(log, own or job.unit.module.source.path, {})
         if _NEWER.search(log):
-            what = "LTO-IR of a newer compiler or for a newer arch than this link's is among its inputs"
-            hint = f"it is linked by nvJitLink {job.toolkit.nvjitlink}, for {job.unit.arch}"
+            what = "an input of this link contains LTO-IR of a newer compiler, or for a newer arch"
+            hint = f"this link uses nvJitLink {job.toolkit.nvjitlink}, for {job.unit.arch}"
             return self._error("lto-too-new", what, job, *log.splitlines()[:4], hint=hint)
         if match := _BAD.search(log):
-            what = f"nvJitLink cannot read {match[1] or 'one of the inputs'}: is it of this arch?"
+            bad_input = match[1] or "one of the inputs"
+            what = f"nvJitLink cannot read {bad_input}: check that this file was built for this arch"
             return self._error("link-input-unreadable", what, job, *log.splitlines()[:4])
         first = next((each for each in told if each.kind == "error"), None)
-        lines = log.strip().splitlines() or ["the linker failed and said nothing"]
+        lines = log.strip().splitlines() or ["the linker failed without a message"]
         text = first.text if first else lines[0]
         if own and first and first.where and first.where.line:
             return replace(first, context=())
         return self._error("linker-error", text, job, *(line for line in lines[:20] if text not in line))
 
     def _missing(self, job: Job, symbol: str, known: Mapping[str, LinkSymbols]) -> Diagnostic:
-        """Return an error that names a symbol without a definition, its users, and similar symbols."""
+        """Return an error for an undefined symbol, with the inputs that need it and similar symbols."""
         users = [name for name, symbols in known.items() if symbol in symbols.needed]
         word = word_of(symbol)
         users = users or [each.path for each in _sources(job) if word.search(plain_text(each))]
@@ -311,7 +325,7 @@ class Links:
     def _with_file(self, job: Job, entry: str) -> str:
         link = job.unit.module.link
         there = link.files if link else ()
-        return f"its table needs: {setting('link', [*there, entry])}"
+        return f"add the library to the table of this module: {setting('link', [*there, entry])}"
 
     def _near_texts(self, job: Job, symbol: str) -> Iterator[str]:
         for source in _sources(job):
@@ -319,25 +333,25 @@ class Links:
                 yield f"{found.where} has {_WHY_OTHER[found.why_private]}: {found.text}"
 
     def _source_hint(self, job: Job, symbol: str) -> str | None:
-        """Return a hint that names a source which defines a missing symbol but is not linked."""
+        """Return a hint with a source that defines the missing symbol, but that is not linked."""
         own = {source.path for source in _sources(job)}
         for path, text in texts_of(self._project).items():
             found = None if path in own else definition(symbol, Source(path, text))
             if found is not None and found.why_private is None:
-                return f"{found.where} defines it: 'sources' of this table needs {path!r}"
+                return f"{found.where} defines it: add {path!r} to 'sources' of this table"
         return None
 
 
 class Linking(Bake):
-    """Makes links in the same way as other units are compiled."""
+    """Links modules, with the same steps as `Bake` compiles units."""
 
     def run_with(self, links: Links) -> None:
-        """Make all links that are ready."""
+        """Link all modules whose inputs are ready."""
         self._links = links
         self.run()
 
     def _try_other_archs(self, _setup: Setup) -> list[Unit]:
-        return []  # the errors of its sources say why; the compiles have tried their other archs
+        return []  # the sources' errors explain the failure, and other archs were tried for the sources
 
     def _prepared(self, task: Task, job: Job) -> Task:
         defined, probe = self._links.probe(job.unit)
@@ -372,7 +386,7 @@ def _symbol_label(symbol: str) -> str:
 
 
 def _is_of_driver(symbol: str) -> bool:
-    """Return whether the driver defines the symbol when it loads a module."""
+    """Return whether the driver defines a symbol when it loads a module."""
     return symbol in {"vprintf", "malloc", "free", "__assertfail"} or symbol.startswith(".")
 
 
@@ -382,13 +396,13 @@ def _location(symbol: str, source: Source) -> Location | None:
 
 
 def _place(job: Job, symbol: str, name: str) -> str:
-    """Return the line in an input that defines, declares or mentions a symbol; else the input's name."""
+    """Return the line of an input that defines or mentions a symbol, or else the input's name."""
     source = next((each for each in _sources(job) if each.path == name), None)
     return str((source and mention(symbol, source)) or name)
 
 
 def _similar_symbols(symbol: str, known: Mapping[str, LinkSymbols]) -> Iterator[str]:
-    """Yield symbols of inputs with the same name but another namespace or other parameters."""
+    """Yield symbols with the same name in another namespace or with other parameters."""
     base = base_of(symbol)
     for name, symbols in known.items():
         for each in (*symbols.strong, *symbols.weak):
@@ -397,5 +411,5 @@ def _similar_symbols(symbol: str, known: Mapping[str, LinkSymbols]) -> Iterator[
 
 
 def _named_text(job: Job, line: str) -> str | None:
-    """Return the PTX source to which a line of the linker's log refers."""
+    """Return the PTX source that a line of the linker's log mentions."""
     return next((each.name for each in job.linked if each.text and f"({each.name})" in line), None)

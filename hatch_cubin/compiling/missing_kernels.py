@@ -1,4 +1,4 @@
-"""Kernels that are missing for some archs of a module because conditions left them out. Does no I/O."""
+"""Report kernels that are missing for some archs of a module, because of conditions in the source."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from ..cache.entries import Compiled
 from ..planning.unit_plan import Module, Unit
 
-_SHOWN = 3  # names to show: `inspect` lists all of them
+_SHOWN = 3  # how many names a message lists; `hatch-cubin inspect` lists all names
 
 
 def missing_kernel_notes(done: Mapping[Unit, Compiled]) -> list[str]:
-    """Return notes on kernels that only some archs of a module have. Many equal variants get one note."""
+    """Return messages about kernels that only some archs of a module have."""
     modules: dict[Module, list[Unit]] = defaultdict(list)
     for unit in done:
         modules[unit.module].append(unit)
@@ -21,7 +21,7 @@ def missing_kernel_notes(done: Mapping[Unit, Compiled]) -> list[str]:
 
 def _notes(module: Module, units: list[Unit], done: Mapping[Unit, Compiled]) -> Iterator[str]:
     having = {unit: done[unit].kernels for unit in units} if units[1:] else {}
-    if all(names == having[units[0]] for names in having.values()):  # the usual case for many modules
+    if all(names == having[units[0]] for names in having.values()):  # a fast return for the usual case
         return
     every = set[str]().union(*having.values())
     lacking: dict[tuple[str, ...], list[str]] = defaultdict(list)
@@ -32,4 +32,4 @@ def _notes(module: Module, units: list[Unit], done: Mapping[Unit, Compiled]) -> 
             shown = ", ".join(names[:_SHOWN]) + ", …" * (len(names) > _SHOWN)
             targets, count = ", ".join(archs), f"{len(names)} of its {len(every)}"
             name = module.base if module.link else module.source.path
-            yield f"{name}: built for {targets} without {count} kernels: {shown}"
+            yield f"{name}: the code for {targets} does not contain {count} kernels: {shown}"

@@ -1,4 +1,4 @@
-"""Get the result of every unit: look it up in the cache, and compile the missing ones."""
+"""Get the result of every unit: look units up in the cache, and compile the missing units."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def look_up(
     found: Mapping[Unit, Compiled] = MappingProxyType({}),
     fetch: Callable[[Sequence[Job]], object] | None = None,
 ) -> Results:
-    """Return the results that were *found* before, and those in the cache.
+    """Return the results that were *found* before, and the results in the cache.
 
-    *fetch* may add some to the cache.
+    *fetch* is called with the jobs without a result, and may copy their results into the cache.
     """
     results = Results()
     for job in jobs:
@@ -36,26 +36,30 @@ def look_up(
 
 
 def complete(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit, results: Results) -> None:
-    """Add an outcome for every other unit: its result, compiled now, or the reason of its failure."""
+    """Compile all units without a result, and add their results or errors to *results*."""
     misses = [job for job in jobs if job.unit not in results.done]
     repeat_warnings(project, results.done.values())
     if cache.damaged:
-        project.warn(f"damaged cache entries, built again: {cache.damaged}")
+        project.warn(f"damaged cache entries, which are built again: {cache.damaged}")
     if cache.distrusted:
-        project.warn(f"units in the cache that no trusted key has signed: {len(cache.distrusted)}")
+        project.warn(
+            "units in the cache that are not used, because no trusted key has signed them: "
+            f"{len(cache.distrusted)}"
+        )
     if misses and project.is_switched_on("HATCH_CUBIN_REQUIRE_HITS"):
         results.missing = [job.unit for job in misses]
         results.hits_required_by = project.as_written("HATCH_CUBIN_REQUIRE_HITS")
         if "archs" in project.config.replaced:
             results.archs_for_explain = ",".join(project.config.archs)
     elif misses:
-        from .bake import Bake  # lazy: not needed if everything is in the cache
+        from .bake import Bake  # lazy: not needed if all results are in the cache
 
         alone = [job for job in jobs if not job.linked]
         if any(not job.linked for job in misses):
             Bake(project, alone, cache, toolkit, results).run()
-        if linked := [job for job in misses if job.linked]:  # all their objects exist by now, or have failed
-            from .linking import Linking, Links  # lazy: only with linked modules
+        # linked last, because all their objects exist or have failed by now
+        if linked := [job for job in misses if job.linked]:
+            from .linking import Linking, Links  # lazy: needed only for linked modules
 
             if (links := Links(project, linked, results)).ready:
                 Linking(project, links.ready, cache, toolkit, results).run_with(links)

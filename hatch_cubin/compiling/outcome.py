@@ -1,4 +1,4 @@
-"""Turn a compile's outcome into a result that can be loaded, or into a list of errors. Does no I/O."""
+"""Turn the output of a compile into a result that can be loaded, or into a list of errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPTION = re.compile(r"\bfor (?:option )?--([a-z][a-z-]*)")
 def outcome_of(
     unit: Unit, result: executor.Result, found: Sequence[Diagnostic]
 ) -> Compiled | list[Diagnostic]:
-    """Return the result and the names of its kernels if it can be loaded, or else the errors."""
+    """Return the result of a unit with the names of its kernels, or the unit's errors."""
     source = unit.module.source
     if not result.ok:
         errors = [_at_its_option(each, unit.module) for each in found if each.kind == "error"]
@@ -34,17 +34,19 @@ def outcome_of(
         return [failure("wrong-compiler-result", wrong, where)]
     cubin = None if unit.module.part_of else elf.read_cubin(result.output)
     if cubin is not None and not cubin.loadable:
-        return [failure("result-not-loadable", "the result is relocatable and cannot be loaded", where)]
+        return [
+            failure("result-not-loadable", "the result is relocatable code, which cannot be loaded", where)
+        ]
     if cubin is not None and not cubin.kernels:
         return [failure("source-without-kernels", diagnostics.NO_KERNEL, where)]
     return _compiled(unit, result)
 
 
 def why_wrong(unit: Unit, result: executor.Result) -> str | None:
-    """Return why a result does not belong to *unit*; None if it does. The result may be from any machine.
+    """Return why a result does not belong to *unit*; None if it does.
 
-    A source without a kernel, or with a result that cannot be loaded, is not reported here: that is the
-    source's own fault.
+    A result without a kernel, and a result that cannot be loaded, are not reported here, because they are
+    errors of the source.
     """
     is_object = bool(unit.module.part_of)
     try:
@@ -59,7 +61,7 @@ def why_wrong(unit: Unit, result: executor.Result) -> str | None:
 
 
 def _compiled(unit: Unit, result: executor.Result) -> Compiled:
-    """Return a result with the names of its kernels. The names have not been checked yet."""
+    """Return a result with the names of its kernels, before the names are checked."""
     symbols = {loader.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
     if unit.module.part_of:
         return Compiled(result.output, symbols)
@@ -70,19 +72,19 @@ def _compiled(unit: Unit, result: executor.Result) -> Compiled:
 
 
 def code_of(unit: Unit, result: executor.Result) -> bytes:
-    """Return a unit's part of a compile: its cubin or its PTX. A PTX source is itself its PTX."""
+    """Return the code of a unit from a compile's output: the cubin or the PTX."""
     if not unit.arch.is_ptx:
         return result.output
     return unit.module.source.text.encode() if unit.module.source.is_ptx else result.ptx
 
 
 def _at_its_option(error: Diagnostic, module: Module) -> Diagnostic:
-    """Move an error about an option to the table's line with this option."""
+    """Set the place of an error about an option to the line of the table with the option."""
     option = _OPTION.search(error.text)
     where = module.written.get(option[1].replace("-", "_")) if option else None
     return error if where is None else replace(error, where=where)
 
 
 def _unreadable(log: str, path: str) -> Diagnostic:
-    lines = log.strip().splitlines() or ["the compiler failed and said nothing"]
+    lines = log.strip().splitlines() or ["the compiler failed without a message"]
     return Diagnostic("error", Location(path), lines[0], tuple(lines[1:20]))

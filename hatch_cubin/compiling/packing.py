@@ -1,4 +1,7 @@
-"""Pack results into blocks, in worker processes. Each block is a result of its own and kept in the cache."""
+"""Pack results into blocks: a block is a compressed file with several units of one arch.
+
+Worker processes compress the blocks. Blocks are also stored in the cache.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,20 @@ from ..project.project import Project
 from ..toolkit.toolkit import Keys
 from . import cores, executor
 
-_XZ = "xz"  # used in place of an arch
-_PLAIN = describe({}, (), "{}")  # a block does not have kernels of its own
-_LIGHTER = "HATCH_CUBIN_JOBS=1 packs one block at a time, in the least memory; without 'pack' none is"
+_XZ = "xz"  # the text in place of an arch, in recorded facts
+_PLAIN = describe({}, (), "{}")  # a block itself does not have kernels
+_LIGHTER = "use HATCH_CUBIN_JOBS=1 to pack one block at a time with less memory, or build without 'pack'"
 
 
 def require_packer(project: Project) -> None:
-    """Raise ToolchainError if this Python cannot pack."""
+    """Raise ToolchainError if this Python does not have lzma, which packing needs."""
     try:
-        import lzma  # noqa: F401 - lazy: few builds need it, and it is missing from some interpreters
+        import lzma  # noqa: F401 - lazy: few builds need lzma, and some Pythons do not have it
     except ImportError as exc:
-        what, fix = "'pack' needs lzma, which this Python lacks", "build with a Python that has liblzma"
+        what, fix = (
+            "'pack' needs lzma, which this Python does not have",
+            "build with a Python that has liblzma",
+        )
         raise ToolchainError(
             problem("lzma-not-available", what, project.config.place.of("pack"), fix)
         ) from exc
@@ -38,12 +44,12 @@ def require_packer(project: Project) -> None:
 def pack(
     project: Project, jobs: Sequence[Job], done: Mapping[Unit, Compiled], cache: Cache, recall: Recall
 ) -> Packed:
-    """Return the blocks for the results of all *jobs*.
+    """Return packed blocks with the results of all *jobs*.
 
-    Blocks that are missing from the cache are packed and stored.
+    Blocks that are missing in the cache are packed and stored in the cache.
 
-    A block from the cache is used only if it unpacks to exactly these results, because its record does not
-    prove that.
+    A block from the cache is used only if it unpacks to exactly these results, because a block's record does
+    not prove its content.
     """
     blocks = cut(
         Piece(unit.module.base, unit.module.name, str(unit.arch), done[unit].sha256, done[unit].size)
@@ -52,13 +58,16 @@ def pack(
     there = [(block, hit) for block in blocks if (hit := _cached(block, cache, recall)) is not None]
     found = {block.key: hit for block, hit in there if hit.recalled or holds(block, _bytes(hit.content))}
     if wrong := len(there) - len(found):
-        project.warn(f"blocks in the cache that do not hold these units, packed again: {wrong}")
+        project.warn(
+            f"blocks in the cache that do not contain the right units, and are packed again: {wrong}"
+        )
     misses = [block for block in blocks if block.key not in found]
     contents = {done[job.unit].sha256: done[job.unit].content for job in jobs}
     for block, packed in _packed(project, misses, contents):
         cache.put(block.key, packed, {BLOCK: [piece.sha256 for piece in block.pieces]})
         again = cache.get(block.key, _known(packed, ""))
-        found[block.key] = again or packed  # read again, so that the bytes can leave the memory
+        # read from the cache again, which frees the memory of the packed bytes
+        found[block.key] = again or packed
     before, after = sum(block.size for block in blocks), sum(found[block.key].size for block in blocks)
     counts = f"{len(blocks) - len(misses)} cached, {len(misses)} packed"
     project.inform(f"{count(len(blocks), 'block')}: {counts}, {size(before)} in {size(after)}")
@@ -66,7 +75,7 @@ def pack(
 
 
 def recalled(packed: Packed, cache: Cache) -> dict[str, Units]:
-    """Return the facts about blocks that the next build need not prove again."""
+    """Return the facts about verified blocks, which the next build does not have to verify again."""
     return {
         _recall_name(key): {
             _XZ: (Keys(key, None), RecalledResult(block.sha256, block.size, cache.record_stamp(key), _PLAIN))
@@ -77,7 +86,10 @@ def recalled(packed: Packed, cache: Cache) -> dict[str, Units]:
 
 
 def _cached(block: Block, cache: Cache, recall: Recall) -> Compiled | None:
-    """Return a block from the cache. If an earlier build has verified one, no other block is accepted."""
+    """Return a block from the cache; None on a cache miss.
+
+    If an earlier build has verified a block with this key, no other content is accepted.
+    """
     recalled = recall.units(_recall_name(block.key)).get(_XZ)
     return cache.get(block.key, recalled[1] if recalled else None)
 
@@ -87,14 +99,14 @@ def _recall_name(key: bytes) -> str:
 
 
 def _known(packed: Compiled, record: str) -> RecalledResult:
-    """Return the facts that prove a block's identity."""
+    """Return the digest and size by which a block is recognized."""
     return RecalledResult(packed.sha256, packed.size, record, _PLAIN)
 
 
 def _packed(
     project: Project, blocks: Sequence[Block], contents: Mapping[str, Content]
 ) -> Iterator[tuple[Block, Compiled]]:
-    """Yield each block when it is packed."""
+    """Compress blocks in worker processes, and yield each block when it is done."""
     if not blocks:
         return
     tasks = (

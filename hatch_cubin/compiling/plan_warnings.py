@@ -1,4 +1,4 @@
-"""Warnings about a plan that may still compile: macros that no text names, headers outside the project."""
+"""Warn before a build about macros that no file uses, and about headers outside the project."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ from ..project import disk
 from ..project.project import Project
 from ..project.scan import IDENTIFIER, PASTE_OPERATOR, join_continued_lines
 
-NEARER = "put a copy into the project, or name its folder in 'source-roots'"
-_NOT_OURS = re.compile(r"_|CUDA|CUDART|NV_|NVRTC|NDEBUG$")  # NVRTC's own header may use them
+NEARER = "copy the header into the project, or add its folder to 'source-roots'"
+_NOT_OURS = re.compile(r"_|CUDA|CUDART|NV_|NVRTC|NDEBUG$")  # names of macros that NVRTC's own header may use
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:el)?if(?:n?def)?\b(.*)", re.MULTILINE)
 
 
 def outside_headers(project: Project, jobs: Iterable[Job]) -> list[Problem]:
-    """Return a problem for each header that a build reads outside the project: an sdist cannot contain it."""
+    """Return a problem for each header outside the project that a build reads: sdists do not contain it."""
     found: dict[str, Problem] = {}
-    for job in {id(job.closure): job for job in jobs}.values():  # many modules share a closure
+    # once per closure, because many modules share one
+    for job in {id(job.closure): job for job in jobs}.values():
         for path in _own(job.closure):
             real = project.tree.real_name(path) if ".." in path else path
             if (lies_outside(real) or real.startswith("/")) and real not in found:
-                what = f"reads {real}, which lies outside the project: an sdist does not have it"
+                what = f"reads {real}, which is outside the project, so an sdist does not contain it"
                 where = Location(job.unit.module.source.path)
                 found[real] = problem("header-outside-project", what, where, NEARER)
     return [*found.values()]
 
 
 def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
-    """Return a problem for each macro in `define` that no text of its compiles names.
+    """Return a problem for each macro in `define` that no compiled file uses.
 
-    *jobs* are all jobs of the project. Doubtful cases are not reported: if macros are pasted together, or if
-    headers from elsewhere are read that may use the macro, unless a condition contains nearly its name.
+    *jobs* are all jobs of the project. Cases of doubt are not reported: names that are pasted together with
+    `##`, and macros that headers outside the project may use. The second case is reported if a condition
+    contains a very similar name, because then the name is probably misspelled.
     """
     config = project.config
     tables: list[tuple[tuple[str | int, ...], Macros]] = [(("define",), config.define)]
@@ -57,29 +59,29 @@ def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
         if users and not _NOT_OURS.match(name):
             meant = _CompiledTexts(project, users).unread(name)
             if meant is not None:
-                hint = f"did you mean {meant}?" if meant else "take it out, or use it"
-                what = f"no source and no header names the macro {name}, so it changes nothing"
+                hint = f"did you mean {meant}?" if meant else "remove the macro, or use it"
+                what = f"no source or header uses the macro {name}, so it has no effect"
                 problems.append(problem("unused-macro", what, config.place.of(*path), hint))
     return problems
 
 
 @dataclass(frozen=True, slots=True)
 class _CompiledTexts:
-    """The texts of all compiles in which a macro is defined."""
+    """The texts of all files that are compiled with a macro."""
 
     project: Project
     jobs: Sequence[Job]
 
     def unread(self, name: str) -> str | None:
-        """Return the probable meaning of an unread macro, "" if unknown; None if a text may name it."""
+        """Return None if a file may use the macro *name*; otherwise a similar name that is used, or ""."""
         if not all(job.unit.module.source.is_text_known for job in self.jobs):
             return None
         named = re.compile(rf"\b{name}\b")
         if any(
             named.search(text) or PASTE_OPERATOR.search(text) for text in self._own()
-        ):  # usually the first text names it
+        ):  # fast, because usually the first file uses the macro
             return None
-        import difflib  # lazy: slow to import, and few projects have such a macro
+        import difflib  # lazy: slow to import, and needed only for unused macros
 
         asked = {
             word
@@ -93,7 +95,7 @@ class _CompiledTexts:
         return close[0] if close and not self._is_named_by_others(name) else None
 
     def _own(self) -> Iterator[str]:
-        """Yield the project's texts, and the code that the table gives to the compiler."""
+        """Yield the texts of the project's files, and the code in the project's table."""
         paths: set[str] = set()
         for job in self.jobs:
             yield join_continued_lines(job.unit.module.source.text)
@@ -110,7 +112,7 @@ class _CompiledTexts:
             yield join_continued_lines(data.decode("utf-8", "replace"))
 
     def _is_named_by_others(self, name: str) -> bool:
-        """Return whether a header from outside the project names a macro, or may do so."""
+        """Return whether a header outside the project uses a macro, or may use it."""
         if any(job.closure.trees for job in self.jobs):
             return True
         roots = {f"{root.logical}/": root.path for job in self.jobs for root in job.search}
@@ -131,16 +133,16 @@ def _values(module: Module) -> Iterator[str]:
 
 
 def _own(closure: Closure) -> list[str]:
-    """Return the paths of headers that are not in any tree: relative to the project, or absolute."""
+    """Return the paths of headers outside of header trees, relative to the project or absolute."""
     named = (logical for logical in closure.own if logical not in closure.widened)
     return [logical.removeprefix(OWN) for logical in named]
 
 
 def _others(closure: Closure) -> list[str]:
-    """Return the logical names of headers from elsewhere, and of trees in which any file may be read."""
+    """Return the logical names of headers in header trees, and of trees of which any file may be read."""
     return [*closure.trees, *(logical for logical in closure.files if logical not in closure.own)]
 
 
 def _one_of_each(jobs: Iterable[Job]) -> list[Job]:
-    """Return one job for each module, because the jobs for its archs read the same texts."""
+    """Return one job for each module, because all jobs of a module read the same files."""
     return [*{job.unit.module: job for job in jobs if job.unit.module.link is None}.values()]

@@ -1,7 +1,7 @@
-"""Decide which includes the variants of a source share, so that a compiler parses them once for many.
+"""Decide which variants of a source share a precompiled header, so that the headers are parsed only once.
 
-Includes are shared only if that cannot change a byte of the results. The macros that differ between variants
-are then defined after the includes, so no header may use them.
+A precompiled header is used only if it cannot change the results. The macros that differ between variants are
+defined after the includes, so no header may use these macros.
 """
 
 from __future__ import annotations
@@ -19,31 +19,33 @@ from ..keys.jobs import Job
 from ..planning.unit_plan import Module, Unit
 from ..project.source_roots import ProjectTree
 
-_PAYS_FROM = 4  # compiles per process: precompiling takes as long as two or three of them
-_MOST = 8  # processes with a precompiled header: each takes 300 MB of memory, and 300 MB of disk
-_WORTH_BYTES = 1 << 20  # size of headers; parsing less is only a small part of a compile
-_NOT_WITH = frozenset({"lineinfo", "debug", "pre_include", "undefine_macro"})  # they change lines, or macros
+_PAYS_FROM = 4  # compiles per process: precompiling takes as long as two or three compiles
+_MOST = 8  # processes with a precompiled header: each needs 300 MB of memory and 300 MB on the disk
+_WORTH_BYTES = 1 << 20  # bytes of headers; parsing smaller headers is only a small part of a compile
+# options that change line numbers or macros
+_NOT_WITH = frozenset({"lineinfo", "debug", "pre_include", "undefine_macro"})
 _INCLUDE = re.compile(
     r"(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*"
     r'#[ \t]*include[ \t]*(?:"[^"\n]*"|<[^>\n]*>)[ \t\r]*(?://[^\n]*)?\n'
 )
-_COMPILERS_OWN = re.compile(r"_|CUDA|NV|NDEBUG|NULL|NOMINMAX")  # names that NVRTC's built-in header may use
+# names of macros that NVRTC's built-in header may use
+_COMPILERS_OWN = re.compile(r"_|CUDA|NV|NDEBUG|NULL|NOMINMAX")
 _PLAIN_VALUE = re.compile(r"[\w .,:<>()+*-]*")
 _JOINED_LINES = re.compile(rb"(?:\\|\?\?/)\r?\n")
-_PASTE = re.compile(rb"(?:#|%:|\?\?=){2}")  # joins two words into one
+_PASTE = re.compile(rb"(?:#|%:|\?\?=){2}")  # the operator that joins two words
 _WORD = re.compile(rb"\w+")
-# Definitions in PTX. Those that only one kernel uses are indented, and are left out on purpose.
+# Definitions in PTX. Definitions that only one kernel uses are indented, and do not match intentionally.
 _DEFINED = re.compile(rb"^(?:\.\w+ )*\.(?:entry|func|global|const|shared)\b.*", re.MULTILINE)
 _ARGUMENT = re.compile(
     r"(?<=L[a-z])n?[0-9]+(?=E)|\[[0-9]+\]| = .*"
-)  # arguments of templates; also sizes and values
-_MOST_ORDERS = 4  # per source, before one is useful: with one per variant, all would compile twice
+)  # numbers in template arguments, sizes and values
+_MOST_ORDERS = 4  # orders per source: if each variant has another order, all variants would be compiled twice
 
 Order: TypeAlias = tuple[tuple[str, bool], ...]
 
 
 def end_of_includes(text: str) -> int:
-    """Return the position after the includes at the beginning of a text; 0 without (usual) includes."""
+    """Return the position after the includes at the beginning of a text; 0 if there are none."""
     end = 0
     while match := _INCLUDE.match(text, end):
         end = match.end()
@@ -51,11 +53,12 @@ def end_of_includes(text: str) -> int:
 
 
 def may_use_macros(texts: Iterable[tuple[bytes, bool]], macros: Iterable[str]) -> bool:
-    """Return whether headers may use one of these macros.
+    """Return whether headers may use one of the *macros*.
 
-    *texts* has, for each header, its bytes and whether it is part of the project. A header may use a macro if
-    it contains the name, or if it may paste the name together. A header that pastes may make any name if it
-    is part of the project. Elsewhere it may only make a name of two words.
+    *texts* contains, for each header, the bytes, and whether the header is part of the project. A header may
+    use a macro if it contains the macro's name, or if it may build the name with the operator `##`. A header
+    of the project that uses `##` may build any name. For other headers, only names that consist of two words
+    in the headers count.
     """
     words: set[bytes] = set()
     pasted = False
@@ -75,10 +78,10 @@ def _is_made_of(name: bytes, words: Container[bytes]) -> bool:
 
 
 def shared_includes(jobs: Sequence[Job], tree: ProjectTree, workers: int) -> dict[int, int]:
-    """Return the numbers of the jobs that share their includes, with the end of the includes in the source.
+    """Return the numbers of the jobs that share a precompiled header, with the end of the includes.
 
-    A precompiled header serves only one arch. If each worker has only a few jobs, compiling without
-    precompiled headers is faster.
+    A precompiled header can be used for only one arch. If each worker process has only a few jobs, compiling
+    without precompiled headers is faster.
     """
     if len(jobs) < _PAYS_FROM * workers:
         return {}
@@ -99,10 +102,11 @@ def shared_includes(jobs: Sequence[Job], tree: ProjectTree, workers: int) -> dic
 
 
 def choose_header(left: Mapping[int | None, Sized], held: int | None, others: Sequence[int]) -> int | None:
-    """Return the precompiled header of the tasks for a worker; None for tasks without such a header.
+    """Choose the precompiled header with whose tasks a worker process continues; None for no header.
 
-    In this order, the first choice with tasks left: the header *held*, which the worker has precompiled; a
-    header that is not among *others*, those of other workers; no header; the header with the most tasks.
+    *held* is the header that the worker has precompiled, *others* are the headers of the other workers. The
+    first choice with tasks left is returned, in this order: the header *held*; a header that is not in
+    *others*; no header; the header with the most tasks.
     """
     if held is not None and held in left:
         return held
@@ -113,10 +117,10 @@ def choose_header(left: Mapping[int | None, Sized], held: int | None, others: Se
 
 
 def saves_time(wanted: int, count: int, held: int | None, others: Sequence[int]) -> bool:
-    """Return whether a worker is done sooner if it precompiles the header *wanted* for *count* tasks.
+    """Return whether precompiling the header *wanted* for *count* tasks saves time.
 
-    *held* is the precompiled header that the worker has now. Those *others* that have *wanted* as well take
-    their share of the tasks.
+    *held* is the precompiled header that the worker process has now, *others* are the headers of other
+    workers. The workers with the same header share the tasks.
     """
     if wanted == held:
         return True
@@ -125,36 +129,36 @@ def saves_time(wanted: int, count: int, held: int | None, others: Sequence[int])
 
 
 class PlainCompileCheck:
-    """Decides whether precompiled headers gave the same results as compiles without them.
+    """Checks that compiles with precompiled headers give the same results as plain compiles.
 
-    With precompiled headers, templates that the headers' own functions use are instantiated earlier. So
-    functions and variables may be in another order. A result that contains only kernels is accepted. Any
-    other unit is compiled again without precompiled headers. If both results are the same, later results in
-    the same order are accepted.
+    With precompiled headers, templates that are used by functions in the headers are instantiated earlier. So
+    functions and variables in the result may be in another order. A result that contains only kernels is
+    accepted. Any other unit is compiled again without a precompiled header. If both results are equal, later
+    results with the same order of functions and variables are accepted.
     """
 
     def __init__(self) -> None:
         self._orders: dict[str, list[Order]] = defaultdict(list)
-        self._served: Counter[str] = Counter()  # the number of accepted results
+        self._served: Counter[str] = Counter()  # the number of accepted results, by source
         self._doubted: dict[Unit, bytes] = {}
         self._differing: set[str] = set()
 
     def allows(self, unit: Unit) -> bool:
-        """Return whether a unit's headers may be precompiled.
+        """Return whether a unit may be compiled with a precompiled header.
 
-        They may as long as all results of its source have agreed with the plain compile, in only a few
-        orders.
+        This is allowed as long as all results of its source were equal to plain compiles, and had only a few
+        different orders.
         """
         path = unit.module.source.path
         few = len(self._orders[path]) <= _MOST_ORDERS + self._served[path] // 2
         return few and path not in self._differing
 
     def accepts(self, unit: Unit, output: bytes, *, shared: bool, edited: bool = False) -> bool:
-        """Return whether a result is accepted.
+        """Return whether the result of a unit is accepted.
 
-        If not, the unit is compiled again without a precompiled header.
+        If a result is not accepted, its unit is compiled again without a precompiled header.
 
-        *shared* means that the result was made with one, *edited* that a header was written since.
+        *shared* is whether a precompiled header was used, *edited* is whether a header was written since.
         """
         path = unit.module.source.path
         if shared and (edited or not self._is_known_order(unit, output)):
@@ -175,10 +179,10 @@ class PlainCompileCheck:
 
 
 def order_of(output: bytes, *, is_ptx: bool) -> Order:
-    """Return the names in a result, in order. For each: whether the compiler omits it if it is not used.
+    """Return the names in a result in order, each with whether the compiler omits it if it is unused.
 
-    The compiler omits unused functions and their static variables. The order of a result that contains only
-    kernels is empty.
+    The compiler omits unused functions and their static variables. For a result that contains only kernels,
+    an empty order is returned.
     """
     try:
         if is_ptx:
@@ -187,16 +191,16 @@ def order_of(output: bytes, *, is_ptx: bool) -> Order:
         else:
             named = [*read_symbol_order(output)]
     except ValueError:
-        named = [("unreadable", True)]  # the caller reports that when it uses the result
+        named = [("unreadable", True)]  # the caller reports the damage when it uses the result
     return tuple((name, fixed or "_ZZ" in name) for name, fixed in named)
 
 
 def is_same_order(known: Order, order: Order) -> bool:
-    """Return whether two orders are the same, apart from numbers that are template arguments.
+    """Return whether two orders of names are the same, apart from numbers in template arguments.
 
-    Names may differ in such numbers on two conditions. First, the name is not among the *known* names,
-    because a header may use those. Second, the entity with this name is one that the compiler never omits. It
-    does omit an unused function, and a header may use a function, which then comes earlier.
+    Names may differ in such numbers on two conditions. First, the name must not be one of the *known* names,
+    because a header may use a known name. Second, the compiler must never omit the function or variable with
+    this name: an unused function is omitted, and a function that a header uses comes earlier in the result.
     """
     taken = {name for name, _optional in known}
     return len(known) == len(order) and all(
@@ -211,27 +215,27 @@ def _numberless(name: str) -> str:
 
 
 def without_variant(module: Module) -> Module:
-    """Return a module without the macros that distinguish it from the other variants of its source."""
+    """Return a module without the macros that distinguish the variants of its source."""
     names = tuple(name for name, _value in module.variant)
     return replace(module, variant=(), undefined=names)
 
 
 def behind_includes(module: Module, end: int) -> str:
-    """Return the rest of a source after its includes: the variant's macros, then the remaining lines."""
+    """Return the part of a source after its includes: the variant's macros, then the remaining lines."""
     text, variant = module.source.text, dict(module.variant)
     macros = "".join(f"#define {name} {value}\n" for name, value in module.macros if name in variant)
     return f'{macros}#line {text.count(chr(10), 0, end) + 1} "{module.source.path}"\n{text[end:]}'
 
 
 def _is_plain(job: Job) -> bool:
-    """Return whether `#define` lines after the includes can replace a unit's macro options."""
+    """Return whether `#define` lines after the includes can replace the variant's macro options."""
     module = job.unit.module
     values = (value for _name, value in module.variant)
     return not _NOT_WITH & module.options.keys() and all(map(_PLAIN_VALUE.fullmatch, values))
 
 
 def _end(job: Job, tree: ProjectTree) -> int:
-    """Return the end of a source's includes. 0 if its headers are small, or use macros of variants."""
+    """Return the end of a source's includes; 0 if its headers are small, or may use the variants' macros."""
     end = end_of_includes(job.unit.module.source.text)
     macros = [name for name, _value in job.unit.module.variant]
     if not end or job.closure.guessed or any(map(_COMPILERS_OWN.match, macros)):
@@ -240,19 +244,20 @@ def _end(job: Job, tree: ProjectTree) -> int:
         headers = [_header(job, tree, logical) for logical in job.closure.files]
     except OSError:
         return 0
-    # The value of another macro may contain one of these macros, and a header may use that other macro.
+    # The values of all other macros are checked too, because a header may use a macro whose value contains
+    # one of the variants' macros.
     values = [(value.encode(), True) for name, value in job.unit.module.macros if name not in macros]
     size = sum(len(text) for text, _own in headers)
     return end if size >= _WORTH_BYTES and not may_use_macros([*headers, *values], macros) else 0
 
 
 def _header(job: Job, tree: ProjectTree, logical: str) -> tuple[bytes, bool]:
-    """Return a header's text, and whether it is part of the project."""
+    """Return the bytes of a header, and whether the header is part of the project."""
     return header_path(job, tree, logical).read_bytes(), logical.startswith(OWN)
 
 
 def header_path(job: Job, tree: ProjectTree, logical: str) -> Path:
-    """Return the file to which a logical name of a closure refers."""
+    """Return the path of the file with a logical name in a job's header closure."""
     roots = ((root.logical, root.path) for root in job.search)
     for name, folder in roots:
         if logical.startswith(f"{name}/") and (path := folder / logical[len(name) + 1 :]).is_file():

@@ -1,7 +1,7 @@
-"""Exchange messages with worker processes. A single thread reads from all and never blocks on one.
+"""Exchange messages with worker processes: a single thread reads from all processes without blocking.
 
-A process's streams are sockets, which a selector can watch on every system. If a process cannot have a socket
-as a stream, as on Windows, threads copy the bytes between its pipes and sockets.
+The standard streams of a worker process are sockets, which a selector can watch on every system. On Windows,
+streams cannot be sockets, so threads copy the bytes between pipes and sockets.
 """
 
 from __future__ import annotations
@@ -26,51 +26,52 @@ from ..toolkit.worker import framed
 
 _STREAMS_MAY_BE_SOCKETS = sys.platform != "win32"
 _PIECE = 1 << 16
-_LONGEST_S = 86_400.0  # longest wait of a selector: some systems count milliseconds in few bits
-_LAST_WORDS_S = 1.0  # for the last output of a process: programs that inherited its streams may go on writing
+_LONGEST_S = 86_400.0  # seconds: the longest wait of a selector, because some systems limit its milliseconds
+# seconds to read the last output of a process, whose child programs may continue to write
+_LAST_WORDS_S = 1.0
 
 Message: TypeAlias = "dict[str, Any]"
 _Started: TypeAlias = "tuple[subprocess.Popen[bytes], Callable[[], None]]"
 
 
 class Watch:
-    """Collects the messages of processes. A process that has ended gives None once."""
+    """Collects the messages of worker processes. For a process that has ended, the message is None."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._messages: deque[tuple[Process, Message | None]] = deque()
 
     def next(self, seconds: float) -> tuple[Process, Message | None] | None:
-        """Return the next message and its process; None if nothing arrives for *seconds*."""
+        """Return the next message and its process; None if no message arrives within *seconds*."""
         until = time.monotonic() + seconds
         while not self._messages:
             left = until - time.monotonic()
             ready = self._selector.select(max(0.0, min(left, _LONGEST_S)))
             for key, events in ready:
                 key.data(events)
-            # Messages that arrived while nothing was reading count, however late it is. Endless output
-            # without a message does not: the time-out still ends the wait.
+            # Messages that arrived before the time-out count, even if they are read after it. Endless output
+            # without a complete message does not extend the wait.
             if left <= 0 and not self._messages and (not ready or left < -_LAST_WORDS_S):
                 return None
         return self._messages.popleft()
 
     def add(self, process: Process, message: Message | None) -> None:
-        """Append a message to those that `next` returns."""
+        """Add a message of *process*, which `next` will return."""
         self._messages.append((process, message))
 
     def register(self, end: socket.socket, act: Callable[[int], None]) -> None:
-        """Call *act* whenever there is something to read."""
+        """Call *act* whenever the socket *end* has data to read."""
         self._selector.register(end, selectors.EVENT_READ, act)
 
     def wait_for_room(self, end: socket.socket, *, waits: bool) -> None:
-        """Also call the function when the stream can be written to, as long as *waits* is true."""
+        """Also call the registered function when *end* can be written to, as long as *waits* is true."""
         if known := self._selector.get_map().get(end.fileno()):
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if waits else 0)
             self._selector.modify(end, events, known.data)
 
     def forget(self, end: socket.socket) -> None:
         """Stop watching a socket."""
-        with contextlib.suppress(KeyError, ValueError):  # already forgotten, or even closed
+        with contextlib.suppress(KeyError, ValueError):  # the socket is not watched any more, or is closed
             self._selector.unregister(end)
 
     def close(self) -> None:
@@ -79,14 +80,18 @@ class Watch:
 
 
 class Process:
-    """A process. Its watch gets each of its messages except the first, which means that it is *ready*."""
+    """A worker process.
+
+    Its first message says that the process is ready. All later messages are added to its watch.
+    """
 
     def __init__(self, command: Sequence[str], watch: Watch) -> None:
         self.ready = False
-        self.complaints: deque[str] = deque(maxlen=20)  # the last lines on its standard error
+        # the last lines that the process has written to standard error
+        self.complaints: deque[str] = deque(maxlen=20)
         self._watch = watch
         self._unsent, self._unread, self._complaint = bytearray(), bytearray(), b""
-        self._waits = False  # for room to write
+        self._waits = False  # whether data wait until the socket has room
         with contextlib.ExitStack() as stack:
             self._talk, its_talk = _pair(stack)
             self._errors, its_errors = _pair(stack)
@@ -98,19 +103,19 @@ class Process:
 
     @property
     def ending(self) -> str:
-        """A description of how the process ended."""
+        """The exit code or signal with which the process ended, as text."""
         code = self._process.returncode
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def send(self, message: Message) -> None:
-        """Send a message. If the socket is full, the rest is sent later."""
+        """Send a message to the process; if the socket is full, the rest is sent later."""
         self._unsent += framed(message)
         self._write()
 
     def kill(self) -> None:
-        """End the process and its child processes; may be called from any thread.
+        """Kill the process and its child processes. Any thread may call this method.
 
-        The watch notices the end.
+        The watch then reports that the process has ended.
         """
         if self._process.returncode is None and sys.platform != "win32":
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -118,7 +123,7 @@ class Process:
         self._process.kill()
 
     def close(self, patience_s: float = 0.0) -> None:
-        """End the process, even if it is busy, unless it ends of its own accord within *patience_s*."""
+        """Wait *patience_s* seconds for the end of the process, then kill it, and free all resources."""
         try:
             self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
@@ -138,20 +143,20 @@ class Process:
             self._write()
 
     def _write(self) -> None:
-        """Send as much as there is room for. The watch reports when there is room again."""
+        """Send as much data as the socket has room for; the watch calls again when there is more room."""
         try:
             while self._unsent:
                 del self._unsent[: self._talk.send(self._unsent)]
         except BlockingIOError:
             pass
-        except OSError:  # it has ended, and the watch notices that
+        except OSError:  # the process has ended, which the watch reports
             self._unsent.clear()
         if self._waits != bool(self._unsent):
             self._waits = not self._waits
             self._watch.wait_for_room(self._talk, waits=self._waits)
 
     def _read(self) -> None:
-        """Read the available bytes and assemble messages from them."""
+        """Read the available bytes, and assemble messages from the bytes."""
         piece = _received(self._talk)
         self._unread += piece
         try:
@@ -159,7 +164,11 @@ class Process:
                 if self.ready:
                     self._watch.add(self, message)
                 self.ready = True
-        except (EOFError, TypeError, ValueError):  # its further output cannot be split into messages
+        except (
+            EOFError,
+            TypeError,
+            ValueError,
+        ):  # the output of the process is damaged, and cannot be split into messages any more
             piece = b""
         if not piece:
             self._watch.forget(self._talk)
@@ -175,7 +184,7 @@ class Process:
         return piece
 
     def _read_last_errors(self) -> None:
-        """Read the rest of its standard error."""
+        """Read the rest of what the process has written to standard error."""
         self._errors.settimeout(_LAST_WORDS_S)
         while self._complain(_received(self._errors)):
             pass
@@ -184,14 +193,14 @@ class Process:
 
 
 def _complete_messages(unread: bytearray) -> Iterator[Message]:
-    """Remove and yield each complete message."""
+    """Remove each complete message from *unread*, and yield the messages."""
     while len(unread) >= (end := 8 + int.from_bytes(unread[:8], "big")):
-        yield marshal.loads(unread[8:end])  # noqa: S302 - of our own script
+        yield marshal.loads(unread[8:end])  # noqa: S302 - hatch-cubin's own script has written the data
         del unread[:end]
 
 
 def _received(end: socket.socket) -> bytes:
-    """Return the bytes available now; empty if the stream has ended."""
+    """Return the bytes that are available now; empty if the stream has ended."""
     try:
         return end.recv(_PIECE)
     except OSError:
@@ -199,7 +208,10 @@ def _received(end: socket.socket) -> bytes:
 
 
 def _pair(stack: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
-    """Return our end, which never blocks, and the process's end. *stack* closes both."""
+    """Return a pair of sockets: the build's end, which never blocks, and the process's end.
+
+    Closing *stack* closes both sockets.
+    """
     ours, theirs = socket.socketpair()
     stack.callback(theirs.close)
     stack.callback(ours.close)
@@ -208,14 +220,14 @@ def _pair(stack: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
 
 
 def _start(command: Sequence[str], talk: socket.socket, errors: socket.socket) -> _Started:
-    """Start a process with sockets as its streams. Return it, and a cleanup to run after it has ended."""
-    process = subprocess.Popen(  # noqa: S603 - our own script
+    """Start a process with sockets as its streams; return the process and its clean-up function."""
+    process = subprocess.Popen(  # noqa: S603 - hatch-cubin's own script
         command,
         stdin=talk.fileno(),
         stdout=talk.fileno(),
         stderr=errors.fileno(),
         env=without_secrets(os.environ),
-        start_new_session=True,  # the front end handles an interrupt at the terminal
+        start_new_session=True,  # an interrupt at the terminal must reach only the build's main process
     )
     talk.close()
     errors.close()
@@ -223,8 +235,8 @@ def _start(command: Sequence[str], talk: socket.socket, errors: socket.socket) -
 
 
 def _start_with_pipes(command: Sequence[str], talk: socket.socket, errors: socket.socket) -> _Started:
-    """Start a process with pipes as its streams, and a thread for each pipe."""
-    process = subprocess.Popen(  # noqa: S603 - our own script
+    """Start a process with pipes as its streams, and a thread that copies the data of each pipe."""
+    process = subprocess.Popen(  # noqa: S603 - hatch-cubin's own script
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -241,14 +253,14 @@ def _start_with_pipes(command: Sequence[str], talk: socket.socket, errors: socke
     threads = [threading.Thread(target=_copy_bytes, args=direction, daemon=True) for direction in directions]
 
     def leave() -> None:
-        for end in (talk, errors):  # releases threads that wait for one of them
+        for end in (talk, errors):  # ends the threads that wait for one of the sockets
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
         for thread in threads:
             if thread.ident is not None:
                 thread.join()
         for pipe in pipes:
-            with contextlib.suppress(OSError):  # it may not have read everything
+            with contextlib.suppress(OSError):  # the process may not have read all data
                 pipe.close()
         talk.close()
         errors.close()
@@ -267,13 +279,13 @@ def _start_with_pipes(command: Sequence[str], talk: socket.socket, errors: socke
 def _copy_bytes(
     read: Callable[[int], bytes], write: Callable[[bytes], int | None], into: socket.socket | None
 ) -> None:
-    """Copy bytes from one end to the other until one is closed. Then close the socket *into* for writing."""
+    """Copy bytes from *read* to *write* until one end is closed; then close the socket *into* for writing."""
     with contextlib.suppress(OSError):
         while piece := read(_PIECE):
             while piece:
                 piece = piece[
                     write(piece) or len(piece) :
-                ]  # a pipe says how much it took, a socket takes all
+                ]  # writing to a pipe returns the number of written bytes; a socket takes all bytes
     if into is not None:
         with contextlib.suppress(OSError):
             into.shutdown(socket.SHUT_WR)

@@ -1,4 +1,4 @@
-"""The outcome of every unit, and the error that names all units that failed."""
+"""The results of all units of a build, and the error that lists all units that failed."""
 
 from __future__ import annotations
 
@@ -21,30 +21,32 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Results:
-    """The outcome of every unit: found in the cache, compiled (with its seconds), failed, or missing."""
+    """The outcome of every unit of a build: a result, an error, or a cache miss that is not allowed."""
 
     done: dict[Unit, Compiled] = field(default_factory=dict)
     seconds: dict[Unit, float] = field(default_factory=dict)
-    workers: dict[Unit, str] = field(default_factory=dict)  # addresses of other machines that compiled units
+    # the address of the cluster worker that compiled a unit
+    workers: dict[Unit, str] = field(default_factory=dict)
     failed: list[tuple[Unit, list[Diagnostic]]] = field(default_factory=list)
     missing: list[Unit] = field(default_factory=list)
-    hits_required_by: str = "HATCH_CUBIN_REQUIRE_HITS"  # or an option, in the user's spelling
-    archs_for_explain: str = ""  # those that a variable or an option has replaced, in the user's order
-    tried: list[Unit] = field(default_factory=list)  # archs not requested that do compile, for hints
-    fetched: set[Unit] = field(default_factory=set)  # finished units that came from the remote store
-    remote: Mapping[str, Any] | None = None  # a summary of the exchange with that store
-    packed: Packed | None = None  # the blocks of all units, if packing was requested
+    hits_required_by: str = "HATCH_CUBIN_REQUIRE_HITS"  # the variable or option that forbids misses
+    archs_for_explain: str = ""  # the archs of a variable or option, which replace the table's archs
+    # units for other archs that were compiled successfully, for hints
+    tried: list[Unit] = field(default_factory=list)
+    fetched: set[Unit] = field(default_factory=set)  # units whose results came from the remote store
+    remote: Mapping[str, Any] | None = None  # a summary of the exchange with the remote store
+    packed: Packed | None = None  # the packed blocks with all units, if the bundle is packed
 
 
 def repeat_warnings(project: Project, hits: Iterable[Compiled]) -> None:
-    """Repeat the compile warnings of cached units, if the build is verbose."""
+    """In a verbose build, print the compilers' warnings about units that were found in the cache."""
     if project.verbose:
         for warning in dict.fromkeys(each for hit in hits for each in hit.warnings):
             project.warn(warning)
 
 
 def require(results: Results, toolkit: Toolkit, refused: Sequence[Problem] = ()) -> None:
-    """Raise an error that names all units that failed or were *refused*, or all that are missing."""
+    """Raise an error that lists all units that failed or were *refused*, or all forbidden cache misses."""
     if results.missing:
         archs: dict[Module, list[str]] = {}
         for unit in results.missing:
@@ -61,13 +63,13 @@ def require(results: Results, toolkit: Toolkit, refused: Sequence[Problem] = ())
 
 def _unwanted(module: Module, archs: str, switch: str, archs_option: str) -> Problem:
     path = module.source.path
-    what = f"{module.name} for {archs} is not in the cache, and {switch} is set"
-    hint = f"'hatch-cubin explain {shlex.quote(path)}{archs_option}' says what differs"
+    what = f"{module.name} for {archs} is not in the cache, but {switch} is set"
+    hint = f"run 'hatch-cubin explain {shlex.quote(path)}{archs_option}' to see the reason"
     return problem("not-in-cache", what, module.location, hint)
 
 
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
-    """Return the failures: each diagnostic once, with a hint about the archs that compiled."""
+    """Return a problem for each different diagnostic, with hints about archs that compile."""
     from .diagnostics import merge  # lazy: needed only if a unit failed
     from .hints.merge_pasteable import merge_hints
 
@@ -77,7 +79,7 @@ def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
 
 
 def archs_of(results: Results, toolkit: Toolkit) -> Archs:
-    """Return the known facts about the archs of units that failed."""
+    """Return the facts about which archs of the failed sources compile."""
     from .hints.archs import Archs  # lazy: needed only if a unit failed
 
     return Archs(results.failed, results.done, toolkit.supported, results.tried)

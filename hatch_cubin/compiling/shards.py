@@ -1,4 +1,4 @@
-"""Divide compiles evenly among CI jobs. Every machine gets the same division. Does no I/O."""
+"""Divide the compiles of a build evenly among CI jobs, with the same division on every machine."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import NamedTuple
 
 
 class Compile(NamedTuple):
-    """A compile that is not divided: its name, the family that shares its headers, and its weight."""
+    """One compile: its name, its family (compiles that share headers), and its weight (duration)."""
 
     name: str
     family: str
-    weight: int  # an integer: sums of floats depend on the order
+    weight: int  # an integer, because sums of floats depend on the order
 
 
 def assign_jobs(compiles: Iterable[Compile], count: int) -> dict[str, int]:
-    """Return the job of each compile by name, counted from 0.
+    """Return the CI job of each compile, by the compile's name. CI jobs are counted from 0.
 
-    No job gets more than the mean plus the largest compile.
+    No CI job gets more work than the mean plus the largest compile.
 
-    Compiles without a family are assigned first. The longest comes first, and each goes to the job with the
-    least work so far. Then the families fill the room below the mean one after another, so that most of a
-    family goes to a few jobs. There its headers are parsed once for many compiles.
+    Compiles that are alone in their family are assigned first, beginning with the longest: each goes to the
+    CI job with the least work so far. After that, the families fill the CI jobs up to the mean, one family
+    after another. So most compiles of a family are in a few CI jobs, where the headers are parsed once for
+    many compiles.
     """
     families: dict[str, list[Compile]] = {}
     for each in compiles:
@@ -43,10 +44,14 @@ def _longest_first(compiles: Iterable[Compile], count: int) -> tuple[dict[str, i
 
 
 def _fill_rooms(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, int]:
-    """Lay compiles end to end along the jobs' room below the mean. Each goes to the job at its middle."""
+    """Fill the CI jobs up to the mean with *compiles*, in order.
+
+    The compiles are laid end to end along the room that is left in all CI jobs; each goes to the CI job at
+    the compile's middle.
+    """
     total = sum(loads) + sum(
         each.weight for each in compiles
-    )  # the mean, with all values multiplied by `len(loads)`
+    )  # the mean multiplied by `len(loads)`, to avoid fractions
     jobs, number, begin, end = dict[str, int](), -1, 0, 0
     for each in compiles:
         middle = (2 * begin + each.weight) * len(loads)
@@ -59,7 +64,10 @@ def _fill_rooms(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, 
 
 
 def scaled_weights(guesses: Mapping[str, int], known: Mapping[str, int]) -> dict[str, int]:
-    """Return the weight of each name: the *known* one, or a guess scaled by the names that have both."""
+    """Return the weight of each compile: the *known* weight, or a scaled guess.
+
+    Guesses are scaled by the compiles for which both a guess and a weight are known.
+    """
     both = [name for name in guesses if name in known]
     counted, guessed = sum(known[name] for name in both) or 1, sum(guesses[name] for name in both) or 1
     return {

@@ -1,4 +1,4 @@
-"""Warnings about sources that compile: dependence on the time, kernels that are missing."""
+"""Warn about sources that compile, but depend on the time, or miss kernels."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from ..project.source import Source, glob_regex
 from . import launch_hazards, limits, templates
 from .hints.not_cuda import place_of_tile_code
 
-_TABLE = ""  # path for macros of the table, each of which is a line of this text
+_TABLE = ""  # the path for the text of the table's macros, which has one line for each macro
 
 
 class TextFindings(NamedTuple):
-    """Findings in the texts of a unit's module: warnings, and the location of tile code (an error)."""
+    """Findings in the source and headers of a module: warnings, and the location of tile code (an error)."""
 
     warnings: tuple[str, ...] = ()
     tile_code: Location | None = None
 
 
 def text_findings(project: Project, job: Job) -> TextFindings:
-    """Return findings in the texts of a unit's module that no compiler reports."""
+    """Return findings in the source and headers of a module that the compiler does not report."""
     module = job.unit.module
     if module.source.is_ptx:
         return TextFindings()
@@ -40,10 +40,10 @@ def text_findings(project: Project, job: Job) -> TextFindings:
 def result_warnings(
     project: Project, job: Job, compiled: Compiled, cubin: bytes, sources: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return warnings about a unit's result: kernels that no GPU can launch, templates without a kernel.
+    """Return warnings about a result: kernels that no GPU can launch, and templates without instantiations.
 
-    *cubin* was compiled along with the result, even if the result is PTX. *sources* are the texts of all
-    sources, by path.
+    *cubin* comes from the same compile as the result, even if the result is PTX. *sources* are the texts of
+    all sources, by path.
     """
     module = job.unit.module
     if module.link:
@@ -59,7 +59,7 @@ def result_warnings(
 
 
 def _texts(project: Project, job: Job) -> dict[str, str]:
-    """Return the texts of a source and of the project's headers that it includes, by path."""
+    """Return the texts of a source and of all included headers of the project, by path."""
     source = job.unit.module.source
     texts = {source.path: source.text}
     for path in named_files(project, [job]):
@@ -81,12 +81,12 @@ def _time_warning(stamp: TimeMacroUse, project: Project, module: Module) -> Prob
     if stamp.path == _TABLE:
         what = module.macros[stamp.line - 1][0]
         where = _place_of(what, project, module)
-    what = f"{what} makes every compile differ; a cached unit keeps that of its first"
+    what = f"{what} gives different code at every compile; a cached unit keeps the value of its first compile"
     return problem("result-depends-on-time", what, where)
 
 
 def _place_of(macro: str, project: Project, module: Module) -> Location:
-    """Return the line that sets a macro: in the last rule of the source, else in the table."""
+    """Return the line of the project's table that sets a macro for a module."""
     place, rules = project.config.place, [*enumerate(project.config.source)]
     of_rules = (
         place.of("source", index, key, macro)

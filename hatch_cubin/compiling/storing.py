@@ -1,8 +1,8 @@
-"""Store results in the cache, several at once, because each one waits for the disk.
+"""Store results in the cache, several at the same time, because storing a result waits for the disk.
 
-Storing a result takes as much processor time as everything else that a build does for it, and threads of one
-process share an interpreter. So another process stores them if there are many. If that process ends, threads
-continue.
+Storing a result takes as much processor time as all other work of the build's main process for this result,
+and threads of one process share an interpreter. So a separate process stores the results if there are many.
+If the separate process ends, threads of the build continue its work.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from ..cache.entries import Cache, CacheEntry
 from .processes import Process, Watch
 from .storing_process import THREADS
 
-MANY = 500  # results: fewer are stored sooner than another process starts
-_MOST = 32  # results not stored yet: they are lost if the process is killed
-_MOST_SENT, _MOST_BYTES = 256, 1 << 26  # the same limits for results that are sent to another process at once
-_PATIENCE_S = 60.0  # wait for a process that does not answer
+MANY = 500  # results: a smaller number is stored faster than a process can be started
+_MOST = 32  # results that are not stored yet, and are lost if the build is killed
+# the same limit in number and bytes, for results that were sent to a separate process
+_MOST_SENT, _MOST_BYTES = 256, 1 << 26
+_PATIENCE_S = 60.0  # seconds to wait for a process that does not answer
 _MAIN = (
     "import sys; sys.path[:] = sys.argv[2:]; from hatch_cubin.compiling.storing_process import main; main()"
 )
@@ -29,10 +30,12 @@ Make = Callable[[], Sequence[CacheEntry]]
 
 
 class Storing:
-    """Stores results by number and reports each one that is stored. It expects *count* results.
+    """Stores results by number, and calls *stored* with the number of each stored result.
 
-    Reports come when the build looks at its next event, so they may come a little later than the disk is
-    done.
+    *count* is the expected number of results.
+
+    *stored* is called when the build processes its next event, which may be a little later than the result is
+    on the disk.
     """
 
     def __init__(self, cache: Cache, stored: Callable[[int], object], count: int) -> None:
@@ -41,7 +44,7 @@ class Storing:
         self._writer: _ThreadWriter | _ProcessWriter = _writer(cache, count)
 
     def start(self, number: int, make: Make) -> None:
-        """Store a result as soon as there are not too many unfinished ones."""
+        """Begin to store a result; wait first if too many results are not stored yet."""
         self._writer.take(number, make)
         self._left[number] = make
         self.settle(len(self._left))
@@ -49,9 +52,9 @@ class Storing:
             self._report_stored(wait=True)
 
     def settle(self, most: int) -> bool:
-        """Wait until at most *most* results are left to be stored.
+        """Wait until at most *most* results are still being stored.
 
-        Return whether any have been stored by now.
+        Return whether a result was stored since the last call.
         """
         before = len(self._left)
         while self._left and self._report_stored(wait=len(self._left) > most):
@@ -59,14 +62,14 @@ class Storing:
         return len(self._left) < before
 
     def close(self) -> None:
-        """Wait for all results."""
+        """Wait until all results are stored, and end the threads or the process."""
         try:
             self.settle(0)
         finally:
             self._writer.close()
 
     def _report_stored(self, *, wait: bool) -> bool:
-        """Report each result that is stored by now. Return whether there were any."""
+        """Call *stored* for each result that is stored now; return whether there was such a result."""
         try:
             numbers = self._writer.done(wait=wait)
         except _ProcessEndedError:
@@ -85,17 +88,17 @@ def _writer(cache: Cache, count: int) -> _ThreadWriter | _ProcessWriter:
     if count >= MANY:
         try:
             return _ProcessWriter(cache)
-        except OSError:  # another process cannot be started
+        except OSError:  # a separate process cannot be started
             pass
     return _ThreadWriter(cache)
 
 
 class _ProcessEndedError(Exception):
-    """The other process no longer reports stored results."""
+    """Raised if the separate process has ended or does not answer."""
 
 
 class _ThreadWriter:
-    """Stores results in this process."""
+    """Stores results with threads of this process."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -110,9 +113,9 @@ class _ThreadWriter:
         self._pending.append((number, self._threads.submit(self._store, make)))
 
     def done(self, *, wait: bool) -> list[int]:
-        """Return the numbers stored by now, in the order of their arrival.
+        """Return the numbers of the results that are stored now, in the order of their arrival.
 
-        With *wait*, wait for one if needed.
+        With *wait*, wait until at least one result is stored.
         """
         numbers = list[int]()
         while self._pending and ((wait and not numbers) or self._pending[0][1].done()):
@@ -130,7 +133,7 @@ class _ThreadWriter:
 
 
 class _ProcessWriter:
-    """Has another process store results. The other process continues even if this process ends."""
+    """Sends results to a separate process, which stores all results even if this process ends."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -151,9 +154,10 @@ class _ProcessWriter:
         self._process.send({"id": number, "pairs": [tuple(pair) for pair in pairs]})
 
     def done(self, *, wait: bool) -> list[int]:
-        """Return the numbers of the results that are stored so far.
+        """Return the numbers of the results that the separate process has stored now.
 
-        With *wait*, wait for one if needed. _ProcessEndedError if none will come.
+        With *wait*, wait until at least one result is stored. Raise _ProcessEndedError if the separate
+        process has ended.
         """
         numbers = list[int]()
         patience_s = _PATIENCE_S if wait else 0.0
@@ -171,7 +175,7 @@ class _ProcessWriter:
         self._process.close()
         self._watch.close()
 
-    def _stored(self, id: int, fault: str | None) -> int:  # noqa: A002 - as it is sent
+    def _stored(self, id: int, fault: str | None) -> int:  # noqa: A002 - the name in the message
         for pair in self._sent.pop(id):
             self._bytes -= len(pair.data)
             self._cache.mark_stored(pair.key)

@@ -1,6 +1,6 @@
-"""Turn jobs into tasks: the text, the options and the folders for a compiler process.
+"""Turn jobs into tasks, which contain the text and options for a compiler process.
 
-One compile serves all units of a module that have the same arch: it gives both the cubin and the PTX.
+One compile gives the results of two units of a module: the cubin (`sm_90`) and the PTX (`compute_90`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from . import precompiled_headers
 from .compiler_paths import CompilePaths
 from .executor import PrecompiledHeader, Task
 
-# NVRTC takes a seed for random names from this version on, so that no line has to precede a source.
+# Since this version, NVRTC has an option for the seed of random names, so no line of code has to precede a
+# source.
 _FIRST_WITH_PRECOMPILED_HEADERS = (12, 9)
-_FIRST_WITHOUT_TIMES = (13, 4)  # leaves file times out of debug information
+_FIRST_WITHOUT_TIMES = (13, 4)  # since this version, debug information does not contain the times of files
 
 
 def served_together(jobs: Iterable[Job], toolkit: Toolkit) -> list[list[Job]]:
-    """Return groups of jobs that one compile serves, ordered by the first job in each group."""
+    """Group the jobs whose results come from the same compile, in the order of each group's first job."""
     groups: dict[tuple[Module, Arch], list[Job]] = {}
     for job in jobs:
         groups.setdefault((job.unit.module, assembled_for(job.unit, toolkit)), []).append(job)
@@ -44,7 +45,7 @@ def make_tasks(
 ) -> list[Task]:
     """Return a task for each group of jobs.
 
-    Tasks of one source and arch share includes if that saves time.
+    Tasks of the same source and arch share a precompiled header if this saves time.
     """
     jobs = [group[0] for group in groups]
     tasks = [_task(number, group, paths, toolkit) for number, group in enumerate(groups)]
@@ -72,8 +73,8 @@ def _task(number: int, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolki
     options = compiler_options(_with_pre_includes(job, paths), toolkit, tuple(map(paths.of_root, job.search)))
     if source.is_ptx:
         return Task(number, "ptx", source.code, source.path.encode(), options)
-    # Quoted includes are searched in the folder of the name. The line directive makes diagnostics, __FILE__
-    # and debug information contain the project-relative path all the same.
+    # NVRTC searches for quoted includes in the folder of the program's name. The #line directive sets the
+    # project-relative path for messages, __FILE__ and debug information.
     code = f'{preamble(unit.module, toolkit)}#line 1 "{source.path}"\n'.encode() + source.code
     instantiate = tuple(name.encode() for name in unit.module.instantiate)
     name, ptx = paths.of_source(source.path).encode(), any(each.unit.arch.is_ptx for each in jobs)
@@ -82,7 +83,7 @@ def _task(number: int, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolki
 
 
 def _with_pre_includes(job: Job, paths: CompilePaths) -> Unit:
-    """Return a unit with the compiler's paths of the project's pre-included files in its options."""
+    """Return a unit whose option `pre_include` has the paths that the compiler sees."""
     own, module = job.closure.at_root, job.unit.module
     if not own:
         return job.unit
@@ -93,7 +94,7 @@ def _with_pre_includes(job: Job, paths: CompilePaths) -> Unit:
 def folders_for(
     jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolkit, stack: contextlib.ExitStack
 ) -> Mapping[int, str]:
-    """Return the folder for each of the compiler's descriptors: the real one, or a copy without its times."""
+    """Return the folder for each descriptor number: the real folder, or a copy without file times."""
     if toolkit.version >= _FIRST_WITHOUT_TIMES or not any(
         job.unit.module.options.get(name) for job in jobs for name in ("lineinfo", "debug")
     ):
@@ -102,11 +103,11 @@ def folders_for(
 
 
 def folders_of(jobs: Sequence[Job]) -> set[str]:
-    """Return the folders of the project from which *jobs* include files."""
+    """Return the folders of the project in which the includes of *jobs* begin."""
     folders = {job.unit.module.source.folder for job in jobs}
     return folders | {root.logical.removeprefix(OWN) for job in jobs for root in job.search if not root.tree}
 
 
 def make_scratch(stack: contextlib.ExitStack) -> str:
-    """Return a temporary folder that is removed when *stack* is closed."""
+    """Make a temporary folder that is removed when *stack* is closed, and return its path."""
     return str(stack.enter_context(temporary_folders.make()))

@@ -1,4 +1,4 @@
-"""Kernel templates that are in no result of their source, because nothing instantiates them. Does no I/O."""
+"""Warn about kernel templates that no code and no table instantiates, and so are not in the wheel."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULT
 def uninstantiated_templates(
     module: Module, kernels: Collection[str], sources: Mapping[str, str], tables: str
 ) -> list[Problem]:
-    """Return a problem for each kernel template that only 'instantiate' could bring into the wheel.
+    """Return a problem for each kernel template of a source that is not instantiated.
 
-    *kernels* are the names of the kernels in a result, *sources* the texts of all sources by path, and
-    *tables* is the header of a table for one source. Doubtful cases are not reported: if a condition is
-    around the template, or if another source includes its file.
+    *kernels* are the names of the kernels in the result, *sources* are the texts of all sources by path, and
+    *tables* is the header of a [[source]] table. Cases of doubt are not reported: templates inside a
+    condition, and sources that another source includes.
     """
     source = module.source
     if source.is_ptx or not _TEMPLATE_KERNEL.search(source.text) or _is_included(source.path, sources):
@@ -33,17 +33,17 @@ def uninstantiated_templates(
     entries = examples(lacking)[:MOST_EXAMPLES]
     filled = FILLED if any(GAP in entry for entry in entries) else ""
     pasted = toml_lines.source_table(tables, source.path, instantiate=entries)
-    hint = f"if it is meant for the wheel, name its arguments{filled}; for example:{pasted}"
+    hint = f"if the wheel needs this template, list its instantiations{filled}; for example:{pasted}"
     return [_problem(each, hint) for each in lacking]
 
 
 def _problem(kernel: Kernel, hint: str) -> Problem:
-    what = f"no wheel has the template {kernel.base!r}: nothing instantiates it"
+    what = f"the kernel template {kernel.base!r} is not in the wheel, because it is not instantiated"
     return problem("template-not-instantiated", what, kernel.where, hint)
 
 
 def _lacking(module: Module, built: Collection[str]) -> Iterator[Kernel]:
-    """Yield the templates that the compiler certainly reads, but of which it made no kernel."""
+    """Yield the kernel templates that the compiler certainly reads, but of which the result has no kernel."""
     text = without_comments(module.source.text)
     read = {number for _line, number in surely_read(module.source.text, frozenset())}
     named = {*built, *(name.partition("<")[0].rpartition("::")[2] for name in module.instantiate)}
@@ -58,11 +58,11 @@ def _lacking(module: Module, built: Collection[str]) -> Iterator[Kernel]:
 
 
 def _is_used(name: str, text: str, module: Module) -> bool:
-    """Return whether a text instantiates a template, possibly for other variants or archs only."""
+    """Return whether *text* may instantiate a template."""
     word = re.escape(name)
     if re.search(rf"\btemplate\s+(?!<)[^;{{}}]*\b{word}\b", text):
         return True
-    # An object does not list its kernels: a launch by another kernel, or its address, may instantiate one.
+    # The kernels of an object are not known: another kernel that launches the template may instantiate it.
     return bool(module.part_of) and len(re.findall(rf"\b{word}\b", text)) > 1
 
 

@@ -191,7 +191,11 @@ def test_workers_that_are_all_cut_off_leave_what_is_missing_to_this_machine(
     asked = replace(project(HATCH_CUBIN_EXECUTOR=f"{apart.url},local"), warn=said.append)
     assert pipeline.build(meanwhile(asked, 1, cut)) == expected
     *lost, last = said
-    assert set() < {*lost} <= {f"worker {worker}: it has said nothing for 10 s" for worker in well}
+    assert (
+        set()
+        < {*lost}
+        <= {f"worker {worker}: the worker has not sent a heartbeat for 10 s" for worker in well}
+    )
     assert last.startswith(f"{apart.url} has no worker ")
     assert last.endswith(" [no-usable-worker]")
     assert not any(ends(apart.pids[worker], 0.0) for worker in well)
@@ -206,10 +210,10 @@ def test_workers_that_lack_something_are_told_with_what_to_install(
         with pytest.raises(ToolchainError) as caught:
             pipeline.build(project(HATCH_CUBIN_EXECUTOR=cluster.url))
         (problem,) = caught.value.problems
-        assert problem.what == f"{cluster.url} has no worker that can compile what is missing"
+        assert problem.what == f"{cluster.url} has no worker that can compile the missing units"
         assert sorted(problem.details) == sorted(
             [
-                f"worker {lacking[0]}: no hatch-cubin, this build has {__version__}",
+                f"worker {lacking[0]}: the worker does not have hatch-cubin, this build has {__version__}",
                 f"worker {lacking[1]}: cannot import cuda.core and cuda.bindings: No module named 'cuda'",
             ]
         )

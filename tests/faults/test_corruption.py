@@ -151,7 +151,7 @@ def test_a_record_that_proves_itself_and_says_nonsense_is_healed(tmp_path: Path,
         path.write_text(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n")
     again, then = builds.build(), builds.build()
     assert (again.made, again.compiled) == (right.made, UNITS)
-    assert again.warnings == (f"damaged cache entries, built again: {UNITS}",)
+    assert again.warnings == (f"damaged cache entries, which are built again: {UNITS}",)
     assert (then.made, then.compiled, then.warnings) == (right.made, 0, ())
 
 
@@ -187,7 +187,7 @@ def test_a_record_that_proves_itself_and_names_kernels_otherwise_is_healed(tmp_p
             path.write_text(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n")
     found = audit(tmp_path / "cache").found
     assert [each.what.partition(",")[0] for each in found] == ["does not fit its entry"] * 2
-    assert (pipeline.build(project), said) == (right, ["damaged cache entries, built again: 2"])
+    assert (pipeline.build(project), said) == (right, ["damaged cache entries, which are built again: 2"])
     assert (pipeline.build(project), len(said)) == (right, 1)
 
 

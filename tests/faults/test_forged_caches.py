@@ -234,8 +234,8 @@ def test_what_was_forged_is_a_miss(victim: Victim, attack: str, recalls: bool) -
     assert len(strict.error.problems) == UNITS
     again = victim.build(TRUSTED, **ASKED, **signs(TRUSTED))
     assert (again.made, again.compiled) == (right.made, UNITS)
-    units = f"units in the cache that no trusted key has signed: {UNITS}"
-    damage = f"damaged cache entries, built again: {UNITS}"
+    units = f"units in the cache that are not used, because no trusted key has signed them: {UNITS}"
+    damage = f"damaged cache entries, which are built again: {UNITS}"
     assert again.warnings == ((units if attack in FORGED else damage),)
     assert victim.build(TRUSTED, **ASKED) == warm
 
@@ -306,7 +306,9 @@ def test_a_key_that_the_table_drops_counts_no_more(victim: Victim, asked: dict[s
     assert victim.build(TRUSTED, REVOKED, **asked).compiled == 0
     again = victim.build(TRUSTED, **asked, **signs(TRUSTED))
     assert (again.made, again.compiled) == (right.made, UNITS)
-    assert again.warnings == (f"units in the cache that no trusted key has signed: {UNITS}",)
+    assert again.warnings == (
+        (f"units in the cache that are not used, because no trusted key has signed them: {UNITS}"),
+    )
 
 
 def test_a_key_that_the_table_gains_counts_at_once(victim: Victim) -> None:
@@ -331,7 +333,7 @@ def test_what_a_build_cannot_sign_is_no_hit_for_the_next_one_either(
     right = victim.build(TRUSTED, **ASKED, **key)
     again = victim.build(TRUSTED, **ASKED, **key)
     assert (again.made, again.compiled) == (right.made, UNITS)
-    said = f"units in the cache that no trusted key has signed: {UNITS}"
+    said = f"units in the cache that are not used, because no trusted key has signed them: {UNITS}"
     assert said in again.warnings
 
 

@@ -1,1 +1,1 @@
-"""Compile on other machines: leases of several units, which the workers of a cluster compile."""
+"""Compile on the workers of a cluster, which receive several compiles at a time."""

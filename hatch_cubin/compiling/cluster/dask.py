@@ -1,6 +1,7 @@
-"""The workers of a Dask cluster. Calls to Dask run in a separate thread because any of them may hang.
+"""Use the workers of a Dask cluster. Calls to Dask run in a separate thread because any call may hang.
 
-Dask runs each task on the worker that we name. `scheduler.py` decides if another worker runs it again.
+Dask runs each task on the worker that hatch-cubin names. `scheduler.py` decides whether another worker runs a
+task again.
 """
 
 from __future__ import annotations
@@ -36,24 +37,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 _CONNECT_S = 10.0
-_LOOK_S = 1.0  # between two checks of the list of workers
-_SILENT_S = 10.0  # without a heartbeat for so long, a worker is lost; large clusters beat more slowly
-_PATIENCE_S = 10.0  # longest wait for the first worker that answers
-_ANSWER_S = 120.0  # for a worker's answer before its first lease
-_MOST_ROUNDS = 3  # attempts to send files to a worker: it may remove some for another build before it has all
+_LOOK_S = 1.0  # seconds between two checks of the list of workers
+_SILENT_S = 10.0  # seconds without a heartbeat after which a worker counts as lost; longer in large clusters
+_PATIENCE_S = 10.0  # seconds to wait for the first worker that answers
+_ANSWER_S = 120.0  # seconds to wait for the answer of a new worker
+# attempts to send all files to a worker, which may remove files for another build before it has all
+_MOST_ROUNDS = 3
 _CLOSE_S = 1.5
-_MISSING = "Dask's distributed is not installed here"
+_MISSING = "Dask's package 'distributed' is not installed on this machine"
 _INSTALL = "pip install 'hatch-cubin[dask]'"
-_VERSION_S = 3.0  # for the version of a scheduler that does not answer as expected
-_REACH = "is the scheduler running, can this machine reach it, and is it one without certificates?"
-_TRUST = (
-    "is the scheduler running, and are the certificates of both sides signed by the same CA, and not expired?"
+_VERSION_S = 3.0  # seconds to wait for the version of a scheduler that does not answer as expected
+_REACH = (
+    "check that the scheduler is running, is reachable from this machine, and does not require certificates"
 )
-_CERTIFICATES = "Dask's configuration names them, or DASK_DISTRIBUTED__COMM__TLS__CA_FILE and __CLIENT__CERT"
+_TRUST = "check that the scheduler is running, and that both certificates are valid and signed by the same CA"
+_CERTIFICATES = (
+    "set the certificates in Dask's configuration, "
+    "or in DASK_DISTRIBUTED__COMM__TLS__CA_FILE and __CLIENT__CERT"
+)
 
 
 class DaskCluster:
-    """The workers that a scheduler lists."""
+    """The workers of a Dask cluster, as its scheduler lists them."""
 
     def __init__(
         self, name: str, address: str, requirements: BuildRequirements, archive: SourceArchive
@@ -64,10 +69,11 @@ class DaskCluster:
         self._preparing: dict[str, asyncio.Task[None]] = {}
         self._refused: set[str] = set()
         self._ready: dict[str, WorkerJoined] = {}
-        self._seen: dict[str, tuple[object, float]] = {}  # each worker's last heartbeat, and when it came
+        # the last heartbeat of each worker, and when it arrived
+        self._seen: dict[str, tuple[object, float]] = {}
         self._builds: set[str] = set()
         self._connected = threading.Event()
-        self._until = 0.0  # until when missing or unhealthy workers may still join
+        self._until = 0.0  # the time until which missing or unhealthy workers may still join
         self._leases: dict[str, set[asyncio.Task[None]]] = {}
         self._client: Any = None
         self._loop = asyncio.new_event_loop()
@@ -77,18 +83,18 @@ class DaskCluster:
 
     @property
     def expected_workers(self) -> int:
-        """The number of workers being prepared, plus one while others may come soon or come back."""
+        """The number of workers that are being prepared, plus one while other workers may still join."""
         soon = time.monotonic() < self._until
         return len(self._preparing) + (soon or not self._connected.is_set())
 
     def give(self, worker: str, lease: Lease) -> None:
-        """Have a worker compile a lease."""
+        """Send a lease (a group of compiles) to a worker."""
         self._builds.add(lease.build)
-        with contextlib.suppress(RuntimeError):  # the thread has ended, and has reported that
+        with contextlib.suppress(RuntimeError):  # the thread has already ended and reported why
             self._loop.call_soon_threadsafe(self._take, worker, lease)
 
     def close(self) -> None:
-        """Stop the workers' processes for this build and disconnect from the workers."""
+        """Stop this build's compiler processes on the workers, and disconnect from the cluster."""
         with contextlib.suppress(RuntimeError):  # the thread has ended already
             self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(_CLOSE_S + 0.5)
@@ -119,7 +125,7 @@ class DaskCluster:
             gone = await self._connect()
             while gone is None and not self._over.is_set():
                 if (gone := await self._check_workers()) is not None:
-                    break  # events must be reported before hope is given up
+                    break  # the loop ends here, so that earlier events are reported before this event
                 self._connected.set()
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._over.wait(), _LOOK_S)
@@ -136,10 +142,12 @@ class DaskCluster:
         except ImportError:
             return NoMoreWorkers(_MISSING, _INSTALL)
         for name in [*logging.root.manager.loggerDict]:
-            if name.partition(".")[0] == "distributed":  # its log messages are reported by this module
+            # this module itself reports the problems in these log messages
+            if name.partition(".")[0] == "distributed":
                 logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         try:
-            with warnings.catch_warnings():  # about other versions; nothing else runs yet
+            # warnings about different versions of Dask; no other thread runs yet
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self._client = distributed.Client(  # type: ignore[no-untyped-call]
                     self._address, asynchronous=True, set_as_default=False, timeout=_CONNECT_S
@@ -150,7 +158,7 @@ class DaskCluster:
         return None
 
     async def _why_unusable(self, distributed: Any, exc: Exception) -> NoMoreWorkers:
-        """Return why the scheduler cannot be used: it may have another version, or other certificates."""
+        """Return why the scheduler cannot be used, for example because it has another version of Dask."""
         mine, theirs = distributed.__version__, None
         with contextlib.suppress(Exception):
             security = distributed.Security() if self._client is None else self._client.security
@@ -158,8 +166,8 @@ class DaskCluster:
                 return NoMoreWorkers(missing, _CERTIFICATES)
             theirs = await asyncio.wait_for(self._version(distributed, security), _VERSION_S)
         if theirs not in {None, mine}:
-            hint = f"both need the same version, here or there: pip install distributed=={theirs}"
-            return NoMoreWorkers(f"the cluster has distributed {theirs}, and here is {mine}", hint)
+            hint = f"this machine and the cluster need the same version: pip install distributed=={theirs}"
+            return NoMoreWorkers(f"the cluster has distributed {theirs}, but this machine has {mine}", hint)
         return NoMoreWorkers(exception_text(exc), _TRUST if self._address.startswith("tls://") else _REACH)
 
     async def _version(self, distributed: Any, security: Any) -> object:
@@ -169,8 +177,9 @@ class DaskCluster:
             return answer["packages"]["distributed"]
 
     async def _check_workers(self) -> NoMoreWorkers | None:
-        """Check the list of workers: prepare new ones and report lost ones."""
-        if self._client.status != "running":  # Dask would reconnect, but the scheduler has lost the leases
+        """Get the list of workers from the scheduler; prepare new workers and report lost workers."""
+        # Dask would reconnect, but the scheduler has lost the leases by then
+        if self._client.status != "running":
             return NoMoreWorkers("the connection to the scheduler is lost")
         try:
             found = await asyncio.wait_for(self._client.scheduler.identity(n_workers=-1), _SILENT_S)
@@ -180,18 +189,18 @@ class DaskCluster:
         return None
 
     def _record_workers(self, workers: dict[str, dict[str, Any]]) -> None:
-        """Record which workers are there, and their state."""
+        """Compare the scheduler's list of workers with the known workers."""
         for name in {*self._ready, *self._preparing} - workers.keys():
-            self._lose(name, "it is gone")
+            self._lose(name, "the worker has left the cluster")
         now, silent_s = time.monotonic(), max(_SILENT_S, len(workers) / 20)
         for name, facts in workers.items():
             sign, since = self._seen.get(name, (None, 0.0))
             if facts["last_seen"] != sign:
                 self._seen[name] = sign, since = facts["last_seen"], now
             if now - since > silent_s:
-                self._lose(name, f"it has said nothing for {silent_s:.0f} s")
+                self._lose(name, f"the worker has not sent a heartbeat for {silent_s:.0f} s")
             elif facts["status"] != "running":
-                self._lose(name, f"it is {facts['status']}", ended=False)
+                self._lose(name, f"the worker's status is {facts['status']!r}", ended=False)
             elif name not in {*self._ready, *self._preparing, *self._refused}:
                 self._preparing[name] = self._start(partial(self._prepare, name, facts))
         if not workers or workers.keys() - {*self._ready, *self._preparing, *self._refused}:
@@ -204,16 +213,17 @@ class DaskCluster:
             preparing.cancel()
         if self._ready.pop(name, None) is None:
             return
-        for task in self._leases.pop(name, ()):  # so that it does not start with these when it returns
+        # cancelled, so that the worker does not compile these leases if it returns
+        for task in self._leases.pop(name, ()):
             task.cancel()
         self.events.put(WorkerLost(name, why, ended))
 
     async def _prepare(self, name: str, facts: dict[str, Any]) -> None:
-        """Ask a worker for its identity, and send it the files that it does not have."""
+        """Check that a worker has the right versions, and send the files that it does not have."""
         try:
             joined = await asyncio.wait_for(self._prepared(name, facts), _ANSWER_S)
         except asyncio.TimeoutError:
-            joined = WorkerUnfit(name, f"it did not answer within {_ANSWER_S:g} s")
+            joined = WorkerUnfit(name, f"the worker did not answer within {_ANSWER_S:g} s")
         except Exception as exc:  # noqa: BLE001 - the worker may raise anything
             joined = WorkerUnfit(name, exception_text(exc))
         if isinstance(joined, WorkerJoined):
@@ -228,9 +238,9 @@ class DaskCluster:
         try:
             version = await self._submit(name, importlib.metadata.version, "hatch-cubin")
         except importlib.metadata.PackageNotFoundError:
-            return WorkerUnfit(name, f"no hatch-cubin, this build has {mine.version}")
+            return WorkerUnfit(name, f"the worker does not have hatch-cubin, this build has {mine.version}")
         if version != mine.version:
-            return WorkerUnfit(name, f"hatch-cubin {version}, this build has {mine.version}")
+            return WorkerUnfit(name, f"the worker has hatch-cubin {version}, this build has {mine.version}")
         process, differs = await self._call(name, worker_side.identify, self._requirements)
         if differs is not None:
             return WorkerUnfit(name, differs)
@@ -242,17 +252,17 @@ class DaskCluster:
                     name, worker_side.store_files, self._requirements, listing, worker_side.packed(piece)
                 )
         if missing_files:
-            return WorkerUnfit(name, "it does not keep the files that it is given")
+            return WorkerUnfit(name, "the worker does not keep the files that the build sends")
         slots = max(1, facts["nthreads"])
         return WorkerJoined(name, process, slots, (facts["memory_limit"] or 0) // slots)
 
     async def _call(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
-        """Have a worker on which hatch-cubin is installed call one of our functions."""
-        # Packed, because Dask would search visible arguments for tasks of its own.
+        """Call one of hatch-cubin's functions on a worker, where hatch-cubin must be installed."""
+        # The arguments are pickled, because Dask would search visible arguments for Dask tasks.
         return await self._submit(worker, worker_side.call_packed, pickle.dumps((function, arguments)))
 
     async def _submit(self, worker: str, function: Callable[..., Any], argument: object) -> Any:
-        """Have exactly this worker call a function once."""
+        """Call a function on this worker, exactly once and on no other worker."""
         return await self._client.submit(
             function, argument, workers=[worker], allow_other_workers=False, retries=0, pure=False
         )
@@ -266,7 +276,7 @@ class DaskCluster:
         self.events.put(LeaseAnswered(lease.number, reply, wrong))
 
     async def _leave(self) -> None:
-        """Stop the compilers and disconnect within a short time."""
+        """Stop the compilers and disconnect, within a short time-out."""
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self._part(), _CLOSE_S)
 
@@ -282,11 +292,12 @@ class DaskCluster:
 
 
 def _missing_certificate(security: Any) -> str | None:
-    """Return which certificate file is missing among those that Dask's configuration must name."""
+    """Return a message about the first certificate file that is missing in Dask's configuration."""
     names = {"ca-file": security.tls_ca_file, "client.cert": security.tls_client_cert}
     for name, path in {**names, "client.key": security.tls_client_key}.items():
-        if path is None and name in names:  # the file of a certificate may contain its key
-            return f"tls:// needs certificates, and nothing says distributed.comm.tls.{name}"
+        # no separate key file is needed, because the file of a certificate may contain its key
+        if path is None and name in names:
+            return f"tls:// needs certificates, but distributed.comm.tls.{name} is not set"
         if path is not None and "\n" not in path and not os.path.isfile(path):
-            return f"there is no file {path!r}, which distributed.comm.tls.{name} names"
+            return f"distributed.comm.tls.{name} is {path!r}, which is not a file"
     return None

@@ -1,7 +1,7 @@
-"""The identity of a compiling machine: everything that two machines must share to give the same results.
+"""The identity of a machine: all versions that must be the same for two machines to give the same results.
 
-A build asks each worker of a cluster for its identity before the first task. The worker finds it out in a
-separate process, because a process cannot unload NVRTC.
+A build asks each worker of a cluster for the worker's identity before the first task. The worker determines
+its identity in a separate process, because a process cannot unload NVRTC.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ main(*sys.argv[1:3])
 
 
 class Identity(NamedTuple):
-    """Everything except the task itself that a result depends on."""
+    """The versions and properties of a machine that can change the result of a task."""
 
-    version: str  # hatch-cubin's version
+    version: str  # the version of hatch-cubin
     schema: str
-    code: str  # a digest of the code that runs on both sides
+    code: str  # a digest of the code that must be the same on the worker and in the build
     data_model: str
     machine: str
     nvrtc: str
-    nvjitlink: str | None = None  # if a module is linked
-    ptxas: str | None = None  # if there are PTX sources
+    nvjitlink: str | None = None  # needed only if a module is linked
+    ptxas: str | None = None  # needed only if there are PTX sources
 
 
 class Installed(NamedTuple):
-    """The contents of a machine: its identity, the compiler's files, and its folders of headers by name."""
+    """What is installed on a machine: its identity, the compiler's files, and header folders by name."""
 
     identity: Identity
     libraries: tuple[str, ...]
@@ -65,21 +65,21 @@ class Installed(NamedTuple):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that the compiler consists of: the libraries, and ptxas if it is needed."""
+        """The files of the compiler: its libraries, and ptxas if the build needs ptxas."""
         return (*self.libraries, self.assembler) if self.assembler else self.libraries
 
 
 def local_identity(toolkit: Toolkit) -> Identity:
-    """Return the identity of this machine with a toolkit."""
+    """Return the identity of this machine, with the versions of *toolkit*."""
     tools = (toolkit.nvrtc, toolkit.nvjitlink_if_loaded, toolkit.ptxas_if_used)
     return Identity(__version__, KEY_SCHEMA, CODE, DATA_MODEL, OTHER_MACHINE, *tools)
 
 
 def difference(theirs: Identity, mine: Identity) -> str | None:
-    """Return how a worker differs from the identity that this build needs; None if it does not differ."""
+    """Return how a worker's identity differs from the build's identity; None if it does not differ."""
     pairs = (
         ("hatch-cubin", theirs.version, mine.version),
-        ("hatch-cubin with keys of", theirs.schema, mine.schema),
+        ("hatch-cubin with the key format", theirs.schema, mine.schema),
         ("data model", theirs.data_model, mine.data_model),
         ("processor", theirs.machine or "x86_64", mine.machine or "x86_64"),
         ("NVRTC", theirs.nvrtc, mine.nvrtc),
@@ -87,14 +87,14 @@ def difference(theirs: Identity, mine: Identity) -> str | None:
     )
     for name, there, here in pairs:
         if there != here:
-            return f"{name} {there}, this build has {here}"
+            return f"the worker has {name} {there}, this build has {here}"
     if theirs.code != mine.code:
-        return f"another hatch-cubin {theirs.version} than this build's"
+        return f"the worker's hatch-cubin {theirs.version} has other code than this build's"
     return None
 
 
 def remedy(mine: Identity) -> str:
-    """Return the command that gives a worker the identity that this build needs."""
+    """Return a hint with the command that installs the right versions on a worker."""
     major = mine.nvrtc.partition(".")[0]
     suffix = "" if int(major) >= 13 else f"-cu{major}"
     linker = [] if mine.nvjitlink is None else [f"nvidia-nvjitlink{suffix}=={mine.nvjitlink}"]
@@ -114,10 +114,10 @@ _answers: dict[tuple[str | None, bool, bool], tuple[Installed, Sequence[str | No
 
 
 def find_installed(wanted: str | None, *, links: bool, assembles: bool = False) -> Installed:
-    """Return the contents of this machine, found out by another process.
+    """Find out, in a separate process, what is installed on this machine.
 
-    ValueError says why this machine cannot compile. *wanted* is "system" if the toolkit of CUDA_HOME is
-    meant. nvJitLink is required if the build *links*, and ptxas if it *assembles*.
+    Raise ValueError with the reason if this machine cannot compile. *wanted* is "system" if the build uses
+    the toolkit in CUDA_HOME. nvJitLink is required if the build *links*, and ptxas if the build *assembles*.
     """
     asked = (wanted, links, assembles)
     found, state = _answers.get(asked, (None, ()))
@@ -135,7 +135,7 @@ def find_installed(wanted: str | None, *, links: bool, assembles: bool = False) 
 
 
 def _state(wanted: str | None, libraries: Sequence[str]) -> list[str | None]:
-    """Return values that change when something is installed; the compiler's files may be outside wheels."""
+    """Return values that change when packages are installed, or when the compiler's files change."""
     return [installed(wanted), *map(_stamp, libraries)]
 
 
@@ -157,20 +157,22 @@ def _asked(command: Sequence[str]) -> dict[str, Any]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return {"error": f"its compiler did not start within {_LIMIT_S:g} s"}
+        return {"error": f"the worker's compiler did not start within {_LIMIT_S:g} s"}
     except OSError as exc:
-        return {"error": f"its compiler did not start: {exc.strerror}"}
+        return {"error": f"the worker's compiler did not start: {exc.strerror}"}
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        return {"error": f"its compiler did not start: {said[-1] if said else 'it said nothing'}"}
+        return {
+            "error": f"the worker's compiler did not start: {said[-1] if said else 'it printed no message'}"
+        }
     return answer
 
 
 def main(wanted: str, uses: str) -> None:
-    """Print the contents of this machine."""
-    print(json.dumps(_answer(wanted or None, uses.split())))  # noqa: T201 - to the process that asked
+    """Print what is installed on this machine, as JSON."""
+    print(json.dumps(_answer(wanted or None, uses.split())))  # noqa: T201 - the answer to the parent process
 
 
 def _answer(wanted: str | None, uses: Sequence[str]) -> dict[str, Any]:
@@ -192,9 +194,9 @@ def _answer(wanted: str | None, uses: Sequence[str]) -> dict[str, Any]:
 
 
 def _code() -> str:
-    """Return a digest of the code that both sides must share."""
+    """Return a digest of the code that must be the same on the worker and in the build."""
     here = Path(__file__).parent
     return digest((here / name).read_bytes() for name in _CODE)
 
 
-CODE = _code()  # at import, because the files may be replaced later
+CODE = _code()  # computed at import, because the files may be replaced later

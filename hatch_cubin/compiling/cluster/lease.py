@@ -1,7 +1,8 @@
-"""The data sent to a worker of a cluster, its reply, and the proof that they belong together. Does no I/O.
+"""Leases, which are groups of tasks that a build sends to a worker, and the replies with the results.
 
-This does not protect against a worker that lies: a build that accepts a worker's replies trusts the worker.
-It detects a reply that was cut off, damaged, confused with another one, or sent twice.
+Each result has a digest that proves to which task it belongs. The digest detects a reply that was cut off,
+damaged, sent twice, or confused with another reply. It does not protect against a worker that cheats: a build
+must trust its workers.
 """
 
 from __future__ import annotations
@@ -19,75 +20,76 @@ _TYPES = {field.name: type(getattr(_NONE, field.name)) for field in fields(Resul
 
 
 class FileListing(NamedTuple):
-    """The files that compiles can read, by content, and their places on a worker."""
+    """The list of all files that compiles can read, with their digests and their places on a worker."""
 
     digest: str
-    places: Mapping[int, str]  # the folder for each descriptor
+    places: Mapping[int, str]  # the folder for each descriptor number
     folders: tuple[str, ...]  # all folders that must exist
-    files: Mapping[str, tuple[str, str]]  # by place: logical name and digest
+    files: Mapping[str, tuple[str, str]]  # by place: the logical name and the digest of each file
 
     @classmethod
     def of(
         cls, places: Mapping[int, str], folders: Sequence[str], files: Mapping[str, tuple[str, str]]
     ) -> FileListing:
-        """Return the listing of some files, with a name made from its content."""
+        """Make a listing, and compute the digest that identifies it."""
         whole = json.dumps([sorted(places.items()), sorted(folders), sorted(files.items())])
         return cls(digest([whole]), places, tuple(folders), files)
 
 
 class Lease(NamedTuple):
-    """A group of tasks that one worker compiles in sequence."""
+    """A group of tasks that one worker compiles one after another."""
 
     number: int
-    build: str  # a name that no other build has
-    process: str  # the worker's name for its process; empty if any process will do
-    listing: str  # the digest of the listing of the files that it reads
+    build: str  # a unique name of the build
+    process: str  # the worker's name for its process; empty if any process may compile the lease
+    listing: str  # the digest of the listing of the files that the tasks read
     tasks: tuple[Task, ...]
-    timeout_s: float  # for each task
-    memory: int  # bytes that the compiler's process may use; 0 if there is no limit
+    timeout_s: float  # time-out in seconds for each task
+    memory: int  # bytes of memory that the compiler process may use; 0 for no limit
 
 
 class Reply(NamedTuple):
-    """The reply to a lease: a result for each task, or the reason for their absence."""
+    """The reply to a lease: a result for each task, or the reason why there are no results."""
 
-    worker: str  # the worker's own name
+    worker: str  # the name that the worker gives itself
     process: str
     number: int
-    results: tuple[tuple[dict[str, Any], str], ...] = ()  # the fields of each result, and its proof
+    # the fields of each result, and its proof (a digest)
+    results: tuple[tuple[dict[str, Any], str], ...] = ()
     refusal: str = ""
 
 
 def with_proof(task: Task, listing: str, result: Result) -> tuple[dict[str, Any], str]:
-    """Return a result in the form in which it is sent, with its proof."""
+    """Return the fields of a result, and the digest that proves to which task it belongs."""
     values = {name: getattr(result, name) for name in _TYPES}
     values["symbols"] = dict(result.symbols)
     return values, _proof(task, listing, result)
 
 
 def checked_results(reply: object, lease: Lease) -> dict[int, Result]:
-    """Return the results of a lease by task number. ValueError describes the fault of a wrong reply."""
+    """Return the results in a reply by task number; ValueError if the reply is wrong or damaged."""
     if not isinstance(reply, Reply) or reply.number != lease.number:
-        raise ValueError("a reply to something else")
+        raise ValueError("the worker replied to another lease")
     tasks = {task.id: task for task in lease.tasks}
     found: dict[int, Result] = {}
     for result, proof in _results(reply):
         task = tasks.get(result.id)
         if task is None or result.id in found:
-            raise ValueError("a result that nobody asked for")
+            raise ValueError("the reply contains a result of an unknown task")
         if _proof(task, lease.listing, result) != proof:
-            raise ValueError("a damaged result")
+            raise ValueError("the reply contains a damaged result")
         found[result.id] = replace(result, worker=reply.worker)
     if found.keys() != tasks.keys():
-        raise ValueError("a reply that lacks results")
+        raise ValueError("the reply does not contain all results")
     return found
 
 
 def _results(reply: Reply) -> list[tuple[Result, str]]:
-    """Return the results with their proofs. ValueError if the reply does not contain results."""
+    """Return the results in a reply with their proofs; ValueError if the reply is not valid."""
     try:
         return [(_result(values), proof) for values, proof in reply.results]
     except (TypeError, ValueError):  # the reply may contain anything
-        raise ValueError("a damaged reply") from None
+        raise ValueError("the reply is damaged") from None
 
 
 def _result(values: dict[str, Any]) -> Result:
@@ -99,7 +101,7 @@ def _result(values: dict[str, Any]) -> Result:
 
 
 def _proof(task: Task, listing: str, result: Result) -> str:
-    """Return a digest of a result together with everything that it was made from."""
+    """Return a digest of a result, its task and the listing of files."""
     asked: list[str | bytes] = [task.kind, task.code, task.name, str(task.ptx)]
     came: list[str | bytes] = [str(result.ok), result.output, result.ptx, result.log]
     symbols = [each for item in sorted(result.symbols.items()) for each in item]

@@ -1,4 +1,4 @@
-"""Compile on the workers of the configured cluster, or on this machine if they cannot do it."""
+"""Compile on the workers of the configured cluster, or on this machine if no worker can compile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOCAL = ",local"
 
 @dataclass(frozen=True, slots=True)
 class ClusterWork:
-    """The work of a build: a job for each task number, the next task, and how to compile here."""
+    """The compiles of a build: a job for each task number, the next task, and settings for this machine."""
 
     project: Project
     jobs: Sequence[Job]
@@ -43,11 +43,13 @@ class ClusterWork:
 
 
 def results(work: ClusterWork, where: str) -> Generator[Result]:
-    """Yield each task's result when it is done. *where* is the cluster's name in the configuration."""
+    """Yield the result of each task when it is done. *where* is the cluster in the configuration."""
     name = where.removesuffix(_LOCAL)
     if here := sum(not (job.linked or can_be_sent(job)) for job in work.jobs):
         count = f"{here} of {len(work.jobs)} compiles"
-        work.project.inform(f"{count} stay here: what they include, others may not have")
+        work.project.inform(
+            f"{count} run on this machine, because other machines may not have the included files"
+        )
     if not any(map(can_be_sent, work.jobs)):
         yield from executor.run(work.upcoming, work.setup, work.accepts)
         return
@@ -56,7 +58,7 @@ def results(work: ClusterWork, where: str) -> Generator[Result]:
     def next_for_cluster() -> Task | None:
         while (task := work.upcoming(None, ())) is not None:
             if can_be_sent(work.jobs[task.id]):
-                return replace(task, precompiled_header=None)  # a precompiled header serves only one process
+                return replace(task, precompiled_header=None)  # only one process can use a precompiled header
             staying.append(task)
         return None
 
@@ -64,10 +66,10 @@ def results(work: ClusterWork, where: str) -> Generator[Result]:
         yield from _scheduler(work, name, next_for_cluster).results()
     except NoWorkersLeftError as exc:
         if name == where:
-            what = f"{name} has no worker that can compile what is missing"
+            what = f"{name} has no worker that can compile the missing units"
             details, hint = (*exc.why, *exc.reasons), exc.hint or _hint(work, exc.reasons)
             raise ToolchainError(problem("no-usable-worker", what, hint=hint, details=details)) from None
-        what = f"{name} has no worker that can compile what is missing: that is compiled here"
+        what = f"{name} has no worker that can compile the missing units: this machine compiles them"
         work.project.warn(problem("no-usable-worker", what, details=exc.why).with_code())
         staying += exc.left
     left = deque(staying)
@@ -79,8 +81,8 @@ def results(work: ClusterWork, where: str) -> Generator[Result]:
 def _scheduler(work: ClusterWork, name: str, upcoming: Callable[[], Task | None]) -> LeaseScheduler:
     project = work.project
     if not work.paths.descriptors:
-        what = f"{project.as_written('HATCH_CUBIN_EXECUTOR')}: only Linux can have others compile"
-        hint = "elsewhere, paths would differ from machine to machine"
+        what = f"{project.as_written('HATCH_CUBIN_EXECUTOR')}: only builds on Linux can use a cluster"
+        hint = "on other systems, paths in the compiled code would differ from machine to machine"
         raise ToolchainError(problem("cluster-needs-linux", what, hint=hint))
     jobs = [job for job in work.jobs if can_be_sent(job)]
     archive = pack(jobs, work.paths, folders_of(jobs))
@@ -98,7 +100,7 @@ def _cluster_of(
 ) -> Cluster:
     try:
         return _cluster(name, requirements, archive, slots)
-    except ConfigError as exc:  # about the user's own setting
+    except ConfigError as exc:  # the problem is in the value of the user's setting
         said = project.as_written("HATCH_CUBIN_EXECUTOR")
         raise ConfigError(*(each._replace(what=f"{said}: {each.what}") for each in exc.problems)) from exc
 
@@ -123,20 +125,20 @@ def _cluster(name: str, requirements: BuildRequirements, archive: SourceArchive,
 
 
 def _factory_of_scheme(scheme: str) -> Callable[..., Any]:
-    """Return the function that an installed package offers for a URL's scheme."""
+    """Return the function that an installed package provides for a URL scheme such as `dask`."""
     from importlib.metadata import entry_points
 
     known = entry_points(group=_GROUP)
     offers = {each.value: each for each in known if each.name == scheme}
     if len(offers) == 1:
         return _load_factory(offers.popitem()[1].load, scheme)
-    if offers:  # the chosen package gets the project
-        what = f"several installed packages know {scheme}://"
-        hint = f"uninstall all but one: {', '.join(sorted(offers))}"
+    if offers:  # an error, because the chosen package would receive the project's sources
+        what = f"several installed packages provide {scheme}://"
+        hint = f"uninstall all of these packages except one: {', '.join(sorted(offers))}"
         raise ConfigError(problem("ambiguous-executor", what, hint=hint))
     names = ", ".join(sorted({"dask", "tls", *(each.name for each in known)}))
-    what = f"no installed package knows {scheme}://"
-    hint = f"there are: {names}, and module:function"
+    what = f"no installed package provides {scheme}://"
+    hint = f"possible values: {names}, or module:function"
     raise ConfigError(problem("unknown-executor", what, hint=hint))
 
 
@@ -150,7 +152,7 @@ def _load_factory(load: Callable[[], Any], name: str) -> Callable[..., Any]:
         found: Callable[..., Any] = load()
     except (Exception, SystemExit) as exc:  # the user's code may raise anything
         what = f"{name} cannot be imported: {exception_text(exc)}"
-        address = re.search(r":[0-9]+$", name)  # users know a scheduler by its address
+        address = re.search(r":[0-9]+$", name)  # host:port, which is probably the address of a Dask scheduler
         hint = f"for a Dask scheduler, write dask://{name}" if address else None
         raise ConfigError(problem("executor-import-failed", what, hint=hint)) from exc
     return found
@@ -171,4 +173,6 @@ def _make_executor(function: Callable[..., Any], name: str, *arguments: str) -> 
 def _hint(work: ClusterWork, reasons: Iterable[str]) -> str:
     if any("this build" in reason for reason in reasons):
         return identity.remedy(identity.local_identity(work.toolkit))
-    return f"what was compiled is in the cache; '{_LOCAL}' behind the name compiles here what is left"
+    return (
+        f"finished units are in the cache; add '{_LOCAL}' to the name to compile the others on this machine"
+    )

@@ -1,4 +1,8 @@
-"""Any `concurrent.futures.Executor`. It does not list workers, so each lease includes all files it reads."""
+"""Use any `concurrent.futures.Executor` as a cluster.
+
+An executor does not list its workers, so all files that a lease reads are sent
+together with the lease.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from .workers import Event, LeaseAnswered, WorkerJoined, exception_text
 
 
 class ExecutorCluster:
-    """An executor, treated as one worker that takes several leases at once."""
+    """An executor, which is treated like one worker that takes several leases at once."""
 
     expected_workers = 0
 
@@ -25,16 +29,16 @@ class ExecutorCluster:
         self.events.put(WorkerJoined(name, "", slots))
         threading.Thread(target=self._submit, daemon=True).start()
 
-    def give(self, worker: str, lease: Lease) -> None:  # noqa: ARG002 - there is one
-        """Have the executor compile a lease."""
+    def give(self, worker: str, lease: Lease) -> None:  # noqa: ARG002 - there is only one worker
+        """Send a lease (a group of compiles) to the executor."""
         self._leases.put(lease)
 
     def close(self) -> None:
-        """Cancel the leases that have not started."""
+        """Cancel all leases that the executor has not started."""
         self._leases.put(None)
 
     def _submit(self) -> None:
-        """Submit leases from a thread, because some executors are slow to accept them, or wait for room."""
+        """Submit leases in a separate thread, because some executors are slow to accept leases, or block."""
         while (lease := self._leases.get()) is not None:
             try:
                 self._hear(
@@ -42,10 +46,10 @@ class ExecutorCluster:
                 )
             except BaseException as exc:  # noqa: BLE001 - an executor may raise anything, and only this thread would see it
                 self.events.put(LeaseAnswered(lease.number, None, exception_text(exc)))
-        with contextlib.suppress(Exception):  # it has ended already
+        with contextlib.suppress(Exception):  # the executor has ended already
             try:
                 self._executor.shutdown(wait=False, cancel_futures=True)
-            except TypeError:  # an executor older than this argument
+            except TypeError:  # an older executor, which does not have this argument
                 self._executor.shutdown(wait=False)
 
     def _hear(self, future: Future[Reply], number: int) -> None:

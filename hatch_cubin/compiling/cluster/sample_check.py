@@ -1,4 +1,4 @@
-"""Compile a sample of the cluster workers' results again on this machine, and compare."""
+"""Compile a sample of a cluster's results again on this machine, and compare both results."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from ..executor import Result, Setup, Task
 
 
 class Sample:
-    """Chooses results, at least the first of each worker, and compares them with results of this machine."""
+    """Compare some results of workers, at least the first of each worker, with this machine's results."""
 
     def __init__(self, part: float) -> None:
         self._part = part
-        self._chosen: dict[int, tuple[str, str]] = {}  # by number: the worker, and the digest of its result
+        # by task number: the worker, and the digest of its result
+        self._chosen: dict[int, tuple[str, str]] = {}
         self._known: set[str] = set()
-        self._chance = random.SystemRandom()  # workers cannot predict it
+        self._chance = random.SystemRandom()  # a random source that workers cannot predict
 
     def note(self, result: Result) -> None:
-        """Decide whether to choose a result, and remember it if so."""
+        """Decide whether a result belongs to the sample, and note its digest if it does."""
         if not result.ok or not result.worker:
             return
         if result.worker not in self._known or self._chance.random() < self._part:
@@ -31,9 +32,9 @@ class Sample:
     def differing(
         self, tasks: Sequence[Task], setup: Setup, unknown: Callable[[int, str], object]
     ) -> Iterator[tuple[int, str]]:
-        """Yield the number of each result that differs here, with the worker that made it.
+        """Compile the sample here; yield the task number and the worker of each result that differs.
 
-        *unknown* is called with the number of each task that this machine failed to compile, and the reason.
+        If this machine fails to compile a task, *unknown* is called with the task number and the reason.
         """
         left = iter([replace(tasks[number], precompiled_header=None) for number in self._chosen])
         for result in executor.run(lambda _held, _others: next(left, None), setup):
@@ -45,7 +46,7 @@ class Sample:
 
 
 def _failed_here(result: Result) -> bool:
-    """Return whether the compiler's process failed, or ran out of time or memory."""
+    """Return whether the compiler process failed, or exceeded its limit of time or memory."""
     return not result.ok and (result.log.startswith("fatal: ") or "out of memory" in result.log)
 
 

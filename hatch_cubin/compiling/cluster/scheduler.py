@@ -1,7 +1,8 @@
 """Distribute tasks to the workers of a cluster, with deadlines, and collect the results.
 
-Every lease has a deadline: the time that all its tasks may take. If a worker fails or is too slow, its tasks
-go to another worker. The first proven result counts.
+Tasks are sent in leases, which are groups of tasks with a common deadline. If a worker fails or is too slow,
+its tasks go to another worker. If two workers return a result of the same task, the first verified result is
+used.
 """
 
 from __future__ import annotations
@@ -19,21 +20,22 @@ from ..executor import Result, Task
 from .lease import Lease, checked_results
 from .workers import Cluster, Event, LeaseAnswered, NoMoreWorkers, WorkerJoined, WorkerLost, WorkerUnfit
 
-_MOST_ENDS = 3  # workers whose end one task may cause
-_MOST_FAULTS = 3  # for one worker
-_AHEAD = 2  # leases per slot of a worker: one to compile, and one to continue with
-_SHORTEST_S, _LONGEST_S = 0.2, 2.0  # that a lease should take
+_MOST_ENDS = 3  # a task that may have ended this many workers is not tried again
+_MOST_FAULTS = 3  # a worker with this many faults is not used any more
+_AHEAD = 2  # leases per slot of a worker: one that it compiles, and one that waits
+_SHORTEST_S, _LONGEST_S = 0.2, 2.0  # the shortest and the longest time that a lease should take
 _MOST_TASKS = 64
-_MOST_BYTES = 4 << 20  # for a lease: above 10 MB, Dask warns of a large graph
-_GRACE_S = 60.0  # for the parts of a lease other than compiling
-_QUIET_S = 60.0  # until a warning that nothing has come back
+_MOST_BYTES = 4 << 20  # bytes of a lease: above 10 MB, Dask warns of a large graph
+_GRACE_S = 60.0  # seconds that a lease may take in addition to compiling
+_QUIET_S = 60.0  # seconds without a result until a warning is printed
 _CRASHES = ("fatal: the compiler crashed", "out of memory")
 
 
 class NoWorkersLeftError(Exception):
-    """No worker is left, but there are tasks.
+    """Raised if no worker is left, although tasks are not finished.
 
-    *why* are faults of the cluster, *reasons* are faults of its workers. Warnings have reported these.
+    *why* are faults of the cluster. *reasons* are faults of its workers, which were already printed as
+    warnings.
     """
 
     def __init__(
@@ -44,29 +46,29 @@ class NoWorkersLeftError(Exception):
 
 
 class Terms(NamedTuple):
-    """The settings of a scheduler."""
+    """The settings of a lease scheduler."""
 
-    listing: str  # the digest of the listing of the files that tasks read
+    listing: str  # the digest of the listing of all files that tasks read
     timeout_s: float  # for each task
-    total: int  # most tasks
+    total: int  # the largest possible number of tasks
     warn: Callable[[str], object]
-    why_wrong: Callable[[Result], str | None]  # why a result does not belong to its task
+    why_wrong: Callable[[Result], str | None]  # returns why a result does not belong to its task, or None
 
 
 @dataclass(slots=True)
 class _GivenLease:
-    """A lease and the worker that has it."""
+    """A lease that was sent to a worker, and the lease's deadline."""
 
     worker: str
     lease: Lease
     since: float
     until: float
-    again: bool = False  # whether other workers have its tasks too
+    again: bool = False  # whether the tasks of the lease were also sent to another worker
 
 
 @dataclass(slots=True)
 class _WorkerState:
-    """One worker and its leases, in order."""
+    """One worker, and the numbers of its leases in order."""
 
     joined: WorkerJoined
     has: list[int] = field(default_factory=list)
@@ -77,7 +79,7 @@ class _WorkerState:
 
 
 class LeaseScheduler:
-    """Gives tasks to the workers of a cluster, and yields their results."""
+    """Distributes tasks to the workers of a cluster, and yields the results."""
 
     def __init__(self, upcoming: Callable[[], Task | None], cluster: Cluster, terms: Terms) -> None:
         self._next, self._cluster, self._terms = upcoming, cluster, terms
@@ -86,19 +88,20 @@ class LeaseScheduler:
         self._given: dict[int, _GivenLease] = {}
         self._count = 0
         self._again: deque[Task] = deque()
-        self._suspects: deque[Task] = deque()  # each is given out alone
-        self._open: dict[int, Task] = {}  # by number: given out, without a result so far
-        self._ends: dict[int, list[str]] = {}  # the workers that a task may have ended
+        self._suspects: deque[Task] = deque()  # tasks that may have ended a worker; each is sent alone
+        self._open: dict[int, Task] = {}  # by number: the tasks that were sent, without a result so far
+        self._ends: dict[int, list[str]] = {}  # by task number: the workers that the task may have ended
         self._faults: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}
-        self._useful: set[str] = set()  # workers that have compiled something
-        self._useless: dict[str, str] = {}  # workers that failed at a task, with their latest failure
+        self._useful: set[str] = set()  # the workers that have returned a result
+        # the workers that failed at a task, with the latest failure of each
+        self._useless: dict[str, str] = {}
         self._gone: NoMoreWorkers | None = None
-        self._quiet_since: float | None = None  # from the first lease to the first answer
+        self._quiet_since: float | None = None  # set from the first lease until the first answer
         self._times = _TaskTimes()
 
     def results(self) -> Generator[Result]:
-        """Yield the result of each task. NoWorkersLeftError if no worker is left for the remaining tasks."""
+        """Yield the result of each task; NoWorkersLeftError if no worker is left for the remaining tasks."""
         try:
             while self._hand_out():
                 yield from self._handle(self._wait())
@@ -107,7 +110,7 @@ class LeaseScheduler:
             self._cluster.close()
 
     def _hand_out(self) -> bool:
-        """Give leases to workers with room for them. Return whether an answer must be awaited."""
+        """Send leases to all workers that have room; return whether the build has to wait for an answer."""
         while (worker := self._free_worker()) is not None:
             if tasks := self._lease_of_tasks():
                 self._give_lease(worker, tasks)
@@ -122,21 +125,22 @@ class LeaseScheduler:
         return self._has_task()
 
     def _has_task(self) -> bool:
-        """Return whether a task is left, even if all workers are busy or absent."""
+        """Return whether a task is left to be sent, even if all workers are busy or missing."""
         if (task := self._next()) is not None:
             self._again.append(task)
         return task is not None
 
     def _free_worker(self) -> str | None:
-        """Return the worker with the least to do, if it has room."""
+        """Return the worker with the least work; None if this worker has enough work."""
         if not self._workers:
             return None
         name = min(self._workers, key=lambda each: self._workers[each].load)
-        most = _AHEAD if self._times.done else 1  # leaves tasks for workers that join a moment later
+        # at first one lease only, so that workers that join a moment later also get tasks
+        most = _AHEAD if self._times.done else 1
         return name if self._workers[name].load < most else None
 
     def _lease_of_tasks(self) -> list[Task]:
-        """Return the tasks of the next lease: as many as can be done in a short time."""
+        """Return the tasks of the next lease: as many as a worker can compile in a short time."""
         if self._suspects:
             return [self._suspects.popleft()]
         slots = sum(worker.joined.slots for worker in self._workers.values())
@@ -155,9 +159,9 @@ class LeaseScheduler:
         return tasks
 
     def _overdue_tasks(self, worker: str) -> list[Task]:
-        """Return tasks of a lease that is taking too long, for an idle worker.
+        """Return the unfinished tasks of a lease that takes too long, so that an idle worker repeats them.
 
-        Tasks that are still queued behind others on a worker come first, because they have not started.
+        Leases that still wait behind other leases on their worker come first, because they have not started.
         """
         if self._workers[worker].has:
             return []
@@ -172,7 +176,7 @@ class LeaseScheduler:
         return []
 
     def _waits(self, number: int) -> bool:
-        """Return whether a lease has not started because its worker has others before it."""
+        """Return whether a lease has not started yet, because its worker compiles other leases first."""
         worker = self._workers[self._given[number].worker]
         return worker.has.index(number) >= worker.joined.slots
 
@@ -193,14 +197,14 @@ class LeaseScheduler:
         ahead = sum(len(self._given[number].lease.tasks) for number in worker.has)
         until = (
             now + _GRACE_S + 2 * (ahead + len(tasks)) * self._terms.timeout_s
-        )  # it may crash, and run again
+        )  # twice the time, because a task may crash and run again
         self._given[lease.number] = _GivenLease(name, lease, now, until, again)
         worker.has.append(lease.number)
         self._open |= {task.id: task for task in tasks}
         self._cluster.give(name, lease)
 
     def _wait(self) -> Event | None:
-        """Return the next event; None if nothing happens for a while."""
+        """Return the next event of the cluster; None if no event happens for a while."""
         deadlines = [given.until for given in self._given.values()]
         seconds = min([*deadlines, time.monotonic() + 1.0]) - time.monotonic()
         try:
@@ -209,7 +213,7 @@ class LeaseScheduler:
             return None
 
     def _handle(self, event: Event | None) -> Iterator[Result]:
-        """Record an event, and yield the results that follow from it."""
+        """Process an event, and yield the results that the event brings."""
         match event:
             case WorkerJoined():
                 self._add_worker(event)
@@ -232,7 +236,7 @@ class LeaseScheduler:
     def _add_worker(self, joined: WorkerJoined) -> None:
         if (
             self._gone is not None
-        ):  # the worker was being prepared when the cluster ended, so it cannot get leases
+        ):  # the cluster ended while it prepared this worker, so the worker cannot get leases
             return
         if self._faults[joined.worker] < _MOST_FAULTS and joined.worker not in self._workers:
             self._workers[joined.worker] = _WorkerState(joined)
@@ -243,11 +247,14 @@ class LeaseScheduler:
         self._terms.warn(f"worker {worker}: {why}")
 
     def _lose(self, name: str, why: str, *, blames: bool = True) -> Iterator[Result]:
-        """Give a worker's tasks to others. The tasks it was compiling may have ended it."""
+        """Remove a lost worker, and send its tasks to other workers.
+
+        With *blames*, the tasks that the worker was compiling may be the reason why it was lost.
+        """
         worker = self._workers.pop(name, None)
         if worker is None:
             return
-        if blames:  # `_record_fault` counts other faults
+        if blames:  # `_record_fault` counts the other faults of workers
             self._faults[name] += 1
         if self._gone is None:
             self._report_worker(name, why)
@@ -259,9 +266,9 @@ class LeaseScheduler:
                 self._again.extend(self._tasks_in_no_lease(given))
 
     def _suspect_tasks(self, given: _GivenLease, how: str) -> Iterator[Result]:
-        """Note that the tasks of a lease may have ended a worker.
+        """Note that each task of a lease may have ended a worker.
 
-        Each task runs again alone, or has failed.
+        Each task is sent again alone, or counts as failed after several attempts.
         """
         for task in self._tasks_in_no_lease(given):
             ends = self._ends.setdefault(task.id, [])
@@ -272,12 +279,12 @@ class LeaseScheduler:
                 yield self._finished(Result(task.id, ok=False, log="\n".join([_ENDED, *ends])))
 
     def _tasks_in_no_lease(self, given: _GivenLease) -> list[Task]:
-        """Return the tasks of a lease that are unfinished and not in any other lease."""
+        """Return the unfinished tasks of a lease that are not in any other lease."""
         held: set[int] = set()
         for other in self._given.values():
             held.update(theirs := {task.id for task in other.lease.tasks})
             if not theirs.isdisjoint(task.id for task in given.lease.tasks):
-                other.again = False  # a third worker may get them
+                other.again = False  # so that a third worker may get the tasks
         return [task for task in given.lease.tasks if task.id in self._open and task.id not in held]
 
     def _finished(self, result: Result) -> Result:
@@ -287,7 +294,7 @@ class LeaseScheduler:
     def _answered(self, event: LeaseAnswered) -> Iterator[Result]:
         self._quiet_since = None
         given = self._given.pop(event.number, None)
-        if given is None:  # it came too late, or twice
+        if given is None:  # the answer came too late, or twice
             return
         worker = self._workers[given.worker]
         worker.has.remove(event.number)
@@ -297,10 +304,10 @@ class LeaseScheduler:
             yield from self._record_fault(given, str(exc), _worker_of(event, given))
             return
         if wrong := next(filter(None, map(self._terms.why_wrong, found.values())), None):
-            # This cannot happen by accident, so the build does not use the worker again.
+            # A result of another task cannot happen by accident, so the build does not use the worker again.
             self._faults[given.worker] = _MOST_FAULTS
             yield from self._record_fault(
-                given, f"it answered with something else: {wrong}", _worker_of(event, given)
+                given, f"the worker returned a wrong result: {wrong}", _worker_of(event, given)
             )
             return
         for task in given.lease.tasks:
@@ -308,7 +315,10 @@ class LeaseScheduler:
                 yield from self._result(task, found[task.id], given)
 
     def _result(self, task: Task, result: Result, given: _GivenLease) -> Iterator[Result]:
-        """Accept one result, unless its compiler crashed: another worker may have more memory."""
+        """Accept one result; if the compiler crashed, another worker repeats the task.
+
+        The other worker may have more memory.
+        """
         crashed = not result.ok and any(each in result.log for each in _CRASHES)
         if crashed and len(self._ends.get(task.id, ())) < _MOST_ENDS - 1:
             one = given.lease._replace(tasks=(task,))
@@ -325,7 +335,10 @@ class LeaseScheduler:
         yield self._finished(result)
 
     def _record_fault(self, given: _GivenLease, why: str, who: str) -> Iterator[Result]:
-        """Note that a worker did not handle a lease properly. After several faults it is not used again."""
+        """Note that a worker failed to compile a lease.
+
+        After several faults, the worker is not used again.
+        """
         self._again.extend(self._tasks_in_no_lease(given))
         self._useless[who] = why
         self._faults[given.worker] += 1
@@ -334,40 +347,41 @@ class LeaseScheduler:
             yield from self._lose(given.worker, told, blames=False)
 
     def _lose_late_workers(self) -> Iterator[Result]:
-        """Give up workers that have exceeded the deadline of a lease."""
+        """Stop using workers that have exceeded the deadline of a lease."""
         now = time.monotonic()
         late = {given.worker for given in self._given.values() if given.until < now}
         for worker in late:
-            yield from self._lose(worker, "it did not answer in time")
+            yield from self._lose(worker, "the worker did not answer in time")
 
     def _report_useless_workers(self) -> None:
-        """Name the workers that failed at all their tasks, unless the sources may be the cause."""
+        """Warn of workers that failed at all their tasks, if another worker has compiled a task."""
         for worker, why in self._useless.items():
             if self._useful and worker not in self._useful and worker not in self._reasons:
-                what = f"worker {worker} failed at all its tasks, at the last one with: {why}"
+                what = f"worker {worker} failed at all its tasks; the last error was: {why}"
                 self._terms.warn(problem("worker-always-fails", what).with_code())
 
     def _warn_of_silence(self) -> None:
-        """Warn if nothing has come back for a long time: deadlines of leases are far off."""
+        """Warn if no worker has answered for a long time, because the deadlines of leases are much later."""
         if self._quiet_since is not None and time.monotonic() - self._quiet_since >= _QUIET_S:
             self._quiet_since = None
             what = f"{self._cluster.name} has not returned a result for a minute"
-            hint = "check that its workers run, or build without it"
+            hint = "check that the cluster's workers are running, or build without the cluster"
             self._terms.warn(problem("cluster-silent", what, hint=hint).with_code())
 
     def _stop_without_workers(self) -> None:
-        """Raise NoWorkersLeftError if all workers are gone and no others are expected."""
-        # `expected_workers` is read first, because it goes down only after the worker's event was reported.
+        """Raise NoWorkersLeftError if all workers are lost and no other workers are expected."""
+        # `expected_workers` is read first, because the number goes down only after the worker's event was
+        # reported.
         hopeless = self._gone is not None or not self._cluster.expected_workers
         if not self._workers and hopeless and self._cluster.events.empty():
             left = {task.id: task for task in (*self._suspects, *self._again, *self._open.values())}
             reasons = tuple(f"worker {worker}: {why}" for worker, why in self._reasons.items())
-            why = (self._gone.why,) if self._gone else () if reasons else ("it has no workers",)
+            why = (self._gone.why,) if self._gone else () if reasons else ("the cluster has no workers",)
             raise NoWorkersLeftError(why, reasons, self._gone and self._gone.hint, [*left.values()])
 
 
 class _TaskTimes:
-    """Estimates how long tasks take: the known time of one task of a source is expected for its others."""
+    """Estimates how long tasks take, from the duration of earlier tasks with the same source."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -380,7 +394,7 @@ class _TaskTimes:
         self._of[task.name] = seconds
 
     def of(self, task: Task) -> float:
-        """Return a task's estimated seconds. While none are known, a task fills a whole lease."""
+        """Return the estimated seconds of a task; before the first result, a task fills a whole lease."""
         if not self.done:
             return _LONGEST_S
         return self._of.get(task.name, self._all_s / self.done)
@@ -389,23 +403,23 @@ class _TaskTimes:
         return count * self._all_s / max(1, self.done)
 
 
-_ENDED = f"fatal: {_MOST_ENDS} workers ended, or were lost, while they compiled it"
+_ENDED = f"fatal: {_MOST_ENDS} workers ended, or were lost, while they compiled this source"
 
 
 def _worker_of(event: LeaseAnswered, given: _GivenLease) -> str:
-    """Return the name of the worker that answered: the cluster that got the lease may not list workers."""
+    """Return the name of the worker that answered, also for a cluster that does not list its workers."""
     name = getattr(event.reply, "worker", None)
     return name if isinstance(name, str) and not given.lease.process else given.worker
 
 
 def _results_of_answer(event: LeaseAnswered, given: _GivenLease) -> dict[int, Result]:
-    """Return the results of a reply. ValueError gives the reason if the reply has none."""
+    """Return the results in an answer; ValueError with the reason if the answer has no results."""
     if event.wrong is not None:
         raise ValueError(event.wrong)
     reply = event.reply
     if refusal := getattr(reply, "refusal", ""):
         raise ValueError(refusal)
     found = checked_results(reply, given.lease)
-    if not given.lease.process:  # any process may answer: the cluster does not list workers
+    if not given.lease.process:  # any process may answer, because the cluster does not list its workers
         return found
     return {number: replace(result, worker=given.worker) for number, result in found.items()}

@@ -1,4 +1,4 @@
-"""The files that a build sends to a cluster's workers: all files that its compiles can read, each once."""
+"""Collect the files that a build sends to a cluster's workers: all files that the compiles can read."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ...keys.jobs import Job
 from ..compiler_paths import CompilePaths
 from .lease import FileListing
 
-_PIECE = 4 << 20  # above 10 MB, Dask warns of a large graph
+_PIECE = 4 << 20  # bytes to send at once: above 10 MB, Dask warns of a large graph
 
 
 class SourceArchive(NamedTuple):
-    """Files by digest, and the list of their places on a worker."""
+    """The contents of files by digest, and the listing of the files' places on a worker."""
 
     listing: FileListing
     blobs: dict[str, bytes]
 
     def pieces(self, wanted: Iterable[str]) -> Iterator[list[bytes]]:
-        """Yield the wanted files, a few megabytes at a time."""
+        """Yield the contents of the *wanted* files in lists of a few megabytes."""
         piece: list[bytes] = []
         for content in wanted:
             piece.append(self.blobs[content])
@@ -36,10 +36,10 @@ class SourceArchive(NamedTuple):
 
 
 def can_be_sent(job: Job) -> bool:
-    """Return whether another machine can compile a job: all its files are known and in named folders.
+    """Return whether another machine can compile a job, that is, whether all its files are known.
 
-    If an include uses a macro that no text defines, its file may depend on whether a folder exists. Links are
-    not sent because linking takes less time than sending the inputs.
+    If an include uses a macro with an unknown value, the included file may depend on whether a folder exists.
+    Links are not sent, because linking takes less time than sending the inputs.
     """
     return (
         not job.linked
@@ -49,7 +49,10 @@ def can_be_sent(job: Job) -> bool:
 
 
 def pack(jobs: Sequence[Job], paths: CompilePaths, folders: Iterable[str]) -> SourceArchive:
-    """Return the files that *jobs* can read. Includes begin in *folders* of the project too."""
+    """Collect the files that *jobs* can read.
+
+    *folders* are folders of the project in which includes begin.
+    """
     closures = [*{id(job.closure): job.closure for job in jobs}.values()]
     layout = paths.layout(sorted(names_in(closure.files for closure in closures)), folders)
     own = {name: content for closure in closures for name, content in closure.own.items()}
@@ -59,7 +62,7 @@ def pack(jobs: Sequence[Job], paths: CompilePaths, folders: Iterable[str]) -> So
         blob = _read(name, source)
         content = file_digest(blob)
         if own.get(name, content) != content:
-            what = "was changed since the build began"
+            what = "was changed after the build began"
             raise SourceError(problem("file-edited-during-build", what, _where(name), "build again"))
         files[place], blobs[content] = (name, content), blob
     return SourceArchive(FileListing.of(layout.places, layout.folders, files), blobs)

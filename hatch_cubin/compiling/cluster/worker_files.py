@@ -1,7 +1,8 @@
-"""The files that a cluster's worker has for its compiles: stored by content, laid out for each build.
+"""The files that a worker of a cluster keeps for its compiles.
 
-Builds and versions of a project share equal files. All files have the same time because some compilers put
-times into their results.
+Files are stored by digest, so that builds and versions of a project share equal files. For each build, the
+files are linked into a folder tree (a layout). All files have the same time, because some compilers write
+file times into their results.
 """
 
 from __future__ import annotations
@@ -18,40 +19,40 @@ from ...common import temporary_folders
 from ...common.digest import file_digest
 from .lease import FileListing
 
-_MOST_LAYOUTS = 16  # enough for several builds at once, or for repeated builds
+_MOST_LAYOUTS = 16  # how many layouts are kept: enough for several builds at once and for repeated builds
 
 
 @dataclass(slots=True)
 class _Layout:
-    """Files laid out for a build, and the number of leases that read them."""
+    """The folder tree with the files of a build, and the number of leases that use it now."""
 
     folder: Path
-    places: Mapping[int, str]  # a folder for each descriptor
+    places: Mapping[int, str]  # the folder for each descriptor number
     users: int = 0
 
 
 class WorkerFiles:
-    """Keeps files by their digests, and layouts of them, in a temporary folder of this process."""
+    """Keeps files and layouts in a temporary folder of this process."""
 
     def __init__(self) -> None:
         self._folder = temporary_folders.make()
         self._blobs, self._layouts = self._folder.path / "files", self._folder.path / "layouts"
         self._lock = threading.Lock()
-        self._layouts_by_digest: dict[str, _Layout] = {}  # the most recently used one is last
+        self._layouts_by_digest: dict[str, _Layout] = {}  # the most recently used layout is last
         self._count = 0
         for folder in (self._blobs, self._layouts):
             folder.mkdir()
 
     def add(self, blobs: Iterable[bytes]) -> None:
-        """Store files."""
+        """Store the contents of files."""
         with self._lock:
             for blob in blobs:
                 self._keep(file_digest(blob), blob)
 
     def missing_files(self, listing: FileListing, here: Mapping[str, str]) -> list[str]:
-        """Return the digests of the missing files. If none are missing, lay all files out.
+        """Return the digests of missing files; if no file is missing, make the layout of the build.
 
-        *here* are folders of headers installed on this machine: files that are equal in them are copied.
+        *here* are the header folders that are installed on this machine, from which equal files are copied.
         """
         with self._lock:
             if listing.digest not in self._layouts_by_digest:
@@ -67,9 +68,9 @@ class WorkerFiles:
 
     @contextlib.contextmanager
     def using(self, listing: str) -> Iterator[Mapping[int, str]]:
-        """Lend the folder for each descriptor.
+        """Provide the folder for each descriptor number, while the `with` block runs.
 
-        KeyError if the listing was never laid out, or was removed since.
+        Raise KeyError if this listing does not have a layout, for example because it was removed.
         """
         with self._lock:
             layout = self._mark_used(listing)
@@ -81,7 +82,7 @@ class WorkerFiles:
                 layout.users -= 1
 
     def close(self) -> None:
-        """Remove all files."""
+        """Remove all files and layouts."""
         self._folder.close()
 
     def _has(self, content: str, logical: str, here: Mapping[str, str]) -> bool:
@@ -97,7 +98,7 @@ class WorkerFiles:
         return False
 
     def _keep(self, content: str, blob: bytes) -> None:
-        """Write a file, completely or not at all."""
+        """Write a file atomically."""
         path, part = self._blobs / content, self._blobs / "part"
         if path.is_file():
             return
@@ -110,7 +111,7 @@ class WorkerFiles:
         return layout
 
     def _lay_out(self, listing: FileListing) -> None:
-        # A layout made again gets a new folder: waiting compilers have the folders of the first one open.
+        # If a layout is made again, it gets a new folder, because idle compilers keep the old folders open.
         self._count += 1
         into, part = self._layouts / str(self._count), self._layouts / "part"
         shutil.rmtree(part, ignore_errors=True)
@@ -126,7 +127,7 @@ class WorkerFiles:
         self._remove_unused()
 
     def _remove_unused(self) -> None:
-        """Remove layouts that have not been used for long, and files that no other layout uses."""
+        """Remove layouts that were not used for long, and files that no other layout uses."""
         earlier = [*self._layouts_by_digest][:-1]
         unused = [name for name in earlier if not self._layouts_by_digest[name].users]
         dropped = unused[: max(0, len(self._layouts_by_digest) - _MOST_LAYOUTS)]

@@ -1,7 +1,7 @@
-"""Functions that a build calls on a worker of a cluster: identify itself, take files, compile, stop.
+"""The functions that a build calls on a worker of a cluster.
 
-Compiles run in separate processes, as on the build's machine. They end with the worker, because their input
-ends then.
+Compiles run in separate processes, as on the build's machine. These processes end when the worker ends,
+because their standard input is closed then.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from .identity import Identity, Installed
 from .lease import FileListing, Lease, Reply, with_proof
 from .worker_files import WorkerFiles
 
-_IDLE_S = 30.0  # that idle compilers wait for another lease
-_MOST_OVER = 100  # finished builds that are remembered
+_IDLE_S = 30.0  # seconds that idle compiler processes wait for another lease
+_MOST_OVER = 100  # how many finished builds are remembered
 
 
 class BuildIsOverError(Exception):
-    """The build has ended, so its lease is not compiled any more."""
+    """Raised if a lease belongs to a build that has ended."""
 
 
 class BuildRequirements(NamedTuple):
-    """The facts about a build that a worker needs before its first task."""
+    """The requirements of a build, which a worker checks before its first task."""
 
-    identity: Identity  # the build's own
-    wanted: str | None  # "system" if the toolkit of CUDA_HOME is meant
+    identity: Identity  # the identity of the build's machine
+    wanted: str | None  # "system" if the build uses the toolkit in CUDA_HOME
 
 
 class PackedArchive(NamedTuple):
-    """All files that a build's compiles can read, in the form in which they are sent."""
+    """All files that a build's compiles can read, compressed for sending."""
 
     requirements: BuildRequirements
     listing: FileListing
@@ -49,7 +49,7 @@ class PackedArchive(NamedTuple):
 
 
 class _ProcessState:
-    """The files of this worker process, and its compilers that wait for their next lease."""
+    """The state of this worker process: its files, and its compiler processes."""
 
     def __init__(self) -> None:
         self.process = uuid.uuid4().hex
@@ -59,7 +59,7 @@ class _ProcessState:
         self._files: WorkerFiles | None = None
         self._scratch: temporary_folders.Folder | None = None
         self._idle: list[tuple[executor.Setup, executor.WorkerPool]] = []
-        self._busy: dict[executor.WorkerPool, str] = {}  # with the build of each
+        self._busy: dict[executor.WorkerPool, str] = {}  # by pool: the build that uses it
         self._timer: threading.Timer | None = None
         self._over: deque[str] = deque(maxlen=_MOST_OVER)
 
@@ -72,7 +72,7 @@ class _ProcessState:
 
     @property
     def scratch(self) -> str:
-        """A folder for files that ptxas reads and writes."""
+        """A temporary folder for files that ptxas reads and writes."""
         with self._lock:
             if self._scratch is None:
                 self._scratch = temporary_folders.make()
@@ -80,7 +80,10 @@ class _ProcessState:
 
     @contextlib.contextmanager
     def pool(self, setup: executor.Setup, build: str) -> Iterator[executor.WorkerPool]:
-        """Lend a pool, an idle one if possible. A pool whose work was interrupted is not used again."""
+        """Provide a pool of compiler processes while the `with` block runs, if possible an idle pool.
+
+        A pool whose work was interrupted is not used again.
+        """
         with self._lock:
             if build in self._over:
                 raise BuildIsOverError
@@ -103,17 +106,17 @@ class _ProcessState:
                     pool.close()
 
     def stop(self, build: str | None) -> None:
-        """End the compilers of a build, and idle ones. None means all builds."""
+        """End the compiler processes of a build (None means all builds), and all idle compiler processes."""
         with self._lock:
             if build:
-                self._over.append(build)  # its next lease may already have been sent
+                self._over.append(build)  # noted, because the build's next lease may already have been sent
             for pool, whose in self._busy.items():
                 if build is None or build == whose:
                     pool.halt()
             self._close_idle()
 
     def close(self) -> None:
-        """End all compilers and remove all files. A forked process does not: they are its parent's."""
+        """End all compiler processes and remove all files, except in a forked process."""
         if self.pid != os.getpid():
             return
         self.stop(None)
@@ -126,7 +129,7 @@ class _ProcessState:
                 self._scratch = None
 
     def _wait(self) -> None:
-        """End idle compilers if the next lease does not come soon."""
+        """End the idle compiler processes after a while, unless a lease arrives before that."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = threading.Timer(_IDLE_S, self.stop, [""])
@@ -146,7 +149,7 @@ _first = threading.Lock()
 
 
 def here() -> _ProcessState:
-    """Return the state of this process. A forked process starts with a new state."""
+    """Return the state of this worker process; a forked process starts with a new state."""
     with _first:
         if not _states or _states[0].pid != os.getpid():
             _states[:] = [_ProcessState()]
@@ -155,33 +158,35 @@ def here() -> _ProcessState:
 
 
 def identify(requirements: BuildRequirements) -> tuple[str, str | None]:
-    """Return this process's name, and how the machine differs from the identity that the build needs."""
+    """Return the name of this process, and how this machine differs from the build's requirements."""
     try:
         found = _installed(requirements)
     except ValueError as exc:
         return here().process, str(exc)
     if found.identity.code != identity.CODE:
-        return here().process, "its hatch-cubin was replaced after it was started: start it again"
+        return here().process, "hatch-cubin was replaced after the worker was started: restart the worker"
     return here().process, identity.difference(found.identity, requirements.identity)
 
 
 def store_files(requirements: BuildRequirements, listing: FileListing, blobs: bytes = b"") -> list[str]:
-    """Store files. Return the digests of those that are still missing."""
+    """Store files, and return the digests of the files that are still missing."""
     if blobs:
         here().files.add(unpacked(blobs))
     return here().files.missing_files(listing, _installed(requirements).headers)
 
 
 def compile_lease(requirements: BuildRequirements, lease: Lease) -> Reply:
-    """Compile the tasks of a lease, one after another."""
+    """Compile the tasks of a lease one after another, and return the reply."""
     mine = here()
     if lease.process not in {"", mine.process}:
-        return Reply(mine.name, mine.process, lease.number, refusal="it was started again")
+        return Reply(mine.name, mine.process, lease.number, refusal="the worker was restarted")
     with contextlib.ExitStack() as stack:
         try:
             folders = stack.enter_context(mine.files.using(lease.listing))
         except KeyError:
-            return Reply(mine.name, mine.process, lease.number, refusal="it lacks the build's files")
+            return Reply(
+                mine.name, mine.process, lease.number, refusal="the worker does not have the build's files"
+            )
         installed = _installed(requirements)
         setup = executor.Setup(
             installed.libraries,
@@ -203,7 +208,7 @@ def compile_lease(requirements: BuildRequirements, lease: Lease) -> Reply:
 
 
 def compile_with(archive: PackedArchive, lease: Lease) -> Reply:
-    """Compile a lease sent together with all its files, for fleets that do not list their workers."""
+    """Compile a lease that is sent together with its files, for clusters that do not list their workers."""
     process, refusal = identify(archive.requirements)
     if refusal is None:
         if store_files(archive.requirements, archive.listing):
@@ -213,24 +218,24 @@ def compile_with(archive: PackedArchive, lease: Lease) -> Reply:
 
 
 def stop(build: str) -> None:
-    """End the compilers of a build that is over."""
+    """End the compiler processes of a build that has ended."""
     here().stop(build)
 
 
 def call_packed(data: bytes) -> Any:
-    """Call a function with its arguments, as packed by a build."""
-    function, arguments = pickle.loads(data)  # noqa: S301 - of a build, which this worker trusts
+    """Call the function that a build has pickled together with its arguments."""
+    function, arguments = pickle.loads(data)  # noqa: S301 - the data come from a build, which this worker trusts
     return function(*arguments)
 
 
 def packed(blobs: Sequence[bytes]) -> bytes:
-    """Return files in the form in which they are sent."""
+    """Pickle and compress files for sending."""
     return zlib.compress(pickle.dumps(blobs), 6)
 
 
 def unpacked(data: bytes) -> list[bytes]:
-    """Return the files from their sent form."""
-    blobs: list[bytes] = pickle.loads(zlib.decompress(data))  # noqa: S301 - of a build, which this worker trusts
+    """Return the files that `packed` has compressed."""
+    blobs: list[bytes] = pickle.loads(zlib.decompress(data))  # noqa: S301 - the data come from a build, which this worker trusts
     return blobs
 
 

@@ -1,4 +1,4 @@
-"""The interface between a build and the workers of a cluster: giving leases, and events in return."""
+"""The interface of clusters: a build sends leases (groups of compiles) to workers, and receives events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from .lease import Lease
 
 
 class WorkerJoined(NamedTuple):
-    """A worker is ready for so many leases at once. *memory* is the limit for each of their compilers."""
+    """The event that a worker is ready for *slots* leases at once.
+
+    *memory* is the limit for each of its compiler processes, in bytes.
+    """
 
     worker: str
     process: str
@@ -18,16 +21,16 @@ class WorkerJoined(NamedTuple):
 
 
 class WorkerUnfit(NamedTuple):
-    """A worker cannot compile for this build, for the given reason."""
+    """The event that a worker cannot compile for this build, with the reason."""
 
     worker: str
     why: str
 
 
 class WorkerLost(NamedTuple):
-    """A worker has gone or stopped answering; it may join again.
+    """The event that a worker has left or stopped answering; the worker may join again.
 
-    *ended* says whether its task may have been what ended it.
+    *ended* is whether the worker's task may be the reason why the worker ended.
     """
 
     worker: str
@@ -36,7 +39,7 @@ class WorkerLost(NamedTuple):
 
 
 class LeaseAnswered(NamedTuple):
-    """A lease has come back: with a reply, or with an error."""
+    """The event that a lease was answered, with a reply or with an error."""
 
     number: int
     reply: object
@@ -44,7 +47,7 @@ class LeaseAnswered(NamedTuple):
 
 
 class NoMoreWorkers(NamedTuple):
-    """The cluster has ended: all its workers are lost, and others cannot join."""
+    """The event that the cluster has ended: all workers are lost, and no worker can join."""
 
     why: str
     hint: str | None = None
@@ -54,23 +57,26 @@ Event: TypeAlias = "WorkerJoined | WorkerUnfit | WorkerLost | LeaseAnswered | No
 
 
 class Cluster(Protocol):
-    """The workers of one cluster."""
+    """The interface of a cluster and its workers."""
 
-    name: str  # in the user's spelling
+    name: str  # the cluster's name as the user wrote it
     events: queue.SimpleQueue[Event]
 
     @property
     def expected_workers(self) -> int:
-        """The known number of workers that may still join. Their events come before the number goes down."""
+        """The number of workers that may still join.
+
+        It goes down only after a worker's event was reported.
+        """
 
     def give(self, worker: str, lease: Lease) -> None:
-        """Have a worker compile a lease. An event reports the outcome. This does not block."""
+        """Send a lease to a worker without waiting. An event reports the outcome."""
 
     def close(self) -> None:
-        """Stop the workers' processes for this build and disconnect. This takes two seconds at most."""
+        """Stop this build's processes on the workers and disconnect, within at most two seconds."""
 
 
 def exception_text(exc: BaseException) -> str:
-    """Return an exception's text, in one line."""
+    """Return the type and the first line of an exception as one line of text."""
     lines = str(exc).strip().splitlines()
     return f"{type(exc).__name__}: {lines[0]}" if lines else type(exc).__name__

@@ -111,7 +111,7 @@ def test_a_block_that_does_not_hold_the_units_is_packed_again_whatever_its_recor
     assert [line.rpartition(", ")[0] for line in said if line.startswith("3 blocks")] == [
         "3 blocks: 0 cached, 3 packed"
     ]
-    told = "blocks in the cache that do not hold these units, packed again: 3"
+    told = "blocks in the cache that do not contain the right units, and are packed again: 3"
     assert (told in said) == (forgets == "forgotten")
     assert pipeline.build(project) == right
 
@@ -203,7 +203,7 @@ def test_a_python_without_lzma_cannot_pack(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "lzma", None)
     project, said = project_of(tmp_path)
     assert str(refusal(ToolchainError, pipeline.build, project)) == (
-        "pyproject.toml:10: 'pack' needs lzma, which this Python lacks\n"
+        "pyproject.toml:10: 'pack' needs lzma, which this Python does not have\n"
         "  hint: build with a Python that has liblzma"
     )
     assert said == []
@@ -225,7 +225,7 @@ def test_a_packer_that_fails_fails_the_build_and_nothing_else_is_lost(
     monkeypatch.setattr(executor, "run", fails)
     assert str(refusal(BundleError, pipeline.build, project)) == (
         "pyproject.toml:10: the block sm_80.0.xz cannot be packed: took longer than 1 s and was stopped\n"
-        "  hint: HATCH_CUBIN_JOBS=1 packs one block at a time, in the least memory; without 'pack' none is"
+        "  hint: use HATCH_CUBIN_JOBS=1 to pack one block at a time with less memory, or build without 'pack'"
     )
     units = len(json.loads(report.read_text("utf-8"))["units"])
     assert units

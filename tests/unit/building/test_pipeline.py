@@ -290,7 +290,7 @@ def test_a_build_says_which_archs_lack_a_kernel_be_they_cached_or_not(tmp_path: 
     for _ in range(2):
         said: list[str] = []
         pipeline.build(dataclasses.replace(project_of(tmp_path, files), inform=said.append))
-        assert said[0] == "demo/k.cu: built for sm_80 without 1 of its 2 kernels: later"
+        assert said[0] == "demo/k.cu: the code for sm_80 does not contain 1 of its 2 kernels: later"
         assert len(said) == 2
 
 
@@ -304,7 +304,7 @@ def with_options(monkeypatch: pytest.MonkeyPatch, *more: bytes) -> None:
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        (b"-rdc=true", "the result is relocatable and cannot be loaded"),
+        (b"-rdc=true", "the result is relocatable code, which cannot be loaded"),
         (b"-dlto", "the compiler's result is not a cubin"),
     ],
 )
@@ -324,7 +324,7 @@ def test_a_result_that_cannot_be_loaded_is_an_error(
         ),
         ("gibberish\nmore of it", "demo/k.cu: gibberish\n  more of it\n"),
         ("demo/k.cu(1): warning: only this", "demo/k.cu: demo/k.cu(1): warning: only this\n"),
-        ("", "demo/k.cu: the compiler failed and said nothing\n"),
+        ("", "demo/k.cu: the compiler failed without a message\n"),
     ],
     ids=["crash", "no diagnostic", "warning only", "silence"],
 )
@@ -357,7 +357,7 @@ def test_warnings_are_said_once_for_all_archs(tmp_path: Path) -> None:
         'demo/k.cu:2: variable "unused" was declared but never referenced [compiler-warning]',
         "      int unused;",
         "          ^",
-        "  hint: to silence it: options = { diag-suppress = [177] }",
+        "  hint: to silence this warning: options = { diag-suppress = [177] }",
     ]
     said.clear()
     silenced = TWO + "options = { diag-suppress = [177] }"
@@ -371,7 +371,7 @@ def test_a_macro_of_the_table_that_a_source_defines_again_is_a_warning(tmp_path:
     pipeline.build(project_of(tmp_path, {"k.cu": source}, TWO + "define = { N = 2 }", said))
     (warning,) = said
     assert warning.splitlines()[0] == 'demo/k.cu:1: incompatible redefinition of macro "N" [compiler-warning]'
-    kept = "  hint: #ifndef N before it, and #endif behind, keep the value that was given"
+    kept = "  hint: put #ifndef N before this definition and #endif after it, to keep the value in the table"
     assert warning.splitlines()[-1] == kept
 
 
@@ -380,7 +380,7 @@ def test_variants_that_are_the_same_code_are_named(tmp_path: Path) -> None:
     options = TWO + RULE + 'path = "demo/k.cu"\nvariants = { BLOCk = [64, 128] }'
     project = dataclasses.replace(project_of(tmp_path, {"k.cu": SAXPY}, options), inform=said.append)
     pipeline.build(project)
-    assert said[0] == "demo/k.cu: BLOCk changes nothing: its 2 variants are the same code"
+    assert said[0] == "demo/k.cu: the macro BLOCk has no effect: its 2 variants have the same code"
 
 
 TELLTALE = """\
@@ -522,7 +522,7 @@ def test_a_damaged_entry_is_built_again_with_one_warning(tmp_path: Path) -> None
             path.write_bytes(b"\x7fELF")
     said: list[str] = []
     assert pipeline.build(project_of(tmp_path, {"k.cu": SAXPY}, said=said)) == first
-    assert said == ["damaged cache entries, built again: 2"]
+    assert said == ["damaged cache entries, which are built again: 2"]
     said.clear()
     assert pipeline.build(project_of(tmp_path, {"k.cu": SAXPY}, said=said)) == first
     assert said == []
@@ -569,12 +569,12 @@ def test_misses_can_be_forbidden(tmp_path: Path) -> None:
     files = {"a.cu": SAXPY, "b.cu": SAXPY + "\n"}
     build(tmp_path, {"a.cu": SAXPY})
     assert str(refusal(MissError, build, tmp_path, files, HATCH_CUBIN_REQUIRE_HITS="1")) == (
-        "demo/b.cu: b for sm_80, sm_90 is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set\n"
-        "  hint: 'hatch-cubin explain demo/b.cu' says what differs"
+        "demo/b.cu: b for sm_80, sm_90 is not in the cache, but HATCH_CUBIN_REQUIRE_HITS is set\n"
+        "  hint: run 'hatch-cubin explain demo/b.cu' to see the reason"
     )
     replaced = {"HATCH_CUBIN_REQUIRE_HITS": "1", "HATCH_CUBIN_ARCHS": "sm_75;sm_90"}
     assert str(refusal(MissError, build, tmp_path, files, **replaced)).endswith(
-        "  hint: 'hatch-cubin explain demo/b.cu --archs sm_75,sm_90' says what differs"
+        "  hint: run 'hatch-cubin explain demo/b.cu --archs sm_75,sm_90' to see the reason"
     )
     filled = build(tmp_path, files, HATCH_CUBIN_REQUIRE_HITS="0")
     assert build(tmp_path, files, HATCH_CUBIN_REQUIRE_HITS="1") == filled
@@ -712,7 +712,7 @@ def test_a_header_that_changes_during_the_build_poisons_no_cache(
     with monkeypatch.context() as patch:
         patch.setattr(executor, "run", edit_meanwhile)
         assert failure(tmp_path, files, ONE) == (
-            "demo/v.h: was changed while a source that includes it was compiled\n"
+            "demo/v.h: was changed while the build compiled a source that includes this file\n"
             f"  while compiling k for sm_90 (NVRTC {Toolkit(None).nvrtc})\n"
             "  hint: build again"
         )
@@ -733,7 +733,7 @@ def test_a_header_that_appears_during_the_build_poisons_no_cache(
     with monkeypatch.context() as patch:
         patch.setattr(executor, "run", write_meanwhile)
         assert failure(tmp_path, files, ONE).startswith(
-            "demo/v.h: was changed while a source that includes it was compiled\n"
+            "demo/v.h: was changed while the build compiled a source that includes this file\n"
         )
     (tmp_path / "demo/v.h").unlink()
     assert report(tmp_path, files, ONE)["hits"] == 0
@@ -765,9 +765,9 @@ def test_an_sdist_is_told_of_headers_that_lie_outside_the_project(tmp_path: Path
     built, sources = pipeline.build_held(project, None)
     assert sorted(name for name in built if name.endswith(".cubin")) == ["k.sm_90.cubin"]
     assert said == [
-        f"demo/k.cu: reads ../shared/{name}, which lies outside the project: an sdist does not have it"
+        f"demo/k.cu: reads ../shared/{name}, which is outside the project, so an sdist does not contain it"
         " [header-outside-project]\n"
-        "  hint: put a copy into the project, or name its folder in 'source-roots'"
+        "  hint: copy the header into the project, or add its folder to 'source-roots'"
         for name in ("a.cuh", "b.cuh")
     ]
     said.clear()
@@ -775,9 +775,9 @@ def test_an_sdist_is_told_of_headers_that_lie_outside_the_project(tmp_path: Path
     assert said == []
     assert [*pipeline.sdist_files(project)] == ["demo/k.cu", "demo/own.cuh"]
     assert said == [
-        f"../shared/{name}: is outside the project, so sdists do not contain this header and kernels that "
-        "need it fail [header-outside-project]\n"
-        "  hint: put a copy into the project, or name its folder in 'source-roots'"
+        f"../shared/{name}: lies outside the project: sdists do not have it, so kernels that include it "
+        "fail there [header-outside-project]\n"
+        "  hint: copy the header into the project, or add its folder to 'source-roots'"
         for name in ("a.cuh", "b.cuh")
     ]
 
@@ -868,7 +868,10 @@ STAMPED = {
 def test_what_depends_on_the_time_of_a_compile_is_warned_of_with_its_line(tmp_path: Path) -> None:
     said: list[str] = []
     pipeline.build(project_of(tmp_path, STAMPED, TWO, said))
-    differ = "makes every compile differ; a cached unit keeps that of its first [result-depends-on-time]"
+    differ = (
+        "gives different code at every compile; a cached unit keeps the value of its first "
+        "compile [result-depends-on-time]"
+    )
     assert said == [f"demo/k.cu:3: __TIME__ {differ}", f"demo/when.h:1: __DATE__ {differ}"]
 
 

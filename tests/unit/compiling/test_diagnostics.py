@@ -86,7 +86,10 @@ LOGS = {
                 Location("demo/a.cuh", 2),
                 'incompatible redefinition of macro "BLOCK"',
                 (),
-                "#ifndef BLOCK before it, and #endif behind, keep the value that was given",
+                (
+                    "put #ifndef BLOCK before this definition and #endif after it, to keep the value in "
+                    "the table"
+                ),
             )
         ],
     ),
@@ -101,7 +104,7 @@ LOGS = {
                 Location("demo/a.cu", 1),
                 "extern declaration of the entity c is treated as a static definition",
                 (),
-                "where another source defines c, a module table links the two; else leave out 'extern'",
+                "if another source defines c, link both in a [[…module]] table; otherwise remove 'extern'",
             )
         ],
     ),

@@ -48,9 +48,9 @@ def test_a_launch_that_does_not_do_what_the_text_says_is_warned_of(
 def test_the_warnings_say_what_to_write_instead() -> None:
     source = Source("k.cu", "__global__ void __launch_bounds__(0) k(float &x) { x = 1; }")
     what = "kernel 'k' has a parameter that is a reference, which a launch passes as an address"
-    hint = "take the value itself, or a pointer to device memory: a kernel cannot use a host's address"
+    hint = "pass the value, or a pointer to device memory, because a kernel cannot use an address of the host"
     bounds = "the compiler ignores __launch_bounds__ of 0 threads"
-    instead = "write the number of threads of the largest block, or leave __launch_bounds__ out"
+    instead = "write the number of threads of the largest block, or remove __launch_bounds__"
     assert [*launch_hazards.found_in(source, {"k": "_Z1kRf"})] == [
         problem(REFERENCE, what, Location("k.cu", 1), hint),
         problem(BOUNDS, bounds, Location("k.cu", 1), instead),

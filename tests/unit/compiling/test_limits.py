@@ -25,14 +25,16 @@ PTX = """.version 8.0
 .{}
 {{ ret; }}
 """
-ABOUT_BOUNDS = " [block-too-large]\n  hint: give its __launch_bounds__, or its .maxntid, 1024 or less"
+ABOUT_BOUNDS = " [block-too-large]\n  hint: set the kernel's __launch_bounds__ or .maxntid to 1024 or less"
 ABOUT_ATTRIBUTE = (
     " [cluster-too-large]\n"
-    "  hint: 8 are the most that every GPU with clusters has; more need the kernel's attribute "
+    "  hint: all GPUs with clusters support up to 8 blocks; larger clusters need the kernel's attribute "
     "CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED"
 )
-ABOUT_BLOCKS = " [block-too-large]\n  hint: a block has 1024 threads at most, and 64 in its third dimension"
-ABOUT_CLUSTERS = " [cluster-too-large]\n  hint: a cluster has 8 blocks at most on every GPU that has clusters"
+ABOUT_BLOCKS = (
+    " [block-too-large]\n  hint: a block can have at most 1024 threads, and at most 64 in its third dimension"
+)
+ABOUT_CLUSTERS = " [cluster-too-large]\n  hint: all GPUs with clusters support clusters of up to 8 blocks"
 
 
 def warnings(root: Path, files: dict[str, str | bytes], options: str = "archs = ['sm_90']") -> list[str]:
@@ -48,7 +50,7 @@ def warnings(root: Path, files: dict[str, str | bytes], options: str = "archs = 
     [
         (
             "__launch_bounds__(2048)",
-            "allows blocks of 2048 threads, and no GPU launches more than 1024" + ABOUT_BOUNDS,
+            "allows blocks of 2048 threads, but GPUs launch at most 1024" + ABOUT_BOUNDS,
         ),
         (
             "__block_size__((2048, 1, 1))",
@@ -88,9 +90,9 @@ def test_a_launch_within_the_limits_is_not_warned_of(tmp_path: Path, mark: str) 
 @pytest.mark.nvrtc
 def test_a_stack_above_the_hardwares_is_warned_of(tmp_path: Path) -> None:
     said = (
-        "kernel 'k' has 600000 bytes of stack for each thread, and a GPU has 524288 at most"
+        "kernel 'k' needs 600000 bytes of stack for each thread, but a GPU has at most 524288"
         " [stack-too-large]\n"
-        "  hint: give it a pointer to device memory in place of its large local arrays"
+        "  hint: replace large local arrays by a pointer to device memory"
     )
     assert warnings(tmp_path / "large", {"k.cu": LARGE.format(150_000)}) == [f"demo/k.cu:1: {said}"]
     assert warnings(tmp_path / "most", {"k.cu": LARGE.format(130_000)}) == []

@@ -192,7 +192,8 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         (
             "'f(int)' (_Z1fi) is defined more than once, by demo/twice_b.cu:1 and by demo/twice_c.cu:2\n"
             "  while linking MODULE for sm_90\n"
-            "  hint: define it in one of them, and declare it in the others; or make it static or inline"
+            "  hint: define the symbol in one source and declare it in the others, or make it "
+            "static or inline"
         ),
         "",
     ),
@@ -201,7 +202,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         (
             "nothing defines 'f(int)' (_Z1fi), which demo/namespace_a.cu needs\n"
             "  demo/namespace_b.cu has 'q::f(int)' (_ZN1q1fEi)\n"
-            "  demo/namespace_b.cu:2 has one, perhaps in another scope or with other parameters: "
+            "  demo/namespace_b.cu:2 has a definition, perhaps in another scope or with other parameters: "
             "__device__ int f(int a)\n"
             "  while linking MODULE for sm_90"
         ),
@@ -211,7 +212,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         {"a": USER, "b": f"static {ADD}__device__ int g(int a) {{ return f(a); }}\n"},
         (
             "nothing defines 'f(int)' (_Z1fi), which demo/static_a.cu needs\n"
-            "  demo/static_b.cu:1 has one that is static, so no other source sees it: "
+            "  demo/static_b.cu:1 has a definition that is static, so other sources cannot use it: "
             "static __device__ int f(int a)\n"
             "  while linking MODULE for sm_90"
         ),
@@ -222,7 +223,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         (
             "nothing defines 'f(int)' (_Z1fi), which demo/signature_a.cu needs\n"
             "  demo/signature_b.cu has 'f(float)' (_Z1ff)\n"
-            "  demo/signature_b.cu:1 has one, perhaps in another scope or with other parameters: "
+            "  demo/signature_b.cu:1 has a definition, perhaps in another scope or with other parameters: "
             "__device__ float f(float a)\n"
             "  while linking MODULE for sm_90"
         ),
@@ -233,7 +234,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         (
             "nothing defines 'v', which demo/variable_a.cu needs\n"
             "  while linking MODULE for sm_90\n"
-            "  hint: demo/other.cu:2 defines it: 'sources' of this table needs 'demo/other.cu'"
+            "  hint: demo/other.cu:2 defines it: add 'demo/other.cu' to 'sources' of this table"
         ),
         "",
     ),
@@ -242,7 +243,8 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         (
             "nothing defines '__cudaCDP2GetParameterBufferV2', which demo/runtime_a.cu needs\n"
             "  while linking MODULE for sm_90\n"
-            '  hint: its table needs: link = ["nvidia-cuda-runtime:**/libcudadevrt.a"]'
+            "  hint: add the library to the table of this module: link = "
+            '["nvidia-cuda-runtime:**/libcudadevrt.a"]'
         ),
         "",
     ),
@@ -251,7 +253,8 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         (
             "nothing defines 'nvshmem_my_pe', which demo/nvshmem_a.cu needs\n"
             "  while linking MODULE for sm_90\n"
-            '  hint: its table needs: link = ["nvidia-nvshmem-cu13:**/libnvshmem_device.a"]'
+            "  hint: add the library to the table of this module: link = "
+            '["nvidia-nvshmem-cu13:**/libnvshmem_device.a"]'
         ),
         "",
     ),
@@ -311,9 +314,9 @@ def test_what_stands_on_its_namespaces_line_is_nearly_what_is_missing(tmp_path: 
     files = {"a.cu": USER, "b.cu": f"namespace inner {{ {ADD.strip()} }}\n"}
     (told,) = failure(tmp_path, files, module("m", "a.cu", "b.cu", mode=mode))
     assert (
-        "demo/b.cu:1 has one, perhaps in another scope or with other parameters: __device__ int f(int a)\n"
-        in told
-    )
+        "demo/b.cu:1 has a definition, perhaps in another scope or with other parameters: "
+        "__device__ int f(int a)\n"
+    ) in told
 
 
 @pytest.mark.parametrize("mode", ["lto", "rdc"])
@@ -356,7 +359,7 @@ def test_a_link_and_a_source_that_needs_a_gpu_of_its_own_fail_in_one_build(tmp_p
     of_link = (
         "pyproject.toml:19: nothing defines 'f(int)' (_Z1fi), which demo/c.cu needs\n"
         "  while linking n for sm_90\n"
-        "  hint: demo/b.cu:1 defines it: 'sources' of this table needs 'demo/b.cu'"
+        "  hint: demo/b.cu:1 defines it: add 'demo/b.cu' to 'sources' of this table"
     )
     assert failure(tmp_path, files, linked) == [of_source, of_link]
 
@@ -364,7 +367,9 @@ def test_a_link_and_a_source_that_needs_a_gpu_of_its_own_fail_in_one_build(tmp_p
 def test_a_variants_macro_that_a_source_defines_again_is_told(tmp_path: Path) -> None:
     files = {"a.cu": f"#define N 5\n{USER}", "b.cu": ADD}
     found = failure(tmp_path, files, module("m", "a.cu", "b.cu", mode="rdc") + "variants = { N = [1, 2] }\n")
-    assert found[0].startswith("demo/a.cu:1: N is defined again: its variants would be one\n")
+    assert found[0].startswith(
+        "demo/a.cu:1: N is defined again in the source, so all its variants would be equal\n"
+    )
 
 
 def test_an_arch_that_a_source_cannot_be_compiled_for_is_told_for_its_module(tmp_path: Path) -> None:
@@ -383,7 +388,7 @@ def test_macros_that_change_one_source_of_a_module_are_no_vain_variants(tmp_path
     assert len(said) == 1
     write_tree(tmp_path, {"demo/b.cu": ADD})
     pipeline.build(project)
-    assert said[1] == "m: STEP changes nothing: its 2 variants are the same code"
+    assert said[1] == "m: the macro STEP has no effect: its 2 variants have the same code"
 
 
 def test_an_ordinary_source_that_needs_another_is_told_which_table_links_the_two(tmp_path: Path) -> None:
@@ -505,7 +510,10 @@ def test_objects_that_do_not_agree_about_a_symbol_are_told_with_both_places(tmp_
     found = failure(tmp_path, *pairs(UNLIKE))
     expected = [
         told.replace("A:", f"demo/a{number}.cu:").replace("B:", f"demo/b{number}.cu:")
-        + f"\n  while linking m{number} for sm_90\n  hint: declare it everywhere as it is defined"
+        + (
+            f"\n  while linking m{number} for sm_90\n"
+            "  hint: use the same declaration as in the definition, in all inputs"
+        )
         for number, (_a, _b, told) in enumerate(UNLIKE.values())
     ]
     assert sorted(each.partition(": ")[2] for each in found) == sorted(expected)
@@ -529,8 +537,8 @@ V_PTX = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 
 @pytest.mark.parametrize(
     ("mode", "told"),
     [
-        ("rdc", "these inputs do not agree about the size of 'v': demo/a.cu:1, demo/h.ptx:4"),
-        ("lto", "these inputs do not agree about the size of 'v': demo/a.cu:1, demo/h.ptx:4"),
+        ("rdc", "these inputs declare the size of 'v' differently: demo/a.cu:1, demo/h.ptx:4"),
+        ("lto", "these inputs declare the size of 'v' differently: demo/a.cu:1, demo/h.ptx:4"),
     ],
 )
 def test_what_only_the_linker_sees_is_told_with_the_inputs_that_it_can_be(
@@ -558,7 +566,7 @@ def fatbin(cubin: bytes, arch: int) -> bytes:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (SIZED, "these inputs do not agree about the size of 'v': demo/a.cu:1, lib/v.fatbin"),
+        (SIZED, "these inputs declare the size of 'v' differently: demo/a.cu:1, lib/v.fatbin"),
         (
             "__device__ int v[4];\n" + K.format("v[*p]"),
             "'v' is defined more than once, by demo/a.cu:1 and by lib/v.fatbin",
@@ -587,10 +595,10 @@ def test_a_symbol_that_no_source_names_is_told_with_its_inputs(tmp_path: Path) -
     )
     log = "error   : Size doesn't match for '_Z1fi' in 'x', first specified in 'x'"
     assert told_of(found, Result(0, ok=False, log=log)) == [
-        "these inputs do not agree about the size of 'f(int)' (_Z1fi): demo/a.cu:1, demo/b.cu:1"
+        "these inputs declare the size of 'f(int)' (_Z1fi) differently: demo/a.cu:1, demo/b.cu:1"
     ]
     assert told_of(found, Result(0, ok=False, log=log.replace("_Z1fi", "k"))) == [
-        "these inputs do not agree about the size of 'k': demo/a.cu:1"
+        "these inputs declare the size of 'k' differently: demo/a.cu:1"
     ]
     assert linking._place(found.ready[0], "nowhere", "demo/a.cu") == "demo/a.cu"
 
@@ -657,14 +665,14 @@ def test_whatever_the_linker_says_is_told(tmp_path: Path) -> None:
     def failed(log: str) -> list[str]:
         return told_of(found, Result(0, ok=False, log=log))
 
-    assert failed("") == ["the linker failed and said nothing"]
+    assert failed("") == ["the linker failed without a message"]
     assert failed("something odd") == ["something odd"]
     assert failed("fatal: the compiler crashed (signal 11)") == ["the compiler crashed (signal 11)"]
     assert failed("ERROR 4: bad input: lib/x.cubin") == [
-        "nvJitLink cannot read lib/x.cubin: is it of this arch?"
+        "nvJitLink cannot read lib/x.cubin: check that this file was built for this arch"
     ]
     assert failed("ERROR in LTOIR arch newer than target arch") == [
-        "LTO-IR of a newer compiler or for a newer arch than this link's is among its inputs"
+        "an input of this link contains LTO-IR of a newer compiler, or for a newer arch"
     ]
     assert failed("error: Multiple definition of 'nowhere'") == ["'nowhere' is defined more than once"]
     assert failed("error: Undefined reference to 'nowhere' in 'x'") == ["nothing defines 'nowhere'"]
@@ -683,7 +691,9 @@ def test_an_object_whose_bytes_are_not_those_that_were_proven_is_not_linked(tmp_
     results.done[unit] = swapped
     again = Links(project, [job], results)
     assert again.ready == []
-    assert [each.text for each in results.failed[0][1]] == ["demo/b.cu is not what was compiled"]
+    assert [each.text for each in results.failed[0][1]] == [
+        ("the compiled result of demo/b.cu was changed during the build")
+    ]
 
 
 def test_a_file_that_changes_while_the_build_runs_is_not_linked(tmp_path: Path) -> None:
@@ -697,7 +707,7 @@ def test_a_file_that_changes_while_the_build_runs_is_not_linked(tmp_path: Path) 
         results.failed.clear()
         change()
         assert Links(project, found.ready, results).ready == []
-        assert [each.text for each in results.failed[0][1]] == ["lib/add.ptx was changed while it was built"]
+        assert [each.text for each in results.failed[0][1]] == ["lib/add.ptx was changed during the build"]
 
 
 def test_lto_ir_of_a_newer_compiler_is_told_before_it_is_linked(tmp_path: Path) -> None:
@@ -710,8 +720,8 @@ def test_lto_ir_of_a_newer_compiler_is_told_before_it_is_linked(tmp_path: Path) 
     options += module("r", "a.cu", mode="rdc", link=["lib/old.ltoir"])
     told = failure(tmp_path, {"a.cu": USER, "b.cu": SAXPY}, options)
     assert [re.sub(r"nvJitLink [\d.]+", "nvJitLink", each.splitlines()[0]) for each in told] == [
-        "pyproject.toml:20: lib/new.ltoir is LTO-IR of a newer compiler than nvJitLink",
-        "pyproject.toml:26: lib/old.ltoir is LTO-IR, which needs mode = 'lto'",
+        "pyproject.toml:20: lib/new.ltoir contains LTO-IR of a compiler that is newer than nvJitLink",
+        "pyproject.toml:26: lib/old.ltoir contains LTO-IR, which can be linked only with mode = 'lto'",
     ]
 
 
@@ -743,9 +753,9 @@ def test_code_that_other_gpus_lack_is_no_part_of_code_for_them(tmp_path: Path, o
     options = module("m", "a.cu", mode="rdc", link=["lib/f.cubin"], archs=[arch])
     (told,) = failure(tmp_path / "project", files, options)
     assert told.splitlines()[0].endswith(
-        f"lib/f.cubin is code for {own}, which cannot be a part of code for {arch}"
+        f"lib/f.cubin contains code for {own}, which cannot be linked into code for {arch}"
     )
-    assert told.splitlines()[-1] == f"  hint: take it built for {arch}, or name {own} in 'archs'"
+    assert told.splitlines()[-1] == f"  hint: use a file that was built for {arch}, or list {own} in 'archs'"
 
 
 @pytest.mark.parametrize(("own", "arch"), [("sm_90a", "sm_90a"), ("sm_90", "sm_90a"), ("sm_100f", "sm_100a")])

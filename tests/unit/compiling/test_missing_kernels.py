@@ -32,27 +32,29 @@ def test_archs_with_the_same_kernels_lack_none() -> None:
 def test_archs_that_lack_the_same_are_named_together() -> None:
     found = done(module("k"), sm_90="a b c", sm_80="a", compute_80="a", sm_100="a b")
     assert missing_kernel_notes(found) == [
-        "demo/k.cu: built for compute_80, sm_80 without 2 of its 3 kernels: b, c",
-        "demo/k.cu: built for sm_100 without 1 of its 3 kernels: c",
+        "demo/k.cu: the code for compute_80, sm_80 does not contain 2 of its 3 kernels: b, c",
+        "demo/k.cu: the code for sm_100 does not contain 1 of its 3 kernels: c",
     ]
 
 
 def test_archs_can_lack_kernels_of_each_other() -> None:
     assert missing_kernel_notes(done(module("k"), sm_80="old", sm_90="new")) == [
-        "demo/k.cu: built for sm_80 without 1 of its 2 kernels: new",
-        "demo/k.cu: built for sm_90 without 1 of its 2 kernels: old",
+        "demo/k.cu: the code for sm_80 does not contain 1 of its 2 kernels: new",
+        "demo/k.cu: the code for sm_90 does not contain 1 of its 2 kernels: old",
     ]
 
 
 def test_what_many_variants_lack_is_said_once() -> None:
     both = {**done(module("k1"), sm_80="a", sm_90="a b"), **done(module("k2"), sm_80="a", sm_90="a b")}
-    assert missing_kernel_notes(both) == ["demo/k.cu: built for sm_80 without 1 of its 2 kernels: b"]
+    assert missing_kernel_notes(both) == [
+        "demo/k.cu: the code for sm_80 does not contain 1 of its 2 kernels: b"
+    ]
 
 
 def test_of_many_names_some_are_shown() -> None:
     found = done(module("k"), sm_80="a", sm_90="a b c d e f")
     assert missing_kernel_notes(found) == [
-        "demo/k.cu: built for sm_80 without 5 of its 6 kernels: b, c, d, …"
+        "demo/k.cu: the code for sm_80 does not contain 5 of its 6 kernels: b, c, d, …"
     ]
 
 
@@ -68,4 +70,6 @@ def test_one_kernel_with_two_symbols_is_lacked_by_nobody() -> None:
 def test_a_linked_module_is_named_by_its_own_name() -> None:
     linked = replace(module("solver"), link=LinkRecipe("lto", (), ()))
     found = done(linked, sm_80="a", sm_90="a b")
-    assert missing_kernel_notes(found) == ["solver: built for sm_80 without 1 of its 2 kernels: b"]
+    assert missing_kernel_notes(found) == [
+        "solver: the code for sm_80 does not contain 1 of its 2 kernels: b"
+    ]

@@ -178,7 +178,7 @@ def test_a_cache_that_has_another_archs_code_under_a_key_is_not_believed(
     if not recalled:
         shutil.rmtree(user_folders.own_folder() / "recall")
     assert pipeline.build(project) == right
-    assert said == ["damaged cache entries, built again: 2"]
+    assert said == ["damaged cache entries, which are built again: 2"]
     assert pipeline.build(project) == right
 
 

@@ -46,7 +46,7 @@ def test_a_macro_that_no_text_names_is_told_with_the_one_that_is_meant(
 
 @pytest.mark.nvrtc
 def test_a_macro_like_no_other_is_told_too(tmp_path: Path) -> None:
-    assert unread(tmp_path, "define = { FOO = 1 }", {"k.cu": SAXPY}) == {"FOO": "take it out, or use it"}
+    assert unread(tmp_path, "define = { FOO = 1 }", {"k.cu": SAXPY}) == {"FOO": "remove the macro, or use it"}
 
 
 @pytest.mark.nvrtc

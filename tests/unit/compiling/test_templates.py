@@ -25,9 +25,9 @@ MODULE = (
 def about(name: str, line: int, *entries: str, filled: str = "") -> str:
     shown = ", ".join(f'"{entry}"' for entry in entries)
     return (
-        f"demo/k.cu:{line}: no wheel has the template {name!r}: nothing instantiates it"
+        f"demo/k.cu:{line}: the kernel template {name!r} is not in the wheel, because it is not instantiated"
         " [template-not-instantiated]\n"
-        f"  hint: if it is meant for the wheel, name its arguments{filled}; for example:\n"
+        f"  hint: if the wheel needs this template, list its instantiations{filled}; for example:\n"
         "    [[tool.hatch.build.hooks.cubin.source]]\n"
         '    path = "demo/k.cu"\n'
         f"    instantiate = [{shown}]"

@@ -219,7 +219,7 @@ def test_an_entry_that_is_known_has_to_be_there_and_right(project: Project) -> N
         path.write_bytes(path.read_bytes()[::-1])
     said: list[str] = []
     assert pipeline.build(replace(project, warn=said.append)) == first
-    assert f"damaged cache entries, built again: {UNITS}" in said
+    assert f"damaged cache entries, which are built again: {UNITS}" in said
     shutil.rmtree(cache / "entries")
     assert known(project) == [True] * UNITS
     assert pipeline.build(project) == first
@@ -236,7 +236,7 @@ def test_a_record_that_was_damaged_is_noticed_and_healed(project: Project) -> No
         path.write_bytes(path.read_bytes()[:-9])
     said: list[str] = []
     assert pipeline.build(replace(project, warn=said.append)) == first
-    assert f"damaged cache entries, built again: {UNITS}" in said
+    assert f"damaged cache entries, which are built again: {UNITS}" in said
     assert len(records(project)) == UNITS
 
 

@@ -407,7 +407,7 @@ def test_only_the_result_that_was_locked_is_taken_from_the_cache(project: Projec
     assert _evaluated(poisoned).results is None
     warned: list[str] = []
     assert pipeline.build(replace(poisoned, warn=warned.append)) == bundle
-    assert warned == ["damaged cache entries, built again: 1"]
+    assert warned == ["damaged cache entries, which are built again: 1"]
     assert _evaluated(poisoned).results is not None
 
 

@@ -197,15 +197,15 @@ async def _never() -> None:
 
 NOBODY = importlib.metadata.PackageNotFoundError("hatch-cubin")
 FULL = OSError(28, "No space left on device")
-OTHER = "NVRTC 13.4.92, this build has 13.5.37"
+OTHER = "the worker has NVRTC 13.4.92, this build has 13.5.37"
 MISFITS: dict[str, tuple[str, Answer]] = {
-    "no hatch-cubin, this build has 1.2": ("version", raising(NOBODY)),
-    "hatch-cubin 1.1, this build has 1.2": ("version", lambda _name: "1.1"),
+    "the worker does not have hatch-cubin, this build has 1.2": ("version", raising(NOBODY)),
+    "the worker has hatch-cubin 1.1, this build has 1.2": ("version", lambda _name: "1.1"),
     OTHER: ("identify", lambda *_: ("process", OTHER)),
     "ImportError: no name": ("identify", raising(ImportError("no name\nmore of it"))),
     "OSError: [Errno 28] No space left on device": ("store_files", raising(FULL)),
-    "it does not keep the files that it is given": ("store_files", lambda *_: ["of a"]),
-    "it did not answer within 0.01 s": ("version", lambda *_: _never()),
+    "the worker does not keep the files that the build sends": ("store_files", lambda *_: ["of a"]),
+    "the worker did not answer within 0.01 s": ("version", lambda *_: _never()),
     "MemoryError": ("identify", raising(MemoryError())),
 }
 
@@ -260,17 +260,17 @@ def test_who_is_gone_silent_or_paused_is_lost_and_may_come_back(
     assert heard(begun) == [joined]
     begun.give("tcp://a", LEASE)
     dask.workers["tcp://a"]["status"] = "paused"
-    assert heard(begun) == [WorkerLost("tcp://a", "it is paused", ended=False)]
+    assert heard(begun) == [WorkerLost("tcp://a", "the worker's status is 'paused'", ended=False)]
     dask.workers["tcp://a"]["status"] = "running"
     assert heard(begun) == [joined]
     monkeypatch.setattr(dask_module, "_SILENT_S", 0.05)
     dask.beats = False
-    assert heard(begun) == [WorkerLost("tcp://a", "it has said nothing for 0 s")]
+    assert heard(begun) == [WorkerLost("tcp://a", "the worker has not sent a heartbeat for 0 s")]
     assert begun.expected_workers == 1
     dask.beats = True
     assert heard(begun) == [joined]
     dask.workers.clear()
-    assert heard(begun) == [WorkerLost("tcp://a", "it is gone")]
+    assert heard(begun) == [WorkerLost("tcp://a", "the worker has left the cluster")]
 
 
 def test_without_its_connection_a_build_cannot_know_what_became_of_its_leases(
@@ -348,22 +348,28 @@ def test_hopes_are_given_up_where_nobody_comes(
         (
             {"packages": {"distributed": "2024.8.0"}},
             NoMoreWorkers(
-                "the cluster has distributed 2024.8.0, and here is 2026.8.0",
-                "both need the same version, here or there: pip install distributed==2024.8.0",
+                "the cluster has distributed 2024.8.0, but this machine has 2026.8.0",
+                "this machine and the cluster need the same version: pip install distributed==2024.8.0",
             ),
         ),
         (
             {"packages": {"distributed": "2026.8.0"}},
             NoMoreWorkers(
                 "TypeError: identity() got an unexpected keyword argument 'n_workers'",
-                "is the scheduler running, can this machine reach it, and is it one without certificates?",
+                (
+                    "check that the scheduler is running, is reachable from this machine, and does not "
+                    "require certificates"
+                ),
             ),
         ),
         (
             OSError("nobody is there"),
             NoMoreWorkers(
                 "TypeError: identity() got an unexpected keyword argument 'n_workers'",
-                "is the scheduler running, can this machine reach it, and is it one without certificates?",
+                (
+                    "check that the scheduler is running, is reachable from this machine, and does not "
+                    "require certificates"
+                ),
             ),
         ),
     ],
@@ -379,23 +385,24 @@ def test_where_dasks_do_not_understand_each_other_both_are_named(
     assert begun.expected_workers == 0
 
 
-NAMES = "Dask's configuration names them, or DASK_DISTRIBUTED__COMM__TLS__CA_FILE and __CLIENT__CERT"
-TRUST = (
-    "is the scheduler running, and are the certificates of both sides signed by the same CA, and not expired?"
+NAMES = (
+    "set the certificates in Dask's configuration, or in "
+    "DASK_DISTRIBUTED__COMM__TLS__CA_FILE and __CLIENT__CERT"
 )
+TRUST = "check that the scheduler is running, and that both certificates are valid and signed by the same CA"
 CERTIFICATES = {"tls_ca_file": __file__, "tls_client_cert": "-----BEGIN CERTIFICATE-----\n"}
-MISSING = "tls:// needs certificates, and nothing says distributed.comm.tls"
+MISSING = "tls:// needs certificates, but distributed.comm.tls"
 REFUSED = NoMoreWorkers("OSError: certificate expired", TRUST)
 
 
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({}, NoMoreWorkers(f"{MISSING}.ca-file", NAMES)),
-        ({"tls_ca_file": __file__}, NoMoreWorkers(f"{MISSING}.client.cert", NAMES)),
+        ({}, NoMoreWorkers(f"{MISSING}.ca-file is not set", NAMES)),
+        ({"tls_ca_file": __file__}, NoMoreWorkers(f"{MISSING}.client.cert is not set", NAMES)),
         (
             {**CERTIFICATES, "tls_client_key": "gone.pem"},
-            NoMoreWorkers("there is no file 'gone.pem', which distributed.comm.tls.client.key names", NAMES),
+            NoMoreWorkers("distributed.comm.tls.client.key is 'gone.pem', which is not a file", NAMES),
         ),
         (CERTIFICATES, REFUSED),
         ({**CERTIFICATES, "tls_client_key": __file__}, REFUSED),
@@ -418,14 +425,17 @@ def test_certificates_that_dask_cannot_even_read_are_told(
 
     monkeypatch.setattr(dask, "Client", refuse)
     dask.files["tls_ca_file"] = "gone.pem"
-    said = "there is no file 'gone.pem', which distributed.comm.tls.ca-file names"
+    said = "distributed.comm.tls.ca-file is 'gone.pem', which is not a file"
     assert heard(cluster("tls://head:8786")) == [NoMoreWorkers(said, NAMES)]
 
 
 def test_without_dask_that_is_said(cluster: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert heard(cluster()) == [
-        NoMoreWorkers("Dask's distributed is not installed here", "pip install 'hatch-cubin[dask]'")
+        NoMoreWorkers(
+            "Dask's package 'distributed' is not installed on this machine",
+            ("pip install 'hatch-cubin[dask]'"),
+        )
     ]
 
 

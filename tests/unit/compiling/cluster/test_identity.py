@@ -27,14 +27,22 @@ ASSEMBLES = MINE._replace(ptxas="13.5.37")
     [
         (MINE, MINE, None),
         (LINKS, MINE, None),
-        (MINE._replace(nvrtc="13.4.92"), MINE, "NVRTC 13.4.92, this build has 13.5.37"),
-        (MINE._replace(version="1.1"), MINE, "hatch-cubin 1.1, this build has 1.2"),
-        (MINE._replace(schema="keys 0"), MINE, "hatch-cubin with keys of keys 0, this build has keys 1"),
-        (MINE._replace(data_model="llp64"), MINE, "data model llp64, this build has lp64"),
-        (MINE._replace(machine="aarch64"), MINE, "processor aarch64, this build has x86_64"),
-        (LINKS._replace(nvjitlink="13.4.92"), LINKS, "nvJitLink 13.4.92, this build has 13.5.37"),
+        (MINE._replace(nvrtc="13.4.92"), MINE, "the worker has NVRTC 13.4.92, this build has 13.5.37"),
+        (MINE._replace(version="1.1"), MINE, "the worker has hatch-cubin 1.1, this build has 1.2"),
+        (
+            MINE._replace(schema="keys 0"),
+            MINE,
+            ("the worker has hatch-cubin with the key format keys 0, this build has keys 1"),
+        ),
+        (MINE._replace(data_model="llp64"), MINE, "the worker has data model llp64, this build has lp64"),
+        (MINE._replace(machine="aarch64"), MINE, "the worker has processor aarch64, this build has x86_64"),
+        (
+            LINKS._replace(nvjitlink="13.4.92"),
+            LINKS,
+            ("the worker has nvJitLink 13.4.92, this build has 13.5.37"),
+        ),
         (ASSEMBLES, MINE, None),
-        (MINE._replace(code="other"), MINE, "another hatch-cubin 1.2 than this build's"),
+        (MINE._replace(code="other"), MINE, "the worker's hatch-cubin 1.2 has other code than this build's"),
     ],
 )
 def test_what_differs_is_named(theirs: Identity, mine: Identity, said: str | None) -> None:
@@ -74,10 +82,13 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (b"", "its compiler did not start: ModuleNotFoundError: No module named 'cuda'"),
-        (b"{", "its compiler did not start: it said nothing"),
-        (subprocess.TimeoutExpired("python", 60), "its compiler did not start within 60 s"),
-        (OSError(12, "Cannot allocate memory"), "its compiler did not start: Cannot allocate memory"),
+        (b"", "the worker's compiler did not start: ModuleNotFoundError: No module named 'cuda'"),
+        (b"{", "the worker's compiler did not start: it printed no message"),
+        (subprocess.TimeoutExpired("python", 60), "the worker's compiler did not start within 60 s"),
+        (
+            OSError(12, "Cannot allocate memory"),
+            ("the worker's compiler did not start: Cannot allocate memory"),
+        ),
         (json.dumps({"error": "cannot load nvrtc"}).encode(), "cannot load nvrtc"),
     ],
 )

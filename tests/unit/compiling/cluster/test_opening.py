@@ -103,7 +103,7 @@ def test_a_worker_that_gives_another_archs_code_gets_nothing_into_a_wheel(tmp_pa
     project = make_project(tmp_path / "a", files(), table, HATCH_CUBIN_EXECUTOR=name)
     real = arch.replace("90", "100")
     assert told(project, ToolchainError)[1] == (
-        f"worker {name}: {place}: it answered with something else: "
+        f"worker {name}: {place}: the worker returned a wrong result: "
         f"one for {arch}: the compiler's result is for {real}, not for {arch}"
     )
     right = make_project(tmp_path / "b", files(), table, HATCH_CUBIN_EXECUTOR=f"{name},local")
@@ -118,8 +118,8 @@ def test_an_installed_package_can_know_a_scheme(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("importlib.metadata.entry_points", known)
     wrong = make_project(tmp_path / "w", files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR="ray://head")
     assert told(wrong) == [
-        "HATCH_CUBIN_EXECUTOR: no installed package knows ray://",
-        "hint: there are: dask, mine, other, tls, and module:function",
+        "HATCH_CUBIN_EXECUTOR: no installed package provides ray://",
+        "hint: possible values: dask, mine, other, tls, or module:function",
     ]
     right = {"HATCH_CUBIN_EXECUTOR": "mine://anything?at=all"}
     project = make_project(tmp_path, files(), 'archs = ["sm_90"]', **right)
@@ -135,8 +135,8 @@ def test_where_two_packages_know_one_scheme_neither_is_asked(
     monkeypatch.setattr("importlib.metadata.entry_points", known)
     project = make_project(tmp_path, files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR="mine://x")
     assert told(project) == [
-        "HATCH_CUBIN_EXECUTOR: several installed packages know mine://",
-        f"hint: uninstall all but one: a_stranger:make, {NAME}",
+        "HATCH_CUBIN_EXECUTOR: several installed packages provide mine://",
+        f"hint: uninstall all of these packages except one: a_stranger:make, {NAME}",
     ]
     assert made == []
 
@@ -181,17 +181,20 @@ def test_where_nobody_can_compile_that_is_an_error_or_done_here(tmp_path: Path) 
     name = f"{__name__}:Broken"
     project = make_project(tmp_path / "a", files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=name)
     assert told(project, ToolchainError) == [
-        f"{name} has no worker that can compile what is missing",
+        f"{name} has no worker that can compile the missing units",
         f"worker {name}: RuntimeError: cannot schedule new futures",
-        "hint: what was compiled is in the cache; ',local' behind the name compiles here what is left",
+        (
+            "hint: finished units are in the cache; add ',local' to the name to compile the "
+            "others on this machine"
+        ),
     ]
     said: list[str] = []
     project = make_project(tmp_path / "b", files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=f"{name},local")
     object.__setattr__(project, "warn", said.append)
     assert workers(project) == {"one": None}
-    assert (
-        said[-1]
-        == f"{name} has no worker that can compile what is missing: that is compiled here [no-usable-worker]"
+    assert said[-1] == (
+        f"{name} has no worker that can compile the missing units: this machine compiles them "
+        "[no-usable-worker]"
     )
 
 
@@ -237,7 +240,9 @@ def test_what_may_read_anything_is_compiled_here(tmp_path: Path) -> None:
         project = make_project(tmp_path / name, sources, 'archs = ["sm_90"]', **own)
         object.__setattr__(project, "inform", (said := list[str]()).append)
         assert workers(project) == {name: None, "one": worker_side.here().name}
-        assert said[0] == "1 of 2 compiles stay here: what they include, others may not have"
+        assert said[0] == (
+            "1 of 2 compiles run on this machine, because other machines may not have the included files"
+        )
 
 
 USER = '__device__ int f(int); extern "C" __global__ void k(int *p) { *p = f(*p); }\n'
@@ -265,7 +270,7 @@ def test_what_others_compile_is_linked_here(tmp_path: Path) -> None:
 
 def test_a_header_that_is_edited_meanwhile_or_gone_is_told(tmp_path: Path) -> None:
     edits: dict[str, Callable[[Path], object]] = {
-        "was changed since the build began": lambda path: path.write_text("#define OWN 2\n"),
+        "was changed after the build began": lambda path: path.write_text("#define OWN 2\n"),
         "cannot be read: No such file or directory": Path.unlink,
     }
     for said, edit in edits.items():
@@ -282,7 +287,7 @@ def test_without_names_by_number_nobody_else_can_compile(
 ) -> None:
     monkeypatch.setattr(CompilePaths, "descriptors", {})
     project = make_project(tmp_path, files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=NAME)
-    assert told(project, ToolchainError)[0] == "HATCH_CUBIN_EXECUTOR: only Linux can have others compile"
+    assert told(project, ToolchainError)[0] == "HATCH_CUBIN_EXECUTOR: only builds on Linux can use a cluster"
 
 
 def test_files_are_given_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

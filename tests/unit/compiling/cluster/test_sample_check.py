@@ -132,7 +132,7 @@ def test_a_build_keeps_nothing_of_a_worker_that_errs(tmp_path: Path, monkeypatch
             pipeline.build(project)
     worker = worker_side.here().name
     assert [problem.what for problem in caught.value.problems] == [
-        f"worker {worker} has compiled b for sm_90 to something else than this machine"
+        f"worker {worker} and this machine have compiled b for sm_90 to different code"
     ]
     assert hits(project) == []
     real_run = executor.run
@@ -146,7 +146,7 @@ def test_a_build_keeps_nothing_of_a_worker_that_errs(tmp_path: Path, monkeypatch
         patch.setattr(executor, "run", late)
         assert pipeline.build(replace(project, warn=said.append))
     assert sorted(said) == [
-        f"{name} for sm_90 could not be compiled here for the comparison of --recheck: took too long"
+        f"{name} for sm_90 could not be compiled on this machine to compare it for --recheck: took too long"
         " [sample-not-compared]"
         for name in ("a", "b")
     ]

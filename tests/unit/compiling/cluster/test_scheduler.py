@@ -165,7 +165,7 @@ def test_a_task_that_ends_three_workers_fails_and_no_other(clock: Clock) -> None
     assert outcome == {number: text for number, text in ALL.items() if number != 2}
     assert len(ended) == 3
     assert lines == [
-        "fatal: 3 workers ended, or were lost, while they compiled it",
+        "fatal: 3 workers ended, or were lost, while they compiled this source",
         *(f"worker {name}: it is gone" for name in ended),
     ]
 
@@ -283,7 +283,7 @@ def test_a_worker_that_answers_with_something_else_is_named_and_gets_no_more(clo
     assert play.outputs() == {number: f"of {number}" for number in range(12)}
     assert (given.count("a"), play.warnings) == (
         1,
-        ["worker a: it answered with something else: k for sm_90: it is for sm_80"],
+        ["worker a: the worker returned a wrong result: k for sm_90: it is for sm_80"],
     )
 
 
@@ -298,7 +298,9 @@ def test_who_answers_for_a_fleet_that_knows_no_workers_is_named(clock: Clock) ->
     play.misfits = {b"of 0": "it is for sm_80"}
     with pytest.raises(NoWorkersLeftError) as caught:
         play.results()
-    assert caught.value.reasons == ("worker any: node 7: it answered with something else: it is for sm_80",)
+    assert caught.value.reasons == (
+        ("worker any: node 7: the worker returned a wrong result: it is for sm_80"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -337,7 +339,7 @@ def test_a_worker_that_fails_at_all_it_was_given_is_named(
     results = play.results()
     assert (len(results), play.warnings) == (
         4,
-        ["worker a failed at all its tasks, at the last one with: OSError: disk [worker-always-fails]"],
+        ["worker a failed at all its tasks; the last error was: OSError: disk [worker-always-fails]"],
     )
 
 
@@ -462,7 +464,7 @@ def test_a_worker_that_has_been_given_longer_than_it_can_take_is_lost(clock: Clo
     play = Play(clock, lambda _cluster: None, A, tasks=1)
     start = clock.now
     error = refusal(NoWorkersLeftError, play.results)
-    assert (error.why, error.reasons) == ((), ("worker a: it did not answer in time",))
+    assert (error.why, error.reasons) == ((), ("worker a: the worker did not answer in time",))
     assert [each.id for each in error.left] == [0]
     assert 180 <= clock.now - start < 182  # two tries of 60 s, and some grace
 
@@ -478,13 +480,17 @@ def test_that_nothing_has_come_back_for_a_minute_is_told_once(clock: Clock, wait
     play = Play(clock, act, A)
     assert play.outputs() == ALL
     what = "fake:// has not returned a result for a minute [cluster-silent]"
-    assert play.warnings == [f"{what}\n  hint: check that its workers run, or build without it"] * told
+    assert (
+        play.warnings
+        == [(f"{what}\n  hint: check that the cluster's workers are running, or build without the cluster")]
+        * told
+    )
 
 
 def test_without_any_worker_or_hope_nothing_is_waited_for(clock: Clock) -> None:
     start = clock.now
     error = refusal(NoWorkersLeftError, Play(clock, lambda _cluster: None).results)
-    assert (error.why, error.reasons) == (("it has no workers",), ())
+    assert (error.why, error.reasons) == (("the cluster has no workers",), ())
     assert clock.now - start < 2
 
 

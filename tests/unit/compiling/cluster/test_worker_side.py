@@ -73,7 +73,7 @@ def test_who_is_as_the_build_needs_it_has_nothing_to_say(stub: Path) -> None:
     process, differs = worker_side.identify(REQUIREMENTS)
     assert (process, differs) == (worker_side.here().process, None)
     other = BuildRequirements(MINE._replace(nvrtc="13.4.92"), None)
-    assert worker_side.identify(other)[1] == "NVRTC 13.5.37, this build has 13.4.92"
+    assert worker_side.identify(other)[1] == "the worker has NVRTC 13.5.37, this build has 13.4.92"
 
 
 def test_who_runs_other_code_than_what_is_installed_by_now_says_so(
@@ -82,7 +82,7 @@ def test_who_runs_other_code_than_what_is_installed_by_now_says_so(
     monkeypatch.setattr(identity, "CODE", "as it was imported")
     assert (
         worker_side.identify(REQUIREMENTS)[1]
-        == "its hatch-cubin was replaced after it was started: start it again"
+        == "hatch-cubin was replaced after the worker was started: restart the worker"
     )
 
 
@@ -191,8 +191,8 @@ def test_what_is_compiled_with_stays_while_other_builds_come(
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        ({"process": "of another life"}, "it was started again"),
-        ({"listing": "x"}, "it lacks the build's files"),
+        ({"process": "of another life"}, "the worker was restarted"),
+        ({"listing": "x"}, "the worker does not have the build's files"),
     ],
 )
 def test_a_lease_for_somebody_else_is_refused(stub: Path, other: dict[str, str], why: str) -> None:
@@ -221,7 +221,9 @@ def test_with_all_that_it_takes_a_lease_needs_nothing_before(
         patch.delattr(worker_side, "unpacked")  # what it has been given already is not unpacked again
         assert [*checked_results(worker_side.compile_with(archive, anybody), anybody)] == [1]
     other = PackedArchive(BuildRequirements(MINE._replace(nvrtc="13.4.92"), None), LISTING, BLOBS)
-    assert worker_side.compile_with(other, anybody).refusal == "NVRTC 13.5.37, this build has 13.4.92"
+    assert worker_side.compile_with(other, anybody).refusal == (
+        "the worker has NVRTC 13.5.37, this build has 13.4.92"
+    )
 
 
 def test_what_was_packed_is_called() -> None:

@@ -115,9 +115,9 @@ def test_a_variants_macro_that_the_source_defines_again_is_an_error(tmp_path: Pa
         pipeline.build(make_project(tmp_path, {"a.cu": text}, options))
     (problem,) = caught.value.problems
     assert problem[:3] == (
-        "N is defined again: its variants would be one",
+        "N is defined again in the source, so all its variants would be equal",
         Location("demo/a.cu", 1),
-        "#ifndef N before it, and #endif behind, keep the value that was given",
+        "put #ifndef N before this definition and #endif after it, to keep the value in the table",
     )
     kept = text.replace("#define N 1", "#ifndef N\n#define N 1\n#endif")
     assert pipeline.build(make_project(tmp_path, {"a.cu": kept}, options))

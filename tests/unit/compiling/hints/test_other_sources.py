@@ -72,7 +72,7 @@ def test_a_source_that_a_module_table_lacks_is_added_to_that_table(tmp_path: Pat
     sources = 'sources = ["demo/b.cu", "demo/c.cu", "demo/a.cu"]'
     assert hints(tmp_path / "before", files, table) == [
         f"demo/b.cu calls 'twice', so the table of 'b' needs it: {sources}",
-        "demo/a.cu:1 defines it: 'sources' of this table needs 'demo/a.cu'",
+        "demo/a.cu:1 defines it: add 'demo/a.cu' to 'sources' of this table",
     ]
     followed = table.replace('sources = ["demo/b.cu", "demo/c.cu"]', sources)
     assert hints(tmp_path / "after", files, followed) == []
