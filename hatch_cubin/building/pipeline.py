@@ -403,11 +403,10 @@ def check_lock(project: Project, found: Lock) -> LockCheck:
 
     Producers run, unless their texts are known from an earlier build, or a package that they need is missing.
     """
-    sources = read_sources(project)
-    if changes := lock_comparison.plan_by_lock(found, project, sources).changes:
-        return LockCheck(changes)
-    if unchecked := [*_producers_without_requirements(project)]:
-        return LockCheck((), unchecked)
+    sources, unchecked = read_sources(project), [*_producers_without_requirements(project)]
+    changes = lock_comparison.plan_by_lock(found, project, sources).changes
+    if changes or unchecked:
+        return LockCheck(changes, unchecked)
     sources = with_producers(project, sources)
     plan = make_plan(project, sources)
     if changes := lock_comparison.differences_of_jobs(found, plan.jobs, plan.toolkit):

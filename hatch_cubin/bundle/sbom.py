@@ -94,10 +94,20 @@ def _provenance(project: Project, jobs: Iterable[Job]) -> dict[str, str]:
     commit = tracked and _git(project.root, "rev-parse", "HEAD")
     if not commit:
         return {}
-    changed = _changes(project.root, [*map(project.tree.path_from_project, files_of(jobs))])
+    files = [*map(project.tree.path_from_project, [*files_of(jobs), *_files_of_producers(project)])]
+    changed = _changes(project.root, files)
     if None in changed:
         return {}
     return {"commit": commit.strip(), "dirty": "true" if any(changed) else "false"}
+
+
+def _files_of_producers(project: Project) -> Iterable[str]:
+    """Return the files that producers can use: the texts of sources depend on them."""
+    if not project.config.producer:
+        return ()
+    from ..producing.produced_sources import files_for_producers  # lazy: only with producers
+
+    return sorted(files_for_producers(project))
 
 
 def _changes(root: Path, files: Sequence[str]) -> list[str | None]:

@@ -97,6 +97,7 @@ def run(args: argparse.Namespace) -> Answer:
     units = [unit for unit in units if args.arch in {None, unit.job.unit.arch}]
     facts = {
         "source": source.path,
+        "produced_by": source.produced.producer if source.produced else None,
         "cache": str(project.cache_folder),
         "toolchain": toolchain.label,
         "units": [unit.facts() for unit in units],
@@ -112,6 +113,7 @@ def run(args: argparse.Namespace) -> Answer:
         "gpu": gpu,
     }
     lines = [
+        *([f"{source.path}: {source.produced.producer} produces it"] if source.produced else ()),
         *_arch_lines(arch, source.path),
         *_gpu_lines(gpu, verbose=args.verbose),
         *_unit_lines(units, verbose=args.verbose),
@@ -128,7 +130,8 @@ def _chosen(
     by_name: dict[str, list[Job]] = {}
     for job in jobs:
         module = job.unit.module
-        for name in dict.fromkeys((*module.sources, module.base, module.name, module.part_of)):
+        named = (module.source.path_for_globs, module.base, module.name, module.part_of)
+        for name in dict.fromkeys((*module.sources, *named)):
             by_name.setdefault(name, []).append(job)
     if path in by_name:
         return by_name[path]
@@ -154,7 +157,13 @@ def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: ProjectT
 
     readers = dict.fromkeys(job.unit.module.source.path for job in jobs if f"{OWN}{asked}" in job.closure.own)
     if readers:
-        return f"it is a header that these sources include: {_listed([*readers], verbose=False)}"
+        return f"a header of {_listed([*readers], verbose=False)}"
+    sources = (job.unit.module.source for job in jobs)
+    produced = dict.fromkeys(
+        each.path for each in sources if each.produced and each.produced.producer == asked
+    )
+    if produced:
+        return f"it produces {_listed([*produced], verbose=False)}"
     if tree.disk_path(asked).is_file():
         return "the file exists, but 'sources' does not match it, or 'exclude' matches it"
     same = [name for name in known if posixpath.basename(name) == posixpath.basename(asked)]

@@ -52,6 +52,9 @@ class FailedCompile:
 
     def line(self, key: str, value: Sequence[str]) -> str:
         """Return the table's line for a list, with *value* added to the items that are there already."""
+        produced = self.module.source.produced
+        if produced and key == "exclude":  # which is for files
+            return f"let {produced.producer} return no text for it"
         there = getattr(self.config, key.replace("-", "_"))
         return toml_lines.setting(key, [*there, *(each for each in value if each not in there)])
 
@@ -63,7 +66,8 @@ class FailedCompile:
         if value.keys() & self._of_rules(key):
             there = self.module.define if key == "define" else self.module.options
             values = {key: {**_written(there), **value}}
-            return toml_lines.source_table(self.module.tables, self.path, **values)
+            path = self.module.source.path_for_globs
+            return toml_lines.source_table(self.module.tables, path, **values)
         there = self.config.define if key == "define" else self.config.options
         return f" {toml_lines.setting(key, {**_written(there), **value})}"
 
@@ -109,7 +113,7 @@ class FailedCompile:
     def _rules(self) -> Iterator[tuple[int, SourceRule]]:
         """Yield the table's rules that match the source, with their numbers."""
         for index, rule in enumerate(self.config.source):
-            if glob_regex(rule.path).fullmatch(self.path):
+            if glob_regex(rule.path).fullmatch(self.module.source.path_for_globs):
                 yield index, rule
 
     def silencing(self, number: int) -> str:

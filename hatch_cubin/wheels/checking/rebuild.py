@@ -62,12 +62,12 @@ class RebuildComparison:
 
 
 def rebuild(project: Project) -> Rebuilt:
-    """Build a project with an empty cache, without a shared store and without other machines."""
+    """Build a project with an empty cache, and only on this machine. Producers run again."""
     environ = {name: value for name, value in project.environ.items() if name not in _IGNORED_VARIABLES}
     with temporary_folders.make() as folder:
         alone = replace(project.config, remote_cache=None, executor=None)
         config = replace(alone, cache_dir=str(folder), cache_size=None)
-        again = replace(project, config=config, environ=environ)
+        again = replace(project, config=config, environ=environ, recalls_texts=False)
         return Rebuilt(again, pipeline.build(again, noted=False))
 
 
