@@ -1,4 +1,4 @@
-"""Errors in `instantiate` of sources that a script produces: each at its line of the table, or at the script."""
+"""Errors in `instantiate` of produced sources: each at its line of the table, or at the script."""
 
 from __future__ import annotations
 
