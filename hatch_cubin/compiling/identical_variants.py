@@ -20,7 +20,8 @@ def identical_variant_notes(done: Mapping[Unit, Compiled]) -> list[str]:
         for name, _value in unit.module.variant:
             others = tuple(item for item in unit.module.variant if item[0] != name)
             same = (str(unit.arch), others)
-            path = unit.module.base if unit.module.link else unit.module.source.name_path
+            is_one_of_several = unit.module.link or unit.module.source.variant
+            path = unit.module.base if is_one_of_several else unit.module.source.path
             results[path, name][same].append(compiled.sha256)
     return sorted(_notes(results))
 

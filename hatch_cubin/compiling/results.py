@@ -65,7 +65,14 @@ def _unwanted(module: Module, archs: str, switch: str, archs_option: str) -> Pro
     path = module.source.path
     what = f"{module.name} for {archs} is not in the cache, but {switch} is set"
     hint = f"run 'hatch-cubin explain {shlex.quote(path)}{archs_option}' to see the reason"
-    return problem("not-in-cache", what, module.location, hint)
+    return problem("not-in-cache", what, module.location, hint, _origin(module))
+
+
+def _origin(module: Module) -> tuple[str, ...]:
+    produced = module.source.produced
+    if produced is None:
+        return ()
+    return (f"{produced.producer} returned its text here; another text is another unit",)
 
 
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:

@@ -32,7 +32,7 @@ def uninstantiated_templates(
     lacking = [*_lacking(module, {name.partition("<")[0].rpartition("::")[2] for name in kernels})]
     entries = examples(lacking)[:MOST_EXAMPLES]
     filled = FILLED if any(GAP in entry for entry in entries) else ""
-    pasted = toml_lines.source_table(tables, source.path, instantiate=entries)
+    pasted = toml_lines.source_table(tables, source.path_for_globs, instantiate=entries)
     hint = f"if the wheel needs this template, list its instantiations{filled}; for example:{pasted}"
     return [_problem(each, hint) for each in lacking]
 

@@ -60,10 +60,13 @@ def arch_requests(
 
 def _requested_specs(config: Config, module: Module) -> tuple[Sequence[str], Sequence[str], bool]:
     """Return the `archs` of a module, the line of each entry, and whether the module has its own `archs`."""
-    linked, path = module.part_of or module.base, module.source.path
+    linked, path = module.part_of or module.base, module.source.path_for_globs
+    produced = module.source.produced
     for index, table in enumerate(config.module if module.part_of or module.link else ()):
         if table.name == linked and table.archs:
             return table.archs, _spec_places(config, len(table.archs), "module", index), True
+    if produced and produced.rule.archs:
+        return produced.rule.archs, [produced.producer] * len(produced.rule.archs), True
     # if several tables match, the last table takes precedence
     for index, rule in reversed([*enumerate(config.source)]):
         if rule.archs and glob_regex(rule.path).fullmatch(path):

@@ -508,9 +508,14 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
         )
     ]
     pasted = source_table(
-        module.tables if module else "", source.path, archs=[*dict.fromkeys(archs)] or [header.target]
+        module.tables if module else "",
+        source.path_for_globs,
+        archs=[*dict.fromkeys(archs)] or [header.target],
     )
     hint = f"this table builds it for archs that can run it:{pasted}"
+    if source.arch:  # its name says what it is for, not a table
+        name = PurePosixPath(source.path).name.replace(f".{source.arch}.", f".{header.target}.")
+        hint = f"if that is the arch that its text is for, produce it as {name!r}"
     can_be = arch_names.is_supported(own, toolchain.supported, families=toolchain.families)
     because = (f"because of: {header.target_text}",)
     return problem(

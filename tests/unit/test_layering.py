@@ -27,7 +27,7 @@ ROOMS: dict[str, str] = {
     "toolkit": "common config project planning",
     "headers": "common config project planning toolkit",
     "keys": "common cubin config project planning cache toolkit headers",
-    "bundle": "common cubin project planning cache toolkit keys",
+    "bundle": "common cubin project planning cache producing toolkit keys",
     "remote": "common config project cache toolkit keys",
     "compiling": "common loader cubin config project planning cache producing toolkit headers keys bundle",
     "explaining": "common loader config project planning cache headers keys",

@@ -91,7 +91,8 @@ def _about_templates(failed: FailedCompile, left_out: str) -> str:
     if entries := examples(own or templates)[:MOST_EXAMPLES]:
         filled = FILLED if any(GAP in each for each in entries) else ""
         if own or is_for_headers:
-            table = toml_lines.source_table(failed.module.tables, failed.path, instantiate=entries)
+            path = failed.module.source.path_for_globs
+            table = toml_lines.source_table(failed.module.tables, path, instantiate=entries)
             return f"{_BY_NAME}{filled}; for example:{table}"
         return left_out
     if _GLOBAL.search(

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ...config import toml_lines
 from ...config.config import Config, Macros, SourceRule
+from ...config.value_checks import WrittenInstantiation
 from ...errors import Location, SourceError
 from ...headers.resolve import SearchFolder
 from ...planning.unit_plan import Module
@@ -52,6 +53,9 @@ class FailedCompile:
 
     def line(self, key: str, value: Sequence[str]) -> str:
         """Return a line for the table that adds the items of *value* to the list in the table."""
+        produced = self.module.source.produced
+        if produced and key == "exclude":  # 'exclude' is only for files
+            return f"let {produced.producer} return no text for this source"
         there = getattr(self.config, key.replace("-", "_"))
         return toml_lines.setting(key, [*there, *(each for each in value if each not in there)])
 
@@ -64,7 +68,8 @@ class FailedCompile:
         if value.keys() & self._of_rules(key):
             there = self.module.define if key == "define" else self.module.options
             values = {key: {**_written(there), **value}}
-            return toml_lines.source_table(self.module.tables, self.path, **values)
+            path = self.module.source.path_for_globs
+            return toml_lines.source_table(self.module.tables, path, **values)
         there = self.config.define if key == "define" else self.config.options
         return f" {toml_lines.setting(key, {**_written(there), **value})}"
 
@@ -77,11 +82,13 @@ class FailedCompile:
         return any(not isinstance(written, str) for _place, written in self._entries(name))
 
     def _entries(self, name: str) -> Iterator[tuple[Location, str | Mapping[str, Any]]]:
-        wanted = "".join(name.split())
+        place, produced = self.config.place, self.module.source.produced
         for index, rule in self._rules():
-            for each, (number, written) in rule.instantiate.items():
-                if "".join(each.split()) == wanted:
-                    yield self.config.place.of("source", index, "instantiate", number), written
+            for number, written in _asking(rule, name):
+                yield place.of("source", index, "instantiate", number), written
+        if produced is not None:
+            for _number, written in _asking(produced.rule, name):
+                yield Location(produced.producer), written
 
     def shared_entry(self, path: str, name: str) -> str | Mapping[str, Any] | None:
         """Return the entry for *name*, if its [[source]] table also matches the source at *path*."""
@@ -112,7 +119,7 @@ class FailedCompile:
     def _rules(self) -> Iterator[tuple[int, SourceRule]]:
         """Yield the [[source]] tables that match the source, with their numbers."""
         for index, rule in enumerate(self.config.source):
-            if glob_regex(rule.path).fullmatch(self.path):
+            if glob_regex(rule.path).fullmatch(self.module.source.path_for_globs):
                 yield index, rule
 
     def silencing(self, number: int) -> str:
@@ -127,6 +134,12 @@ class FailedCompile:
         if key == "define":
             return {name for rule in rules for name in (*dict(rule.define), *rule.undefined)}
         return {name for rule in rules for name in _written(rule.options)}
+
+
+def _asking(rule: SourceRule, name: str) -> Iterator[WrittenInstantiation]:
+    """Yield the entries of a rule's `instantiate` that ask for a name, however its spaces are written."""
+    wanted = "".join(name.split())
+    return (entry for each, entry in rule.instantiate.items() if "".join(each.split()) == wanted)
 
 
 def _written(values: Macros | Mapping[str, Any]) -> dict[str, Any]:

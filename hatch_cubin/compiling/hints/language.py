@@ -12,7 +12,7 @@ from .failed_compile import FailedCompile
 _LATER = re.compile(
     r"\b(?:is|are) a C\+\+(20|23) feature|#error.*(?:requires|needs) (?:at least )?C\+\+ ?(\d\d)\b"
 )
-_OF_CXX20 = re.compile(r"(?:requires|concept|consteval|constinit|co_await|co_yield)\b")
+_OF_CXX20 = re.compile(r"requires\s*[\w({]|(?:concept|consteval|constinit|co_await|co_yield)\s+\w")
 _NEEDS_FLAG = re.compile(r'only supported in Linux with the "--([a-z0-9-]+)" flag')
 _REFERENCE = re.compile(r"(texture|surface) is not a template")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,11 +13,16 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import sbom
-from hatch_cubin.errors import CompileError, SourceError
+from hatch_cubin.cache import signing
+from hatch_cubin.common import user_folders
+from hatch_cubin.common.digest import file_digest
+from hatch_cubin.errors import CompileError, HatchCubinError, SourceError
+from hatch_cubin.frontends.open_project import open_project
 from hatch_cubin.lockfile import required_wheels
 from hatch_cubin.producing import running
 from hatch_cubin.project.project import Project
-from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, found, refusal
+from tests.command_line import Command
+from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, codes, found, refusal, run, write_tree
 from tests.producers import KERNEL, SCRIPT, producer_project, producer_table, returning
 
 pytestmark = [pytest.mark.nvrtc, pytest.mark.usefixtures("unmeasured")]
@@ -220,3 +226,187 @@ def test_build_requirements_need_no_run(tmp_path: Path, monkeypatch: pytest.Monk
     assert {"jinja2==3.*", "cuda-toolkit[nvrtc,cudart,cccl,crt]==13.0.*"} <= for_plain
     monkeypatch.setenv("HATCH_CUBIN_SKIP", "1")
     assert required(ptx) == set()
+
+
+def hatch(project: Project, command: Command, *arguments: str) -> tuple[int, str, str]:
+    """Return how a verb ends for this project, and what it prints."""
+    return command(*arguments, "--project", project.root)
+
+
+def kept_texts() -> list[Path]:
+    return sorted(user_folders.recall_folder().glob("*.texts"))
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep texts in a folder of this test's own, beside the headers that are slow to unpack."""
+    folder, users = tmp_path / "own", user_folders.own_folder()
+    folder.mkdir()
+    (folder / "headers").symlink_to(users / "headers")
+    monkeypatch.setattr(user_folders, "own_folder", lambda: folder)
+
+
+def poison(path: Path) -> None:
+    """Change a text that is kept, with the digest that fits."""
+    body = path.read_bytes().split(b"\n")[1].replace(b"= 1;", b"= 7;")
+    path.write_bytes(file_digest(body).encode() + b"\n" + body + b"\n")
+
+
+@pytest.mark.usefixtures("own")
+def test_a_poisoned_text_does_not_pass_a_rebuild(tmp_path: Path, command: Command) -> None:
+    project = producer_project(tmp_path / "project")
+    right = pipeline.build(project)
+    (kept,) = kept_texts()
+    poison(kept)
+    wrong = pipeline.build(project)
+    assert wrong["one.sm_80.cubin"] != right["one.sm_80.cubin"]
+    for files, code, found_codes in ((right, 0, []), (wrong, 1, ["unit-inputs-differ"])):
+        folder = write_tree(project.root / project.bundle_folder, files)
+        before = kept.read_bytes()
+        ended, _out, err = command("verify", folder, "--rebuild", "--project", project.root)
+        assert (ended, codes(err)) == (code, found_codes)
+        assert kept.read_bytes() == before
+
+
+@pytest.mark.usefixtures("own")
+def test_an_unsigned_text_is_not_used_where_signatures_are_required(tmp_path: Path) -> None:
+    private, public = signing.new_key()
+    said: list[str] = []
+    project = replace(producer_project(tmp_path / "project"), inform=said.append)
+    right = pipeline.build(project)
+    poison(kept_texts()[0])
+    environ = {**project.environ, "HATCH_CUBIN_SIGNING_KEY": private, "HATCH_CUBIN_REQUIRE_SIGNED": "1"}
+    config = replace(project.config, trusted_keys=(public,))
+    strict = replace(project, environ=environ, config=config)
+    said.clear()
+    assert pipeline.build(strict)["one.sm_80.cubin"] == right["one.sm_80.cubin"]
+    assert "running demo/gen.py" in said
+    said.clear()
+    pipeline.build(strict)
+    assert "running demo/gen.py" not in said
+
+
+def test_no_cache_has_the_text_of_a_source(tmp_path: Path) -> None:
+    project = producer_project(tmp_path / "project", HATCH_CUBIN_CACHE_DIR=str(tmp_path / "cache"))
+    pipeline.build(project)
+    files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert files
+    assert not any(b"__global__" in path.read_bytes() for path in files)
+
+
+def test_explain_names_the_script_and_the_place_of_each_arch(tmp_path: Path, command: Command) -> None:
+    project = producer_project(tmp_path, returning(repr(MANY)), PTX)
+    out = ""
+    for asked, source in (
+        ("demo/mm[B=1].cu", "demo/mm[B=1].cu"),
+        ("demo/scale.cu", "demo/scale.cu"),
+        ("demo/mm.sm_90a.cu", "demo/mm[B=2].sm_90a.cu"),
+    ):
+        ended, out, _err = hatch(project, command, "explain", asked)
+        assert ended == 0
+        assert out.splitlines()[0] == f"{source}: demo/gen.py produces it"
+    assert "archs  'sm_90a' (demo/gen.py, in place of the global archs)" in out
+    ended, _out, err = hatch(project, command, "explain", "demo/gen.py")
+    assert ended == 1
+    assert "hint: it produces demo/copy.ptx" in err
+
+
+def test_a_unit_that_no_shard_has_compiled_names_its_script(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {f"k{number}.cu": KERNEL.format(name="k", value=number) for number in range(4)}
+    monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path / "cache"))
+    script = f"import os\nTEXTS = {texts!r}\ndef sources():\n"
+    script += "    return {name: text + '//' * os.path.exists('../flag') for name, text in TEXTS.items()}\n"
+    project = producer_project(tmp_path / "project", script)
+
+    def shard(number: int) -> None:
+        user_folders.remove_recalled_facts()  # another machine
+        assert hatch(project, command, "bake", "--shard", f"{number}/2")[0] == 0
+
+    shard(1)
+    shard(2)
+    with monkeypatch.context() as last:
+        last.setenv("HATCH_CUBIN_REQUIRE_HITS", "1")
+        assert hatch(project, command, "bake")[0] == 0
+    shutil.rmtree(tmp_path / "cache")
+    shard(1)
+    (tmp_path / "flag").write_text("")
+    shard(2)
+    (tmp_path / "flag").unlink()
+    user_folders.remove_recalled_facts()
+    monkeypatch.setenv("HATCH_CUBIN_REQUIRE_HITS", "1")
+    ended, _out, err = hatch(project, command, "bake")
+    assert (ended, codes(err)) == (1, ["not-in-cache", "not-in-cache"])
+    assert "demo/gen.py returned its text here; another text is another unit" in err
+
+
+def test_the_key_of_a_cache_follows_the_texts(tmp_path: Path, command: Command) -> None:
+    keys = []
+    for value in (1, 1, 2):
+        script = returning(repr({"k.cu": KERNEL.format(name="k", value=value)}))
+        keys.append(hatch(producer_project(tmp_path, script), command, "cache", "key")[1])
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_a_cluster_compiles_produced_sources(tmp_path: Path) -> None:
+    script = returning(repr({**INCLUDING, **MANY}))
+    options = f'{PTX}\ninputs = ["demo/near.cuh"]'
+    project = producer_project(tmp_path / "project", script, options, HEADERS, FOLDERS)
+    here = pipeline.build(project)
+    config = replace(project.config, executor="concurrent.futures:ThreadPoolExecutor")
+    environ = {**project.environ, "HATCH_CUBIN_CACHE_DIR": str(tmp_path / "cache")}
+    elsewhere = replace(project, config=replace(config, cache_dir=str(tmp_path / "cache")), environ=environ)
+    assert pipeline.build(elsewhere) == here
+
+
+def test_the_commit_in_the_bill_covers_the_files_of_producers(tmp_path: Path) -> None:
+    project = producer_project(tmp_path, archs='archs = ["sm_80"]\nprovenance = true\n')
+    who = ("-c", "user.name=x", "-c", "user.email=x", "-c", "commit.gpgsign=false")
+    for arguments in (("init", "-q"), ("add", "."), (*who, "commit", "-qm", "x")):
+        run("git", *arguments, cwd=tmp_path)
+
+    def dirty() -> str:
+        properties = json.loads(pipeline.build(project)[sbom.NAME])["metadata"]["component"]["properties"]
+        return str({each["name"]: each["value"] for each in properties}["hatch-cubin:dirty"])
+
+    assert dirty() == "false"
+    (tmp_path / "demo/gen.py").write_text(f"{SCRIPT}#\n")
+    assert dirty() == "true"
+
+
+def test_ptx_for_another_arch_than_its_name_says_is_refused(tmp_path: Path) -> None:
+    text = COPY_PTX.replace("sm_80", "sm_90a").replace("7.0", "8.0")
+    project = producer_project(tmp_path, returning(repr({"mm[B=1].sm_90.ptx": text})), PTX)
+    error = refusal(HatchCubinError, built, project)
+    assert found(error) == [("ptx-target-unsuitable", "demo/mm[B=1].sm_90.ptx:2")]
+    assert error.problems[0].hint == (
+        "if that is the arch that its text is for, produce it as 'mm[B=1].sm_90a.ptx'"
+    )
+
+
+TEMPLATE = "template <class T> __global__ void scale(T *x) { *x = 2; }\n"
+
+
+def test_tables_in_hints_match_the_produced_name(tmp_path: Path) -> None:
+    project = producer_project(tmp_path, returning(repr({"s[B=1].cu": TEMPLATE})))
+    (one,) = refusal(CompileError, built, project).problems
+    table = (one.hint or "").partition("for example:")[2].replace("\n    ", "\n")
+    assert 'path = "demo/s.cu"' in table
+    text = (tmp_path / "pyproject.toml").read_text()
+    (tmp_path / "pyproject.toml").write_text(f"{text}{table}")
+    again = open_project(str(tmp_path), project.environ, None, verbose=False)
+    assert "s.B-1.sm_80.cubin" in built(again)
+
+
+def test_a_hint_does_not_exclude_a_name_that_only_the_script_knows(tmp_path: Path) -> None:
+    texts = {"a.cu": "__device__ int f() { return 1; }\n", **MM}
+    (one,) = refusal(CompileError, built, producer_project(tmp_path, returning(repr(texts)))).problems
+    assert "let demo/gen.py return no text for this source" in (one.hint or "")
+
+
+def test_variants_with_the_same_code_are_named_by_their_module(tmp_path: Path) -> None:
+    said: list[str] = []
+    texts = {name: KERNEL.format(name="mm", value=1) for name in MM}
+    built(replace(producer_project(tmp_path, returning(repr(texts))), inform=said.append))
+    assert "mm: B changes nothing: its 2 variants are the same code" in said

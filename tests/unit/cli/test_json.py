@@ -19,6 +19,7 @@ from hatch_cubin.cli import main
 from hatch_cubin.common import ed25519_keys
 from hatch_cubin.wheels.checking import check
 from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, TABLE, bundle, made, pyproject, write_tree
+from tests.producers import SCRIPT, producer_table
 from tests.sample_wheels import code, whole_wheel
 from tests.split_wheels import PARTS, VARIANTS, finished_wheel, split_wheel
 from tests.split_wheels import PLAIN as OF_SPLIT
@@ -118,8 +119,11 @@ def prepare(verb: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         main.main(["bake"])  # something to remember
     if verb == "lock":  # something that is unsure, and something that has changed since
         write_tree(project, {"demo/any.cu": f"#if 0\n#include UNKNOWN\n#endif\n{COPY_CU}"})
+        table = producer_table()
+        write_tree(project, {"demo/gen.py": SCRIPT, "pyproject.toml": f"{PROJECT['pyproject.toml']}{table}"})
         main.main(["lock"])
-        write_tree(project, {"demo/empty.h": "// edited\n"})
+        needing = f'{PROJECT["pyproject.toml"]}{table}requires = ["no-such-thing"]\n'
+        write_tree(project, {"demo/empty.h": "// edited\n", "pyproject.toml": needing})
     if verb == "unpack":
         main.main(["bundle", "--into", "demo"])
     if verb == "split":
@@ -181,6 +185,10 @@ def test_explain_prints_the_fields_that_are_documented(
     write_tree(project, {"demo/saxpy.cu": SAXPY + "\n", "demo/copy.ptx": COPY_PTX})
     explain("saxpy")
     explain("copy")
+    producer = f"{PROJECT['pyproject.toml']}{producer_table()}"
+    write_tree(project, {"pyproject.toml": producer, "demo/gen.py": SCRIPT})
+    explain("one")
+    (project / "demo/gen.py").unlink()
     signed_by_another(project, monkeypatch)
     explain("saxpy")
     assert types == documented("All verbs", "explain")

@@ -29,9 +29,10 @@ ARCHS = 'archs = ["sm_90"]\n'
 LISTED = (
     "the templates of demo/a.cu, each with an example of its arguments: 'kern<float>', 'my::scale<float, 4>'"
 )
-ABOUT_KERN = "the kernel's template is 'template <class T>' (demo/a.cu:2), as in \"kern<float>\""
+ABOUT_KERN = "the kernel's template is 'template <class T>' (demo/a.cu:2): write for example \"kern<float>\""
 ABOUT_SCALE = (
-    "the kernel's template is 'template <class T, int N>' (demo/a.cu:6), as in \"my::scale<float, 4>\""
+    "the kernel's template is 'template <class T, int N>' (demo/a.cu:6): write for "
+    'example "my::scale<float, 4>"'
 )
 
 
@@ -177,7 +178,7 @@ def test_an_error_in_a_template_has_the_only_entry_that_asks_for_it(tmp_path: Pa
     for folder, entries in (("one", ["k<float *>"]), ("two", ["k<float *>", "k<int *>"])):
         project = make_project(tmp_path / folder, {"k.cu": text}, f"archs = ['sm_90']\n{rule(*entries)}")
         error = refusal(CompileError, pipeline.build, project)
-        shown.append([line for line in error.problems[0].details if "asks for it" in line])
+        shown.append([line for line in error.problems[0].details if "instantiation of" in line])
     assert shown == [["    in the instantiation of 'k<float *>' (pyproject.toml:14)"], []]
 
 

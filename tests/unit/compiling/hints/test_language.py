@@ -41,8 +41,12 @@ def test_the_option_that_is_named_lets_the_source_compile(
 ) -> None:
     table = f'archs = ["sm_90"]\noptions = {{ std = "c++{std}" }}\n'
     error = refusal(CompileError, pipeline.build, make_project(tmp_path / "a", {"k.cu": text}, table))
-    assert [each.hint for each in error.problems] == [hint]
-    followed = f'archs = ["sm_90"]\n{hint.partition(": ")[2]}\n'
+    (told,) = error.problems
+    says, _, line = hint.partition(": ")
+    assert told.hint is not None
+    assert told.hint.startswith(f"{says}: ")
+    assert told.hint.endswith(f": {line}")
+    followed = f'archs = ["sm_90"]\n{line}\n'
     assert pipeline.build(make_project(tmp_path / "b", {"k.cu": text}, followed))
 
 
@@ -52,6 +56,7 @@ def test_the_option_that_is_named_lets_the_source_compile(
         ("this is a C++23 feature", (), "", 'to compile as C++23: options = { std = "c++23" }'),
         ("expected", ("requires true", "^"), "options = { std = 'c++20' }", None),
         ("expected", ("  requires true", "^"), "", None),
+        ('identifier "concept" is undefined', ("concept + 1;", "^"), "", None),
         (
             "texture is not a template",
             (),

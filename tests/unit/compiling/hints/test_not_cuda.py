@@ -86,7 +86,7 @@ def test_tile_code_is_reported_at_its_line(tmp_path: Path, text: str) -> None:
     (told,) = advise(found, setting(tmp_path, text=text))
     assert (told.code, told.hint) == (
         "tile-kernels-not-supported",
-        'leave the file out: exclude = ["demo/a.cu"]',
+        'to leave the file out: exclude = ["demo/a.cu"]',
     )
     assert told.where is not None
     assert told.context == (f"    {text.splitlines()[(told.where.line or 0) - 1]}",)
