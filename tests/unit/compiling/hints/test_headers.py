@@ -27,6 +27,9 @@ HAS_NONE = (
 )
 
 
+UNDER = "under [tool.hatch.build.hooks.cubin]: "
+
+
 def hint(name: str, there: FailedCompile, includer: str = "demo/a.cu") -> str | None:
     told = headers.missing([error(f'cannot open source file "{name}"', includer)], there)
     assert told is not None
@@ -269,11 +272,11 @@ def test_a_source_that_lacks_several_headers_compiles_once_all_hints_are_followe
     options = 'archs = ["sm_90"]\n'
     error = refusal(CompileError, pipeline.build, make_project(tmp_path, files, options))
     assert [(each.where, each.hint) for each in error.problems] == [
-        (Location("demo/a.cu", 1), 'include-dirs = ["demo/f", "demo/g"]'),
-        (Location("demo/a.cu", 2), 'include-dirs = ["demo/f", "demo/g"]'),
+        (Location("demo/a.cu", 1), f'{UNDER}include-dirs = ["demo/f", "demo/g"]'),
+        (Location("demo/a.cu", 2), f'{UNDER}include-dirs = ["demo/f", "demo/g"]'),
         (Location("demo/a.cu", 3), NOBODY),
     ]
-    followed = f"{options}{error.problems[0].hint}\n"
+    followed = f"{options}{(error.problems[0].hint or '').removeprefix(UNDER)}\n"
     assert pipeline.build(make_project(tmp_path, {**files, "gone.h": ""}, followed))
 
 

@@ -24,7 +24,10 @@ TABLE = """
     sources = ["demo/b.cu", "demo/a.cu"]
     mode = "lto\""""
 IN_HEADER = "other sources cannot use the definition in demo/a.cu:1: move the definition into a header"
-EXCLUDED = 'the source has only device functions, so leave it out: exclude = ["demo/a.cu"]'
+EXCLUDED = (
+    "the source has only device functions, so leave it out: "
+    'under [tool.hatch.build.hooks.cubin]: exclude = ["demo/a.cu"]'
+)
 
 
 def hints(root: Path, files: dict[str, str], options: str = OPTIONS) -> list[str | None]:
@@ -71,7 +74,7 @@ def test_a_source_that_a_module_table_lacks_is_added_to_that_table(tmp_path: Pat
     table = f"{OPTIONS}{TABLE}".replace("demo/a.cu", "demo/c.cu")
     sources = 'sources = ["demo/b.cu", "demo/c.cu", "demo/a.cu"]'
     assert hints(tmp_path / "before", files, table) == [
-        f"demo/b.cu calls 'twice', so add this source to the table of 'b': {sources}",
+        f"demo/b.cu calls 'twice', so add this source to the table of 'b':\n    {sources}",
         "demo/a.cu:1 defines it: add 'demo/a.cu' to 'sources' of this table",
     ]
     followed = table.replace('sources = ["demo/b.cu", "demo/c.cu"]', sources)
