@@ -1,8 +1,8 @@
-"""Compile CUDA kernels when a wheel is built, load them with no compiler."""
+"""hatch-cubin compiles CUDA kernels when a wheel is built. The wheel loads them without a compiler."""
 
 __version__ = "0.1.0"
 
-TYPE_CHECKING = False  # as typing has it, which takes longer to import than all of this
+TYPE_CHECKING = False  # type checkers read it as True; importing typing would take longer than this module
 if TYPE_CHECKING:
     from .program_cache.sqlite_cache import SQLiteProgramCache
 
@@ -10,7 +10,7 @@ __all__ = ["SQLiteProgramCache"]
 
 
 def __getattr__(name: str) -> object:
-    """Import what is seldom asked for when it is."""
+    """Import `SQLiteProgramCache` when it is first used, because few projects need it."""
     if name != "SQLiteProgramCache":
         how = "a package's own kernels are loaded with 'from mypkg import _cubins'"
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}: {how}")

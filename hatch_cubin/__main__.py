@@ -1,4 +1,4 @@
-"""Run the command line: `python -m hatch_cubin` is `hatch-cubin`."""
+"""Run the command line: `python -m hatch_cubin` is the same as `hatch-cubin`."""
 
 import sys
 

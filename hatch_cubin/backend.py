@@ -1,7 +1,7 @@
-"""The build backend `hatch_cubin.backend`: it builds the kernels, and leaves the rest to another backend.
+"""The build backend `hatch_cubin.backend`: it builds the kernels, and calls another backend for all else.
 
-The table names the other backend. If it does not have a hook, this backend does not have it either. The name
-of this module is written in projects and in their editable installs, so it must not change.
+The project's table names the other backend. `hatch_cubin.backend` has exactly the build hooks of the other
+backend. This module must not be renamed, because projects and their editable installs contain its name.
 """
 
 from __future__ import annotations

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 PREFIX = "hatch-cubin: "
-_ANNOTATED = 20  # lines of details
+_ANNOTATED = 20  # a GitHub annotation shows at most this many lines of details
 _MANY = 3  # this many problems with one cause are printed as one message
-_SHOWN = 10  # this many of their places are printed
-_INTERRUPTED = 130  # as shells count: 128 and the signal's number
+_SHOWN = 10  # a message about many problems shows at most this many places
+_INTERRUPTED = 130  # the usual exit code after an interrupt: 128 plus the signal's number
 _UNEXPECTED = "this error is unexpected, probably a bug in hatch-cubin: please report it with the lines above"
-_LINE_ENDS = {
-    ord("\n"): "\\n"
-}  # in a name: other people may have chosen it, and no line may begin with their text
+# A file's name may contain a line end. An escaped line end cannot begin a new line, which a CI service could
+# read as a command.
+_LINE_ENDS = {ord("\n"): "\\n"}
 
 
 class Location(NamedTuple):
@@ -37,7 +37,7 @@ class Location(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong: what, where, what else is known, and what to do about it."""
+    """One mistake that the user can fix: the message, the location in a file, details, and a hint."""
 
     what: str
     where: Location | None = None
@@ -52,11 +52,11 @@ class Problem(NamedTuple):
         return one_message("\n  ".join((head, *self.details, *hint)))
 
     def with_code(self) -> str:
-        """Return the message with its code at the end of its first line, for users to search for."""
+        """Return the message with the problem's code after its first line: users can search for the code."""
         return str(self._replace(what=f"{self.what} [{self.code}]") if self.code else self)
 
     def facts(self) -> dict[str, str | int | list[str] | None]:
-        """Return the problem for JSON."""
+        """Return the problem as a dict for the JSON output."""
         path, line = self.where or (None, None)
         return {
             "code": self.code,
@@ -77,18 +77,18 @@ def problem(
 ) -> Problem:
     """Return a problem with the code under which docs/reference/errors.md lists it.
 
-    A code names one kind of problem. It stays the same if the message *what* is reworded.
+    A code names one kind of problem. The code stays the same if the text of the message (*what*) is reworded.
     """
     return Problem(what, where, hint, details, code)
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
-    """Return each problem once, by file and line. Problems without a line or a file come last."""
+    """Return problems without duplicates, sorted by file and line. A problem without a line comes last."""
     return sorted(dict.fromkeys(problems), key=_place)
 
 
 class HatchCubinError(Exception):
-    """The base of all errors that the user can fix. It has every problem that was found."""
+    """The base class of all errors that the user can fix. One error contains every problem that was found."""
 
     def __init__(self, *problems: Problem) -> None:
         super().__init__(*problems)
@@ -99,7 +99,7 @@ class HatchCubinError(Exception):
 
 
 class ConfigError(HatchCubinError):
-    """The configuration table is wrong."""
+    """The project's configuration table has a mistake."""
 
 
 class SourceError(HatchCubinError):
@@ -119,11 +119,11 @@ class BundleError(HatchCubinError):
 
 
 class MissError(HatchCubinError):
-    """Units would have to be compiled, but only cache hits are allowed."""
+    """Compiled code is missing from the cache, and the user allows only cache hits."""
 
 
 class LockError(HatchCubinError):
-    """A build must follow the lock, but cannot."""
+    """A build must follow the lock file `cubin.lock`, but cannot."""
 
 
 class SignatureError(HatchCubinError):
@@ -131,13 +131,13 @@ class SignatureError(HatchCubinError):
 
 
 class CheckError(HatchCubinError):
-    """A check found something wrong, such as a damaged wheel or a stale lock."""
+    """A check found a mistake, such as a damaged wheel or an outdated lock file."""
 
 
 def render(error: HatchCubinError, outcome: str = "", *, verbose: bool = False) -> list[str]:
-    """Return one message per cause, in order, then the count of problems.
+    """Return the messages to print for an error: one message for each cause, then the count of problems.
 
-    Only a *verbose* message lists every place of a cause.
+    A message lists at most ten places of its cause. A *verbose* message lists all places.
     """
     ordered = in_order(error.problems)
     summary = [f"{PREFIX}{count(len(ordered), 'error')}{outcome}"] if outcome or ordered[1:] else []
@@ -149,10 +149,10 @@ def render(error: HatchCubinError, outcome: str = "", *, verbose: bool = False) 
 
 
 def _by_cause(problems: Iterable[Problem]) -> Iterator[list[Problem]]:
-    """Yield groups of problems: many that the same change fixes together, and all others alone."""
+    """Yield groups of problems: three or more problems with the same cause together, and all others alone."""
 
     def cause(problem: Problem) -> tuple[str | None, ...]:
-        is_change = problem.hint is not None and " = " in problem.hint  # a line of the table
+        is_change = problem.hint is not None and " = " in problem.hint  # the hint is a line of the table
         return (problem.hint,) if is_change else (problem.what, problem.hint)
 
     groups: dict[tuple[str | None, ...], list[Problem]] = {}
@@ -167,7 +167,7 @@ def _by_cause(problems: Iterable[Problem]) -> Iterator[list[Problem]]:
 
 
 def _as_one(group: list[Problem], shown: int) -> Problem:
-    """Return one problem for a group: the first one, with the places of all others."""
+    """Return one problem for a group of problems: the first, with the places of all others in its details."""
     first, *others = group
     if not others:
         return first
@@ -192,18 +192,19 @@ def _place(problem: Problem) -> tuple[bool, str, bool, int]:
 def reported(
     display: Callable[[str], object], outcome: str = "", folder: str | None = None, *, verbose: bool = False
 ) -> Iterator[None]:
-    """Turn a user's problems into messages and exit code 1, and an interrupt into exit code 130.
+    """Print the messages of a HatchCubinError and exit with code 1. Exit with code 130 after an interrupt.
 
-    Other exceptions pass through, except those whose traceback could control a terminal or CI service.
+    Other exceptions pass through, unless their traceback contains commands for a terminal or a CI service.
 
-    *outcome* follows the count of problems, and says what they led to. Their places may be relative to
-    *folder*. *verbose* messages list every place.
+    *outcome*: the text after the count of problems, such as "; no wheel was built".
+    *folder*: the folder to which the paths in the problems are relative.
+    *verbose*: whether each message lists all places of its problem.
     """
     try:
         yield
     except KeyboardInterrupt:
         with Lossy(sys.stderr):
-            display(f"{PREFIX}interrupted; what was compiled is in the cache")
+            display(f"{PREFIX}interrupted; the results that were finished are in the cache")
         raise SystemExit(_INTERRUPTED) from None
     except HatchCubinError as exc:
         if is_on(os.environ, "HATCH_CUBIN_TRACEBACK"):
@@ -220,7 +221,7 @@ def reported(
 
 
 def _contain(error: Exception, display: Callable[[str], object]) -> None:
-    """If the traceback of *error* contains commands for a terminal or CI, print it escaped, and exit."""
+    """If the traceback of *error* contains commands for a terminal or CI, print it with escapes, and exit."""
     import traceback  # slow to import
 
     if (trace := "".join(traceback.format_exception(error))) != plain(trace):
@@ -230,7 +231,7 @@ def _contain(error: Exception, display: Callable[[str], object]) -> None:
 
 
 def crash_report(error: Exception) -> str:
-    """Return the traceback of an error, escaped. For an unexpected error, add a request to report it."""
+    """Return the escaped traceback of an error. An unexpected error gets a request to report it as a bug."""
     import traceback  # slow to import
 
     trace = plain("".join(traceback.format_exception(error)).rstrip())
@@ -240,7 +241,7 @@ def crash_report(error: Exception) -> str:
 
 
 def annotate(kind: str, problems: Iterable[Problem], folder: str | None = None) -> None:
-    """Let GitHub Actions show problems at their lines. Elsewhere, do nothing."""
+    """On GitHub Actions, print annotations that show problems beside their lines. Elsewhere, do nothing."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
     from .common import github

@@ -1,1 +1,1 @@
-"""The whole build, its report, and the shards that let several CI jobs compile one plan."""
+"""Run the whole build, report its results, and divide the compiles between several CI jobs."""

@@ -1,4 +1,4 @@
-"""The whole build, for every front end: a project in, the files of its bundle out."""
+"""The whole build: plan a project's compiles, run them, and return the files that go into the wheel."""
 
 from __future__ import annotations
 
@@ -69,25 +69,29 @@ def _names_table(
 
 
 class Plan(NamedTuple):
-    """The units to build, and the toolkit, records and store to build them with."""
+    """What a build compiles (*jobs*), and the compiler and records of earlier builds that it uses."""
 
     toolkit: Toolkit
     jobs: tuple[Job, ...]
     recall: Recall
-    refused: tuple[Problem, ...] = ()  # unreadable headers, and modules without jobs
-    headers: Mapping[str, str | None] | None = None  # headers outside the project, if the lock lists them
-    found: Mapping[Unit, Compiled] = MappingProxyType({})  # results that are known already
-    remote: SharedStore | None = None  # the store, if requests were already sent to it
-    lock: Lock | None = None  # the project's
+    refused: tuple[Problem, ...] = ()  # errors of modules that cannot be compiled, such as unreadable headers
+    headers: Mapping[str, str | None] | None = (
+        None  # headers outside the project, if the lock file lists them
+    )
+    found: Mapping[Unit, Compiled] = MappingProxyType({})  # compiled results that were already looked up
+    remote: SharedStore | None = None  # the shared store, if requests were already sent to it
+    lock: Lock | None = None  # the content of the project's cubin.lock
 
 
 def build(
     project: Project, *, noted: bool = True, require: Callable[[Project], object] | None = None
 ) -> dict[str, bytes]:
-    """Compile missing units, and return the files of the bundle and its bill of materials, by name.
+    """Compile what is missing from the cache, and return the files of the bundle by name.
 
-    A build whose cache is thrown away afterwards must not be *noted*: its notes would replace the notes of
-    builds whose cache is kept.
+    The bill of materials is one of these files.
+
+    *noted*: whether to record the build for later builds. A build with a temporary cache must not be noted,
+    because its notes would replace the notes of other builds.
     """
     files, _sources = build_with_sources(project, noted=noted, require=require)
     return files
@@ -113,12 +117,13 @@ def build_held(
     noted: bool = True,
     require: Callable[[Project], object] | None = None,
 ) -> tuple[dict[str, Content], list[str]]:
-    """Return the same files, and the paths of the project's files that they were built from.
+    """Return the files of the bundle by name, and the paths of the project's files that were compiled.
 
-    With a folder to *hold* hits, a hit is not returned as bytes, but as the path of a link in that folder.
+    *hold*: a folder for links to cached results. With this folder, a cached result is returned as the path of
+    a link, and not as bytes.
     """
     if project.is_skipped:
-        project.warn("HATCH_CUBIN_SKIP is set: the bundle has no kernels")
+        project.warn("HATCH_CUBIN_SKIP is set, so the wheel will not contain kernels")
         empty = layout.lay_out([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
         return empty, needed_files(project, by_name=True)
     layout.refuse_foreign(project.root / project.bundle_folder)  # like a wrong package, before any compile
@@ -142,7 +147,7 @@ def build_held(
 
 @contextlib.contextmanager
 def _seldom_collected() -> Iterator[None]:
-    """Let Python collect garbage less often: it would search a large plan repeatedly without finding any."""
+    """Let Python collect garbage less often: collections are slow for a large plan, and find no garbage."""
     before = gc.get_threshold()
     gc.set_threshold(200_000, *before[1:])
     try:
@@ -160,18 +165,18 @@ def choose_plan(
     in_part: bool = False,
     followed: bool = False,
 ) -> Plan:
-    """Return the plan of a build: from the project's lock if it fits, otherwise from the installed toolkit.
+    """Return the plan of a build: from cubin.lock if the lock file fits, or else from the installed toolkit.
 
-    *require* is called before the toolkit is used, and may raise an error that says how to install it.
-    Results that are found in the cache for this are linked in the folder *hold*. With *followed*, headers are
-    searched with the installed toolkit in any case.
+    *require*: a function to call before the toolkit is used. It may raise an error with an install command.
+    *hold*: a folder for links to cached results that are found.
+    *followed*: whether to search for headers with the installed toolkit even if the lock file fits.
     """
     project.warn_of_variables()
     plan = _chosen_plan(project, require, hold, in_part=in_part, followed=followed)
     table = project.config.place.file
     if any(each.where is not None and each.where.path == table for each in plan.refused):
-        raise SourceError(*plan.refused)  # known before anything is compiled
-    if not plan.refused:  # only the whole project shows it
+        raise SourceError(*plan.refused)  # a mistake in the table is reported before anything is compiled
+    if not plan.refused:  # these warnings are correct only for the whole project
         for warning in outside_headers(project, plan.jobs):
             project.warn(warning.with_code())
         for notice in unread_macros(project, plan.jobs):
@@ -215,7 +220,7 @@ def _chosen_plan(
 
 
 def with_producers(project: Project, sources: ProjectSources) -> ProjectSources:
-    """Return all sources of a project; producers run if their texts are not known yet."""
+    """Return all sources of a project. Python files that produce sources run if their results are unknown."""
     if sources.is_complete:
         return sources
     from ..producing.produced_sources import complete  # lazy: only with producers
@@ -225,9 +230,9 @@ def with_producers(project: Project, sources: ProjectSources) -> ProjectSources:
 
 @_names_table
 def make_plan(project: Project, sources: ProjectSources | None = None, *, in_part: bool = False) -> Plan:
-    """Return the plan of a build without a lock: every unit, with its headers and its keys.
+    """Return the plan of a build without a lock file: every compile, with its headers and its keys.
 
-    A header that cannot be read is an error, unless the plan is made *in part*, without its units.
+    *in_part*: whether to leave out modules with an unreadable header, which is an error by default.
     """
     sources = with_producers(project, read_sources(project) if sources is None else sources)
     ptx = any(source.is_ptx for source in sources)
@@ -243,7 +248,10 @@ def make_plan(project: Project, sources: ProjectSources | None = None, *, in_par
 def bake(
     project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None, packs: bool = False
 ) -> Results:
-    """Return the result of every unit. One error names all units that fail, after all others are stored."""
+    """Return the compiled code of every module for every arch.
+
+    If compiles fail, one error names all of them after the results of the other compiles are in the cache.
+    """
     results = attempt(project, plan, noted=noted, hold=hold, packs=packs)
     require(results, plan.toolkit, plan.refused)
     if plan.lock is not None:
@@ -255,7 +263,7 @@ def bake(
 def attempt(
     project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None, packs: bool = False
 ) -> Results:
-    """Return the results, with the failed and missing units. With *packs*, pack them if all succeeded."""
+    """Return the results of all compiles, also the failed ones. *packs*: pack the results if all succeed."""
     start = time.monotonic()
     user_folders.sweep()
     with contextlib.ExitStack() as at_the_end:
@@ -271,7 +279,7 @@ def attempt(
             if remote is not None:
                 _exchange_with_store(project, remote, plan.jobs, results)
             seconds = time.monotonic() - start
-            if noted:  # also if packing fails: each of these results is correct
+            if noted:  # even if packing fails, because the compiled results are correct
                 at_the_end.callback(_note, project, plan, results, cache)
             if packs and not plan.refused and len(results.done) == len(plan.jobs):
                 from ..compiling.packing import pack  # lazy: only with `pack`
@@ -284,7 +292,7 @@ def attempt(
 def _exchange_with_store(
     project: Project, remote: SharedStore, jobs: Iterable[Job], results: Results
 ) -> None:
-    """Upload results that the store is missing, if this build may write; count what was exchanged."""
+    """Upload results that are missing from the shared store, if this build may write to the store."""
     done = [job for job in jobs if job.unit in results.done]
     if project.is_switched_on(REMOTE_WRITE):
         remote.push([job.keys.key for job in done])
@@ -293,7 +301,7 @@ def _exchange_with_store(
 
 
 def _note(project: Project, plan: Plan, results: Results, cache: Cache) -> None:
-    """Record the facts that the next builds may reuse, and the hits of this build."""
+    """Record facts for later builds, and the numbers of cache hits and misses of this build."""
     found = _found(plan, results, cache)
     if results.packed:
         from ..compiling.packing import recalled  # lazy: only with `pack`
@@ -313,12 +321,12 @@ def _note(project: Project, plan: Plan, results: Results, cache: Cache) -> None:
 
 
 def _shipped(plan: Plan) -> list[Job]:
-    """Return the jobs whose results are in the bundle: all except objects, which are only linked."""
+    """Return the jobs whose results go into the wheel: all except objects, which are only linked."""
     return [job for job in plan.jobs if not job.unit.module.part_of]
 
 
 def failures(project: Project, results: Results, plan: Plan) -> Sequence[Problem]:
-    """Return the problems of the units without a result."""
+    """Return the problems of the compiles that failed."""
     try:
         _names_table(lambda _project: require(results, plan.toolkit, plan.refused))(project)
     except HatchCubinError as exc:
@@ -327,7 +335,7 @@ def failures(project: Project, results: Results, plan: Plan) -> Sequence[Problem
 
 
 def _found(plan: Plan, results: Results, cache: Cache) -> dict[str, Units]:
-    """Return the facts about each module that has a result which was not recalled."""
+    """Return facts about each module with a new result, for later builds to reuse."""
     found: dict[str, Units] = {}
     for module_digest, units in itertools.groupby(plan.jobs, key=lambda job: job.module_digest):
         pairs = [(job, results.done[job.unit]) for job in units if job.unit in results.done]
@@ -346,7 +354,7 @@ def _known(job: Job, compiled: Compiled, record: str) -> RecalledResult:
 
 
 def open_cache(project: Project, hold: Path | None = None) -> Cache:
-    """Return the project's cache; with a folder to *hold* hits, it puts links to them there."""
+    """Return the project's cache. *hold*: a folder in which the cache makes links to its results."""
     signing = None
     if project.uses_signatures:
         from ..cache.signing import signing_of  # lazy: only with signatures
@@ -356,14 +364,16 @@ def open_cache(project: Project, hold: Path | None = None) -> Cache:
 
 
 def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = False) -> None:
-    """Write the bundle into the tree, unpacked, with the files by which an editable install notices edits.
+    """Build the kernels of an editable install, and write them into the source tree.
 
-    *linked*: the install consists of links to these files, in another folder. Then the files have to name
-    the project's folder.
+    The bundle is not packed, and contains files with which the loader notices edits of the sources.
+
+    *linked*: whether the install is a folder with links to these files. Linked files have to contain the
+    path of the project's folder.
     """
     notes = {}
     project = replace(project, config=replace(project.config, pack=False))
-    if not project.is_skipped:  # read before the build: an edit during the build counts as an edit
+    if not project.is_skipped:  # the sources are read before the build, so that edits during it are noticed
         root = project.root.as_posix() if linked else None
         sources = needed_files(project)
         notes = layout.describe_editable(project.tree, project.bundle_folder, sources, rebuild, root)
@@ -374,7 +384,7 @@ def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = 
 
 
 def make_lock(project: Project) -> Lock:
-    """Compile missing units, and return the lock of all units."""
+    """Compile what is missing from the cache, and return the content of a new lock file."""
     sources = with_producers(project, read_sources(project))
     plan = make_plan(project, sources, in_part=True)
     results = {unit: found.sha256 for unit, found in bake(project, plan).done.items()}
@@ -425,7 +435,7 @@ def _described(
 
 
 def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
-    """Return every file of the project that its kernels can be built from: sources and headers.
+    """Return every file of the project that compiles may read: sources and headers.
 
     *by_name* leaves out headers that only a computed include could reach, and files of producers.
     """
@@ -433,13 +443,13 @@ def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
 
 
 def sdist_files(project: Project) -> dict[str, Path]:
-    """Return the files that an sdist needs, and the lock: the path on the disk by the path in the sdist.
+    """Return the files that an sdist needs to build the kernels, by their paths in the sdist.
 
-    Warns about files outside the project, because an sdist cannot have them.
+    Warn about files outside the project, because an sdist cannot contain them.
     """
     found = _reachable(project)
     for path in filter(lies_outside, found):
-        what = "lies outside the project: sdists do not have it, so kernels that include it fail there"
+        what = "is outside the project, so sdists do not contain this header and kernels that need it fail"
         project.warn(problem("header-outside-project", what, Location(path), NEARER).with_code())
     own = [lock_format.NAME] if os.path.isfile(project.root / lock_format.NAME) else []
     inside = (path for path in found if not lies_outside(path))

@@ -1,4 +1,4 @@
-"""Report the results of a build: one line for people, and a JSON file if HATCH_CUBIN_REPORT names one."""
+"""Report the results of a build: as a line of text, and as JSON in the file that HATCH_CUBIN_REPORT names."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..project.project import Project
 
 FORMAT = 1
 
-_SHOWN = 8  # workers: the JSON file lists all
+_SHOWN = 8  # the most workers that the line of text names; the JSON file lists all workers
 
 
 def report(project: Project, results: Results, seconds: float) -> None:
-    """Say how many units were cached and compiled, if all went well."""
+    """If all compiles succeeded, print how many results came from the cache and how many were compiled."""
     if results.failed or results.missing:
         return
     total, compiled = len(results.done), len(results.seconds)
@@ -30,11 +30,11 @@ def report(project: Project, results: Results, seconds: float) -> None:
     said = f"{total - compiled - fetched} cached, " + f"{fetched} fetched, " * (fetched > 0)
     project.inform(f"{count(total, 'unit')}: {said}{compiled} compiled in {seconds:.1f} s")
     if results.workers:
-        project.inform(f"compiled by others: {_by_worker(results)}")
+        project.inform(f"compiled by other machines: {_by_worker(results)}")
 
 
 def write_report(project: Project, results: Results) -> None:
-    """Write the file that HATCH_CUBIN_REPORT names. Units that the build did not reach are not in it."""
+    """Write the report to the file that HATCH_CUBIN_REPORT names, without compiles that did not start."""
     if not (path := project.environ.get("HATCH_CUBIN_REPORT")):
         return
     try:
@@ -45,7 +45,7 @@ def write_report(project: Project, results: Results) -> None:
 
 
 def facts(results: Results) -> dict[str, Any]:
-    """Return the state of every unit, and their counts, for JSON."""
+    """Return the state of every compile, and the number of compiles in each state, for the JSON report."""
     states = {unit: "compiled" if unit in results.seconds else "hit" for unit in results.done}
     states |= {unit: "failed" for unit, _found in results.failed} | dict.fromkeys(results.missing, "missing")
     units = [
@@ -72,7 +72,7 @@ def facts(results: Results) -> dict[str, Any]:
 
 
 def _by_worker(results: Results) -> str:
-    """Return the number of units that each other machine compiled, largest first."""
+    """Return how much each other machine compiled, with the largest number first."""
     counts = Counter(results.workers.values()).most_common()
     more = f", and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else ""
     return ", ".join(f"{worker} {count}" for worker, count in counts[:_SHOWN]) + more

@@ -1,7 +1,7 @@
-"""Choose the part of a plan that one of several CI jobs compiles.
+"""Divide the compiles of a project between several CI jobs: each job compiles one part (a shard).
 
-The choice depends only on the plan and on reports of earlier builds, and never on the cache: each job has
-another cache.
+The division depends only on the project and on reports of earlier builds. It does not depend on the cache,
+because each CI job has a different cache.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from ..planning.unit_plan import Unit
 from ..project.project import Project
 from ..toolkit.toolkit import Toolkit, assembled_for
 
-# Estimated milliseconds: of each unit, of each instantiation; and the bytes of source and of headers that
-# take one.
+# The estimated milliseconds of any compile and of each template instantiation, and the bytes of source and of
+# headers that take one millisecond.
 _ANY, _INSTANCE, _SOURCE_BYTES, _HEADER_BYTES = 30, 50, 100, 5000
 _LONGEST_S = 1e7  # the longest compile that a report may claim
-_HINT = "HATCH_CUBIN_REPORT=FILE has a build write one"
+_HINT = "set HATCH_CUBIN_REPORT=FILE for a build: the build then writes a report"
 
 
 class Shard(NamedTuple):
-    """The number of a job, from 1 on, and how many jobs there are."""
+    """The number of a CI job, counted from 1, and how many CI jobs divide the work."""
 
     number: int
     of: int
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Return the shard that a text such as '2/8' names; ValueError with a message if it names none."""
+        """Return the shard that a text such as '2/8' names, or raise ValueError if the text is invalid."""
         number, slash, count = text.partition("/")
         digits = all(part.isascii() and part.isdigit() and len(part) < 6 for part in (number, count))
         if not (slash and digits and 1 <= int(number) <= int(count)):
             last = int(count) if digits else 0
-            known = f"from 1/{last} to {last}/{last}" if last else "as in 2/8"
-            raise ValueError(f"must be one of so many jobs, {known}, not {text!r}")
+            known = f"from 1/{last} to {last}/{last}" if last else "such as 2/8"
+            raise ValueError(f"must be the number of a job and the number of all jobs, {known}, not {text!r}")
         return cls(int(number), int(count))
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Shard(NamedTuple):
 
 
 class Share(NamedTuple):
-    """The jobs of one shard, and the facts about all shards for the report."""
+    """The compiles of one CI job, and facts about all CI jobs for the JSON output."""
 
     jobs: tuple[Job, ...]
     facts: Mapping[str, Any]
@@ -60,7 +60,10 @@ class Share(NamedTuple):
 def share(
     project: Project, jobs: Sequence[Job], toolkit: Toolkit, shard: Shard, reports: Sequence[str]
 ) -> Share:
-    """Return the part of *jobs* that a shard compiles. *reports* of earlier builds have their times."""
+    """Return the part of *jobs* that one CI job compiles.
+
+    *reports*: files with the compile times of earlier builds.
+    """
     in_order = sorted(jobs, key=lambda job: (by_number(job.unit.module.name), job.unit.arch))
     groups = {_name(group[0], toolkit): group for group in _compiled_together(in_order, toolkit)}
     headers = _Headers(project)
@@ -70,7 +73,9 @@ def share(
     }
     known = _known(groups, reports, toolkit)
     if reports and (new := len(groups) - len(known)):
-        project.inform(f"{new} of {len(groups)} compiles are not in the weights: their times are estimated")
+        project.inform(
+            f"{new} of {len(groups)} compiles are not in the reports, so their times are estimated"
+        )
     weight = scaled_weights(guesses, known)
     dealt = assign_jobs(
         (Compile(name, _family(group[0], toolkit), weight[name]) for name, group in groups.items()),
@@ -87,12 +92,12 @@ def share(
 
 
 def _compiled_together(jobs: Sequence[Job], toolkit: Toolkit) -> list[list[Job]]:
-    """Return the jobs that one shard must do together: units of one compile, a link with its objects."""
+    """Return groups of compiles that must be in the same part, such as a link and the objects it links."""
     groups = served_together(jobs, toolkit)
     if not any(job.linked for job in jobs):
         return groups
     place = {job.unit: number for number, group in enumerate(groups) for job in group}
-    first = [*range(len(groups))]  # the smallest number of the groups that each is joined with
+    first = [*range(len(groups))]  # for each group: the smallest number of a group that it is joined with
 
     def home(unit: Unit) -> int:
         number = place[unit]
@@ -100,7 +105,7 @@ def _compiled_together(jobs: Sequence[Job], toolkit: Toolkit) -> list[list[Job]]
             first[number] = number = first[first[number]]
         return number
 
-    for job in jobs:  # links that share an object are in one shard
+    for job in jobs:  # links that share an object must be in the same part
         mine = {home(job.unit), *(home(each.unit) for each in job.linked if each.unit is not None)}
         for number in mine:
             first[number] = min(mine)
@@ -115,18 +120,18 @@ def _name(job: Job, toolkit: Toolkit) -> str:
 
 
 def _family(job: Job, toolkit: Toolkit) -> str:
-    """Return the name that variants of one source share: together they can use a precompiled header."""
+    """Return the name that variants of one source share: in one part, they can share a precompiled header."""
     return f"{job.unit.module.source.path} for {assembled_for(job.unit, toolkit)}"
 
 
 def _known(groups: Mapping[str, Sequence[Job]], reports: Sequence[str], toolkit: Toolkit) -> dict[str, int]:
-    """Return the milliseconds of each group that a report contains."""
+    """Return the compile times in milliseconds of the groups that are in a report."""
     names = {job.unit.module.name for group in groups.values() for job in group}
     seconds: dict[tuple[str, str], float] = {}
     for path in reports:
         found = _seconds(path)
         if found and names.isdisjoint(module for module, _arch in found):
-            what = "is the report of another project: it knows none of these modules"
+            what = "is the report of another project: it contains no module of this project"
             raise ConfigError(problem("report-of-other-project", what, Location(path), _HINT))
         seconds |= {unit: took for unit, took in found.items() if took}
     took = {
@@ -140,7 +145,7 @@ def _known(groups: Mapping[str, Sequence[Job]], reports: Sequence[str], toolkit:
 
 
 def _seconds(path: str) -> dict[tuple[str, str], float]:
-    """Return the seconds of each unit in a report, 0 for units that were not compiled."""
+    """Return the compile times in a report by module and arch: 0 if the build did not compile it."""
     try:
         with user_folders.open_retained(Path(path), read_limits.INDEX) as file:
             report = json.loads(file.read())
@@ -169,12 +174,12 @@ def _guess(job: Job, headers: _Headers) -> int:
 
 
 class _Headers:
-    """The bytes of headers that jobs can read. They are equal on all machines with equal keys."""
+    """The total size of the headers that each compile can read, which is equal on all machines."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._files: dict[str, int] = {}  # by logical name
-        self._closures: dict[int, int] = {}  # by identity: many jobs share one
+        self._files: dict[str, int] = {}  # the size of each header
+        self._closures: dict[int, int] = {}  # the total size of a set of headers, which many compiles share
 
     def bytes_of(self, job: Job) -> int:
         if id(job.closure) not in self._closures:
@@ -185,7 +190,7 @@ class _Headers:
         if logical not in self._files:
             try:
                 size = header_path(job, self._project.tree, logical).stat().st_size
-            except OSError:  # removed meanwhile: the compile reports it
+            except OSError:  # another process has removed the header, and the compile reports an error
                 size = 0
             self._files[logical] = size
         return self._files[logical]

@@ -1,1 +1,1 @@
-"""The bundle that a wheel contains: its layout, its indexes, and the files that are copied unchanged."""
+"""Write the bundle, the folder _cubins in a wheel: compiled kernels, their indexes, the loader."""

@@ -1,8 +1,8 @@
-"""Find the parameters of the kernels in compiled files: offset, size and type of each. Does no I/O.
+"""Find the offset, size and type of each parameter of the kernels in compiled files. Does no I/O.
 
-Offsets and sizes are read from the compiled files. A type comes from the kernel's symbol name. If the symbol
-name does not contain types, the type comes from the source texts, but only if the texts prove it and it fits
-the offset and size in the compiled file.
+Offsets and sizes are read from the compiled files. Types come from the kernel's symbol name. If the symbol
+name does not contain types, they come from the source texts, but only if the texts prove the types and the
+types fit the sizes in the compiled file.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..planning.unit_plan import Unit
 if TYPE_CHECKING:
     from ..project.declared_kernels import ParameterTypes
 
-Declared: TypeAlias = "Callable[[], Mapping[str, ParameterTypes]]"  # types shown by a module's texts
-Parameter: TypeAlias = "list[int | str]"  # offset, size and, if it is known, type
+Declared: TypeAlias = "Callable[[], Mapping[str, ParameterTypes]]"  # finds types in a module's source texts
+Parameter: TypeAlias = "list[int | str]"  # offset, size and, if the type is known, the type
 
 _POINTER = frozenset({8})
-_LONG = frozenset({4, 8})  # `long` has either size, depending on the platform that compiles
+_LONG = frozenset({4, 8})  # `long` has 4 bytes on Windows, and 8 bytes on Linux
 _SIZES: Mapping[str, frozenset[int]] = {
     name: frozenset({size})
     for size, names in {
@@ -37,10 +37,10 @@ _WITHOUT_STD = re.compile(r"^(?:::)?(?:cuda::)?(?:std::)?")
 
 
 def described(unit: Unit, compiled: Compiled, declared: Declared) -> str:
-    """Return, as JSON, the resources that a unit's kernels use (by symbol) and their parameters (by name).
+    """Return JSON with the resources that kernels use (by symbol) and their parameters (by kernel name).
 
-    If an earlier build already described the result, that description is returned and neither the compiled
-    file nor the source is read again.
+    If an earlier build has already described the compiled file, its description is returned, and neither the
+    compiled file nor the source is read again.
     """
     if compiled.recalled:
         return compiled.kernel_uses_json
@@ -61,7 +61,7 @@ def described(unit: Unit, compiled: Compiled, declared: Declared) -> str:
 def of_units(
     units: Sequence[tuple[Unit, Compiled]], declared: Declared
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the manifest's facts about kernels: a module's parameters, and the additions for each unit."""
+    """Return facts for the manifest: the parameters of a module's kernels, and additions for each arch."""
     known = [json.loads(described(*each, declared)) for each in units]
     common: dict[str, list[Parameter]] = {}
     for _uses, takes in known:
@@ -81,7 +81,7 @@ def _types(symbol: str, declared: Declared) -> ParameterTypes | None:
 
 
 def typed(places: Iterable[Sequence[int]], types: ParameterTypes | None) -> list[Parameter]:
-    """Return the parameters at these places. Types are added only if every one of them fits its place."""
+    """Return parameters with their types. Types are added only if every type fits the size at its place."""
     listed = [*places]
     if types is None or len(types) != len(listed) or not all(map(_fits, types, listed)):
         return [[*place] for place in listed]
@@ -96,15 +96,16 @@ def _fits(type_: str | None, place: Sequence[int]) -> bool:
 
 
 def told(module: Mapping[str, Any]) -> set[str]:
-    """Return the signatures of all kernels in a module's line of the manifest."""
+    """Return the signatures of all kernels of a module, from the module's line in the manifest."""
     homes = (module, *module["entries"])
     return {signature(*each) for home in homes for each in home.get("parameters", {}).items()}
 
 
 def signature(kernel: str, parameters: Iterable[Sequence[Any]]) -> str:
-    """Return for example `saxpy(float, const float *)`.
+    """Return the signature of a kernel, such as `saxpy(float, const float *)`.
 
     A parameter without a known type is shown by its size.
     """
-    shown = (each[2] if len(each) > 2 else f"{each[1]} bytes" for each in parameters)  # worded as in loader
+    # The loader's messages show parameters in the same words.
+    shown = (each[2] if len(each) > 2 else f"{each[1]} bytes" for each in parameters)
     return f"{kernel}({', '.join(map(str, shown))})"

@@ -1,4 +1,4 @@
-"""Lay out and write the files that go into the wheel: loader, manifest, keys and compiled units."""
+"""Name and write the files that go into the wheel: loader, manifest, keys and compiled kernels."""
 
 from __future__ import annotations
 
@@ -32,22 +32,24 @@ from .stub import MOST_SIGNATURES, stub
 if TYPE_CHECKING:
     from .packs import Packed
 
-RAW, PACKED, SPLIT = 1, 2, loader_files.FORMAT  # loaders that cannot read packs read bundles without them
-ResultLocation = Mapping[str, str | int]  # location of a result: its file, or its block and offset
+# The formats of a manifest. Older loaders read only lower formats, so each bundle has the lowest possible.
+RAW, PACKED, SPLIT = 1, 2, loader_files.FORMAT
+ResultLocation = Mapping[str, str | int]  # where compiled code is: its file, or its block and offset
 
 GENERATOR = {"name": "hatch-cubin", "version": __version__}
 
 _SOURCE_SUFFIXES = frozenset({".cu", ".cuh", ".h", ".hpp"})
 _HEAD = 200  # bytes of a loader, which names hatch-cubin in its first line
 _TEMPORARY = ".writing-"
-_WORKPLACE = ".hatch"  # Hatch's own folder in the project: no backend takes files from there
-_WRITTEN_S, _ABANDONED_S = 60, 3600  # age after which temporary files are removed: with a lock, without one
-_PATIENCE_S = 10.0  # wait for another build that writes the same folder; that should take milliseconds
+_WORKPLACE = ".hatch"  # Hatch's folder for temporary files in a project: no backend ships files from there
+# The age in seconds after which temporary files are removed: while holding the lock, and without a lock.
+_WRITTEN_S, _ABANDONED_S = 60, 3600
+_PATIENCE_S = 10.0  # how long to wait for another build that writes to the same folder
 _ROUNDS = 3
 
 
 class Built(NamedTuple):
-    """A unit with its result and its keys."""
+    """A unit (a module compiled for one arch) with its compiled code and its keys."""
 
     unit: Unit
     compiled: Compiled
@@ -56,10 +58,10 @@ class Built(NamedTuple):
 
 
 class Rebuild(NamedTuple):
-    """The command that builds an editable install again, run in the project's folder."""
+    """The command that builds an editable install again. The command runs in the project's folder."""
 
-    command: tuple[str, ...]  # arguments for Python
-    needs: tuple[str, ...]  # modules that Python must be able to import
+    command: tuple[str, ...]  # the arguments after the path of Python
+    needs: tuple[str, ...]  # the modules that the command imports
 
 
 OF_HATCH = Rebuild(
@@ -72,7 +74,7 @@ OF_WRAPPER = Rebuild(
 
 
 def of_setuptools(mode: str) -> Rebuild:
-    """Return how to rebuild an editable install that setuptools made in one of its modes."""
+    """Return the command that rebuilds an editable install of setuptools in *mode*, such as 'strict'."""
     command = ("-c", f"from hatch_cubin.frontends.rebuild import rebuild; rebuild({mode!r})")
     return Rebuild(command, needs=("setuptools", "hatch_cubin"))
 
@@ -82,12 +84,14 @@ def lay_out(
 ) -> dict[str, Content]:
     """Return every file of the bundle by name: its bytes, or the path of a file that already contains them.
 
-    *header* and *major*, the toolkit's major version, say how the bundle was built. *built* must list the
-    units of a module next to each other: then only the lines of the indexes are kept in memory beside the
-    files. Results in *packed* get no files of their own.
+    *built*: all compiled units. The units of one module must be next to each other, because the manifest's
+    line for a module is written as soon as the next module begins.
+    *header*: the first values of the manifest.
+    *major*: the major version of the toolkit.
+    *packed*: the blocks that contain the compiled code, if the bundle is packed.
     """
     files: dict[str, Content] = {}
-    stored: dict[str, str] = {}  # identical results are stored once
+    stored: dict[str, str] = {}  # identical compiled code is stored once
     taken: set[str] = set()
     kernels: dict[str, list[str]] = defaultdict(list)
     names: set[str] = set()
@@ -108,7 +112,7 @@ def lay_out(
         lines.append(module_line(name, entry))
         keys[name] = keys_line(name, _keys(units))
         names |= {name, module.base}
-        if len(told) <= MOST_SIGNATURES:  # larger lists are not printed
+        if len(told) <= MOST_SIGNATURES:  # the stub file does not contain a longer list
             told |= kernel_parameters.told(entry)
         for kernel in entry["kernels"]:
             kernels[kernel].append(name)
@@ -129,16 +133,16 @@ def lay_out(
 
 
 def _refuse_large(name: str, count: int, modules: int) -> None:
-    """Raise BundleError if an index is larger than any loader would read."""
+    """Raise BundleError if manifest.json or keys.json is larger than a loader would read."""
     if count > read_limits.INDEX:
-        what = f"{name} of {modules} modules has {size(count)}, and loaders read {size(read_limits.INDEX)}"
-        raise BundleError(
-            problem("bundle-too-large", what, hint="make several packages of it, each with its own kernels")
-        )
+        limit = size(read_limits.INDEX)
+        what = f"{name} of {modules} modules has {size(count)}, but loaders read at most {limit}"
+        hint = "divide the project into several packages, each with its own kernels"
+        raise BundleError(problem("bundle-too-large", what, hint=hint))
 
 
 def free_stem(stem: str, name: str, taken: set[str]) -> str:
-    """Return the file prefix for the module *name*; with a hash if another one differs only in case."""
+    """Return the file name for a module, or a hash if another module's file name differs only in case."""
     if stem.casefold() in taken:
         return file_digest(name.encode())[:10]
     taken.add(stem.casefold())
@@ -156,7 +160,7 @@ def _module(module: Module, items: Sequence[tuple[Built, ResultLocation]], major
     )
     for (item, place), added in zip(items, told, strict=True):
         entry = _entry(item, place, major)
-        if dict(item.compiled.kernels) != kernels:  # the source may define other kernels for another arch
+        if dict(item.compiled.kernels) != kernels:  # a source may define different kernels for each arch
             entry["kernels"] = dict(item.compiled.kernels)
         entries.append(entry | added)
     paths = (
@@ -195,7 +199,7 @@ def _entry(item: Built, place: ResultLocation, major: int) -> dict[str, Any]:
 
 
 def min_driver(arch: Arch, data: bytes, major: int) -> int:
-    """Return the oldest driver that can load a unit's result if a toolkit of version *major* made it."""
+    """Return the oldest driver version that can load compiled code from a toolkit of version *major*."""
     return _ptx_driver(data) if arch.is_ptx else major * 1000
 
 
@@ -220,16 +224,15 @@ def _keys(built: Iterable[Built]) -> dict[str, Any]:
 def describe_editable(
     tree: ProjectTree, folder: str, sources: Iterable[str], rebuild: Rebuild, found_at: str | None = None
 ) -> dict[str, bytes]:
-    """Return the extra files of an editable install, which show when *sources* have been edited.
+    """Return the extra files of an editable install, with which the loader notices edits of *sources*.
 
-    The files locate the project relative to the bundle's *folder*, or at the path *found_at* if that is
-    given.
+    The files contain the project's path: relative to the bundle's *folder*, or *found_at* if it is given.
     """
     files, now = {}, time.time_ns()
     for name in sources:
         status = os.stat(tree.disk_path(name))
-        # A file changed a moment ago may change again and keep the same time stamp, so its content is
-        # compared.
+        # A file that changed a moment ago may change again within the same time stamp. Without its second
+        # time stamp, the loader compares the content of the file.
         settled = disk.are_settled([disk.state_from_status(status)], now)
         times = [status.st_mtime_ns, status.st_ctime_ns if settled else None]
         digest = file_digest(tree.disk_path(name).read_bytes())
@@ -247,9 +250,9 @@ def describe_editable(
 
 
 def stage(files: Mapping[str, Content], folder: Path) -> dict[str, str]:
-    """Write *files* into *folder*, which no other process uses, and return the path of each.
+    """Write *files* into *folder*, which no other process uses, and return the path of each file.
 
-    A file whose content is already on the disk is not copied.
+    A file that already exists on the disk is not copied: its own path is returned.
     """
     places = {}
     try:
@@ -290,12 +293,14 @@ def _foreign(folder: Path) -> list[Path]:
 
 
 def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None) -> None:
-    """Make *folder* contain exactly *files*. A file that is already right keeps its time stamp.
+    """Make *folder* contain exactly *files*. A file that is already correct keeps its time stamp.
 
-    Builds that write to the same folder at the same time take turns. All files are written first and then
-    moved to their final paths, the manifest last. So a reader who finds a new file next to the old manifest
-    will find the new manifest a moment later. The temporary files are written in the folder *outside*. The
-    default is the nearest folder that is not a package, because no backend takes files from there.
+    Builds that write to the same folder at the same time wait for each other. All files are first written
+    under temporary names, and then moved to their final paths, the manifest last. So a reader who finds a new
+    file beside the old manifest will find the new manifest a moment later.
+
+    *outside*: the folder for temporary files. The default is the nearest folder that is not a package,
+    because build backends do not ship files from there.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -303,11 +308,11 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
             wait_for_lock(folder, _PATIENCE_S) as lock,
             _workplace(folder, outside or outside_of(folder)) as place,
         ):
-            # Recent files stay: a build that timed out waiting for this lock may be writing them now.
+            # Recent temporary files stay: a build that waited too long for the lock may be writing them now.
             for left_over in folder.glob(f"{_TEMPORARY}*") if lock.real else ():
                 if not _is_in_work(left_over, _WRITTEN_S):
                     left_over.unlink(missing_ok=True)
-            # Repeated, because without locks another build may have removed files that it does not know.
+            # Without a lock, another build may remove files that this build has written: write them again.
             for _ in range(_ROUNDS):
                 if not _write_once(files, folder, place):
                     break
@@ -317,10 +322,9 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
 
 @contextlib.contextmanager
 def _workplace(folder: Path, outside: Path) -> Iterator[Path]:
-    """Yield a folder for unfinished files. They stay there if the build is killed.
+    """Yield a folder for unfinished files, which remain there if the build is killed.
 
-    This is the bundle's own *folder* only if files cannot be moved from *outside* to it, or *outside* is not
-    writable.
+    The bundle's own *folder* is used only if *outside* is not writable, or is on another file system.
     """
     home = outside / _WORKPLACE
     with contextlib.ExitStack() as stack:
@@ -331,7 +335,7 @@ def _workplace(folder: Path, outside: Path) -> Iterator[Path]:
                 temporary_folders.sweep(home)
                 place = stack.enter_context(temporary_folders.make_in(home))
         yield place
-    with contextlib.suppress(OSError):  # not empty: another build or another tool uses it
+    with contextlib.suppress(OSError):  # the folder stays if another build or another tool uses it
         home.rmdir()
 
 
@@ -344,13 +348,13 @@ def outside_of(folder: Path) -> Path:
 def _unwritable(exc: OSError, folder: Path) -> BundleError:
     place, why = exc.filename2 or exc.filename or folder, exc.strerror
     if isinstance(exc, (FileExistsError, IsADirectoryError)):
-        with contextlib.suppress(OSError):  # another process has removed it
+        with contextlib.suppress(OSError):  # another process has removed the file
             why = f"it {file_access.kind(file_access.status_of(place).st_mode)}"
     return BundleError(problem("file-not-writable", f"cannot write the bundle: {why}", Location(str(place))))
 
 
 def _write_once(files: Mapping[str, bytes], folder: Path, place: Path) -> bool:
-    """Write the files that differ, the manifest last, and remove all others.
+    """Write the files that differ, the manifest last, and remove files that do not belong to the bundle.
 
     Return whether anything changed.
     """
@@ -374,7 +378,7 @@ def _write_once(files: Mapping[str, bytes], folder: Path, place: Path) -> bool:
 
 
 def _is_in_work(path: Path, seconds: float) -> bool:
-    """Return whether another build may be about to move this temporary file to its final path."""
+    """Return whether another build may still be writing this temporary file."""
     try:
         return path.name.startswith(_TEMPORARY) and time.time() - path.stat().st_mtime < seconds
     except FileNotFoundError:
@@ -382,18 +386,15 @@ def _is_in_work(path: Path, seconds: float) -> bool:
 
 
 def _holds(path: Path, data: bytes) -> bool:
-    """Return whether the path is a plain file with these bytes.
-
-    Other kinds, such as a pipe, are not opened.
-    """
+    """Return whether the path is a regular file with exactly these bytes. Other files are not opened."""
     try:
         return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
-    except FileNotFoundError:  # another build has cleaned up
+    except FileNotFoundError:  # another build has removed the file
         return False
 
 
 def _written(data: bytes, place: Path, left_over: contextlib.ExitStack) -> Path:
-    """Write *data* to a temporary file in *place*. *left_over* removes the file if it is not moved."""
+    """Write *data* to a temporary file in *place*. *left_over* removes the file if nobody moves it."""
     descriptor, name = tempfile.mkstemp(dir=place, prefix=_TEMPORARY)
     temporary = Path(name)
     left_over.callback(temporary.unlink, missing_ok=True)

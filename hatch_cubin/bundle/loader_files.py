@@ -1,30 +1,30 @@
-"""The loader's files that a bundle contains. They are copied unchanged from `hatch_cubin/loader/`."""
+"""The files of the loader that a wheel contains. They are copied unchanged from `hatch_cubin/loader/`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-FOLDER = Path(__file__).parent.parent / "loader"  # not imported: a build needs only the bytes
-FORMAT = 3  # highest bundle format that this loader reads
+FOLDER = Path(__file__).parent.parent / "loader"  # not imported: a build needs only the bytes of the files
+FORMAT = 3  # the highest format of a manifest that this loader reads
 CORE = "__init__.py"
-# Only in bundles that need them:
+# These files are only in the wheels that need them.
 PACKED, SPLIT, EDITABLE, LARGE = "_packs.py", "_split.py", "_editable.py", "_large.py"
-_MANY = 1000  # a bundle with this many units is large
+_MANY = 1000  # a wheel with this many compiled results gets the file `_large.py`
 OF_EVERY = (CORE, "_debugging.py", "_loading.py")
 ALL = (*OF_EVERY, EDITABLE, LARGE, PACKED, SPLIT)
 
 
 def needed_by(*, units: int, packed: bool, split: bool) -> tuple[str, ...]:
-    """Return the names of the loader's files that a bundle in a wheel contains, depending on its form."""
+    """Return the names of the loader's files that a wheel contains. Some files depend on the wheel's form."""
     sometimes = {LARGE: units >= _MANY, PACKED: packed, SPLIT: split}
     return (*OF_EVERY, *(name for name, is_needed in sometimes.items() if is_needed))
 
 
 def read(name: str) -> bytes:
-    """Return the bytes of one file as they are in a bundle."""
+    """Return the bytes of one file of the loader."""
     return (FOLDER / name).read_bytes()
 
 
 def all_files() -> dict[str, bytes]:
-    """Return all files that a bundle may contain."""
+    """Return all files of the loader, also those that few wheels contain."""
     return {name: read(name) for name in ALL}

@@ -1,4 +1,4 @@
-"""Write and read a bundle's two indexes, `manifest.json` and `keys.json`."""
+"""Write and read the two JSON files of a bundle, `manifest.json` and `keys.json`."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from ..common import read_limits
 from ..common.digest import file_digest, pieces_digest
 from . import loader_files
 
-# Exceptions that are possible when our reader is given JSON that hatch-cubin did not write.
+# The exceptions that our reader may raise for JSON that hatch-cubin did not write.
 NOT_OURS = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 
 _T = TypeVar("_T")
 
 
 class Entry(NamedTuple):
-    """A unit's result, as the manifest describes it."""
+    """The manifest's entry for a module's compiled code for one arch."""
 
     arch: str
     kind: str
-    file: str  # the unit's own file, or the block that contains it
+    file: str  # the file with the compiled code, or the packed block that contains it
     size: int
     sha256: str
     min_driver: int
-    kernels: Mapping[str, str]  # spelled name → symbol
+    kernels: Mapping[str, str]  # the name in the configuration → the symbol in the compiled code
     resources: Mapping[str, Mapping[str, int]]
-    offset: int | None = None  # in an unpacked block
-    companion: str | None = None  # the package that contains the file, if the bundle does not
-    parameters: Mapping[str, Sequence[Sequence[Any]]] = {}  # by spelled name: offset, size, type if known
-    absent: bool = False  # whether the file is only in other variants of the wheel
+    offset: int | None = None  # the position in the unpacked block
+    companion: str | None = None  # the package with the file, if another wheel (a companion) contains it
+    parameters: Mapping[str, Sequence[Sequence[Any]]] = {}  # for each kernel: offset, size, type if known
+    absent: bool = False  # whether only other variants of the wheel contain the file
 
     @property
     def is_ptx(self) -> bool:
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
 
 
 class Module(NamedTuple):
-    """A module's line of the manifest."""
+    """The manifest's facts about a module."""
 
     name: str
     source: str
@@ -48,14 +48,14 @@ class Module(NamedTuple):
 
     @property
     def base(self) -> str:
-        """The name without its variant."""
+        """The name of the module without its variant, such as `reduce` for `reduce[BLOCK=256]`."""
         if not self.variant:
             return self.name
         return self.name[: -1 - sum(len(key) + len(value) + 2 for key, value in self.variant.items())]
 
 
 class Block(NamedTuple):
-    """A block of a packed bundle: its size as a file, its unpacked size, and the digest of the file."""
+    """A file of a packed bundle that contains compiled code: its size, its digest, and its unpacked size."""
 
     packed: int
     sha256: str
@@ -63,7 +63,7 @@ class Block(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """The facts about a bundle that its manifest records."""
+    """The content of a manifest."""
 
     format: int
     generator: tuple[str, str]  # name and version
@@ -72,25 +72,25 @@ class Manifest(NamedTuple):
     folder: str | None  # the bundle's folder in its project
     skipped: bool
     modules: tuple[Module, ...]
-    blocks: Mapping[str, Block] | None = None  # of a packed bundle, by file name
-    companions: Mapping[str, Mapping[str, str]] | None = None  # after a split: each companion's project
-    wheel_variant: Mapping[str, str] | None = None  # one of several: its label; the wheel to install for all
+    blocks: Mapping[str, Block] | None = None  # the blocks of a packed bundle, by file name
+    companions: Mapping[str, Mapping[str, str]] | None = None  # after a split: how to install each companion
+    wheel_variant: Mapping[str, str] | None = None  # of a wheel variant: its label, and the complete wheel
 
     @property
     def files(self) -> set[str]:
-        """The files of its units, by name."""
+        """The names of all files with compiled code."""
         return {entry.file for module in self.modules for entry in module.entries}
 
     @property
     def loader_files(self) -> tuple[str, ...]:
-        """The loader's files that a bundle with this manifest contains in a wheel."""
+        """The names of the loader's files that a wheel with this manifest contains."""
         is_split = self.companions is not None or self.wheel_variant is not None
         units = sum(len(module.entries) for module in self.modules)
         return loader_files.needed_by(units=units, packed=self.blocks is not None, split=is_split)
 
     @property
     def here(self) -> Manifest:
-        """The same manifest without the units that only other variants of the wheel contain."""
+        """The manifest without the compiled code that only other variants of the wheel contain."""
         if self.wheel_variant is None:
             return self
         found = (
@@ -100,22 +100,22 @@ class Manifest(NamedTuple):
         return self._replace(modules=tuple(module for module in found if module.entries))
 
 
-# Made once, because it is used for every line.
+# The encoder is made only once, because it is slow to make and used for every line.
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def canonical(value: object) -> str:
-    """Return canonical JSON: equal values always give the same text."""
+    """Return a value as JSON in a canonical form: equal values always give the same text."""
     return _CANONICAL.encode(value)
 
 
 def write_manifest(
     header: Mapping[str, Any], kernels: Mapping[str, Iterable[str]], modules: Iterable[bytes]
 ) -> list[bytes]:
-    """Return a manifest in pieces.
+    """Return the bytes of a manifest as a list of pieces.
 
-    It has one line per name, sorted as bytes, so that a reader can find a single line. Each module's line
-    contains its own checksum. The checksum in the header covers all other lines.
+    The manifest has one line per name, sorted as bytes, so that a reader can find a single line. The line of
+    a module contains its own checksum. The checksum in the first line covers all other lines.
     """
     head = canonical({key: value for key, value in header.items() if key < "kernels"})[1:-1]
     tail = canonical({key: value for key, value in header.items() if key > "modules"})[1:]
@@ -136,28 +136,28 @@ def _table(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def module_line(name: str, entry: Mapping[str, Any]) -> bytes:
-    """Return a module's line of the manifest."""
+    """Return the line of the manifest for a module."""
     line, body = canonical(name).encode(), canonical(entry)[1:].encode()
     return b'%b:{"check":"%b",%b' % (line, file_digest(line + body).encode(), body)
 
 
 def keys_line(name: str, archs: Mapping[str, Any]) -> bytes:
-    """Return a module's line of `keys.json`, with the keys of its units by arch."""
+    """Return the line of `keys.json` for a module, with a key for each arch."""
     return f"{canonical(name)}:{canonical(archs)}".encode()
 
 
 def write_keys(modules: Mapping[str, bytes]) -> list[bytes]:
-    """Return `keys.json` in pieces: the lines of *modules*, sorted by name."""
+    """Return the bytes of `keys.json` as a list of pieces, with the lines of *modules* sorted by name."""
     lines = _table(modules[name] for name in sorted(modules)) if modules else [b"\n"]
     rest = [b'"units":{', *lines, b"\n}}\n"]
     return [_check(rest), *rest]
 
 
 def read_manifest(data: bytes) -> Manifest:
-    """Return a manifest's content. ValueError if it is not a manifest, or if a newer hatch-cubin made it."""
+    """Return the content of a manifest, or raise ValueError if it is invalid or has a newer format."""
     fields = _object(data)
     if (number := _typed(fields, "format", int)) > loader_files.FORMAT:
-        raise ValueError(f"has format {number}, this hatch-cubin reads up to {loader_files.FORMAT}")
+        raise ValueError(f"has format {number}, but this hatch-cubin reads at most {loader_files.FORMAT}")
     generator, toolchain = _typed(fields, "generator", dict), _typed(fields, "toolchain", dict)
     return Manifest(
         number,
@@ -177,7 +177,7 @@ def read_manifest(data: bytes) -> Manifest:
 
 
 class Parts(NamedTuple):
-    """The values from which a manifest is written."""
+    """The values from which `write` makes the bytes of a manifest."""
 
     header: Mapping[str, Any]
     kernels: Mapping[str, Sequence[str]]
@@ -186,7 +186,7 @@ class Parts(NamedTuple):
     def write(
         self, header: Mapping[str, Any], change: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
     ) -> bytes:
-        """Return the manifest with another header, and with each module's entry as *change* returns it."""
+        """Return a manifest with a new *header*, in which *change* has replaced each entry of each module."""
         lines = (
             module_line(name, {**line, "entries": [change(name, entry) for entry in line["entries"]]})
             for name, line in self.modules.items()
@@ -195,7 +195,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(data: bytes) -> Parts:
-    """Return the values from which a readable manifest was written."""
+    """Return the values of a valid manifest, from which a changed manifest can be written."""
     fields = json.loads(data)
     modules = {
         name: {key: value for key, value in line.items() if key != "check"}
@@ -206,7 +206,7 @@ def parts_of(data: bytes) -> Parts:
 
 
 def prove_manifest(data: bytes) -> None:
-    """Raise ValueError unless hatch-cubin would write the same facts as exactly these bytes."""
+    """Raise ValueError unless hatch-cubin would write exactly these bytes for the manifest's content."""
     header, _kernels, modules = parts_of(data)
     index: dict[str, list[str]] = {}
     for name, line in modules.items():
@@ -226,9 +226,9 @@ def _same(data: bytes, pieces: Iterable[bytes]) -> None:
 
 
 def read_keys(data: bytes) -> dict[str, dict[str, str]]:
-    """Return each unit's key, by module and arch.
+    """Return the keys in `keys.json`, by module and arch.
 
-    ValueError if hatch-cubin does not write keys like *data*.
+    Raise ValueError unless hatch-cubin would write exactly these bytes.
     """
     units = _typed(_object(data), "units", dict)
     keys: dict[str, dict[str, str]] = {}
@@ -241,11 +241,11 @@ def read_keys(data: bytes) -> dict[str, dict[str, str]]:
 
 def _object(data: bytes) -> dict[str, Any]:
     if read_limits.is_crowded(data):
-        raise ValueError(f"is not read: it has more than {read_limits.PARTS} arrays and objects")
+        raise ValueError(f"is too large to read: it has more than {read_limits.PARTS} arrays and objects")
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as exc:
-        raise ValueError("is no JSON") from exc
+        raise ValueError("is not JSON") from exc
     return _is(found, dict, "it")
 
 
@@ -307,21 +307,21 @@ def _entry(fields: Mapping[str, Any], kernels: dict[str, Any], parameters: objec
 
 
 def _parameters(listed: object) -> list[list[Any]]:
-    """Return a kernel's parameters unchanged. ValueError if hatch-cubin does not write such parameters."""
+    """Return the parameters of a kernel unchanged, or raise ValueError if their form is invalid."""
     found: list[list[Any]] = _is(listed, list, "parameters")
     for each in found:
         if [type(part) for part in _is(each, list, "a parameter")] not in ([int, int], [int, int, str]):
-            raise ValueError(f"has no parameter where one belongs: {each!r:.80}")
+            raise ValueError(f"has an invalid parameter of a kernel: {each!r:.80}")
     return found
 
 
 def _typed(fields: Mapping[str, Any], key: str, kind: type[_T]) -> _T:
     if key not in fields:
-        raise ValueError(f"lacks {key!r}")
+        raise ValueError(f"does not have {key!r}")
     return _is(fields[key], kind, key)
 
 
 def _is(value: object, kind: type[_T], name: str) -> _T:
     if type(value) is not kind:
-        raise ValueError(f"{name!r} is no {kind.__name__}")
+        raise ValueError(f"{name!r} is not of the type {kind.__name__}")
     return value

@@ -1,7 +1,7 @@
-"""Packed bundles: which results share a block, where each is in its block, and how to unpack a block. No I/O.
+"""Divide the compiled code of a packed bundle into blocks, and unpack a block. Does no I/O.
 
-A block contains results of one arch, one after another, as a single xz stream. The loader has its own code
-for unpacking, because `loader/_packs.py` must work without the rest of hatch-cubin.
+A block contains the compiled code of several modules for one arch, as a single xz stream. The loader has its
+own code for unpacking, because `loader/_packs.py` must work without the rest of hatch-cubin.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from ..common.digest import digest, file_digest
 from ..common.sizes import size
 from ..errors import BundleError, Problem, problem
 
-MOST = 1 << 21  # bytes of results that share a block; a larger result gets its own block
-_WINDOW = 1 << 26  # most bytes that an unpacker has to look back
-_STEM = 8  # bytes of the digest of a source's name; they keep its variants together
-_LABEL = "hatch-cubin/block/v1"  # version of the format, and of how the worker packs
+MOST = 1 << 21  # the most unpacked bytes in a block with several results; a larger result gets its own block
+_WINDOW = 1 << 26  # the most bytes of already unpacked data that xz may refer back to
+_STEM = 8  # the first bytes of a path are a digest of the source's name, which keeps variants together
+_LABEL = "hatch-cubin/block/v1"  # the version of the blocks' format and of the compression settings
 
 
 class Piece(NamedTuple):
-    """A result to be put into a block: it belongs to the module *name*, a variant of *base*."""
+    """The compiled code of a module for one arch, to be put into a block.
+
+    *name*: the name of the module. *base*: its name without the variant.
+    """
 
     base: str
     name: str
@@ -32,16 +35,16 @@ class Piece(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """The location of a result."""
+    """The position of compiled code: the name of the block, and the offset in the unpacked block."""
 
     block: str
     offset: int
 
 
 class Block(NamedTuple):
-    """The results that share a block, in order."""
+    """A block of a packed bundle, with the compiled code that it contains in order."""
 
-    name: str  # of the block's file
+    name: str  # the name of the block's file
     pieces: tuple[Piece, ...]
 
     @property
@@ -50,12 +53,12 @@ class Block(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """The cache key of the packed block. It depends only on the results in the block."""
+        """The key of the packed block in the cache. The key depends only on the code in the block."""
         return bytes.fromhex(digest([_LABEL, *(piece.sha256 for piece in self.pieces)]))
 
     @property
     def slots(self) -> dict[tuple[str, str], Slot]:
-        """The location of each result, by its arch and digest."""
+        """The position of the code in the block, by arch and digest."""
         found, at = {}, 0
         for piece in self.pieces:
             found[piece.arch, piece.sha256] = Slot(self.name, at)
@@ -64,16 +67,16 @@ class Block(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """The blocks of a bundle."""
+    """All blocks of a packed bundle."""
 
-    slots: Mapping[tuple[str, str], Slot]  # location of each result, by its arch and digest
+    slots: Mapping[tuple[str, str], Slot]  # the position of compiled code, by arch and digest
     described: Mapping[str, Mapping[str, int | str]]  # each block's entry in the manifest
     files: Mapping[str, Content]
-    results: Mapping[bytes, Compiled]  # the packed blocks, by their keys
+    results: Mapping[bytes, Compiled]  # the packed blocks, by their keys in the cache
 
 
 def assembled(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) -> Packed:
-    """Return the blocks of a bundle. The packed bytes of each are the result under its key."""
+    """Return all blocks of a bundle together. *results* has the packed bytes of each block, by its key."""
     slots: dict[tuple[str, str], Slot] = {}
     described: dict[str, Mapping[str, int | str]] = {}
     files: dict[str, Content] = {}
@@ -88,17 +91,17 @@ def assembled(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) -> Pac
 
 
 def _too_good(block: Block, packed: int) -> Problem:
-    """Return the problem of a block that compresses so well that every reader would reject it as a bomb."""
-    (piece,) = block.pieces  # only a block with a single piece can be as large
-    what = f"{piece.name} for {piece.arch} has {size(block.size)} that are packed in {size(packed)}"
-    hint = "no loader unpacks that: leave out 'pack', or let a kernel write what is the same everywhere"
+    """Return the problem of a block that compresses so well that readers would reject it as a zip bomb."""
+    (piece,) = block.pieces  # only a block with a single piece can be so large
+    what = f"the {size(block.size)} of {piece.name} for {piece.arch} are packed in only {size(packed)}"
+    hint = "loaders reject this as a zip bomb: leave out 'pack', or let a kernel fill large constant arrays"
     return problem("too-compressible-to-pack", what, hint=hint)
 
 
 def cut(pieces: Iterable[Piece]) -> list[Block]:
-    """Return the blocks for all results. Identical results of one arch are stored once.
+    """Return the blocks for all compiled code. Identical code of one arch is stored once.
 
-    Only names decide which results share a block, so that an edit leaves all other blocks unchanged.
+    Only the names of modules decide which code shares a block, so an edit leaves all other blocks unchanged.
     """
     archs: dict[str, list[Piece]] = {}
     seen: set[tuple[str, str]] = set()
@@ -119,7 +122,7 @@ def _cut(pieces: list[Piece]) -> Iterator[list[Piece]]:
 
 
 def _halved(pieces: list[tuple[str, Piece]], depth: int) -> Iterator[list[Piece]]:
-    """Yield small enough groups of the pieces. Pieces whose paths have the same beginning stay together."""
+    """Yield groups of pieces that are small enough for a block. Pieces with similar paths stay together."""
     if sum(piece.size for _path, piece in pieces) > MOST:
         for side in "01":
             yield from _halved([item for item in pieces if item[0][depth] == side], depth + 1)
@@ -128,16 +131,16 @@ def _halved(pieces: list[tuple[str, Piece]], depth: int) -> Iterator[list[Piece]
 
 
 def _path(piece: Piece) -> str:
-    """Return a path through repeated halving.
+    """Return the path of a piece: each digit says into which half the piece goes when a group is halved.
 
-    It depends only on names: first the source's, then the piece's.
+    The path depends only on names: first on the name of the source, then on the name of the module.
     """
     path = bytes.fromhex(digest([piece.base]))[:_STEM] + bytes.fromhex(digest([piece.name]))
     return f"{int.from_bytes(path, 'big'):0{8 * len(path)}b}"
 
 
 def holds(block: Block, data: bytes) -> bool:
-    """Return whether *data* unpacks to exactly the results of *block*."""
+    """Return whether *data* unpacks to exactly the compiled code of *block*."""
     try:
         content = unpack(data, file_digest(data), block.size)
     except ValueError:
@@ -147,23 +150,23 @@ def holds(block: Block, data: bytes) -> bool:
 
 
 def pack(data: bytes) -> bytes:
-    """Return these bytes packed by the worker's code. ImportError if this Python has no lzma."""
-    from ..toolkit.worker import packed  # lazy: few commands pack in their own process
+    """Return *data* compressed with xz. Raise ImportError if this Python does not have the module lzma."""
+    from ..toolkit.worker import packed  # lazy: few commands compress in their own process
 
     return packed(data)
 
 
 def unpack(data: bytes, sha256: str, size: int) -> bytes:
-    """Return the unpacked bytes.
+    """Return the unpacked bytes of a block.
 
-    ValueError if the digest or the size differs, or if it would unpack to more.
+    Raise ValueError if the digest or the unpacked size is not as the manifest says.
     """
     if (found := file_digest(data)) != sha256:
-        raise ValueError(f"its sha256 is {found}, the manifest says {sha256}")
+        raise ValueError(f"its sha256 is {found}, but the manifest says {sha256}")
     try:
-        import lzma  # lazy: few bundles need it, and some interpreters do not have it
+        import lzma  # lazy: few bundles are packed, and some interpreters do not have lzma
     except ImportError as exc:
-        raise ValueError("cannot be unpacked: this Python lacks lzma") from exc
+        raise ValueError("cannot be unpacked: this Python does not have the module lzma") from exc
     try:
         unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=min(2 * size, _WINDOW) + (1 << 20))
         block = unpacker.decompress(data, size + 1)

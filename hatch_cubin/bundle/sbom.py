@@ -1,6 +1,6 @@
-"""The bill of materials of a bundle, in CycloneDX format: its compilers, headers and sources.
+"""Write the bill of materials of a bundle in CycloneDX format: compilers, headers and sources.
 
-It contains no times, random numbers or paths of this machine, so that the same inputs give the same bytes.
+The bill contains no times, random numbers or paths of this machine, so the same inputs give the same bytes.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from ..toolkit.toolkit import Toolkit
 NAME = "hatch-cubin.cdx.json"
 
 _SPEC = "1.6"
-_AT_ONCE = 500  # files per call of git: the length of a command line is limited
+_AT_ONCE = 500  # the most files in one call of git, because the length of a command line is limited
 Component = dict[str, Any]
 
 
 def bill(project: Project, jobs: Sequence[Job], toolkit: Toolkit, headers: Mapping[str, str | None]) -> bytes:
-    """Return the bill of materials of a bundle of *jobs*, with *headers* from outside the project."""
+    """Return the bill of materials for the compiles in *jobs*, with *headers* from outside the project."""
     made_with = tools(__version__, toolkit.compilers)
     parts = (*made_with, *_header_parts(headers), *starmap(file_part, sorted(file_digests(jobs).items())))
     return write_bill(bundle_part(project.package, _provenance(project, jobs)), parts)
 
 
 def write_bill(bundle: Component, parts: Iterable[Component]) -> bytes:
-    """Return the text of a bill for these parts. The same parts always give the same text."""
+    """Return a bill of materials with these components. The same components always give the same text."""
     named = {part["bom-ref"]: part for part in parts}
     body: dict[str, Any] = {
         "bomFormat": "CycloneDX",
@@ -48,14 +48,14 @@ def write_bill(bundle: Component, parts: Iterable[Component]) -> bytes:
 
 
 def bundle_part(package: str, provenance: Mapping[str, str]) -> Component:
-    """Return the component for the bundle itself."""
+    """Return the component of the bill of materials for the bundle itself."""
     part = {"type": "library", "name": f"{package}._cubins", "bom-ref": "bundle"}
     facts = [{"name": f"hatch-cubin:{name}", "value": provenance[name]} for name in sorted(provenance)]
     return part | ({"properties": facts} if facts else {})
 
 
 def tools(version: str, toolchain: Mapping[str, str | None]) -> Iterator[Component]:
-    """Yield hatch-cubin and the compilers of a toolchain."""
+    """Yield components for hatch-cubin and for the compilers of a toolchain."""
     yield part("application", "hatch-cubin", version, wheel="hatch-cubin")
     yield part("application", "NVRTC", toolchain.get("nvrtc"))
     for compiler, name in (("nvjitlink", "nvJitLink"), ("ptxas", "ptxas")):
@@ -64,13 +64,13 @@ def tools(version: str, toolchain: Mapping[str, str | None]) -> Iterator[Compone
 
 
 def file_part(path: str, digest: str) -> Component:
-    """Return the component for a file of the project."""
+    """Return the component of the bill of materials for a file of the project."""
     hashes = [{"alg": "SHA-256", "content": digest}]
     return {"type": "file", "name": path, "bom-ref": f"file:{path}", "hashes": hashes}
 
 
 def part(kind: str, name: str, version: str | None = None, *, wheel: str | None = None) -> Component:
-    """Return the component for a tool, or for headers from outside the project."""
+    """Return the component of the bill of materials for a tool, or for headers from outside the project."""
     found: Component = {"type": kind, "name": name, "bom-ref": f"{name}@{version}" if version else name}
     if version is not None:
         found["version"] = version
@@ -80,13 +80,13 @@ def part(kind: str, name: str, version: str | None = None, *, wheel: str | None 
 
 
 def _header_parts(headers: Mapping[str, str | None]) -> Iterator[Component]:
-    """Yield the wheels and other trees outside the project whose headers the kernels can read."""
+    """Yield a component for each wheel or folder outside the project whose headers the kernels can read."""
     for name, version in headers.items():
         yield part("library", name, version, wheel=None if version is None else name)
 
 
 def _provenance(project: Project, jobs: Iterable[Job]) -> dict[str, str]:
-    """Return the sources' git commit, if the table asks for it and there is one."""
+    """Return the git commit of the sources, if `provenance` is true and git knows the project."""
     if not project.config.provenance:
         return {}
     # An sdist may be unpacked inside another Git repository whose commits do not contain it.
@@ -111,14 +111,14 @@ def _files_of_producers(project: Project) -> Iterable[str]:
 
 
 def _changes(root: Path, files: Sequence[str]) -> list[str | None]:
-    """Return Git's report on files that differ from the commit or are not in it; None if Git fails."""
+    """Return git's lists of files that differ from the commit or are not in it. None if git fails."""
     status = ("--literal-pathspecs", "status", "--porcelain", "--untracked-files=all", "--ignored", "--")
     return [_git(root, *status, *files[at : at + _AT_ONCE]) for at in range(0, len(files), _AT_ONCE)]
 
 
 def _git(root: Path, *arguments: str) -> str | None:
     try:
-        done = subprocess.run(  # noqa: S603 - a command of ours, on the user's own repository
+        done = subprocess.run(  # noqa: S603 - our own command, in the user's own repository
             ["git", *arguments],  # noqa: S607
             cwd=root,
             capture_output=True,

@@ -1,4 +1,4 @@
-"""The type stub of a bundle: the loader's stub with the names of the bundle's kernels and modules."""
+"""Write the type stub of a bundle: the loader's functions, with the names of the kernels and modules."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-MOST_NAMES = 2000  # more names slow down type checkers and editors
-MOST_IN_A_MESSAGE = 1000  # most characters of names in a type checker's message
+MOST_NAMES = 2000  # a longer list of names would slow down type checkers and editors
+MOST_IN_A_MESSAGE = 1000  # the most characters of names that a message of a type checker should show
 MOST_SIGNATURES = 200  # a longer list is not readable in the box that an editor shows over a name
 
 # cuda.core has no types yet, may not be installed, and defines its names when it is imported.
 _UNTYPED = "# type: ignore[attr-defined, import-not-found, import-untyped, unused-ignore]"
 
-FILE = "loader_stub.txt"  # common to all stubs: `hatch run loader` makes it from the loader's source
-SIGNATURES = "{signatures}"  # the place in docstrings for the signatures of all kernels
-NAMING = "# functions that take names\n"  # the functions follow this line
+FILE = (
+    "loader_stub.txt"  # the part that all stubs share: `hatch run loader` makes it from the loader's source
+)
+SIGNATURES = "{signatures}"  # the placeholder in docstrings for the signatures of all kernels
+NAMING = "# functions that take names\n"  # the functions with kernel names as arguments follow this line
 
 _START = """\
 # Made by hatch-cubin, for type checkers and editors.
@@ -61,11 +63,10 @@ _FOR_MYPY = (
 
 
 def stub(kernels: Iterable[str], modules: Iterable[str], signatures: Iterable[str] = ()) -> bytes:
-    """Return the stub for these kernels and modules.
+    """Return the type stub for a bundle with these kernels and modules.
 
-    *modules* must also contain each name that several variants share.
-
-    Editors show *signatures* over the name of a function: `saxpy(float, const float *)`.
+    *modules*: the names of the modules, and also each name that several variants share.
+    *signatures*: texts such as `saxpy(float, const float *)`, which editors show over a function's name.
     """
     kernels, modules = set(kernels), set(modules)
     spelled = {each for name in kernels for each in (name, name.replace(", ", ","))}
@@ -79,9 +80,9 @@ def stub(kernels: Iterable[str], modules: Iterable[str], signatures: Iterable[st
 
 
 def _functions(naming: str, *, many: bool) -> str:
-    """Return the functions that take names.
+    """Return the stub's functions that accept the name of a kernel or module.
 
-    If there are *many*, each has a second form for mypy's messages.
+    If there are *many* names, each function has a second form, which keeps the messages of mypy short.
     """
     if not many:
         return naming
@@ -93,7 +94,7 @@ def _functions(naming: str, *, many: bool) -> str:
 
 
 def _listed(signatures: set[str]) -> str:
-    """Return the list that follows the sentence of a docstring. Editors show it unchanged."""
+    """Return the signatures as a list for a docstring, in Markdown as editors show it."""
     if not signatures or len(signatures) > MOST_SIGNATURES:
         return ""
     lines = (ascii(each)[1:-1].replace('"', '\\"') for each in sorted(signatures))

@@ -1,4 +1,4 @@
-"""Turn a packed bundle into the form that it would have without packs: one file for each result. No I/O."""
+"""Turn a packed bundle into an unpacked bundle, with a file for each module and arch. Does no I/O."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _OF_SPLIT_HEADER, _OF_SPLIT_ENTRY = ("companions", "wheel_variant"), ("absent", 
 _NOT_OF_HEADER = ("blocks", *_OF_SPLIT_HEADER)
 _NOT_OF_ENTRY = ("block", "offset", *_OF_SPLIT_ENTRY)
 
-Codes = Mapping[tuple[str, str], bytes]  # by module and arch
+Codes = Mapping[tuple[str, str], bytes]  # compiled code, by module and arch
 
 
 def raw(data: bytes, manifest: Manifest, codes: Codes) -> dict[str, bytes]:
-    """Return the result files of a bundle that was packed or split, and the manifest that describes them.
+    """Return the manifest and the compiled files that a packed or split bundle would have without packing.
 
-    They are byte for byte the files of a build that does not pack.
+    All files are byte for byte the same as those of a build without `pack`.
     """
     parts = parts_of(data)
     files: dict[str, bytes] = {}
     stored, taken = dict[str, str](), set[str]()
-    named: dict[str, dict[str, str]] = {}  # by module and arch
-    for module in manifest.modules:  # sorted by name, as in a build
+    named: dict[str, dict[str, str]] = {}  # names of files, by module and arch
+    for module in manifest.modules:  # the modules are sorted by name, as in a build
         stem = free_stem(file_stem(module.base, _macros(module)), module.name, taken)
         named[module.name] = {
             entry.arch: stored.setdefault(entry.sha256, stem + _suffix(entry)) for entry in module.entries
@@ -39,7 +39,7 @@ def raw(data: bytes, manifest: Manifest, codes: Codes) -> dict[str, bytes]:
 
 
 def joined(data: bytes) -> bytes:
-    """Return the manifest of a bundle as it was before the bundle was split."""
+    """Return the manifest that a bundle had before `hatch-cubin split` divided it."""
     parts = parts_of(data)
     header = _without(_OF_SPLIT_HEADER, parts.header)
     return parts.write(
@@ -57,7 +57,7 @@ def _suffix(entry: Entry) -> str:
 
 
 def _macros(module: Module) -> list[tuple[str, str]]:
-    """Return a variant's macros in the order of its name; the manifest has them in alphabetical order."""
+    """Return the macros of a variant in the order of the variant's name. The manifest sorts them by name."""
     rest, left, found = module.name[len(module.base) + 1 : -1], dict(module.variant), list[tuple[str, str]]()
     while (macro := rest.partition("=")[0]) in left:
         found.append((macro, left.pop(macro)))

@@ -1,1 +1,1 @@
-"""The command line `hatch-cubin`: its parser, its output, and a module for each verb."""
+"""The command line `hatch-cubin`: the parser, the output, and a module for each verb such as `bake`."""

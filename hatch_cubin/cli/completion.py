@@ -1,4 +1,4 @@
-"""The script with which a shell completes the command line; shtab generates it."""
+"""Print a script with which a shell completes the command line. The package shtab writes the script."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
     try:
         import shtab
     except ImportError:
-        what = "shtab, which writes completions, is not installed here"
+        what = "the package shtab, which writes the script, is not installed here"
         raise ConfigError(
             problem("shtab-not-installed", what, hint="pip install 'hatch-cubin[cli]'")
         ) from None

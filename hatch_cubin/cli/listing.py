@@ -1,4 +1,4 @@
-"""`inspect --ptx` and `inspect --sass`: print a kernel's code, with the lines of its source between."""
+"""`inspect --ptx` and `inspect --sass`: print a kernel's code, and above each part its source line."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def _lines(where: str, listing: Listing) -> Iterator[str]:
 
 
 class _SourceTexts:
-    """The sources that a wheel names, read from the current folder; they may be absent."""
+    """The texts of the sources that a wheel names, as far as these files are in the current folder."""
 
     def __init__(self) -> None:
         self._read: dict[str, list[str]] = {}
 
     def line(self, file: str, number: int) -> str:
-        """Return a line of a source; an empty text if the file is not in this folder or is not a source."""
+        """Return a line of a source, or an empty text if the file is not here or is not a source."""
         if file not in self._read:
             self._read[file] = self._lines(file)
         lines = self._read[file]
@@ -75,7 +75,7 @@ class _SourceTexts:
 
     def _lines(self, file: str) -> list[str]:
         inside = ".." not in file.replace("\\", "/").split("/") and not Path(file).is_absolute()
-        if not inside or not file.lower().endswith(_SOURCES):  # a wheel may name any file
+        if not inside or not file.lower().endswith(_SOURCES):  # an untrusted wheel may name any file
             return []
         try:
             with user_folders.open_retained(Path(file), read_limits.SOURCE) as opened_file:

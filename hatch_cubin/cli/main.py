@@ -1,4 +1,4 @@
-"""Run the command line: find the verb, print its answer, return the exit code."""
+"""Run the command line: find the verb, print its results, and return the exit code."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 VERBS = {
     "init": "set a project up: add hatch-cubin to its pyproject.toml",
-    "plan": "list the units: arch, hit or miss, key",
-    "bake": "compile the units that are missing from the cache",
-    "lock": "write cubin.lock, the list of all inputs, to commit",
+    "plan": "list what a build would compile for each GPU, and what is in the cache",
+    "bake": "compile everything that is missing from the cache",
+    "lock": "write cubin.lock, a list of all inputs of a build, to commit to git",
     "explain": "explain a cache miss, the choice of an arch, or the file that a GPU loads",
     "inspect": "show the kernels in wheels, in folders or in installed packages",
-    "unpack": "write a bundle with a file for each unit, for tools such as cuobjdump",
-    "split": "split a finished wheel by arch, into one for each GPU",
+    "unpack": "write the compiled code of a wheel as single files, for tools such as cuobjdump",
+    "split": "split a finished wheel by arch, into smaller wheels",
     "verify": "check wheels against their manifests, or against a rebuild",
     "check": "check wheels before they are published: kernels for every GPU, size, tags",
     "diff": "compare two wheels, with the most important differences first",
     "cache": "show, check, trim or empty the cache; hash the plan for CI",
     "keygen": "make a key pair, with which builds sign their results in a cache",
-    "bundle": "write the bundle into a package folder, for any build backend",
+    "bundle": "write the compiled kernels into a package's folder, for any build backend",
 }
 FORMAT = 1  # the version of the output of --json
 
@@ -71,13 +71,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # As for standard error: escape a name that the encoding cannot represent instead of crashing.
         sys.stdout.reconfigure(errors="backslashreplace")
-    if sys.stderr is None:  # closed: the next file opened would take descriptor 2, and libraries write there
+    # Without standard error, the next opened file would get descriptor 2, to which libraries write messages.
+    if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
     try:
         _run(sys.argv[1:] if arguments is None else arguments)
-    except BrokenPipeError:  # the reader has seen enough and closed the pipe
+    except BrokenPipeError:  # the program that reads the output closed the pipe
         return _BROKEN_PIPE
-    except Exception as exc:  # noqa: BLE001 - Python would print the names in it unescaped
+    except Exception as exc:  # noqa: BLE001 - Python would print names in the traceback without escapes
         from ..errors import crash_report
 
         with streams.Lossy(sys.stderr):
@@ -110,7 +111,7 @@ def _run(arguments: Sequence[str]) -> None:
 
 
 def _is_own(option: str) -> bool:
-    """Return whether an option may come before a verb. Like argparse, it accepts an abbreviated option."""
+    """Return whether an option may come before the verb. An abbreviated option counts, as for argparse."""
     return any(own.startswith(option.partition("=")[0]) for own in _OPTIONS)
 
 
@@ -157,12 +158,15 @@ def _require_folder(args: argparse.Namespace) -> None:
             from ..errors import CheckError, problem
 
             what = f"the current folder cannot be used: {exc.strerror}"
-            hint = "go to a project, or name one: --project DIR"
+            hint = "change to a project's folder, or name the folder: --project DIR"
             raise CheckError(problem("current-folder-unusable", what, hint=hint)) from exc
 
 
 def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argparse.ArgumentParser:
-    """Return the parser with the verbs *shown*. Only *verbs* get arguments, because that imports them."""
+    """Return the parser of the command line, which accepts the verbs in *shown*.
+
+    Only the *verbs* get their arguments, because the arguments of a verb need an import of its module.
+    """
     parser = _Parser(
         prog="hatch-cubin",
         description=_DESCRIPTION,
@@ -174,7 +178,7 @@ def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argpa
         "--print-completion",
         choices=("bash", "zsh"),
         action=_PrintCompletion,
-        help="print a script with which the shell completes verbs and options",
+        help="print a script that lets the shell complete verbs and options",
     )
     choices = parser.add_subparsers(metavar="VERB", required=True)
     for verb in shown:
@@ -188,7 +192,7 @@ def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argpa
 
 
 def _help_formatter(prog: str) -> argparse.HelpFormatter:
-    """Return a help formatter with a width: without one, argparse imports shutil for each argument."""
+    """Return a help formatter with a fixed width. Without a width, argparse would import the slow shutil."""
     try:
         width = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size().columns or 80
     except (OSError, ValueError):
@@ -197,14 +201,14 @@ def _help_formatter(prog: str) -> argparse.HelpFormatter:
 
 
 class _UsageError(Exception):
-    """The arguments are wrong: the message, and the parser that rejected them."""
+    """The arguments of a command are wrong. The error has the message and the parser that rejected them."""
 
     def __init__(self, parser: argparse.ArgumentParser, what: str) -> None:
         super().__init__(what)
         self._parser, self.what = parser, what
 
     def explain(self, chosen: Sequence[str], arguments: Sequence[str]) -> None:
-        """Add a suggestion for the first argument that the verb does not know."""
+        """Add a suggestion to the message for the first argument that the verb does not know."""
         _before, found, unknown = self.what.partition("unrecognized arguments: ")
         if found and chosen:
             from .usage_hints import hint
@@ -219,7 +223,7 @@ class _UsageError(Exception):
 
 
 def _options_of_verbs() -> dict[str, list[str]]:
-    """Return the options of each verb."""
+    """Return the names of the options of each verb."""
     found = {}
     for verb in VERBS:
         own = argparse.ArgumentParser()
@@ -229,18 +233,21 @@ def _options_of_verbs() -> dict[str, list[str]]:
 
 
 def _with_parts(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield a parser and the parsers of its actions, such as 'cache gc'."""
+    """Yield the parser of a verb, and the parsers of its actions, such as 'cache gc'."""
     yield parser
-    for action in parser._actions:  # noqa: SLF001 - as above
+    for action in parser._actions:  # noqa: SLF001 - no public list exists
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             yield from action.choices.values()
 
 
 class _Parser(argparse.ArgumentParser):
-    """Suggests the nearest choice. Prints help like any answer, because argparse ignores a failed write."""
+    """A parser that suggests the nearest choice for a wrong word.
+
+    The parser prints help like the results of a verb, because argparse would ignore a failed write.
+    """
 
     def error(self, message: str) -> NoReturn:
-        """Raise the message as a usage error, which can still get a suggestion."""
+        """Raise the message as a usage error. The caller may add a suggestion before printing the error."""
         raise _UsageError(self, message)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -274,7 +281,7 @@ class _PrintCompletion(argparse.Action):
 
 
 def _guess(said: str, known: Sequence[str]) -> str:
-    """Return the message that *said* is not in *known*, with the known word that may be meant."""
+    """Return the message that the word *said* is not in *known*, with a similar word from *known*."""
     import difflib
 
     possible = {*known, "cache clear", "--help", "--print-completion"} if known == [*VERBS] else {*known}
@@ -299,7 +306,7 @@ def _plain(lines: Iterable[str]) -> str:
 
 
 def _print(text: str, problems: Sequence[Problem] = (), folder: str | None = None) -> None:
-    """Write to standard output, then report all problems and exit; a failed write is one of them."""
+    """Write *text* to standard output. Then report all problems and exit; a failed write is a problem too."""
     try:
         if text:
             streams.write(sys.stdout, text)

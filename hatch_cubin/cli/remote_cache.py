@@ -1,4 +1,4 @@
-"""`hatch-cubin cache push` and `pull`: upload the results of a plan to the shared store, or download them."""
+"""`hatch-cubin cache push` and `pull`: upload a project's results to the shared store, or download them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Exchange = Callable[["SharedStore", "Cache", "Sequence[Job]"], tuple[dict[str, 
 
 
 def push(args: argparse.Namespace) -> Answer:
-    """Upload the plan's results that are in the cache folder and missing from the store."""
+    """Upload the project's compiled results that are in the cache folder but not in the shared store."""
 
     def give(remote: SharedStore, _cache: Cache, jobs: Sequence[Job]) -> tuple[dict[str, int], str]:
         remote.push([job.keys.key for job in jobs])
@@ -30,7 +30,7 @@ def push(args: argparse.Namespace) -> Answer:
 
 
 def pull(args: argparse.Namespace) -> Answer:
-    """Download the plan's results that are missing from the cache folder."""
+    """Download the project's compiled results that are missing from the cache folder."""
 
     def take(remote: SharedStore, cache: Cache, jobs: Sequence[Job]) -> tuple[dict[str, int], str]:
         from ..remote import build_store

@@ -1,4 +1,4 @@
-"""Show parts of an answer: as lines for a terminal, and as Markdown for a pull request or a job's summary."""
+"""Show a report as lines for a terminal, or as Markdown for a pull request or the summary of a CI job."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ..errors import Problem, in_order
 from ..wheels.reading.report import ReportSection, ReportTable
 from .verb_base import table
 
-_MOST = 200_000  # characters: a comment may have 65 536, a job's summary 1 MiB
+_MOST = 200_000  # characters of a report: GitHub accepts at most 1 MiB as the summary of a job
 _MEANS_SOMETHING = re.compile(r"([\\`*_\[\]|~#@])")
 _HTML = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
 
 
 def as_lines(parts: Iterable[ReportSection]) -> list[str]:
-    """Return the parts as lines with aligned columns, and an empty line between two parts."""
+    """Return the parts of a report as lines with aligned columns, and an empty line between two parts."""
     lines: list[str] = []
     for part in parts:
         lines += [""] * bool(lines)
@@ -28,7 +28,7 @@ def as_lines(parts: Iterable[ReportSection]) -> list[str]:
 
 
 def as_markdown(parts: Iterable[ReportSection]) -> list[str]:
-    """Return the parts as lines of Markdown. Names are escaped, so that they cannot act as Markdown."""
+    """Return the parts of a report as lines of Markdown. Names are escaped, so that they are not markup."""
     lines = [line for part in parts for line in _markdown(part)]
     size = 0
     for number, line in enumerate(lines):
@@ -39,7 +39,7 @@ def as_markdown(parts: Iterable[ReportSection]) -> list[str]:
 
 
 def problem_parts(problems: Sequence[Problem], warnings: Sequence[Problem]) -> Iterator[ReportSection]:
-    """Yield the problems and the warnings as tables, for a reader who does not see standard error."""
+    """Yield problems and warnings as tables, for readers of a report who do not see standard error."""
     for title, told in (("problems", problems), ("warnings", warnings)):
         if told:
             rows = [[str(each.where or ""), *_said(each)] for each in in_order(told)]
@@ -79,11 +79,11 @@ def _escaped(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a name as Markdown code, in which only a pipe needs escaping: it would end the table's cell."""
+    """Return a name as Markdown code. Only a pipe is escaped, because a pipe would end the table's cell."""
     name = plain(text).replace("`", "'").replace("|", r"\|")
     return f"`{name}`"
 
 
 def plain(text: str) -> str:
-    """Escape characters that cannot be printed: a name in a wheel must not control the terminal."""
+    """Return *text* with escaped control characters: a name in a wheel must not control the terminal."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -1,4 +1,4 @@
-"""Suggest what to do about an argument that a verb does not take. Imported only if the usage is wrong."""
+"""Suggest a correction for an argument that a verb does not accept. Imported only for wrong arguments."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-Options = Mapping[str, Sequence[str]]  # by verb
-_OF_OTHERS = {  # short options and names from other tools, with the options that mean the same here
+Options = Mapping[str, Sequence[str]]  # the options of each verb
+_OF_OTHERS = {  # options of other tools, each with our options for the same purpose
     "-C": ("--project",),
     "-a": ("--archs",),
     "-d": ("--project",),
@@ -31,7 +31,7 @@ _OF_OTHERS = {  # short options and names from other tools, with the options tha
     "--path": ("--project",),
     "--targets": ("--archs",),
 }
-_UNITS = {"": "d", "mi": "m", "h": "h", "d": "d", "w": "w"}  # of times, by how their names begin
+_UNITS = {"": "d", "mi": "m", "h": "h", "d": "d", "w": "w"}  # units of time, by the first letters of a name
 _AFRESH = "after 'hatch-cubin cache clear', a build compiles everything"
 _BESIDE = {
     "--clean": _AFRESH,
@@ -43,13 +43,13 @@ _BESIDE = {
 
 
 def hint(verb: str, unknown: Sequence[str], arguments: Sequence[str], options: Options) -> str | None:
-    """Return a hint for the first of the *unknown* arguments, which *verb* does not take.
+    """Return a hint for the first of the *unknown* arguments, which *verb* does not accept.
 
-    *arguments* are all arguments of the call; *options* maps every verb to its options.
+    *arguments*: all arguments of the command. *options*: the options of each verb.
     """
     own, first = options[verb], unknown[0]
     if not first.startswith("-"):
-        return "it compares two" if verb == "diff" else _bare(first, unknown, arguments, own)
+        return "'diff' compares two wheels" if verb == "diff" else _bare(first, unknown, arguments, own)
     name, value = _name_and_value(first)
     if verb == "keygen" and "--into" in _OF_OTHERS.get(name, ()):
         return "name the file alone: hatch-cubin keygen FILE"
@@ -63,7 +63,7 @@ def hint(verb: str, unknown: Sequence[str], arguments: Sequence[str], options: O
 
 
 def with_verb_first(verb: str, arguments: Sequence[str], options: Options) -> str:
-    """Return the command with the *verb* before the option that stands first."""
+    """Return the command with the *verb* moved before all options."""
     rest = [*arguments]
     rest.remove(verb)
     name, value = _name_and_value(rest[0])
@@ -73,19 +73,19 @@ def with_verb_first(verb: str, arguments: Sequence[str], options: Options) -> st
 
 
 def time_meant(text: str) -> str | None:
-    """Return a time as '--unused-for' takes it, for one such as '7 days'; a number alone has days."""
+    """Return a time such as '7 days' in the form for '--unused-for', '7d'. A number alone means days."""
     match = re.fullmatch(r"([0-9]{1,6}) ?(|mi|h|d|w)(?:(?<=[a-z])[a-z]*)?", text.lower())
     return f"{match[1]}{_UNITS[match[2]]}" if match else None
 
 
 def _name_and_value(argument: str) -> tuple[str, str]:
-    """Return the name of an option, and the value that stands in the same argument."""
+    """Return the name and the value of an option, such as '--jobs' and '4' for '--jobs=4'."""
     name, _equals, value = argument.partition("=")
     return (name, value) if argument.startswith("--") else (argument[:2], argument[2:].removeprefix("="))
 
 
 def _own_name(name: str, own: Sequence[str]) -> str | None:
-    """Return the option of a verb that means the same as another tool's."""
+    """Return the option of a verb that has the purpose of another tool's option *name*."""
     return next((each for each in _OF_OTHERS.get(name, ()) if each in own), None)
 
 
@@ -95,11 +95,11 @@ def _bare(first: str, unknown: Sequence[str], arguments: Sequence[str], own: Seq
     archs = before[-1] if "--archs" in before[-2:-1] else "".join(before[-1:]).partition("--archs=")[2]
     if archs:
         listed = ",".join((archs, *(each for each in unknown if not each.startswith("-"))))
-        return f"several archs are one list: --archs {listed}"
+        return f"write several archs as one list: --archs {listed}"
     if "--max-size" in own and first[0].isdigit():
         return f"did you mean '--max-size {first}'?"
-    only = "--only GLOB chooses sources, " if "--only" in own else ""
-    return f"{only}--project DIR names a project"
+    only = "--only GLOB chooses sources, and " if "--only" in own else ""
+    return f"{only}--project DIR chooses a project"
 
 
 def _near(name: str, own: Sequence[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""Shared parts of the command line's verbs: arguments, the project, answers, columns of text."""
+"""Functions that several verbs of the command line share: arguments, opening a project, aligned columns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-_VARIABLES = {  # environment variables that command-line options set for one run
+_VARIABLES = {  # the environment variable that each option replaces for one run
     "--archs": "HATCH_CUBIN_ARCHS",
     "--executor": "HATCH_CUBIN_EXECUTOR",
     "--jobs": "HATCH_CUBIN_JOBS",
@@ -46,31 +46,31 @@ _VARIABLES = {  # environment variables that command-line options set for one ru
 
 
 class Answer(NamedTuple):
-    """The result of a verb: facts for programs, lines for people, problems for both."""
+    """The result of a verb: facts for the JSON output, lines for people, and problems for both."""
 
     facts: Mapping[str, Any]
     lines: Sequence[str] = ()
     problems: Sequence[Problem] = ()
-    warnings: Sequence[Problem] = ()  # they do not change the exit code
+    warnings: Sequence[Problem] = ()  # warnings do not change the exit code
     summary: Sequence[str] = ()  # lines of Markdown for a job of GitHub Actions
 
 
 def json_argument(parser: argparse._ActionsContainer) -> None:
-    """Add `--json`, an option of every verb that prints facts."""
+    """Add the option `--json`, which every verb has that prints facts."""
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
 def output_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--json` and `--markdown`, which exclude each other."""
+    """Add the options `--json` and `--markdown`. A command can have only one of them."""
     either = parser.add_mutually_exclusive_group()
     json_argument(either)
     either.add_argument(
-        "--markdown", action="store_true", help="print the results as Markdown, for a comment"
+        "--markdown", action="store_true", help="print the results as Markdown, for a pull request"
     )
 
 
 def wheels_argument(parser: argparse.ArgumentParser, number: str = "+") -> None:
-    """Add the wheels, folders and packages that a verb reads: at least one, or any number if that is "*"."""
+    """Add the wheels, folders and packages that a verb reads. *number*: how many, as argparse's `nargs`."""
     parser.add_argument(
         "wheels",
         metavar="WHEEL|DIR|PACKAGE",
@@ -80,40 +80,40 @@ def wheels_argument(parser: argparse.ArgumentParser, number: str = "+") -> None:
 
 
 def folder_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--project`, the project's folder."""
+    """Add the option `--project`, the project's folder."""
     parser.add_argument(
         "--project",
         metavar="DIR",
         default=os.curdir,
-        help="the project's folder, by default the current one",
+        help="the project's folder, by default the current folder",
     )
 
 
 def project_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--project` and `--verbose`, options of every verb that works on a project."""
+    """Add the options `--project` and `--verbose`, which every verb has that reads a project."""
     folder_argument(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="print more about each step")
 
 
 def archs_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--archs`, which replaces the table's archs."""
+    """Add the option `--archs`, which replaces the archs of the project's table."""
     parser.add_argument(
         "--archs",
         metavar="LIST",
         type=_archs,
-        help="build for these archs instead of the table's, as in 'sm_90,compute_90'",
+        help="compile for these archs, as in 'sm_90,compute_90', and not for those of the project's table",
     )
 
 
 def locked_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--locked`, which makes any difference from the project's lock an error."""
+    """Add the option `--locked`, which makes any difference from the project's cubin.lock an error."""
     parser.add_argument(
-        "--locked", action="store_true", help="end with an error if cubin.lock is stale or missing"
+        "--locked", action="store_true", help="end with an error if cubin.lock is outdated or missing"
     )
 
 
 def open_project(args: argparse.Namespace) -> Project:
-    """Return the project that the arguments name; options override environment variables."""
+    """Return the project that the arguments name. Command-line options override environment variables."""
     from ..common.environment import WithOptions
     from ..frontends import open_project as frontend
 
@@ -128,21 +128,21 @@ def open_project(args: argparse.Namespace) -> Project:
 
 
 def check_build(project: Project) -> None:
-    """Raise ConfigError for mistakes that the project's own build would reject, or would not notice."""
+    """Raise ConfigError for a mistake in the project that would make its build fail or give a wrong wheel."""
     from ..frontends import open_project as frontend
 
     frontend.check_build(project)
 
 
 def require_compiler(project: Project) -> None:
-    """Raise ToolchainError, with the command that helps, if the table's compiler is not installed."""
+    """Raise ToolchainError, with the command to install the compiler, if the compiler is not installed."""
     from ..frontends import open_project as frontend
 
     frontend.require_compiler(project)
 
 
 def table(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> list[str]:
-    """Return the rows as lines; numbers and the columns in *right* are aligned to the right."""
+    """Return rows of cells as lines of text. Numbers and the columns in *right* are aligned to the right."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
@@ -155,7 +155,7 @@ def table(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> list
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write a page for a browser; raise BundleError if it cannot be written."""
+    """Write an HTML page to a file, or raise BundleError if the file cannot be written."""
     from ..common import file_access
 
     try:
@@ -166,14 +166,14 @@ def write_page(path: Path, text: str) -> None:
 
 
 def jobs(text: str) -> str:
-    """Return the number of jobs unchanged; raise argparse's error if HATCH_CUBIN_JOBS would not accept it."""
+    """Return the number of jobs unchanged, or raise argparse's error if the number is not valid."""
     from ..config import value_checks
 
     return _checked(value_checks.jobs_of_variable, text)
 
 
 def size_of(text: str) -> int:
-    """Return a size in bytes; raise argparse's error if the text is not a size."""
+    """Return the number of bytes of a size, or raise argparse's error if the text is not a size."""
     from ..config import value_checks
 
     try:
@@ -183,7 +183,7 @@ def size_of(text: str) -> int:
 
 
 def capability(text: str) -> int:
-    """Return a compute capability as a number, 8.9 as 89; raise argparse's error if the text is not one."""
+    """Return a compute capability as a number, such as 89 for '8.9', or raise argparse's error."""
     match = re.fullmatch(r"(?:sm_)?([0-9]{1,2})\.?([0-9])[af]?", text)
     if match is None:
         from ..common import gpu_names

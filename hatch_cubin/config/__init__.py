@@ -1,1 +1,1 @@
-"""The project's configuration table: find it, check its keys and values, and read it."""
+"""Find the project's configuration table, check its keys and values, and read it."""

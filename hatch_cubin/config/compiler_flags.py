@@ -1,15 +1,13 @@
-"""The table's keys and options for flags of nvcc and of host compilers. Pure."""
+"""The keys and options of the table that replace flags of nvcc and of host compilers. Pure."""
 
 from __future__ import annotations
 
 _TARGETS = "targets are set with 'archs', a key of the table"
-_HOST = "it is for the host's compiler or for nvcc itself, and neither runs here: leave it out"
-_USUAL = "code is optimized without it: leave it out"
-_LINKED = "a [[…module]] table links several sources: it has mode = {mode!r}"
-_UNANNOTATED = (
-    "device-as-default-execution-space = true takes functions that are not annotated as device code"
-)
-_LAMBDAS = "NVRTC takes lambdas in device code without it: leave it out"
+_HOST = "this flag is for the host's compiler or for nvcc itself, and a build runs neither: leave it out"
+_USUAL = "code is optimized without this flag: leave it out"
+_LINKED = "to link several sources, write a [[…module]] table with mode = {mode!r}"
+_UNANNOTATED = "device-as-default-execution-space = true makes functions without an annotation device code"
+_LAMBDAS = "NVRTC accepts lambdas in device code without this flag: leave it out"
 _FLAGS = {
     _TARGETS: "arch code cubin fatbin gencode generate-code gpu gpu-architecture gpu-code ptx sm target",
     _HOST: """
@@ -21,7 +19,9 @@ _FLAGS = {
     _USUAL: "O O0 O1 O2 O3 Os Ofast opt-level optimization optimize",
     _LINKED.format(mode="rdc"): "dc device-c device-link dlink rdc relocatable-device-code",
     _LINKED.format(mode="lto"): "dlink-time-opt dlto flto gen-opt-lto link-time-optimization lto ltoir",
-    "a [[…module]] table names what is linked, with 'link'": "L l cudadevrt libraries library library-path",
+    "to link a library, list it in 'link', a key of a [[…module]] table": """
+        L l cudadevrt libraries library library-path
+    """,
     "the search path is set with 'include-dirs', a key of the table": """
         I include include-path includes isystem system-include
     """,
@@ -52,21 +52,21 @@ _NAMES = {
 
 
 def bare(flag: str) -> str:
-    """Return the name of a flag, without its hyphens and its value."""
+    """Return the name of a compiler flag without its hyphens and its value."""
     return flag.lstrip("-").partition("=")[0].strip().replace("_", "-")
 
 
 def option_meant(flag: str) -> str:
-    """Return the name of the option for a flag, or the flag's own name if no other name is known."""
+    """Return the option of the table that replaces a flag of nvcc, or the flag's name if none is known."""
     name = bare(flag)
     return _NAMES.get(name, name)
 
 
 def has_no_effect(flag: str) -> bool:
-    """Return whether a flag can be left out without an effect."""
+    """Return whether a flag of nvcc would change nothing in a build, so that a project can leave it out."""
     return meaning(flag) in {_HOST, _USUAL, _LAMBDAS}
 
 
 def meaning(flag: str) -> str | None:
-    """Return the hint for a flag that is not an option here, or None if the flag is unknown."""
+    """Return a hint for a flag of nvcc that is not an option of the table, or None if the flag is unknown."""
     return _MEANINGS.get(bare(flag))

@@ -1,4 +1,4 @@
-"""The configuration as one checked value: `Config`, made of the project's table and the environment."""
+"""`Config`, the checked configuration of a project, made of its table and the environment."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ class ModuleRule:
 
     @property
     def wheels(self) -> tuple[str, ...]:
-        """The requirements of the wheels whose files `link` names."""
+        """The requirements of the wheels that contain files listed in `link`."""
         return tuple(each.partition(":")[0].strip() for each in self.link if ":" in each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompileSettings:
-    """The settings that one source is compiled with: those of the table and of all its [[source]] tables.
+    """The settings for one source: the project's table, merged with the [[source]] tables that match it.
 
     A module of `planning/unit_plan.py` inherits these fields, whether it is linked or not. A new key of
     [[source]] tables that can change a result becomes a field of SourceRule and a field here, and
@@ -89,7 +89,7 @@ class CompileSettings:
     instantiate: tuple[str, ...] = ()
 
     def merged_with(self, rule: Config | SourceRule | ModuleRule) -> Self:
-        """Return a copy with the settings of a table, which override these."""
+        """Return a copy of these settings in which the settings of the table *rule* override old values."""
         return replace(
             self,
             define=merge_macros(self.define, rule.define, rule.undefined),
@@ -113,13 +113,13 @@ class ProducerRule:
 
     @property
     def name(self) -> str:
-        """The name in the lock: the script and its function."""
+        """The name of the producer in cubin.lock: its script and its function."""
         return f"{self.path}:{self.call}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The whole checked table. Environment variables have already replaced the values that they override."""
+    """The project's checked configuration. Environment variables have replaced values of the table."""
 
     archs: tuple[str, ...] = ("all-major",)
     toolkit: str | None = None
@@ -127,14 +127,14 @@ class Config:
     exclude: tuple[str, ...] = ()
     package: str | None = None
     include_dirs: tuple[str, ...] = ()
-    source_roots: tuple[tuple[str, str], ...] = ()  # names in the project, and paths of folders above it
+    source_roots: tuple[tuple[str, str], ...] = ()  # each: a name, and the path of a folder above the project
     header_packages: tuple[str, ...] = ()
     define: Macros = ()
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     jobs: int | None = None
     cache_dir: str | None = None
     cache_size: int | None = None
-    max_size: int | None = None  # the limit of a wheel's size
+    max_size: int | None = None  # in bytes: a larger wheel is an error
     trusted_keys: tuple[str, ...] = ()
     remote_cache: str | None = None
     pack: bool = False
@@ -147,17 +147,18 @@ class Config:
     backend_path: tuple[str, ...] = ()
     package_dir: str | None = None
     timeout_s: float = 1800.0
-    executor: str | None = None  # never from the table: a change of a project must not send code to machines
-    recheck: float = 0.0  # the share of other machines' results that is compiled here too
-    undefined: ClassVar[tuple[str, ...]] = ()  # without a table above this one, there is nothing to remove
+    # The executor never comes from the table: a change of the project must not send code to other machines.
+    executor: str | None = None
+    recheck: float = 0.0  # the share of other machines' results that this machine compiles again to compare
+    undefined: ClassVar[tuple[str, ...]] = ()  # this table inherits no macros that it could remove
     instantiate: ClassVar[tuple[str, ...]] = ()  # only [[source]] tables have this key
-    # The fields that an environment variable or a command-line option sets, and the name of each.
+    # Each field that an environment variable or a command-line option sets, and the name that the user wrote.
     replaced: Mapping[str, str] = field(default_factory=dict, compare=False)
     place: TableLocation = field(repr=False, compare=False)
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The requirements of wheels with headers, and of wheels whose files modules are linked with."""
+        """The requirements of all wheels that a build reads: wheels with headers, or with files to link."""
         linked = (wheel for rule in self.module for wheel in rule.wheels)
         return tuple(dict.fromkeys((*self.header_packages, *linked)))
 
@@ -174,12 +175,12 @@ class Config:
 
 
 def parse_config(table: Mapping[str, Any], place: TableLocation, environ: Mapping[str, str]) -> Config:
-    """Return the configuration in *table* and *environ*. ConfigError lists every mistake in them."""
+    """Return the configuration from the table and the environment. A ConfigError lists all their mistakes."""
     return make_config(read_table(table, place, environ))
 
 
 def make_config(values: Mapping[str, Any]) -> Config:
-    """Return the configuration of the values that `read_table` returned."""
+    """Return a `Config` made of the values that `read_table` returned."""
     rules = tuple(SourceRule(**rule) for rule in values.get("source", ()))
     modules = tuple(ModuleRule(**rule) for rule in values.get("module", ()))
     producers = tuple(ProducerRule(**rule) for rule in values.get("producer", ()))
@@ -187,9 +188,9 @@ def make_config(values: Mapping[str, Any]) -> Config:
 
 
 def merge_macros(base: Macros, over: Macros, undefined: tuple[str, ...] = ()) -> Macros:
-    """Merge two tables of macros, without the *undefined* ones.
+    """Return the macros of two tables, without the *undefined* macros.
 
-    If both tables have a macro, it keeps its position in *base* and gets its value from *over*.
+    A macro that is in both tables keeps its position in *base* and gets its value from *over*.
     """
     merged = dict(base) | dict(over)
     return tuple((name, text) for name, text in merged.items() if name not in undefined)

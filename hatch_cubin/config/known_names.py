@@ -1,4 +1,4 @@
-"""The names that a project uses for hatch-cubin, and likely misspellings of them. Pure."""
+"""The names that a project uses for hatch-cubin, and likely misspellings of these names. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from ..common.distribution_names import comparable_name
 
-WRAPPER = "hatch_cubin.backend"  # a build backend, around another one that the table names
+WRAPPER = "hatch_cubin.backend"  # our build backend: it calls another build backend, which the table names
 HOOK = "cubin"
 BACKENDS = {  # the tested build backends, by their requirement in [build-system]
     "flit-core": "flit_core.buildapi",
@@ -52,9 +52,9 @@ _REQUIREMENT = re.compile(r"hatch[-_.]+cubin(?![\w.-])", re.IGNORECASE)
 
 
 def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
-    """Return the table at *path*, or an empty table if there is none.
+    """Return the TOML table at *path*, or an empty table if there is no table.
 
-    A value that is not a table counts as none too: other code reports it.
+    For a value that is not a table, the result is an empty table too: other code reports the mistake.
     """
     value: Any = tables
     for key in path:
@@ -63,7 +63,7 @@ def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
 
 
 def backend_meant(text: str) -> str | None:
-    """Return the build backend for the name of its tool, distribution or module, such as 'flit_core'."""
+    """Return the build backend of a tool or distribution, such as 'flit_core', or None if it is unknown."""
     name = {"hatch": "hatchling"}.get(text, comparable_name(text))
     for tool, right in BACKENDS.items():
         if f"{tool}-".startswith(f"{name}-") or name.startswith(f"{tool}-"):
@@ -83,9 +83,9 @@ def is_misnamed_wrapper(text: str) -> bool:
 
 
 def key_meant(key: str, table: object = "") -> str | None:
-    """Return a hint with the key that a name from a setup script or from CMake may mean.
+    """Return a hint with the table's key for a name that setup scripts or CMake use for the same setting.
 
-    *table* is "source" or "module" for the tables inside it.
+    *table*: "source" or "module" if the name was found in a `[[source]]` or `[[module]]` table.
     """
     name = key.lower().replace("_", "-")
     known = {**_KEYS, **_INNER_KEYS.get(str(table), {})} if table else _KEYS
@@ -93,7 +93,7 @@ def key_meant(key: str, table: object = "") -> str | None:
 
 
 def misnamed(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of tables with our name or a misspelling of it, correct tables too.
+    """Yield the path of each TOML table whose name is hatch-cubin or cubin, or nearly: correct tables too.
 
     Outside Hatch's settings, only the three upper levels are searched: in deeper tables, such a name may be a
     requirement.
@@ -106,7 +106,7 @@ def misnamed(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> Iterator
 
 
 def misnamed_in_hatch_toml(tables: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the path of a table of ours in hatch.toml whose header is written as for pyproject.toml."""
+    """Return the path of hatch-cubin's table in hatch.toml if its header is written as for pyproject.toml."""
     outer = {name: tables[name] for name in ("tool", "hatch") if name in tables}
     return next(_misnamed_in((), outer), None)
 
@@ -151,14 +151,17 @@ def build_tables(pyproject: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mappi
 
 
 def with_hatch_cubin(requires: object, usual: Iterable[str] = ("setuptools",)) -> list[object]:
-    """Return build requirements that include hatch-cubin: misspellings of it are corrected."""
+    """Return build requirements that include hatch-cubin: correct a misspelling, or add a missing entry."""
     listed = [requires] if isinstance(requires, str) else requires if isinstance(requires, list) else [*usual]
     right = [_NAME.sub("hatch-cubin", each, count=1) if is_nearly_own(each) else each for each in listed]
     return [*dict.fromkeys(map(str, right)), *([] if any(map(is_own, right)) else ["hatch-cubin"])]
 
 
 def is_nearly_own(requirement: object) -> bool:
-    """Return whether a requirement is a likely misspelling of our name. Its package could be malicious."""
+    """Return whether a requirement is a likely misspelling of hatch-cubin.
+
+    A misspelling is dangerous: another person may have published a malicious package of that name.
+    """
     match = _NAME.match(str(requirement))
     name = re.sub("[-_.]", "", match[0]).lower() if match else ""
     if is_own(requirement) or name in _ALIKE:

@@ -18,9 +18,9 @@ _PARTS = frozenset(
 _NVIDIA = re.compile(r"nvidia-(.+?)(?:-cu([0-9]{2}))?")
 _CUPY = re.compile(r"cupy-cuda[0-9]{2}x")
 _DEVICE_RUNTIME = re.compile(r"cudadevrt|(nvidia-)?cuda-runtime")
-_WITH_TOOLKIT = "they come with the toolkit: leave it out"
+_WITH_TOOLKIT = "its headers come with the toolkit, so leave it out"
 _HOST = "its headers are for the host's compiler, and kernels cannot include them"
-# Libraries whose headers are in a distribution of another name, or in no distribution.
+# Libraries whose headers are in a distribution with a different name, or not in a distribution.
 _LIBRARIES = {
     **dict.fromkeys(("cutlass", "cute"), "did you mean 'nvidia-cutlass'?"),
     **dict.fromkeys(
@@ -36,7 +36,7 @@ _LIBRARIES = {
 
 
 def without_headers(name: str) -> str | None:
-    """Return a hint for a distribution without headers for kernels, or None for any other."""
+    """Return a hint for a distribution without headers for kernels, or None for any other distribution."""
     return _LIBRARIES.get(comparable_name(name))
 
 

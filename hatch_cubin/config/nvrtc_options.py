@@ -1,4 +1,4 @@
-"""The fields of cuda.core's `ProgramOptions` that a project may set, and the type of each. Pure."""
+"""The fields of cuda.core's `ProgramOptions` that a project may set, and the type of each field. Pure."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ ALLOWED: Mapping[str, str] = {
     for name in names.split()
 }
 
-# The options that also apply to PTX sources: ptxas, which assembles these, has them too.
+# The options that also apply to PTX sources: ptxas, which assembles PTX, has these options too.
 _PTX = """
     debug disable_warnings fma lineinfo max_register_count ofast_compile ptxas_options split_compile
 """
 OF_PTX = frozenset(_PTX.split())
 
-NOT_LOADABLE = "its result cannot be loaded as a kernel"
-_NVVM_ONLY = "it is for NVVM programs, and sources here are CUDA C++ or PTX"
-_SIDE_EFFECT = "a cached unit is not compiled, so its file would not be written"
+NOT_LOADABLE = "the compiled result could not be loaded as a kernel"
+_NVVM_ONLY = "the option is for NVVM programs, and sources here are CUDA C++ or PTX"
+_SIDE_EFFECT = "the compiler would write a file, but it does not run when the result is in the cache"
 _AUTOMATIC = "precompiled headers are automatic and never change the result"
 
 REFUSED: Mapping[str, str] = {
     "arch": "targets are set with 'archs'",
-    "name": "a module is named by its source, or with 'name' in its [[source]] table",
+    "name": "a module has the name of its source, or the 'name' in a [[source]] table",
     "define_macro": "macros are set with 'define'",
     "include_path": "the search path is set with 'include-dirs' and 'header-packages'",
-    "use_bundled_headers": "the toolkit's headers are found without it",
-    "no_source_include": "quoted includes are searched in the folder of their file first",
+    "use_bundled_headers": "the toolkit's headers are found without this option",
+    "no_source_include": "a quoted include is always searched first in the folder of the file that has it",
     "relocatable_device_code": NOT_LOADABLE,
     "extensible_whole_program": NOT_LOADABLE,
     "link_time_optimization": NOT_LOADABLE,
     "gen_opt_lto": NOT_LOADABLE,
     "fdevice_syntax_only": NOT_LOADABLE,
-    "no_cache": "it is a switch of the linker's own cache and changes no result",
+    "no_cache": "the option only turns off the linker's own cache, and changes no result",
     "time": _SIDE_EFFECT,
     "fdevice_time_trace": _SIDE_EFFECT,
     "create_pch": _AUTOMATIC,
@@ -65,11 +65,12 @@ REFUSED: Mapping[str, str] = {
     "numba_debug": _NVVM_ONLY,
 }
 
-_INTEGERS = range(-(2**31), 2**31)  # no option takes more, and Python does not print integers of any length
+_INTEGERS = range(-(2**31), 2**31)  # no option accepts more digits, and Python cannot print very long numbers
 _REGISTERS = range(256)  # ptxas ignores larger values
-# The allowed texts: every value that the compilers know, and no text that could become several arguments.
+# The values that these options accept: all that the compilers know, and no text that could become several
+# arguments.
 PATTERNS: Mapping[str, str] = {
-    "std": r"c\+\+(?:11|14|17|20|23)",  # not C++03: our scanner reads raw strings, which it lacks
+    "std": r"c\+\+(?:11|14|17|20|23)",  # not C++03: our scanner reads raw strings, which C++03 does not have
     "optimization_info": "inline",
     "ofast_compile": "0|min|mid|max",
     "undefine_macro": "[A-Za-z_][A-Za-z0-9_]*",
@@ -85,7 +86,7 @@ OptionValue = bool | int | str | tuple[str, ...] | tuple[int, ...]
 
 
 def check_option(name: str, value: object) -> OptionValue:
-    """Return *value* in the type that cuda.core expects. ValueError describes the values that are allowed."""
+    """Return *value* in the type that cuda.core expects. A ValueError describes the allowed values."""
     kind = ALLOWED[name]
     typed = _typed(kind, value)
     if typed is None:

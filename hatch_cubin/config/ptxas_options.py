@@ -1,11 +1,12 @@
-"""The options of ptxas that a project may set, and the values that each accepts. Pure.
+"""The options of ptxas that a project may set, and the values that each option accepts. Pure.
 
 The listed options only change code and warnings. ptxas knows more options than its help shows, and some of
 them create files. So every option that is not listed here is refused.
 
-Measured with ptxas, NVRTC and nvJitLink of CUDA 12.9, 13.0 and 13.5: each string is one option. No release
-accepts an abbreviated name, or separates options at a comma or a blank. But if an option needs a value and
-does not have one, it takes the next string as its value. A string without a hyphen is the name of a file.
+Measured with ptxas, NVRTC and nvJitLink of CUDA 12.9, 13.0 and 13.5: each string of the array `ptxas-options`
+is one option. No release accepts an abbreviated name, or separates options at a comma or a blank. But an
+option that needs a value and does not have one takes the next string as its value. ptxas reads a string
+without a hyphen as the name of a file.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ _NAMES = {
 }
 _EXAMPLES = {_NUMBER: "2", _REGISTERS: "64", _BLOCK: "256", _KERNELS: "KERNEL"}
 
-_FILE = "it names a file, and a unit's key cannot see what ptxas reads or writes there"
-_NOT_LOADABLE = "its result cannot be loaded as a kernel"
+_FILE = "it names a file, and the cache cannot know which files ptxas reads and writes"
+_NOT_LOADABLE = "the compiled result could not be loaded as a kernel"
 _NO_RESULT = "ptxas prints something and compiles nothing"
 _REASONS = {
     _FILE: """
@@ -64,13 +65,13 @@ _REASONS = {
     """,
     _NO_RESULT: "help/h list-arch/arch-ls list-version/version-ls version/V",
     "targets are set with 'archs'": "gpu-name/arch machine/m",
-    "ptxas would use descriptors or pipes that the environment names": "jobserver",
-    "it prints where nobody reads": "compiler-stats",
+    "ptxas would use the file descriptors or pipes of a job server": "jobserver",
+    "a build does not show the statistics that ptxas would print": "compiler-stats",
 }
 
 
 def _spelled(names: Mapping[str, str]) -> dict[str, str]:
-    """Return the value of each option, by every spelling of the option. *names* has the options by value."""
+    """Return a dict from each spelling of an option to the option's value. *names* maps values to options."""
     by_spelling: dict[str, str] = {}
     for value, group in names.items():
         for name in group.split():
@@ -79,58 +80,58 @@ def _spelled(names: Mapping[str, str]) -> dict[str, str]:
     return by_spelling
 
 
-ALLOWED: Mapping[str, str] = _spelled(_NAMES)  # the pattern of the value, empty for options without a value
-REFUSED: Mapping[str, str] = _spelled(_REASONS)  # the reason
+ALLOWED: Mapping[str, str] = _spelled(_NAMES)  # the pattern of each option's value, empty if it has no value
+REFUSED: Mapping[str, str] = _spelled(_REASONS)  # the reason why each option cannot be set
 _OF_KERNELS = frozenset(_spelled({_KERNELS: _NAMES[_KERNELS]}))
 LEVELS = "-O[0-9]"  # the only option whose value ptxas accepts without a "="
 # All allowed options as one expression. The schema for editors contains it too.
 PATTERN = "|".join([f"{name}=(?:{value})" if value else name for name, value in ALLOWED.items()] + [LEVELS])
 
-NVCC_PREFIXES = ("-Xptxas", "--ptxas-options")  # as nvcc hands options on to ptxas
+NVCC_PREFIXES = ("-Xptxas", "--ptxas-options")  # the flags with which nvcc passes options to ptxas
 _LONGEST = 200
 _SEE_REFERENCE = (
-    "the reference lists what can be set, under 'Options of ptxas'; ask for another one in an issue"
+    "the reference lists the allowed options under 'Options of ptxas'; open an issue if one is missing"
 )
 
 
 def is_allowed(option: str) -> bool:
-    """Return whether an option of ptxas, with its value, can be set."""
+    """Return whether a project can set an option of ptxas with its value."""
     return re.fullmatch(PATTERN, option) is not None
 
 
 def names_kernels(options: Iterable[str]) -> bool:
-    """Return whether an option names the kernels that ptxas compiles, so that the result has only these."""
+    """Return whether an option limits ptxas to some kernels, so that the result has only these kernels."""
     return not _OF_KERNELS.isdisjoint(option.partition("=")[0] for option in options)
 
 
 def check(option: str) -> str:
-    """Return an option of ptxas unchanged. ValueError gives the reason if it cannot be set."""
+    """Return an option of ptxas unchanged. A ValueError gives the reason if the option is not allowed."""
     if is_allowed(option):
         return option
     name, is_set, _value = option.partition("=")
     if reason := REFUSED.get(name):
-        raise ValueError(f"must not hold {option!r}: {reason}")
+        raise ValueError(f"cannot contain {option!r}: {reason}")
     if name not in ALLOWED:
-        raise ValueError(f"must not hold {option!r}, which is not one of the ptxas options that can be set")
+        raise ValueError(f"cannot contain {option!r}: it is not one of the allowed options of ptxas")
     if not ALLOWED[name]:
-        raise ValueError(f"must not hold {option!r}: {name} takes no value")
-    raise ValueError(f"must not hold {option!r}: {name} {'takes another' if is_set else 'needs a'} value")
+        raise ValueError(f"cannot contain {option!r}: {name} does not take a value")
+    raise ValueError(f"cannot contain {option!r}: {name} needs a{' different' if is_set else ''} value")
 
 
 def hint(option: str, *, alone: bool = False) -> str | None:
-    """Return a hint for an option that cannot be set: the likely correct option, or where to find it.
+    """Return a hint for a wrong option of ptxas: the likely correct option, or the page with all options.
 
-    *alone*: the option is a string and not an element of an array. If it contains several options, the hint
-    shows an array of them.
+    *alone*: whether the option is a string and not an element of an array. If the string contains several
+    options, the hint shows an array.
     """
     name = option.partition("=")[0]
     if option in NVCC_PREFIXES:
-        return f"leave {name!r} out: these options are all for ptxas"
+        return f"leave {name!r} out: 'ptxas-options' has only options for ptxas"
     if name in REFUSED:
         return None
     if name in ALLOWED:
         return _of_value(name)
-    if len(option) > _LONGEST:  # patterns and guesses would take long
+    if len(option) > _LONGEST:  # regular expressions and guesses would be slow
         return _SEE_REFERENCE
     import difflib
 
@@ -142,7 +143,7 @@ def hint(option: str, *, alone: bool = False) -> str | None:
 
 
 def split_options(option: str) -> list[str]:
-    """Return the options in a text that is written as for nvcc. Empty if one of them cannot be set."""
+    """Return the options in a text such as `-Xptxas -O3,-v`, or an empty list if an option is not allowed."""
     bare = re.sub(rf"(?:{'|'.join(NVCC_PREFIXES)})[\s=,]+", "", option).strip()
     words = [re.sub(r"\s+", "=", word) for word in re.split(r"[\s,]+(?=-)", bare)]
     found = [next(filter(is_allowed, (word, f"-{word}", f"--{word}")), None) for word in words]

@@ -29,24 +29,26 @@ HATCHLING_KEYS = frozenset(
     }
 )
 
-_PLACEHOLDER = re.compile(r"(?:^|[<,/]\s*)…\s*(?:$|[>,])")  # as in the lines that hints show
+_PLACEHOLDER = re.compile(
+    r"(?:^|[<,/]\s*)…\s*(?:$|[>,])"
+)  # hints show lines in which the user replaces a "…"
 
 
 def read_table(table: Mapping[str, Any], place: TableLocation, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a `Config` from *table* and *environ*. ConfigError lists every mistake in them."""
+    """Return the fields of a `Config` from table and environment. A ConfigError lists all their mistakes."""
     reader = _Reader(place, _major(environ.get("HATCH_CUBIN_TOOLKIT") or table.get("toolkit")))
     own = {key: value for key, value in table.items() if key not in HATCHLING_KEYS}
     values = reader.table({**_CHECKS, **_WRAPPER_CHECKS} if place.wraps else _CHECKS, own, ())
-    if place.wraps and not {"backend", "build-backend"} & own.keys():  # the second is reported already
-        what = "the table does not say which build backend makes the wheel"
+    if place.wraps and not {"backend", "build-backend"} & own.keys():  # 'build-backend' is reported already
+        what = "the table does not name the build backend that makes the wheel"
         reader.add(problem("missing-key", what, hint=_backend_required(place.text)), ())
     if is_on(environ, REQUIRE_SIGNED) and "trusted-keys" not in own:
-        what = f"{REQUIRE_SIGNED} is set, and the table does not say whose signatures count"
+        what = f"{REQUIRE_SIGNED} is set, but the table has no 'trusted-keys' to check signatures with"
         reader.add(problem("no-trusted-keys", what, hint=_KEYGEN_HINT), ())
     replaced, wrong = read_environment(environ, _VARIABLES)
     _report_contradictions(values, reader, ())
     values |= replaced
-    for variable, what in wrong.items():  # these problems do not have a line
+    for variable, what in wrong.items():  # a problem of an environment variable does not have a line
         hint = _variable_meant(variable, environ[variable])
         reader.problems.append(problem("invalid-variable", _short_line(what), hint=hint))
     if reader.problems:
@@ -56,9 +58,9 @@ def read_table(table: Mapping[str, Any], place: TableLocation, environ: Mapping[
 
 
 def read_source_settings(settings: Mapping[str, Any], place: TableLocation) -> dict[str, Any]:
-    """Return the fields of a `SourceRule` that a producer gives one source. ConfigError as of `read_table`.
+    """Return the fields of a `SourceRule` that a producer sets for one source. A ConfigError lists mistakes.
 
-    They are the keys of a [[source]] table, except `path`, which *settings* does not need.
+    *settings* may have the keys of a [[source]] table, except `path`.
     """
     reader, here = _Reader(place, None), ("source",)
     values = reader.table(_PRODUCED_CHECKS, settings, here)
@@ -70,7 +72,7 @@ def read_source_settings(settings: Mapping[str, Any], place: TableLocation) -> d
 
 
 def variables_unread(environ: Mapping[str, str]) -> list[str]:
-    """Return a message for each variable of the environment with a name like ours that nothing reads."""
+    """Return a message for each environment variable whose name begins like ours but is not known."""
     return unknown_variables(environ, _VARIABLES, KEYS)
 
 
@@ -120,7 +122,7 @@ class _Reader:
     def refuse(
         self, error: ValueError, what: str, path: tuple[str | int, ...], hint: str | None = None
     ) -> None:
-        """Add the problem of a value for which a check raised *error*. *what* is the whole message."""
+        """Add a problem for a value that a check refused with *error*. *what* is the whole message."""
         found = problem("invalid-value", what, hint=hint)
         if isinstance(error, RefusedValueError):
             inner = None if error.path is None else self.place.path_in_project(error.path)
@@ -135,21 +137,21 @@ class _Reader:
         )
         name = _option_called(key).replace("-", "_")
         if name in nvrtc_options.ALLOWED:
-            which = "one" if name == key.replace("-", "_") else repr(name.replace("_", "-"))
-            hint = f"it is {which} of the compiler's, which stand in 'options'"
+            which = "it" if name == key.replace("-", "_") else repr(name.replace("_", "-"))
+            hint = f"{which} is an option of the compiler: write it in 'options'"
         if not path and key in _WRAPPER_CHECKS:
             hint = _WRAPPER_HINT
         if not path and key in _BUILD_SYSTEM_KEYS and not self.place.wraps:
-            hint = f"{key!r} belongs into the table [build-system]"
+            hint = f"{key!r} belongs in the table [build-system]"
         what = f"{key!r} is not an option of {inside}"
         hint = key_meant(key, *path[:1]) or hint or f"its options are: {', '.join(sorted(known))}"
         self.add(problem("unknown-key", what, hint=hint), (*path, key))
 
     def hint_for_other_table(self, key: str, path: tuple[str | int, ...]) -> str | None:
-        """Return the hint that *key*, which is in the table at *path*, belongs to another table."""
+        """Return a hint if *key*, which is in the table at *path*, belongs in another table."""
         name, in_options = key.replace("_", "-"), path[-1:] == ("options",)
         own = str(path[0]) if path[: -1 if in_options else None] else ""
-        if name in _TABLES[own] and not in_options:  # the key is right here in another spelling
+        if name in _TABLES[own] and not in_options:  # the key belongs in this table, but is misspelled
             return None
         for table in dict.fromkeys((own, *_TABLES)):
             if name not in _TABLES[table]:
@@ -164,32 +166,32 @@ class _Reader:
 
 
 def _meant(key: str, value: object) -> str | None:
-    from . import suggestions  # lazy, here and below: only for mistakes
+    from . import suggestions  # lazy: only for mistakes
 
     return suggestions.line(key, value)
 
 
 def _backend_required(text: str) -> str:
-    from . import suggestions  # as above
+    from . import suggestions  # lazy: only for mistakes
 
     return suggestions.backend_required(text)
 
 
 def _variable_meant(variable: str, text: str) -> str | None:
-    from . import suggestions  # as above
+    from . import suggestions  # lazy: only for mistakes
 
     field, check = _VARIABLES.get(variable, ("", None))
     return suggestions.variable(variable, field, text, check)
 
 
 def _option_called(key: str) -> str:
-    from . import compiler_flags  # as above
+    from . import compiler_flags  # lazy: only for mistakes
 
     return compiler_flags.option_meant(key)
 
 
 def _flag_meant(key: str) -> str | None:
-    from . import compiler_flags  # as above
+    from . import compiler_flags  # lazy: only for mistakes
 
     return compiler_flags.meaning(key)
 
@@ -197,7 +199,7 @@ def _flag_meant(key: str) -> str | None:
 def _option_meant(
     key: str, values: Mapping[str, object], reader: _Reader, path: tuple[str | int, ...]
 ) -> str | None:
-    from . import suggestions  # as above
+    from . import suggestions  # lazy: only for mistakes
 
     return suggestions.option(key, values, below=reader.place.is_header(*path))
 
@@ -205,7 +207,7 @@ def _option_meant(
 def _macro_meant(
     key: str, values: Mapping[str, object], reader: _Reader, path: tuple[str | int, ...]
 ) -> str | None:
-    from . import suggestions  # as above
+    from . import suggestions  # lazy: only for mistakes
 
     return suggestions.macro(key, values, below=reader.place.is_header(*path))
 
@@ -213,53 +215,51 @@ def _macro_meant(
 def _variants_meant(
     name: str, values: list[object], reader: _Reader, path: tuple[str | int, ...]
 ) -> str | None:
-    """Return a hint for a macro with several values: the `variants` that make a module of each value."""
+    """Return a hint for a macro with several values: the `variants` that make one module for each value."""
     variants = _meant("variants", {name: values})
     if variants is None:
         return None
     table = path[0] if path[1:] else "source"
-    return (
-        f"for a module of each value, not in 'define', but in {reader.place.tables(str(table))}: {variants}"
-    )
+    return f"for one module per value, write this in {reader.place.tables(str(table))}: {variants}"
 
 
 def _package_meant(item: str, reader: _Reader) -> str | None:
-    from . import suggestions  # as above
+    from . import suggestions  # lazy: only for mistakes
 
     return suggestions.header_package(f"{item}/" if reader.place.is_folder(item) else item)
 
 
 def _link_meant(item: str, reader: _Reader) -> str | None:
-    from . import suggestions  # as above
+    from . import suggestions  # lazy: only for mistakes
 
     return suggestions.link(item, reader.major)
 
 
 def _major(toolkit: object) -> int | None:
-    """Return the major version of a release of CUDA, or None if it is unknown."""
+    """Return the major version of a CUDA release, or None if the major version is unknown."""
     match = re.match("1[23]", str(toolkit))
     return int(match[0]) if match else None
 
 
 def _above(path: str, _reader: _Reader) -> str | None:
-    from . import suggestions  # as above
+    from . import suggestions  # lazy: only for mistakes
 
     return suggestions.above(path)
 
 
 def _file_above(path: str, _reader: _Reader) -> str | None:
-    from . import suggestions  # as above
+    from . import suggestions  # lazy: only for mistakes
 
     return suggestions.above(path, is_file=True)
 
 
 def _placeholders(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield each text in a key's value that contains a placeholder from a hint, with its path.
+    """Yield each text in a key's value that contains a placeholder from a hint, with the text's path.
 
-    An array's tables are left out: they are read key by key later.
+    Tables inside an array are skipped here, because the reader checks their keys later, one by one.
     """
     if isinstance(value, str):
-        is_macro = not {"define", "variants"}.isdisjoint(path)  # C++ has "..." too
+        is_macro = not {"define", "variants"}.isdisjoint(path)  # the text "..." is also valid C++
         if _PLACEHOLDER.search(value if is_macro else value.replace("...", "…")):
             yield path, value
     elif isinstance(value, dict):
@@ -270,7 +270,7 @@ def _placeholders(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[
 
 
 def _short_line(text: str) -> str:
-    """Return *text* as one printable line: a value or a quoted key may contain any character."""
+    """Return *text* as one short printable line: a value or a quoted key may contain any character."""
     return _cut("".join(char if char.isprintable() else repr(char)[1:-1] for char in _cut(text)))
 
 
@@ -279,9 +279,9 @@ def _cut(text: str) -> str:
 
 
 class ArrayCheck:
-    """Checks an array of strings one by one: a wrong one is reported with its line and a hint from *about*.
+    """Checks each string of an array. A wrong string is reported with its line and a hint from *about*.
 
-    *further* is a check that depends on other keys of the table.
+    *further*: a check that depends on other keys of the table.
     """
 
     def __init__(
@@ -322,20 +322,20 @@ def _has_headers_for_this_cuda(requirement: str, reader: _Reader) -> None:
 
 
 def _of_this_cuda(requirement: str, reader: _Reader) -> None:
-    """Raise ValueError if a wheel is for another major version of CUDA than the build's."""
+    """Raise ValueError if a wheel is for a different major version of CUDA than the build."""
     from . import nvidia_wheels  # lazy: few tables name such wheels
 
     name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
     if reader.major and not nvidia_wheels.is_for_major(name, reader.major):
         right = nvidia_wheels.for_major(name, reader.major)
-        what = f"{name!r} is not for CUDA {reader.major}, for which it is {right!r}"
+        what = f"{name!r} is not for CUDA {reader.major}: the wheel for that version is {right!r}"
         raise RefusedValueError(problem("wheel-for-other-cuda", what))
 
 
 def _linkable(entry: str, reader: _Reader) -> None:
     """Raise ValueError if an entry of `link` is a flag, a library's name, or a wheel for another CUDA."""
     wheel, colon, _files = (part.strip() for part in entry.partition(":"))
-    if colon and not re.fullmatch("(lib)?cudadevrt", wheel):  # not a wheel: anybody could register this name
+    if colon and not re.fullmatch("(lib)?cudadevrt", wheel):  # no wheel: anybody could register that name
         _of_this_cuda(wheel, reader)
     elif not colon and entry.endswith((".cu", ".cuh", ".cpp", ".cc", ".c")):
         what = f"{entry!r} is a source, but 'link' is for files that are compiled already"
@@ -353,8 +353,8 @@ def _archs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple
 
 def _trusted_keys(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
     if value_checks.is_secret(value):  # checked first, because the messages of other checks show the value
-        what = "trusted-keys has a private key: whoever has read it can sign"
-        hint = "make a new one with 'hatch-cubin keygen', and put its public key here"
+        what = "trusted-keys contains a private key: everybody who reads the file can sign with the key"
+        hint = "make a new key with 'hatch-cubin keygen', and put its public key here"
         reader.add(problem("private-key-in-table", what, hint=hint), path)
         return ()
     if value == []:
@@ -412,8 +412,10 @@ def _option_table(
 
 
 def _check_further(name: str, value: Any, reader: _Reader, path: tuple[str | int, ...]) -> None:
-    """Check the parts of an option's value that its type does not determine."""
-    if name == "pre_include":  # only headers of the project: keys do not contain others
+    """Check an option's value further than its type."""
+    if (
+        name == "pre_include"
+    ):  # only headers of the project: the keys of cached results cover no other headers
         for header in value if isinstance(value, list) else [value]:
             value_checks.path(header)
     if name == "ptxas_options":
@@ -544,14 +546,14 @@ def _array(
 
 
 def _undefined(table: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the macros that a table says are not defined."""
+    """Return the names of the macros that a table sets to false."""
     return tuple(name for name, item in table.get("define", {}).items() if item is False)
 
 
 def _report_contradictions(values: Mapping[str, Any], reader: _Reader, path: tuple[str | int, ...]) -> None:
     """Report each macro that a table defines in two contradictory ways.
 
-    Either the option `undefine-macro` removes it again, or `variants` gives it other values.
+    Either the option `undefine-macro` removes the macro again, or `variants` gives the macro other values.
     """
     undefined = values.get("options", {}).get("undefine_macro", ())
     undefined = {undefined} if isinstance(undefined, str) else {*undefined}
@@ -562,8 +564,8 @@ def _report_contradictions(values: Mapping[str, Any], reader: _Reader, path: tup
             hint = f"leave {name} out of 'define', or out of 'variants'"
             reader.add(problem("macro-without-effect", what, hint=hint), (*path, "define", name))
         if name in undefined:
-            what = f"define.{name} would change nothing: the option 'undefine-macro' takes {name} back"
-            hint = f"leave {name} out of one of the two"
+            what = f"define.{name} would change nothing: the option 'undefine-macro' removes {name} again"
+            hint = f"leave {name} out of 'define', or out of 'undefine-macro'"
             reader.add(problem("macro-without-effect", what, hint=hint), (*path, "define", name))
 
 
@@ -578,8 +580,8 @@ def _cache_dir(value: object, reader: _Reader, path: tuple[str | int, ...]) -> s
     if not text.strip("./"):
         raise ValueError(f"must be a folder of its own, such as '.cubins', not {text!r}")
     if value_checks.leads_out(text):
-        what = f"cache-dir {text!r} must stay inside the project, relative to it"
-        hint = "HATCH_CUBIN_CACHE_DIR can name any folder of a machine"
+        what = f"cache-dir must be a relative path inside the project, not {text!r}"
+        hint = "the environment variable HATCH_CUBIN_CACHE_DIR can name any folder"
         reader.add(problem("path-leaves-project", what, hint=hint), path)
     return text
 
@@ -661,7 +663,7 @@ _WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
 }
 KEYS = (*_CHECKS, *_WRAPPER_CHECKS)
 _BUILD_SYSTEM_KEYS = frozenset({"build-backend", "requires"})
-_WRAPPER_HINT = f'[tool.hatch-cubin] has it where [build-system] has build-backend = "{WRAPPER}"'
+_WRAPPER_HINT = f'[tool.hatch-cubin] has this key if [build-system] has build-backend = "{WRAPPER}"'
 _VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "HATCH_CUBIN_ARCHS": ("archs", value_checks.archs_of_variable),
     "HATCH_CUBIN_TOOLKIT": ("toolkit", value_checks.toolkit),

@@ -1,8 +1,8 @@
 """Macros that a table cannot define: names in NVRTC's built-in header, and NVRTC's own macros.
 
-Measured: each of NAMES fails with `-DNAME=4`, `=float` and `=1` on an empty kernel under 12.9.86, 13.0.88 and
-13.5.37; `__GNUC__` under the last two. Names of the CUDA runtime (`cuda…`) are left out: projects do not
-define such macros.
+Measured with NVRTC 12.9.86, 13.0.88 and 13.5.37: an empty kernel does not compile if one of NAMES is defined
+as `4`, `float` or `1`. `__GNUC__` fails only with the last two releases. Names of the CUDA runtime (`cuda…`)
+are left out, because projects do not define such macros.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ NAMES = frozenset(
     """.split()
 )
 
-# A macro with parameters is replaced only in calls: these names failed with `-DNAME(q)=4` under 13.4.92.
+# Compilers replace a macro with parameters only in calls. With NVRTC 13.4.92, each of these names failed as a
+# macro with a parameter (`-DNAME(q)=4`).
 CALLED = frozenset(
     """
     CU_UUID_HAS_BEEN_DEFINED _NVHPC_CUDA _WIN32 begin clock dadd dim3 dmul double2int double2ll
@@ -83,9 +84,9 @@ CALLED = frozenset(
     """.split()
 )
 
-# The macros that NVRTC predefines: seen with `#ifdef` under 12.9.86, 13.0.88 and 13.5.37. NVRTC would ignore
-# another value, or the value would contradict the target of the compile. Macros that only NVRTC's own header
-# uses (`NV_…`, `_NV_…`, `cuda…`) are left out.
+# The macros that NVRTC 12.9.86, 13.0.88 and 13.5.37 predefine, found with `#ifdef`. NVRTC would ignore a
+# different value, or the value would contradict the GPU that the code is compiled for. Macros that only
+# NVRTC's own header uses (`NV_…`, `_NV_…`, `cuda…`) are left out.
 PREDEFINED = re.compile(
     r"""
     __cplusplus|__cpp_\w+|__has_\w+|__(?:FILE|LINE|DATE|TIME|BASE_FILE|INCLUDE_LEVEL)__
@@ -101,5 +102,5 @@ PREDEFINED = re.compile(
     """,
     re.VERBOSE,
 )
-# The keys that set the values of some of these macros.
+# The keys of the table that set the values of two predefined macros.
 BY_KEY = {"__CUDA_ARCH__": "archs", "__cplusplus": "options.std"}

@@ -1,7 +1,8 @@
-"""The JSON schemas of the table, for tools that check a pyproject.toml without building it.
+"""The JSON schemas of hatch-cubin's table, for tools that check a pyproject.toml without a build.
 
-`table.schema.json` describes the table alone. `tests/schemas.py` writes it from the keys that `reader.py`
-reads. The schema of a whole pyproject.toml is made from it: `python -m hatch_cubin.config.schema` prints it.
+`table.schema.json` describes only the table. `tests/schemas.py` writes this file from the keys that
+`reader.py` reads. `python -m hatch_cubin.config.schema` prints the schema of a whole pyproject.toml, which
+includes the schema of the table.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-_WRAPPER_KEYS = ("backend", "backend-path", "package-dir")  # not for the hook: it does not wrap a backend
+_WRAPPER_KEYS = ("backend", "backend-path", "package-dir")  # not for Hatch's hook, which wraps no backend
 
 
 def of_tool(_name: str) -> Schema:
@@ -23,7 +24,7 @@ def of_tool(_name: str) -> Schema:
 
 
 def of_pyproject() -> Schema:
-    """Return the schema of a pyproject.toml: it describes our tables and allows everything else."""
+    """Return the schema of a pyproject.toml: it describes hatch-cubin's tables and allows everything else."""
     table = of_tool("hatch-cubin")
     definitions = table.pop("definitions")
     head = {key: table.pop(key) for key in ("$schema", "$id", "title")}
@@ -41,7 +42,7 @@ def _inside(**properties: Schema) -> Schema:
 
 
 def written(schema: Schema) -> str:
-    """Return the text of a schema's file."""
+    """Return a schema as the text of a JSON file."""
     return f"{json.dumps(schema, indent=2, ensure_ascii=False)}\n"
 
 

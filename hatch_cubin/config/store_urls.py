@@ -1,4 +1,4 @@
-"""Check and parse the URL of a shared store, and show it without its user and password. Pure."""
+"""Check and parse the URL of a shared store of results, and show the URL without its password. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 
 
 class Url(NamedTuple):
-    """The address of a store, and the credentials for it, which are sent only to this store."""
+    """The address of a shared store of results, and the credentials, which are sent only to this store."""
 
     scheme: str
-    host: str  # or the bucket
+    host: str  # or the name of the bucket
     port: int | None
     path: str  # without a slash at its end
     user: str | None = None
@@ -30,24 +30,24 @@ class Url(NamedTuple):
 
 
 def parse(value: object) -> Url:
-    """Return the parts of a URL. A ValueError does not show the URL, because it may contain a password."""
+    """Return the parts of a URL. The message of a ValueError omits the URL, which may contain a password."""
     if not isinstance(value, str) or not _TEXT.fullmatch(value):
         raise ValueError(f"must be a URL such as {_SOME}")
     try:
         parts = urlsplit(value)
         port = parts.port
     except ValueError:
-        raise ValueError(f"is not a URL; write one such as {_SOME}") from None
+        raise ValueError(f"is not a valid URL, such as {_SOME}") from None
     host = parts.netloc.rpartition("@")[2]
     host = host if port is None else host.removesuffix(f":{port}")
     if parts.scheme not in PLAIN | OBJECTS or not _HOST.fullmatch(host):
         raise ValueError(f"must begin with https://, http://, s3://, gs:// or az://, as in {_SOME}")
     if parts.query or parts.fragment or value.endswith(("?", "#")):
-        raise ValueError("must end with a path: no '?' and no '#'")
+        raise ValueError("must not contain '?' or '#': the URL ends with its path")
     user = None if parts.username is None else unquote(parts.username)
     return Url(parts.scheme, host, port, parts.path.rstrip("/"), user, unquote(parts.password or ""))
 
 
 def is_here(url: Url) -> bool:
-    """Return whether a store is on this machine, so that requests to it cannot be intercepted."""
+    """Return whether a shared store is on this machine, so that requests to it cannot be intercepted."""
     return url.host in {"localhost", "127.0.0.1", "[::1]"}

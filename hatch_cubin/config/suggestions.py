@@ -1,4 +1,4 @@
-"""Suggest the line that a table with a wrong value probably should have. Pure."""
+"""Suggest the correct line for a wrong line of the table. Pure."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ _STRINGS = frozenset(
     }
 )
 _AUTOMATIC = {
-    "jobs": "as many units are compiled at once as there are cores",
-    "cache-size": "the cache may grow",
-    "max-size": "a wheel of any size is built",
+    "jobs": "each core compiles at the same time",
+    "cache-size": "the cache has no size limit",
+    "max-size": "a wheel may have any size",
     "timeout_s": "a unit may take 30 minutes",
 }
 _NO_CHOICE = re.compile(
@@ -67,7 +67,7 @@ _MACRO = re.compile(r"(?:-D *)?([A-Za-z_]\w*)(?:=(.*))?", re.ASCII)
 _NUMBER_OF_STD = re.compile(r"(?:c|gnu|cpp)?(?:\+\+)?(11|14|17|20|23)", re.IGNORECASE)
 _MODES = {"lto": ("lto", "link-time"), "rdc": ("rdc", "relocatable", "dc", "separable")}
 _VERSION = re.compile(r"(?:cuda|cu|v|[\s=~>-])*([0-9]{1,2}(?:\.[0-9.]*[0-9])?)(?:\.\*)?")
-_WHEELS = re.compile(r"cu([0-9]{2})([0-9])")  # as in the names of PyTorch's: cu130
+_WHEELS = re.compile(r"cu([0-9]{2})([0-9])")  # as in the names of PyTorch's wheels: cu130
 
 
 def line(key: str, value: object) -> str | None:
@@ -78,8 +78,8 @@ def line(key: str, value: object) -> str | None:
         meant = _meant(key, value)
     except (TypeError, ValueError):  # a number that is too long to be written
         return None
-    if key == "options" and meant == {}:  # all are flags only for nvcc, or always on here
-        return f"nothing is lost without these flags: leave {key!r} out"
+    if key == "options" and meant == {}:  # all flags are only for nvcc, or are always on
+        return f"these flags would change nothing: leave {key!r} out"
     return None if meant is None else _line(key, meant)
 
 
@@ -93,19 +93,20 @@ def _line(key: str, meant: object) -> str | None:
 
 
 def option(key: str, values: Mapping[str, object], *, below: bool) -> str | None:
-    """Return a hint for an option that is unknown, or whose value is wrong.
+    """Return a hint for an unknown option, or for an option with a wrong value: the likely correct line.
 
-    The suggested line has all options that can be set. If the options are *below* the header of their own
-    table, the line has only this option.
+    The suggested line contains all correct options of the table. If the options have their own table with a
+    header (*below*), the suggested line contains only the option *key*.
     """
     correct = _correctable(values, _correct_option)
     return _suggested_line("options", key, correct, below=below) or compiler_flags.meaning(key)
 
 
 def variable(name: str, field: str, text: str, check: Callable[[str], Any] | None) -> str | None:
-    """Return a hint for an environment variable with a wrong value: the likely correct setting.
+    """Return a hint for an environment variable with a wrong value: the likely correct value.
 
-    A switch does not have a *field* of the configuration or a *check* for its value.
+    *field*: the field of `Config` that the variable sets. *check*: the check of the value, or None for a
+    variable that can only be on or off.
     """
     if name in SWITCHES:
         switch = _SWITCHES.get(text.strip().strip("'\"").lower())
@@ -136,7 +137,7 @@ def _seconds(text: str) -> str | None:
 
 
 def macro(key: str, values: Mapping[str, object], *, below: bool) -> str | None:
-    """Return a hint for a macro that cannot be defined. The parameters are those of `option`."""
+    """Return a hint for a macro that cannot be defined: the likely correct line, as for `option`."""
     return _suggested_line("define", key, _correctable(values, _correct_macro), below=below)
 
 
@@ -170,7 +171,7 @@ def _correct_macro(key: str, value: object) -> tuple[str, object] | None:
 
 
 def _correct_option(key: str, value: object) -> tuple[str, object] | None:
-    """Return a correct option: unchanged or corrected. None if it cannot be set even after a correction."""
+    """Return the name and value of an option, corrected if necessary, or None if no correction is known."""
     name = compiler_flags.option_meant(key)
     if (kind := name.replace("-", "_")) not in nvrtc_options.ALLOWED:
         return None
@@ -188,7 +189,7 @@ def _correct_option(key: str, value: object) -> tuple[str, object] | None:
 
 
 def _of_ptxas(value: object) -> object:
-    """Return options of ptxas as a list of single options. ValueError if one of them cannot be set."""
+    """Return options of ptxas as a list of single options. Raise ValueError if an option is not allowed."""
     each = value if isinstance(value, list) else [value]
     texts = [item for item in each if isinstance(item, str)]
     if all(map(ptxas_options.is_allowed, texts)):
@@ -242,13 +243,13 @@ def _backend(value: object) -> str | None:
 
 
 def backend_required(text: str) -> str:
-    """Return the line with the build backend that the [build-system] of a pyproject.toml requires."""
+    """Return the line that sets `backend` to the build backend that [build-system] requires."""
     requires = known_names.inside(loads(text), "build-system").get("requires")
     listed = requires if isinstance(requires, list) else ()
     names = (comparable_name(re.split(r"[^\w.-]", str(each), maxsplit=1)[0]) for each in listed)
     for right in filter(None, map(known_names.BACKENDS.get, names)):
         return toml_lines.setting("backend", right)
-    return "set 'backend' to the backend that made the wheel before, as in backend = \"mesonpy\""
+    return "set 'backend' to the project's former build backend, as in backend = \"mesonpy\""
 
 
 def _jobs(value: object) -> int | None:
@@ -302,7 +303,7 @@ def _define(value: object) -> dict[str, Any] | None:
 
 
 def _options(value: object) -> dict[str, Any] | None:
-    """Return the options of the table for flags of nvcc."""
+    """Return the options of the table that replace flags of nvcc."""
     items = value.split() if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         return None
@@ -373,13 +374,13 @@ def _toolkit(value: object) -> str | None:
     except ValueError:
         major, minor = (*map(int, named.split(".")[:2]), None)[:2]
         assert major is not None
-        if minor in value_checks.CUDA.get(major, {}):  # and the patch is not known
+        if minor in value_checks.CUDA.get(major, {}):  # only the patch version is unknown
             return f"{major}.{minor}"
         return value_checks.newest_of(min(max(major, min(value_checks.CUDA)), max(value_checks.CUDA)))
 
 
 def _source_roots(value: object) -> dict[str, str] | None:
-    """Return source roots for folders that are listed without names: each gets the folder's own name."""
+    """Return source roots for folders that are listed without names: each root is named like its folder."""
     folders = [value] if isinstance(value, str) else value
     if not isinstance(folders, list) or not folders:
         return None
@@ -390,16 +391,14 @@ def _source_roots(value: object) -> dict[str, str] | None:
 
 
 def above(path: str, *, is_file: bool = False) -> str | None:
-    """Return a hint for a path out of the project: how `source-roots` would name its folder."""
+    """Return a hint for a path that leaves the project: the entry of `source-roots` for its folder."""
     match = re.fullmatch(r"((?:\.\./)+([^\W_][\w.-]*))(/.*)?", path)
     if match is None:
         return None
     there, name, rest = match.groups()
     if is_file and not rest and "." in name:
-        return f"'source-roots' names folders above: put {name} into one of these, or into the project"
-    return (
-        f'\'source-roots\' names folders above: with {name} = "{there}" there, this is "{name}{rest or ""}"'
-    )
+        return f"move {name} into the project, or into a folder that 'source-roots' names"
+    return f'add {name} = "{there}" to \'source-roots\', then write this path as "{name}{rest or ""}"'
 
 
 def header_package(text: str) -> str | None:
@@ -408,7 +407,7 @@ def header_package(text: str) -> str | None:
         folder = text.replace("\\", "/").removeprefix("./").rstrip("/")
         what = "include-dirs" if not value_checks.leads_out(folder) else None
         return (
-            f"headers in a folder of the project need their own line: {toml_lines.setting(what, [folder])}"
+            f"for headers in a folder of the project, write {toml_lines.setting(what, [folder])}"
             if what
             else None
         )
@@ -419,7 +418,7 @@ def header_package(text: str) -> str | None:
 def link(entry: str, major: int | None) -> str | None:
     """Return a hint for an entry of a module's `link` that is not a file of the project."""
     if entry.endswith(".cu"):
-        return f"put it into 'sources' of the same table: \"{entry}\""
+        return f"move \"{entry}\" to 'sources' of the same table"
     if not nvidia_wheels.may_be_device_runtime(entry):
         return above(entry, is_file=True)
     found = {each: toml_lines.setting("link", [nvidia_wheels.device_runtime(each)]) for each in (12, 13)}

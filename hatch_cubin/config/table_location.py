@@ -1,4 +1,4 @@
-"""Find the project's table: in which file and under which name, for each front end."""
+"""Find the project's configuration table: its file and its name depend on the build backend."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ Folder = str | os.PathLike[str]
 
 
 class NoTableError(ConfigError):
-    """The project does not have the table.
+    """The project does not have hatch-cubin's configuration table where its build backend reads the table.
 
-    *place* is the location where the build backend would read it. *unread* is a table in a wrong location.
+    *place*: the location that the build backend reads. *unread*: a table in a wrong location, if any.
     """
 
     def __init__(self, place: TableLocation, unread: TableLocation | None = None) -> None:
@@ -79,7 +79,7 @@ class NoTableError(ConfigError):
         else:
             hint = f"rename {unread} to {place}: the build backend reads only that one"
             if unread.file != place.file:
-                hint = f"move {unread} of {unread.file} to {place.file}, and rename it {place}"
+                hint = f"move {unread} from {unread.file} to {place.file}, and rename it to {place}"
             missing = problem("no-table", f"there is no table {place}", Location(place.file), hint)
         super().__init__(missing)
         self.place = place
@@ -91,9 +91,9 @@ def is_hidden(unread: TableLocation, right: TableLocation) -> bool:
 
 
 def hidden(unread: TableLocation, right: TableLocation) -> Problem:
-    """Return the problem of a table that is hidden in this way."""
+    """Return the problem that Hatch ignores a table of pyproject.toml because of hatch.toml."""
     part = f"[{right.table[0]}]"
-    what = f"{unread} is not read: {_HATCH_TOML} has a {part}, and Hatch reads that one instead"
+    what = f"Hatch does not read {unread}, because {_HATCH_TOML} has a {part} that replaces it"
     return problem("table-in-wrong-place", what, unread.of(), f"move it to {_HATCH_TOML}, as {right}")
 
 
@@ -127,7 +127,7 @@ def read_project(root: Folder) -> tuple[Mapping[str, Any], str]:
 def hatch_table(
     root: Folder, build: Mapping[str, Any], target: str
 ) -> tuple[Mapping[str, Any], TableLocation]:
-    """Return the table of Hatch's hook for wheels, also if *target*, the one that is built, is another."""
+    """Return the first table of Hatch's hook that exists: for wheels, for all targets, or for *target*."""
     path = _hook_path(build, target)
     if path is None:
         unread = unread_table(root, HATCH_BACKENDS[0])
@@ -146,7 +146,7 @@ def hatch_table(
 
 
 def own_table(root: Folder) -> tuple[Mapping[str, Any], TableLocation]:
-    """Return `[tool.hatch-cubin]`, which every front end except Hatch reads."""
+    """Return the table `[tool.hatch-cubin]`: every build backend except hatchling reads this table."""
     pyproject = _read(root, _PYPROJECT)
     place = _own_place(root)
     tool = inside(pyproject, "tool")
@@ -171,7 +171,7 @@ def unread_table(root: Folder, backend: str) -> TableLocation | None:
     if backend in HATCH_BACKENDS:
         if has_own_table(root):
             return _own_place(root)
-        if path is not None:  # the table of another target than the wheel
+        if path is not None:  # the table of a target that is not the wheel
             return _hatch_place(root, path)
     elif path is not None:
         return _hatch_place(root, path)
@@ -241,7 +241,7 @@ def _hatch_place(root: Folder, path: tuple[str, ...]) -> TableLocation:
 
 
 def place_of(root: Folder, path: tuple[str, ...]) -> TableLocation:
-    """Return the location of a table: in hatch.toml if it is Hatch's and is there, else in pyproject.toml."""
+    """Return the location of a table: a table of Hatch may be in hatch.toml instead of pyproject.toml."""
     if path[:2] == ("tool", "hatch") and _has_hatch_toml(root):
         text = _text(root, _HATCH_TOML)
         if path[2] in toml_positions.loads(text):
@@ -258,7 +258,7 @@ def _read(root: Folder, name: str) -> Mapping[str, Any]:
         return toml_positions.loads(_text(root, name))
     except (FileNotFoundError, NotADirectoryError):
         if os.path.isfile(root):
-            what = f"a project is a folder, and {os.path.abspath(root)} is a file"
+            what = f"a project is a folder, but {os.path.abspath(root)} is a file"
             folder = shlex.quote(os.fspath(os.path.dirname(root)) or os.curdir)
             name_it = f"name the folder: --project {folder}"
             raise ConfigError(problem("not-a-project", what, hint=name_it)) from None
@@ -275,11 +275,13 @@ def _read(root: Folder, name: str) -> Mapping[str, Any]:
 def _not_toml(root: Folder, name: str, error: Exception) -> Problem:
     line, hint = None, None
     if _has_bom(root, name):
-        hint = "save it as UTF-8, without a byte order mark (BOM)"
+        hint = "save the file as UTF-8, without a byte order mark (BOM)"
     elif not isinstance(error, UnicodeError):
         line = toml_positions.broken_line(_text(root, name))
         if line is not None and f"at line {line}," not in str(error):
-            hint = f"the value that begins on line {line} is not closed, or has a mistake inside"
+            hint = (
+                f"the value that begins on line {line} has no closing quote or bracket, or contains a mistake"
+            )
         said = re.search("at line ([0-9]+)", str(error))
         number = int(said[1]) if said else line or 1
         text = _STRINGS.sub("''", "".join(_text(root, name).splitlines()[number - 1 : number]))
@@ -306,7 +308,7 @@ def _text(root: Folder, name: str) -> str:
 def _checked(root: Folder, table: Any, place: TableLocation) -> tuple[Mapping[str, Any], TableLocation]:
     if not isinstance(table, Mapping):
         is_array = isinstance(table, list) and [*map(type, table)] == [dict]
-        hint = f"single brackets make it one: {place}" if is_array else None
+        hint = f"write the header with single brackets: {place}" if is_array else None
         what = f"{place} must be a table, not {table!r}"
         raise ConfigError(problem("invalid-value", what, place.of(), hint))
     _refuse_short_headers(root, place)
@@ -320,7 +322,7 @@ def _refuse_short_headers(root: Folder, place: TableLocation) -> None:
     problems = [
         problem(
             "table-in-wrong-place",
-            f"[[{key}]] is not in hatch-cubin's table, so nothing reads it",
+            f"[[{key}]] is not in hatch-cubin's table, so hatch-cubin does not read it",
             top.of(key),
             f"write {place.tables(key)} in place of [[{key}]]",
         )
@@ -333,11 +335,11 @@ def _refuse_short_headers(root: Folder, place: TableLocation) -> None:
 
 def _unread(place: TableLocation, read: TableLocation) -> ConfigError:
     other = str(read) if read.file == place.file else f"{read} in {read.file}"
-    hint = "keep one of the two"
+    hint = "delete one of the two tables"
     if place.file == _HATCH_TOML and place.table[0] != "build":
         hint = (
-            f"move its keys to {other} and delete it; in {_HATCH_TOML} the header would be "
-            f"[build.hooks.{HOOK}], and a [build] there replaces all of [tool.hatch.build]"
+            f"move its keys to {other} and delete the table; in {_HATCH_TOML} its header would have to be "
+            f"[build.hooks.{HOOK}], but a [build] there replaces all of [tool.hatch.build]"
         )
-    what = f"there is a table {other} too, and the project's build backend reads that one alone"
+    what = f"the project's build backend reads the table {other}, and does not read this table"
     return ConfigError(problem("two-tables", what, place.of(), hint))

@@ -1,7 +1,7 @@
 """Change settings in a TOML text, and keep everything else: comments, layout and line ends.
 
-Each new text is parsed before it is returned: it must have the same content as the old text, except for the
-change.
+Each function parses the new text before it returns the text: apart from the change, the content must be the
+same as before.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def remove_key(text: str, key: Sequence[str]) -> str:
     """Return *text* without an existing key: its lines, or its part of a line, are removed."""
     value, end = _span(text, key)
     start = re.search(r"""[\w"'. \t-]*=?[ \t]*\Z""", text[:value])
-    assert start is not None  # it may be empty
+    assert start is not None  # the pattern matches an empty text too
     return _first_equal(text, _without(_parsed(text), key), _shortened(text, start.start(), end))
 
 
 def _shortened(text: str, start: int, end: int) -> Iterator[str]:
-    """Yield the text without the range and its whole lines, the comma before it, or the comma after it."""
+    """Yield the text without the lines of a range, or without the range and the comma before or after it."""
     yield text[: text.rfind("\n", 0, start) + 1] + text[(text.find("\n", end) + 1) or len(text) :]
     yield re.sub(r",?\s*\Z", "", text[:start]) + text[end:]
     yield text[:start] + re.sub(r"\A\s*,?", "", text[end:])
@@ -125,7 +125,7 @@ def _with_line_end(text: str, *, blank: bool = True) -> str:
 def _lengthened(text: str, spans: _Spans, array: Path, count: int, items: Sequence[str]) -> str:
     """Return the text with *items* after the last item of an array.
 
-    Each gets its own line if the array's closing bracket is on a later line than its last item.
+    Each item gets its own line if the array's closing bracket is on a later line than the last item.
     """
     start, end = spans.values[array]
     if not count:
@@ -160,7 +160,7 @@ def _first_equal(text: str, expected: Mapping[str, Any], candidates: Iterator[st
         result = re.sub("(?<!\r)\n", "\r\n", candidate) if only_crlf else candidate
         if _has_content(result, expected):
             return result
-    raise ValueError("it cannot be added without rewriting existing lines")
+    raise ValueError("the change would have to rewrite other lines")
 
 
 def _has_content(text: str, expected: Mapping[str, Any]) -> bool:
@@ -171,7 +171,7 @@ def _has_content(text: str, expected: Mapping[str, Any]) -> bool:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    return loads(text, parse_float=str)  # floats as text, for comparisons: a `nan` does not equal itself
+    return loads(text, parse_float=str)  # a float stays text, because the number `nan` does not equal itself
 
 
 def _merged(tables: Any, path: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Find the line of each key in a TOML text, so that messages can name it."""
+"""Find the line of each key in a TOML text, so that messages can name the line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Path = tuple[str | int, ...]
 
 _KEY = re.compile(r"""[ \t]*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([A-Za-z0-9_-]+))[ \t]*(\.?)""")
 _STATEMENT = re.compile(r"^[ \t]*(?:\[|[\w.\"'-][^=\n]*=)", re.MULTILINE)
-_FURTHER = 20  # statements that are tried after the one that the search finds
+_FURTHER = 20  # how many more statements are tried after the statement that the binary search finds
 _BLANK = re.compile(r"(?:[ \t\r\n,]|#[^\n]*)*")
 _STRING = re.compile(
     r'"""(?:[^\\]|\\.)*?"{3,5}|' + r"'''.*?'{3,5}|" + r'"(?:[^"\\\n]|\\.)*"|' + r"'[^'\n]*'",
@@ -30,24 +30,23 @@ _STRING = re.compile(
 _SCALAR = re.compile(r"[^,\]}#\n]*")
 
 
-@functools.lru_cache(maxsize=8)  # every problem of a table asks for the same text
+@functools.lru_cache(maxsize=8)  # every problem of a table needs the lines of the same text
 def key_lines(text: str) -> Mapping[Path, int]:
     """Return the line of every table, key and array element of *text*, which must be valid TOML."""
     return Scanner(text.replace("\r\n", "\n")).scan()
 
 
 def broken_line(text: str) -> int | None:
-    """Return the line on which the first statement of *text* begins that is not TOML."""
+    """Return the line on which the first statement begins that is not valid TOML."""
     starts = [match.start() for match in _STATEMENT.finditer(text)]
     if not starts or not _is_toml(text[: starts[0]]):
         return None
-    first, end = 0, len(starts)  # the text before *first* is TOML
+    first, end = 0, len(starts)  # the text before the statement *first* is valid TOML
     while end - first > 1:
         middle = (first + end) // 2
         first, end = (middle, end) if _is_toml(text[: starts[middle]]) else (first, middle)
-    for further in range(
-        first + 1, min(first + _FURTHER, len(starts))
-    ):  # a line of an array may look like one
+    # A line inside an array may look like a statement, so the search may have stopped too early.
+    for further in range(first + 1, min(first + _FURTHER, len(starts))):
         first = further if _is_toml(text[: starts[further]]) else first
     return text.count("\n", 0, starts[first]) + 1
 
@@ -74,7 +73,7 @@ class TableLocation:
 
     def __init__(self, file: str, text: str, table: tuple[str, ...], *, wraps: bool = False) -> None:
         self.file, self.text, self.table = file, text, table
-        self.wraps = wraps  # whether hatch-cubin is the build backend, and the table names a wrapped one
+        self.wraps = wraps  # whether our build backend is used: it wraps the backend that the table names
         self.root: str | None = None  # the project's folder, if it is known
 
     def of(self, *path: str | int) -> Location:
@@ -86,12 +85,12 @@ class TableLocation:
         return (*self.table, *path) in self._lines
 
     def is_header(self, *path: str | int) -> bool:
-        """Return whether a table inside this one has its own header, as in `[table.options]`."""
+        """Return whether an inner table has its own header, as in `[table.options]`."""
         line = self.of(*path).line
         return line is not None and self.text.splitlines()[line - 1].lstrip().startswith("[")
 
     def path_in_project(self, path: str) -> str | None:
-        """Return an absolute path relative to the project; None for other paths, and outside of it."""
+        """Return an absolute path as a path relative to the project, or None if it is outside the project."""
         drives = {os.path.splitdrive(each)[0] for each in (path, self.root or "")}
         if self.root is None or not os.path.isabs(path) or len(drives) > 1:
             return None
@@ -107,7 +106,7 @@ class TableLocation:
         try:
             return key_lines(self.text)
         except (ValueError, LookupError, RecursionError):
-            return {}  # a missing line number must not prevent the message
+            return {}  # the message is printed without a line number
 
     def __str__(self) -> str:
         return f"[{'.'.join(self.table)}]"
@@ -122,12 +121,12 @@ class TableLocation:
         return self.tables("source")
 
     def tables(self, key: str) -> str:
-        """Return the header of one table of an array, as in `[[tool.hatch-cubin.module]]`."""
+        """Return the header of an array of tables, as in `[[tool.hatch-cubin.module]]`."""
         return f"[[{'.'.join((*self.table, key))}]]"
 
 
 class Scanner:
-    """Reads a TOML text to find positions. It does not interpret the values: tomllib does."""
+    """Finds the positions of keys and values in a TOML text. tomllib interprets the values."""
 
     def __init__(self, text: str) -> None:
         self.text = text

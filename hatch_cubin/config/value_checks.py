@@ -1,4 +1,4 @@
-"""Check one value of the table or of a variable: return it normalized, or raise ValueError. Pure."""
+"""Check one value of the table or of an environment variable, and return the normalized value. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CLUSTER = re.compile(r"[a-z]+://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}
 _EXECUTOR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+|(\w+\.)*\w+:[^\W\d]\w*")
 _MOST_SECONDS = 86_400
 PRODUCED_SUFFIXES = ("cu", "ptx")
-NAME_PARTS = ("{parent}", "{stem}")  # `name` of a table for many sources may contain these parts of a path
+NAME_PARTS = ("{parent}", "{stem}")  # parts of a source's path, for the `name` of a table for many sources
 # The minor versions of CUDA that are published as wheels (12.7 was not), and the newest patch of each.
 CUDA: Mapping[int, Mapping[int, int]] = {
     12: {0: 1, 1: 1, 2: 2, 3: 2, 4: 1, 5: 1, 6: 3, 8: 2, 9: 2},
@@ -46,7 +46,10 @@ class WrittenInstantiation(NamedTuple):
 
 
 class RefusedValueError(ValueError):
-    """A check refuses a value for a reason with its own code. Other checks raise a plain ValueError."""
+    """A check refuses a value for a reason that has its own error code.
+
+    For a reason without a code, checks raise a plain ValueError.
+    """
 
     def __init__(self, found: Problem, path: str | None = None) -> None:
         super().__init__(found.what)
@@ -55,8 +58,8 @@ class RefusedValueError(ValueError):
 
 
 def guess(text: str, known: Iterable[str]) -> str | None:
-    """Return "did you mean …?" with the known name that *text* resembles, or None if it resembles none."""
-    import difflib  # lazy: slow to import, and few tables need it
+    """Return "did you mean …?" with the known name that *text* resembles, or None if no name is similar."""
+    import difflib  # lazy: slow to import, and needed only for mistakes
 
     close = difflib.get_close_matches(text, known, n=1)
     return f"did you mean {close[0]!r}?" if close else None
@@ -80,31 +83,34 @@ def remote(value: object) -> str:
 
     url = store_urls.parse(value)
     if url.user is not None:
-        what = "must have no user and no password: HATCH_CUBIN_REMOTE may, which is in no file"
+        what = "must not contain a user or a password: set HATCH_CUBIN_REMOTE to a URL with a password"
         raise RefusedValueError(problem("password-in-table", what))
     return url.shown
 
 
 def remote_of_variable(text: str) -> str | None:
-    """Check the URL in a variable, and return it without user and password, or None for "off"."""
+    """Check the URL in a variable, and return the URL without user and password, or None for "off"."""
     from . import store_urls  # lazy: few builds need it
 
     if text == "off":
         return None
     url = store_urls.parse(text)
     if url.user is not None and url.scheme in store_urls.OBJECTS:
-        raise ValueError("must have no user and no password: a bucket's are in variables of their own")
+        raise ValueError("must not contain a user or a password: a bucket reads its own variables for them")
     if url.user is not None and url.scheme == "http" and not store_urls.is_here(url):
-        raise ValueError("would send its password where others can read it: write https://")
+        raise ValueError("would send its password unencrypted: write https://")
     return url.shown
 
 
 def executor(text: str) -> str:
-    """Check an executor: a cluster's URL or a function, and ',local' to compile here if no worker can."""
+    """Check the value for an executor: the URL of a cluster or a function.
+
+    If ',local' follows, this machine compiles when no worker of the cluster can compile.
+    """
     where = text.removesuffix(",local")
     if not (_CLUSTER if where.startswith(("dask://", "tls://")) else _EXECUTOR).fullmatch(where):
         some = "'dask://host:8786', 'tls://host:8786' or 'module:function'"
-        raise ValueError(f"must be one of {some}, perhaps with ',local' behind it, not {text!r}")
+        raise ValueError(f"must be one of {some}, optionally followed by ',local', not {text!r}")
     return text
 
 
@@ -115,7 +121,7 @@ def share(text: str) -> float:
     except ValueError:
         part = math.nan
     if not text.endswith("%") or not 0 < part <= 1:
-        raise ValueError(f"must be a part such as 1%, not {text!r}")
+        raise ValueError(f"must be a percentage such as 1%, not {text!r}")
     return part
 
 
@@ -158,7 +164,7 @@ def arch(text: str) -> str:
         if meant := gpu_names.archs_meant(text):
             what = f"{exc}, did you mean {', '.join(map(repr, meant))}?"
             raise RefusedValueError(problem("unknown-arch", what)) from None
-        is_number = any(map(str.isdigit, text))  # then do not suggest a group
+        is_number = any(map(str.isdigit, text))  # a group such as all-major would not be meant
         question = None if is_number else guess(text.lower(), arch_names.GROUPS)
         advice = f", {question}" if question else f"; write {_SOME_ARCHS}"
         raise RefusedValueError(problem("unknown-arch", f"{exc}{advice}")) from None
@@ -183,13 +189,14 @@ def toolkit(value: object) -> str:
         what = f"must be CUDA {min(CUDA)} or later, not {text!r}"
         raise RefusedValueError(problem("unknown-cuda-version", what))
     if major < max(CUDA) and minor not in minors:
-        what = f"must be a CUDA that there is, not {text!r}: the last CUDA {major} is {newest_of(major)}"
+        last = newest_of(major)
+        what = f"must be a published CUDA version, not {text!r}: the last CUDA {major} is {last}"
         raise RefusedValueError(problem("unknown-cuda-version", what))
     newest = f"{major}.{minor}.{minors[minor]}" if minor in minors else newest_of(max(CUDA))
-    which = f"CUDA {major}.{minor}" if minor in minors else "one"
+    which = f"CUDA {major}.{minor}" if minor in minors else "version"
     what = (
-        f"must be a CUDA that hatch-cubin {__version__} knows, not {text!r}: {newest} is the newest {which}, "
-        f"and a newer hatch-cubin may know {text}"
+        f"must be a CUDA version that hatch-cubin {__version__} knows, not {text!r}: the newest {which} is "
+        f"{newest}, and a newer hatch-cubin may know {text}"
     )
     raise RefusedValueError(problem("unknown-cuda-version", what))
 
@@ -231,7 +238,7 @@ def place(value: object) -> str:
 
 
 def leads_out(text: str) -> bool:
-    """Return whether a path, on any system, leads out of the folder that it is relative to."""
+    """Return whether a relative path leads out of its folder, or is not relative, on any operating system."""
     parts = text.replace("\\", "/").split("/")
     return text.startswith(("/", "\\", "~")) or ":" in parts[0] or ".." in parts
 
@@ -240,7 +247,7 @@ def path(value: object) -> str:
     """Check a path or a glob that must stay inside the project."""
     text = place(value)
     if leads_out(text):
-        what = f"{text!r} must stay inside the project, relative to it{_toolkit_is_found(text)}"
+        what = f"{text!r} must be a relative path inside the project{_toolkit_is_found(text)}"
         raise RefusedValueError(problem("path-leaves-project", what), text)
     if "\\" in text:
         plain = text.replace("\\", "/")
@@ -250,7 +257,7 @@ def path(value: object) -> str:
 
 def _toolkit_is_found(text: str) -> str:
     is_toolkit = "cuda" in text.lower() and "include" in text
-    return ": the toolkit's headers are found without it" if is_toolkit else ""
+    return ": the toolkit's headers are found without this path" if is_toolkit else ""
 
 
 def python_file(value: object) -> str:
@@ -294,16 +301,16 @@ def folder_above(value: object) -> str:
     parts = [part for part in text.split("/") if part not in {"", "."}]
     inner = [*itertools.dropwhile("..".__eq__, parts)]
     if inner in ([], parts) or text.startswith("/") or ".." in inner:
-        raise ValueError(f"must be the way to a folder above the project, such as '../csrc', not {text!r}")
+        raise ValueError(f"must be a path to a folder above the project, such as '../csrc', not {text!r}")
     return "/".join(parts)
 
 
 def root_name(text: str, others: Iterable[str]) -> str:
     """Check the name of a source root in the project."""
     if not re.fullmatch(r"[^\W_](?:[\w.-]*[\w-])?", text):
-        raise ValueError("must have the plain name of one folder, such as 'csrc'")
+        raise ValueError("must be named like one plain folder, such as 'csrc'")
     if text.casefold() in map(str.casefold, others):
-        raise ValueError("differs from another one in case alone, which some file systems cannot tell")
+        raise ValueError("differs from another name only in case, and some file systems ignore case")
     return text
 
 
@@ -342,10 +349,10 @@ def header_package(text: str) -> str:
     """Check the name of a distribution with headers."""
     name = re.split(r"[\s<>=!~]", distribution(text), maxsplit=1)[0]
     if name.endswith((".h", ".hh", ".hpp", ".cuh")):
-        what = f"{text!r} is a header: write the wheel that contains it, and nothing for headers of CUDA"
+        what = f"{text!r} is a header: name the wheel that contains it (headers of CUDA need no entry)"
         raise RefusedValueError(problem("not-a-header-package", what))
     if (meant := nvidia_wheels.without_headers(name)) is not None:
-        what = f"{text!r} is not the distribution with these headers: {meant}"
+        what = f"{text!r} is not a distribution with headers for kernels: {meant}"
         raise RefusedValueError(problem("not-a-header-package", what))
     return text
 
@@ -377,9 +384,8 @@ def trusted_key(text: str) -> str:
     try:
         read_public(text)
     except ValueError as exc:
-        raise RefusedValueError(
-            problem("bad-public-key", f"a key {exc}")
-        ) from None  # the cause would show the text, which may be secret
+        # Without the cause: the cause would show the text, which may be secret.
+        raise RefusedValueError(problem("bad-public-key", f"a key {exc}")) from None
     return text
 
 
@@ -391,11 +397,11 @@ def name(value: object) -> str:
 
 
 def name_of_sources(value: object) -> str:
-    """Check the `name` of sources. It may contain `{parent}` and `{stem}`, which are parts of a path."""
+    """Check the `name` of sources, which may contain the placeholders `{parent}` and `{stem}`."""
     text = name(value)
     for part in re.findall(r"\{[^{}]*\}", text):
         if part not in NAME_PARTS:
-            raise ValueError(f"has {part}, and the parts of a path are {{parent}} and {{stem}}")
+            raise ValueError(f"has {part}, but only {{parent}} and {{stem}} are replaced by parts of a path")
     return text
 
 
@@ -406,17 +412,16 @@ def macro_name(text: str) -> None:
     from . import reserved_macros
 
     if match[1] in (reserved_macros.CALLED if match[2] else reserved_macros.NAMES):
-        what = "cannot be a macro: NVRTC's own built-in header uses that name, and no source would compile"
+        what = "cannot be a macro: NVRTC's built-in header uses this name, and no source would compile"
         raise RefusedValueError(problem("reserved-macro", what))
     if reserved_macros.PREDEFINED.fullmatch(match[1]):
-        by = f", by '{reserved_macros.BY_KEY[match[1]]}'" if match[1] in reserved_macros.BY_KEY else ""
-        raise RefusedValueError(
-            problem("reserved-macro", f"cannot be a macro: NVRTC gives it a value of its own{by}")
-        )
+        by = f" from '{reserved_macros.BY_KEY[match[1]]}'" if match[1] in reserved_macros.BY_KEY else ""
+        what = f"cannot be a macro: NVRTC itself defines it{by}"
+        raise RefusedValueError(problem("reserved-macro", what))
 
 
 def macro_text(value: object) -> str | None:
-    """Return a macro's text: "1" for true, numbers as Python writes them, None for false: not defined."""
+    """Return the text of a macro: "1" for true, a number as Python writes it, None for false (undefined)."""
     if isinstance(value, bool):
         return "1" if value else None
     if value in WHOLE if isinstance(value, int) else isinstance(value, float) and math.isfinite(value):

@@ -1,1 +1,1 @@
-"""The front ends: Hatch, setuptools, a wrapper around any other backend, the command line."""
+"""Connect builds to Hatch, to setuptools, to any other build backend, and to the command line."""

@@ -1,6 +1,7 @@
-"""Make the bundle importable if the import finder of the backend's editable wheel cannot find it.
+"""Make the folder _cubins importable in an editable install.
 
-The bundle is only in the source tree. Such a finder may know just the files that its backend installs.
+_cubins is only in the source tree. The import finder of the build backend may know only the files that the
+backend itself installs, so hatch-cubin may have to add a finder of its own.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from .repack import Wheel
 
 
 def finder_files(project: Project, wheel: Wheel) -> dict[str, Content]:
-    """Return files to add to an editable wheel, so that Python can import the bundle from the source tree.
+    """Return files to add to an editable wheel, so that Python can import _cubins from the source tree.
 
-    Empty if the wheel adds the folder of the project's package to `sys.path`: Python finds the bundle there.
+    No file is needed if the wheel adds the source folder to `sys.path`: Python then finds _cubins there.
     """
     bundle = project.root / project.bundle_folder
     package = Path(*project.package.split("."))
@@ -33,7 +34,7 @@ def finder_files(project: Project, wheel: Wheel) -> dict[str, Content]:
 def _module_name(package: str) -> str:
     """Return the name of the finder's module, which is unique for each package.
 
-    It has only ASCII characters: the encoding in which Python reads .pth files depends on its version.
+    The name has only ASCII characters: the encoding of .pth files depends on the version of Python.
     """
     parts = package.replace("_", "__").replace(".", "_")
     return "_cubins_of_" + parts.encode("ascii", "backslashreplace").decode().replace("\\", "_")

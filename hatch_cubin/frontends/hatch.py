@@ -1,4 +1,4 @@
-"""The Hatch build hook: translates between hatchling and the pipeline."""
+"""The build hook for Hatch: it translates between hatchling and the build of the kernels."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ _NOTHING_BUILT = ", nothing was built"
 
 
 class CubinBuildHook(BuildHookInterface[Any]):
-    """Compiles the project's kernels into its wheel."""
+    """The hook that compiles the project's kernels and adds them to the wheel."""
 
     PLUGIN_NAME = table_location.HOOK
     _remove_staging: Callable[[], object] | None = None
-    _wheel_config: Config | None = None  # set when a wheel is built, unless it is editable
+    _wheel_config: Config | None = None  # set while a wheel is built that is not editable
 
     def dependencies(self) -> list[str]:
-        """Return the requirements of the compiler that the configuration selects."""
+        """Return the packages that a build of the wheel needs, such as the compiler, for pip to install."""
         if self.target_name != "wheel":
             return []
         with reported(self.app.display_error, _NOTHING_BUILT):
             return required_wheels.required_wheels(self._read_config(), self.root, self._project)
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the bundle to a wheel, or the files that a build of the bundle needs to an sdist."""
+        """Add the compiled kernels to a wheel, or add to an sdist all files that compiling them needs."""
         with reported(self.app.display_error, _NOTHING_BUILT, verbose=self.app.verbosity > 0):
             if self.target_name == "wheel":
                 self._add_to_wheel(self._project(), version, build_data)
@@ -62,7 +62,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
                 max_size.enforce(self._wheel_config, artifact_path)
 
     def _add_to_wheel(self, project: Project, version: str, build_data: dict[str, Any]) -> None:
-        from ..building import pipeline  # lazy: `dependencies` does not need it
+        from ..building import pipeline  # lazy: slow to import, and `dependencies` does not need it
         from ..bundle import layout, sbom
 
         if version == "editable":
@@ -71,7 +71,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
             return
         self._wheel_config = project.config
         staging = self._staging()
-        # Links would show the cache's own times and modes in a wheel that is not reproducible.
+        # Links to the cache would add the times and modes of cache files to a wheel that is not reproducible.
         hold = staging if self.build_config.reproducible else None
         files, sources = pipeline.build_held(project, hold)
         folder = project.bundle_folder
@@ -84,7 +84,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
         places = layout.stage(files, staging)
         if sbom.NAME in files and "sbom_files" in build_data:  # hatchling 1.28 or later
             build_data["sbom_files"].append(places.pop(sbom.NAME))
-        # Each target is a path in the project: hatchling maps it to one in the wheel, as for packages.
+        # Each target is a path in the project: hatchling maps the path to a path in the wheel.
         build_data["force_include"] |= {place: os.path.join(folder, name) for name, place in places.items()}
         _declare_tag(build_data, sys.platform, last=build_data["build_hooks"][-1] == self.PLUGIN_NAME)
 
@@ -96,7 +96,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
         build_data["force_include"] |= {str(path): place for place, path in files.items()}
 
     def _staging(self) -> Path:
-        """Return a folder for the bundle. It is outside the source tree, so that the tree stays unchanged."""
+        """Return a temporary folder for the bundle, outside the source tree, which stays unchanged."""
         folder = temporary_folders.make()
         # The folder is also removed at exit: `finalize` does not run after a failure or with --hooks-only.
         self._remove_staging = weakref.finalize(self, folder.close)
@@ -107,8 +107,8 @@ class CubinBuildHook(BuildHookInterface[Any]):
         config, shared = self.build_config.target_config, self.build_config.build_config
         added = {"exclude": list(_patterns(self.root, paths))}
         if config.get("artifacts", shared.get("artifacts")):
-            # A file that matches `artifacts` is shipped even if `exclude` matches it too. Only a negative
-            # pattern in `artifacts` prevents that.
+            # hatchling ships a file that matches `artifacts` even if `exclude` matches the file too. Only a
+            # negative pattern in `artifacts` prevents this.
             added["artifacts"] = [f"!{pattern}{end}" for pattern in added["exclude"] for end in ("", "/**")]
         for key, patterns in added.items():
             before = config.get(key, shared.get(key, []))
@@ -116,9 +116,9 @@ class CubinBuildHook(BuildHookInterface[Any]):
         vars(self.build_config).pop("exclude_spec", None)  # hatchling may have cached the old patterns
 
     def _warn_about_sdists(self, project: Project, *folders: str) -> None:
-        """Warn if sdists would ship one of the *folders*, which belong only to this source tree.
+        """Warn if sdists would contain one of the *folders*, which belong only to this source tree.
 
-        A hook in the wheel's table does not run for sdists, so it cannot exclude the folders there.
+        A hook in the table for wheels does not run for sdists, so the hook cannot keep the folders out.
         """
         if self.PLUGIN_NAME in self.build_config.build_config.get("hooks", {}):
             return
@@ -128,7 +128,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
             if any(file.startswith(folder + os.sep) for file in files):
                 path = folder.replace(os.sep, "/")
                 line = f"{BUNDLE_FOLDER}/" if path.endswith(f"/{BUNDLE_FOLDER}") else f"/{path}/"
-                project.warn(f"add '{line}' to .gitignore, or sdists ship {path}/")
+                project.warn(f"add '{line}' to .gitignore, or else sdists will contain {path}/")
 
     def _project(self) -> Project:
         console = Console(
@@ -147,7 +147,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
         )
 
     def _read_config(self) -> Config:
-        """Return the configuration for the wheel. An sdist uses it too: it contains what a wheel needs."""
+        """Return the configuration of wheels, also for sdists, which contain all that a wheel needs."""
         build = self.metadata.hatch.build_config
         return parse_config(*table_location.hatch_table(Path(self.root), build, self.target_name), os.environ)
 
@@ -177,9 +177,10 @@ def runs_hook(root: Path) -> bool:
 
 
 def _patterns(root: str, paths: Iterable[str]) -> Iterator[str]:
-    """Yield patterns for *paths*: just one for all files of a folder with a suffix, if *paths* has them all.
+    """Yield patterns that match exactly *paths*, with as few patterns as possible.
 
-    hatchling tries each pattern on each file, which takes long with thousands of patterns and files.
+    One pattern such as `/demo/*.cu` is enough if *paths* has all files of a folder with one suffix. hatchling
+    tries each pattern on each file, which takes long with thousands of patterns and files.
     """
     alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for path in map(posixpath.normpath, paths):
@@ -204,9 +205,9 @@ def _names_in(root: str, folder: str) -> list[str]:
 
 
 def _packages(root: str, metadata: Any) -> dict[str, str]:
-    """Return the wheel's top-level packages and their folders, as hatchling would select them.
+    """Return the top-level packages that hatchling would put into the wheel, each with its folder.
 
-    This uses a builder of its own: the hook's builder would read `exclude` now, before we add patterns to it.
+    The function makes its own builder: the hook's builder would read `exclude` before we add patterns to it.
     """
     folders: dict[str, str] = {}
     for file in WheelBuilder(root, metadata=metadata).recurse_selected_project_files():
@@ -224,7 +225,7 @@ def _packages(root: str, metadata: Any) -> dict[str, str]:
 
 
 def _require_package_folders(root: str) -> None:
-    """Raise ConfigError if Hatch's `packages` names a folder that does not exist: hatchling ignores that."""
+    """Raise ConfigError if Hatch's `packages` names a missing folder: hatchling ignores this mistake."""
     outer = ("tool", "hatch", "build")
     places = [table_location.place_of(root, path) for path in ((*outer, "targets", "wheel"), outer)]
     place = next((each for each in places if each.has("packages")), places[0])
@@ -242,17 +243,17 @@ def _require_package_folders(root: str) -> None:
 
 
 def _declare_tag(build_data: dict[str, Any], platform: str, *, last: bool) -> None:
-    """Set the wheel's tag, unless another hook sets it or adds compiled code, which needs another tag."""
+    """Set the wheel's tag, unless another hook sets a tag or adds compiled code, which needs its own tag."""
     if "tag" in build_data or build_data["infer_tag"] or not build_data["pure_python"]:
         return
     if platform == "win32":  # kernels that were compiled on Windows have a `long` of 32 bits
         build_data.update(tag="py3-none-win_amd64", pure_python=False)
-    elif last:  # otherwise a later hook may still set one; hatchling's default is nearly the same
+    elif last:  # otherwise a later hook may still set a tag; hatchling's default tag is nearly the same
         build_data["tag"] = "py3-none-any"
 
 
 class _MisnamedHook(BuildHookInterface[Any]):
-    """Reports the right name of our hook if a project has a likely wrong one; hatchling's error does not."""
+    """A hook with a misspelled name of ours. It reports the right name, which hatchling's error does not."""
 
     def dependencies(self) -> list[str]:
         self._complain()
@@ -267,6 +268,6 @@ class _MisnamedHook(BuildHookInterface[Any]):
 
 @hookimpl
 def hatch_register_build_hook() -> list[type[BuildHookInterface[Any]]]:
-    """Register the hook, and under likely wrong names one that reports the right name."""
+    """Register our hook, and for likely misspellings of its name a hook that reports the right name."""
     misnamed = (type("MisnamedHook", (_MisnamedHook,), {"PLUGIN_NAME": name}) for name in MISNAMED_HOOKS)
     return [CubinBuildHook, *misnamed]

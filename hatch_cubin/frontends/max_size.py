@@ -1,6 +1,6 @@
-"""Remove finished wheels that are larger than the table's `max-size`.
+"""Remove finished wheels that are larger than `max-size` in the project's table.
 
-The code that measures a wheel's parts is imported only for a wheel that is too large.
+The code that measures the parts of a wheel is imported only if a wheel is too large.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ..config.config import Config
 
 
 def enforce(config: Config, wheel: str) -> None:
-    """If a finished wheel is too large, remove it and raise a BundleError that lists remedies."""
+    """If a finished wheel is too large, remove the wheel and raise a BundleError that suggests changes."""
     if config.max_size is not None and os.path.getsize(wheel) > config.max_size:
         from ..wheels.checking.size_advice import remove_large_wheel
 

@@ -1,4 +1,4 @@
-"""Find out why a project's wheels would not contain kernels that the command line compiles or finds."""
+"""Find the reasons why a project's wheels would not contain the kernels that the command line compiles."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..common.sizes import count
 from ..config import table_location
 from ..config.config import DEFAULT_SOURCES
 from ..config.known_names import WRAPPER, inside, with_hatch_cubin
@@ -22,9 +23,7 @@ def reasons(project: Project, all_packages: dict[str, str]) -> Iterator[Problem]
     """Yield a problem for each reason why kernels would be missing from the project's wheels."""
     pyproject, backend = table_location.read_project(project.root)
     if project.is_skipped:
-        yield problem(
-            "kernels-skipped", "HATCH_CUBIN_SKIP is set: wheels that are built with it have no kernels"
-        )
+        yield problem("kernels-skipped", "HATCH_CUBIN_SKIP is set, so builds make wheels without kernels")
     if backend in table_location.HATCH_BACKENDS:
         yield from _switched_off(project)
     elif backend != WRAPPER and not backend.startswith("setuptools."):
@@ -41,12 +40,12 @@ def _switched_off(project: Project) -> Iterator[Problem]:
     if runs_hook(project.root):
         return
     place = project.config.place
-    what = f"hatchling does not run the hook of {place}, so wheels have no kernels"
+    what = f"hatchling does not run the hook of {place}, so wheels will not contain kernels"
     if place.has("enable-by-default"):
-        hint = f"remove this line, or set {_HOOK_SWITCH}=1 where wheels are built"
+        hint = f"remove this line, or set {_HOOK_SWITCH}=1 when you build wheels"
         yield problem("hook-disabled", what, place.of("enable-by-default"), hint)
     else:
-        yield problem("hook-disabled", what, place.of(), f"unset {_NO_HOOKS} where wheels are built")
+        yield problem("hook-disabled", what, place.of(), f"unset {_NO_HOOKS} when you build wheels")
 
 
 def _other_backend(project: Project, backend: str, requires: object) -> Problem:
@@ -57,23 +56,23 @@ def _other_backend(project: Project, backend: str, requires: object) -> Problem:
     )
     return problem(
         "backend-without-kernels",
-        f"build-backend is {backend!r}, which does not build kernels: its wheels do not contain them",
+        f"the build backend {backend!r} does not build kernels, so its wheels will not contain any",
         table_location.place_of(project.root, ("build-system",)).of("build-backend"),
-        f'write build-backend = "{WRAPPER}"{needed}, and under {project.config.place} '
+        f'write build-backend = "{WRAPPER}"{needed}, and in {project.config.place} '
         f"backend = {json.dumps(backend)}; or run 'hatch-cubin bundle --into FOLDER' before each build",
     )
 
 
 def _has_bundle(project: Project) -> bool:
-    """Return whether a package contains a bundle. The backend may then ship it as the package's data."""
+    """Return whether a package contains a folder _cubins, which the backend may ship as package data."""
     folders = (project.root / folder for folder in project.packages.values())
     return any(path.is_dir() for folder in folders for path in folder.rglob(BUNDLE_FOLDER))
 
 
 def _packages_outside_wheels(project: Project, all_packages: dict[str, str]) -> Iterator[Problem]:
-    """Yield a problem for each package with sources that is not in the wheel.
+    """Yield a problem for each package that has CUDA sources but is not in the wheel.
 
-    By default, only sources in the wheel's packages are compiled.
+    By default, a build compiles only the sources in the wheel's packages.
     """
     inside_wheel = [Path(project.root, folder) for folder in project.packages.values()]
     for name, folder in all_packages.items():
@@ -84,12 +83,14 @@ def _packages_outside_wheels(project: Project, all_packages: dict[str, str]) -> 
         if found:
             first = os.path.relpath(found[0], project.root).replace(os.sep, "/")
             others = len(found) - 1
-            more = f", as {'are' if others > 1 else 'is'} {others} more file{'s' * (others > 1)}" * bool(
-                others
+            more = (
+                f", and neither {'are' if others > 1 else 'is'} {count(others, 'more file')}"
+                if others
+                else ""
             )
             yield problem(
                 "source-not-in-wheel",
-                f"is left out{more}: the package {name!r} is not in the wheel",
+                f"is not compiled{more}: the package {name!r} is not in the wheel",
                 Location(first),
-                "add it to the wheel's packages; or name the sources that are meant with 'sources'",
+                "add the package to the wheel, or list the sources to compile in 'sources'",
             )

@@ -1,6 +1,7 @@
-"""Open a project for the command line, as its own build would see it.
+"""Open a project for the command line, with the packages and settings that the project's build would use.
 
-Modules that are slow to import are imported only after the table is correct, so mistakes in it show quickly.
+Modules that are slow to import are imported only after the table was read, so that mistakes in the table are
+reported quickly.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
     from ..config.toml_positions import TableLocation
     from ..project.project import Project
 
-_LOADER_PYTHON = 10  # its minor version
+_LOADER_PYTHON = 10  # the loader in a wheel needs Python 3.10 or later
 _LOWEST_PYTHON = re.compile(r"(?:>=?|~=)\s*3\.(\d+)")
-_NOT_SHIPPED = {"benchmarks", "docs", "examples", "test", "tests"}  # from the project's own folder
+_NOT_SHIPPED = {"benchmarks", "docs", "examples", "test", "tests"}  # folders that wheels do not contain
 
 
 def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None, *, verbose: bool) -> Project:
-    """Return the project in *folder*. It prints its messages to *stream*, if this is not None."""
+    """Return the project in *folder*. The project's messages are printed to *stream*, unless it is None."""
     table, place, backend = table_location.find_table(folder)
     values = reader.read_table(table, place, environ)
     from pathlib import Path
@@ -40,7 +41,7 @@ def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None,
         return lambda message: streams.print_message(stream, f"{PREFIX}{kind}{message}")
 
     root = Path(folder).absolute()
-    if ".." in root.parts:  # with "..", hatchling does not recognise the package's folder as the project's
+    if ".." in root.parts:  # with ".." in the path, hatchling does not find the package in the project
         root = root.resolve()
     console = Console(stream, say=printer(""), warn=printer("warning: "))
     return Project(
@@ -56,7 +57,7 @@ def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None,
 
 
 def require_compiler(project: Project) -> None:
-    """Raise ToolchainError, with a command that installs them, if packages that a build needs are missing."""
+    """Raise ToolchainError, with the command to install them, if packages that a build needs are missing."""
     from ..toolkit import installed_wheels, requirements
 
     required = requirements.build_requirements(project.config, project.environ)
@@ -85,17 +86,19 @@ def require_compiler(project: Project) -> None:
     shown = ", ".join(map(installed_wheels.shown, missing))
     what = f"{needs} needs packages that are not installed here: {shown}"
     here = ", ".join(installed_wheels.compiler()) or "no part of a compiler"
-    # The command lists all packages: an installed one may have a version that does not match the others.
+    # The command lists all packages, because the versions of the packages must match each other.
     usual = requirements.install_command(project.config, project.environ)
     hint = locked_build.install_command(project) or usual
-    raise ToolchainError(problem("requirement-not-installed", what, place, hint, (f"here: {here}",)))
+    raise ToolchainError(
+        problem("requirement-not-installed", what, place, hint, (f"installed here: {here}",))
+    )
 
 
 def check_build(project: Project) -> None:
-    """Raise ConfigError for mistakes outside the table that make the project's own build fail.
+    """Raise ConfigError for mistakes outside the table that would make the project's build fail.
 
-    Warn about each reason why the build's wheels would not contain kernels. If the build backend does not
-    declare the wheel's packages, only the table's own settings of the package are checked.
+    Warn about each reason why the wheels would not contain kernels. If the wheel's packages are unknown
+    because the build backend does not declare them, only the table's settings of the package are checked.
     """
     from ..bundle import layout
 
@@ -121,7 +124,7 @@ def check_build(project: Project) -> None:
 
 
 def _older_pythons(root: Path) -> Iterator[Problem]:
-    """Yield a warning if the wheel may be installed on a Python that is too old for the loader."""
+    """Yield a warning if the project allows a version of Python that is too old for the loader."""
     pyproject, _backend = table_location.read_project(root)
     allowed = str(table_location.inside(pyproject, "project").get("requires-python", ""))
     lowest = max(map(int, _LOWEST_PYTHON.findall(allowed)), default=_LOADER_PYTHON)
@@ -147,14 +150,14 @@ def missing_requirement(root: str | Path) -> tuple[Problem, ...]:
     where = table_location.place_of(root, ("build-system",)).of("requires")
     hint = f"requires = {json.dumps(known_names.with_hatch_cubin(known))}"
     if misspelled:
-        what = f"[build-system] requires {misspelled[0]!r}, which is not hatch-cubin"
+        what = f"[build-system] requires {misspelled[0]!r}, a misspelling of hatch-cubin"
         return (problem("misspelled-requirement", what, where, hint),)
     what = "[build-system] does not require hatch-cubin, so a build would run without it"
     return (problem("hatch-cubin-not-required", what, where, hint),)
 
 
 def with_package(project: Project, folder: Path) -> Project:
-    """Return the project, but with the package in *folder* as the one that receives the kernels."""
+    """Return the project with the setting that the package in *folder* gets the kernels."""
     import os
     from dataclasses import replace
     from pathlib import Path
@@ -171,11 +174,11 @@ def with_package(project: Project, folder: Path) -> Project:
 
 
 def with_package_of_bundle(project: Project, bundles: Iterable[str]) -> Project:
-    """Return the project, but with the package that contains one of *bundles* as the one with the kernels.
+    """Return the project with the setting that the package around one of *bundles* gets the kernels.
 
-    *bundles* are the bundles' folders in the project, from the command line or from a finished wheel. They
-    are used only if neither the table nor the build backend names the package. If several packages match,
-    the project is returned unchanged.
+    *bundles*: folders named _cubins in the project, from the command line or from a finished wheel. They are
+    used only if neither the table nor the build backend names the package. If several packages match, the
+    project is returned unchanged.
     """
     import os
     from pathlib import Path
@@ -190,7 +193,7 @@ def with_package_of_bundle(project: Project, bundles: Iterable[str]) -> Project:
 
 
 def is_package(folder: Path) -> bool:
-    """Return whether a folder is a package that Python code can be imported from."""
+    """Return whether a folder is a Python package with an `__init__.py`."""
     return (folder / "__init__.py").is_file()
 
 
@@ -199,7 +202,7 @@ def _declares_packages(backend: str) -> bool:
 
 
 def _packages_in(root: Path, values: Mapping[str, Any]) -> Mapping[str, str] | None:
-    """Return the package and the folder that the table's `package-dir` sets, or None without this key."""
+    """Return the package and its folder from the table's `package-dir`, or None without this key."""
     if (folder := values.get("package_dir")) is None:
         return None
     from ..project.source_roots import ProjectTree
@@ -211,7 +214,7 @@ def _packages_in(root: Path, values: Mapping[str, Any]) -> Mapping[str, str] | N
 
 
 def packages(root: Path, backend: str, place: TableLocation) -> Mapping[str, str]:
-    """Return the wheel's top-level packages and their folders, as the build backend would."""
+    """Return the top-level packages that the build backend puts into the wheel, each with its folder."""
     if backend.startswith("setuptools."):
         from . import setuptools
 
@@ -221,7 +224,7 @@ def packages(root: Path, backend: str, place: TableLocation) -> Mapping[str, str
     try:
         from . import hatch
     except ImportError:
-        what = "this project is built with hatchling, which is not installed here"
+        what = "this project's build backend, hatchling, is not installed here"
         raise ConfigError(
             problem("backend-not-installed", what, place.of(), "pip install hatchling")
         ) from None
@@ -229,11 +232,11 @@ def packages(root: Path, backend: str, place: TableLocation) -> Mapping[str, str
 
 
 def found_packages(root: Path) -> dict[str, str]:
-    """Return the packages in `src/`, else in the project's folder, else in the only folder with packages."""
+    """Return the packages in `src/`, or else in the project's folder, or else in the only folder with any."""
     from ..project.source import BUNDLE_FOLDER
 
     def shipped(pattern: str) -> list[Path]:
-        """Return the folders of packages, except names that wheels usually do not contain."""
+        """Return the folders of packages, except packages such as `tests` that wheels rarely contain."""
         folders = [path.parent.relative_to(root) for path in sorted(root.glob(f"{pattern}/__init__.py"))]
         tops = ((folder, folder.parts[0]) for folder in folders)
         return [folder for folder, top in tops if top[0] != "." and top not in {BUNDLE_FOLDER, *_NOT_SHIPPED}]

@@ -1,6 +1,6 @@
-"""The function that editable installs made with setuptools call to build their kernels again.
+"""The function with which editable installs made by setuptools build their kernels again.
 
-Its import path is written into those installs, so this module must keep its name even if the function moves.
+Editable installs contain the import path of this module, so the module must not be renamed.
 """
 
 from .setuptools_commands import rebuild

@@ -1,4 +1,4 @@
-"""Rewrite a finished wheel: add files, remove files, and write a correct RECORD."""
+"""Write a changed copy of a finished wheel: with added or removed files, and a correct RECORD."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Date = tuple[int, int, int, int, int, int]
 
 
 class Wheel(NamedTuple):
-    """A finished wheel: its members, its `.dist-info` folder, and the folder of each package."""
+    """An open wheel: the members, the `.dist-info` folder (*metadata*), and the folder of each package."""
 
     archive: zipfile.ZipFile
     name: str
@@ -42,7 +42,7 @@ class Wheel(NamedTuple):
 
 @contextlib.contextmanager
 def open_wheel(path: Path) -> Iterator[Wheel]:
-    """Open a wheel. BundleError if it cannot be read, or must not be changed because it is signed."""
+    """Open a wheel. Raise BundleError if the wheel cannot be read, or if a signature forbids changes."""
     try:
         refuse_large_directory(path)
         archive = zipfile.ZipFile(path)
@@ -59,7 +59,7 @@ def open_wheel(path: Path) -> Iterator[Wheel]:
         if signed := [name for name in _SIGNED if f"{metadata}/{name}" in names]:
             what = f"the wheel is signed ({signed[0]}): added kernels would invalidate the signature"
             raise BundleError(
-                problem("wheel-signed", what, Location(path.name), "sign it when it is finished")
+                problem("wheel-signed", what, Location(path.name), "sign the wheel after this step")
             )
         matches = filter(None, map(_PACKAGE.fullmatch, names))
         packages = {match[2][:-1].replace("/", "."): match[1][:-1] for match in matches}
@@ -73,9 +73,9 @@ def write_copy(
     is_dropped: Callable[[str], bool],
     platform: str = sys.platform,
 ) -> str:
-    """Write a copy of a wheel with the *added* files and without the dropped ones, and return its name.
+    """Write a copy of a wheel with the *added* files and without the dropped files, and return its name.
 
-    No other process sees an incomplete wheel: it is moved into the folder when it is complete.
+    No other process sees an incomplete wheel, because only the complete wheel is moved into the folder.
     """
     name, replaced = _for_platform(wheel, platform)
     with complete_file(into, name) as path, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -90,7 +90,7 @@ def write_new(
     files: Mapping[str, bytes],
     date: tuple[int, int, int, int, int, int],
 ) -> str:
-    """Write a wheel of these files and a RECORD that lists them, and return its name."""
+    """Write a new wheel with *files* and a RECORD that lists them, and return the name of the wheel."""
     text = io.StringIO()
     rows = [(place, f"sha256={_encoded(hashlib.sha256(data))}", len(data)) for place, data in files.items()]
     csv.writer(text, lineterminator="\n").writerows([*rows, (f"{metadata}/RECORD", "", "")])
@@ -103,7 +103,7 @@ def write_new(
 
 @contextlib.contextmanager
 def complete_file(into: Path, name: str) -> Iterator[Path]:
-    """Yield a temporary path to write a file to, then move the complete file into a folder."""
+    """Yield a temporary path for a new file, and then move the complete file into the folder *into*."""
     try:
         into.mkdir(parents=True, exist_ok=True)
         with temporary_folders.make_in(into) as folder:
@@ -115,7 +115,7 @@ def complete_file(into: Path, name: str) -> Iterator[Path]:
 
 
 def _for_platform(wheel: Wheel, platform: str) -> tuple[str, dict[str, Content]]:
-    """Return the new wheel's name, and a new WHEEL file if its tags have to change."""
+    """Return the name of the new wheel, and a new WHEEL file if the wheel's tags have to change."""
     if platform != "win32" or not wheel.name.endswith("-any.whl"):
         return wheel.name, {}
     place = f"{wheel.metadata}/WHEEL"  # kernels that were compiled on Windows have a `long` of 32 bits
@@ -126,7 +126,7 @@ def _for_platform(wheel: Wheel, platform: str) -> tuple[str, dict[str, Content]]
 def _fill(
     archive: zipfile.ZipFile, wheel: Wheel, added: Mapping[str, Content], is_dropped: Callable[[str], bool]
 ) -> None:
-    """Write all members: the metadata after all others, and RECORD last."""
+    """Write all members of a wheel: the `.dist-info` folder after all other files, and RECORD last."""
     record = f"{wheel.metadata}/RECORD"
     replaced_names = {*added, record}
     kept = [
@@ -173,7 +173,7 @@ def _new_member(name: str, date: Date, content: Content) -> zipfile.ZipInfo:
 
 
 def _chunks(wheel: Wheel, name: str, added: Mapping[str, Content]) -> Iterator[bytes]:
-    """Yield a member's content in pieces: all of it may not fit in memory."""
+    """Yield a member's content in pieces, because a large file may not fit into memory."""
     content = added.get(name)
     if isinstance(content, list):
         yield from content

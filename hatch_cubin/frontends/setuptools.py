@@ -1,6 +1,7 @@
 """The entry point for setuptools.
 
-setuptools imports it in every build of its environment, so it imports slow modules only if it needs them.
+setuptools imports this module in every build, also of other projects, so slow modules are imported only if a
+project has kernels.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def finalize(distribution: Distribution) -> None:
-    """Let setuptools build kernels if the project's pyproject.toml mentions them."""
+    """Let setuptools build the kernels if the project's pyproject.toml has hatch-cubin's table."""
     try:
         text = Path(distribution.src_root or os.curdir, "pyproject.toml").read_text("utf-8")
     except (OSError, ValueError):
@@ -26,10 +27,9 @@ def finalize(distribution: Distribution) -> None:
 
 
 def packages_of(root: Path) -> dict[str, str]:
-    """Return the top-level packages of the project at *root* and their folders.
+    """Return the top-level packages of the project at *root*, each with its folder.
 
-    This runs setuptools in a separate process: setup.py is a program, and its result depends on the current
-    directory.
+    setuptools runs in a separate process, because setup.py is a program that depends on the current folder.
     """
     import importlib.util
     import json
@@ -41,18 +41,18 @@ def packages_of(root: Path) -> dict[str, str]:
 
     here = Location("pyproject.toml")
     if importlib.util.find_spec("setuptools") is None:
-        what = "this project is built with setuptools, which is not installed here"
+        what = "this project's build backend, setuptools, is not installed here"
         raise ConfigError(problem("backend-not-installed", what, here, "pip install setuptools"))
     script = (
         ["setup.py"] if (root / "setup.py").is_file() else ["-c", "import setuptools; setuptools.setup()"]
     )
     with temporary_folders.make() as folder:
-        answer = folder / "packages"  # a file: setup.py may write other text to standard output
+        answer = folder / "packages"  # not standard output, to which setup.py may write other text
         command = [sys.executable, *script, "-q", "cubin_packages", f"--into={answer}"]
         done = subprocess.run(  # noqa: S603
             command, cwd=root, capture_output=True, text=True, errors="replace", check=False
         )
-        if done.returncode or not answer.is_file():  # no file if setup.py does not call `setup`
+        if done.returncode or not answer.is_file():  # the file is missing if setup.py does not call `setup`
             what = "setuptools cannot build this project, so its packages are unknown"
             raise ConfigError(
                 problem("project-not-buildable", what, here, details=tuple(_reason(done.stderr)))

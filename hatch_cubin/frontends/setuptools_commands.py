@@ -1,4 +1,4 @@
-"""The setuptools commands of a project with kernels: they connect setuptools to the pipeline."""
+"""The commands of setuptools for a project with kernels: they build the kernels as a part of the wheel."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _BUILD_CUBINS = "build_cubins"
 
 
 def add_kernels(distribution: Distribution) -> None:
-    """Add kernels to the build of *distribution*, if its project has the table."""
+    """Let the build of *distribution* build kernels too, if the project has hatch-cubin's table."""
     with reported(_print, _NOTHING_BUILT):
         if not _builds_kernels(_root(distribution)):
             return
     if not required_wheels.has_or_needs_lock(_root(distribution)):
         _report_requirements(distribution)
-    # Not with `cmdclass`: a `cmdclass` in the project's configuration replaces it later.
+    # Setting `cmdclass` would not work: a `cmdclass` in the project's configuration replaces it later.
     extended = functools.partial(_extended, distribution.get_command_class)
     distribution.get_command_class = functools.cache(extended)
 
@@ -49,29 +49,30 @@ def add_kernels(distribution: Distribution) -> None:
 def _builds_kernels(root: Path) -> bool:
     """Return whether setuptools builds the project's kernels.
 
-    ConfigError if the project requires hatch-cubin, but does not have the table.
+    Raise ConfigError if the project requires hatch-cubin, but does not have the table.
     """
     try:
         _pyproject, backend = table_location.read_project(root)
         required = table_location.requires_hatch_cubin(root)
     except ConfigError:  # setuptools reports the mistake in the file
         return False
-    if backend == WRAPPER:  # then the wrapper builds them, and setuptools is only the wrapped backend
+    if backend == WRAPPER:  # the wrapper builds the kernels, and setuptools is only the wrapped backend
         return False
     if not table_location.has_own_table(root) and required and backend not in table_location.HATCH_BACKENDS:
-        table_location.own_table(root)  # raises an error that names the table in the wrong place
+        table_location.own_table(root)  # raises an error that names the misplaced table
     return table_location.has_own_table(root)
 
 
 def _extended(found: Callable[[str], type[Command]], name: str) -> type[Command]:
-    """Return the class of a command. If we extend the command, the class also inherits from our extension."""
+    """Return the class of a setuptools command, combined with our extension of the command, if any."""
     command = found(name)
     return type(name, (_EXTENSIONS[name], command), {}) if name in _EXTENSIONS else command
 
 
 def _report_requirements(distribution: Distribution) -> None:
-    """If a front end requests the requirements of a wheel, report them: that ends this run of setuptools."""
-    # setuptools uses this class only for such requests. One for an sdist is ignored: it needs no compiler.
+    """If a front end asks for the requirements of a wheel, report the requirements and end setuptools."""
+    # setuptools uses this class only for such requests. A request for an sdist is ignored: sdists need no
+    # compiler.
     if type(distribution).__module__ != "setuptools.build_meta" or _called_by("get_requires_for_build_sdist"):
         return
     with reported(_print, _NOTHING_BUILT):
@@ -91,7 +92,7 @@ def _called_by(function: str) -> bool:
 
 
 class BuildCubins(Command):
-    """Compiles the kernels into setuptools' build folder, or into the source tree for an editable install."""
+    """The command that compiles kernels into the build folder, or into the source tree if editable."""
 
     description = "compile CUDA kernels"
     user_options: ClassVar[list[tuple[str, str | None, str]]] = []
@@ -118,11 +119,11 @@ class BuildCubins(Command):
 
     def _build_in_place(self, project: Project) -> None:
         mode = (self.distribution.get_command_obj("editable_wheel").mode or "lenient").lower()
-        # A strict install has a separate folder of links to the bundle's files.
+        # A strict editable install has a separate folder of links to the files in _cubins.
         pipeline.build_in_place(project, layout.of_setuptools(mode), linked=mode == "strict")
 
     def _remove_unshipped(self, project: Project, sources: Iterable[str]) -> None:
-        """Remove files that must not ship from the build folder, which setuptools keeps between builds."""
+        """Remove files that must not be in the wheel from the build folder, which setuptools reuses."""
         for folder in [*Path(self.build_lib).rglob(BUNDLE_FOLDER)]:
             shutil.rmtree(folder)
         for _path, place in self._paths_in_build(project, cache_entries(project)):
@@ -158,7 +159,7 @@ class BuildCubins(Command):
         return [str(built / path.name) for path in sorted(folder.iterdir()) if path.is_file()]
 
     def get_output_mapping(self) -> dict[str, str]:
-        """Return the path in the source tree for each output of an editable install."""
+        """Return each output of an editable install, with its path in the source tree."""
         folder = _project(self.distribution).bundle_folder
         outputs = self.get_outputs() if self.editable_mode else []
         return {output: os.path.join(folder, os.path.basename(output)) for output in outputs}
@@ -171,13 +172,13 @@ class _Build(build):
 
 class _EggInfo(egg_info):
     def finalize_options(self) -> None:
-        """Report a wheel's requirements now, if they depend on the packages: earlier these were unknown."""
+        """Report a wheel's requirements here if they depend on its packages, which are known only now."""
         super().finalize_options()
         if required_wheels.has_or_needs_lock(_root(self.distribution)):
             _report_requirements(self.distribution)
 
     def find_sources(self) -> None:
-        """Keep bundles and caches out of sdists, and out of the files that `include_package_data` adds."""
+        """Keep _cubins and cache folders out of sdists, and out of the files of `include_package_data`."""
         super().find_sources()
         with reported(_print, _NOTHING_BUILT):
             cache = cache_entries(_project(self.distribution))
@@ -195,7 +196,7 @@ class _Sdist(sdist):
     def make_distribution(self) -> None:
         """Add the files that a build of the kernels needs, even if MANIFEST.in excludes them.
 
-        An earlier step would write them to SOURCES.txt, and setuptools ships files in it as package data.
+        An earlier step would also write these files to SOURCES.txt, and setuptools would add them to wheels.
         """
         with reported(_print, _NOTHING_BUILT):
             project = _project(self.distribution)
@@ -206,7 +207,7 @@ class _Sdist(sdist):
         super().make_distribution()
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
-        """Copy files from folders above the project into the sdist, under the names that they have there."""
+        """Copy files from folders above the project into the sdist, under the names of their source roots."""
         super().make_release_tree(base_dir, files)
         for place, path in self._from_above.items():
             self.mkpath(os.path.join(base_dir, os.path.dirname(place)))
@@ -215,14 +216,14 @@ class _Sdist(sdist):
 
 class _Wheel(Command):
     def run(self) -> None:
-        """Make the wheel, and remove it if it is larger than `max-size`."""
+        """Make the wheel, and remove the wheel if it is larger than `max-size`."""
         super().run()
         with reported(_print, _NOTHING_BUILT):
             _kind, _python, wheel = self.distribution.dist_files[-1]
             max_size.enforce(_read_config(_root(self.distribution)), wheel)
 
     def write_wheelfile(self, folder: str, *rest: str) -> None:
-        """Write the wheel's metadata, and with it the bill of materials."""
+        """Write the wheel's metadata, and the bill of materials beside it."""
         super().write_wheelfile(folder, *rest)
         if bill := self.get_finalized_command(_BUILD_CUBINS).bill:
             file = Path(folder, "sboms", sbom.NAME)
@@ -236,7 +237,7 @@ class _Wheel(Command):
 
 
 def rebuild(mode: str) -> None:
-    """Rebuild the editable install of the project in the current folder, in its mode."""
+    """Rebuild the editable install of the project in the current folder, in a *mode* of setuptools."""
     from setuptools.build_meta import build_editable
 
     with temporary_folders.make() as folder:
@@ -244,7 +245,7 @@ def rebuild(mode: str) -> None:
 
 
 class CubinPackages(Command):
-    """Writes the packages of the project and their folders, as JSON, for callers outside a build."""
+    """The command that writes the project's packages and their folders to a JSON file."""
 
     description = "list the packages that may have CUDA kernels"
     user_options: ClassVar[list[tuple[str, str | None, str]]] = [("into=", None, "the file to write")]
@@ -254,7 +255,7 @@ class CubinPackages(Command):
         self.into = os.devnull
 
     def finalize_options(self) -> None:
-        """Do nothing: no option depends on another."""
+        """Do nothing, because the options do not depend on each other."""
 
     def run(self) -> None:
         Path(self.into).write_text(json.dumps(_packages(self.distribution)), encoding="utf-8")
@@ -290,7 +291,7 @@ def _read_config(root: Path) -> Config:
 
 
 def _packages(distribution: Distribution) -> dict[str, str]:
-    """Return the folders of top-level packages, and of packages that are not in their parent's folder."""
+    """Return top-level packages, and packages outside their parent's folder, each with its folder."""
     folders: dict[str, str] = {}
     for package in sorted(distribution.packages or (), key=lambda name: (name.count("."), name)):
         folder = PurePath(find_package_path(package, distribution.package_dir or {}, "")).as_posix()

@@ -1,4 +1,4 @@
-"""Rewrite a finished sdist: add the files that a build of the kernels needs, remove bundles and caches."""
+"""Rewrite a finished sdist: add the files that a build of the kernels needs, remove _cubins and caches."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ..project.source import BUNDLE_FOLDER
 def write_copy(made: Path, into: Path, files: Mapping[str, Path], caches: Sequence[str]) -> None:
     """Write a copy of the sdist *made* into a folder, with the current content of the project's *files*.
 
-    The backend may have omitted these files, or have taken their content from the last commit. No other
-    process sees an incomplete sdist: it is moved into the folder when it is complete.
+    The build backend may have left these files out, or may have taken their content from the last commit. No
+    other process sees an incomplete sdist, because only the complete sdist is moved into the folder.
     """
     if not made.name.endswith(".tar.gz"):
         raise BundleError(
@@ -48,7 +48,7 @@ def write_copy(made: Path, into: Path, files: Mapping[str, Path], caches: Sequen
 
 
 def _top_folder(archive: tarfile.TarFile, name: str) -> str:
-    """Return the folder that contains all members. BundleError if a member or its link leads out of it."""
+    """Return the folder that contains all members. Raise BundleError if a member is outside this folder."""
     if not any(info.isreg() for info in archive.getmembers()):
         raise BundleError(problem("not-an-sdist", "does not contain files", Location(name)))
     top = posixpath.normpath(archive.getmembers()[0].name).split("/")[0]
@@ -95,9 +95,9 @@ def _fill(
 
 
 def _differs(archive: tarfile.TarFile, info: tarfile.TarInfo, file: Path) -> bool:
-    """Return whether a member and the project's file differ.
+    """Return whether a member of the sdist differs from the project's file.
 
-    Some backends rewrite pyproject.toml, so only its settings for hatch-cubin are compared.
+    Some build backends rewrite pyproject.toml, so only its settings for hatch-cubin are compared.
     """
     packed = archive.extractfile(info) if info.isreg() else None
     if packed is None:
@@ -114,7 +114,7 @@ def _differs(archive: tarfile.TarFile, info: tarfile.TarInfo, file: Path) -> boo
 
 
 def _new_member(other: tarfile.TarInfo, name: str, mode: int) -> tarfile.TarInfo:
-    """Return a new member with the time and the owner of another member."""
+    """Return a new member of the sdist with the time and the owner of the member *other*."""
     info = tarfile.TarInfo(name)
     info.mode, info.mtime = mode, int(other.mtime)
     info.uid, info.gid, info.uname, info.gname = other.uid, other.gid, other.uname, other.gname

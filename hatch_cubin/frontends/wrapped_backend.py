@@ -1,4 +1,4 @@
-"""The wrapped build backend: import the backend that the table names, or report why it cannot be used."""
+"""Import the build backend that the project's table names, or report why it cannot be used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..errors import ConfigError, problem
 
 
 def load(config: Config, root: Path) -> Any:
-    """Return the backend: an object whose attributes are its hooks. ConfigError if it cannot be imported."""
+    """Return the wrapped build backend, an object with hooks, or raise ConfigError if its import fails."""
     if config.backend is None:
         what = f"build-backend of [build-system] is not {WRAPPER}"
         raise ConfigError(
@@ -28,7 +28,7 @@ def load(config: Config, root: Path) -> Any:
     try:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as exc:
-        if exc.name is None or not f"{module}.".startswith(f"{exc.name}."):  # an import in the backend failed
+        if exc.name is None or not f"{module}.".startswith(f"{exc.name}."):  # another module is missing
             what = f"the build backend {module!r} cannot be imported: {exc}"
             raise ConfigError(problem("backend-import-failed", what, where)) from exc
         what = f"the build backend {module!r} is not installed here"

@@ -1,4 +1,4 @@
-"""Our own build backend: it runs the hooks of a wrapped backend, and adds kernels to their results."""
+"""The build backend of hatch-cubin: it calls the hooks of another backend, and adds kernels to wheels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _METADATA = ("prepare_metadata_for_build_wheel", "prepare_metadata_for_build_edi
 
 
 def hook(name: str) -> Callable[..., Any]:
-    """Return a hook of our backend. AttributeError if it is missing here or in the wrapped backend."""
+    """Return a hook of our build backend, or raise AttributeError if the wrapped backend has no such hook."""
     if name not in (*_METADATA, *vars(_Hooks)) or name.startswith("_"):
         raise AttributeError(f"{name} is not a hook of a build backend")
     with reported(_print, _NOTHING_BUILT):
@@ -43,7 +43,7 @@ def hook(name: str) -> Callable[..., Any]:
 
 
 class _Hooks:
-    """The hooks that we extend. The front end's settings are only for the wrapped backend."""
+    """The build hooks that add kernels. The front end's settings are passed on to the wrapped backend."""
 
     def __init__(self, config: Config, backend: Any) -> None:
         self._config, self._inner = config, backend
@@ -91,7 +91,7 @@ class _Hooks:
         with reported(_print, _NOTHING_BUILT), temporary_folders.make() as folder:
             project = _current_project()
             name: str = self._inner.build_sdist(str(folder), config_settings)
-            # Some backends take pyproject.toml from the last commit, but the kernels need its current table.
+            # Some backends take pyproject.toml from the last commit, but kernels need the current table.
             files = {**pipeline.sdist_files(project), "pyproject.toml": project.root / "pyproject.toml"}
             source_archive.write_copy(folder / name, Path(sdist_directory), files, cache_entries(project))
             return name
@@ -108,16 +108,21 @@ def _current_project() -> Project:
 
 
 def _with_shipped_packages(project: Project, wheel: repack.Wheel) -> Project:
-    """Return the project with only the packages in its wheel. ConfigError if none can contain kernels."""
+    """Return the project with only the packages in its wheel.
+
+    Raise ConfigError if no package in the wheel can contain the kernels.
+    """
     config, place = project.config, project.config.place
     has = ", ".join(map(repr, wheel.packages)) or "none"
     if config.package is not None and config.package not in wheel.packages:
-        what = f"package {config.package!r} is not in the wheel that {config.backend} made: it has {has}"
+        what = (
+            f"package {config.package!r} is not in the wheel of {config.backend}, whose packages are: {has}"
+        )
         raise ConfigError(problem("package-not-in-wheel", what, place.of("package")))
     shipped = {name: folder for name, folder in project.packages.items() if name in wheel.packages}
     wanted = f"{config.package or next(iter(shipped), '')}."
     if not any(wanted.startswith(f"{name}.") for name in shipped):
-        what = f"the package's folder is unknown: the wheel that {config.backend} made has {has}"
+        what = f"the package's folder is unknown; the packages in the wheel of {config.backend} are: {has}"
         raise ConfigError(
             problem("package-folder-not-found", what, place.of(), _package_hint(project, wheel))
         )
@@ -127,7 +132,7 @@ def _with_shipped_packages(project: Project, wheel: repack.Wheel) -> Project:
 
 
 def _package_hint(project: Project, wheel: repack.Wheel) -> str:
-    """Return a hint: the lines that name the package's folder, if only one folder in the tree matches."""
+    """Return a hint with the lines that set the package's folder, or advice if several folders match."""
     if not wheel.packages:
         return "kernels need a package: a folder with __init__.py"
     root, package = project.root, project.config.package
@@ -147,11 +152,11 @@ def _package_hint(project: Project, wheel: repack.Wheel) -> str:
     ((name, folder),) = found
     if package or "." not in name:
         return f'package-dir = "{folder}"'
-    return f'paste these:\n    package = "{name}"\n    package-dir = "{folder}"'
+    return f'paste these lines:\n    package = "{name}"\n    package-dir = "{folder}"'
 
 
 def _add_kernels(project: Project, wheel: repack.Wheel, folder: Path, into: Path) -> str:
-    """Rewrite the wheel with the bundle, and return its name."""
+    """Write a copy of the wheel that contains the kernels, and return the name of the copy."""
     hold = folder / "held"
     hold.mkdir()
     files, sources = pipeline.build_held(project, hold)
@@ -180,7 +185,7 @@ def _add_kernels(project: Project, wheel: repack.Wheel, folder: Path, into: Path
 
 
 def _wheel_paths(project: Project, wheel: repack.Wheel, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield, for each path in the project's packages, its path in the wheel and the path itself."""
+    """Yield the path in the wheel for each of the project's *paths* in a package, and the path itself."""
     for path in map(PurePosixPath, paths):
         for package, folder in project.packages.items():
             if path.is_relative_to(folder):

@@ -1,4 +1,4 @@
-# Copied byte for byte into wheels by hatch-cubin (Apache-2.0). It needs only the standard library.
+# hatch-cubin (Apache-2.0) copies this file into wheels. It needs only the standard library.
 """Load this package's CUDA kernels, compiled when its wheel was built.
 
     from mypkg import _cubins as cubins
@@ -6,11 +6,11 @@
     cubins.kernel("reduce", BLOCK=256)        a cuda.core Kernel of a variant, for the current device
     cubins.module("saxpy")                    a cuda.core ObjectCode
     cubins.find("saxpy", cc=(9, 0))           the file for this capability, and the rule that chose it
-    cubins.read("saxpy", cc=(9, 0))           its verified bytes, without an import of CUDA
+    cubins.read("saxpy", cc=(9, 0))           the verified bytes of this file, without importing CUDA
     cubins.cache()                            a read-only cache for cuda.core's Program.compile
     cubins.names(), cubins.archs(), cubins.is_available()
     cubins.preload()                          load all kernels now
-    cubins.check_arguments("saxpy", *args)    for tests: a TypeError if these do not fit the kernel
+    cubins.check_arguments("saxpy", *args)    for tests: a TypeError if the arguments do not fit
     cubins.use("other/_cubins")               for tests: use another bundle
 
 Nothing is compiled here. The driver translates shipped PTX, but only if no cubin fits.
@@ -18,12 +18,12 @@ Nothing is compiled here. The driver translates shipped PTX, but only if no cubi
 This file finds kernels and verifies their bytes. It imports the files beside it when it needs them.
 """
 
-# Each import of the package imports this file, so it imports only these: json and hashlib cost milliseconds.
+# Importing the package imports this file, so slow modules such as json are imported later.
 import os
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # never true, but programs that freeze applications find later imports here
+if TYPE_CHECKING:  # for type checkers, and for tools that freeze applications
     import errno
     import hashlib
     import json
@@ -47,10 +47,10 @@ __all__ = [
     "kernel", "module", "names", "preload", "read", "translated", "use",
 ]  # fmt: skip
 
-FORMAT = 3  # split bundles; 2 is packed, 1 has a file for each entry
+FORMAT = 3  # of a manifest: 3 if the wheel was split, 2 if files are packed, otherwise 1
 
 _MODULES = b'\n},"modules":{\n'
-_READ_WHOLE = 1 << 20  # a manifest of more bytes is read in pieces
+_READ_WHOLE = 1 << 20  # a larger manifest is read in pieces
 _LARGEST = 1 << 25  # the largest manifest, in bytes: 19 MB describe 70 000 files
 _CHECKED = 76  # the length of '{"check":"…",'
 
@@ -71,7 +71,7 @@ class CubinNotFoundError(CubinError, LookupError):
 
 
 class CubinDamagedError(CubinError):
-    """The files on disk differ from the built ones."""
+    """The files on disk differ from the files that were built."""
 
 
 class CubinUnavailableError(CubinError):
@@ -83,7 +83,7 @@ class CubinStaleWarning(UserWarning):
 
 
 class _Value:
-    """A result. It can be copied and pickled, and equals results with the same contents."""
+    """A result that can be copied and pickled. Results with equal contents are equal."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other._contents() == self._contents()
@@ -100,9 +100,9 @@ class _Value:
 
 
 class Entry(_Value):
-    """One shipped unit, its facts, and the rule that chose it.
+    """The compiled code of a module for one arch, and the rule that chose it.
 
-    It is a file, or a part of a *block*. In a block, *file* and *path* are None.
+    The code is a file, or a part of a *block*. For a part of a block, *file* and *path* are None.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Entry(_Value):
 
     @property
     def path(self) -> "str | None":
-        """The path of the file; None if it is in a companion, or only in another variant of the wheel."""
+        """The path of the file, or None if the file is in a companion or in another wheel variant."""
         is_elsewhere = self._absent or self._companion is not None
         return None if is_elsewhere else self.file and os.path.join(self._manifest.folder, self.file)
 
@@ -157,7 +157,7 @@ class Entry(_Value):
 
     @property
     def _file_path(self) -> str:
-        """The path of the file with the bytes. CubinNotFoundError if it is not installed."""
+        """The path of the file or block. CubinNotFoundError if the file is not installed."""
         folder = self._manifest.folder
         if self._absent or self._companion is not None:
             folder = _part("_split").folder_of(self)
@@ -165,7 +165,7 @@ class Entry(_Value):
 
     @property
     def source_path(self) -> "str | None":
-        """The path of the source, if the package has it: with `ship-sources`, or in an editable install."""
+        """The path of the source if it is installed: with `ship-sources`, or in an editable install."""
         found: "str | None" = _part("_debugging").source_path_of(self)
         return found
 
@@ -184,7 +184,7 @@ def find(
     device: "int | _Device | None" = None,
     **macros: "Any",
 ) -> Entry:
-    """Return the entry for a kernel or module on a capability (default: the current device's).
+    """Return the entry for a kernel or module on a compute capability (default: the current device's).
 
     With *cc*, CUDA is not imported, and any driver is accepted unless *driver* is given.
     """
@@ -224,8 +224,8 @@ def archs() -> "tuple[str, ...]":
 def is_available(kernel: "_AnyName | None" = None, *, strict: "bool | None" = None) -> bool:
     """Return whether a driver and a device exist. It never raises, and does not start CUDA in this process.
 
-    With the name of a kernel or a module: whether it runs on each GPU of this machine. With *strict*: whether
-    it, or the whole bundle, runs there without translation. The driver must answer in five seconds.
+    *kernel*: the name of a kernel or module that must run on each GPU of this machine. *strict*: this kernel,
+    or all kernels, must run without translation. A driver must answer in five seconds.
     """
     try:
         return bool(_part("_loading").is_available(kernel, strict))
@@ -237,7 +237,7 @@ _OF_DEBUGGING = ("Parameter", "check_arguments", "use")
 
 
 def __getattr__(name: str) -> "Any":
-    """Return a public name of another file."""
+    """Import a public function or class from another file."""
     if name not in __all__:
         raise AttributeError(f"module {_NAME!r} has no attribute {name!r}: see dir() and names()")
     part = _part("_debugging" if name in _OF_DEBUGGING else "_loading")
@@ -257,8 +257,8 @@ _RULES = "exact, arch-specific", "family", "exact", "same major, lower minor", "
 def select(cc: int, driver: "int | None", shipped: "Iterable[tuple[str, int]]") -> "tuple[str, str] | None":
     """Return the arch to load on capability *cc* (9.0 is 90), and the rule, or None if no arch fits.
 
-    *shipped* has (arch, min_driver) pairs. *driver* is a number of `cuDriverGetVersion`, or None for any.
-    Pure. The published table of rules describes this function.
+    *shipped* has (arch, min_driver) pairs. *driver* is a number of `cuDriverGetVersion`, or None for any
+    driver. The published table of rules describes this function.
     """
     fitting = []
     for arch, min_driver in shipped:
@@ -274,8 +274,8 @@ def select(cc: int, driver: "int | None", shipped: "Iterable[tuple[str, int]]") 
 
 
 def _rule(cc: int, kind: str, target: int, suffix: str) -> "int | None":
-    """Return the rule by which a file for *target* runs on a capability, or None."""
-    # The same major version, and not a lower minor one. Tegra and desktop parts are separate families.
+    """Return the number of the rule by which code for *target* runs on capability *cc*, or None."""
+    # The same major version, and an equal or higher minor version. Tegra GPUs are a separate family.
     in_family = cc // 10 == target // 10 and cc >= target and (cc in _TEGRA) == (target in _TEGRA)
     if kind == "compute":
         return 4 if {"": target <= cc, "f": in_family, "a": target == cc}[suffix] else None
@@ -311,15 +311,15 @@ def _is_word(char: str) -> bool:
 def _macro_texts(variant: "Mapping[str, Any] | None", macros: "Mapping[str, Any]") -> "dict[str, str]":
     if variant is not None:
         if not hasattr(variant, "keys") or not all(isinstance(key, str) for key in variant):
-            raise TypeError(_message(f"variant is a mapping such as {{'BLOCK': 256}}, not {variant!r:.80}"))
+            raise TypeError(_message(f"variant must be a mapping like {{'BLOCK': 256}}, not {variant!r:.80}"))
         if twice := variant.keys() & macros.keys():
-            raise TypeError(_message(f"the macro {min(twice)!r} is given twice, in variant= and by itself"))
+            raise TypeError(_message(f"the macro {min(twice)!r} is both in variant= and an argument"))
         macros = {**variant, **macros}
     return {key: str(int(value)) if isinstance(value, bool) else str(value) for key, value in macros.items()}
 
 
 def _resolve(name: "Any", module: "Any", macros: "dict[str, str]") -> "tuple[_Module, str | None]":
-    """Return the module that a name means, and the kernel if the name is a kernel's."""
+    """Return the module for a name, and the name of the kernel if it is a kernel's name."""
     _check_name(name)
     _check_name("" if module is None else module)
     manifest = _manifest()
@@ -331,7 +331,7 @@ def _resolve(name: "Any", module: "Any", macros: "dict[str, str]") -> "tuple[_Mo
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str):
-        raise TypeError(_message(f"a kernel or a module is asked for by its name, not by {name!r:.80}"))
+        raise TypeError(_message(f"the name of a kernel or module must be a string, not {name!r:.80}"))
 
 
 def _search(
@@ -363,7 +363,7 @@ def _modules_named(
     for each in manifest.kernels(kernel_name):
         found = manifest.module(each)
         if found is None or kernel_name not in found.kernels:
-            _damaged("manifest.json", f"no module {each!r} has the kernel {kernel_name!r} that it lists")
+            _damaged("manifest.json", f"the module {each!r} does not have the kernel {kernel_name!r}")
         of_kernel.append(found)
     return of_kernel, manifest.variants(name) if exact is None else [exact]
 
@@ -399,17 +399,17 @@ def _entries_with(found: "_Module", kernel_name: "str | None") -> "list[Entry]":
 def _check_gpu(cc: "Any", driver: "Any", device: "Any") -> None:
     if cc is not None:
         is_pair = isinstance(cc, tuple) and [type(part) for part in cc] == [int, int]
-        if not is_pair or not (0 < cc[0] < 50 and 0 <= cc[1] <= 9):  # (90, 0) is a slip, not sm_900
-            wrong = _message(f"cc is a pair of numbers such as (9, 0), not {cc!r:.80}")
+        if not is_pair or not (0 < cc[0] < 50 and 0 <= cc[1] <= 9):  # (90, 0) is a mistake for (9, 0)
+            wrong = _message(f"cc must be a pair of numbers such as (9, 0), not {cc!r:.80}")
             raise ValueError(wrong) if is_pair else TypeError(wrong)
         if device is not None:
-            raise TypeError(_message("cc and device both say which GPU: give one of them"))
+            raise TypeError(_message("give cc or device, but not both"))
     if driver is not None and driver is not _UNSET:
-        counted = "as cuDriverGetVersion counts (13.0 is 13000)"
+        counted = "a number of cuDriverGetVersion (13.0 is 13000)"
         if type(driver) is not int:
-            raise TypeError(_message(f"driver is a version {counted} or None, not {driver!r:.80}"))
+            raise TypeError(_message(f"driver must be {counted} or None, not {driver!r:.80}"))
         if driver < 1000:
-            raise ValueError(_message(f"there is no driver version {driver} {counted}"))
+            raise ValueError(_message(f"driver must be {counted}, not {driver}"))
 
 
 def _gpu(cc: "_Pair | None", driver: "int | None", device: "Any") -> "tuple[_Pair, int | None]":
@@ -430,7 +430,7 @@ def _verified(entry: Entry) -> bytes:
             data = _part("_packs").part_of_block(entry, place)
         digest = _sha256(data)
         if digest != entry.sha256 or len(data) != entry.size:
-            _damaged(place, f"its digest is {digest}, the manifest says {entry.sha256}")
+            _damaged(place, f"its digest is {digest}, but the manifest says {entry.sha256}")
     except CubinDamagedError:
         if entry._companion is not None:
             _part("_split").refuse_another_build(entry, os.path.dirname(place))
@@ -440,15 +440,15 @@ def _verified(entry: Entry) -> bytes:
 
 # --- the bundle in use
 class _Layer:
-    """A bundle in use, and code that replaces some of its modules."""
+    """A bundle in use, and the code that replaces some of its modules (see `use`)."""
 
     def __init__(
         self, folder: str, manifests: "list[_Manifest]", replaced: "dict[str, Entry]", *, strict: bool
     ) -> None:
         self.folder = folder
-        self.manifests = manifests  # one, once it is read
+        self.manifests = manifests  # empty until the manifest is read
         self.replaced = replaced
-        self.strict = strict  # whether the driver must not translate
+        self.strict = strict  # whether PTX is refused
 
     def _manifest(self) -> "_Manifest":
         for known in self.manifests[:1]:
@@ -457,7 +457,7 @@ class _Layer:
             _part("_editable").compare_sources_once()
         read = _Manifest(self.folder)
         self.manifests.append(read)
-        return (self.manifests[:1] or [read])[0]  # another thread's, if it was faster
+        return (self.manifests[:1] or [read])[0]  # another thread may have been faster
 
     @property
     def is_editable(self) -> bool:
@@ -465,7 +465,7 @@ class _Layer:
 
 
 _own: "list[_Layer]" = []
-_layers: "list[_Layer]" = []  # those of use(): the last counts
+_layers: "list[_Layer]" = []  # made by use(): the last is in use
 _compared: "list[bool]" = []  # whether the sources of an editable install were compared
 
 
@@ -516,16 +516,16 @@ class _Module:
 
     @property
     def base(self) -> str:
-        """The name without its variant."""
+        """The module's name without its variant."""
         if not self.variant:
             return self.name
         return self.name[: -1 - sum(len(key) + len(text) + 2 for key, text in self.variant.items())]
 
 
 class _Manifest:
-    """The bundle's index. Only the lines that a call needs are parsed.
+    """The bundle's manifest. Only the lines that a call needs are parsed.
 
-    Lines are sorted as bytes. Each module's line has its own check; one check covers all other lines.
+    Lines are sorted as bytes. Each module's line has a checksum; another checksum covers all other lines.
     """
 
     def __init__(self, folder: str) -> None:
@@ -538,7 +538,7 @@ class _Manifest:
         self._modules: "dict[bytes, _Module]" = {}
         self.resolved: "dict[tuple[Any, ...], tuple[_Module, str | None]]" = {}
         if not 0 <= self._kernels_at < self._modules_at <= self._tail_at:
-            _damaged(self._path, "it is no manifest")
+            _damaged(self._path, "it is not a manifest")
         self.header = self._read_header()
         self.toolchain = _view(self.header.get("toolchain", {}))
 
@@ -551,11 +551,11 @@ class _Manifest:
         head, tail = self.data[: self._modules_at], self.data[self._tail_at :]
         body = _checked(head + tail)
         if body is None:
-            _damaged(self._path, "its header does not match its check")
+            _damaged(self._path, "its header does not match its checksum")
         head = body[: self._kernels_at - _CHECKED].removesuffix(b'"kernels":{')
         fields: "dict[str, Any]" = _json(b"{" + head + tail[3:], self._path)
         if _typed(fields.get("format"), int) > FORMAT:
-            what = f"manifest.json has format {fields['format']}, this loader reads up to {FORMAT}"
+            what = f"manifest.json has format {fields['format']}, but this loader reads at most {FORMAT}"
             raise CubinError(_message(what, fields))
         return fields
 
@@ -582,7 +582,7 @@ class _Manifest:
     def everything(self) -> "Iterator[_Module]":
         lines = self.data[self._modules_at + 1 : self._tail_at]
         if len(lines) > _plain_left[0]:
-            _import("json")  # faster for so many lines
+            _import("json")  # it is faster for many lines
         yield from map(self._parsed, lines.splitlines())
 
     def _run(self, start: bytes) -> "list[_Module]":
@@ -601,7 +601,7 @@ class _Manifest:
         return found
 
     def _first(self, start: bytes, low: int, high: int) -> int:
-        """Return the line break before the first line that is not below *start*, or *high*."""
+        """Return the offset of the line break before the first line >= *start*, or *high*."""
         while low < high:
             middle = self.data.rfind(b"\n", low, (low + high) // 2 + 1)
             if min(low, middle) < 0:
@@ -621,7 +621,7 @@ class _Manifest:
         name, _, fields = line.rstrip(b",").partition(b':{"check":')  # never in a JSON string
         body = _checked(b'{"check":' + fields, name)
         if body is None:
-            self._refuse_line(name, "does not match its check")
+            self._refuse_line(name, "does not match its checksum")
         return name, b"{" + body
 
     def _parsed(self, line: bytes) -> _Module:
@@ -639,28 +639,28 @@ class _Manifest:
 
 
 def _manifest_data(path: str) -> "Any":
-    """Return a manifest's bytes. A large one is read in pieces."""
+    """Return a manifest's bytes. A large manifest is read in pieces."""
     try:
         # Not on Windows: there, open files cannot be replaced.
         if hasattr(os, "pread") and _READ_WHOLE < _plain_size(path) <= _LARGEST and _is_here("_large"):
             return _part("_large").opened(path)
     except (OSError, ValueError):
-        pass  # reading it below reports the reason
+        pass  # _file_data reports the reason
     return _file_data(path)
 
 
 # --- files
-_companions: "dict[str, tuple[str, Any]]" = {}  # by name: the folder of each, and its importer
+_companions: "dict[str, tuple[str, Any]]" = {}  # each companion's folder and importer, by name
 
 
 def _file_data(path: str, size: "int | None" = None) -> bytes:
-    """Return a file's bytes. *size* is their number in the manifest."""
+    """Return a file's bytes. *size*: the file's size in the manifest."""
     try:
         found = _plain_size(path)
         if size is None and found > _LARGEST:
-            _damaged(path, f"it has {found} bytes, more than there can be")
+            _damaged(path, f"it has {found} bytes, more than allowed")
         if size is not None and found > size:
-            _damaged(path, f"it has {found} bytes, the manifest says {size}")
+            _damaged(path, f"it has {found} bytes, but the manifest says {size}")
         return _read(path, found)
     except (FileNotFoundError, NotADirectoryError) as exc:
         return _archived(path, exc)
@@ -669,7 +669,7 @@ def _file_data(path: str, size: "int | None" = None) -> bytes:
 
 
 def _archived(path: str, missing: OSError) -> bytes:
-    """Return the bytes of a path in an archive. The importer reads it."""
+    """Return the bytes of a file in an archive, which its importer reads."""
     try:
         folder = os.path.dirname(path)
         importers = [importer for place, importer in _companions.values() if place == folder]
@@ -683,14 +683,14 @@ def _archived(path: str, missing: OSError) -> bytes:
 
 
 def _is_absence(exc: Exception) -> bool:
-    """Return whether an importer does not have the file, or does not read files."""
+    """Return whether an error means that an importer does not have the file."""
     if isinstance(exc, OSError):
         return exc.errno is not None and not _is_of_system(exc)
     return isinstance(exc, AttributeError)
 
 
 def _plain_size(path: str) -> int:
-    """Return a file's size. Errors are raised for pipes, which may block, and devices, which may not end."""
+    """Return a file's size. Raise an error for pipes and devices, because reading them may never end."""
     found = os.stat(path)
     if not _import("stat").S_ISREG(found.st_mode):
         raise ValueError("not a plain file")
@@ -698,10 +698,10 @@ def _plain_size(path: str) -> int:
 
 
 def _read(path: str, size: int) -> bytes:
-    """Return a file's bytes: one more than *size* if it has grown."""
+    """Return a file's bytes: one byte more than *size* if the file has grown."""
     if not size:  # empty files of /proc may block
         return b""
-    descriptor, data = _opened(path), b""  # a file object is slower
+    descriptor, data = _opened(path), b""  # faster than a file object
     try:
         while len(data) < size and (part := os.read(descriptor, size + 1 - len(data))):
             data += part
@@ -737,21 +737,21 @@ _fork_lock: "list[Any]" = []
 def _part(name: str) -> "Any":
     """Return another file of the loader as a module.
 
-    The import does not hold a lock: a child process that is forked during it would wait forever.
+    The import holds no lock, which a child process that is forked at this moment would wait for forever.
     """
     found = _parts.get(name)
-    return _parts.setdefault(name, _new_part(name)) if found is None else found  # of the faster thread
+    return _parts.setdefault(name, _new_part(name)) if found is None else found  # another thread may be first
 
 
 def _is_here(name: str) -> bool:
-    """Return whether the package has an optional part."""
+    """Return whether the package has an optional file of the loader."""
     return name in _parts or _find_spec(f"{_NAME}.{name}", __path__) is not None
 
 
 def _new_part(name: str, code: "Any" = None) -> "Any":
     package, path, cause = __name__, os.path.join(__path__[0], f"{name}.py"), None
     is_known = getattr(sys.modules.get(package), "__dict__", None) is globals()
-    if not is_known:  # this file was loaded from its path, but the part imports it by name
+    if not is_known:  # this file was loaded from its path, but other files import it by name
         stand_in = type(sys)(package)
         package = f"{package}#{id(stand_in)}"
         vars(stand_in).update(globals())
@@ -774,7 +774,7 @@ def _new_part(name: str, code: "Any" = None) -> "Any":
     finally:
         if not is_known:
             del sys.modules[package]
-    what = f"{path} is missing, damaged, or not of the version that this process has imported"
+    what = f"{path} is missing, damaged, or of another version than the imported loader"
     how = "restart the process if the package was just replaced, otherwise reinstall the package"
     raise CubinError(_message(f"{what}: {how}")) from cause
 
@@ -782,15 +782,15 @@ def _new_part(name: str, code: "Any" = None) -> "Any":
 def _find_spec(name: str, path: "Sequence[str] | None") -> "Any":
     """Find a module like the import system, but without its locks."""
     for finder in sys.meta_path:
-        find = getattr(finder, "find_spec", None)  # some finders do not have it
+        find = getattr(finder, "find_spec", None)  # some finders have no find_spec
         spec = find and find(name, path)
-        if spec is not None and spec.origin:  # unlike a folder that an uninstall left
+        if spec is not None and spec.origin:  # not for a folder that an uninstall left
             return spec
     return None
 
 
 def _no_fork() -> "Any":
-    """Return a lock that forks wait for: otherwise a child could wait for an import forever."""
+    """Return a lock that os.fork waits for: otherwise, a child could wait for an import forever."""
     if not _fork_lock:
         import _thread  # already imported in every interpreter
 
@@ -815,7 +815,7 @@ def _sha256(data: bytes) -> str:
 
 
 def _checked(data: bytes, name: bytes = b"") -> "bytes | None":
-    """Return the data after the check, or None if the check fails."""
+    """Return the data after its checksum, or None if the checksum is wrong."""
     body = data[_CHECKED:]
     return body if data[:_CHECKED] == b'{"check":"%b",' % _sha256(name + body).encode() else None
 
@@ -833,7 +833,7 @@ _plain_left = [1 << 16]  # how many characters may still be parsed without json
 def _loads(text: str) -> "Any":
     """Return the value of a JSON text.
 
-    The first texts are parsed without json, because its import is slow. They are without escapes and spaces.
+    Short texts without escapes and spaces are parsed without json, because importing json is slow.
     """
     plain = text.rstrip("\n")
     if "json" not in sys.modules and len(text) <= _plain_left[0] and "\\" not in text and plain.isprintable():
@@ -848,7 +848,7 @@ def _loads(text: str) -> "Any":
 
 
 def _plain(text: str, at: int) -> "tuple[Any, int]":
-    """Return the JSON value at an offset of such a text, and its end."""
+    """Return the JSON value at an offset of such a plain text, and its end."""
     first = text[at]
     if first == '"':
         end = text.index('"', at + 1)
@@ -872,7 +872,7 @@ def _plain(text: str, at: int) -> "tuple[Any, int]":
             return constant, at + len(word)
     digits = text[at : at + 20]
     digits = digits[: len(digits) - len(digits.lstrip("0123456789"))]
-    if str(int(digits)) != digits:  # no digits are a ValueError as well
+    if str(int(digits)) != digits:  # without digits, int() raises ValueError
         raise ValueError(text)
     return int(digits), at + len(digits)
 
@@ -897,7 +897,7 @@ def _text_map(value: "Any") -> "Mapping[str, str]":
     return _read_only({key: _typed(text, str) for key, text in _typed(value, dict).items()})
 
 
-_OUTSIDE = frozenset("/\\:")  # they can lead to other folders
+_OUTSIDE = frozenset("/\\:")  # they could lead to other folders
 
 
 def _plain_file(value: "Any") -> str:
@@ -922,4 +922,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "cce819a1ddd59ef8"  # the same in all files of one version
+__build__ = "2b782a2392704881"  # the same in all files of one version

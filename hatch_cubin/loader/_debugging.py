@@ -1,5 +1,5 @@
 # A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
-"""Help with mistakes: the texts of errors, `check_arguments`, and `use`."""
+"""Help with mistakes: error messages, `check_arguments`, and `use`."""
 
 import os
 import sys
@@ -56,11 +56,11 @@ def no_such_name(name: str, manifest: "_Manifest") -> str:
     known = sorted({*manifest.kernel_names(), *(each.name for each in manifest.everything())})
     if name in known:  # the search did not find it, so the order is wrong
         _damaged("manifest.json", "its lines are not in order")
-    guess = f"there are: {', '.join(map(repr, known[:20]))}"
+    guess = f"the names are: {', '.join(map(repr, known[:20]))}"
     if close := _import("difflib").get_close_matches(name, known, n=3):
         guess = f"did you mean {' or '.join(map(repr, close))}?"
     if "<" in name:
-        guess = f"of a template, only what 'instantiate' names is built; {guess}"
+        guess = f"only template instances in 'instantiate' are built; {guess}"
     return _message(f"no kernel or module {name!r}; {guess}")
 
 
@@ -78,7 +78,7 @@ def refuse_choice(
         other = "module, variant or device (in find() and read() also cc or driver)"
         what = f"{wrong[0]!r} is neither a macro of {name!r} nor {other}"
     if fitting:
-        what = f"{name!r}{details} is ambiguous: say module= or the variant's macros"
+        what = f"{name!r}{details} is ambiguous: add module= or the variant's macros"
     listed = ", ".join(repr(each.name) for each in (fitting or candidates)[:20])
     raise CubinNotFoundError(_message(f"{what}; there are {listed}"))
 
@@ -98,7 +98,7 @@ def nothing_fits(found: "_Module", kernel_name: "str | None", cc: "_Pair", drive
     device = f"compute capability {cc[0]}.{cc[1]}"
     if driver is not None:
         device += f" with driver {_version(driver)}"
-    what = f"nothing shipped for {_shown_name(found, kernel_name)} runs on {device}: shipped {shipped}"
+    what = f"no shipped code of {_shown_name(found, kernel_name)} runs on {device}: shipped {shipped}"
     return _message(f"{what}; {_advice(found, entries, found.entries, cc)}")
 
 
@@ -108,11 +108,11 @@ def would_be_translated(found: "_Module", kernel_name: "str | None", entry: "Ent
     cubins = [each for each in found.entries if each.kind == "cubin"]
     having = [each for each in _entries_with(found, kernel_name) if each.kind == "cubin"]
     fix = _advice(found, having, cubins, cc) if entry.arch else "give use() machine code"
-    return _message(f"{what} is PTX{which}, and strict loading lets the driver translate none; {fix}")
+    return _message(f"{what} is PTX{which}, which strict loading refuses; {fix}")
 
 
 def _shown_name(found: "_Module", kernel_name: "str | None") -> str:
-    """Return a kernel's name, with its module if other sources have such a kernel too."""
+    """Return a kernel's name, with its module if several sources have a kernel of this name."""
     having = _modules_named(found.manifest, kernel_name, kernel_name)[0] if kernel_name else []
     of_module = f" of module {found.base!r}" if len({each.base for each in having}) > 1 else ""
     return f"{kernel_name or found.name!r}{of_module}"
@@ -122,15 +122,15 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
     """Return advice on how to serve a device."""
     number = cc[0] * 10 + cc[1]
     if select(number, None, [(each.arch, 0) for each in entries]):
-        return "a newer driver would serve it, or a build with an older toolkit"
+        return "install a newer driver, or build with an older toolkit"
     archs = [each.arch for each in entries]
     without = [each.arch for each in shipped if each.arch not in archs]
     if fitting := select(number, None, [(arch, 0) for arch in without]):
-        return f"{fitting[0]} is shipped too, but {found.source} defines no such kernel for it"
-    older = ", and 12.9 as the toolkit," if (5, 0) <= cc < (7, 5) else ""  # CUDA 13 dropped these
-    fix = f'"sm_{number}" added to archs{older} in the build configuration would serve it'
+        return f"{fitting[0]} is shipped too, but {found.source} does not define this kernel for it"
+    older = ', and set toolkit = "12.9"' if (5, 0) <= cc < (7, 5) else ""  # CUDA 13 dropped these GPUs
+    fix = f'add "sm_{number}" to archs{older} in the build configuration'
     if without:
-        fix += f", if {found.source} has such a kernel for it, as it has not for {', '.join(without)}"
+        fix += f", if {found.source} defines this kernel for it (not defined for {', '.join(without)})"
     return fix
 
 
@@ -179,7 +179,7 @@ def _parameters(listed: "Any") -> "tuple[Parameter, ...]":
     found = []
     for each in _typed(listed, list):
         if [type(part) for part in _typed(each, list)] not in ([int, int], [int, int, str]):
-            _damaged("manifest.json", f"it has no parameter where one belongs: {each!r:.80}")
+            _damaged("manifest.json", f"it has an invalid parameter: {each!r:.80}")
         found.append(Parameter(*each))
     return tuple(found)
 
@@ -201,13 +201,13 @@ def check_arguments(
 
 def _check(found: "_Module", kernel_name: str, arguments: "tuple[Any, ...]") -> None:
     if found.name in _layer().replaced:
-        what = f"nothing says what {kernel_name!r} takes in the code that use() was given"
+        what = f"the parameters of {kernel_name!r} are unknown in code that was given to use()"
         raise CubinError(_message(what))
     takes = [each.parameters.get(kernel_name) for each in _entries_with(found, kernel_name)]
     known = {repr(each): each for each in takes if each is not None}  # usually the same for all archs
     if not known:
-        what = f"the manifest does not say what {kernel_name!r} takes"
-        raise CubinError(_message(f"{what}: a build with a newer hatch-cubin may find it out"))
+        what = f"the manifest does not have the parameters of {kernel_name!r}"
+        raise CubinError(_message(f"{what}: a build with a newer hatch-cubin may find them"))
     wrong = [
         f"{kernel_name}({', '.join(map(str, parameters))}): {'; '.join(misfits)}"
         for parameters in known.values()
@@ -230,10 +230,10 @@ def _misfits(arguments: "tuple[Any, ...]", parameters: "tuple[Parameter, ...]") 
         if not size:
             wrong.append(f"{which} {kind}")
         elif size != parameter.size:
-            where = f"where {spelled or 'the parameter'} has {parameter.size}"
+            where = f"but {spelled or 'the parameter'} has {parameter.size}"
             wrong.append(f"{which} is passed as {size} bytes, {where}{_fitting(parameter)}")
         elif not _is_meant(kind, spelled):
-            wrong.append(f"{which} is no {spelled}{_fitting(parameter)}")
+            wrong.append(f"{which} is not of type {spelled}{_fitting(parameter)}")
     return wrong
 
 
@@ -251,7 +251,7 @@ def _passed(argument: "Any") -> "tuple[int, str]":
     if "Buffer" in of_core or _has(argument, "__cuda_array_interface__"):
         return 8, "P"
     if _has(argument, "__array_interface__"):
-        return 0, "lies in the host's memory"
+        return 0, "is in the host's memory"
     try:
         size = ctypes.sizeof(argument) if ctypes is not None else 0
     except TypeError:
@@ -267,7 +267,7 @@ def _passed(argument: "Any") -> "tuple[int, str]":
 def _has(argument: "Any", name: str) -> bool:
     try:
         return hasattr(argument, name)
-    except Exception:  # tensors with gradients raise it
+    except Exception:  # tensors with gradients raise errors
         return False
 
 
@@ -304,8 +304,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "2d94b11feb1c9b70ca55dd2412dbd695714058e2eae5be7817eb17e880a901f2",
-    "_split": "8e6aef83b50066321453d970284508c928c5d7d3924d56309107e0fbc3463538",
+    "_packs": "c47b56a469660324f35220a0d7267225dd40d123647abb3bd3720b4bf992e36c",
+    "_split": "6ab084eb9dd5599a9743594e577b4ded8b3f7fd4c1185e1bd4610432a1ef52db",
 }
 
 
@@ -332,7 +332,7 @@ def use(
     A mapping replaces the code of modules, for all devices. Its keys are names of modules or kernels, its
     values bytes or cuda.core's `ObjectCode`. None means the package's own bundle.
     With *strict*, kernels that the driver would have to translate are not found. None keeps the setting.
-    The result undoes this call with `close()`, or at the end of a `with` block.
+    To undo this call, use the result in a `with` block, or call its `close()`.
     """
     layer = _new_layer(what, strict)
     _layers.append(layer)
@@ -368,7 +368,7 @@ def _layer_of(folder: str, *, strict: bool) -> "_Used":
         why = "has no manifest.json; a package has its bundle in _cubins"
         if not os.path.isdir(folder):
             why = "is not a folder: hatch-cubin unpack WHEEL --into DIR writes one"
-        raise CubinError(_message(f"use() takes the folder of a bundle, and {folder} {why}")) from None
+        raise CubinError(_message(f"use() takes the folder of a bundle, but {folder} {why}")) from None
     if "blocks" in header:
         _borrow(folder, "_packs")
     if "companions" in header or "wheel_variant" in header:
@@ -386,7 +386,7 @@ def _borrow(folder: str, name: str) -> None:
     except CubinDamagedError:
         data = b""
     if _sha256(data) != _DIGESTS[name]:
-        what = f"{path} is not the file that this package's hatch-cubin has"
+        what = f"{path} is not of the version of this package's loader"
         how = "hatch-cubin unpack WHEEL --into DIR writes a folder that needs no such file"
         raise CubinError(_message(f"{what}: {how}"))
     _parts.setdefault(name, _new_part(name, compile(data, path, "exec")))
@@ -413,4 +413,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "cce819a1ddd59ef8"
+__build__ = "2b782a2392704881"

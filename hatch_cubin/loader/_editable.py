@@ -1,5 +1,5 @@
 # A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
-"""Notice edits of an editable install's sources, and wait for builds that replace its files."""
+"""Notice edits of the sources of an editable install, and wait for builds that replace its files."""
 
 import os
 import sys
@@ -31,7 +31,7 @@ def compare_sources_once() -> None:
     _compared.append(True)
     try:
         _compare_sources()
-    except CubinError:  # report a failed build at each call
+    except CubinError:  # a failed build is reported at each call
         _compared.clear()
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as exc:
@@ -43,7 +43,7 @@ def compare_sources_once() -> None:
 def _compare_sources() -> None:
     record = os.path.join(_HERE, "editable.json")
     if not os.path.isfile(record):
-        raise CubinError(_message(f"{record} is missing, or no plain file: install the package again"))
+        raise CubinError(_message(f"{record} is missing or is not a file: install the package again"))
     with open(record, encoding="utf-8") as file:
         built = _import("json").load(file)
     root = os.path.normpath(os.path.join(_HERE, built["root"]))
@@ -58,7 +58,7 @@ def _compare_sources() -> None:
 
 
 def _depth_of_loader() -> int:
-    """Return how many of this function's callers are in the loader's files."""
+    """Return how many calls on the stack are in the loader's files: the warning names the caller's line."""
     loader, depth = os.path.dirname(os.path.abspath(__file__)), 1
     while os.path.dirname(os.path.abspath(sys._getframe(depth).f_code.co_filename)) == loader:
         depth += 1
@@ -85,16 +85,16 @@ def _rebuild(root: str, built: "Mapping[str, Sequence[str]]") -> None:
     missing = [name for name in built["needs"] if _find_spec(name, None) is None]
     if missing:
         names = [name.replace("_", "-") for name in missing]
-        what = f"HATCH_CUBIN_REBUILD is set, but there is no {' and no '.join(names)} beside the package"
+        what = f"HATCH_CUBIN_REBUILD is set, but these packages are not installed: {', '.join(names)}"
         raise CubinError(_message(f"{what}: {_install(root, names)}"))
     command = [sys.executable, *built["rebuild"]]
     done = _import("subprocess").run(command, cwd=root, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise CubinError(_message(f"the kernels could not be built again:\n{done.stdout}{done.stderr}"))
+        raise CubinError(_message(f"the kernels could not be rebuilt:\n{done.stdout}{done.stderr}"))
 
 
 def _install(root: str, names: "Sequence[str]") -> str:
-    """Return a command that installs the project's build requirements, or else *names*."""
+    """Return a command that installs the project's build requirements, or *names* if they are unknown."""
     try:
         toml = _import("tomllib")  # Python 3.10 does not have it
         with open(os.path.join(root, "pyproject.toml"), "rb") as file:
@@ -108,7 +108,7 @@ def _pip_install(names: "Sequence[str]") -> str:
 
 
 def retry(call: "Callable[[], Any]", error: CubinError) -> "Any":
-    """Return the result of *call*, made when no build replaces the files. No build can start during it."""
+    """Return the result of *call*, which is repeated until no build replaces the files at the same time."""
     layer, time = _layer(), _import("time")
     deadline = time.monotonic() + _RETRY_SECONDS
     while _may_be_rebuild(error):
@@ -122,21 +122,23 @@ def retry(call: "Callable[[], Any]", error: CubinError) -> "Any":
                 break
         finally:
             if lock is not None:
-                _import("fcntl").flock(lock, 8)  # LOCK_UN: a child that was forked has it as well
+                _import("fcntl").flock(
+                    lock, 8
+                )  # 8 is LOCK_UN: closing is not enough if a forked child has the file open
                 os.close(lock)
         time.sleep(0.005)
     raise error
 
 
 def _may_be_rebuild(error: CubinError) -> bool:
-    """Return whether a running build can cause this error. On Windows, it makes files unreadable."""
+    """Return whether a running build can cause this error. On Windows, a build makes files unreadable."""
     if isinstance(error, CubinDamagedError):
         return True
     return sys.platform == "win32" and isinstance(error.__cause__, PermissionError)
 
 
 def _lock_out_builds(folder: str) -> "int | None":
-    """Return a descriptor whose lock stops builds, or None if a build holds it or locks do not work."""
+    """Return a file descriptor with a lock that stops builds, or None if the lock is not available."""
     try:
         fcntl = _import("fcntl")
         descriptor = os.open(folder, os.O_RDONLY)
@@ -150,4 +152,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "cce819a1ddd59ef8"
+__build__ = "2b782a2392704881"

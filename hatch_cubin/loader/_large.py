@@ -1,5 +1,5 @@
 # A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
-"""Read large manifests in pieces: most calls need few of them."""
+"""Read a large manifest in pieces, because most calls need only a few pieces."""
 
 import os
 
@@ -9,15 +9,16 @@ _PIECE = 1 << 12  # bytes of the first piece that a search reads
 
 
 def opened(path: str) -> "LargeFile":
-    """Return the bytes of a plain file. Only the needed pieces will be read."""
+    """Open a regular file as an object like bytes, which reads only the needed pieces."""
     descriptor = _opened(path)
     return LargeFile(path, descriptor, os.fstat(descriptor))
 
 
 class LargeFile:
-    """The bytes of a large file. Only the needed pieces are read.
+    """A large file that can be used like bytes. Only the needed pieces are read.
 
-    The file is not mapped: if another program truncates a mapped file, the system kills this process.
+    The file is not mapped into memory: if another program truncates a mapped file, the system kills this
+    process.
     """
 
     def __init__(self, path: str, descriptor: int, status: os.stat_result) -> None:
@@ -28,17 +29,17 @@ class LargeFile:
         start, end, _ = part.indices(self._status.st_size)
         size, (at, known) = max(end - start, 0), self._recent
         if not at <= start <= end <= at + len(known):
-            ahead = 2 * _PIECE if size <= 2 * _PIECE else 0  # the next call will need it
+            ahead = 2 * _PIECE if size <= 2 * _PIECE else 0  # the next call will probably need these bytes
             at, known = start, self._read(start, size + ahead)
             if len(known) < size:
-                _damaged(self._path, "it was cut off or replaced while it was in use")
+                _damaged(self._path, "it was truncated or replaced while it was in use")
             if ahead:
                 self._recent = at, known
         return known[start - at : start - at + size]
 
     def _read(self, at: int, size: int) -> bytes:
         try:
-            if not self._is_open():  # a process that becomes a daemon closes all open files
+            if not self._is_open():  # for example, a process that becomes a daemon closes all files
                 self._descriptor = _opened(self._path)
                 if not self._is_open():  # the file was replaced
                     os.close(self._descriptor)
@@ -77,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "cce819a1ddd59ef8"
+__build__ = "2b782a2392704881"

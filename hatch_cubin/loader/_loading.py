@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
     from . import _AnyName, _Device, _KernelName, _Manifest, _Module, _ModuleName
 
-    _Gpu: TypeAlias = tuple[tuple[int, int], int] | None  # its capability and the driver's version, if known
+    _Gpu: TypeAlias = tuple[tuple[int, int], int] | None  # capability and driver version, if known
     _Cache: TypeAlias = Any
     _Kernel: TypeAlias = Any
     _ObjectCode: TypeAlias = Any
 
-_ANSWER_SECONDS = 5.0  # the driver hangs if it takes longer
+_ANSWER_SECONDS = 5.0  # the time limit for answers of the driver
 
 
 def _unavailable(what: str) -> CubinUnavailableError:
@@ -91,7 +91,7 @@ class Preloaded(_Value):
 
 
 def is_available(kernel: "str | None", strict: "bool | None") -> bool:
-    for name in ("ctypes", "errno"):  # now: the time limit is for the driver, not for a slow disk
+    for name in ("ctypes", "errno"):  # before the time limit begins
         _import(name)
     asks_for_kernels = kernel is not None or bool(strict)
     gpus: "list[_Gpu]" = []
@@ -103,7 +103,7 @@ def is_available(kernel: "str | None", strict: "bool | None") -> bool:
             if gpu is None:  # its capability is unknown
                 return False
             entry = _choose(each, kernel_name, *gpu, strict=strict)
-            _ = entry._file_path  # raises if the file is not installed
+            _ = entry._file_path  # fails if the file is not installed
     return True
 
 
@@ -113,7 +113,7 @@ def translated(
     driver: "int | None" = _UNSET,
     device: "int | _Device | None" = None,
 ) -> "tuple[Entry, ...]":
-    """Return the PTX that the driver would have to translate on a GPU. `use(strict=True)` refuses it."""
+    """Return the PTX that the driver would have to translate on a GPU. `use(strict=True)` refuses PTX."""
     _check_gpu(cc, driver, device)
     kernels, (cc, driver) = _matching(("*",)), _gpu(cc, driver, device)
     found: "dict[tuple[_Module, str], Entry]" = {}
@@ -151,7 +151,7 @@ def _matching(names: "Sequence[str]") -> "dict[tuple[_Module, str], bool]":
 
 def _by_pattern(manifest: "_Manifest", name: str, kernel_name: str) -> "list[tuple[_Module, str]]":
     fnmatchcase = _import("fnmatch").fnmatchcase
-    of_module, of_kernel = (each.replace("[", "[[]") for each in (name, kernel_name))  # in variants' names
+    of_module, of_kernel = (each.replace("[", "[[]") for each in (name, kernel_name))  # of variants' names
     return [
         (found, each)
         for found in manifest.everything()
@@ -163,7 +163,7 @@ def _by_pattern(manifest: "_Manifest", name: str, kernel_name: str) -> "list[tup
 _lock = _import("_thread").RLock()  # held while code is loaded
 _drivers: "dict[int, int]" = {}  # by process: its driver's version, 0 while the driver starts
 _retained: "set[int]" = set()  # devices whose primary contexts must stay alive
-_hanging: "list[Any]" = []  # the thread of a hanging driver
+_hanging: "list[Any]" = []  # the thread that waits for a hanging driver
 
 
 def kernel(
@@ -213,7 +213,7 @@ def _load(
 
 
 def _code_of(found: "_Module", entry: Entry) -> "Any":
-    """Return an entry's `ObjectCode`. It is made once per process."""
+    """Return an entry's `ObjectCode`, which is made once per process."""
     place = _shown_path(entry)
     if entry.block is not None:
         _part("_packs")  # imported before the lock is taken
@@ -227,7 +227,7 @@ def _code_of(found: "_Module", entry: Entry) -> "Any":
                 make = core.ObjectCode.from_ptx if entry.kind == "ptx" else core.ObjectCode.from_cubin
                 found.loaded[entry.sha256] = make(data, name=found.name, symbol_mapping=symbols)
             except Exception as exc:
-                what = f"cuda.core cannot take {entry.file or entry.module}: {exc}"
+                what = f"cuda.core cannot load {entry.file or entry.module}: {exc}"
                 raise _unavailable(what) from exc
     return found.loaded[entry.sha256]
 
@@ -241,10 +241,10 @@ def _get_kernel(code: "Any", symbol: str, name: str) -> "Any":
 
 
 def preload(*names: str, device: "int | _Device | Sequence[int | _Device] | None" = None) -> Preloaded:
-    """Load all kernels or the named ones now, on the current device, a device, or each device of a sequence.
+    """Load all kernels or the named kernels now, on the current device or on *device* (or several devices).
 
-    A name is a kernel's or a module's, means all its variants, and may have `*` and `?`. Afterwards the
-    driver has loaded them completely, which the capture of a CUDA graph requires.
+    A name of a kernel or module means all its variants, and may contain `*` and `?`. The driver loads the
+    kernels completely, as the capture of a CUDA graph requires.
     """
     devices = device if isinstance(device, (list, tuple, range)) else [device]
     if not devices:
@@ -263,7 +263,7 @@ def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
         for (found, kernel_name), exact in kernels.items():
             try:
                 entry = _choose(found, kernel_name, cc, driver)
-                _ = entry._file_path  # raises if the file is not installed
+                _ = entry._file_path  # fails if the file is not installed
             except CubinNotFoundError as exc:
                 missing[str(exc)] = exc
                 wrong = wrong or exact
@@ -296,7 +296,7 @@ def _load_now(library: "Any", device: int, found: "_Module", entry: Entry, kerne
 def _load_functions(driver: "Any", device: int, kernels: "list[int]") -> "str | None":
     """Make the driver load kernels now, not at their first launch. Return an error's name or None.
 
-    It loads them into the current context if that is the device's, else into the device's primary context.
+    The current context gets the kernels if it is on the device, otherwise the device's primary context.
     """
     ctypes = _import("ctypes")
     current, context, function = ctypes.c_int(-1), ctypes.c_void_p(), ctypes.c_void_p()
@@ -307,7 +307,7 @@ def _load_functions(driver: "Any", device: int, kernels: "list[int]") -> "str | 
         pushed = not status and not (status := driver.cuCtxPushCurrent_v2(context))
     for kernel in kernels:
         status = status or driver.cuKernelGetFunction(ctypes.byref(function), ctypes.c_void_p(kernel))
-        if hasattr(driver, "cuFuncLoad"):  # before CUDA 12.4, cuKernelGetFunction loaded it
+        if hasattr(driver, "cuFuncLoad"):  # before CUDA 12.4, cuKernelGetFunction loaded the function
             status = status or driver.cuFuncLoad(function)
     if pushed:
         driver.cuCtxPopCurrent_v2(ctypes.byref(context))
@@ -318,10 +318,10 @@ def _load_functions(driver: "Any", device: int, kernels: "list[int]") -> "str | 
 
 
 def use_device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
-    """Return a device (for None, the current one), its capability and the driver's version."""
+    """Return a device (the current device for None), its capability and the driver's version."""
     by_number = type(device) is int
     if not by_number and device is not None and not hasattr(device, "compute_capability"):
-        raise TypeError(_message(f"device is an ordinal or a cuda.core Device, not {device!r:.80}"))
+        raise TypeError(_message(f"device must be a number or a cuda.core Device, not {device!r:.80}"))
     if by_number and device < 0:
         raise ValueError(_message(f"there is no CUDA device {device}"))
     driver = _driver_version()
@@ -349,9 +349,9 @@ _NVML_WITHOUT_DRIVER = (9, 18)  # the driver is not loaded, or its version diffe
 
 
 def _driver_version() -> int:
-    """Return the driver's version. Start it before cuda.core, whose second call hangs without a device."""
+    """Return the driver's version. Start the driver here, because cuda.core could hang without a device."""
     pid = os.getpid()
-    if _drivers.keys() - {pid}:  # the parent process had begun to start the driver
+    if _drivers.keys() - {pid}:  # the parent process had started the driver
         raise _unavailable("CUDA was used before this process was forked: start processes with spawn")
     return _drivers.get(pid) or _start_driver(pid)
 
@@ -396,7 +396,7 @@ def _driver_library() -> "Any":
             return None
         raise _unavailable(f"the CUDA driver cannot be loaded: {exc}") from exc
     calls = "cuInit", "cuDeviceGetCount", "cuDriverGetVersion", "cuGetErrorName"
-    return library if all(hasattr(library, call) for call in calls) else None  # a stub library
+    return library if all(hasattr(library, call) for call in calls) else None  # None for a stub library
 
 
 def _succeeds(library: "Any", call: str, *arguments: "Any") -> bool:
@@ -404,7 +404,7 @@ def _succeeds(library: "Any", call: str, *arguments: "Any") -> bool:
 
 
 def _add_visible_gpus(gpus: "list[_Gpu]", *, describe: bool) -> bool:
-    """Append the GPUs that CUDA would show, and return whether there are any. cuInit would break forks."""
+    """Append the GPUs that CUDA would show, and return whether any exist. cuInit would break later forks."""
     driver, pid = _driver_library(), os.getpid()
     if driver is None or _drivers.keys() - {pid}:
         return False
@@ -499,8 +499,8 @@ def _ask_nvml(*, describe: bool) -> "list[tuple[str, Any]] | None":
 def _in_time(question: "Callable[[], bool]") -> bool:
     """Return the answer to a question about devices, or False if the driver hangs.
 
-    A thread asks: it takes 0.1 ms, and a process 10. It is a daemon, so that Python can end if it hangs.
-    While it hangs, no other thread asks.
+    A thread asks the driver, because starting a process takes longer. It is a daemon thread, so that Python
+    can exit while the driver hangs.
     """
     threading = _import("threading")
     if any(thread.is_alive() for thread in _hanging):
@@ -516,7 +516,7 @@ def _in_time(question: "Callable[[], bool]") -> bool:
     try:
         thread = threading.Thread(target=ask, daemon=True)
         thread.start()
-    except RuntimeError:  # Python ends, threads are limited, a subinterpreter: the caller's thread asks
+    except RuntimeError:  # for example because Python is exiting
         return question()
     thread.join(_ANSWER_SECONDS)
     _hanging[:] = [thread] if thread.is_alive() else []
@@ -527,9 +527,9 @@ def _in_time(question: "Callable[[], bool]") -> bool:
     return any(answers)
 
 
-# --- the bundle as cuda.core's cache
+# --- cuda.core's cache
 def cache(then: "_Cache | None" = None) -> "_Cache":
-    """Return the bundle as a read-only cuda.core `ProgramCacheResource`. Misses go to *then* if given."""
+    """Return the bundle as a read-only cuda.core `ProgramCacheResource`. *then*: the cache to ask next."""
     try:
         _import("cuda.core")
         with _no_fork():
@@ -537,7 +537,7 @@ def cache(then: "_Cache | None" = None) -> "_Cache":
     except Exception as exc:
         raise _unavailable(f"cache() needs {_needed_core(exc)}") from exc
     if then is not None and not isinstance(then, ProgramCacheResource):
-        what = f"then is a ProgramCacheResource such as cuda.core's FileStreamProgramCache, not {then!r:.80}"
+        what = f"then must be a ProgramCacheResource such as FileStreamProgramCache, not {then!r:.80}"
         raise TypeError(_message(what))
     return _cache_class(ProgramCacheResource)(then)
 
@@ -567,11 +567,11 @@ def _cache_class(base: "Any") -> "Any":
             return default if self._then is None else self._then.get(key, default)
 
         def _entry(self, key: "bytes | str") -> "Entry | None":
-            """Return the entry with a key, or None if the installed wheel variant does not have it."""
+            """Return the entry for a key, or None if the installed wheel does not have the entry."""
             for name, arch in filter(None, map(self._units.get, _spellings(key))):
                 found = self._manifest.module(name)
                 if found is None or arch not in found.fields:
-                    _damaged("keys.json", f"it has keys of {name!r} for {arch}, which the manifest lacks")
+                    _damaged("keys.json", f"it has keys of {name!r} for {arch}, but the manifest has not")
                 entry = self._replaced.get(name) or Entry(found, found.fields[arch])
                 return None if entry._absent else entry
             return None
@@ -584,7 +584,7 @@ def _cache_class(base: "Any") -> "Any":
         __iter__ = __reversed__ = None  # otherwise Python would look up the keys 0, 1, 2
 
         def __setitem__(self, key: "bytes | str", value: "Any") -> None:
-            if not isinstance(value, core.ObjectCode):  # Program.compile stores these, which is allowed
+            if not isinstance(value, core.ObjectCode):  # Program.compile may store its results
                 self._refuse()
             _spellings(key)
             if self._then is not None:
@@ -614,10 +614,10 @@ def _spellings(key: "bytes | bytearray | str") -> "tuple[bytes, ...]":
 
 
 def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
-    """Return the unit of each key and program key: the first module's if several share a key."""
+    """Return the module and arch of each key: the first module if several modules share a key."""
     body = _checked(_file_data(os.path.join(folder, "keys.json")))
     if body is None:
-        _damaged("keys.json", "it does not match its check")
+        _damaged("keys.json", "it does not match its checksum")
     units: "dict[bytes, tuple[str, str]]" = {}
     programs: "dict[bytes, tuple[str, str]]" = {}
     try:
@@ -631,4 +631,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "cce819a1ddd59ef8"
+__build__ = "2b782a2392704881"

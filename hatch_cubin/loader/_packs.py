@@ -1,5 +1,5 @@
 # A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
-"""Read entries of packed bundles: their files are blocks of several units."""
+"""Read packed bundles, in which a file (a block) contains the compressed code of several modules."""
 
 import os
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 21  # the largest block of several entries, in bytes when unpacked
 _UNPACKED = 1 << 24  # the size of the cache of unpacked blocks, in bytes
 _WINDOW = 1 << 26  # the largest dictionary of an unpacker, in bytes
-# More bytes than this, in data that is packed better than code can be, are a decompression bomb.
+# Data is a decompression bomb if it unpacks to more bytes than _ROOM, and to _RATIO times its packed size.
 _ROOM, _RATIO = 1 << 26, 200
 
 _unpacked: "dict[tuple[str, int], bytes]" = {}  # blocks by digest and size, the most recently used last
@@ -43,19 +43,19 @@ def part_of_block(entry: "Entry", path: str) -> bytes:
 
 
 def _block_of(entry: "Entry") -> "dict[str, Any]":
-    """Return the manifest's facts about an entry's block. CubinDamagedError if they are impossible."""
+    """Return the manifest's facts about an entry's block. Raise CubinDamagedError for impossible facts."""
     blocks = _typed(entry._manifest.header.get("blocks"), dict)
     if entry.block not in blocks:
-        _damaged("manifest.json", f"it does not describe the block {entry.block!r} that it names")
+        _damaged("manifest.json", f"it names the block {entry.block!r}, but does not describe it")
     block = _typed(blocks[entry.block], dict)
     found = {name: _typed(block.get(name), kind) for name, kind in _OF_BLOCK.items()}
     fits = 0 <= entry._offset <= found["size"] - entry.size and entry.size > 0
     if not fits or found["size"] > max(_BLOCK, entry.size):
-        _damaged("manifest.json", f"{entry.module!r} for {entry.arch} cannot lie in {entry.block} as it says")
+        _damaged("manifest.json", f"{entry.module!r} for {entry.arch} has a wrong position in {entry.block}")
     return found
 
 
-_UNPACK = "run another Python, or write the kernels unpacked (hatch-cubin unpack … --into DIR), and use(DIR)"
+_UNPACK = "run a Python with lzma, or unpack the kernels (hatch-cubin unpack … --into DIR) and call use(DIR)"
 _OF_BLOCK = {"packed": int, "sha256": str, "size": int}
 
 
@@ -63,13 +63,13 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     """Return an unpacked block of *size* bytes. The digest of the packed data is checked first."""
     data = _file_data(path, packed)
     if (digest := _sha256(data)) != sha256:
-        _damaged(path, f"its digest is {digest}, the manifest says {sha256}")
+        _damaged(path, f"its digest is {digest}, but the manifest says {sha256}")
     if size > max(_ROOM, _RATIO * len(data)):
-        _damaged(path, f"{len(data)} bytes would be unpacked to {size}, which no build packs so")
+        _damaged(path, f"its {len(data)} bytes would unpack to {size} bytes, more than code can have")
     try:
         lzma = _import("lzma")
     except ImportError as exc:
-        what = _message(f"{path} cannot be unpacked: this Python lacks lzma (liblzma); {_UNPACK}")
+        what = _message(f"{path} cannot be unpacked: this Python does not have the module lzma; {_UNPACK}")
         raise CubinUnavailableError(what) from exc
     try:
         unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=min(2 * size, _WINDOW) + (1 << 20))
@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "cce819a1ddd59ef8"
+__build__ = "2b782a2392704881"

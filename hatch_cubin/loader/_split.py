@@ -1,5 +1,5 @@
 # A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
-"""Read split bundles: with files in companions (separate packages), or with wheel variants."""
+"""Read the code of split wheels: from companions (separate packages), or from a wheel variant."""
 
 import os
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def folder_of(entry: "Entry") -> str:
-    """Return the folder of an entry's file. CubinNotFoundError if it is not installed."""
+    """Return the folder of an entry's file, or raise CubinNotFoundError if the file is not installed."""
     if entry._absent:
         _refuse_other_variant(entry)
     name, known = _companion(entry)
     if name not in _companions:
-        spec = _find_spec(name, None)  # this does not import it
+        spec = _find_spec(name, None)  # finds the companion without importing it
         if spec is None or not spec.submodule_search_locations:
             what = f"{entry.module!r} for {entry.arch} is in {known['project']}, which is not installed"
             raise CubinNotFoundError(_message(f"{what}: pip install '{known['install']}'"))
@@ -39,31 +39,32 @@ def folder_of(entry: "Entry") -> str:
 def _refuse_other_variant(entry: "Entry") -> "NoReturn":
     known = _typed(entry._manifest.header.get("wheel_variant"), dict)
     label, install = (_typed(known.get(key), str) for key in ("label", "install"))
-    what = f"{entry.module!r} for {entry.arch} is not in the wheel variant {label!r}, which is installed"
-    how = f"uv pip install --no-preview --reinstall --no-deps '{install}' installs the whole wheel"
+    what = f"{entry.module!r} for {entry.arch} is not in the installed wheel variant {label!r}"
+    how = f"uv pip install --no-preview --reinstall --no-deps '{install}' installs the complete wheel"
     raise CubinNotFoundError(_message(f"{what}: {how}"))
 
 
 def _companion(entry: "Entry") -> "tuple[str, dict[str, str]]":
-    """Return the name of an entry's companion, and the manifest's facts about it."""
+    """Return the package name of an entry's companion, and the manifest's facts about the companion."""
     name: str = entry._companion or ""
     known = _typed(entry._manifest.header.get("companions"), dict).get(name)
     if not name.isidentifier():
-        _damaged("manifest.json", f"it names a companion that is no package: {name!r:.80}")
+        _damaged("manifest.json", f"it names a companion that is not a package: {name!r:.80}")
     return name, {key: _typed(_typed(known, dict).get(key), str) for key in ("install", "project")}
 
 
 def refuse_another_build(entry: "Entry", folder: str) -> None:
     """Raise CubinNotFoundError if the installed companion was built for another manifest."""
     name, known = _companion(entry)
-    _companions.pop(name, None)  # the user may replace it before the next call
+    _companions.pop(name, None)  # the user may replace the companion before the next call
     bound = _json(_file_data(os.path.join(folder, "companion.json")), f"{name}/companion.json")
     if _typed(bound, dict).get("index") != _sha256(entry._manifest.data[:]):
         version = bound.get("version")
-        is_named_so = known["install"].endswith(f"=={version}")  # then installers do nothing without a flag
+        # For an equal version, pip reinstalls the companion only with a flag.
+        is_named_so = known["install"].endswith(f"=={version}")
         other, force = ("build", " --force-reinstall") if is_named_so else ("version", "")
         what = f"{known['project']} in {folder} belongs to another {other}, {version!r:.80}"
         raise CubinNotFoundError(_message(f"the installed {what}: pip install{force} '{known['install']}'"))
 
 
-__build__ = "cce819a1ddd59ef8"
+__build__ = "2b782a2392704881"

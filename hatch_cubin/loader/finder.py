@@ -1,13 +1,13 @@
-# Copied byte for byte into editable installs by hatch-cubin (Apache-2.0): standard library only.
-"""Find the bundle of an editable install in its source tree, if the build backend's own finder cannot."""
+# hatch-cubin (Apache-2.0) copies this file into editable installs. It needs only the standard library.
+"""Find the folder _cubins of an editable install in the source tree, if the build backend cannot find it."""
 
 import os
 import sys
 
 
 def find(name: str, folder: str) -> None:
-    """Make a package importable from a folder. Python runs this at every start, so it must be quick."""
-    sys.meta_path.insert(0, _Finder(name, folder))  # type: ignore[arg-type] # its types are slow to import
+    """Make a package importable from a folder. Python runs this function at every start."""
+    sys.meta_path.insert(0, _Finder(name, folder))  # type: ignore[arg-type] # importing its types is slow
 
 
 class _Finder:

@@ -1,1 +1,1 @@
-"""Inspect finished bundles in a wheel, a folder or an installed package."""
+"""Read, check, compare and split finished wheels, and folders or installed packages with kernels."""

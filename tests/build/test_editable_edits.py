@@ -149,7 +149,7 @@ def test_without_the_builder_it_says_what_is_missing(project: Path) -> None:
         check=False,
     )
     assert done.stderr.splitlines()[-1].endswith(
-        "HATCH_CUBIN_REBUILD is set, but there is no hatchling and no hatch-cubin beside the package: "
+        "HATCH_CUBIN_REBUILD is set, but these packages are not installed: hatchling, hatch-cubin: "
         "pip install hatchling hatch-cubin"
     )
 

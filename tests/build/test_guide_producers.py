@@ -72,7 +72,7 @@ def test_a_project_of_the_guide_has_its_kernels_and_is_equal_in_every_folder(
         f"{kernel}{variant}": [kernel] for variant in variants
     }
     archs = {entry["arch"] for each in modules.values() for entry in each["entries"]}
-    assert archs == {"sm_80", "sm_90a" if name == "triton" else "sm_90"}
+    assert archs == ({"compute_80", "sm_80", "sm_90a"} if name == "triton" else {"sm_80", "sm_90"})
 
 
 @parametrize(LAUNCHES)

@@ -130,7 +130,7 @@ def test_an_editable_build_warns_where_an_sdist_would_ship_the_bundle(
     root = _under_the_wheel(write_tree(demo(tmp_path), ignored))
     build(root, "editable", hooks_only=True)
     warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
-    warning = "hatch-cubin: warning: add '_cubins/' to .gitignore, or sdists ship demo/_cubins/"
+    warning = "hatch-cubin: warning: add '_cubins/' to .gitignore, or else sdists will contain demo/_cubins/"
     assert warnings == [warning] * warns
     assert any(name.startswith("demo/_cubins/") for name in sdist(root)) is warns
 
@@ -147,7 +147,7 @@ def test_a_build_warns_where_an_sdist_would_ship_the_cache(
     build(root, version, hooks_only=True)
     warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
     assert warnings == [
-        "hatch-cubin: warning: add '/build/cubins/' to .gitignore, or sdists ship build/cubins/"
+        "hatch-cubin: warning: add '/build/cubins/' to .gitignore, or else sdists will contain build/cubins/"
     ]
     write_tree(root, {".gitignore": "_cubins/\n/build/cubins/\n"})
     build(root, version, hooks_only=True)

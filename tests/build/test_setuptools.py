@@ -185,7 +185,9 @@ def test_a_wheel_without_kernels_where_none_are_wanted(
     root = project(tmp_path)
     assert answer(root, "get_requires_for_build_wheel") == []
     done = ask(root, "build_wheel", "dist")
-    assert "hatch-cubin: warning: HATCH_CUBIN_SKIP is set: the bundle has no kernels" in done.stderr
+    assert (
+        "hatch-cubin: warning: HATCH_CUBIN_SKIP is set, so the wheel will not contain kernels" in done.stderr
+    )
     assert wheel_files(next((root / "dist").iterdir())).keys() == {
         *("demo/__init__.py", *in_bundle(), *PLAIN)
     }
@@ -274,7 +276,7 @@ def test_a_project_without_the_table_is_left_alone(tmp_path: Path, case: str) ->
 @pytest.mark.parametrize(
     ("table", "hint"),
     [
-        ("", "'hatch-cubin init' adds one"),
+        ("", "'hatch-cubin init' adds the table"),
         (
             "[tool.hatch_cubin]\n",
             "rename [tool.hatch_cubin] to [tool.hatch-cubin]: the build backend reads only that one",
@@ -418,7 +420,7 @@ def test_a_mistake_in_the_table_is_told_with_its_line(
             "hatch-cubin: error: pyproject.toml:10: jobs must be a whole number from 1 to 1024, not 0 "
             "[invalid-value]"
         ),
-        "  hint: without 'jobs', as many units are compiled at once as there are cores: leave it out",
+        "  hint: without 'jobs', each core compiles at the same time: leave it out",
         "hatch-cubin: error: pyproject.toml:11: 'arch' is not an option of [tool.hatch-cubin] [unknown-key]",
         "  hint: did you mean 'archs'?",
     ]
@@ -525,7 +527,7 @@ def test_all_that_setuptools_says_of_its_error_is_shown(tmp_path: Path) -> None:
 @pytest.mark.counted
 def test_without_setuptools_there_is_nobody_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(ConfigError, match="built with setuptools, which is not installed here\n  hint: pip "):
+    with pytest.raises(ConfigError, match="build backend, setuptools, is not installed here\n  hint: pip "):
         setuptools.packages_of(project(tmp_path))
 
 

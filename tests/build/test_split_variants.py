@@ -217,9 +217,7 @@ def test_where_no_gpu_is_seen_uv_installs_what_has_ptx_unless_it_is_told_of_one(
     }
     sites = [by_uv(tmp_path / "a", *FEATURE, *where), by_uv(tmp_path / "b", *FEATURE, *where, told=told)]
     assert [label(site) for site in sites] == ["null", "sm90"]
-    said = (
-        "'a' for sm_90 is not in the wheel variant 'null', which is installed: uv pip install --no-preview "
-    )
+    said = "'a' for sm_90 is not in the installed wheel variant 'null': uv pip install --no-preview "
     assert str(found(sites[0] / "demo/_cubins", "9.0")).startswith(said)
 
 
@@ -243,7 +241,7 @@ def test_of_two_gpus_the_newer_one_decides_and_the_loader_says_what_mends_that(
     assert (label(site), found(site / "demo/_cubins", "9.0")) == ("sm90", cubin("copy", 41))
     said = str(found(site / "demo/_cubins", "8.0"))
     assert "for sm_80 is not in the wheel variant 'sm90'" in said  # and never its PTX instead
-    shown = said.partition("installed: uv ")[2].partition(" installs the whole wheel")[0]
+    shown = said.partition("installed: uv ")[2].partition(" installs the complete wheel")[0]
     command = shown.replace("'", "").split()
     uv = (sys.executable, "-m", "uv", *command, "--no-config", "--python", sys.executable, *where)
     run(*uv, "--target", site, cwd=tmp_path, UV_PREVIEW_FEATURES=FEATURE[1])
@@ -260,8 +258,8 @@ def test_each_variant_is_what_its_project_builds(tmp_path: Path) -> None:
     said = run(*command, "verify", *wheels, "--rebuild", "--project", root, cwd=root).stdout.splitlines()
     others = "of other wheel variants: not compared"
     assert [line.partition("/_cubins: ")[2] for line in said if "units" in line or "unit " in line] == [
-        "3 units compiled again: 1 is the same to the byte",
+        "3 units compiled again: 1 has exactly the same bytes",
         f"2 units {others}",
-        *["3 units compiled again: 1 is the same to the byte", f"2 units {others}"] * 2,
-        "3 units compiled again: 3 are the same to the byte",
+        *["3 units compiled again: 1 has exactly the same bytes", f"2 units {others}"] * 2,
+        "3 units compiled again: 3 have exactly the same bytes",
     ]

@@ -218,7 +218,7 @@ def test_skip_builds_an_empty_bundle_whose_loader_says_why(
     files = wheel(demo(tmp_path / "project"))
     assert files.keys() == {"demo/__init__.py", *in_bundle(), *METADATA}
     assert capsys.readouterr().err == (
-        "hatch-cubin: warning: HATCH_CUBIN_SKIP is set: the bundle has no kernels\n"
+        "hatch-cubin: warning: HATCH_CUBIN_SKIP is set, so the wheel will not contain kernels\n"
     )
     write_tree(tmp_path / "installed", files)
     code = "from demo import _cubins\nprint(_cubins.names())\n_cubins.find('saxpy', cc=(9, 0))"

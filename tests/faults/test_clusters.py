@@ -266,7 +266,7 @@ def test_a_cluster_with_certificates_serves_who_has_them(
             )
 
         made = project()
-        assert f"compiled by others: {worker} " in bake(made, right).stderr
+        assert f"compiled by other machines: {worker} " in bake(made, right).stderr
         assert pipeline.build(made) == expected
         told = bake(project(), wrong)
         assert told.returncode == 1

@@ -60,7 +60,7 @@ def test_it_runs_unattended_and_every_step_is_in_its_report(
     assert steps["machine"]["found"]["gpu"] == "stand-in 0"
     assert steps["arch-specific cubin"]["found"]["arch"] == "sm_90a"
     assert steps["PTX"]["found"]["arch"] == "compute_75"
-    assert "strict loading lets the driver translate none" in steps["PTX"]["found"]["refused"]
+    assert "which strict loading refuses" in steps["PTX"]["found"]["refused"]
     assert steps["graph after preload"]["found"]["modules"] == 32
     assert "STREAM_CAPTURE_UNSUPPORTED" in steps["graph without preload"]["found"]["ended_with"]
     assert len(steps["first kernel hatch-cubin"]["found"]["seconds"]) == 1

@@ -1,1 +1,1 @@
-"""A module for each verb of the command line: its arguments and its answer."""
+"""A module for each verb of the command line, with the verb's arguments and results."""

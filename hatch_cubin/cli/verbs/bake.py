@@ -1,7 +1,7 @@
-"""Compile the units that are missing from the cache, without making a wheel.
+"""Compile everything that is missing from the cache, without making a wheel.
 
-The next build then finds all units in the cache. If a unit fails, or if this verb is interrupted, the units
-that were already compiled stay in the cache.
+The next build then finds all compiled results in the cache. If a compile fails, or if this command is
+interrupted, the results that are already finished stay in the cache.
 """
 
 from __future__ import annotations
@@ -40,25 +40,28 @@ _SLOWEST = 5
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
+    """Add the arguments of this verb to its parser."""
     project_arguments(parser)
     archs_argument(parser)
     locked_argument(parser)
-    parser.add_argument("--jobs", metavar="N", type=jobs, help="compile this many units at once")
+    parser.add_argument("--jobs", metavar="N", type=jobs, help="run this many compiles at once")
     parser.add_argument(
         "--only",
         metavar="GLOB",
         action="append",
-        help="only sources or modules that match",
+        help="compile only sources or modules whose path or name matches this pattern",
     )
     parser.add_argument(
-        "--shard", metavar="N/COUNT", type=_shard, help="only the units of job N of COUNT jobs, as in '2/8'"
+        "--shard",
+        metavar="N/COUNT",
+        type=_shard,
+        help="divide the work between COUNT CI jobs, and compile the part of job N, as in '2/8'",
     )
     parser.add_argument(
         "--weights",
         metavar="FILE",
         action="append",
-        help="divide by the compile times in a report that HATCH_CUBIN_REPORT=FILE wrote",
+        help="with --shard: divide the work by the compile times in this report of HATCH_CUBIN_REPORT",
     )
     parser.add_argument(
         "--executor",
@@ -70,18 +73,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--recheck",
         metavar="PART",
         type=_share,
-        help="compile this share of the units here too, and compare, as in '1%%'",
+        help="compile this share of the other machines' results here too, and compare, as in '1%%'",
     )
     parser.add_argument(
         "--require-hits",
         action="store_true",
-        help="compile nothing, and end with an error if a unit is missing from the cache",
+        help="compile nothing, and end with an error if anything is missing from the cache",
     )
     json_argument(parser)
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Compile the units that are missing from the cache."""
+    """Compile everything that is missing from the cache, and return the results."""
     if args.weights and not args.shard:
         raise ConfigError(problem("option-without-effect", "--weights changes nothing without --shard"))
     project = open_project(args)
@@ -104,7 +107,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _summary(found: Mapping[str, Any], problems: Sequence[Problem]) -> list[str]:
-    """Return the summary for a CI job: how many units were compiled, and which took longest."""
+    """Return the summary for a CI job: how much was compiled, and which compiles took longest."""
     from ...wheels.reading.report import ReportSection, ReportTable
     from ..rendering import as_markdown, problem_parts
 
@@ -126,7 +129,7 @@ def _summary(found: Mapping[str, Any], problems: Sequence[Problem]) -> list[str]
 
 
 def _rechecked(project: Project, part: float) -> Project:
-    """Return the project, set to compile *part* of the units of other machines here too."""
+    """Return the project with the setting to compile *part* of the results of other machines here too."""
     from dataclasses import replace
 
     if project.config.executor is None:
@@ -161,7 +164,7 @@ def _shard(text: str) -> Shard:
 
 
 def _chosen(plan: Plan, globs: Sequence[str]) -> Plan:
-    """Return the plan with only the units of sources or modules that match one of the globs."""
+    """Return the plan reduced to the sources and modules that match one of the globs."""
     from ...project.source import glob_regex
 
     rules = [glob_regex(glob) for glob in globs]
@@ -170,7 +173,7 @@ def _chosen(plan: Plan, globs: Sequence[str]) -> Plan:
     jobs = tuple(job for job in plan.jobs if job.unit in meant)
     if not jobs:
         known = ", ".join(dict.fromkeys(job.unit.module.source.path for job in plan.jobs))
-        what = f"--only {' '.join(globs)} matches no source and no module"
+        what = f"--only {' '.join(globs)} does not match any source or module"
         raise ConfigError(problem("only-matches-nothing", what, hint=f"sources: {known}"))
     return plan._replace(jobs=jobs)
 

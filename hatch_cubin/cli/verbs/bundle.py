@@ -1,8 +1,9 @@
-"""Write the bundle into a package's folder, for backends that put all files of a package into its wheel.
+"""Write the compiled kernels into a package's folder, from which any build backend can make the wheel.
 
-DIR is the package's folder inside the project, and DIR/_cubins becomes the bundle. Correct files in
-DIR/_cubins are not written again, and files that do not belong to the bundle are removed. The bundle contains
-the bill of materials too, because only the backend can write the wheel's metadata.
+DIR is the package's folder inside the project. The bundle, the folder DIR/_cubins, gets the compiled kernels
+and the code that loads them. Files that are already correct are not written again, and files that do not
+belong to the bundle are removed. The bundle contains the bill of materials too, because only the build
+backend can write the wheel's metadata.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
+    """Add the arguments of this verb to its parser."""
     parser.add_argument(
-        "--into", metavar="DIR", required=True, help="the folder of the package that gets the bundle"
+        "--into", metavar="DIR", required=True, help="the folder of the package that gets the kernels"
     )
     project_arguments(parser)
     archs_argument(parser)
@@ -37,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Build the bundle and write it."""
+    """Build the bundle and write its files."""
     project = _with_package(open_project(args), args.into)
     from ...building import pipeline
     from ...bundle import layout
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _with_package(project: Project, into: str) -> Project:
-    """Return the project, set to the package in the folder *into* even if the table names another package."""
+    """Return the project with the package in the folder *into*, even if the table names another package."""
     from pathlib import Path
 
     from ...frontends import open_project as frontend

@@ -1,8 +1,8 @@
-"""Show, check, fill, trim or empty the cache, or hash the plan for CI.
+"""Show, check, fill, trim or empty the cache, or print one hash of all keys for CI.
 
-Only 'key', 'pull' and 'push' need a project and a compiler. HATCH_CUBIN_CACHE_DIR names the cache's folder,
-or the table of the project in the current folder, or else it is the user's own cache. Builds may run at the
-same time: they compile units that this verb has removed.
+Only 'key', 'pull' and 'push' need a project and a compiler. The cache's folder is the value of
+HATCH_CUBIN_CACHE_DIR, or else 'cache-dir' in the table of the project, or else the user's cache folder.
+Builds may run at the same time: a build compiles again what this command has removed.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     from ...cache.merging import MergeResult
 
 _HINTS = {
-    "damaged": "the next build that needs the entry makes it again",
-    "orphaned": "builds cannot use it: 'hatch-cubin cache gc --unused-for 30d' removes it after 30 days",
+    "damaged": "the next build that needs this entry compiles it again",
+    "orphaned": "builds cannot use this file: 'hatch-cubin cache gc' removes old files",
     "foreign": "builds ignore this file: remove it",
 }
 _ELSEWHERE = "remove the obstacle, or name another folder in HATCH_CUBIN_CACHE_DIR or cache-dir"
-_MERGED = "name folders that 'hatch-cubin cache dir' prints elsewhere, or copies of them"
+_MERGED = "name cache folders of other machines or projects: 'hatch-cubin cache dir' prints the folder"
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the actions, and the arguments of each."""
+    """Add the actions of this verb, each with its arguments."""
     choices = parser.add_subparsers(metavar="ACTION")
     parser.set_defaults(act=None, refuse=parser.error)
     for name, (act, summary) in _ACTIONS.items():
@@ -65,7 +65,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             _gc_arguments(own)
         if name == "merge":
             own.add_argument(
-                "folders", metavar="FROM", nargs="+", help="a cache folder, which does not change"
+                "folders",
+                metavar="FROM",
+                nargs="+",
+                help="a cache folder to copy from, which stays unchanged",
             )
 
 
@@ -74,7 +77,7 @@ def _gc_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-size",
         metavar="SIZE",
         type=size_of,
-        help="remove the least recently used entries until this much is left, as in '2GiB'",
+        help="remove the least recently used entries until the cache has this size, as in '2GiB'",
     )
     parser.add_argument(
         "--unused-for",
@@ -85,7 +88,7 @@ def _gc_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-last-build",
         action="store_true",
-        help="keep the entries that the last build used; without other options, remove all others",
+        help="keep the entries that the last build used; without other options, remove all other entries",
     )
 
 
@@ -119,7 +122,7 @@ def _stats(args: argparse.Namespace) -> Answer:
     }
     lines = [str(folder), f"{_entries(there.entries)}, {size(there.bytes)}"]
     if there.unproven:
-        lines.append(f"{count(there.unproven, 'file')} without a valid record, which builds replace")
+        lines.append(f"{count(there.unproven, 'file')} without a valid record: builds replace such files")
     if builds:
         columns = ("time", "hits", "fetched", "misses", "project")
         rows = [tuple(each[name] for name in columns) for each in builds]
@@ -129,7 +132,7 @@ def _stats(args: argparse.Namespace) -> Answer:
 
 
 def _tier_line(name: str, tier: history.Tier) -> str:
-    return f"{name}: {tier['rate']:.0%} of all units, about {tier['saved_s']:.1f} s of compiling saved"
+    return f"{name}: {tier['rate']:.0%} of all units, saved about {tier['saved_s']:.1f} s of compiling"
 
 
 def _merge(args: argparse.Namespace) -> Answer:
@@ -159,7 +162,7 @@ def _merge(args: argparse.Namespace) -> Answer:
 def _merged(name: str, merged: MergeResult) -> Iterator[str]:
     yield f"{_entries(merged.entries)} from {name}, {size(merged.bytes)}; {merged.there} already there"
     if merged.found:
-        yield f"{len(merged.found)} of its files left out:"
+        yield f"{len(merged.found)} files of this folder were not copied:"
     yield from (f"  {found.file}: {found.what}" for found in merged.found)
 
 
@@ -173,10 +176,10 @@ def _fsck(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
     there = audit(folder)
     if any(each.kind == "damaged" for each in there.found):
-        # A build that remembers a unit would not read its damaged record.
+        # Builds reuse facts about earlier compiles, and so would not notice that an entry is damaged.
         user_folders.remove_recalled_facts()
     facts = {"folder": str(folder), **there._asdict(), "found": [each._asdict() for each in there.found]}
-    said = f"{_entries(there.entries)} as they were stored, {size(there.bytes)}"
+    said = f"{_entries(there.entries)} undamaged, {size(there.bytes)}"
     problems = [_of_finding(each) for each in there.found]
     return Answer(facts, [str(folder), said], problems)
 
@@ -194,12 +197,12 @@ def _gc(args: argparse.Namespace) -> Answer:
     folder, unused_for = _folder(args), args.unused_for
     if args.max_size is None and unused_for is None:
         if not args.keep_last_build:
-            args.refuse("at least one of --max-size, --unused-for and --keep-last-build is needed")
+            args.refuse("gc needs at least one of --max-size, --unused-for and --keep-last-build")
         unused_for = 0.0
     keep = history.keys(folder) if args.keep_last_build else set()
     if keep is None:
-        what = f"no build of this user with the cache at {folder} is recorded"
-        hint = "build first: --keep-last-build needs the record of a build"
+        what = f"this user has not yet built with the cache at {folder}"
+        hint = "build first: --keep-last-build needs to know which entries the last build used"
         raise CheckError(problem("no-build-known", what, hint=hint))
     with _os_errors_reported(folder):
         removed = housekeeping.trim(folder, size=args.max_size, unused_for=unused_for, keep=keep)
@@ -230,24 +233,18 @@ def _key(args: argparse.Namespace) -> Answer:
 _ACTIONS = {
     "dir": (_dir, "print the folder of the cache"),
     "stats": (_stats, "print the size of the cache, and the hits and misses of the last builds"),
-    "fsck": (_fsck, "read the whole cache, and report damaged, orphaned and foreign files"),
-    "merge": (_merge, "copy the entries of other cache folders, if their records are valid"),
-    "pull": (
-        remote_cache.pull,
-        "download the project's units that are missing from the cache from the shared store",
-    ),
-    "push": (
-        remote_cache.push,
-        "upload the project's units that are missing from the shared store",
-    ),
+    "fsck": (_fsck, "read the whole cache, and report damaged, incomplete and foreign files"),
+    "merge": (_merge, "copy the valid entries of other cache folders into this cache"),
+    "pull": (remote_cache.pull, "download from the shared store what this project's cache is missing"),
+    "push": (remote_cache.push, "upload this project's results that are missing from the shared store"),
     "gc": (_gc, "remove entries that are not needed any more"),
-    "clear": (_clear, "remove all entries, and the records of earlier builds, of all projects"),
-    "key": (_key, "print one hash over the keys of all units of the project"),
+    "clear": (_clear, "remove all entries of all projects, and the history of builds"),
+    "key": (_key, "print one hash of all inputs of the project, for the cache of a CI service"),
 }
 
 
 def _folder(args: argparse.Namespace) -> Path:
-    """Return the cache's folder; raise CheckError if no folder can be there."""
+    """Return the cache's folder, or raise CheckError if its path cannot be a folder."""
     folder = _configured_folder(args)
     if problems := [*_obstacles(folder)]:
         raise CheckError(*problems)
@@ -255,10 +252,10 @@ def _folder(args: argparse.Namespace) -> Path:
 
 
 def _obstacles(folder: Path) -> Iterator[Problem]:
-    """Yield a problem if builds cannot have a cache there, e.g. because a file blocks the folder's path."""
+    """Yield a problem if the cache's folder is unusable, e.g. because its path is a file."""
     try:
         mode = file_access.status_of(folder).st_mode
-    except FileNotFoundError:  # the next build makes it
+    except FileNotFoundError:  # the next build makes the folder
         return
     except OSError as exc:
         why = exc.strerror
@@ -266,12 +263,12 @@ def _obstacles(folder: Path) -> Iterator[Problem]:
         if stat.S_ISDIR(mode):
             return
         why = f"it {file_access.kind(mode)}"
-    what = f"no cache can be there: {why}"
+    what = f"cannot be the cache's folder: {why}"
     yield problem("cache-unusable", what, Location(str(folder)), _ELSEWHERE)
 
 
 def _configured_folder(args: argparse.Namespace) -> Path:
-    """Return the cache folder that a build here would use; the project's table can set it."""
+    """Return the cache folder that a build of the project would use."""
     root = Path(args.project).absolute()
     configured = os.environ.get("HATCH_CUBIN_CACHE_DIR")
     if not configured and (root / "pyproject.toml").exists():
@@ -283,7 +280,7 @@ def _configured_folder(args: argparse.Namespace) -> Path:
 
 @contextlib.contextmanager
 def _os_errors_reported(folder: Path) -> Iterator[None]:
-    """Raise CheckError if the system refuses an operation on the cache."""
+    """Raise CheckError if an operation on the cache's files fails."""
     try:
         yield
     except OSError as exc:

@@ -1,10 +1,11 @@
 """Check wheels before they are published.
 
-Each wheel must contain a bundle, and each kernel must run on every GPU that the wheel is for: the GPUs of its
-archs, or those of --gpu. The wheel must pass 'verify', must not be larger than 'max-size', and its tags must
-be correct. It must not contain a path of the machine that built it, code that was compiled for a debugger, or
-GPU code outside its bundle. All problems of all wheels are reported. --table checks the project's table too,
-or only the table, which does not need a compiler.
+Each wheel must contain a bundle (the folder _cubins with the compiled kernels). Each kernel must run on every
+GPU that the wheel is for: the GPUs of the wheel's archs, or the GPUs that --gpu lists. The wheel must pass
+'hatch-cubin verify', must not be larger than 'max-size', and its tags must be correct. The wheel must not
+contain a path of the machine that built it, code that was compiled for a debugger, or GPU code outside the
+bundle. The command reports all problems of all wheels. --table checks the project's configuration table too,
+and does not need a compiler.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ from ..verb_base import Answer, capability, folder_argument, output_arguments, s
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
+    """Add the arguments of this verb to its parser."""
     wheels_argument(parser, "*")
     parser.add_argument(
-        "--table", action="store_true", help="check the project's table too, or only the table"
+        "--table", action="store_true", help="check the project's configuration table, with or without wheels"
     )
     parser.add_argument(
         "--gpu",
         metavar="LIST",
         type=_capabilities,
         default=(),
-        help="the GPUs that the wheels are for, as in '8.0,9.0'; by default the GPUs of their archs",
+        help="the GPUs that the wheels are for, as in '8.0,9.0'; by default the GPUs of the wheels' archs",
     )
     parser.add_argument(
         "--except",
@@ -48,13 +49,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         dest="spared",
         action="append",
         default=[],
-        help="kernels or modules that need not run on all GPUs, or files of code outside the bundle",
+        help="kernels or modules that need not run on all GPUs, or allowed files of code outside the bundle",
     )
     parser.add_argument(
         "--max-size",
         metavar="SIZE",
         type=size_of,
-        help="the largest size of a wheel, as in '100 MB'; by default the table's",
+        help="the largest allowed size of a wheel, as in '100 MB'; by default 'max-size' of the table",
     )
     folder_argument(parser)
     output_arguments(parser)
@@ -64,11 +65,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Answer:
     """Check all wheels and the table, and return all problems."""
     if not (args.wheels or args.table):
-        args.refuse("name a wheel, or --table")
+        args.refuse("name a wheel, or write --table")
     table, wrong = _table(args.project) if args.table else (None, ())
     budget = args.max_size or (None if wrong else _budget(args.project))
     results: list[dict[str, Any]] = []
-    shown = [] if table is None else [ReportSection(f"{table}: the table is right")]
+    shown = [] if table is None else [ReportSection(f"{table}: the table is correct")]
     problems = [*wrong]
     warnings: list[Problem] = []
     verdicts: list[CheckResult] = []
@@ -94,12 +95,12 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _matches_nothing(glob: str, known: Iterable[str]) -> Problem:
-    what = f"--except {glob!r} matches no kernel and no module"
+    what = f"--except {glob!r} does not match any kernel or module"
     return problem("except-matches-nothing", what, hint=guess(glob, sorted(known)))
 
 
 def _checked(what: str, args: argparse.Namespace, budget: int | None) -> tuple[str, CheckResult]:
-    """Check one wheel; if it cannot be read, the reason is returned as its problem."""
+    """Return the path of a wheel and the result of its check. An unreadable wheel is a problem too."""
     try:
         with open_wheel(what, companions=True) as opened:
             return opened.path, check(opened, args.gpu, budget, fallback_reader(os.environ), args.spared)
@@ -123,7 +124,7 @@ def _facts(what: str, path: str, verdict: CheckResult) -> dict[str, Any]:
 
 
 def _table(folder: str) -> tuple[str | None, Sequence[Problem]]:
-    """Return the location of the table that a build would read, or all problems of that table."""
+    """Return the location of the table that a build would read, or else all problems of the table."""
     try:
         settings, place, _backend = table_location.find_table(folder)
         missing = open_project.missing_requirement(folder)
@@ -134,7 +135,7 @@ def _table(folder: str) -> tuple[str | None, Sequence[Problem]]:
 
 
 def _budget(folder: str) -> int | None:
-    """Return `max-size` from the table of the project in *folder*; None if there is no project or table."""
+    """Return `max-size` from the table of the project in *folder*, or None if there is no such table."""
     if not os.path.exists(os.path.join(folder, "pyproject.toml")):
         return None
     with contextlib.suppress(table_location.NoTableError):

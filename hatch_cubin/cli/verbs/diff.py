@@ -1,10 +1,10 @@
-"""Compare two wheels: kernels that are lost, spills, registers, sizes.
+"""Compare two wheels: lost kernels, register spills, registers, sizes.
 
-Each is a wheel, a folder or an installed package. Without a second one, the first is compared with the bundle
-that the project here builds; units that are missing from the cache are compiled. With --fail-on, the exit
-code is 1 if something got worse: 'lost' (a kernel, or one of its archs), 'signatures' (other arguments),
-'spills', 'registers', 'stack' or 'shared' of any kernel, 'size' of the wheel. A limit, as in 'size=5%' or
-'registers=8', allows that much more.
+Each side of the comparison is a wheel, a folder or an installed package. Without a second wheel, the first
+wheel is compared with the wheel that the project in the current folder would build. With --fail-on, the exit
+code is 1 if something got worse: 'lost' (a kernel, or its code for one arch), 'signatures' (a kernel's
+arguments changed), 'spills', 'registers', 'stack' or 'shared' (for any kernel), or 'size' (of the wheel). A
+limit allows some growth: 'size=5%' or 'registers=8'.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ..verb_base import (
 )
 
 _SHOWN = 10
-_NO_PROJECT = "name two wheels, or the project that the wheel is compared with: --project DIR"
+_NO_PROJECT = "name two wheels, or the project to compare the wheel with: --project DIR"
 _WORSE = {
     "lost": "lost",
     "signatures": "with other arguments",
@@ -49,21 +49,21 @@ _WORSE = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
+    """Add the arguments of this verb to its parser."""
     what = "a wheel, a folder, or the import name of an installed package"
     parser.add_argument("before", metavar="WHEEL|DIR|PACKAGE", help=what)
     parser.add_argument(
         "after",
         metavar="WHEEL|DIR|PACKAGE",
         nargs="?",
-        help="another one; by default the bundle that the project builds",
+        help="the wheel, folder or package to compare with; by default the wheel that the project builds",
     )
     parser.add_argument(
         "--fail-on",
         metavar="LIST",
         type=_limits,
         default=(),
-        help=f"end with 1 if one of these got worse: {','.join(FAIL_ON_KINDS)}, as in 'lost,spills,size=5%%'",
+        help=f"exit with code 1 if one of these got worse: {','.join(FAIL_ON_KINDS)}, as in 'lost,size=5%%'",
     )
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a page for a browser")
     project_arguments(parser)
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _sides(args: argparse.Namespace) -> tuple[ComparedWheel, ComparedWheel]:
-    """Return the two sides to compare; if one cannot be read, raise BundleError with the problems of both."""
+    """Return the two sides to compare, or raise BundleError with the problems of both sides."""
     sides: list[ComparedWheel] = []
     problems: list[Problem] = []
     for what in (args.before, args.after):
@@ -106,9 +106,9 @@ def _sides(args: argparse.Namespace) -> tuple[ComparedWheel, ComparedWheel]:
 
 
 def _side(what: str) -> ComparedWheel:
-    """Return a wheel, a folder or a package; a pattern that the shell left unexpanded must match only one."""
+    """Return one side of the comparison. A glob pattern must match exactly one wheel, folder or package."""
     if len(meant := expand_patterns([what])) > 1:
-        ambiguous = f"matches {len(meant)} files, but 'diff' compares two: {', '.join(meant)}"
+        ambiguous = f"matches {len(meant)} files, but must match only one: {', '.join(meant)}"
         raise BundleError(problem("several-wheels", ambiguous, Location(what)))
     with open_wheel(meant[0]) as opened:
         return compared_wheel(
@@ -117,7 +117,7 @@ def _side(what: str) -> ComparedWheel:
 
 
 def _of_project(args: argparse.Namespace) -> ComparedWheel:
-    """Build the project here, and return the bundle that its wheel would contain."""
+    """Build the project, and return the compiled kernels that its wheel would contain."""
     try:
         project = open_project(args)
     except ConfigError as exc:
@@ -140,7 +140,7 @@ def _of_project(args: argparse.Namespace) -> ComparedWheel:
 def _exceeded_limits(
     limits: Sequence[FailLimit], before: ComparedWheel, after: ComparedWheel, diffs: Sequence[BundleDiff]
 ) -> Iterator[Problem]:
-    """Yield a problem for each limit that is exceeded, with the size or the kernels that exceed it."""
+    """Yield a problem for each exceeded limit, with the size or the kernels that exceed the limit."""
     where = Location(after.path)
     for limit in limits:
         if limit.what == "size":
@@ -158,7 +158,7 @@ def _exceeded_limits(
 def _compared_sizes(
     before: ComparedWheel, after: ComparedWheel, diffs: Sequence[BundleDiff]
 ) -> tuple[int, int]:
-    """Return the sizes of two wheels; if one of them is not a wheel, the sizes of both sides' bundles."""
+    """Return the sizes of two wheels, or the sizes of their compiled kernels if one side is not a wheel."""
     if before.bytes is not None and after.bytes is not None:
         return before.bytes, after.bytes
     sizes = [diff["bytes"] for diff in diffs]
@@ -173,7 +173,7 @@ def _limits(text: str) -> list[FailLimit]:
 
 
 def _limit(text: str) -> FailLimit:
-    """Return the limit that `spills`, `registers=8` or `size=5%` sets; raise ValueError if it sets none."""
+    """Return the limit in a text such as `spills`, `registers=8` or `size=5%`, or raise ValueError."""
     what, _, amount = text.partition("=")
     if what not in FAIL_ON_KINDS:
         meant = value_checks.guess(what, FAIL_ON_KINDS)
@@ -183,7 +183,7 @@ def _limit(text: str) -> FailLimit:
     if not amount:
         return FailLimit(what, text)
     if what in ("lost", "signatures"):
-        raise ValueError(f"{what!r} does not take a limit: one kernel is too many")
+        raise ValueError(f"{what!r} does not accept a limit: a single kernel is already an error")
     if amount.endswith("%"):
         return FailLimit(what, text, _number(text, amount[:-1]), percent=True)
     counted = what in ("spills", "registers")

@@ -1,6 +1,6 @@
-"""Explain why a unit is a miss, why an arch is built or is not, and which file a GPU would load.
+"""Explain why a cache miss occurs, why code for an arch is built or not, and which file a GPU would load.
 
-Nothing is compiled. Each cache miss is compared with the nearest unit in the cache: a unit of the same
+Nothing is compiled. Each cache miss is compared with the nearest entry of the cache: an entry of the same
 source, for the same arch if possible, with the fewest differing inputs. All inputs that differ are listed.
 """
 
@@ -40,7 +40,7 @@ _SHOWN = 8  # the most items of a list that are printed; -v prints the rest
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
+    """Add the arguments of this verb to its parser."""
     parser.add_argument(
         "source", metavar="SOURCE", help="a source's path in the project, or the name of a module or a kernel"
     )
@@ -50,13 +50,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--gpu",
         metavar="CC",
         type=capability,
-        help="explain which file a GPU loads: its compute capability, as in 8.9",
+        help="explain which file a GPU of this compute capability loads, as in 8.9",
     )
     parser.add_argument(
         "--driver",
         metavar="CUDA",
         type=_driver,
-        help="with --gpu: the CUDA version of its driver, as in 13.0",
+        help="with --gpu: the CUDA version of the GPU's driver, as in 13.0",
     )
     project_arguments(parser)
     json_argument(parser)
@@ -64,7 +64,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Look up the units of one source, and compare each cache miss with the nearest unit in the cache."""
+    """Look up the code of one source in the cache, and compare each cache miss with the nearest entry."""
     if args.driver is not None and args.gpu is None:
         args.refuse("--driver needs --gpu")
     project = open_project(args)
@@ -144,7 +144,7 @@ def _chosen(
         return found
     if sources:
         what = f"{asked!r} is a kernel of several sources"
-        hint = f"name one of them: {_listed([*sources], verbose=True)}"
+        hint = f"name one of these sources: {_listed([*sources], verbose=True)}"
         raise ConfigError(problem("kernel-in-several-sources", what, hint=hint))
     what = f"{asked!r} is not a source, a module or a kernel of this project"
     hint = _guess(path, dict.fromkeys((*by_name, *kernels)), jobs, tree)
@@ -165,14 +165,19 @@ def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: ProjectT
     if produced:
         return f"it produces {_listed([*produced], verbose=False)}"
     if tree.disk_path(asked).is_file():
-        return "it is there, but 'sources' does not match it, or 'exclude' does"
+        return "the file exists, but 'sources' does not match it, or 'exclude' matches it"
     same = [name for name in known if posixpath.basename(name) == posixpath.basename(asked)]
     close = same or difflib.get_close_matches(asked, known, n=3)
-    return f"did you mean {' or '.join(map(repr, close))}?" if close else "'hatch-cubin plan' lists them"
+    return (
+        f"did you mean {' or '.join(map(repr, close))}?" if close else "'hatch-cubin plan' lists all sources"
+    )
 
 
 def _gpu(cc: int, driver: int | None, units: Sequence[UnitLookup], plan: Plan, absent: str) -> dict[str, Any]:
-    """Return the arch of each module that a GPU would load; *absent*: why no unit is for exactly that GPU."""
+    """Return which code of each module a GPU would load.
+
+    *absent*: the reason why no code is compiled for exactly this GPU.
+    """
     from ...explaining import arch_choice
 
     major, minor = plan.toolkit.version
@@ -198,7 +203,7 @@ def _gpu(cc: int, driver: int | None, units: Sequence[UnitLookup], plan: Plan, a
 
 
 def _needed_driver(unit: UnitLookup, major: int) -> int | None:
-    """Return the driver that a unit needs; None for PTX that is not compiled yet: only its text tells."""
+    """Return the driver version that compiled code needs, or None for PTX that is not compiled yet."""
     from ...bundle import layout
 
     source, arch = unit.job.unit.module.source, unit.job.unit.arch
@@ -207,7 +212,7 @@ def _needed_driver(unit: UnitLookup, major: int) -> int | None:
 
 
 def _request_lines(specs: Iterable[ArchRequest]) -> Iterator[str]:
-    """Yield the archs that requests give; neighbours in one place share a line if the text is the same."""
+    """Yield a line for each arch setting, with the archs that it gives. Equal neighbours share a line."""
     for (place, gives), each in itertools.groupby(specs, lambda spec: (spec.place, _gives(spec))):
         yield f"archs  {', '.join(repr(one.spec) for one in each)} ({place}){gives}"
 
@@ -225,7 +230,7 @@ def _archs(archs: Iterable[Arch]) -> str:
 def _arch_lines(arch: Mapping[str, Any] | None, path: str) -> Iterator[str]:
     if arch is not None:
         built = "is built" if arch["built"] else "is not built"
-        yield f"{arch['arch']} {built} of {path}: {arch['why']}"
+        yield f"{arch['arch']} {built} for {path}: {arch['why']}"
 
 
 def _gpu_lines(gpu: Mapping[str, Any] | None, *, verbose: bool) -> Iterator[str]:
@@ -244,12 +249,12 @@ def _outcome(loads: Mapping[str, Any], gpu: Mapping[str, Any]) -> str:
         return f"nothing; {loads['why']}" + (f": {loads['needs']}" if loads["needs"] else "")
     text = f"{loads['arch']} ({loads['rule']})"
     if not loads["certain"]:
-        return f"{text}, if the driver accepts it, which is known only after a compile"
+        return f"{text}, if the driver is new enough: the required version is known only after a compile"
     return f"{text}; needs driver {loads['needs'] or gpu['newest'] + ' at most'}"
 
 
 def _unit_lines(units: Sequence[UnitLookup], *, verbose: bool) -> Iterator[str]:
-    """Yield the units' states, cache misses first; units with the same state and reasons share the lines."""
+    """Yield lines with cache misses and their reasons, then cache hits. Equal results share their lines."""
     fates: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for unit in sorted(units, key=lambda unit: unit.hit is not None):
         fates.setdefault(_state_and_reasons(unit, verbose=verbose), {}).setdefault(unit.module, []).append(
@@ -265,7 +270,7 @@ def _unit_lines(units: Sequence[UnitLookup], *, verbose: bool) -> Iterator[str]:
 
 
 def _state_and_reasons(unit: UnitLookup, *, verbose: bool) -> tuple[str, ...]:
-    """Return hit or miss, and the lines with the reasons below it."""
+    """Return "hit" or "miss", and the lines with the reasons of a miss."""
     why = unit.reason_lines(verbose=verbose)
     state = "miss" if why else "hit "
     if not verbose:
@@ -293,6 +298,6 @@ def _one_arch(text: str) -> Arch:
 def _driver(text: str) -> int:
     match = re.fullmatch(r"([0-9]{1,2})\.([0-9])", text)
     if match is None:
-        what = f"{text!r} is not a CUDA version: write it as nvidia-smi shows it, for example 13.0"
+        what = f"{text!r} is not a CUDA version: write the version that nvidia-smi shows, for example 13.0"
         raise argparse.ArgumentTypeError(what)
     return int(match[1]) * 1000 + int(match[2]) * 10

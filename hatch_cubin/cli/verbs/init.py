@@ -1,8 +1,9 @@
-"""Set a project up: add the table, the build requirement, and a line to .gitignore.
+"""Set a project up: add hatch-cubin's table, the build requirement, and a line to .gitignore.
 
 Comments, layout and existing settings of pyproject.toml do not change. The additions depend on the build
-backend. Hatch and setuptools can run hatch-cubin as a plugin. With any other backend, 'hatch_cubin.backend'
-becomes the build backend, and the table names the former one, which makes the rest of the wheel.
+backend. Hatch and setuptools can run hatch-cubin as a plugin. With any other build backend,
+'hatch_cubin.backend' becomes the build backend: it builds the kernels, and calls the former build backend,
+which the table names, for the rest of the wheel.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ...errors import ConfigError, Location, problem
 from ...project.source import BUNDLE_FOLDER
 from ..verb_base import Answer, folder_argument, json_argument
 
-# The archs that nvcc's all-major gives with every toolkit of CUDA 13 so far.
+# The archs that `nvcc -arch=all-major` compiles for, with every toolkit of CUDA 13 so far.
 ARCHS = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120")
 TOOLKIT = "13.0"
 
@@ -35,12 +36,12 @@ _SETTINGS = (
     Setting(
         "archs",
         json.dumps(ARCHS),
-        "every major capability of CUDA 13, and PTX for GPUs to come; fewer archs make a smaller wheel",
+        "every major GPU generation of CUDA 13, and PTX for future GPUs; fewer archs make a smaller wheel",
     ),
     Setting(
         "toolkit",
         f'"{TOOLKIT}"',
-        "PTX needs a driver as new as the toolkit: PTX of CUDA 13.0 runs on all drivers for CUDA 13",
+        "PTX needs a driver that is as new as the toolkit: PTX of CUDA 13.0 runs on all drivers for CUDA 13",
     ),
 )
 _INSIDE = "the build backend that makes the rest of the wheel"
@@ -49,7 +50,7 @@ _KERNEL_FILES = ("*.cu", "*.cuh", "*.h", "*.ptx")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
+    """Add the arguments of this verb to its parser."""
     folder_argument(parser)
     json_argument(parser)
 
@@ -60,20 +61,20 @@ def run(args: argparse.Namespace) -> Answer:
     files = _Files(root)
     if not os.path.lexists(root / _PYPROJECT):
         what = f"there is no {_PYPROJECT} in {root}"
-        hint = "'hatch new --init' or 'uv init --package' makes one"
+        hint = f"'hatch new --init' or 'uv init --package' makes a {_PYPROJECT}"
         if (root / "setup.py").exists():
-            hint = "make an empty one: with a setup.py that is enough"
+            hint = f"make an empty {_PYPROJECT}: an empty file is enough beside a setup.py"
         raise ConfigError(problem("not-a-project", what, hint=hint))
     pyproject, backend = table_location.read_project(root)
     place, is_new = _table_place(root)
     if is_new and (unread := table_location.unread_table(root, backend)):
         if table_location.is_hidden(unread, place):
             raise ConfigError(table_location.hidden(unread, place))
-        what = f"there is a table {unread} already, which the project's build backend does not read"
+        what = f"the project has a table {unread}, but its build backend does not read a table of this name"
         raise ConfigError(problem("table-in-wrong-place", what, unread.of(), f"rename it to {place}"))
     packages = _packages(root, backend, place)
     has_frontend = backend in (*table_location.HATCH_BACKENDS, WRAPPER) or backend.startswith("setuptools.")
-    builds_kernels = has_frontend or is_new  # with a table but no backend of ours, 'bundle' builds them
+    builds_kernels = has_frontend or is_new  # otherwise only 'hatch-cubin bundle' builds the kernels
     if builds_kernels:
         _require(files, pyproject, backend)
     if is_new:
@@ -90,14 +91,12 @@ def run(args: argparse.Namespace) -> Answer:
     lines = [f"{change['file']}: {change['what']}" for change in files.changes]
     lines = lines or ["nothing to change"]
     if (command := _PAST_OURS.get(backend.partition(".")[0])) and builds_kernels:
-        lines.append(
-            f"'{command}' makes wheels without kernels from now on; pip, uv and 'python -m build' do not"
-        )
+        lines.append(f"'{command}' now makes wheels without kernels: build with pip, uv or 'python -m build'")
     return Answer(facts, [*lines, "next:", *(f"  {step}" for step in following)])
 
 
 def _required(pyproject: Mapping[str, Any], backend: str) -> list[Setting]:
-    """Return the setting for the backend that ours wraps, if a build requirement names one."""
+    """Return the table's setting for the wrapped build backend, if a build requirement names the backend."""
     requires = (
         table_location.inside(pyproject, "build-system").get("requires") if backend == WRAPPER else None
     )
@@ -106,7 +105,7 @@ def _required(pyproject: Mapping[str, Any], backend: str) -> list[Setting]:
 
 
 class _Files:
-    """The project's files as they will be written, and a list of the changes."""
+    """The new texts of the project's files, and a list of the changes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -114,7 +113,7 @@ class _Files:
         self.changes: list[dict[str, str]] = []
 
     def read(self, name: str) -> str:
-        """Return a file's text with its line endings unchanged; an empty text if there is no such file."""
+        """Return a file's text with its line endings unchanged, or an empty text if there is no such file."""
         if name in self._texts:
             return self._texts[name]
         path = self.root / name
@@ -135,7 +134,7 @@ class _Files:
         self.changes.append({"file": name, "what": what})
 
     def add_settings(self, name: str, table: tuple[str, ...], *settings: Setting) -> None:
-        """Add keys to a table."""
+        """Add keys to a TOML table."""
         lines = [f"[{'.'.join(table)}]", *(f"{setting.key} = {setting.value}" for setting in settings)]
         with _by_hand(name, lines):
             text = toml_edit.add_settings(self.read(name), table, settings)
@@ -143,35 +142,35 @@ class _Files:
         self._change(name, text, f"{lines[0]} {keys}")
 
     def add_items(self, name: str, array: tuple[str, ...], items: Sequence[str]) -> None:
-        """Add items to an array."""
+        """Add items to a TOML array."""
         what = f"[{'.'.join(array[:-1])}] {array[-1]}"
         with _by_hand(name, [f"{what}: {', '.join(items)}"]):
             text = toml_edit.add_items(self.read(name), array, items)
         self._change(name, text, what)
 
     def replace_value(self, name: str, key: tuple[str, ...], value: str) -> None:
-        """Give a key another value."""
+        """Replace the value of a TOML key."""
         what = f"[{'.'.join(key[:-1])}] {key[-1]} = {value}"
         with _by_hand(name, [what]):
             text = toml_edit.replace_value(self.read(name), key, value)
         self._change(name, text, what)
 
     def remove_key(self, name: str, key: tuple[str, ...]) -> None:
-        """Remove a key."""
+        """Remove a key from a TOML table."""
         what = f"[{'.'.join(key[:-1])}] without {key[-1]}"
         with _by_hand(name, [what]):
             text = toml_edit.remove_key(self.read(name), key)
         self._change(name, text, what)
 
     def add_line(self, name: str, line: str) -> None:
-        """Add a line at the end."""
+        """Add a line at the end of a file."""
         text = self.read(name)
         end = "\r\n" if "\r\n" in text else "\n"
         before = end if text and not text.endswith("\n") else ""
         self._change(name, f"{text}{before}{line}{end}", line)
 
     def save(self) -> None:
-        """Write all files. All edits succeeded by now, so that only the disk can fail."""
+        """Write all changed files. All edits have succeeded before, so that only the disk can fail now."""
         for name, text in self._texts.items():
             try:
                 _replace(Path(os.path.realpath(self.root / name)), text.encode())
@@ -184,7 +183,7 @@ def _replace(path: Path, data: bytes) -> None:
     """Replace a file in one step, so that a full disk does not destroy the user's file."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(beside, "xb") as file:  # "x": do not open a file that is already there
+        with open(beside, "xb") as file:  # "x": fail if the file exists already
             file.write(data)
         if path.exists():
             shutil.copymode(path, beside)
@@ -205,7 +204,7 @@ def _by_hand(name: str, lines: Sequence[str]) -> Iterator[None]:
 
 
 def _table_place(root: Path) -> tuple[TableLocation, bool]:
-    """Return the place of the table, and whether the table still has to be added."""
+    """Return the location of hatch-cubin's table, and whether the table still has to be added."""
     try:
         _table, place, _backend = table_location.find_table(root)
     except table_location.NoTableError as absent:
@@ -214,17 +213,17 @@ def _table_place(root: Path) -> tuple[TableLocation, bool]:
 
 
 def _packages(root: Path, backend: str, place: TableLocation) -> Mapping[str, str]:
-    """Return the packages and their folders that are known before the project is set up."""
+    """Return the project's packages with their folders, as far as they are known before the first build."""
     from ...frontends import open_project as frontend
 
     if backend in table_location.HATCH_BACKENDS:
-        with contextlib.suppress(ConfigError):  # hatchling is not here, or cannot build this yet
+        with contextlib.suppress(ConfigError):  # hatchling is not installed, or cannot build the project yet
             return frontend.packages(root, backend, place)
     return frontend.found_packages(root)
 
 
 def _wrap(files: _Files, pyproject: Mapping[str, Any], backend: str) -> list[Setting]:
-    """Make our build backend wrap the project's, and return the table's settings for the wrapped one."""
+    """Make our build backend wrap the project's backend, and return the table's settings for that backend."""
     system = ("build-system",)
     files.replace_value(_PYPROJECT, (*system, "build-backend"), json.dumps(WRAPPER))
     inner = [Setting("backend", json.dumps(backend), _INSIDE)]
@@ -244,14 +243,14 @@ def _require(files: _Files, pyproject: Mapping[str, Any], backend: str) -> None:
     elif isinstance(requires, list) and any(map(is_nearly_own, requires)):
         hint = f"requires = {json.dumps(with_hatch_cubin(requires))}"
         where = table_location.place_of(files.root, ("build-system",)).of("requires")
-        what = "requires has a misspelled name for hatch-cubin"
+        what = "the name hatch-cubin in 'requires' is misspelled"
         raise ConfigError(problem("misspelled-requirement", what, where, hint))
     elif not isinstance(requires, list) or not any(map(is_own, requires)):
         files.add_items(_PYPROJECT, ("build-system", "requires"), ['"hatch-cubin"'])
 
 
 def _add_cache_keys(files: _Files, pyproject: Mapping[str, Any], packages: Mapping[str, str]) -> None:
-    """Tell uv the inputs of an editable install, or else it keeps one with outdated or missing kernels."""
+    """Tell uv the inputs of an editable install: otherwise, uv keeps an install with outdated kernels."""
     uv = table_location.inside(pyproject, "tool", "uv")
     known = uv.get("cache-keys")
     if known is None:
@@ -275,16 +274,16 @@ def _default_keys(root: Path) -> Iterator[dict[str, str]]:
 def _kernel_keys(packages: Mapping[str, str]) -> Iterator[dict[str, str]]:
     for folder in packages.values():
         yield from ({"file": f"{folder}/**/{pattern}"} for pattern in _KERNEL_FILES)
-        yield {"dir": f"{folder}/{BUNDLE_FOLDER}"}  # if it exists; each build changes its files
+        yield {"dir": f"{folder}/{BUNDLE_FOLDER}"}  # each build changes files in this folder
 
 
 def _written(key: Mapping[str, str]) -> str:
-    """Return a table of strings in TOML."""
+    """Return a table of strings as TOML text."""
     return f"{{ {', '.join(f'{name} = {json.dumps(value)}' for name, value in key.items())} }}"
 
 
 def _ignore(files: _Files) -> None:
-    """Make git ignore the bundle that an editable install writes into the tree."""
+    """Make git ignore the folder _cubins, which an editable install writes into the source tree."""
     lines = files.read(".gitignore").splitlines()
     known = {line.strip().removeprefix("**").strip("/").rpartition("/")[2] for line in lines}
     if BUNDLE_FOLDER not in known:

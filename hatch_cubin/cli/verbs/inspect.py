@@ -1,9 +1,9 @@
 """Show the kernels in wheels, in folders or in installed packages.
 
-Sizes, registers, shared memory, stack and spills are read from the compiled files. This needs no GPU, driver
-or project, and it does not import or run any code. --html writes the same facts as one page for a browser,
-with charts and without further files. --ptx and --sass print a kernel's code instead, between the lines of
-its source if the kernel was built with lineinfo.
+Sizes, registers, shared memory, stack and register spills are read from the compiled files. The command does
+not need a GPU, a driver or a project, and does not run any code of the wheel. --html also writes a single
+page for a browser, with the same facts and with charts. --ptx and --sass print a kernel's code instead. If
+the kernel was built with lineinfo, its source lines are printed between the code.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ _NUMBERS = range(2, 7)  # the columns with numbers
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
+    """Add the arguments of this verb to its parser."""
     wheels_argument(parser)
-    parser.add_argument("--html", metavar="FILE", type=Path, help="write a page for a browser")
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write a page for a browser to this file")
     parser.add_argument(
         "--report",
         metavar="FILE",
         type=Path,
-        help="show the compile times in the report that HATCH_CUBIN_REPORT wrote for this build",
+        help="show the compile times in the report that HATCH_CUBIN_REPORT wrote for this wheel",
     )
     code = parser.add_mutually_exclusive_group()
-    code.add_argument("--ptx", metavar="KERNEL", help="print a kernel's PTX instead, if the wheel has it")
+    code.add_argument("--ptx", metavar="KERNEL", help="print a kernel's PTX, if the wheel contains PTX")
     code.add_argument(
         "--sass", metavar="KERNEL", help="print a kernel's machine code, with NVIDIA's nvdisasm"
     )
@@ -66,10 +66,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Survey every bundle of the wheels, or list the code of a kernel."""
+    """Return facts about all kernels of the wheels, or the code of one kernel."""
     if kernel := args.ptx or args.sass:
         if args.html or args.report:
-            args.refuse("--html and --report show no code")
+            args.refuse("--html and --report cannot show a kernel's code")
         from ..listing import list_code
 
         return list_code(expand_patterns(args.wheels), kernel, "ptx" if args.ptx else "cubin", args.arch)
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _result(what: str, second: FallbackReader | None, problems: list[Problem]) -> dict[str, Any]:
-    """Return the facts about one wheel; if it cannot be read, add the reason to *problems*."""
+    """Return the facts about one wheel. If the wheel cannot be read, add the reason to *problems*."""
     try:
         with open_wheel(what) as opened:
             return {
@@ -109,7 +109,7 @@ def _result(what: str, second: FallbackReader | None, problems: list[Problem]) -
 
 
 def _difference(results: Sequence[dict[str, Any]]) -> list[ReportSection]:
-    """Return the differences between two wheels; an empty list if there are not exactly two."""
+    """Return the differences between two wheels, or an empty list if there are not exactly two wheels."""
     sides = [compared_wheel(each["path"], each["bundles"]) for each in results if each["bundles"]]
     if not len(sides) == len(results) == 2:
         return []
@@ -123,7 +123,10 @@ def _title(paths: Sequence[str]) -> str:
 
 
 def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str, str], float]:
-    """Return each unit's compile time, by module and arch; raise BundleError for another build's report."""
+    """Return the compile times in a report, by module and arch.
+
+    Raise BundleError if the report belongs to a different build than the wheels.
+    """
     where = Location(str(path))
     try:
         with user_folders.open_retained(path, read_limits.INDEX) as file:
@@ -141,7 +144,7 @@ def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str
     for unit in (unit for each in bundles for unit in each["units"]):
         if sizes.get((unit["module"], unit["arch"])) != unit["bytes"]:
             name = unit_name(unit["module"], unit["arch"])
-            what = f"is the report of another build: {name} is not the same in it"
+            what = f"is the report of another build: it lists a different size for {name}"
             raise BundleError(problem("report-of-other-build", what, where))
     return times
 
@@ -163,13 +166,13 @@ def _lines(facts: BundleFacts) -> Iterator[str]:
 
 
 def _rows(unit: UnitFacts) -> Iterator[Sequence[str]]:
-    """Yield a row for each kernel; only the first row has the columns that all kernels of the unit share."""
+    """Yield a row for each kernel of a compiled file. Only the first row names the module, arch and size."""
     start: Sequence[str] = (plain(unit["module"]), plain(unit["arch"]), size(unit["bytes"]))
     for kernel in [] if unit["problem"] else unit["kernels"]:
         yield (*start, *_uses(kernel), plain(kernel["signature"]))
         start = ("", "", "")
     if unit["problem"] or not unit["kernels"]:
-        yield (*start, "", "", "", "", plain(unit["problem"] or "there is no kernel in it"))
+        yield (*start, "", "", "", "", plain(unit["problem"] or "contains no kernel"))
 
 
 def _uses(kernel: KernelFacts) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Make a key pair: builds sign their results in a cache with it.
+"""Make a key pair, with which builds sign their results in a cache.
 
-FILE gets the private key; an existing file is never overwritten. The public key is printed as a line for the
-table. With this line, builds use only results that the private key has signed.
+The private key is written to FILE, which must not exist yet. The public key is printed as a line for the
+project's table. With this line in the table, builds use only results that the private key has signed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..verb_base import Answer, json_argument
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
+    """Add the arguments of this verb to its parser."""
     parser.add_argument("file", metavar="FILE", help="the file to write the private key to")
     json_argument(parser)
 
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> Answer:
     variable = f"HATCH_CUBIN_SIGNING_KEY=@{shlex.quote(os.path.abspath(args.file))}"
     with streams.Lossy(sys.stderr):
         streams.print_message(
-            sys.stderr, f"{PREFIX}anyone who has this file can sign, so do not commit it: {variable}"
+            sys.stderr, f"{PREFIX}everybody who has this file can sign, so keep it secret: {variable}"
         )
     return Answer({"file": args.file, "public_key": public}, [toml_lines.setting("trusted-keys", [public])])
 

@@ -1,4 +1,4 @@
-"""Write cubin.lock, which lists all inputs of the project's units. Commit it.
+"""Write the lock file cubin.lock, which lists all inputs of the project's kernels. Commit the file to git.
 
 Units that are missing from the cache are compiled first, with the toolkit that is installed here. Later, a
 build needs no compiler if the project matches the lock and all units are in the cache. Otherwise the build
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
+    """Add the arguments of this verb to its parser."""
     project_arguments(parser)
     parser.add_argument(
-        "--check", action="store_true", help="write nothing, and end with an error if the lock is stale"
+        "--check", action="store_true", help="write nothing, and end with an error if cubin.lock is outdated"
     )
     json_argument(parser)
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Write the lock, or compare it with the lock that would be written."""
+    """Write the lock file, or compare the existing file with the contents that would be written."""
     project = open_project(args)
     check_build(project)
     if args.check:
@@ -53,7 +53,7 @@ def _check(project: Project) -> Answer:
     found = lock_format.read(project.root)
     if found is None:
         what = f"there is no {lock_format.NAME}"
-        raise CheckError(problem("lock-missing", what, hint="'hatch-cubin lock' writes one"))
+        raise CheckError(problem("lock-missing", what, hint=f"'hatch-cubin lock' writes {lock_format.NAME}"))
     changes, unchecked = pipeline.check_lock(project, found)
     facts = _facts(found, changes, unchecked)
     if changes:
@@ -78,7 +78,8 @@ def _write(project: Project) -> Answer:
     units = count(facts["units"], "unit")
     lines = [f"{lock_format.NAME} has {units}, compiled by NVRTC {made.builds['nvrtc']}: commit it"]
     lines += (
-        f"the includes of {path} depend on the compiler's headers: builds need it" for path in made.unsure
+        f"the includes of {path} depend on the compiler's headers, so every build needs the compiler"
+        for path in made.unsure
     )
     return Answer(facts, lines)
 

@@ -1,7 +1,7 @@
-"""List the units of a build of the project, and whether each is in the cache.
+"""List what a build of the project compiles: each source for each GPU target (arch).
 
-Nothing is compiled. Each line is a unit: its module, its arch, hit or miss, the first digits of its key in
-the cache, and its source.
+Nothing is compiled. Each line shows a module, an arch, whether the compiled code is in the cache (hit or
+miss), the source, and the first digits of the key in the cache.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COLUMNS = ("module", "arch", "state", "source")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
+    """Add the arguments of this verb to its parser."""
     project_arguments(parser)
     archs_argument(parser)
     locked_argument(parser)
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Plan the build, and look up each unit in the cache."""
+    """Plan a build, and look up each compiled file in the cache."""
     project = open_project(args)
     check_build(project)
     from ...building import pipeline

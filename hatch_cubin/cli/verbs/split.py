@@ -1,14 +1,15 @@
 """Split a finished wheel by arch, so that users download only the parts for their GPU. Nothing is compiled.
 
-As companions: the wheel keeps its name, its loader, its index and its PTX. The machine code of each arch
-moves into a companion, a separate wheel such as 'mypkg-cubins-sm90'. 'pip install mypkg[sm90]' installs that
-companion too, and 'mypkg[all]' all of them. If a companion is missing, the loader names it. Register the
-companions' names with the package index before you publish them.
+'--as companions': the machine code of each arch moves into a companion, a separate wheel such as
+'mypkg-cubins-sm90'. The main wheel keeps its name, the code that loads kernels, and the PTX. 'pip install
+mypkg[sm90]' installs the companion for sm_90 too, and 'mypkg[all]' installs all companions. If a companion is
+missing at run time, the error names the companion. Register the companions' names with the package index
+before you publish the wheels.
 
-As variants (experimental): for each capability with machine code, a wheel is written, as in
-'mypkg-1.0-py3-none-any-sm90.whl', and one with PTX for all other GPUs. The original wheel stays unchanged for
-installers that do not support variants, such as pip. 'uv pip install --preview-features wheel-variants'
-installs the variant for the machine's GPU, if the JSON file is beside the wheels.
+'--as variants' (experimental): for each compute capability with machine code, a wheel such as
+'mypkg-1.0-py3-none-any-sm90.whl' is written, and a wheel with PTX for all other GPUs. The original wheel
+stays unchanged for installers that do not support variants, such as pip. 'uv pip install --preview-features
+wheel-variants' installs the variant for the machine's GPU, if the JSON file is beside the wheels.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from ...errors import BundleError, Location, problem
 from ...wheels.reading.bundles import OpenedWheel, open_wheel
 from ..verb_base import Answer, json_argument, size
 
-_PATIENCE_S = 10.0  # how long to wait for another split into the same folder
+_PATIENCE_S = 10.0  # how long to wait for another process that splits a wheel into the same folder
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
+    """Add the arguments of this verb to its parser."""
     parser.add_argument("wheel", metavar="WHEEL", help="a finished wheel")
     parser.add_argument(
-        "--by", metavar="arch", choices=("arch",), required=True, help="the difference between the parts"
+        "--by", metavar="arch", choices=("arch",), required=True, help="how to divide: only 'arch' so far"
     )
     parser.add_argument(
         "--as",
@@ -38,17 +39,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         dest="form",
         choices=("companions", "variants"),
         default="companions",
-        help="the parts are packages that the main wheel finds (the default), or wheels for some GPUs",
+        help="companions: packages beside the main wheel (the default); variants: wheels for some GPUs",
     )
     parser.add_argument("--into", metavar="DIR", type=Path, required=True, help="the folder for the wheels")
     json_argument(parser)
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Split the wheel, and write its parts."""
+    """Split the wheel, and write its parts into a folder."""
     target = args.into / os.path.basename(args.wheel)
     if target.exists() and os.path.exists(args.wheel) and target.samefile(args.wheel):
-        what = "would be overwritten by its own part"
+        what = "would be overwritten by a part of the same name"
         raise BundleError(
             problem("wheel-overwrites-itself", what, Location(args.wheel), "name another folder with --into")
         )
@@ -81,7 +82,7 @@ def _as_companions(path: Path, into: Path) -> list[str]:
 
 
 def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
-    """Write the unchanged wheel, its variants and their JSON index; return the names of all of them."""
+    """Write the unchanged wheel, its variants, and the JSON index of the variants. Return all file names."""
     from ...frontends import repack
     from ...wheels.splitting.cut_variants import cut_into_variants
     from ...wheels.splitting.variants import describe_variants
@@ -108,12 +109,15 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
 
 
 def _refuse_other_builds(into: Path, path: Path, labels: list[str]) -> None:
-    """Raise BundleError for variants of other builds in the folder, because installers would choose them."""
+    """Raise BundleError for variants of other builds in the folder, because installers could choose these."""
     from ...wheels.checking.wheel_tags import WHEEL_NAME
 
     own, mine = WHEEL_NAME.fullmatch(path.name), {f"{path.stem}-{label}.whl" for label in labels}
     there = [(each, WHEEL_NAME.fullmatch(each.name)) for each in sorted(into.glob("*.whl"))]
-    what, hint = "is a variant of another build of this wheel", "remove it, or split --into another folder"
+    what, hint = (
+        "is a variant of another build of this wheel",
+        "remove it, or name another folder with --into",
+    )
     others = [
         problem("variant-of-other-build", what, Location(str(each)), hint)
         for each, found in there
@@ -124,7 +128,7 @@ def _refuse_other_builds(into: Path, path: Path, labels: list[str]) -> None:
 
 
 def _with_existing_labels(index: Path, labels: list[str]) -> list[str]:
-    """Return *labels* and those in the index, which wheels of this version for other systems share."""
+    """Return *labels* and the labels in the index. Wheels for other systems use the same index."""
     from ...wheels.splitting.variants import read_labels
 
     try:
@@ -148,6 +152,6 @@ def _answer(into: Path, names: list[str], index: str | None = None) -> Answer:
     if index is None:
         return Answer({"wheels": wheels}, lines)
     facts = {"wheels": wheels, "index": index}
-    what = "wheel variants are experimental: the drafts of them, PEP 825 and PEP 850, may change"
+    what = "wheel variants are experimental: their drafts, PEP 825 and PEP 850, may change"
     warning = problem("experimental-variants", what)
     return Answer(facts, [*lines, f"{into / index}"], (), [warning])

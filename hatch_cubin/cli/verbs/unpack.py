@@ -1,7 +1,8 @@
-"""Write a bundle with a file for each unit, for tools that read cubins, such as cuobjdump and nvdisasm.
+"""Write the compiled code of a wheel as one file per module and arch, for tools such as cuobjdump.
 
-DIR becomes a bundle that is not packed, which the loader's 'use(DIR)' accepts. Each unit is compared with its
-digest. If a wheel or a folder contains several bundles, DIR gets a folder for each.
+DIR gets the cubins and PTX, unpacked, and a manifest. The loader in the wheel can load kernels from DIR:
+'_cubins.use(DIR)'. Each file is compared with its digest before it is written. If a wheel or a folder
+contains several bundles (_cubins folders), DIR gets a folder for each bundle.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ..verb_base import Answer, json_argument, size
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
+    """Add the arguments of this verb to its parser."""
     parser.add_argument(
         "wheel",
         metavar="WHEEL|DIR|PACKAGE",
@@ -25,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Read the bundles, and write each with a file for every unit."""
+    """Read the bundles of a wheel, and write the compiled code of each bundle as single files."""
     from ...wheels.reading.unpacking import unpacked_files, write_bundle
 
     with open_wheel(args.wheel) as opened:

@@ -1,13 +1,15 @@
 """Check that the files of wheels, folders or installed packages agree with each other.
 
 'verify' proves that a wheel's files agree with each other, and that its loader is one that a release shipped.
-It compares every file of a bundle with its manifest, the manifest and the keys with the text that hatch-cubin
-writes for their facts, and the loader with the loader of the release in the manifest. In a wheel, it also
-compares the bill of materials with the manifest, and all files with RECORD.
+The loader is the Python code in '_cubins' that loads the kernels. Every file in '_cubins' is compared with
+manifest.json, and the loader with the loader of the release that manifest.json names. The two JSON files must
+have exactly the text that hatch-cubin writes. In a wheel, 'verify' also compares the bill of materials with
+the manifest, and all files with RECORD.
 
 Only 'verify --rebuild' proves that every file that hatch-cubin put into the wheel is what the project builds.
-It compiles the kernels again, with an empty cache, and compares the bytes. It needs the sources and the
-compiler of the wheel's build. With others a difference proves nothing, and 'verify' says so.
+'--rebuild' compiles the kernels again, with an empty cache, and compares the bytes. It needs the same sources
+and the same compiler as the wheel's build. With other sources or another compiler, a difference proves
+nothing, and 'verify' says so.
 
 For files not made by hatch-cubin, such as the package's own '__init__.py', only a signature is proof: RECORD
 protects only against damage.
@@ -50,12 +52,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _UNCHANGED = frozenset(("same", "not looked at"))
-_OF_ITS_BUILD = "verify it with the sources and the toolkit that it was built with"
+_OF_ITS_BUILD = "verify the wheel with the sources and the toolkit of its build"
 _WRONG: tuple[UnitVerdict, ...] = ("differs", "other inputs", "only in the bundle", "only in the rebuild")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
+    """Add the arguments of this verb to its parser."""
     wheels_argument(parser)
     parser.add_argument(
         "--rebuild", action="store_true", help="compile the project again, and compare the bytes"
@@ -76,7 +78,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _checked(what: str, again: _Rebuilder | None) -> Answer:
-    """Check one wheel; if it cannot be read, the reason is returned as its problem."""
+    """Return the result of checking one wheel. If the wheel cannot be read, the reason is its problem."""
     facts: dict[str, Any] = {"named": what, "path": what, "bundles": []}
     lines: list[str] = []
     problems: list[Problem] = []
@@ -95,7 +97,7 @@ def _checked(what: str, again: _Rebuilder | None) -> Answer:
                 lines += _summary(bundle, comparison)
                 problems += _findings(bundle, comparison, again.install_command())
                 problems += _not_of_project(bundle, others)
-    except HatchCubinError as exc:  # earlier problems must still be reported
+    except HatchCubinError as exc:  # problems that were found before must still be reported
         problems += exc.problems
     return Answer({**facts, "ok": not problems}, lines, problems)
 
@@ -104,18 +106,18 @@ def _agreed(opened: OpenedWheel) -> Iterator[str]:
     yield from map(_agrees, opened.bundles)
     if opened.companion is not None:
         main = main_project_of(opened)
-        yield f"{opened.path}: all files match its description; it is a companion of {main}"
+        yield f"{opened.path}: all files match the companion's description; the main wheel is {main}"
 
 
 def _agrees(bundle: Bundle) -> str:
     manifest = manifest_of(bundle)
     loader = f"the loader is from {' '.join(manifest.generator)}"
-    empty = "; it does not contain kernels: built with HATCH_CUBIN_SKIP" if manifest.skipped else ""
-    unknown = "" if is_built_by_this_version(manifest) else ", the stub was not compared"
-    label = f"; it is the wheel variant {manifest.wheel_variant['label']}" if manifest.wheel_variant else ""
+    empty = "; no kernels, because HATCH_CUBIN_SKIP was set in the build" if manifest.skipped else ""
+    unknown = "" if is_built_by_this_version(manifest) else ", the stub file was not compared"
+    label = f"; this is the wheel variant {manifest.wheel_variant['label']}" if manifest.wheel_variant else ""
     absent = missing_companions(bundle, manifest)
-    part = f"; not checked, because not found: {', '.join(absent)}" if absent else ""
-    agree = f"all {len(bundle.packed_sizes)} files agree with its manifest"
+    part = f"; not found, so not checked: {', '.join(absent)}" if absent else ""
+    agree = f"all {len(bundle.packed_sizes)} files agree with the manifest"
     return f"{bundle.where}: {agree}; {loader}{unknown}{empty}{label}{part}"
 
 
@@ -123,60 +125,60 @@ def _agrees(bundle: Bundle) -> str:
 
 
 class _Rebuilder:
-    """The project to compare wheels with; it is opened once, and compiled once for each of its packages."""
+    """The project to compare wheels with. It is opened once, and compiled once for each of its packages."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._opened = _once(lambda: _opened_project(args))
         self._rebuilt: dict[tuple[str, bool], Callable[[], Rebuilt]] = {}
-        self._named: set[str] = set()  # manifest digests of all named bundles, compared or not
-        self._wholes: dict[str, Manifest] = {}  # manifests of compared bundles, by their digest
-        self._parts: dict[str, tuple[str, Mapping[str, Any]]] = {}  # companions' packages and descriptions
+        self._named: set[str] = set()  # the digests of all manifests on the command line, compared or not
+        self._wholes: dict[str, Manifest] = {}  # the manifests of compared bundles, by digest of the manifest
+        self._parts: dict[str, tuple[str, Mapping[str, Any]]] = {}  # package and description of companions
 
     def project(self, opened: OpenedWheel) -> Project:
-        """Return the project, set to the package that the bundle was built for."""
+        """Return the project with the package that the wheel's kernels were built for."""
         from ...frontends import open_project as frontend
 
         told = (manifest_of(bundle).folder for bundle in opened.bundles)
         return frontend.with_package_of_bundle(self._opened(), filter(None, told))
 
     def install_command(self) -> str | None:
-        """Return the command that installs the toolkit of the project's lock; None if there is none."""
+        """Return the command that installs the toolkit of the project's lock file, or None without a lock."""
         from ...lockfile import locked_build
 
         return locked_build.install_command(self._opened())
 
     def rebuilt(self, project: Project) -> Rebuilt:
-        """Return the result of compiling the project again, from the first call for this package."""
+        """Return the result of compiling the project again. The project is compiled only once per package."""
         from ...wheels.checking.rebuild import rebuild
 
         form = project.bundle_folder, project.config.pack
         return self._rebuilt.setdefault(form, _once(lambda: rebuild(project)))()
 
     def note_named(self, opened: OpenedWheel) -> None:
-        """Remember the bundles: if one cannot be compared, only that is reported, not its companions too."""
+        """Remember a wheel's manifests, so that its error is not reported for its companions too."""
         for bundle in opened.bundles:
             with contextlib.suppress(BundleError):  # the integrity check reports it
                 self._named.add(file_digest(bundle.read("manifest.json")))
 
     def note_whole(self, bundle: Bundle) -> None:
-        """Remember a compared bundle, because its manifest has the digests of its companions' files."""
+        """Remember the manifest of a compared wheel: it has the digests of the companions' files."""
         self._wholes[file_digest(bundle.read("manifest.json"))] = manifest_of(bundle)
 
     def note_part(self, opened: OpenedWheel, said: Mapping[str, Any] | None) -> None:
-        """Remember a companion; *said* is its description, None if the companion is damaged."""
+        """Remember a companion. *said*: the companion's description, or None if it is damaged."""
         if said is not None:
             self._parts[opened.path] = (opened.companion or "", said)
 
     def with_whole(self, checked: Answer) -> Answer:
-        """Return an answer; for a companion, add the problem that its main wheel's bundle shows, if any."""
+        """Return a result of a check. For a companion, compare its files with the main wheel's manifest."""
         package, said = self._parts.get(checked.facts["path"], ("", None))
         if said is None or said["index"] in self._named - self._wholes.keys():
             return checked
         path = Location(checked.facts["path"])
         whole = self._wholes.get(said["index"])
         if whole is None:
-            what = f"was not compared: it belongs to {said['project']} {said['version']}"
-            hint = "name the main wheel too, as split wrote it"
+            what = f"was not compared, because its main wheel {said['project']} {said['version']} is missing"
+            hint = "name the main wheel too, as 'hatch-cubin split' wrote it"
             wrong = problem("companion-not-compared", what, path, hint)
         elif not fits_manifest(package, said, whole):
             what = "does not have the files that its main wheel's manifest lists"
@@ -193,7 +195,7 @@ def _opened_project(args: argparse.Namespace) -> Project:
 
 
 def _once(make: Callable[[], T]) -> Callable[[], T]:
-    """Return a function that calls *make* once; every call returns its result or raises its error."""
+    """Return a function that calls *make* once. Every further call returns the same result or error."""
 
     @functools.cache
     def outcome() -> T | HatchCubinError:
@@ -224,7 +226,7 @@ def _compare(again: _Rebuilder, opened: OpenedWheel) -> tuple[Bundle, RebuildCom
 
 
 def _bundle_of(project: Project, opened: OpenedWheel) -> Bundle:
-    """Return the bundle that the project builds; the manifests of bundles beside it are not trusted."""
+    """Return the only bundle that the project builds, or raise BundleError if there is none or several."""
     own = _own(project, opened)
     if len(own) == 1:
         return own[0]
@@ -233,7 +235,7 @@ def _bundle_of(project: Project, opened: OpenedWheel) -> Bundle:
         what = (
             f"contains several bundles that this project ({project.bundle_folder}) may have built: {places}"
         )
-        raise BundleError(problem("several-bundles", what, Location(opened.path), "name only one of them"))
+        raise BundleError(problem("several-bundles", what, Location(opened.path), "name only one bundle"))
     places = ", ".join(bundle.place for bundle in opened.bundles)
     what = f"does not contain a bundle of this project ({project.bundle_folder}), only {places}"
     hint = "name the right project with --project DIR"
@@ -241,7 +243,7 @@ def _bundle_of(project: Project, opened: OpenedWheel) -> Bundle:
 
 
 def _own(project: Project, opened: OpenedWheel) -> list[Bundle]:
-    if opened.archive is not None:  # imports use the path, not the manifest
+    if opened.archive is not None:  # Python imports a bundle by its path, whatever its manifest says
         return bundles_of_package(opened, project.package)
     folders = (project.bundle_folder, None)  # a bundle without kernels does not name its folder
     return [bundle for bundle in opened.bundles if manifest_of(bundle).folder in folders]
@@ -274,21 +276,23 @@ def _summary(bundle: Bundle, comparison: RebuildComparison) -> Iterator[str]:
 
 
 def _not_of_project(bundle: Bundle, others: Sequence[Bundle]) -> Iterator[Problem]:
-    """Yield a problem for each bundle that was not compared with a build, because it may contain anything."""
+    """Yield a problem for each bundle that was not compared, because such a bundle may contain anything."""
     for other in others:
         what = f"was not compared: this project builds only {bundle.place}"
-        hint = "remove it from the wheel; code of another project can be verified in that project's own wheel"
+        hint = (
+            "remove it from the wheel, and verify the kernels of another project in that project's own wheel"
+        )
         yield problem("bundle-not-compared", what, Location(other.where), hint if other.wheel else None)
 
 
 def _same(number: int) -> str:
-    return f"{number} {'is' if number == 1 else 'are'} the same to the byte"
+    return f"{number} {'has' if number == 1 else 'have'} exactly the same bytes"
 
 
 def _findings(bundle: Bundle, comparison: RebuildComparison, install: str | None) -> Iterator[Problem]:
-    """Yield a problem for each kind of difference, with the units or the files that have it.
+    """Yield a problem for each kind of difference, with the compiled files that differ in this way.
 
-    *install* is the command that installs the toolkit of the project's lock.
+    *install*: the command that installs the toolkit of the project's lock file.
     """
     where = Location(bundle.where)
     for verdict in _WRONG:
@@ -299,7 +303,8 @@ def _findings(bundle: Bundle, comparison: RebuildComparison, install: str | None
             hint = wrong.hint if install is None or not why else f"cubin.lock names a toolkit: {install}"
             yield wrong._replace(where=where, hint=hint, details=(*units, *why))
     files = [name for name, same in comparison.files.items() if not same]
-    if files and {*comparison.verdicts.values()} <= _UNCHANGED:  # changed units change these files too
+    # If a unit differs, the manifest and other files differ too: report these only if all units are equal.
+    if files and {*comparison.verdicts.values()} <= _UNCHANGED:
         what = f"the rebuild differs in {count(len(files), 'file')} although all units are equal"
         details = (*files, *_toolchain(comparison))
         yield problem("file-differs", what, where, _where(comparison), details)
@@ -307,12 +312,12 @@ def _findings(bundle: Bundle, comparison: RebuildComparison, install: str | None
 
 def _about(verdict: UnitVerdict, units: str) -> Problem:
     if verdict == "differs":
-        hint = "a poisoned cache does this, or a changed wheel: empty the cache, and build again"
+        hint = "the cache or the wheel was probably tampered with: empty the cache, and build again"
         return problem(
             "unit-differs", f"the rebuild differs in {units} although all inputs are equal", hint=hint
         )
     if verdict == "other inputs":
-        what = f"{units} built from other inputs: a source, a header, an option or the compiler"
+        what = f"{units} built from different inputs: a source, a header, an option or the compiler"
         return problem("unit-inputs-differ", what, hint=_OF_ITS_BUILD)
     if verdict == "only in the bundle":
         return problem("unit-not-built", f"{units} in the wheel, but not built by the project")
@@ -320,17 +325,17 @@ def _about(verdict: UnitVerdict, units: str) -> Problem:
 
 
 def _where(comparison: RebuildComparison) -> str:
-    """Return a hint where to verify a wheel: its commit is known only in git, not in an unpacked sdist."""
+    """Return a hint that says with which sources to verify a wheel, such as a checkout of its commit."""
     before = {name: shipped for name, shipped, _here in comparison.toolchain}
     if not before or not before.keys() <= {"commit", "dirty"}:
         return _OF_ITS_BUILD
     if before.get("commit") == "none":
-        return "a wheel made from an sdist names no commit: unpack that sdist, and verify it there"
-    return "verify it in a checkout of the commit that it was built from"
+        return "the wheel was built from an sdist: unpack the sdist, and verify the wheel there"
+    return "verify the wheel in a checkout of the commit that it was built from"
 
 
 def _toolchain(comparison: RebuildComparison) -> Iterator[str]:
     if comparison.toolchain:
-        yield "this proves nothing, for these differ:"
+        yield "the difference proves nothing, because the builds differ in:"
         for name, shipped, here in comparison.toolchain:
-            yield f"  {name}: {shipped} when it was built, {here} here"
+            yield f"  {name}: {shipped} when the wheel was built, {here} here"

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ...config import toml_lines
 from ...config.config import Config, Macros, SourceRule
+from ...config.value_checks import WrittenInstantiation
 from ...errors import Location, SourceError
 from ...headers.resolve import SearchFolder
 from ...planning.unit_plan import Module
@@ -80,11 +81,13 @@ class FailedCompile:
         return any(not isinstance(written, str) for _place, written in self._entries(name))
 
     def _entries(self, name: str) -> Iterator[tuple[Location, str | Mapping[str, Any]]]:
-        wanted = "".join(name.split())
+        place, produced = self.config.place, self.module.source.produced
         for index, rule in self._rules():
-            for each, (number, written) in rule.instantiate.items():
-                if "".join(each.split()) == wanted:
-                    yield self.config.place.of("source", index, "instantiate", number), written
+            for number, written in _asking(rule, name):
+                yield place.of("source", index, "instantiate", number), written
+        if produced is not None:
+            for _number, written in _asking(produced.rule, name):
+                yield Location(produced.producer), written
 
     def shared_entry(self, path: str, name: str) -> str | Mapping[str, Any] | None:
         """Return the entry of `instantiate` for *name*, if its rule is for another source at *path* too."""
@@ -128,6 +131,12 @@ class FailedCompile:
         if key == "define":
             return {name for rule in rules for name in (*dict(rule.define), *rule.undefined)}
         return {name for rule in rules for name in _written(rule.options)}
+
+
+def _asking(rule: SourceRule, name: str) -> Iterator[WrittenInstantiation]:
+    """Yield the entries of a rule's `instantiate` that ask for a name, however its spaces are written."""
+    wanted = "".join(name.split())
+    return (entry for each, entry in rule.instantiate.items() if "".join(each.split()) == wanted)
 
 
 def _written(values: Macros | Mapping[str, Any]) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Check that a wheel is whole, and is what was built."""
+"""Check that a wheel is complete and undamaged, and that it contains what the project builds."""

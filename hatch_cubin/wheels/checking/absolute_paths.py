@@ -1,7 +1,7 @@
-"""Find absolute paths in the files that hatch-cubin writes: they reveal the machine, and make wheels differ.
+"""Find absolute paths in the files that hatch-cubin writes, because such paths reveal the build machine.
 
-Strings of a kernel, such as a path under /dev that it prints, are allowed: only folders in which
-people and CI jobs build count.
+A kernel may contain strings such as a path under /dev. Only paths of folders in which people and CI jobs
+usually build are reported.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _FOLDERS = (
     rb"__w|build|builds|data|github|home|host|io|mnt|opt|private|project|root|srv|tmp|usr/local|Users|var|work"
     rb"|workspace|workspaces"
 )
-# Long enough that machine code does not contain it by chance.
+# The pattern requires so many characters that machine code does not match by chance.
 _UNIX = rb"(?<![\w.:/\\@~+-])/(?:%b)/[\w.+@~-][\w.+@~/-]{3,}" % _FOLDERS
 _WINDOWS = rb"(?<!\w)[A-Za-z]:\\\\?[\w.+@~ -]{3,}(?:\\\\?[\w.+@~ -]{2,})+"
 _PATH = re.compile(rb"%b|%b" % (_UNIX, _WINDOWS))
 
 
 def path_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield each file of a bundle, and each bill of materials, that has absolute paths in it."""
+    """Yield a problem for each file of a bundle, and each bill of materials, that contains absolute paths."""
     for bundle in opened.bundles:
         for name, data in _written_files(bundle):
             if paths := absolute_paths(data):
                 what = f"contains the path of a folder: {_listed(paths)}"
                 yield problem("absolute-path", what, bundle.at(name), _hint(name))
-        with contextlib.suppress(BundleError):  # reported by the integrity check
+        with contextlib.suppress(BundleError):  # the integrity check reports the error
             bill = sbom_of(opened, bundle)
             if bill is not None and (paths := absolute_paths(bill.data)):
                 what = f"contains the path of a folder: {_listed(paths)}"
@@ -43,16 +43,16 @@ def path_problems(opened: OpenedWheel) -> Iterator[Problem]:
 
 
 def absolute_paths(data: bytes) -> list[str]:
-    """Return the absolute paths in a file, each once."""
+    """Return the absolute paths in a file, without duplicates."""
     found = (match[0].decode("ascii", "backslashreplace").rstrip() for match in _PATH.finditer(data))
     return [*dict.fromkeys(found)]
 
 
 def _written_files(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
-    """Yield the files that hatch-cubin wrote, and the results that are packed in them."""
+    """Yield the files that hatch-cubin wrote. Packed files are unpacked."""
     for name in FILES_OF_EVERY_BUNDLE:
         if name.endswith((".json", ".pyi")):
-            with contextlib.suppress(BundleError):  # reported by the integrity check
+            with contextlib.suppress(BundleError):  # the integrity check reports the error
                 yield name, bundle.read(name)
     with contextlib.suppress(BundleError):
         seen: set[tuple[str, int | None]] = set()
@@ -68,5 +68,5 @@ def _listed(paths: list[str]) -> str:
 
 def _hint(name: str) -> str | None:
     if not name.endswith((".json", ".pyi")):
-        return "it comes from a macro or a string of the source, or from debug information"
+        return "the path comes from a macro or a string of the source, or from debug information"
     return None

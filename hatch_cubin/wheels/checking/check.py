@@ -37,13 +37,13 @@ from .size_advice import largest_files, size_problem
 from .stray_files import stray_problems
 from .wheel_tags import tag_problems, tag_warnings
 
-PYPI_MAX_BYTES = 100_000_000  # its default limit
+PYPI_MAX_BYTES = 100_000_000  # the default limit of PyPI for a file
 _MAX_SHOWN = 10
 _NAME_FIELDS: tuple[Literal["kernel", "module"], ...] = ("kernel", "module")
 
 
 class SpillingKernel(TypedDict):
-    """A kernel that spills registers for an arch, and in how many instructions."""
+    """A kernel that spills registers for an arch, with the number of instructions that spill."""
 
     module: str
     kernel: str
@@ -52,7 +52,7 @@ class SpillingKernel(TypedDict):
 
 
 class BundleCheck(TypedDict):
-    """The units of one bundle that each GPU loads, and its spilling kernels."""
+    """The result for one bundle: which code each GPU loads, and which kernels spill registers."""
 
     place: str
     where: str
@@ -78,10 +78,11 @@ def check(
     fallback: FallbackReader | None = None,
     excepted: Sequence[str] = (),
 ) -> CheckResult:
-    """Check a wheel, folder or package for these GPUs; by default, for the GPUs that its archs name.
+    """Check a wheel, folder or package.
 
-    *excepted* has globs: of kernels and modules that need not run on all GPUs, of modules that may be for a
-    debugger, and of code that may be outside of the bundle.
+    *capabilities*: the GPUs on which all kernels must run. By default, the GPUs of the archs in the wheel.
+    *excepted*: globs for kernels and modules that need not run on all GPUs, for modules that may be compiled
+    for a debugger, and for code that may be outside the bundle.
     """
     problems = [
         *integrity_problems(opened),
@@ -95,11 +96,11 @@ def check(
     for bundle in opened.bundles:
         try:
             checked = _check_bundle(bundle, capabilities, fallback)
-        except BundleError:  # reported by the integrity check
+        except BundleError:  # the integrity check reports the error
             continue
         bundles.append(checked)
         if absent := missing_companions(bundle, manifest_of(bundle)):
-            what = f"companions are not here and were not checked: {', '.join(absent)}"
+            what = f"some companion wheels are not here, so they were not checked: {', '.join(absent)}"
             warnings.append(problem("companions-not-checked", what, Location(bundle.where)))
         problems += _unserved_problems(bundle, checked, excepted)
         problems += _debug_code_problems(bundle, excepted)
@@ -119,7 +120,7 @@ def _check_bundle(
     bundle: Bundle, capabilities: Sequence[int], fallback: FallbackReader | None
 ) -> BundleCheck:
     facts = survey(bundle, fallback)
-    manifest = manifest_of(bundle)  # the loader chooses by the manifest, even in a wheel variant
+    manifest = manifest_of(bundle)  # complete even in a wheel variant, because the loader chooses by it
     units = units_in_files(facts) if manifest.wheel_variant is None else units_in_manifest(manifest)
     covers = coverage(units, capabilities_of(manifest, capabilities or promised_capabilities(units)))
     return {
@@ -155,13 +156,13 @@ def _unserved_problems(bundle: Bundle, checked: BundleCheck, excepted: Sequence[
 
 
 def _debug_code_problems(bundle: Bundle, excepted: Sequence[str]) -> Iterator[Problem]:
-    """Yield a problem for the units that were compiled with -G: they run many times slower."""
+    """Yield a problem for code that was compiled for a debugger (-G), because it runs many times slower."""
     rules = [glob_regex(glob) for glob in excepted]
     units: list[str] = []
     for module, entry, data in read_results(bundle, manifest_of(bundle).here):
         if any(rule.fullmatch(name) for rule in rules for name in (module.name, *entry.kernels)):
             continue
-        with contextlib.suppress(ValueError):  # damage is reported by the integrity check
+        with contextlib.suppress(ValueError):  # the integrity check reports damaged code
             if isinstance(data, bytes) and is_for_debugger(data):
                 units.append(unit_name(module.name, entry.arch))
     if units:
@@ -172,7 +173,7 @@ def _debug_code_problems(bundle: Bundle, excepted: Sequence[str]) -> Iterator[Pr
 
 
 def _without_excepted(excepted: Sequence[str], lacks: Iterable[AffectedKernels]) -> Iterator[AffectedKernels]:
-    """Yield affected kernels, except for those whose name or module matches *excepted*."""
+    """Yield affected kernels, but leave out kernels whose name or module matches *excepted*."""
     rules = [glob_regex(glob) for glob in excepted]
     for left in lacks:
         kernels = [
@@ -185,15 +186,15 @@ def _without_excepted(excepted: Sequence[str], lacks: Iterable[AffectedKernels])
 
 
 def exceptable_names(bundles: Iterable[BundleCheck]) -> set[str]:
-    """Return the names that a glob of `--except` can match: names of kernels and modules."""
+    """Return the names of all kernels and modules, which a glob of `--except` can match."""
     return {cover[name] for checked in bundles for cover in checked["kernels"] for name in _NAME_FIELDS}
 
 
 def _add_archs(gpus: Sequence[str]) -> str:
     archs = ", ".join(f'"sm_{gpu.replace(".", "")}"' for gpu in gpus)
     return (
-        f"add {archs} to their archs; or name with --gpu the GPUs that the wheel is for, "
-        "or with --except the kernels that need not run on all"
+        f"add {archs} to the archs of these kernels; or list the wheel's GPUs with --gpu, "
+        "or the kernels that need not run on all GPUs with --except"
     )
 
 
@@ -203,7 +204,7 @@ def _ptx_only_warnings(bundle: Bundle, checked: BundleCheck, excepted: Sequence[
         gpus = ", ".join(left["gpus"])
         what = (
             f"{len(left['kernels'])} of {count(total, 'kernel')} have only PTX for {gpus}, "
-            "while others have machine code"
+            "while other kernels have machine code"
         )
         yield problem("only-ptx", what, Location(bundle.where), None, tuple(_kernel_lines(left)))
 
@@ -219,7 +220,7 @@ def _kernel_lines(left: AffectedKernels) -> Iterator[str]:
 
 
 def check_sections(path: str, verdict: CheckResult) -> list[ReportSection]:
-    """Return the sections of the report about a wheel, without its problems."""
+    """Return the sections of the report about a wheel. Problems are printed elsewhere."""
     lines = [] if verdict.bytes is None else [_size_line(verdict)]
     return [
         ReportSection(path, lines),
@@ -233,7 +234,7 @@ def _size_line(verdict: CheckResult) -> str:
 
 
 def bundle_sections(checked: BundleCheck) -> Iterator[ReportSection]:
-    """Yield the sections about the units that GPUs load, and about kernels that spill."""
+    """Yield the sections of the report about the code that GPUs load, and about register spills."""
     if checked["gpus"]:
         yield coverage_section(f"{checked['where']}: what each GPU runs", checked["kernels"])
     if checked["spills"]:
@@ -248,7 +249,7 @@ def _spill_section(checked: BundleCheck) -> ReportSection:
     ]
     more = len(worst) - len(rows)
     title = f"kernels that spill registers: {len(worst)}"
-    lines = [f"and {more} more: 'inspect' has all"] if more else []
+    lines = [f"and {more} more: 'hatch-cubin inspect' lists all"] if more else []
     return ReportSection(
         title, lines, ReportTable(["kernel", "arch", "spills"], rows, numbers=[2], names=[0, 1])
     )

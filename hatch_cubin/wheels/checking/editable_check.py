@@ -1,4 +1,4 @@
-"""Check the file of an editable install beside its bundle: the watched files, and the build to run."""
+"""Check `editable.json` of an editable install: it lists the watched sources, and the build command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...project.project import Project
 EDITABLE_FILE = "editable.json"
 
 _FIELDS = {"files", "needs", "rebuild", "root"}
-# If an install has links to the bundle, the file has the path of the project.
+# A strict install of setuptools has links to the files in _cubins, so editable.json has the project's path.
 _LINKED = of_setuptools("strict")
 _BUILDS = {
     (*build.command, *build.needs): build
@@ -24,7 +24,10 @@ _BUILDS = {
 
 
 def check_editable_file(data: bytes, folder: str | None) -> dict[str, Any]:
-    """Return the content; ValueError if it is damaged, or would run more than a build of its project."""
+    """Return the content of `editable.json`.
+
+    Raise ValueError if the file is damaged, or if its command is not one of the builds of hatch-cubin.
+    """
     with contextlib.suppress(*NOT_OURS):
         notes: dict[str, Any] = json.loads(data)
         root, build = notes["root"], _BUILDS[_commands_of(notes)]
@@ -37,9 +40,9 @@ def check_editable_file(data: bytes, folder: str | None) -> dict[str, Any]:
 
 
 def rebuilt_editable_file(project: Project, data: bytes, sources: list[str]) -> bytes:
-    """Return the file that a build of *project* from *sources* writes.
+    """Return the `editable.json` that a build of *project* from *sources* writes.
 
-    This is *data* itself if only the times in it differ.
+    The times of the sources are taken from *data*, because a build on another day has different times.
     """
     try:
         notes = check_editable_file(data, project.bundle_folder)

@@ -1,4 +1,4 @@
-"""The checks of `verify`: RECORD, bundles, and bills of materials."""
+"""Run the checks of `hatch-cubin verify`: of RECORD, of bundles, and of bills of materials."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .verify import bundle_problems
 
 
 def integrity_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield a problem for each part that does not fit the others."""
+    """Yield a problem for each file of a wheel that does not agree with the other files."""
     if opened.archive is not None:
         yield from record_problems(opened.archive)
     for bundle in opened.bundles:

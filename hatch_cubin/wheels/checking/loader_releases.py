@@ -1,6 +1,7 @@
-"""The digests of the loader's files, by version of hatch-cubin: releases are listed, this version is read.
+"""The digests of the loader's files for each version of hatch-cubin.
 
-Making a release adds its line, as CONTRIBUTING.md says.
+The digests of releases are listed here. The digests of this version are computed from its files. Each release
+adds a line to the list, as CONTRIBUTING.md describes.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ RELEASED: Mapping[str, Mapping[str, str]] = {}  # version → file → sha256
 
 
 def own_digests() -> dict[str, str]:
-    """Return the digest of each file of the loader of this version."""
+    """Return the digests of the loader's files in this version of hatch-cubin."""
     return {name: file_digest(data) for name, data in loader_files.all_files().items()}
 
 
 def digests_of_version(version: str) -> Mapping[str, str] | None:
-    """Return the digest of each file of the loader of a version; None if the version is not known."""
+    """Return the digests of the loader's files in a version, or None if the version is unknown."""
     return own_digests() if version == __version__ else RELEASED.get(version)
 
 
 def is_newer(version: str) -> bool:
-    """Return whether a version is later than this version, by its numbers."""
+    """Return whether a version number is higher than the version of this hatch-cubin."""
     return _numbers(version) > _numbers(__version__)
 
 

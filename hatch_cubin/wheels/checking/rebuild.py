@@ -1,8 +1,9 @@
-"""Build a project again, with an empty cache, and compare the result with a bundle.
+"""Build a project again, with an empty cache, and compare the result with the bundle in a wheel.
 
-The keys say whether both were built from the same inputs: sources, headers, options, compiler. If they were,
-a difference in the result proves that the bundle has something that its inputs do not compile to. Otherwise
-a difference proves nothing. All other files follow from the units and from the table.
+The keys of both builds show whether the inputs were the same: sources, headers, options, compiler. If they
+were, different compiled code proves that the wheel contains something that its sources do not compile to. If
+the inputs differ, different code proves nothing. The other files of the bundle depend only on the compiled
+code and on the project's table.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _IGNORED_VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """The files of a project that was built with an empty cache."""
+    """The result of building a project with an empty cache: the files of the bundle, by name."""
 
     project: Project
     files: Mapping[str, bytes]
@@ -53,11 +54,11 @@ class Rebuilt:
 
 @dataclass(frozen=True, slots=True)
 class RebuildComparison:
-    """The verdict on each unit, and every part of the toolchain that differs: its name, shipped, here."""
+    """The result of comparing the bundle in a wheel with a rebuild of the project."""
 
     verdicts: Mapping[ModuleAndArch, UnitVerdict]
-    files: Mapping[str, bool]  # other files, and whether they are the same
-    toolchain: tuple[tuple[str, str, str], ...]
+    files: Mapping[str, bool]  # for each other file: whether its bytes are the same
+    toolchain: tuple[tuple[str, str, str], ...]  # differing tools: name, version in the wheel, version here
 
 
 def rebuild(project: Project) -> Rebuilt:
@@ -71,10 +72,12 @@ def rebuild(project: Project) -> Rebuilt:
 
 
 def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebuilt]) -> RebuildComparison:
-    """Compare a bundle and its *bill* of materials with the rebuild that *again* makes."""
+    """Compare a bundle and its *bill* of materials with a rebuild. *again*: the function that rebuilds."""
     shipped = {name: bundle.read(name) for name in ("manifest.json", "keys.json")}
     for name in {*bundle.packed_sizes} - {*shipped}:
-        with contextlib.suppress(BundleError):  # a damaged file is reported by `verify`, and differs here
+        with contextlib.suppress(
+            BundleError
+        ):  # `verify` reports a damaged file, and here it counts as different
             shipped[name] = bundle.read(name)
     if bill is not None:
         shipped[sbom.NAME] = bill
@@ -93,7 +96,10 @@ def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebui
 
 
 def _add_companions(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:
-    """Add the files of companions, as if the bundle was not split; return the files that are not here."""
+    """Add the files of companion wheels to *shipped*, as if the wheel was not split.
+
+    Return the names of files in companions that are not here.
+    """
     manifest = manifest_of(bundle)
     if manifest.companions is None and manifest.wheel_variant is None:
         return set()
@@ -106,7 +112,7 @@ def _add_companions(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:
                     shipped[file] = companions.read(package, file)
                 except FileElsewhereError:
                     elsewhere.add(file)
-                except BundleError:  # as above
+                except BundleError:  # `verify` reports a damaged file
                     continue
     shipped["manifest.json"] = joined(shipped["manifest.json"])
     return elsewhere
@@ -115,9 +121,9 @@ def _add_companions(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:
 def compare(
     shipped: Mapping[str, bytes], rebuilt: Mapping[str, bytes], elsewhere: Collection[str] = ()
 ) -> RebuildComparison:
-    """Compare two bundles: units by their keys, bytes and names, other files by their bytes.
+    """Compare two bundles: compiled code by keys, bytes and kernel names, and other files by their bytes.
 
-    Units in files that are *elsewhere* are not compared.
+    *elsewhere*: files of other wheels, which are not compared.
     """
     ours, theirs = (read_manifest(files["manifest.json"]) for files in (shipped, rebuilt))
     our_keys, their_keys = (_keys(files["keys.json"]) for files in (shipped, rebuilt))
@@ -154,7 +160,7 @@ def _keys(data: bytes) -> dict[ModuleAndArch, str]:
 def _compile_results(
     manifest: Manifest, files: Mapping[str, bytes]
 ) -> dict[ModuleAndArch, tuple[object, ...]]:
-    """Return the digest and the names of the kernels of each compiled unit."""
+    """Return the digest and the kernel names of the compiled code of each module, for each arch."""
     bundle = Bundle("", dict.fromkeys(files), files.__getitem__)
     return {
         (module.name, entry.arch): (

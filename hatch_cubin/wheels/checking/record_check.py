@@ -1,7 +1,4 @@
-"""Check a wheel against its own RECORD.
-
-Both have to have the same files, each with the digest and size that RECORD has.
-"""
+"""Compare the files of a wheel with its RECORD: the wheel must have exactly the listed files and digests."""
 
 from __future__ import annotations
 
@@ -18,16 +15,16 @@ from ...errors import BundleError, Location, Problem, problem
 from ...project.source import BUNDLE_FOLDER
 from ..reading.bundles import installed_path, member_location, metadata_file, read_in_pieces, read_member
 
-LocationOf = Callable[[str], Location]  # returns the location of a file of the wheel
+LocationOf = Callable[[str], Location]  # a function that returns the location of a file of the wheel
 
 
-_WITHOUT_DIGEST = ("", ".jws", ".p7s")  # RECORD itself and its signatures have no digest in it
+_WITHOUT_DIGEST = ("", ".jws", ".p7s")  # RECORD lists no digest for itself and for its signatures
 _DATA = re.compile(r"[^/]+\.data/", re.IGNORECASE)
 _UNSAFE = re.compile(r"/|[A-Za-z]:|(?:.*/)?\.\.(?:/|$)|.*[\\\0]", re.DOTALL)
 
 
 def record_problems(archive: zipfile.ZipFile) -> Iterator[Problem]:
-    """Yield the problems of a wheel's files, of their names and of their entries in RECORD."""
+    """Yield a problem for each file of a wheel with an unsafe name or a wrong entry in RECORD."""
     names = [member.orig_filename for member in archive.infolist() if not member.is_dir()]
     at = functools.partial(member_location, archive)
     yield from _name_problems(names, at)
@@ -46,7 +43,7 @@ def record_problems(archive: zipfile.ZipFile) -> Iterator[Problem]:
 
 
 def _name_problems(names: Sequence[str], at: LocationOf) -> Iterator[Problem]:
-    """Yield files that would be installed to an unexpected place, or over another file."""
+    """Yield a problem for each file that would be installed to an unsafe place, or over another file."""
     places = Counter(map(installed_path, names))
     for name, count in sorted(places.items()):
         if count > 1:
@@ -57,19 +54,21 @@ def _name_problems(names: Sequence[str], at: LocationOf) -> Iterator[Problem]:
             what = "would be installed outside the environment"
             yield problem("unsafe-path", what, at(ascii(name)[1:-1]))
         if BUNDLE_FOLDER in {_folded_part(part) for part in name.split("/") if part != BUNDLE_FOLDER}:
-            what = f"would be in {BUNDLE_FOLDER} too on systems that ignore case and a last dot"
+            what = (
+                f"would be in {BUNDLE_FOLDER} too, on systems that ignore case or a dot at the end of a name"
+            )
             yield problem("unsafe-path", what, at(name))
         if (
             _DATA.match(name)
             and installed_path(name) == name
             and BUNDLE_FOLDER in map(_folded_part, name.split("/"))
         ):
-            what = "may be installed over a bundle: it is in the wheel's data"
+            what = f"may be installed over files in {BUNDLE_FOLDER}: it is in the wheel's .data folder"
             yield problem("unsafe-path", what, at(name))
 
 
 def _case_problems(places: Collection[str], at: LocationOf) -> Iterator[Problem]:
-    """Yield files that would replace a file of a bundle on systems that ignore case."""
+    """Yield a problem for each file that would replace a file in _cubins on systems that ignore case."""
     alike: dict[str, list[str]] = {}
     for name in sorted(places):
         if BUNDLE_FOLDER in name.split("/"):
@@ -81,7 +80,7 @@ def _case_problems(places: Collection[str], at: LocationOf) -> Iterator[Problem]
 
 
 def _folded_part(part: str) -> str:
-    """Return a part of a path as file systems compare it that ignore case and last dots."""
+    """Return a part of a path in the form that is equal for names that differ in case or in final dots."""
     return part.casefold().rstrip(". ")
 
 
@@ -107,7 +106,7 @@ def _record_differences(
 
 
 def _wrong_entry(pieces: Iterable[bytes], said: Sequence[str], where: Location) -> Iterator[Problem]:
-    """Yield a problem if a file differs from its line in RECORD."""
+    """Yield a problem if a file's digest or size differs from its line in RECORD."""
     algorithm, _, expected = said[0].partition("=") if said else ("", "", "")
     if algorithm not in ("sha256", "sha384", "sha512"):
         yield problem("not-in-record", "has no digest in RECORD", where)

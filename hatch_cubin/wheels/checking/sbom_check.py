@@ -1,7 +1,7 @@
-"""Check bills of materials: that hatch-cubin wrote them, and that they fit the manifests of their bundles.
+"""Check that hatch-cubin wrote a bill of materials, and that the bill agrees with the bundle's manifest.
 
-A manifest implies the package, the tools and the sources. The other parts of a bill (headers, digests, a
-commit) can be checked only with the project.
+The manifest determines the package, the tools and the sources in the bill. The headers, the digests and the
+commit in the bill can be checked only with the project.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _METADATA_SBOM = re.compile(rf"[^/]+\.dist-info/sboms/(?:.+/)?{re.escape(sbom.NA
 
 
 class SbomFile(NamedTuple):
-    """The path and the text of a bill of materials."""
+    """A bill of materials: its path in the wheel and its bytes."""
 
     path: str
     data: bytes
 
 
 def sbom_of(opened: OpenedWheel, bundle: Bundle) -> SbomFile | None:
-    """Return a bundle's bill of materials, from the bundle or the wheel's metadata.
+    """Return a bundle's bill of materials, from the bundle or from the wheel's metadata.
 
-    BundleError if it is damaged.
+    Raise BundleError if the bill is damaged. Return None if there is no bill.
     """
     if sbom.NAME in bundle.packed_sizes:
         return SbomFile(f"{bundle.place}/{sbom.NAME}", bundle.read(sbom.NAME))
@@ -44,7 +44,7 @@ def sbom_of(opened: OpenedWheel, bundle: Bundle) -> SbomFile | None:
 
 
 def sbom_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield the problems of bills of materials: a wheel must have one, a folder may have one."""
+    """Yield the problems of bills of materials. A wheel must have a bill, a folder may have one."""
     paths, without = _sboms_in_metadata(opened), []
     for bundle in opened.bundles:
         try:
@@ -61,7 +61,7 @@ def sbom_problems(opened: OpenedWheel) -> Iterator[Problem]:
     for path in paths:
         what = "is a bill of materials that does not belong to any bundle in the wheel"
         yield problem("sbom-of-other-package", what, opened.at(path))
-    # A bundle that came with another package into this one may have lost its own.
+    # A bundle that was copied from another package may have no bill of materials, if another bundle has one.
     if opened.archive is not None and len(without) == len(opened.bundles):
         for bundle, manifest in without:
             if manifest.modules or not manifest.skipped:
@@ -70,7 +70,7 @@ def sbom_problems(opened: OpenedWheel) -> Iterator[Problem]:
 
 
 def provenance(data: bytes) -> dict[str, str]:
-    """Return what a bill says of the commit that its sources are of."""
+    """Return the facts in a bill of materials about the git commit of the sources."""
     try:
         return _properties_of(json.loads(data)["metadata"]["component"])
     except NOT_OURS:
@@ -91,7 +91,7 @@ def _package_named_in(data: bytes) -> str:
 
 
 def _differences(data: bytes, manifest: Manifest, place: str | None, where: Location) -> Iterator[Problem]:
-    """Yield how a bill differs from one that this manifest allows."""
+    """Yield the differences between a bill of materials and the bundle's manifest."""
     try:
         fields = json.loads(data)
         parts = fields["components"]
@@ -124,7 +124,7 @@ def _edited(where: Location) -> Problem:
 
 
 def _rewrite_bundle_part(part: Mapping[str, Any]) -> sbom.Component:
-    """Return the part that hatch-cubin writes for a bundle with this name and commit."""
+    """Return the component that hatch-cubin writes for a bundle with this name and commit."""
     return sbom.bundle_part(part["name"].removesuffix(f".{BUNDLE_FOLDER}"), _properties_of(part))
 
 
@@ -133,7 +133,7 @@ def _properties_of(part: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _rewrite_part(part: Mapping[str, Any]) -> sbom.Component:
-    """Return the part that hatch-cubin writes for this name and version or digest."""
+    """Return the component that hatch-cubin writes for this name and version or digest."""
     if part["type"] == "file":
         return sbom.file_part(part["name"], part["hashes"][0]["content"])
     wheel = part["name"] if "purl" in part else None

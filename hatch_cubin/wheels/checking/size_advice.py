@@ -1,7 +1,7 @@
-"""Measure the size of a wheel, its largest files, and the bytes that each remedy would save.
+"""Measure the size of a wheel, its largest files, and the bytes that changes of the project would save.
 
-Files are measured as they are compressed in the archive. For a remedy, the remaining bytes are compressed
-again.
+Sizes are compressed sizes in the archive. To measure the effect of a change, the remaining bytes are
+compressed again.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from ..reading.coverage import (
 from ..reading.survey import arch_order, manifest_of
 
 _LARGEST = 5
-_MAX_TRIED_BYTES = 16 << 20  # bytes of a large bundle that are packed to see what that saves
-_MIN_SHARE = 0.01  # share of the wheel; a remedy that saves less is not reported
+_MAX_TRIED_BYTES = 16 << 20  # the most bytes of a large bundle that are packed as a sample
+_MIN_SHARE = 0.01  # a change that saves a smaller share of the wheel is not suggested
 
 
-_FilePosition = tuple[str, "int | None"]  # a file, and where in an unpacked block
+_FilePosition = tuple[str, "int | None"]  # a file, and the offset in its unpacked block
 
 
 class Remedy(NamedTuple):
-    """A change that makes a wheel smaller, and the bytes of the archive that it saves."""
+    """A change that makes a wheel smaller, and the number of bytes that the change saves."""
 
     what: str
     saves: int
@@ -54,7 +54,7 @@ def largest_files(opened: OpenedWheel) -> dict[str, int]:
 
 
 def remedies(opened: OpenedWheel) -> list[Remedy]:
-    """Return the remedies for a large wheel, the most effective first. Unreadable files are skipped."""
+    """Return changes that make a large wheel smaller, the most effective first. Skip unreadable files."""
     total = os.path.getsize(opened.path)
     measured = [each for bundle in opened.bundles for each in _bundle_remedies(bundle, total)]
     worth = [each for each in measured if each.saves >= total * _MIN_SHARE]
@@ -62,27 +62,30 @@ def remedies(opened: OpenedWheel) -> list[Remedy]:
 
 
 def size_problem(opened: OpenedWheel, max_size: int) -> Problem | None:
-    """Return a problem if a wheel is larger than *max_size*."""
+    """Return a problem if a wheel is larger than *max_size* bytes, or None."""
     total = os.path.getsize(opened.path)
     if total <= max_size:
         return None
-    what = f"is {decimal(total)}, more than max-size allows: {decimal(max_size)}"
+    what = f"has {decimal(total)}, but max-size allows only {decimal(max_size)}"
     return problem("wheel-too-large", what, Location(opened.path), None, _details(opened))
 
 
 def remove_large_wheel(path: str, max_size: int, where: Location) -> NoReturn:
-    """Remove a wheel that is larger than the *max_size* set *where*, and raise BundleError with remedies."""
+    """Remove a wheel that is larger than *max_size*, and raise BundleError with suggestions.
+
+    *where*: the line of the table that sets `max-size`.
+    """
     name, total = os.path.basename(path), os.path.getsize(path)
-    what = f"{name} is {decimal(total)}, more than max-size allows: {decimal(max_size)}"
+    what = f"{name} has {decimal(total)}, but max-size allows only {decimal(max_size)}"
     details: tuple[str, ...] = ()
-    with contextlib.suppress(BundleError), open_wheel(path) as opened:  # it may be without kernels
+    with contextlib.suppress(BundleError), open_wheel(path) as opened:  # an error if the wheel has no kernels
         details = _details(opened)
     os.unlink(path)
     raise BundleError(problem("wheel-too-large", what, where, None, details))
 
 
 def _details(opened: OpenedWheel) -> tuple[str, ...]:
-    """Return lines about a wheel that is too large: its largest files, and what each remedy would save."""
+    """Return lines about a large wheel: its largest files, and the savings of each suggested change."""
     parts = [f"{name} {decimal(packed)}" for name, packed in largest_files(opened).items()]
     savings = (f"{each.what} would save {decimal(each.saves)}" for each in remedies(opened))
     return (f"the largest: {', '.join(parts)}", *savings)
@@ -94,15 +97,15 @@ def _bundle_remedies(bundle: Bundle, total: int) -> Iterator[Remedy]:
     except BundleError:
         return
     yield from _leaving_out_an_arch(bundle, manifest)
-    if manifest.wheel_variant is None:  # a variant was split already
+    if manifest.wheel_variant is None:  # a wheel variant cannot be split again
         yield from _splitting(bundle, manifest, total)
-    if manifest.blocks is None:  # a packed bundle has the code of headers only once
+    if manifest.blocks is None:  # packing already removes code that several modules have in common
         yield from _packing(bundle, manifest)
         yield from _instantiating(bundle, manifest)
 
 
 def _leaving_out_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
-    """Yield the bytes that leaving out each arch saves. A result that another arch shares would stay."""
+    """Yield the savings of leaving out each arch. Files that other archs share do not count."""
     archs: dict[str, dict[_FilePosition, int]] = {}
     for module in manifest.modules:
         for entry in module.entries:
@@ -115,7 +118,7 @@ def _leaving_out_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]
 
 
 def _splitting(bundle: Bundle, manifest: Manifest, total: int) -> Iterator[Remedy]:
-    """Yield how much smaller the largest wheel is after `split`, which makes a wheel for each arch."""
+    """Yield the savings of `hatch-cubin split`: how much smaller the largest of the new wheels would be."""
     archs: dict[str, dict[_FilePosition, int]] = {}
     for entry in (entry for module in manifest.modules for entry in module.entries if not entry.is_ptx):
         taken = packed_size(bundle, manifest, entry) or 0
@@ -126,15 +129,15 @@ def _splitting(bundle: Bundle, manifest: Manifest, total: int) -> Iterator[Remed
         for places in archs.values():
             moved |= places
         most = max(total - sum(moved.values()), *sizes)
-        what = f"splitting it by arch (the largest of {len(sizes) + 1} wheels; a build has to make all first)"
+        what = f"'hatch-cubin split' (into {len(sizes) + 1} wheels; max-size must allow the wheel before it)"
         yield Remedy(what, total - most)
 
 
 def _consequence(manifest: Manifest, arch: str) -> str:
-    """Describe what GPUs would run without an arch."""
+    """Return a description of what GPUs would run if a wheel did not have the arch."""
     units = units_in_manifest(manifest)
     numbers = promised_capabilities(units)
-    newer = 10 * (max(numbers, default=0) // 10 + 1)  # newer than all archs: such a GPU runs PTX
+    newer = 10 * (max(numbers, default=0) // 10 + 1)  # a future GPU, newer than all archs, which needs PTX
     numbers = [*numbers, newer]
     before = count_by_gpu(coverage(units, numbers))
     left = count_by_gpu(coverage((unit for unit in units if unit.arch != arch), numbers))
@@ -142,7 +145,7 @@ def _consequence(manifest: Manifest, arch: str) -> str:
     less = [each["gpu"] for each in before if _runnable(after.get(each["gpu"])) < _runnable(each)]
     if less:
         names = ("newer GPUs" if gpu == capability(newer) else gpu for gpu in less)
-        return f"then nothing runs all kernels on {', '.join(names)}"
+        return f"then some kernels cannot run on {', '.join(names)}"
     more = [each["gpu"] for each in before if after[each["gpu"]]["ptx"] > each["ptx"]]
     return f"then drivers translate PTX for {', '.join(more)}" if more else "every GPU still runs all kernels"
 
@@ -152,7 +155,7 @@ def _runnable(count: GpuCover | None) -> int:
 
 
 def _packing(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
-    """Yield the bytes that `pack` saves. Blocks are packed as in a build; of a large bundle, only some."""
+    """Yield the savings of `pack = true`. Of a large bundle, only a sample is packed to estimate them."""
     entries = [(module, entry) for module in manifest.modules for entry in module.entries]
     files = {entry.sha256: entry.file for _module, entry in entries}
     blocks = cut(
@@ -164,31 +167,28 @@ def _packing(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
         packed = sum(
             len(pack(b"".join(bundle.read(files[piece.sha256]) for piece in block.pieces))) for block in tried
         )
-    except (ImportError, BundleError):  # a Python without lzma cannot pack, a damaged wheel cannot be read
+    except (ImportError, BundleError):  # this Python has no lzma, or the wheel is damaged
         return
     forecast = round(packed * total / max(sum(block.size for block in tried), 1))
     yield Remedy("pack = true", sum(bundle.packed_sizes.get(file) or 0 for file in manifest.files) - forecast)
 
 
 def _instantiating(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
-    """Yield the bytes that sources with variants save if they instantiate a template instead.
+    """Yield the savings if sources with variants would instantiate a template instead.
 
-    Then one module has the code of all variants, and the code of headers only once.
+    Then one module would contain the code of all variants, and the code of headers only once.
     """
     groups: dict[tuple[str, str], list[Module]] = {}
     for module in manifest.modules:
         if module.variant:
             groups.setdefault((module.source, module.base), []).append(module)
     for (source, _base), modules in sorted(groups.items(), key=lambda item: by_number(item[0][0])):
-        what = f"instantiations in place of the {len(modules)} variants of {source}"
+        what = f"template instantiations instead of the {len(modules)} variants of {source}"
         yield Remedy(what, _saved_by_merging(bundle, modules))
 
 
 def _saved_by_merging(bundle: Bundle, modules: Sequence[Module]) -> int:
-    """Return the bytes saved by one module instead of several.
-
-    Of large modules, only some archs are measured.
-    """
+    """Return the bytes saved by one module instead of several. For large modules, the number is estimated."""
     archs: dict[str, dict[str, int]] = {}
     for entry in (entry for module in modules for entry in module.entries if not entry.is_ptx):
         archs.setdefault(entry.arch, {})[entry.file] = entry.size
@@ -207,11 +207,11 @@ def _packed_bytes(bundle: Bundle, files: Iterable[str]) -> int:
 
 
 def _saved_for_arch(bundle: Bundle, files: Mapping[str, int]) -> int:
-    """Return the bytes that are saved if the files of variants for one arch become one file."""
+    """Return the bytes that would be saved if the files of all variants for one arch became one file."""
     first = max(files, key=lambda name: (files[name], name))
     try:
         more = [read_kernel_code(bundle.read(name)) for name in sorted(files) if name != first]
         together = len(zlib.compress(b"".join([bundle.read(first), *more])))
-    except (BundleError, ValueError):  # reported by the integrity check
+    except (BundleError, ValueError):  # the integrity check reports damaged files
         return 0
     return _packed_bytes(bundle, files) - together

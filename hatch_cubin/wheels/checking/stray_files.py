@@ -1,4 +1,4 @@
-"""Find code in a wheel that no manifest describes, but users might load: stray files, copies of bundles."""
+"""Find GPU code that no manifest in a wheel lists, and that nothing checks: stray files, copied bundles."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from ...errors import BundleError, Location, Problem, problem
 from ...project.source import BUNDLE_FOLDER, glob_regex
 from ..reading.bundles import DAMAGE_ERRORS, OpenedWheel, installed_path, member_location
 
-_EM_CUDA = (190).to_bytes(2, "little")  # e_machine
+_EM_CUDA = (190).to_bytes(2, "little")  # the value of e_machine in the ELF header of a cubin
 _FATBIN_MAGIC = b"\x50\xed\x55\xba"
 _CODE_NAMES = re.compile(r".*\.(?:cubin|fatbin)", re.IGNORECASE | re.DOTALL)
 
 
 def stray_problems(opened: OpenedWheel, excepted: Sequence[str] = ()) -> Iterator[Problem]:
-    """Yield code for GPUs outside of bundles, unless its path is *excepted*, and misplaced bundles."""
+    """Yield a problem for each file of GPU code outside the bundles, and for each misplaced bundle.
+
+    *excepted*: globs for the paths of files that are allowed.
+    """
     if opened.archive is None:
         return
     rules = [glob_regex(glob) for glob in excepted]
@@ -27,8 +30,8 @@ def stray_problems(opened: OpenedWheel, excepted: Sequence[str] = ()) -> Iterato
         if inside or info.is_dir() or any(rule.fullmatch(name) for rule in rules):
             continue
         if _CODE_NAMES.fullmatch(name) or _is_code(opened.archive, name):
-            what = "is code for GPUs that does not belong to a bundle"
-            hint = f"nothing proves it: take it out of the wheel, or name it with --except '{name}'"
+            what = "is GPU code outside the bundle, so no manifest lists it"
+            hint = f"remove the file from the wheel, or allow it with --except '{name}'"
             yield problem("stray-code", what, member_location(opened.archive, name), hint)
     yield from _misplaced_bundles(opened)
 
@@ -36,10 +39,8 @@ def stray_problems(opened: OpenedWheel, excepted: Sequence[str] = ()) -> Iterato
 def _is_code(wheel: zipfile.ZipFile, name: str) -> bool:
     """Return whether a file begins like a cubin or a fatbin."""
     head = b""
-    with (
-        contextlib.suppress(*DAMAGE_ERRORS),
-        wheel.open(name) as file,
-    ):  # damage is reported by the integrity check
+    # The integrity check reports a damaged file.
+    with contextlib.suppress(*DAMAGE_ERRORS), wheel.open(name) as file:
         head = file.read(20)
     return head.startswith(_FATBIN_MAGIC) or (head.startswith(b"\x7fELF") and head[18:] == _EM_CUDA)
 
@@ -50,9 +51,9 @@ def _misplaced_bundles(opened: OpenedWheel) -> Iterator[Problem]:
         if installed_path(bundle.place) == BUNDLE_FOLDER:
             what = f"is not in a package: it would be installed as the module {BUNDLE_FOLDER}"
             yield problem("bundle-outside-package", what, Location(bundle.where))
-        with contextlib.suppress(BundleError):  # reported by the integrity check
+        with contextlib.suppress(BundleError):  # the integrity check reports the error
             other = first.setdefault(bundle.read("manifest.json"), bundle.place)
             if other != bundle.place:
-                what = f"has the same manifest as {other}: one of them is a copy"
-                hint = "take the copy out of the wheel"
+                what = f"has the same manifest as {other}: one of the two folders is a copy"
+                hint = "remove the copy from the wheel"
                 yield problem("bundle-copied", what, Location(bundle.where), hint)

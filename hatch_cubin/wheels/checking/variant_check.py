@@ -1,4 +1,4 @@
-"""Check that a wheel variant has the files that `split` gives it, and the description for installers."""
+"""Check that a wheel variant has the right files, and the description that installers read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ VARIANT_FILE = re.compile(rf"[^/]+\.dist-info/{re.escape(VARIANT_JSON)}")
 
 
 def variant_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield the problems of a wheel variant; nothing for other wheels."""
+    """Yield the problems of a wheel variant. Other wheels have no such problems."""
     for bundle in opened.bundles:
         try:
             known = manifest_of(bundle).wheel_variant
-        except BundleError:  # reported by the integrity check
+        except BundleError:  # the integrity check reports the error
             continue
         if known is not None:
             yield from _unit_problems(bundle, known["label"])
@@ -29,13 +29,13 @@ def _unit_problems(bundle: Bundle, label: str) -> Iterator[Problem]:
     manifest = manifest_of(bundle)
     units = variants(manifest).get(label)
     if units is None:
-        what = f"claims to be the wheel variant {label!r}, but splitting its archs never gives this variant"
+        what = f"claims to be the wheel variant {label!r}, but a wheel with these archs has no such variant"
         yield problem("wrong-variant", what, bundle.at("manifest.json"))
         return
     own = files_with(manifest, units)
     absent = {entry.file for module in manifest.modules for entry in module.entries if entry.absent}
     if absent != manifest.files - own:
-        what = f"does not leave the files to the wheel variant {label!r} that its GPUs need"
+        what = f"lists the wrong files for the wheel variant {label!r}"
         yield problem("wrong-variant", what, bundle.at("manifest.json"), "split the wheel again")
     for name in sorted(absent & {*bundle.packed_sizes}):
         yield problem("wrong-variant", f"does not belong to the wheel variant {label!r}", bundle.at(name))
@@ -46,7 +46,7 @@ def _description_problems(opened: OpenedWheel, bundle: Bundle, label: str) -> It
         return
     places = [name for name in opened.archive.namelist() if VARIANT_FILE.fullmatch(name)]
     if not places:
-        what = f"is a wheel variant, and its {VARIANT_JSON} is missing"
+        what = f"is a wheel variant, but its {VARIANT_JSON} is missing"
         yield problem("wrong-variant", what, Location(bundle.where))
     for place in places:
         if read_member(opened.archive, place) != describe_variants([label]):

@@ -1,4 +1,4 @@
-"""Check a bundle against its manifest: its files, their contents, its indexes and its loader."""
+"""Compare the files of a bundle with its manifest: compiled code, keys, and the loader."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _GENERATOR = "hatch-cubin"
 
 
 def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
-    """Yield the problems of a bundle. In a wheel, the files of an editable install are a problem too."""
+    """Yield the problems of a bundle. *in_wheel*: whether files of an editable install are a problem too."""
     try:
         manifest = manifest_of(bundle)
     except BundleError as exc:
@@ -50,12 +50,12 @@ def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
     }
     for name in sorted({*bundle.packed_sizes} - known):
         yield problem(
-            "file-not-listed", "is not part of the bundle: its manifest does not list it", bundle.at(name)
+            "file-not-listed", "does not belong here: the manifest does not list this file", bundle.at(name)
         )
     for name, kind in bundle.not_files.items():
         # Files that every bundle has are reported when they are read.
         if name not in {*FILES_OF_EVERY_BUNDLE, *entries} and (name in known or kind != "is a folder"):
-            yield problem("not-a-regular-file", f"{kind}, and not part of a bundle", bundle.at(name))
+            yield problem("not-a-regular-file", f"{kind}, but should be a file", bundle.at(name))
     yield from _index_problems(bundle, manifest)
     yield from _loader_problems(bundle, manifest)
     ours = is_built_by_this_version(manifest)
@@ -71,19 +71,19 @@ def _result_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     told: set[str] = set()
     for _module, entry, data in read_results(bundle, manifest):
         if any(char in entry.file for char in "/\\:\0"):
-            what = f"it names a file outside the bundle: {entry.file!r}"
+            what = f"lists a file outside the bundle: {entry.file!r}"
             yield problem("unsafe-path", what, bundle.at("manifest.json"))
         elif isinstance(data, FileElsewhereError):
             continue
         elif isinstance(data, bytes):
             yield from _unit_problems(bundle, manifest, entry, data)
-        elif manifest.blocks is None or entry.file not in told:  # once for each block
+        elif manifest.blocks is None or entry.file not in told:  # a damaged block is reported only once
             told.add(entry.file)
             yield from data.problems
 
 
 def is_built_by_this_version(manifest: Manifest) -> bool:
-    """Return whether this version made a bundle, so that its stub and its numbers can be compared."""
+    """Return whether this version of hatch-cubin made a bundle, so that all its facts can be compared."""
     return manifest.generator == (_GENERATOR, __version__)
 
 
@@ -103,14 +103,14 @@ def _index_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
         built = {(module.name, entry.arch) for module in manifest.modules for entry in module.entries}
         for name, arch in sorted(listed ^ built):
             if (name, arch) in built:
-                what = f"does not have a key of {name} for {arch}, but the manifest has this unit"
+                what = f"does not have a key of {name} for {arch}, but the manifest lists this code"
             else:
-                what = f"has a key of {name} for {arch}, but the manifest does not have this unit"
+                what = f"has a key of {name} for {arch}, but the manifest does not list this code"
             yield problem("keys-differ", what, bundle.at("keys.json"))
 
 
 def _loader_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
-    """Yield files of the loader that differ from the version that the manifest names."""
+    """Yield a problem for each file of the loader that differs from the release that the manifest names."""
     name, version = manifest.generator
     known = loader_releases.digests_of_version(version) if name == _GENERATOR else None
     if known is None:
@@ -127,11 +127,13 @@ def _unknown_loader(bundle: Bundle, name: str, version: str) -> Problem:
         return problem("unknown-release", f"says that {name} made it, not {_GENERATOR}", where)
     if loader_releases.is_newer(version):
         what = f"was made by a newer hatch-cubin, {version}"
-        return problem("newer-release", what, where, "upgrade hatch-cubin to verify it")
+        return problem("newer-release", what, where, "upgrade hatch-cubin to verify this wheel")
     what = (
-        f"says that hatch-cubin {version} made it, and hatch-cubin {__version__} does not know this release"
+        f"says that hatch-cubin {version} made it, but hatch-cubin {__version__} does not know this release"
     )
-    return problem("unknown-release", what, where, "verify it with that version, if it exists")
+    return problem(
+        "unknown-release", what, where, f"verify the wheel with hatch-cubin {version}, if it exists"
+    )
 
 
 def _stub_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
@@ -165,12 +167,12 @@ def _editable_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 
 
 def _form_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
-    """Yield facts in a manifest that no packing gives, such as bytes that do not belong to an entry."""
+    """Yield a problem for facts in a manifest that no build writes, such as gaps between packed results."""
     packed = {entry.offset is not None for module in manifest.modules for entry in module.entries}
     form = layout.RAW if manifest.blocks is None else layout.PACKED
     form = layout.SPLIT if manifest.companions is not None or manifest.wheel_variant is not None else form
     if packed - {manifest.blocks is not None} or manifest.format != form:
-        what = f"is of format {manifest.format}, and its entries are not packed as in this format"
+        what = f"has format {manifest.format}, but its entries are not as this format requires"
         yield problem("manifest-inconsistent", what, bundle.at("manifest.json"))
         return
     parts: dict[str, set[tuple[int, int]]] = {name: set() for name in manifest.blocks or ()}
@@ -179,10 +181,10 @@ def _form_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     for name, block in (manifest.blocks or {}).items():
         ends = [0, *accumulate(size for _offset, size in sorted(parts[name]))]
         if [offset for offset, _size in sorted(parts[name])] != ends[:-1] or ends[-1] != block.size:
-            what = f"its entries do not cover {name} without gaps"
+            what = f"lists entries that do not cover {name} without gaps"
             yield problem("manifest-inconsistent", what, bundle.at("manifest.json"))
         elif block.size > MOST and len(parts[name]) > 1:
-            what = f"its entries cannot share {name}, which is too large"
+            what = f"lists several entries in {name}, which is too large for several"
             yield problem("manifest-inconsistent", what, bundle.at("manifest.json"))
 
 
@@ -217,10 +219,10 @@ def _ptx_problems(data: bytes, entry: Entry, where: Location, *, ours: bool) -> 
 
 
 def _cubin_problems(data: bytes, entry: Entry, where: Location, *, ours: bool) -> Iterator[Problem]:
-    """Yield the problems of a cubin whose bytes have the digest in the manifest."""
+    """Yield the problems of a cubin that has the digest in the manifest, but may contain other facts."""
     cubin = read_cubin(data)
     if not cubin.loadable:
-        yield problem("code-unreadable", "is relocatable and cannot be loaded", where)
+        yield problem("code-unreadable", "is relocatable code, which cannot be loaded", where)
     elif (real := differing_arch(data, entry.arch)) is not None:
         yield problem("wrong-arch", f"is code for {real}, but the manifest says {entry.arch}", where)
     elif ours and entry.resources and dict(entry.resources) != read_resources(data):
@@ -231,7 +233,7 @@ def _cubin_problems(data: bytes, entry: Entry, where: Location, *, ours: bool) -
 
 
 def _label_problems(data: bytes, entry: Entry, manifest: Manifest, where: Location) -> Iterator[Problem]:
-    """Yield the wrong facts about a file that the manifest has for the loader."""
+    """Yield a problem for each wrong fact in the manifest about the arch, the driver and the parameters."""
     arch = parse_arch(entry.arch)
     if (entry.kind, entry.arch) != ("ptx" if arch.is_ptx else "cubin", str(arch)):
         what = f"is not a {entry.kind} for {entry.arch}, as the manifest says"
@@ -256,11 +258,11 @@ def _label_problems(data: bytes, entry: Entry, manifest: Manifest, where: Locati
 
 
 def _parameter_places(data: bytes, entry: Entry) -> dict[str, list[tuple[int, int]]]:
-    """Return the offset and size of each parameter of a file's kernels, if the file has them."""
+    """Return the offset and size of each kernel parameter, as far as the compiled file contains them."""
     found: Mapping[str, Sequence[tuple[int, int]] | None]
     if entry.is_ptx:
         found = ptx_parameters(data.decode())
-    else:  # the manifest has resources if the attributes could be read
+    else:  # the manifest lists resources only if the build could read the attributes of the cubin
         kernels = read_kernels(data) if entry.resources else {}
         found = {symbol: kernel.parameters for symbol, kernel in kernels.items()}
     named = {name: found.get(symbol) for name, symbol in entry.kernels.items()}
@@ -279,7 +281,7 @@ def _kernel_problems(
 
 
 def _typed_parameters(entry: Entry, kernel: str) -> list[Parameter]:
-    """Return a kernel's parameters with the types in its symbol, or else the listed types that fit."""
+    """Return a kernel's parameters with types from its symbol, or else from the manifest if they fit."""
     listed, symbol = entry.parameters[kernel], entry.kernels[kernel]
     said = tuple((*each, None)[2] for each in listed)
     return typed([each[:2] for each in listed], parameter_types(symbol) if symbol.startswith("_Z") else said)

@@ -18,7 +18,7 @@ from ..reading.survey import manifest_of
 from .variant_check import VARIANT_FILE
 
 WHEEL_NAME = re.compile(r"([^-]+-[^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)(?:-([0-9a-z_.]{1,16}))?\.whl")
-_REFUSED = "installers refuse such a wheel"
+_REFUSED = "installers refuse a wheel with such a mistake"
 
 _METADATA_FOLDER = re.compile(r"([^/]+\.(?:dist-info|data))/", re.IGNORECASE)
 _PURELIB = re.compile(r"^Root-Is-Purelib: *(.*?) *\r?$", re.MULTILINE)
@@ -27,11 +27,11 @@ _METADATA_FIELDS = {
 }
 _TAG = re.compile(r"^Tag: *(\S+) *\r?$", re.MULTILINE)
 _LINUX = re.compile(r"(?:^|\.)linux_\w+$")
-_WINDOWS_DATA_MODEL = "llp64"  # there `long` has 32 bits
+_WINDOWS_DATA_MODEL = "llp64"  # `long` has 32 bits on Windows
 
 
 def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield the problems of a wheel's name and tags."""
+    """Yield the problems of a wheel's file name and tags."""
     if opened.archive is None:
         return
     name = PurePath(opened.path).name
@@ -49,31 +49,31 @@ def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:
     for bundle in opened.bundles:
         try:
             model = manifest_of(bundle).data_model
-        except BundleError:  # reported by the integrity check
+        except BundleError:  # the integrity check reports the error
             continue
         for platform in platforms:
             if platform.startswith("win") != (model == _WINDOWS_DATA_MODEL):
-                what = f"its kernels have the C types of {model}, and {platform} does not have these"
-                hint = "a wheel that was built on Windows is for win_amd64, and no other wheel is"
+                what = f"its kernels use the sizes of C types of {model}, which {platform} does not have"
+                hint = "only a wheel that was built on Windows is for win_amd64"
                 yield problem("wrong-platform", what, Location(opened.path), hint)
 
 
 def tag_warnings(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield tags that indexes do not accept."""
+    """Yield a warning for a tag that PyPI does not accept."""
     name = PurePath(opened.path).name
     if opened.archive is not None and (match := WHEEL_NAME.fullmatch(name)) and _LINUX.search(match[4]):
-        what = "PyPI does not accept linux_… tags: auditwheel turns them into manylinux_…"
+        what = "PyPI does not accept linux_… tags: 'auditwheel repair' replaces them by manylinux_… tags"
         yield problem("linux-tag", what, Location(opened.path))
 
 
 def _label_problems(opened: OpenedWheel, wheel: zipfile.ZipFile, label: str | None) -> Iterator[Problem]:
-    """Yield a problem if the labels in a wheel's name and in its metadata differ."""
+    """Yield a problem if the variant labels in a wheel's file name and in its metadata differ."""
     place = next(filter(VARIANT_FILE.fullmatch, wheel.namelist()), None)
     said = None
-    with contextlib.suppress(BundleError, *NOT_OURS):  # reported by the integrity check
+    with contextlib.suppress(BundleError, *NOT_OURS):  # the integrity check reports the error
         said = None if place is None else next(iter(json.loads(read_member(wheel, place))["variants"]))
     if said != label:
-        what = f"its metadata has the variant label {said or 'none'}, its name has {label or 'none'}"
+        what = f"its metadata has the variant label {said or 'none'}, but its name has {label or 'none'}"
         yield problem("wheel-renamed", what, Location(opened.path), _REFUSED)
 
 
@@ -88,7 +88,7 @@ def _metadata_problems(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> 
         what = f"contains {folder}, but the wheel's name says {release}"
         yield problem("wheel-renamed", what, Location(str(wheel.filename)), _REFUSED)
     else:
-        with contextlib.suppress(BundleError):  # reported by the integrity check
+        with contextlib.suppress(BundleError):  # the integrity check reports the error
             yield from _release_problems(wheel, f"{folder}/METADATA", release)
     yield from _other_folder_problems(wheel, folder)
     with contextlib.suppress(BundleError):  # reported by the integrity check
@@ -105,19 +105,17 @@ def _metadata_problems(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> 
 
 
 def _other_folder_problems(wheel: zipfile.ZipFile, folder: str) -> Iterator[Problem]:
-    """Yield the folders that installers would treat as another project's."""
+    """Yield a problem for each metadata folder that belongs to another project."""
     release = folder.removesuffix(".dist-info")
     known = {folder, f"{release}.data"}
     found = {match[1] for name in wheel.namelist() if (match := _METADATA_FOLDER.match(name))}
     for each in sorted(found - known):
-        what = (
-            f"does not belong to {release}: a wheel has one .dist-info folder, and may have one .data folder"
-        )
+        what = f"does not belong to {release}: a wheel has only its own .dist-info folder and .data folder"
         yield problem("foreign-metadata", what, member_location(wheel, each))
 
 
 def _release_problems(wheel: zipfile.ZipFile, place: str, release: str) -> Iterator[Problem]:
-    """Yield a problem if the name or version in METADATA differs from the name of the file."""
+    """Yield a problem if the name or version in METADATA differs from the wheel's file name."""
     if place not in wheel.namelist():
         yield problem("file-missing", "is missing", member_location(wheel, place), _REFUSED)
         return

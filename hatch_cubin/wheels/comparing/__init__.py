@@ -1,1 +1,1 @@
-"""Compare two wheels."""
+"""Compare two wheels: their kernels, the resources of each kernel, and sizes."""

@@ -1,4 +1,4 @@
-"""Pair the bundles of two wheels, folders or packages, or of a wheel and a build of the project."""
+"""Decide which bundles of two wheels, folders or packages are compared with each other."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .diff import BundleDiff, compare
 
 
 class ComparedWheel(NamedTuple):
-    """A wheel, folder, package or project to compare: path, title, size if it is a wheel, and bundles."""
+    """One side of a comparison: a wheel, a folder, a package, or a build of the project."""
 
     path: str
     title: str
     bytes: int | None
-    bundles: Mapping[str, BundleFacts]  # by package
+    bundles: Mapping[str, BundleFacts]  # by the name of the package that contains the bundle
 
 
 def compared_wheel(path: str, bundles: Iterable[BundleFacts]) -> ComparedWheel:
-    """Return a wheel, a folder or a package, ready to be compared."""
+    """Return one side of a comparison for a wheel, a folder or a package."""
     size = os.path.getsize(path) if os.path.isfile(path) else None
     return ComparedWheel(path, path, size, {package_at(facts["place"]): facts for facts in bundles})
 

@@ -13,18 +13,18 @@ Resource = Literal["spills", "registers", "stack", "shared"]
 RESOURCES: tuple[Resource, ...] = ("spills", "registers", "stack", "shared")  # the most costly first
 FAIL_ON_KINDS = ("lost", "signatures", *RESOURCES, "size")  # the values of --fail-on
 
-_KernelName = tuple[str, str]  # its module and its name
+_KernelName = tuple[str, str]  # the names of the module and of the kernel
 
 
 class Sizes(TypedDict):
-    """Bytes before and after; null if there was no such file."""
+    """Sizes in bytes before and after a change, or None if there was no such file."""
 
     before: int | None
     after: int | None
 
 
 class MovedKernel(TypedDict):
-    """A kernel that was added or removed for these archs; *whole* if these are all of its archs."""
+    """A kernel that was added or removed for some archs. *whole*: whether these are all of its archs."""
 
     module: str
     kernel: str
@@ -33,7 +33,7 @@ class MovedKernel(TypedDict):
 
 
 class SignatureChange(TypedDict):
-    """A kernel that takes other arguments than before."""
+    """A kernel whose arguments have changed."""
 
     module: str
     kernel: str
@@ -42,7 +42,7 @@ class SignatureChange(TypedDict):
 
 
 class ResourceChange(TypedDict):
-    """A changed number of a resource that a kernel uses for an arch."""
+    """A resource, such as registers, of which a kernel uses more or less than before for an arch."""
 
     what: Resource
     module: str
@@ -53,7 +53,7 @@ class ResourceChange(TypedDict):
 
 
 class LimitChange(TypedDict):
-    """Another limit or requirement of a kernel's launch for an arch, as in `16x8`; null if there is none."""
+    """A changed launch limit of a kernel for an arch, such as `16x8` threads. None means no limit."""
 
     what: str
     module: str
@@ -64,7 +64,7 @@ class LimitChange(TypedDict):
 
 
 class ChangedBytes(TypedDict):
-    """A unit with other bytes, and the parts that differ, if they are known."""
+    """Compiled code of a module for an arch that has changed, and the parts that differ, if known."""
 
     module: str
     arch: str
@@ -72,7 +72,7 @@ class ChangedBytes(TypedDict):
 
 
 class ResizedUnit(TypedDict):
-    """A unit whose file has another size."""
+    """Compiled code of a module for an arch whose size has changed."""
 
     module: str
     arch: str
@@ -81,7 +81,7 @@ class ResizedUnit(TypedDict):
 
 
 class ChangedTool(TypedDict):
-    """A tool or another input of all kernels that differs."""
+    """A tool, such as the compiler, that has a different version than before."""
 
     name: str
     before: str | None
@@ -89,7 +89,7 @@ class ChangedTool(TypedDict):
 
 
 class BundleDiff(TypedDict):
-    """All that differs between two bundles."""
+    """All differences between two bundles."""
 
     before: str | None
     after: str | None
@@ -109,10 +109,10 @@ class BundleDiff(TypedDict):
 
 
 class FailLimit(NamedTuple):
-    """How much more of something is too much."""
+    """A limit of `--fail-on`: how much a resource or the size may grow."""
 
     what: str
-    text: str  # as it was written
+    text: str  # the limit as the user wrote it
     amount: float = 0
     percent: bool = False
 
@@ -122,7 +122,7 @@ class FailLimit(NamedTuple):
 
 
 def compare(before: BundleFacts | None, after: BundleFacts | None) -> BundleDiff:
-    """Return how a bundle differs from an earlier bundle; None if one of them does not exist."""
+    """Return the differences between two bundles. A bundle that does not exist is None."""
     old, new = (kernels_by_arch(facts["units"] if facts else ()) for facts in (before, after))
     one, other = _totals(before), _totals(after)
     return {
@@ -151,7 +151,7 @@ def _totals(facts: BundleFacts | None) -> TotalFacts | None:
 def _moved_kernels(
     here: Mapping[tuple[_KernelName, str], KernelFacts], there: Mapping[tuple[_KernelName, str], KernelFacts]
 ) -> list[MovedKernel]:
-    """Return the kernels that are in *here* and not in *there*, with their archs."""
+    """Return the kernels that are in *here* but not in *there*, with their archs."""
     known = {kernel for kernel, _arch in there}
     gone: dict[_KernelName, list[str]] = {}
     for kernel, arch in here:
@@ -174,7 +174,7 @@ def _moved_kernels(
 def _signature_changes(
     old: Mapping[tuple[_KernelName, str], KernelFacts], new: Mapping[tuple[_KernelName, str], KernelFacts]
 ) -> list[SignatureChange]:
-    """Return the kernels that take other arguments."""
+    """Return the kernels whose arguments have changed."""
     found: dict[_KernelName, SignatureChange] = {}
     for (kernel, arch), now in new.items():
         was = old.get((kernel, arch))
@@ -189,8 +189,8 @@ def _signature_changes(
 
 
 def _takes_other_arguments(was: KernelFacts, now: KernelFacts) -> bool:
-    """Return whether a kernel takes other arguments. If a type is not known, only the sizes are compared."""
-    if was["signature"] == was["name"] or now["signature"] == now["name"]:  # nothing is known
+    """Return whether a kernel's arguments have changed. If a type is unknown, only sizes are compared."""
+    if was["signature"] == was["name"] or now["signature"] == now["name"]:  # the parameters are unknown
         return False
     before, after = was["parameters"], now["parameters"]
     return len(before) != len(after) or any(
@@ -202,7 +202,7 @@ def _takes_other_arguments(was: KernelFacts, now: KernelFacts) -> bool:
 def _resource_changes(
     old: Mapping[tuple[_KernelName, str], KernelFacts], new: Mapping[tuple[_KernelName, str], KernelFacts]
 ) -> list[ResourceChange]:
-    """Return the changed resources of kernels that both have; costly and large changes come first."""
+    """Return the changed resources of kernels in both bundles. The most costly changes come first."""
     changes: list[ResourceChange] = []
     for (kernel, arch), now in new.items():
         was = old.get((kernel, arch))
@@ -225,7 +225,7 @@ def _resource_changes(
 def _limit_changes(
     old: Mapping[tuple[_KernelName, str], KernelFacts], new: Mapping[tuple[_KernelName, str], KernelFacts]
 ) -> list[LimitChange]:
-    """Return the changed limits and requirements of launches, in kernels that both have."""
+    """Return the changed launch limits of kernels in both bundles."""
     found: list[LimitChange] = []
     for (kernel, arch), now in new.items():
         was = old.get((kernel, arch))
@@ -246,7 +246,7 @@ def _limit_changes(
 
 
 def _limit_text(value: Sequence[int] | None) -> str | None:
-    """Return `128` for 128 x 1 x 1, `16x8` for 16 x 8 x 1."""
+    """Return a limit as text: `128` for 128 x 1 x 1, and `16x8` for 16 x 8 x 1."""
     if value is None:
         return None
     shown = [*value]
@@ -256,7 +256,7 @@ def _limit_text(value: Sequence[int] | None) -> str | None:
 
 
 def _common_units(before: BundleFacts | None, after: BundleFacts | None) -> list[tuple[UnitFacts, UnitFacts]]:
-    """Return the units that both have, before and after."""
+    """Return pairs of the compiled code that is in both bundles, before and after."""
     old = {(unit["module"], unit["arch"]): unit for unit in (before["units"] if before else ())}
     units = after["units"] if after else ()
     return [(was, unit) for unit in units if (was := old.get((unit["module"], unit["arch"]))) is not None]
@@ -288,7 +288,7 @@ def _arch_sizes(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str
 
 
 def _resized_units(before: BundleFacts | None, after: BundleFacts | None) -> list[ResizedUnit]:
-    """Return the units that both have with another size, the largest difference first."""
+    """Return the compiled code whose size has changed, with the largest difference first."""
     sizes: list[ResizedUnit] = [
         {"module": unit["module"], "arch": unit["arch"], "before": was["bytes"], "after": unit["bytes"]}
         for was, unit in _common_units(before, after)
@@ -306,7 +306,7 @@ def _changed_tools(before: BundleFacts, after: BundleFacts) -> Iterator[ChangedT
 
 
 def exceeding(diff: BundleDiff, limit: FailLimit) -> list[str]:
-    """Return a line for each change that exceeds a limit, except for limits of the size."""
+    """Return a line for each change of kernels that exceeds a limit of `--fail-on`."""
     if limit.what == "lost":
         return [moved_title(each) for each in diff["lost"]]
     if limit.what == "signatures":
@@ -319,18 +319,18 @@ def exceeding(diff: BundleDiff, limit: FailLimit) -> list[str]:
 
 
 def moved_title(moved: MovedKernel) -> str:
-    """Return a line about a kernel that was added or removed."""
+    """Return a line of text about a kernel that was added or removed."""
     return f"{kernel_title(moved['module'], moved['kernel'])} for {', '.join(moved['archs'])}"
 
 
 def change_title(change: ResourceChange) -> str:
-    """Return a change as one line."""
+    """Return a line of text about a changed resource of a kernel."""
     name = kernel_title(change["module"], change["kernel"])
     return f"{name} for {change['arch']}: {change['what']} {change['before']} -> {change['after']}"
 
 
 def is_empty(diffs: Sequence[BundleDiff]) -> bool:
-    """Return whether there are no differences."""
+    """Return whether two wheels have no differences."""
     return not any(
         each[name]
         for each in diffs

@@ -1,4 +1,4 @@
-"""Write the report about the differences between two wheels: the most important first, and shortened."""
+"""Write a short report about the differences between two wheels, with the most important first."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _LIMIT_TITLES = {
 def diff_sections(
     before: ComparedWheel, after: ComparedWheel, diffs: Sequence[BundleDiff]
 ) -> Iterator[ReportSection]:
-    """Yield the sections of the report about two wheels."""
+    """Yield the sections of the report about the differences between two wheels."""
     if before.bytes is None or after.bytes is None:
         lines = [f"unpacked: {_sizes(diff['bytes'])}" for diff in diffs]
     else:
         lines = [f"size: {_sizes({'before': before.bytes, 'after': after.bytes})}"]
     if is_empty(diffs):
-        lines.append("the kernels are the same: every unit has the bytes that it had, and none came or went")
+        lines.append("the kernels are the same: all compiled files have the same bytes as before")
     yield ReportSection(f"{before.title} -> {after.title}", lines)
     for diff in diffs:
         yield from _bundle_sections(diff, several=len(diffs) > 1)
@@ -42,7 +42,7 @@ def _bundle_sections(diff: BundleDiff, *, several: bool) -> Iterator[ReportSecti
     yield from _moved_section("lost", diff["lost"])
     if diff["signatures"]:
         rows = [[each["before"], each["after"]] for each in diff["signatures"]]
-        title = f"kernels that take other arguments: {len(rows)}"
+        title = f"kernels whose arguments changed: {len(rows)}"
         shown = ReportTable(["before", "after"], rows[:_MAX_ROWS], names=[0, 1])
         yield ReportSection(title, _and_more(len(rows) - _MAX_ROWS), shown)
     more = [each for each in diff["changes"] if each["after"] > each["before"]]
@@ -54,7 +54,7 @@ def _bundle_sections(diff: BundleDiff, *, several: bool) -> Iterator[ReportSecti
         rows = [
             [each["name"], each["before"] or "none", each["after"] or "none"] for each in diff["toolchain"]
         ]
-        yield ReportSection("built with others", (), ReportTable(["what", "before", "after"], rows))
+        yield ReportSection("tools that differ", (), ReportTable(["what", "before", "after"], rows))
     yield from _resource_section("less", [each for each in diff["changes"] if each["after"] < each["before"]])
     yield from _moved_section("gained", diff["gained"])
 
@@ -63,7 +63,7 @@ def _moved_section(what: str, moved: Sequence[MovedKernel]) -> Iterator[ReportSe
     if not moved:
         return
     rows = [[kernel_title(each["module"], each["kernel"]), _archs(each)] for each in moved]
-    if len(rows) > _MAX_ROWS:  # whole archs came or went
+    if len(rows) > _MAX_ROWS:  # probably a whole arch was added or removed: group the kernels by archs
         alike: dict[str, list[str]] = {}
         for name, archs in rows:
             alike.setdefault(archs, []).append(name)
@@ -72,7 +72,7 @@ def _moved_section(what: str, moved: Sequence[MovedKernel]) -> Iterator[ReportSe
 
 
 def _kernel_count(names: Sequence[str]) -> str:
-    """Return the number of kernels and the first names; a single kernel is always named."""
+    """Return the number of kernels and the first names, or the name of a single kernel."""
     if len(names) == 1:
         return names[0]
     return (
@@ -82,7 +82,7 @@ def _kernel_count(names: Sequence[str]) -> str:
 
 def _archs(moved: MovedKernel) -> str:
     archs = ", ".join(moved["archs"])
-    return f"{archs}, which is all" if moved["whole"] else archs
+    return f"{archs} (all of its archs)" if moved["whole"] else archs
 
 
 def _resource_section(what: str, changes: Sequence[ResourceChange]) -> Iterator[ReportSection]:
@@ -139,8 +139,8 @@ def _bytes_section(diff: BundleDiff) -> Iterator[ReportSection]:
         [each["module"], each["arch"], ", ".join(map(_part_title, each["parts"])) or "unknown"]
         for each in diff["other"][:_MAX_UNITS]
     ]
-    title = f"units with other bytes: {len(diff['other'])} of {diff['compared']}"
-    shown = ReportTable(["module", "arch", "what is another"], rows, names=[0, 1])
+    title = f"compiled files that changed: {len(diff['other'])} of {diff['compared']}"
+    shown = ReportTable(["module", "arch", "changed part"], rows, names=[0, 1])
     yield ReportSection(title, _and_more(len(diff["other"]) - len(rows)), shown)
 
 
@@ -159,12 +159,12 @@ def _size_sections(diff: BundleDiff) -> Iterator[ReportSection]:
         ]
         head = ["module", "arch", "before", "after", "change"]
         more = _and_more(len(diff["units"]) - len(units))
-        title = f"files of another size: {len(diff['units'])}"
+        title = f"compiled files whose size changed: {len(diff['units'])}"
         yield ReportSection(title, more, ReportTable(head, rows, numbers=[2, 3, 4], names=[0, 1]))
 
 
 def _and_more(number: int) -> list[str]:
-    return [f"and {number} more: --json has all"] if number > 0 else []
+    return [f"and {number} more: --json lists all"] if number > 0 else []
 
 
 def _size_cells(sizes: Sizes) -> list[str]:
@@ -179,7 +179,7 @@ def _sizes(sizes: Sizes) -> str:
 
 
 def percent_change(before: int, after: int) -> str:
-    """Return the change in percent, such as "+5.0 %"."""
+    """Return the change from *before* to *after* in percent, such as "+5.0 %"."""
     if before == after:
         return "the same"
     return "new" if not before else f"{100 * (after - before) / before:+.1f} %"

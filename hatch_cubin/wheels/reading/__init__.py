@@ -1,1 +1,1 @@
-"""Read bundles, and show what is in them."""
+"""Read the bundles in wheels, and show their contents."""

@@ -1,4 +1,4 @@
-"""Find and read bundles: in a wheel, in a folder, in an installed package."""
+"""Find and read bundles (folders _cubins) in a wheel, in a folder, or in an installed package."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ from ...common.sizes import size
 from ...errors import BundleError, Location, Problem, problem
 from ...project.source import BUNDLE_FOLDER
 
-COMPANION_FILE = "companion.json"  # the file that names the bundle of a companion
-# Other methods would be unpacked without a limit.
+COMPANION_FILE = "companion.json"  # the description in a companion wheel, which names its main wheel
+# Python unpacks other compression methods without a limit for the unpacked size.
 _WHEEL_COMPRESSIONS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 _PIECE_BYTES = 1 << 20
-_TAIL_BYTES = 22 + (1 << 16)  # the last record of an archive begins within these bytes
+_TAIL_BYTES = 22 + (1 << 16)  # the last record of a zip archive begins within these last bytes
 _HOW_TO_BUILD = "'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"
-_NO_KERNELS_YET = "an sdist has sources: they are compiled when a wheel is built from it"
+_NO_KERNELS_YET = "an sdist contains only sources: build a wheel from the sdist to compile the kernels"
 _SITE_PACKAGES_DATA = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
 DAMAGE_ERRORS = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
 class FileElsewhereError(BundleError):
-    """A file is in a companion or in a wheel variant that is not here."""
+    """A file is missing because it is in a companion wheel or in another wheel variant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle's files: their names, how many bytes each takes in its archive, and how to read one.
+    """The files of a bundle: their names, their compressed sizes, and a function that reads a file.
 
-    *not_files* describes everything else by name, such as a pipe: to open a pipe could wait for ever.
+    *not_files*: descriptions of other things in the folder, such as pipes, which are never opened because
+    reading a pipe could wait forever.
     """
 
     place: str
@@ -51,15 +52,15 @@ class Bundle:
 
     @property
     def where(self) -> str:
-        """The path of the bundle; in a wheel, the path of the wheel comes first."""
+        """The path of the bundle. For a bundle in a wheel, it begins with the path of the wheel."""
         return self.place if self.wheel is None else f"{self.wheel}/{self.place}"
 
     def at(self, name: str) -> Location:
-        """Return the location of one of its files."""
+        """Return the location of a file of the bundle."""
         return Location(f"{self.where}/{name}")
 
     def read(self, name: str) -> bytes:
-        """Return a file's bytes; BundleError if it is missing or damaged."""
+        """Return a file's bytes, or raise BundleError if the file is missing or damaged."""
         if name in self.not_files:
             raise BundleError(problem("not-a-regular-file", self.not_files[name], self.at(name)))
         if name not in self.packed_sizes:
@@ -69,22 +70,22 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class OpenedWheel:
-    """A wheel, a folder or a package that was opened, and the bundles in it."""
+    """An open wheel, folder or package, with the bundles in it."""
 
     path: str
     bundles: tuple[Bundle, ...]
     archive: zipfile.ZipFile | None = None
-    companion: str | None = None  # its package, if this is the wheel of a companion
+    companion: str | None = None  # if this is a companion wheel: the name of its package
 
     def at(self, name: str) -> Location:
-        """Return the location of one of its files."""
+        """Return the location of a file in the wheel or folder."""
         return Location(name) if self.archive is None else member_location(self.archive, name)
 
 
 def expand_patterns(words: Iterable[str]) -> list[str]:
     """Return the paths that *words* name.
 
-    A pattern that the shell did not expand gives the files that it matches.
+    A word may be a glob pattern that the shell did not expand, and stands for all files that it matches.
     """
     return [each for word in words for each in _matching_paths(word) or [word]]
 
@@ -97,12 +98,11 @@ def _matching_paths(word: str) -> list[str]:
 def open_wheel(what: str, *, companions: bool = False) -> Iterator[OpenedWheel]:
     """Open a wheel, a folder, or an installed package by its import name. The package is not imported.
 
-    The wheel of a companion does not have a bundle. It is an error unless *companions* is true.
+    *companions*: whether a companion wheel, which has no bundle, may be opened too. Otherwise, a companion is
+    an error.
     """
-    if os.path.exists(what) and not (os.path.isdir(what) or os.path.isfile(what)):
-        raise BundleError(
-            problem("not-a-regular-file", "is neither a file nor a folder", Location(what))
-        )  # a pipe
+    if os.path.exists(what) and not (os.path.isdir(what) or os.path.isfile(what)):  # for example a pipe
+        raise BundleError(problem("not-a-regular-file", "is neither a file nor a folder", Location(what)))
     if os.path.isdir(what):
         opened = OpenedWheel(what, tuple(_bundles_in_folder(Path(what))))
         yield _require_bundle(opened, _hint_at_wheels(what) or _hint_at_project(what))
@@ -122,28 +122,28 @@ def package_at(place: str) -> str:
 
 
 def installed_path(name: str) -> str:
-    """Return the path to which a file of a wheel is installed; data for site-packages goes there too."""
+    """Return the path to which a file of a wheel is installed, relative to site-packages."""
     found = _SITE_PACKAGES_DATA.match(name)
     return name[found.end() :] if found else name
 
 
 def may_be_package(place: str, package: str) -> bool:
-    """Return whether a bundle at *place* in a wheel can belong to *package*, with or without namespaces.
+    """Return whether a bundle at *place* in a wheel can belong to *package*.
 
-    A folder without `__init__.py` above a package may be a namespace or not: only its backend knows.
+    The path may have further folders above the package: they may be namespace packages, or only folders.
     """
     return f".{package_at(place)}".endswith(f".{package}")
 
 
 def bundles_of_package(opened: OpenedWheel, package: str) -> list[Bundle]:
-    """Return the bundles that can belong to *package*; a bundle with exactly its name is the only one."""
+    """Return the bundles that can belong to *package*: only exact matches if there are any."""
     exact = [bundle for bundle in opened.bundles if package_at(bundle.place) == package]
     return exact or [bundle for bundle in opened.bundles if may_be_package(bundle.place, package)]
 
 
 @contextlib.contextmanager
 def open_archive(path: str) -> Iterator[zipfile.ZipFile]:
-    """Open a wheel; BundleError if it is not an archive."""
+    """Open a wheel as a zip archive, or raise BundleError if it is not a zip archive."""
     try:
         refuse_large_directory(path)
         archive = zipfile.ZipFile(path)
@@ -166,7 +166,7 @@ def _what_to_name(path: str, error: Exception) -> str | None:
 
 
 def refuse_large_directory(path: str | Path) -> None:
-    """Raise ValueError for an archive whose list of members would fill the memory."""
+    """Raise ValueError for a zip archive whose list of members is so long that it would fill the memory."""
     with open(path, "rb") as file:
         file.seek(max(0, os.path.getsize(path) - _TAIL_BYTES))
         tail = file.read(_TAIL_BYTES)
@@ -176,7 +176,7 @@ def refuse_large_directory(path: str | Path) -> None:
         said = int.from_bytes(tail[at64 + 40 : at64 + 48], "little")
     if said > read_limits.DIRECTORY:
         most = size(read_limits.DIRECTORY)
-        raise ValueError(f"its list of files has {size(said)}, and the limit is {most}")
+        raise ValueError(f"its list of files has {size(said)}, but the limit is {most}")
 
 
 def metadata_file(members: Iterable[str], name: str, wheel: str) -> str:
@@ -189,33 +189,33 @@ def metadata_file(members: Iterable[str], name: str, wheel: str) -> str:
 
 
 def member_location(archive: zipfile.ZipFile, name: str) -> Location:
-    """Return the location of a file in an archive, written as in tracebacks of imports from archives."""
+    """Return the location of a file in an archive: the path of the archive, then the path in the archive."""
     return Location(f"{archive.filename}/{name}")
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Return a file of an archive; BundleError if it is damaged, or made to fill the memory."""
+    """Return a file of an archive. Raise BundleError if the file is damaged or far too large."""
     info, where = archive.getinfo(name), member_location(archive, name)
     refuse_bomb(info.compress_size, info.file_size, where)
     if info.file_size > (most := read_limits.most(name)):
-        what = f"is not unpacked: it has {size(info.file_size)}, and the limit is {size(most)}"
+        what = f"is too large to unpack: it has {size(info.file_size)}, but the limit is {size(most)}"
         raise BundleError(problem("file-too-large", what, where))
     data = b"".join(read_in_pieces(archive, name))
     if name.endswith(".json") and read_limits.is_crowded(data):
-        what = f"is not read: it has more than {read_limits.PARTS} arrays and objects"
+        what = f"is too large to read: it has more than {read_limits.PARTS} arrays and objects"
         raise BundleError(problem("file-too-large", what, where))
     return data
 
 
 def read_in_pieces(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
-    """Yield a file of an archive piece by piece; BundleError if it is damaged, or made to fill the memory.
+    """Yield a file of an archive in pieces. Raise BundleError if the file is damaged or far too large.
 
-    Reading it in one piece could unpack more bytes than the archive says it has.
+    Reading the file in one piece could unpack more bytes than the size in the archive's list.
     """
     info, where = archive.getinfo(name), member_location(archive, name)
     refuse_bomb(info.compress_size, info.file_size, where)
     if info.compress_type not in _WHEEL_COMPRESSIONS:
-        what = "is compressed by a method that wheels do not use"
+        what = "is compressed with a method that wheels do not use"
         raise BundleError(problem("unknown-compression", what, where))
     try:
         with archive.open(info) as file:
@@ -226,16 +226,16 @@ def read_in_pieces(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
 
 
 def refuse_bomb(packed: int, unpacked: int, where: Location) -> None:
-    """Raise BundleError if unpacking would give more bytes than compiled code can have."""
+    """Raise BundleError if a file would unpack to far more bytes than compiled code can have."""
     if read_limits.is_bomb(packed, unpacked):
-        what = f"is not unpacked: {size(packed)} in the archive would become {size(unpacked)}"
+        what = f"is probably a zip bomb: {size(packed)} in the archive would become {size(unpacked)}"
         raise BundleError(problem("compression-bomb", what, where))
 
 
 def _require_bundle(opened: OpenedWheel, hint: str | None = None) -> OpenedWheel:
     if not opened.bundles and opened.companion is not None:
         what = f"is a companion of {_main_wheel_of(opened)}"
-        hint = "name that wheel: its companions are read with it"
+        hint = "name the main wheel: its companions are read with it"
         raise BundleError(problem("companion-alone", what, Location(opened.path), hint))
     if not opened.bundles:
         what = f"does not contain a bundle: there is no folder {BUNDLE_FOLDER} in it"
@@ -244,7 +244,7 @@ def _require_bundle(opened: OpenedWheel, hint: str | None = None) -> OpenedWheel
 
 
 def _main_wheel_of(opened: OpenedWheel) -> str:
-    """Return the project and version to which a companion belongs, as it says."""
+    """Return the project and version of a companion's main wheel, from the companion's description."""
     assert opened.archive is not None
     try:
         said = json.loads(read_member(opened.archive, f"{opened.companion}/{COMPANION_FILE}"))
@@ -254,7 +254,7 @@ def _main_wheel_of(opened: OpenedWheel) -> str:
 
 
 def _find_companion(archive: zipfile.ZipFile) -> str | None:
-    """Return the package of a companion's wheel; None for another wheel."""
+    """Return the package name of a companion wheel, or None for a wheel that is not a companion."""
     packages = (
         name.removesuffix(f"/{COMPANION_FILE}")
         for name in archive.namelist()
@@ -266,7 +266,7 @@ def _find_companion(archive: zipfile.ZipFile) -> str | None:
 def _bundles_in_archive(archive: zipfile.ZipFile) -> Iterator[Bundle]:
     bundles: dict[str, dict[str, int | None]] = {}
     for member in archive.infolist():
-        parts = member.filename.split("/")  # not normalised: similar names may be different files
+        parts = member.filename.split("/")  # not normalized, because similar names may be different files
         inside = parts.index(BUNDLE_FOLDER) + 1 if BUNDLE_FOLDER in parts else len(parts)
         if name := "/".join(parts[inside:]):
             bundles.setdefault("/".join(parts[:inside]), {})[name] = member.compress_size
@@ -289,10 +289,10 @@ def _bundles_in_folder(root: Path) -> Iterator[Bundle]:
 
 
 def _may_hold_bundles(folder: Path) -> bool:
-    """Return whether a folder can be part of a project: it is not hidden, and not an environment."""
+    """Return whether a folder can contain bundles: it is not hidden, and not a virtual environment."""
     name = folder.name
     known = name in (BUNDLE_FOLDER, "__pycache__", "node_modules") or name.startswith(".")
-    return not known and not os.path.isfile(folder / "pyvenv.cfg")  # false for a folder that cannot be read
+    return not known and not os.path.isfile(folder / "pyvenv.cfg")
 
 
 def _folder_bundle(folder: Path) -> Bundle:
@@ -322,14 +322,14 @@ def _hint_at_wheels(folder: str) -> str | None:
 
 
 def _hint_at_project(folder: str) -> str | None:
-    """Return which wheels the project has that a folder belongs to, or how to make one."""
+    """Return a hint that names the wheels of the project around a folder, or says how to build a wheel."""
     top = Path(os.path.abspath(folder))
     root = next((each for each in (top, *top.parents) if (each / "pyproject.toml").is_file()), None)
     return None if root is None else _hint_at_wheels(str(root)) or _HOW_TO_BUILD
 
 
 def _package_folders(name: str) -> Sequence[str]:
-    """Return the folders of an import package, as the import system knows them."""
+    """Return the folders from which Python imports a package."""
     path: Sequence[str] | None = None
     full = ""
     for part in name.split("."):
@@ -342,7 +342,7 @@ def _package_folders(name: str) -> Sequence[str]:
 
 
 def _bundles_of_editable(package: str, folders: Sequence[str]) -> Iterator[Bundle]:
-    """Yield an editable install's bundle if it is in the source tree and in none of the package's folders."""
+    """Yield the bundle of an editable install that is in the source tree, outside the package's folders."""
     spec = _find_spec(f"{package}.{BUNDLE_FOLDER}", folders)
     for folder in (spec and spec.submodule_search_locations) or ():
         yield from _bundles_in_folder(Path(folder))
@@ -352,14 +352,14 @@ def _not_found(name: str) -> Problem:
     """Return the problem of a name that is neither an installed package nor an existing path."""
     if name.endswith(".whl") or "/" in name or os.sep in name or glob.has_magic(name):
         near = _hint_at_wheels(os.path.dirname(name) or os.curdir)
-        what = "this file or folder does not exist"
+        what = "no such file or folder exists"
         return problem("no-such-wheel", what, Location(name), near or _HOW_TO_BUILD)
-    what = "is not a file, a folder, or a package that is installed for this Python"
+    what = "is not a file, a folder, or a package that is installed in this Python"
     return problem("no-such-wheel", what, Location(name), f"this Python is {sys.executable}")
 
 
 def _find_spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
-    """Find a package as the import system does. `importlib.util.find_spec` would import its parents."""
+    """Find a package without importing it. `importlib.util.find_spec` would import the parent packages."""
     for finder in sys.meta_path:
         if (spec := finder.find_spec(name, path)) is not None:
             return spec

@@ -1,4 +1,4 @@
-"""List the code of one kernel: the PTX in the wheel, or machine code as NVIDIA's nvdisasm prints it."""
+"""List the code of one kernel: the PTX in a wheel, or the machine code as NVIDIA's nvdisasm prints it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from .survey import arch_order, manifest_of
 _LINE_MARK = re.compile(r'\s*//## File "([^"]*)", line ([0-9]{1,9})')
 _LOC = re.compile(r"\s*\.loc\s+([0-9]{1,9})\s+([0-9]{1,9})\b")
 _FILE = re.compile(r'^\s*\.file\s+([0-9]{1,9})\s+"([^"\n]*)"', re.MULTILINE)
-_FOLDER = re.compile(
-    r"^/(?:proc/self/fd/[0-9]{1,9}/)?"
-)  # the compiler sees this path instead of the project's folder
+# The compiler sees this path instead of the project's folder, so that all machines compile the same code.
+_FOLDER = re.compile(r"^/(?:proc/self/fd/[0-9]{1,9}/)?")
 _PADDING = re.compile(r"/\*[0-9a-f]+\*/\s*NOP\s*;|\.\w+:")
 _TIMEOUT_S = 60
 
 
 class LineFacts(TypedDict):
-    """A line of code, and the line of the source from which it was compiled; None if that is not known."""
+    """A line of a kernel's code, and the source line from which it was compiled, or None if unknown."""
 
     text: str
     file: str | None
@@ -35,7 +34,7 @@ class LineFacts(TypedDict):
 
 
 class Listing(TypedDict):
-    """The code of a kernel in one unit."""
+    """The code of a kernel for one arch."""
 
     module: str
     arch: str
@@ -47,10 +46,10 @@ class Listing(TypedDict):
 def code_listings(
     bundle: Bundle, kernel: str, kind: str, arch: str | None, program: str | None
 ) -> list[Listing]:
-    """Return the code of a kernel, for one arch or for all; empty if the bundle does not have the kernel.
+    """Return the code of a kernel, for one arch or for all archs. Empty if the bundle has no such kernel.
 
-    BundleError names the archs that it has, if it is not built for *arch*. *program* is nvdisasm, for machine
-    code.
+    Raise BundleError with the available archs if the kernel is not compiled for *arch*. *program*: the path
+    of nvdisasm, which is needed only for machine code.
     """
     manifest = manifest_of(bundle).here
     name = normal_name(kernel)
@@ -88,15 +87,15 @@ def code_listings(
 
 
 def _no_such_code(bundle: Bundle, name: str, kind: str, arch: str | None, having: Sequence[Entry]) -> Problem:
-    """Return the problem of a kernel that does not have such code; the hint names the archs that it has."""
-    hint = f"it has {', '.join(sorted({entry.arch for entry in having}, key=arch_order))}"
+    """Return the problem that a kernel is not compiled for an arch. The hint names the available archs."""
+    hint = f"it has code for {', '.join(sorted({entry.arch for entry in having}, key=arch_order))}"
     code = "PTX" if kind == "ptx" else "machine code"
     what = f"does not have {code} of {name!r}{f' for {arch}' if arch else ''}"
     return problem("no-such-code", what, bundle.at("manifest.json"), hint)
 
 
 def machine_code_lines(data: bytes, symbol: str, program: str) -> list[LineFacts]:
-    """Return the machine code of a kernel; ValueError if nvdisasm cannot read it."""
+    """Return the machine code of a kernel, or raise ValueError if nvdisasm cannot read the file."""
     with temporary_folders.make() as folder:
         path = folder / "code.cubin"
         path.write_bytes(data)
@@ -109,7 +108,7 @@ def machine_code_lines(data: bytes, symbol: str, program: str) -> list[LineFacts
     _, _, code = text.partition(f"\n.text.{symbol}:\n")
     lines = list(_with_source_lines(code.partition("\n//-----")[0].splitlines()))
     while lines and _PADDING.fullmatch(lines[-1]["text"]):
-        lines.pop()  # padding up to the end of a line of the GPU's cache
+        lines.pop()  # the compiler fills the last cache line with instructions that do nothing
     return lines
 
 
@@ -123,10 +122,10 @@ def _with_source_lines(lines: Iterable[str]) -> Iterator[LineFacts]:
 
 
 def ptx_lines(text: str, symbol: str) -> list[LineFacts]:
-    """Return the PTX of a kernel; ValueError if the text does not have this kernel."""
+    """Return the PTX of a kernel, or raise ValueError if the text does not contain the kernel."""
     start = re.search(rf"^[^\S\n]*(?:\.\w+\s+)*\.entry\s+{re.escape(symbol)}(?![\w$%.])", text, re.MULTILINE)
     if start is None:
-        raise ValueError(f"has no kernel {symbol}")
+        raise ValueError(f"does not contain the kernel {symbol}")
     end, depth = start.end(), 0
     for brace in re.finditer(r"[{}]", text[start.end() :]):
         depth += 1 if brace[0] == "{" else -1
@@ -145,5 +144,5 @@ def ptx_lines(text: str, symbol: str) -> list[LineFacts]:
 
 
 def _path_in_project(path: str) -> str:
-    """Return a path in the project. Compilers see another path, which is the same on each machine."""
+    """Return the project's path for a path that the compiler saw, which is the same on each machine."""
     return _FOLDER.sub("", path)

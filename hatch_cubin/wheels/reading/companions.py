@@ -1,7 +1,7 @@
-"""Read the files of a bundle that are in companions: separate packages with the code of one arch each.
+"""Read the files of a bundle that are in companion wheels, each of which has the code for one arch.
 
-The companions of a wheel are searched in the wheels beside it, and the companions of a folder beside its
-package.
+The companions of a wheel are the wheels beside it. The companions of an installed package are packages beside
+it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ReadFile = Callable[[str], bytes]
 
 
 class _CompanionLocation(NamedTuple):
-    """A possible place of a companion: its wheel or folder, the folder of its files, and their reader."""
+    """A place where a companion may be: its wheel or folder, and a function that reads its files."""
 
     where: Path
     folder: Path
@@ -46,17 +46,17 @@ class _CompanionLocation(NamedTuple):
 
 
 class Companions:
-    """The companions of a bundle. Each is searched once. Its wheel stays open until *opened* is closed."""
+    """The companions of a bundle. Their wheels stay open until *opened* is closed."""
 
     def __init__(self, bundle: Bundle, manifest: Manifest, opened: contextlib.ExitStack) -> None:
         self._bundle, self._manifest, self._opened = bundle, manifest, opened
         self._chosen: dict[str, _ReadFile | Problem | None] = {}
 
     def read(self, package: str, name: str) -> bytes:
-        """Return a file of a companion; FileElsewhereError if the companion is not here."""
+        """Return a file of a companion, or raise FileElsewhereError if the companion is not here."""
         known = (self._manifest.companions or {}).get(package)
         if known is None or not package.isidentifier():
-            what = f"it names the companion {package!r} and does not describe it"
+            what = f"names the companion {package!r}, but does not describe it"
             raise BundleError(problem("manifest-inconsistent", what, self._bundle.at("manifest.json")))
         if package not in self._chosen:
             self._chosen[package] = self._choose(package)
@@ -64,36 +64,33 @@ class Companions:
         if isinstance(get, Problem):
             raise BundleError(get)
         if get is None:
-            hint = f"put its wheel beside this one, or install '{known['install']}'"
+            hint = f"put the companion's wheel beside this wheel, or install '{known['install']}'"
             what = f"is in {known['project']}, which is not here"
             raise FileElsewhereError(problem("companion-missing", what, self._bundle.at(name), hint))
         return get(name)
 
     def missing(self) -> list[str]:
-        """Return the projects of companions that are not here."""
+        """Return the project names of companions that are not here."""
         absent = []
         for package, known in (self._manifest.companions or {}).items():
             try:
                 self.read(package, COMPANION_FILE)
             except FileElsewhereError:
                 absent.append(known["project"])
-            except BundleError:  # reported when its files are read
+            except BundleError:  # a damaged companion is reported when its files are read
                 continue
         return absent
 
     def _choose(self, package: str) -> _ReadFile | Problem | None:
-        """Return a function that reads a companion's files, or the problem with it.
-
-        None if the companion is not here.
-        """
+        """Return a function that reads a companion's files, or a problem, or None if it is not here."""
         damaged, of_others = list[Problem](), list[Problem]()
         for place in self._places(package):
             try:
                 if _described_manifest(place) == self._index:
                     return place.get
-                # For example, one folder can have companions of wheels for several systems.
+                # A folder may also contain the companions of other wheels, for example for another system.
                 where = Location(place.where.as_posix())
-                what = "belongs to another version of the bundle"
+                what = "is a companion of another wheel, or of another version of this wheel"
                 of_others.append(problem("companion-of-other-version", what, where))
             except BundleError as exc:
                 damaged += exc.problems
@@ -125,7 +122,7 @@ class Companions:
 
     @functools.cached_property
     def _version(self) -> str | None:
-        """The version in the metadata of the bundle's wheel; its file may have been renamed."""
+        """The version in the metadata of the main wheel, because its file may have been renamed."""
         with open_archive(self._bundle.wheel or "") as archive:
             metadata = filter(None, map(_METADATA.fullmatch, archive.namelist()))
             return next((found[1] for found in metadata), None)
@@ -133,19 +130,19 @@ class Companions:
 
 @contextlib.contextmanager
 def companions_of(bundle: Bundle, manifest: Manifest) -> Iterator[Companions]:
-    """Return the companions of a bundle, and close their wheels at the end."""
+    """Yield the companions of a bundle, and close their wheels at the end."""
     with contextlib.ExitStack() as opened:
         yield Companions(bundle, manifest, opened)
 
 
 def missing_companions(bundle: Bundle, manifest: Manifest) -> list[str]:
-    """Return the projects of a bundle's companions that are not here."""
+    """Return the project names of a bundle's companions that are not here."""
     with companions_of(bundle, manifest) as companions:
         return companions.missing()
 
 
 def companion_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield the differences between the files in a companion's wheel and its own list of them."""
+    """Yield a problem for each file of a companion wheel that differs from the companion's description."""
     assert opened.archive is not None
     package = opened.companion
     try:
@@ -159,7 +156,7 @@ def companion_problems(opened: OpenedWheel) -> Iterator[Problem]:
     for name in sorted(there ^ {*files, COMPANION_FILE, "__init__.py"}):
         where = opened.at(f"{package}/{name}")
         if name in there:
-            yield problem("file-not-listed", "is not one of the companion's files", where)
+            yield problem("file-not-listed", "does not belong to the companion", where)
         else:
             yield problem("file-missing", "is missing", where)
     for name in sorted(there & {*files}):
@@ -170,20 +167,20 @@ def companion_problems(opened: OpenedWheel) -> Iterator[Problem]:
 
 
 def main_project_of(opened: OpenedWheel) -> str:
-    """Return the project and version of an undamaged companion."""
+    """Return the project and version of the main wheel of an undamaged companion."""
     said = read_description(opened)
     return f"{said['project']} {said['version']}"
 
 
 def read_description(opened: OpenedWheel) -> dict[str, Any]:
-    """Return the description in an undamaged companion."""
+    """Return the content of `companion.json` in an undamaged companion."""
     assert opened.archive is not None
     said: dict[str, Any] = json.loads(read_member(opened.archive, f"{opened.companion}/{COMPANION_FILE}"))
     return said
 
 
 def fits_manifest(package: str, said: Mapping[str, Any], manifest: Manifest) -> bool:
-    """Return whether a companion has exactly the files that its bundle's manifest assigns to it."""
+    """Return whether a companion has exactly the files that the main wheel's manifest lists for it."""
     blocks = manifest.blocks or {}
     entries = (entry for module in manifest.modules for entry in module.entries)
     digests = {

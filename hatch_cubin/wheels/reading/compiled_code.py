@@ -1,4 +1,4 @@
-"""Read the compiled results of a bundle, each from its own file or from the block in which it is packed."""
+"""Read the compiled code in a bundle, from single files or from packed blocks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ReadResult: TypeAlias = "tuple[Module, Entry, bytes | BundleError]"
 
 
 def read_results(bundle: Bundle, manifest: Manifest) -> Iterator[ReadResult]:
-    """Yield each entry with its bytes, or with the error that says why they cannot be read.
+    """Yield each entry of the manifest with its compiled code, or with the error if the code is unreadable.
 
-    Results of a packed bundle come in the order of its blocks, so that each block is unpacked once.
+    In a packed bundle, the entries come in the order of the blocks, so that each block is unpacked only once.
     """
     with companions_of(bundle, manifest) as companions:
         yield from _read_all(bundle, manifest, companions)
@@ -45,7 +45,7 @@ def _read_all(bundle: Bundle, manifest: Manifest, companions: Companions) -> Ite
 
 
 def _read_file(bundle: Bundle, manifest: Manifest, companions: Companions, entry: Entry) -> bytes:
-    """Return the bytes of the file of an entry, from the bundle or from one of its companions."""
+    """Return the file of a manifest entry, from the bundle or from a companion wheel."""
     if entry.absent:
         label = (manifest.wheel_variant or {}).get("label")
         what = f"is not in the wheel variant {label!r}"
@@ -56,10 +56,10 @@ def _read_file(bundle: Bundle, manifest: Manifest, companions: Companions, entry
 
 
 def _read_block(bundle: Bundle, manifest: Manifest, companions: Companions, entry: Entry) -> bytes:
-    """Return an unpacked block; BundleError if it differs from the manifest."""
+    """Return an unpacked block, or raise BundleError if the block differs from the manifest."""
     name, blocks = entry.file, manifest.blocks or {}
     if name not in blocks:
-        what = f"it names {name!r} and does not describe it"
+        what = f"names the block {name!r}, but does not describe it"
         raise BundleError(problem("manifest-inconsistent", what, bundle.at("manifest.json")))
     said = blocks[name]
     data = _read_file(bundle, manifest, companions, entry)
@@ -71,7 +71,7 @@ def _read_block(bundle: Bundle, manifest: Manifest, companions: Companions, entr
 
 
 def packed_size(bundle: Bundle, manifest: Manifest, entry: Entry) -> int | None:
-    """Return how many bytes a result takes in its archive; in a block, its share of the block by size."""
+    """Return the compressed size of compiled code in the wheel: for packed code, a share of its block."""
     of_file = packed_size_of_file(bundle, manifest, entry.file)
     if of_file is None or manifest.blocks is None:
         return of_file
@@ -80,7 +80,7 @@ def packed_size(bundle: Bundle, manifest: Manifest, entry: Entry) -> int | None:
 
 
 def packed_size_of_file(bundle: Bundle, manifest: Manifest, file: str) -> int | None:
-    """Return how many bytes a file takes in its archive. Of a block, the manifest has this size too."""
+    """Return the compressed size of a file in the wheel. The size of a block is in the manifest too."""
     of_file = bundle.packed_sizes.get(file)
     block = (manifest.blocks or {}).get(file)
     return block.packed if of_file is None and block is not None else of_file
@@ -90,6 +90,6 @@ def _slice_of_block(bundle: Bundle, entry: Entry, data: bytes | BundleError) -> 
     if isinstance(data, BundleError) or entry.offset is None:
         return data
     if not 0 <= entry.offset <= len(data) - entry.size:
-        what = f"an entry extends beyond the end of {entry.file}"
+        what = f"has an entry that extends beyond the end of {entry.file}"
         return BundleError(problem("manifest-inconsistent", what, bundle.at("manifest.json")))
     return data[entry.offset : entry.offset + entry.size]

@@ -1,4 +1,4 @@
-"""Find out by the loader's own rules which file of a bundle each GPU loads for each kernel. Pure."""
+"""Find out which code each GPU loads for each kernel, with the loader's own function. Does no I/O."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MAX_ROWS = 40
 _NOTHING = "nothing"
 
 
-ChoicePerGpu = tuple[tuple[str | None, int | None], ...]  # for each GPU the arch, and its driver
+ChoicePerGpu = tuple[tuple[str | None, int | None], ...]  # for each GPU: the arch, and the needed driver
 
 
 class ShippedUnit(NamedTuple):
-    """A unit: its module, its arch, the driver that it needs, and its kernels."""
+    """Compiled code in a wheel: its module, its arch, the driver that it needs, and its kernels."""
 
     module: str
     arch: str
@@ -29,7 +29,7 @@ class ShippedUnit(NamedTuple):
 
 
 class ServedGpu(TypedDict):
-    """The unit of a kernel that a GPU loads; none if *arch* is None."""
+    """The code that a GPU loads for a kernel. *arch* is None if the kernel cannot run on the GPU."""
 
     gpu: str
     arch: str | None
@@ -39,7 +39,7 @@ class ServedGpu(TypedDict):
 
 
 class KernelCover(TypedDict):
-    """A kernel of a module, the archs that have it, and the unit that each GPU loads."""
+    """A kernel of a module, the archs that it is compiled for, and the code that each GPU loads."""
 
     module: str
     kernel: str
@@ -48,7 +48,7 @@ class KernelCover(TypedDict):
 
 
 class GpuCover(TypedDict):
-    """How many kernels have machine code for a GPU, have only PTX for it, or cannot run on it."""
+    """For a GPU: how many kernels have machine code, have only PTX, or cannot run."""
 
     gpu: str
     cubin: int
@@ -65,7 +65,7 @@ class AffectedKernels(TypedDict):
 
 
 def units_in_manifest(manifest: Manifest) -> list[ShippedUnit]:
-    """Return the units that a manifest lists."""
+    """Return the compiled code that a manifest lists."""
     return [
         ShippedUnit(module.name, entry.arch, entry.min_driver, tuple(entry.kernels))
         for module in manifest.modules
@@ -74,7 +74,7 @@ def units_in_manifest(manifest: Manifest) -> list[ShippedUnit]:
 
 
 def units_in_files(facts: BundleFacts) -> list[ShippedUnit]:
-    """Return the units with the kernels in their files, or in the manifest if a file is elsewhere."""
+    """Return the compiled code with the kernels in its files, or in the manifest if a file is elsewhere."""
     return [
         ShippedUnit(
             unit["module"],
@@ -87,22 +87,21 @@ def units_in_files(facts: BundleFacts) -> list[ShippedUnit]:
 
 
 def promised_capabilities(units: Iterable[ShippedUnit]) -> list[int]:
-    """Return each capability that an arch names."""
+    """Return the compute capabilities of all archs in a wheel."""
     archs = {unit.arch for unit in units}
     return sorted({number for arch in archs if (number := number_of(arch)) is not None})
 
 
 def coverage(units: Iterable[ShippedUnit], capabilities: Iterable[int]) -> list[KernelCover]:
-    """Return for each kernel the unit that each GPU would load with a driver that is new enough."""
+    """Return, for each kernel, the code that each GPU loads if its driver is new enough."""
     wanted = [*capabilities]
     having: dict[tuple[str, str], list[tuple[str, int]]] = {}
     for unit in units:
         if number_of(unit.arch) is not None:
             for kernel in unit.kernels:
                 having.setdefault((unit.module, kernel), []).append((unit.arch, unit.min_driver))
-    known: dict[
-        tuple[tuple[str, int], ...], list[ServedGpu]
-    ] = {}  # most kernels are built for the same archs
+    # Results are kept, because most kernels are compiled for the same archs.
+    known: dict[tuple[tuple[str, int], ...], list[ServedGpu]] = {}
     covers: list[KernelCover] = []
     for (module, kernel), shipped in having.items():
         if (shape := tuple(shipped)) not in known:
@@ -113,7 +112,7 @@ def coverage(units: Iterable[ShippedUnit], capabilities: Iterable[int]) -> list[
 
 
 def count_by_gpu(covers: Iterable[KernelCover]) -> list[GpuCover]:
-    """Return the counts of kernels for each GPU."""
+    """Return, for each GPU, how many kernels have machine code, have only PTX, or cannot run."""
     counts: dict[str, GpuCover] = {}
     for served in (each for cover in covers for each in cover["served"]):
         gpu = served["gpu"]
@@ -135,7 +134,7 @@ def unserved_kernels(covers: Iterable[KernelCover]) -> list[AffectedKernels]:
 
 
 def ptx_only_kernels(covers: Sequence[KernelCover]) -> list[AffectedKernels]:
-    """Return the kernels that have only PTX for a GPU that has machine code of other kernels."""
+    """Return the kernels that have only PTX for a GPU, while other kernels have machine code for it."""
     counts = count_by_gpu(covers)
     usual = {count["gpu"] for count in counts if count["cubin"]}
     return _group_by_gpus(
@@ -145,7 +144,7 @@ def ptx_only_kernels(covers: Sequence[KernelCover]) -> list[AffectedKernels]:
 
 
 def capability(number: int) -> str:
-    """Return a capability as people write it: 90 is 9.0."""
+    """Return a compute capability as text, such as '9.0' for 90."""
     return f"{number // 10}.{number % 10}"
 
 
@@ -173,7 +172,7 @@ def _group_by_gpus(found: Iterable[tuple[KernelCover, list[str]]]) -> list[Affec
 
 
 def coverage_section(title: str, covers: Sequence[KernelCover]) -> ReportSection:
-    """Return a table of the units that each GPU loads. Kernels with the same units share a row."""
+    """Return a table of the code that each GPU loads. Kernels with equal rows share a row."""
     groups: dict[ChoicePerGpu, list[KernelCover]] = {}
     for cover in covers:
         shape = tuple((each["arch"], each["min_driver"]) for each in cover["served"])
@@ -185,7 +184,7 @@ def coverage_section(title: str, covers: Sequence[KernelCover]) -> ReportSection
         for shape, alike in ordered[:_MAX_ROWS]
     ]
     more = len(groups) - len(rows)
-    lines = [f"and {more} more kinds of kernels: --json has all"] if more > 0 else []
+    lines = [f"and {more} more groups of kernels: --json lists all"] if more > 0 else []
     table = ReportTable(["kernels", *gpus], rows, names=range(1, len(gpus) + 1), marked=[_NOTHING])
     return ReportSection(title, lines, table)
 

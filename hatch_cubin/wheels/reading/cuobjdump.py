@@ -1,4 +1,4 @@
-"""Run cuobjdump, NVIDIA's own reader of cubins, if it is installed."""
+"""Run cuobjdump, NVIDIA's own tool that reads cubins, if it is installed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _USAGE = re.compile(r"^ Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)", r
 
 
 def find_cuobjdump(environ: Mapping[str, str]) -> str | None:
-    """Return the program's path, as `find_tool` does."""
+    """Return the path of cuobjdump, or None if it is not installed."""
     return find_tool("cuobjdump", environ)
 
 
 def find_tool(name: str, environ: Mapping[str, str]) -> str | None:
-    """Return the path of a tool of NVIDIA's: on PATH, in CUDA_HOME, or in an installed wheel of NVIDIA's."""
+    """Return the path of an NVIDIA tool: on PATH, in CUDA_HOME, or in an installed wheel of NVIDIA."""
     places = [environ.get("PATH", os.defpath)]
     if home := environ.get("CUDA_HOME"):
         places.append(os.path.join(home, "bin"))
@@ -32,19 +32,19 @@ def find_tool(name: str, environ: Mapping[str, str]) -> str | None:
 
 
 def fallback_reader(environ: Mapping[str, str]) -> Callable[[bytes], dict[str, dict[str, int]]] | None:
-    """Return a function that reads cubins with cuobjdump, for cubins that our own reader cannot read.
+    """Return a function that reads cubins with cuobjdump, or None if cuobjdump is not installed.
 
-    None if cuobjdump is not installed.
+    The function is used for cubins that our own reader cannot read.
     """
     program = find_cuobjdump(environ)
     return None if program is None else lambda data: read_usage(program, data)
 
 
 def read_usage(program: str, data: bytes) -> dict[str, dict[str, int]]:
-    """Return the resources of each kernel by symbol, as `elf.read_resources` does, but without the spills.
+    """Return the resources of each kernel by symbol, like `elf.read_resources` but without register spills.
 
-    ValueError if the program cannot read the cubin either. It takes one file at a time, and some
-    milliseconds for each.
+    Raise ValueError if cuobjdump cannot read the cubin. cuobjdump reads one file at a time, and takes some
+    milliseconds for each file.
     """
     with temporary_folders.make() as folder:
         path = folder / "code.cubin"

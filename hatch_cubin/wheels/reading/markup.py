@@ -1,4 +1,4 @@
-"""Write the HTML of a report: foreign text is escaped, tables scroll, and long names break."""
+"""Write a report as HTML: text from the wheel is escaped, wide tables scroll, and long names may wrap."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def scrolling(table: str, label: str) -> str:
 
 
 def breakable(name: str) -> str:
-    """Return a name as HTML that can break after commas, brackets and colons."""
+    """Return a name as HTML in which a line may break after commas, brackets and colons."""
     return _BREAKS.sub(r"\1<wbr>", escaped(name))
 
 
 def escaped(value: object) -> str:
-    """Return foreign text as HTML in which nothing is an element."""
+    """Return text from a wheel as escaped HTML, so that the text cannot contain elements."""
     return escape(str(value).encode("utf-8", "backslashreplace").decode("utf-8"))

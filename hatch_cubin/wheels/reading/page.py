@@ -1,4 +1,4 @@
-"""Make one self-contained HTML page that shows people what is in a wheel."""
+"""Make a self-contained HTML page that shows the kernels in a wheel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CompileTimes = Mapping[tuple[str, str], float]  # seconds, by module and arch
 
 _HTML_FILES = Path(__file__).with_name("html")
 _COLOURS = 8
-_MAX_UNFOLDED = 20  # modules in a chart that is not unfolded
+_MAX_UNFOLDED = 20  # the most rows of a chart that are visible before a click
 _MAX_MATRIX_ROWS = 400
 _UNKNOWN = "&ndash;"
 _PACKED = "in parentheses, packed in the wheel"
@@ -31,7 +31,7 @@ def html_page(
     seconds: CompileTimes,
     difference: Sequence[ReportSection] = (),
 ) -> str:
-    """Return the page. It does not load anything, and runs only its own script."""
+    """Return an HTML page about wheels. The page does not load anything, and runs only its own script."""
     style, script = (_HTML_FILES.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
     compared = f"<section>\n{''.join(map(section_html, difference))}\n</section>\n" if difference else ""
@@ -53,8 +53,8 @@ def html_page(
 </main>
 <footer>
 <p>Registers and stack are for each thread, shared memory is the static part for each block; spills are
-instructions that save or reload a register. They are read from the compiled files. PTX is translated by the
-driver: what it uses is known on the GPU only.</p>
+instructions that save or reload a register. All numbers are read from the compiled files. The driver
+translates PTX, so its numbers are known only on the GPU.</p>
 <p>Made by hatch-cubin {__version__}.</p>
 </footer>
 <script>{script}</script>
@@ -106,7 +106,7 @@ def _tiles(facts: BundleFacts, seconds: CompileTimes) -> str:
 
 
 def _colours(archs: Iterable[str]) -> dict[str, str]:
-    """Give each arch a colour, from old to new; PTX has a colour of its own."""
+    """Return a CSS class for the colour of each arch, from old to new. PTX has its own colour."""
     code = [arch for arch in archs if not arch.startswith("compute_")]
     step = _COLOURS / max(len(code), 1)
     return {
@@ -156,7 +156,7 @@ def _content_chart(facts: BundleFacts) -> str:
         _chart_row(name, [(name, count, "seconds")], longest, size(count))
         for name, count in facts["content"].items()
     ]
-    return _chart("What the units are made of", rows, "unpacked") if rows else ""
+    return _chart("Parts of the compiled code", rows, "unpacked") if rows else ""
 
 
 def _time_chart(facts: BundleFacts, seconds: CompileTimes) -> str:
@@ -169,7 +169,7 @@ def _time_chart(facts: BundleFacts, seconds: CompileTimes) -> str:
     ordered = sorted(times.items(), key=lambda item: (-item[1], item[0]))
     longest = max(ordered[0][1], 0.001)
     rows = [_chart_row(name, [(name, took, "seconds")], longest, f"{took:.2f} s") for name, took in ordered]
-    return _chart("Compile time by module", rows, "all archs together, as the build report has it")
+    return _chart("Compile time by module", rows, "for all archs together, from the build report")
 
 
 def _chart(title: str, rows: Sequence[str], note: str = "") -> str:
@@ -250,7 +250,7 @@ def _unit_rows(unit: UnitFacts, seconds: CompileTimes) -> Iterator[str]:
             numbers += _number(took, None if took is None else f"{took:.2f} s", again)
         yield f'<tr>{start}<td class="name">{breakable(kernel["name"])}</td>{numbers}{_uses(kernel)}</tr>'
     if unit["problem"] or not unit["kernels"]:
-        what = unit["problem"] or "there is no kernel in it"
+        what = unit["problem"] or "contains no kernel"
         numbers = _number(unit["bytes"], size(unit["bytes"])) + _number(None, None) * (
             len(_RESOURCES) + bool(seconds)
         )

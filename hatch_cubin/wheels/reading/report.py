@@ -1,4 +1,4 @@
-"""Sections of a report about wheels, for a terminal, Markdown and HTML: lines of text and a table."""
+"""The sections of a report about wheels, which are shown on a terminal, as Markdown or as HTML."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import NamedTuple
 
 
 class ReportTable(NamedTuple):
-    """A table: the names of its columns, its rows, and which columns have numbers or names of code."""
+    """A table of a report: the names of its columns, and its rows.
+
+    *numbers*: the columns with numbers. *names*: the columns with names of code.
+    """
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     numbers: Collection[int] = ()
     names: Collection[int] = ()
-    marked: Collection[str] = ()  # cells with bad news, to be highlighted
+    marked: Collection[str] = ()  # the texts of cells to highlight as warnings
 
 
 class ReportSection(NamedTuple):
@@ -25,5 +28,5 @@ class ReportSection(NamedTuple):
 
 
 def kernel_title(module: str, kernel: str) -> str:
-    """Return the name of a kernel for people, with its module if that has another name."""
+    """Return the name of a kernel, followed by the name of its module if the two names differ."""
     return kernel if module == kernel else f"{kernel} in {module}"

@@ -1,4 +1,4 @@
-"""Read the facts about a bundle from its files: units, sizes, and the resources of each kernel."""
+"""Read facts about a bundle from its files: compiled code, sizes, and the resources of each kernel."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from ...project.source import ptx_entries
 from .bundles import Bundle, FileElsewhereError
 from .compiled_code import packed_size, packed_size_of_file, read_results
 
-KernelUsage = Mapping[str, Mapping[str, int]]  # by symbol
-FallbackReader = Callable[[bytes], KernelUsage]  # for cubins that our own reader cannot read
+KernelUsage = Mapping[str, Mapping[str, int]]  # the resources of kernels, by symbol
+FallbackReader = Callable[[bytes], KernelUsage]  # reads cubins that our own reader cannot read
 
 _LARGEST_SHOWN = 5
 _TOOL_TITLES = {"nvrtc": "NVRTC", "nvjitlink": "nvJitLink", "cuda_core": "cuda-core"}
@@ -30,7 +30,7 @@ _KIND_TITLES = {"cubin": "every cubin", "ptx": "all PTX"}
 
 
 class ParameterFacts(TypedDict):
-    """A parameter of a kernel; its type is None if it is not known."""
+    """A parameter of a kernel. The type is None if it is unknown."""
 
     offset: int
     size: int
@@ -38,9 +38,10 @@ class ParameterFacts(TypedDict):
 
 
 class KernelFacts(TypedDict):
-    """A kernel in one unit; None stands for a number that only the driver knows, or that could not be read.
+    """A kernel in the compiled code for one arch. A number is None if it is unknown, as for PTX.
 
-    If the manifest does not have its parameters, the signature is only the name, and *parameters* is empty.
+    If the manifest does not list the kernel's parameters, the signature is only the name, and *parameters* is
+    empty.
     """
 
     name: str
@@ -55,7 +56,7 @@ class KernelFacts(TypedDict):
 
 
 class UnitFacts(TypedDict):
-    """One unit, and the file it is in. *digests* are of the whole result, and of parts of it."""
+    """The compiled code of a module for one arch. *digests*: of the whole code, and of its parts."""
 
     module: str
     source: str
@@ -73,7 +74,7 @@ class UnitFacts(TypedDict):
 
 
 class SharedFacts(TypedDict):
-    """A result that serves several units."""
+    """Compiled code that several modules or archs have in common, and that is stored once."""
 
     file: str
     bytes: int
@@ -81,7 +82,7 @@ class SharedFacts(TypedDict):
 
 
 class TotalFacts(TypedDict):
-    """Sums; a result that several units share counts once."""
+    """Sums over a bundle. Compiled code that is stored once counts once."""
 
     modules: int
     units: int
@@ -93,7 +94,7 @@ class TotalFacts(TypedDict):
 
 
 class BundleFacts(TypedDict):
-    """A whole bundle."""
+    """All facts about a bundle."""
 
     place: str
     where: str
@@ -121,14 +122,14 @@ class _ResultFacts(TypedDict):
     problem: str | None
     content: Mapping[str, int]
     digests: Mapping[str, str]
-    limits: Mapping[str, Mapping[str, Sequence[int]]]  # by symbol
+    limits: Mapping[str, Mapping[str, Sequence[int]]]  # the launch limits of kernels, by symbol
 
 
 _FilePosition: TypeAlias = "tuple[str, int | None]"
 
 
 def survey(bundle: Bundle, fallback: FallbackReader | None = None) -> BundleFacts:
-    """Return all facts about *bundle*; BundleError if its manifest cannot be read."""
+    """Return all facts about a bundle, or raise BundleError if its manifest cannot be read."""
     manifest = manifest_of(bundle).here
     found: dict[_FilePosition, _ResultFacts] = {}
     for _module, entry, data in read_results(bundle, manifest):
@@ -181,9 +182,9 @@ def survey(bundle: Bundle, fallback: FallbackReader | None = None) -> BundleFact
 
 
 def kernels_by_arch(units: Iterable[UnitFacts]) -> dict[tuple[tuple[str, str], str], KernelFacts]:
-    """Return the kernels of units, by module and name, and arch.
+    """Return all kernels, by module and name, and by arch.
 
-    A name that several modules have, as the variants of a source do, is a kernel of each of them.
+    Several modules can have a kernel of the same name: the variants of a source do.
     """
     return {
         ((unit["module"], kernel["name"]), unit["arch"]): kernel
@@ -193,24 +194,24 @@ def kernels_by_arch(units: Iterable[UnitFacts]) -> dict[tuple[tuple[str, str], s
 
 
 def bundle_summary(facts: BundleFacts) -> list[str]:
-    """Return lines about the whole bundle: the tools that made it, and the driver that it needs."""
+    """Return lines about a bundle: the tools that made the bundle, and the driver that it needs."""
     tools = [
         f"{_TOOL_TITLES.get(name, name)} {version}" for name, version in facts["toolchain"].items() if version
     ]
     lines = [", ".join([f"built by {facts['generator']}", *tools, facts["data_model"]])]
     lines += [
-        f"{_KIND_TITLES.get(kind, kind)} loads from driver {cuda(driver)} on"
+        f"{_KIND_TITLES.get(kind, kind)} loads with driver {cuda(driver)} or later"
         for kind, driver in facts["min_driver"].items()
     ]
     if facts["wheel_variant"]:
-        lines.append(f"the wheel variant {facts['wheel_variant']}: other variants have more")
+        lines.append(f"the wheel variant {facts['wheel_variant']}: other variants have code for other GPUs")
     if facts["skipped"]:
-        lines.append("built with HATCH_CUBIN_SKIP: there are no kernels in it")
+        lines.append("contains no kernels, because HATCH_CUBIN_SKIP was set in the build")
     return lines
 
 
 def unreadable_units(facts: BundleFacts) -> Iterator[Problem]:
-    """Yield a problem for each unit that could not be read."""
+    """Yield a problem for each compiled file that could not be read."""
     for unit in facts["units"]:
         if unit["problem"]:
             where = Location(f"{facts['where']}/{unit['file']}")
@@ -218,16 +219,16 @@ def unreadable_units(facts: BundleFacts) -> Iterator[Problem]:
 
 
 def manifest_of(bundle: Bundle) -> Manifest:
-    """Return a bundle's manifest; BundleError says why it cannot be read."""
+    """Return a bundle's manifest. A BundleError gives the reason if the manifest cannot be read."""
     try:
         return read_manifest(bundle.read("manifest.json"))
     except ValueError as exc:
-        hint = "a newer hatch-cubin made it: upgrade this one" if "reads up to" in str(exc) else None
+        hint = "a newer hatch-cubin made it: upgrade hatch-cubin" if "reads at most" in str(exc) else None
         raise BundleError(problem("manifest-unreadable", str(exc), bundle.at("manifest.json"), hint)) from exc
 
 
 def unit_name(module: str, arch: str) -> str:
-    """Return a unit's name in messages."""
+    """Return the name of the compiled code of a module for an arch, for messages."""
     return f"{module} for {arch}"
 
 
@@ -275,7 +276,7 @@ def _limits(data: bytes, entry: Entry) -> Mapping[str, Mapping[str, Sequence[int
 
 
 def _content(found: Iterable[_ResultFacts]) -> dict[str, int]:
-    """Return the bytes of each part of all results, the largest first."""
+    """Return the total size of each part of the compiled code, with the largest part first."""
     sums: dict[str, int] = {}
     for result in found:
         for name, count in result["content"].items():
@@ -354,7 +355,7 @@ def _parameter(offset: int, size: int, spelled: str | None = None) -> ParameterF
 
 
 def arch_order(arch: str) -> tuple[bool, int, str]:
-    """Return a key to sort archs by number, PTX after machine code. It accepts any text in a manifest."""
+    """Return a sort key for archs: by number, and PTX after machine code. Any text is accepted."""
     digits = "".join(char for char in arch if char in "0123456789")
     return arch.startswith("compute_"), int(digits[:9] or 0), arch
 
@@ -362,7 +363,7 @@ def arch_order(arch: str) -> tuple[bool, int, str]:
 def _group_by(
     what: Literal["arch", "module"], units: Iterable[UnitFacts]
 ) -> Iterator[tuple[str, Collection[UnitFacts]]]:
-    """Yield each module or arch with one unit for each of its results. A shared result counts for each."""
+    """Yield each module, or each arch, with its compiled code. Code that is stored once is listed once."""
     own: dict[str, dict[_FilePosition, UnitFacts]] = {}
     for unit in units:
         own.setdefault(unit[what], {})[_position(unit)] = unit
@@ -378,7 +379,7 @@ def _position(unit: UnitFacts) -> _FilePosition:
 
 
 def _largest(units: Sequence[UnitFacts]) -> dict[str, int]:
-    """Return the sizes of the largest results by file name, or by unit for results in a block."""
+    """Return the sizes of the largest compiled code, by file name, or by module and arch if it is packed."""
     sizes: dict[str, int] = {}
     for place, unit in {_position(unit): unit for unit in reversed(units)}.items():
         sizes[place[0] if place[1] is None else unit_name(unit["module"], unit["arch"])] = unit["bytes"]
@@ -387,7 +388,7 @@ def _largest(units: Sequence[UnitFacts]) -> dict[str, int]:
 
 
 def _min_drivers(units: Iterable[UnitFacts]) -> dict[str, int]:
-    """Return the driver from which all files of a kind can be loaded, by kind."""
+    """Return the oldest driver that can load all cubins, and the oldest driver that can load all PTX."""
     drivers: dict[str, int] = {}
     for unit in units:
         drivers[unit["kind"]] = max(drivers.get(unit["kind"], 0), unit["min_driver"])

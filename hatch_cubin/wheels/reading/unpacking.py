@@ -1,4 +1,4 @@
-"""Write a bundle with a file for each of its results, whether it is packed or not."""
+"""Write a bundle with a file for the code of each module and arch, even if the bundle was packed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _NOT_IN_PLAIN_BUNDLES = (loader_files.PACKED, loader_files.SPLIT, loader_files.E
 
 
 def unpacked_files(bundle: Bundle) -> dict[str, bytes]:
-    """Return the files of a bundle with one file for each result; BundleError names all damaged files."""
+    """Return the unpacked files of a bundle, by name. A BundleError names all damaged files."""
     manifest = manifest_of(bundle)
     if manifest.wheel_variant is not None:
-        what = f"is the wheel variant {manifest.wheel_variant['label']}, which has only a part of the files"
-        hint = "unpack the wheel that it was split from"
+        what = f"is the wheel variant {manifest.wheel_variant['label']}, which has only some of the files"
+        hint = "unpack the complete wheel, from which the variant was made"
         raise BundleError(problem("already-split", what, Location(bundle.where), hint))
     is_plain = manifest.blocks is None and manifest.companions is None
     problems: list[Problem] = []
@@ -48,13 +48,13 @@ def unpacked_files(bundle: Bundle) -> dict[str, bytes]:
 
 
 def write_bundle(files: Mapping[str, bytes], folder: Path) -> None:
-    """Write a bundle into a folder that is new or empty, or has a bundle, which it replaces."""
+    """Write a bundle into a folder that is new, empty, or contains a bundle to be replaced."""
     try:
         there = os.listdir(folder)
     except OSError:
-        there = []  # writing will report the reason
+        there = []  # writing the files will report the error
     if there and "manifest.json" not in there:
-        what = "is not empty, and does not contain a bundle that could be replaced"
-        hint = "--into takes the name of a new folder"
+        what = "is not empty, and does not contain an unpacked bundle to replace"
+        hint = "name a new folder with --into"
         raise BundleError(problem("folder-not-empty", what, Location(str(folder)), hint))
     layout.write(files, folder)

@@ -1,1 +1,1 @@
-"""Split a finished wheel: into companions for one arch each, or into wheel variants."""
+"""Split a finished wheel by arch: into a main wheel and companions, or into wheel variants."""

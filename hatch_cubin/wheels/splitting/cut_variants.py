@@ -1,6 +1,7 @@
-"""Split a finished wheel into variants for GPUs; an installer chooses the variant that fits the machine.
+"""Split a finished wheel into wheel variants: an installer chooses the variant for the machine's GPU.
 
-Nothing is compiled. Each variant keeps the whole manifest, so that the loader's choice stays the same.
+Nothing is compiled. Each variant contains the whole manifest, so that the loader chooses the same code as
+from the complete wheel.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .variants import NULL_LABEL, VARIANT_JSON, describe_variants, files_with, s
 
 
 class VariantWheel(NamedTuple):
-    """One variant of the wheel: its label, its new and changed files, and the files that are removed."""
+    """A wheel variant: its label, its new and changed files, and the files that are removed."""
 
     label: str
     written: Mapping[str, bytes]
@@ -28,7 +29,7 @@ class VariantWheel(NamedTuple):
 
 
 class VariantWheels(NamedTuple):
-    """All variants of a wheel, and the name of the file that describes them."""
+    """All variants of a wheel, and the name of the JSON file that describes the variants."""
 
     parts: Sequence[VariantWheel]
     described_in: str
@@ -39,7 +40,7 @@ class VariantWheels(NamedTuple):
 
 
 def cut_into_variants(opened: OpenedWheel) -> VariantWheels:
-    """Return the variants of a wheel; BundleError with the reason if it cannot be split."""
+    """Return the variants of a wheel. A BundleError gives the reason if the wheel cannot be split."""
     whole = check_splittable(opened)
     if place := next(filter(VARIANT_FILE.fullmatch, whole.archive.namelist()), None):
         raise BundleError(problem("already-split", "is a wheel variant already", opened.at(place)))
@@ -78,6 +79,8 @@ def _with_absence(entry: Mapping[str, Any], absent: set[str]) -> dict[str, Any]:
 
 def _stranded_problem(whole: SplittableWheel, label: str, cc: int) -> Problem:
     gpu = capability(cc)
-    what = f"the wheel variant {label} would be installed for {gpu}, and none of its kernels runs there"
+    what = (
+        f"the wheel variant {label} would be installed for GPU {gpu}, but none of its kernels can run there"
+    )
     hint = f'add "sm_{cc}" to archs, or PTX: "compute_{label.removeprefix("sm")}"'
     return problem("gpu-not-served", what, Location(whole.bundle.where), hint)

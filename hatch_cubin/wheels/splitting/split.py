@@ -1,6 +1,7 @@
-"""Split a finished wheel by arch: a main wheel with loader and manifest, and a companion for each arch.
+"""Split a finished wheel by arch: into a main wheel and a companion wheel for each arch.
 
-Nothing is compiled and no unit changes. The manifest gets the new place of each unit.
+Nothing is compiled, and no compiled code changes. The manifest in the main wheel names the companion of each
+file that was moved.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ _EXTRA_FOR_ALL = "all"
 
 
 class CompanionWheel(NamedTuple):
-    """The wheel of a companion, with the files of an arch: its name and its contents."""
+    """A companion wheel, with the compiled code for one arch: its file name and its contents."""
 
     name: str
-    metadata: str  # its folder
+    metadata: str  # the path of the .dist-info folder
     files: Mapping[str, bytes]
 
 
 class SplitWheel(NamedTuple):
-    """A wheel that is split: its new and changed files, the files that are removed, and its companions."""
+    """The parts of a split wheel: new and changed files of the main wheel, removed files, and companions."""
 
     written: Mapping[str, bytes]
     gone: frozenset[str]
@@ -44,7 +45,7 @@ class SplitWheel(NamedTuple):
 
 
 class MainWheel(NamedTuple):
-    """The wheel that is split: project, version, tag, and the path and text of its metadata."""
+    """Facts about the wheel to split: project, version, tag, and the path and text of METADATA."""
 
     project: str
     version: str
@@ -60,7 +61,7 @@ class MainWheel(NamedTuple):
 
 
 class SplittableWheel(NamedTuple):
-    """A wheel that can be split: its only bundle, the manifest, and its metadata."""
+    """A wheel that can be split: its only bundle, its manifest, and its metadata."""
 
     archive: zipfile.ZipFile
     bundle: Bundle
@@ -69,12 +70,12 @@ class SplittableWheel(NamedTuple):
 
     @property
     def metadata(self) -> str:
-        """The folder of its metadata."""
+        """The path of the wheel's .dist-info folder."""
         return self.home.place.partition("/")[0]
 
 
 def check_splittable(opened: OpenedWheel) -> SplittableWheel:
-    """Return the parts of a wheel that `split` needs; BundleError with the reason if it cannot be split."""
+    """Return the parts of a wheel that `split` needs, or raise BundleError if the wheel cannot be split."""
     wheel = opened.archive
     if wheel is None or len(opened.bundles) != 1:
         why = "is not a wheel" if wheel is None else f"has {len(opened.bundles)} bundles"
@@ -84,11 +85,10 @@ def check_splittable(opened: OpenedWheel) -> SplittableWheel:
     manifest, home = manifest_of(bundle), _read_metadata(opened, wheel)
     if manifest.companions is not None or manifest.wheel_variant is not None:
         raise BundleError(problem("already-split", "was split already", bundle.at("manifest.json")))
-    if bundle.read(loader_files.CORE) != loader_files.read(
-        loader_files.CORE
-    ):  # the files that split adds would not fit another loader
-        hint = f"split it with the hatch-cubin that built it: {' '.join(manifest.generator)}"
-        what = f"has the loader of another version than hatch-cubin {__version__}"
+    # Splitting adds a file of this version's loader, which would not work with another version's loader.
+    if bundle.read(loader_files.CORE) != loader_files.read(loader_files.CORE):
+        hint = f"split the wheel with the version that built it: {' '.join(manifest.generator)}"
+        what = f"is not the loader of hatch-cubin {__version__}, but of another version"
         raise BundleError(problem("not-splittable", what, bundle.at(loader_files.CORE), hint))
     bill = sbom_of(opened, bundle)
     if problems := [*record_problems(wheel), *(sbom_problems(opened) if bill else ())]:
@@ -97,7 +97,7 @@ def check_splittable(opened: OpenedWheel) -> SplittableWheel:
 
 
 def split(opened: OpenedWheel) -> SplitWheel:
-    """Return a wheel split into companions; BundleError with the reason if it cannot be split."""
+    """Return the parts of a split wheel. A BundleError gives the reason if the wheel cannot be split."""
     _archive, bundle, manifest, home = check_splittable(opened)
     files = _files_by_arch(manifest)
     if not files:
@@ -124,7 +124,7 @@ def split(opened: OpenedWheel) -> SplitWheel:
 def manifest_of_part(
     bundle: Bundle, said: Mapping[str, Any], changed: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> bytes:
-    """Return the manifest of a part: the whole manifest with the fields *said* and *changed* entries."""
+    """Return the manifest with additional fields (*said*), after *changed* has changed each entry."""
     data = bundle.read("manifest.json")
     try:
         prove_manifest(data)
@@ -139,9 +139,9 @@ def _extra_name(arch: str) -> str:
 
 
 def _files_by_arch(manifest: Manifest) -> dict[str, list[str]]:
-    """Return the files of each arch's machine code.
+    """Return, for each arch, the files of machine code that move into its companion.
 
-    PTX and files that several archs share stay in the main wheel.
+    PTX files, and files that several archs share, stay in the main wheel.
     """
     archs: dict[str, set[str]] = {}
     for module in manifest.modules:
@@ -203,7 +203,7 @@ def _read_metadata(opened: OpenedWheel, wheel: zipfile.ZipFile) -> MainWheel:
     if absent := [field for field in ("Metadata-Version", "Name", "Version") if field not in known]:
         what = f"does not have {' and '.join(absent)}"
         raise BundleError(problem("metadata-unreadable", what, opened.at(place)))
-    system = "win_amd64" if opened.path.endswith("win_amd64.whl") else "any"  # on Windows `long` is shorter
+    system = "win_amd64" if opened.path.endswith("win_amd64.whl") else "any"  # `long` is shorter on Windows
     return MainWheel(known["Name"], known["Version"], f"py3-none-{system}", place, text)
 
 
@@ -221,7 +221,7 @@ def _companion_metadata(home: MainWheel, arch: str) -> bytes:
 
 
 def _with_extras(home: MainWheel, archs: Sequence[str]) -> bytes:
-    """Return the metadata of the main wheel, with an extra for each companion, and one for all."""
+    """Return the metadata of the main wheel, with an extra for each companion, and the extra `all`."""
     head, blank, body = home.text.partition("\n\n")
     known = email.parser.HeaderParser().parsestr(home.text).get_all("Provides-Extra", [])
     extras = {_extra_name(arch): [arch] for arch in archs} | {_EXTRA_FOR_ALL: [*archs]}

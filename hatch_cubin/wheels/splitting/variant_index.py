@@ -1,4 +1,4 @@
-"""The file beside wheel variants by which installers choose: its name, and whether it lists the variants."""
+"""Check the JSON file beside wheel variants, with which installers choose a variant."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..reading.bundles import OpenedWheel
 
 
 def variants_file_name(release: str) -> str:
-    """Return the name of the file, from the part of a wheel's name that all variants share."""
+    """Return the name of the JSON file that describes the variants of a wheel, such as `mypkg-1.0`."""
     project, _, version = release.partition("-")
     return f"{underscored_name(project)}-{version}-variants.json"
 
 
 def index_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield the reasons why installers would not choose a variant for its GPUs; nothing for other wheels."""
+    """Yield the reasons why installers would not choose a wheel variant for its GPUs."""
     place = _variants_file(opened)
     if place is None:
         return
@@ -37,21 +37,23 @@ def index_problems(opened: OpenedWheel) -> Iterator[Problem]:
         yield problem("wrong-variant-index", "does not list variants", Location(str(index)))
     else:
         if label not in labels:
-            what = f"is not listed in {index.name}: installers choose another wheel for the GPUs of {label}"
+            what = (
+                f"is not listed in {index.name}, so installers choose another wheel for the GPUs of {label}"
+            )
             hint = "split all wheels of a version into one folder"
             yield problem("wrong-variant-index", what, Location(opened.path), hint)
 
 
 def index_warnings(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield a warning if the file that has to be published with a variant is missing beside it."""
+    """Yield a warning if the JSON file that describes the variants is missing beside a variant."""
     place = _variants_file(opened)
     if place is not None and not place[0].exists():
-        what = f"{place[0].name} is missing beside it, and no installer chooses a variant without this file"
+        what = f"{place[0].name} is missing beside it, but installers need this file to choose a variant"
         yield problem("wrong-variant-index", what, Location(opened.path))
 
 
 def _variants_file(opened: OpenedWheel) -> tuple[Path, str] | None:
-    """Return the path of the file, and the label in the wheel's name; None if the name has no label."""
+    """Return the path of the JSON file for a wheel variant, and its label, or None for other wheels."""
     match = opened.archive and WHEEL_NAME.fullmatch(PurePath(opened.path).name)
     return (
         (Path(opened.path).with_name(variants_file_name(match[1])), match[5]) if match and match[5] else None

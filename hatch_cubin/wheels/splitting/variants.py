@@ -1,7 +1,7 @@
-"""Decide the variants of a wheel and the units of each, by the rules by which uv chooses a variant. Pure.
+"""Decide which variants a wheel has, and which compiled code each variant contains. Does no I/O.
 
-For every GPU that it is installed for, a variant has the units that the loader would choose from the whole
-wheel.
+A variant contains the code that the loader would choose from the complete wheel, for every GPU for which uv
+would install the variant.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ...common.arch_names import number_of
 from ...common.capabilities import NAMED
 
 ModuleAndArch = tuple[str, str]  # module and arch
-ShippedArchs = tuple[tuple[str, int], ...]  # each arch, and the driver that it needs
+ShippedArchs = tuple[tuple[str, int], ...]  # each arch, and the driver that its code needs
 
-VARIANT_JSON = "variant.json"  # in the metadata of a variant
-NULL_LABEL = "null"  # the variant for machines without another fitting variant
+VARIANT_JSON = "variant.json"  # the file in the metadata of a wheel variant that describes the variant
+NULL_LABEL = "null"  # the variant for machines for which no other variant is suitable
 _LABEL = re.compile("null|sm[0-9]{2,4}")
 _SCHEMA = "https://variants-schema.wheelnext.dev/peps/850/v0.2.0.json"
 _NAMESPACE, _FEATURE = "nvidia", "sm_arch"
@@ -37,26 +37,26 @@ _COMMON = {
 
 
 def variants(manifest: Manifest) -> dict[str, frozenset[ModuleAndArch]]:
-    """Return the units of each variant by its label: one for each capability that machine code is for."""
+    """Return the compiled code of each variant, by label. Each capability with machine code has a variant."""
     numbers = _capabilities_of_code(manifest)
     most = max((number for number, _is_ptx in _arch_numbers(manifest)), default=0)
-    top = most // 10 * 10 + 20  # from here on the loader's choice is the same
+    top = most // 10 * 10 + 20  # the loader's choice is the same for all higher capabilities
     gpus: dict[str, list[int]] = {NULL_LABEL: [], **{label_of(number): [] for number in numbers}}
     for cc in range(top):
         gpus[label_of(installed_capability(cc, numbers))].append(cc)
-    known: dict[tuple[str, ShippedArchs], set[str]] = {}  # most modules are built for the same
+    known: dict[tuple[str, ShippedArchs], set[str]] = {}  # most modules are compiled for the same archs
     found: dict[str, set[ModuleAndArch]] = {name: set() for name in gpus}
     for module in manifest.modules:
         for name, shipped in itertools.product(gpus, _choices(module)):
             if (name, shipped) not in known:
                 known[name, shipped] = {arch for cc in gpus[name] for arch in _chosen(cc, shipped)}
             found[name] |= {(module.name, arch) for arch in known[name, shipped]}
-    # Without a null variant, machines that no variant fits install the whole wheel: better than nothing.
+    # An empty null variant is left out: machines that no variant fits then install the complete wheel.
     return {name: frozenset(units) for name, units in found.items() if units or name != NULL_LABEL}
 
 
 def capabilities_of(manifest: Manifest, capabilities: Iterable[int]) -> list[int]:
-    """Return the capabilities for which a wheel variant is installed; all, if the wheel is not a variant."""
+    """Return those of *capabilities* for which a wheel is installed: only some for a wheel variant."""
     if manifest.wheel_variant is None:
         return [*capabilities]
     numbers, name = _capabilities_of_code(manifest), manifest.wheel_variant["label"]
@@ -64,10 +64,9 @@ def capabilities_of(manifest: Manifest, capabilities: Iterable[int]) -> list[int
 
 
 def stranded_gpus(manifest: Manifest) -> Iterator[tuple[str, int]]:
-    """Yield each variant that is installed for a GPU on which none of its kernels runs, with this capability.
+    """Yield each variant that would be installed for a GPU on which none of its kernels can run, and the GPU.
 
-    A GPU that would not run plain code for the variant's own capability either, as Tegra parts do not, is no
-    reason: most wheels have nothing for it.
+    Tegra GPUs are left out: they cannot run plain code of other GPUs, and most wheels have no code for them.
     """
     numbers = _capabilities_of_code(manifest)
     shapes = {shipped for module in manifest.modules for shipped in _choices(module)}
@@ -80,9 +79,9 @@ def stranded_gpus(manifest: Manifest) -> Iterator[tuple[str, int]]:
 
 
 def installed_capability(cc: int, numbers: Collection[int]) -> int | None:
-    """Return the capability whose variant uv installs.
+    """Return the capability whose variant uv installs for a GPU.
 
-    It is the highest capability of the same major that is not above *cc*.
+    This is the highest capability with the same major number that is not above the GPU's capability *cc*.
     """
     return max((number for number in numbers if number // 10 == cc // 10 and number <= cc), default=None)
 
@@ -93,15 +92,15 @@ def label_of(number: int | None) -> str:
 
 
 def describe_variants(labels: Iterable[str]) -> bytes:
-    """Return the description of variants for installers.
+    """Return the JSON description of wheel variants for installers.
 
-    The metadata of a variant describes one variant; the file beside the wheels describes all.
+    The metadata of a variant describes only this variant. The file beside the wheels describes all variants.
     """
     return f"{canonical({**_COMMON, 'variants': {name: _properties(name) for name in labels}})}\n".encode()
 
 
 def read_labels(data: bytes) -> list[str]:
-    """Return the labels in a description of variants; ValueError if hatch-cubin did not write it."""
+    """Return the labels in a description of variants. Raise ValueError if hatch-cubin did not write it."""
     try:
         labels = [*json.loads(data)["variants"]]
         if describe_variants(labels) != data or not all(map(_LABEL.fullmatch, labels)):
@@ -112,7 +111,7 @@ def read_labels(data: bytes) -> list[str]:
 
 
 def files_with(manifest: Manifest, units: Collection[ModuleAndArch]) -> set[str]:
-    """Return the files that these units are in."""
+    """Return the files that contain the compiled code of these modules and archs."""
     return {
         entry.file
         for module in manifest.modules
@@ -126,18 +125,18 @@ def _properties(name: str) -> Mapping[str, Any]:
 
 
 def _capabilities_of_code(manifest: Manifest) -> list[int]:
-    """Return the capabilities that have machine code; each has a variant."""
+    """Return the compute capabilities that have machine code, each of which has a variant."""
     return sorted({number for number, is_ptx in _arch_numbers(manifest) if not is_ptx})
 
 
 def _arch_numbers(manifest: Manifest) -> set[tuple[int, bool]]:
-    """Return the numbers of all archs, and whether they are PTX's."""
+    """Return the number of each arch, and whether the arch is PTX."""
     entries = (entry for module in manifest.modules for entry in module.entries)
     return {(number, entry.is_ptx) for entry in entries if (number := number_of(entry.arch)) is not None}
 
 
 def _choices(module: Module) -> set[ShippedArchs]:
-    """Return the sets of entries from which the loader may choose: all, or all with a certain kernel."""
+    """Return the sets of archs from which the loader may choose: all, or all archs that have a kernel."""
     entries = [entry for entry in module.entries if number_of(entry.arch) is not None]
     kernels = {kernel for entry in entries for kernel in entry.kernels}
     asked = [entries, *([entry for entry in entries if kernel in entry.kernels] for kernel in kernels)]
@@ -145,6 +144,6 @@ def _choices(module: Module) -> set[ShippedArchs]:
 
 
 def _chosen(cc: int, shipped: ShippedArchs) -> set[str]:
-    """Return the archs that the loader would choose on a capability, with any driver."""
+    """Return the archs that the loader may choose for a compute capability, depending on the driver."""
     chosen = (loader.select(cc, driver, shipped) for driver in {driver for _arch, driver in shipped})
     return {found[0] for found in chosen if found is not None}

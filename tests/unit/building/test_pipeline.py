@@ -617,7 +617,7 @@ def test_a_skipped_build_needs_no_compiler_and_says_so(
     bundle = pipeline.build(project_of(tmp_path, {"k.cu": "bogus"}, said=said, HATCH_CUBIN_SKIP="1"))
     assert cubins(bundle) == {}
     assert json.loads(bundle["manifest.json"])["skipped"] is True
-    assert said == ["HATCH_CUBIN_SKIP is set: the bundle has no kernels"]
+    assert said == ["HATCH_CUBIN_SKIP is set, so the wheel will not contain kernels"]
 
 
 def test_a_wrong_package_is_found_out_before_anything_is_compiled(tmp_path: Path) -> None:

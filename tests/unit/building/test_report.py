@@ -63,8 +63,8 @@ def test_one_more_says_what_other_machines_have_compiled(tmp_path: Path) -> None
     report(front.project, found, 1.75)
     shown = ", ".join(f"tcp://a:{number} 1" for number in range(7))
     assert front.said[1::2] == [
-        "compiled by others: tcp://a:1 1",
-        f"compiled by others: tcp://b:1 2, {shown}, and 2 more",
+        "compiled by other machines: tcp://a:1 1",
+        f"compiled by other machines: tcp://b:1 2, {shown}, and 2 more",
     ]
 
 

@@ -78,17 +78,19 @@ def test_a_bundle_without_kernels_says_so() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        pytest.param(b"", "is no JSON", id="empty"),
-        pytest.param(MANIFEST[:-3], "is no JSON", id="cut"),
-        pytest.param(b"\xff", "is no JSON", id="no text"),
-        pytest.param(b"[" * 100_000, "is no JSON", id="deep"),
-        pytest.param(b"[]", "'it' is no dict", id="list"),
-        pytest.param(b"{}", "lacks 'format'", id="no format"),
-        pytest.param(changed(MANIFEST, format="1"), "'format' is no int", id="format"),
-        pytest.param(changed(MANIFEST, format=4), "has format 4, this hatch-cubin reads up to 3", id="newer"),
-        pytest.param(changed(MANIFEST, generator={"name": "x"}), "lacks 'version'", id="generator"),
-        pytest.param(changed(MANIFEST, modules={"a": 1}), "'a' is no dict", id="module"),
-        pytest.param(changed(MANIFEST, folder=1), "'folder' is no str", id="folder"),
+        pytest.param(b"", "is not JSON", id="empty"),
+        pytest.param(MANIFEST[:-3], "is not JSON", id="cut"),
+        pytest.param(b"\xff", "is not JSON", id="no text"),
+        pytest.param(b"[" * 100_000, "is not JSON", id="deep"),
+        pytest.param(b"[]", "'it' is not of the type dict", id="list"),
+        pytest.param(b"{}", "does not have 'format'", id="no format"),
+        pytest.param(changed(MANIFEST, format="1"), "'format' is not of the type int", id="format"),
+        pytest.param(
+            changed(MANIFEST, format=4), "has format 4, but this hatch-cubin reads at most 3", id="newer"
+        ),
+        pytest.param(changed(MANIFEST, generator={"name": "x"}), "does not have 'version'", id="generator"),
+        pytest.param(changed(MANIFEST, modules={"a": 1}), "'a' is not of the type dict", id="module"),
+        pytest.param(changed(MANIFEST, folder=1), "'folder' is not of the type str", id="folder"),
     ],
 )
 def test_what_is_no_manifest_says_why(data: bytes, why: str) -> None:
@@ -99,11 +101,11 @@ def test_what_is_no_manifest_says_why(data: bytes, why: str) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "why"),
     [
-        ("entries", [1], "'a' is no dict"),
-        ("entries", [{}], "lacks 'arch'"),
-        ("variant", {"N": 1}, "'N' is no str"),
-        ("kernels", {"f": 1}, "'f' is no str"),
-        ("source", None, "'source' is no str"),
+        ("entries", [1], "'a' is not of the type dict"),
+        ("entries", [{}], "does not have 'arch'"),
+        ("variant", {"N": 1}, "'N' is not of the type str"),
+        ("kernels", {"f": 1}, "'f' is not of the type str"),
+        ("source", None, "'source' is not of the type str"),
     ],
 )
 def test_a_malformed_module_says_why(field: str, value: object, why: str) -> None:
@@ -147,11 +149,13 @@ def test_keys_are_read_by_module_and_arch() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        pytest.param(b"{", "is no JSON", id="cut"),
-        pytest.param(b"{}", "lacks 'units'", id="no units"),
+        pytest.param(b"{", "is not JSON", id="cut"),
+        pytest.param(b"{}", "does not have 'units'", id="no units"),
         pytest.param(KEYS.replace(b'"a":{', b'"c":{'), "line 1 is not", id="edited"),
-        pytest.param(b"".join(write_keys({"a": keys_line("a", {"sm_80": {}})})), "lacks 'key'", id="no key"),
-        pytest.param(b'{"units":{"a":[]}}', "'a' is no dict", id="no archs"),
+        pytest.param(
+            b"".join(write_keys({"a": keys_line("a", {"sm_80": {}})})), "does not have 'key'", id="no key"
+        ),
+        pytest.param(b'{"units":{"a":[]}}', "'a' is not of the type dict", id="no archs"),
     ],
 )
 def test_damaged_keys_say_why(data: bytes, why: str) -> None:

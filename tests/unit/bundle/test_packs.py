@@ -146,9 +146,11 @@ def test_what_would_unpack_to_something_else_is_refused(packed: bytes, size: int
 
 def test_a_block_is_compared_with_its_digest_before_it_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lzma", None)  # which would be an error of its own
-    with pytest.raises(ValueError, match=f"its sha256 is {sha256(PACKED)}, the manifest says {sha256(b'')}"):
+    with pytest.raises(
+        ValueError, match=f"its sha256 is {sha256(PACKED)}, but the manifest says {sha256(b'')}"
+    ):
         unpack(PACKED, sha256(b""), len(DATA))
-    with pytest.raises(ValueError, match="cannot be unpacked: this Python lacks lzma"):
+    with pytest.raises(ValueError, match="cannot be unpacked: this Python does not have the module lzma"):
         unpack(PACKED, sha256(PACKED), len(DATA))
 
 

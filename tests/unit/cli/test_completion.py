@@ -68,6 +68,7 @@ def test_without_shtab_the_extra_that_brings_it_is_named(
     with pytest.raises(SystemExit, match=r"^1$"):
         main.main(["--print-completion", "bash"])
     assert capsys.readouterr().err == (
-        "hatch-cubin: error: shtab, which writes completions, is not installed here [shtab-not-installed]\n"
+        "hatch-cubin: error: the package shtab, which writes the script, is not installed here "
+        "[shtab-not-installed]\n"
         "  hint: pip install 'hatch-cubin[cli]'\n"
     )

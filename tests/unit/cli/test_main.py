@@ -181,7 +181,10 @@ def test_an_interrupt_is_one_line(
 ) -> None:
     _answers(monkeypatch, KeyboardInterrupt())
     assert refusal(SystemExit, main.main, ["plan"]).code == 130
-    assert capsys.readouterr().err == "hatch-cubin: interrupted; what was compiled is in the cache\n"
+    assert (
+        capsys.readouterr().err
+        == "hatch-cubin: interrupted; the results that were finished are in the cache\n"
+    )
 
 
 def test_a_verbs_help_is_what_its_module_says(
@@ -334,5 +337,5 @@ def test_a_current_folder_that_is_gone_is_one_line(
             "hatch-cubin: error: the current folder cannot be used: No such file or directory"
             " [current-folder-unusable]"
         ),
-        "  hint: go to a project, or name one: --project DIR",
+        "  hint: change to a project's folder, or name the folder: --project DIR",
     ]

@@ -14,6 +14,8 @@ from hatch_cubin.cli import main
 from hatch_cubin.config.value_checks import _SOME_ARCHS
 from tests.helpers import refusal
 
+SHARD = "argument --shard: must be the number of a job and the number of all jobs"
+
 
 @pytest.mark.parametrize("arguments", [[], ["nix"], ["plan", "--nix"], ["plan", "--archs", "sm_9x"]])
 def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,12 +37,12 @@ def test_an_option_that_newer_pythons_cut_out_of_an_argument_is_no_crash() -> No
         ("--archs=,", "argument --archs: must name at least one arch"),
         ("--jobs=0", "argument --jobs: must be a whole number from 1 to 1024, not 0"),
         ("--jobs=many", "argument --jobs: must be a whole number from 1 to 1024, not 'many'"),
-        ("--shard=9/8", "argument --shard: must be one of so many jobs, from 1/8 to 8/8, not '9/8'"),
-        ("--shard=0/8", "argument --shard: must be one of so many jobs, from 1/8 to 8/8, not '0/8'"),
-        ("--shard=2", "argument --shard: must be one of so many jobs, as in 2/8, not '2'"),
-        ("--shard=2/", "argument --shard: must be one of so many jobs, as in 2/8, not '2/'"),
-        ("--shard=²/8", "argument --shard: must be one of so many jobs, as in 2/8, not '²/8'"),
-        ("--shard=1/1000000", "argument --shard: must be one of so many jobs, as in 2/8, not '1/1000000'"),
+        ("--shard=9/8", f"{SHARD}, from 1/8 to 8/8, not '9/8'"),
+        ("--shard=0/8", f"{SHARD}, from 1/8 to 8/8, not '0/8'"),
+        ("--shard=2", f"{SHARD}, such as 2/8, not '2'"),
+        ("--shard=2/", f"{SHARD}, such as 2/8, not '2/'"),
+        ("--shard=²/8", f"{SHARD}, such as 2/8, not '²/8'"),
+        ("--shard=1/1000000", f"{SHARD}, such as 2/8, not '1/1000000'"),
     ],
 )
 def test_a_wrong_value_names_its_option(
@@ -154,8 +156,8 @@ def test_an_option_before_the_verb_is_told_where_it_stands(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["bake", "src/k.cu"], "--only GLOB chooses sources, --project DIR names a project"),
-        (["plan", "src/k.cu"], "src/k.cu; --project DIR names a project"),
+        (["bake", "src/k.cu"], "--only GLOB chooses sources, and --project DIR chooses a project"),
+        (["plan", "src/k.cu"], "src/k.cu; --project DIR chooses a project"),
         (["plan", "--nix"], "unrecognized arguments: --nix"),
     ],
 )
@@ -171,7 +173,7 @@ def test_a_bare_path_is_told_the_option_for_it(
     ("arguments", "verb", "what"),
     [
         (["plan", "--nix", "--json"], "plan", "unrecognized arguments: --nix"),
-        (["cache", "gc", "--json"], "cache", "at least one of --max-size, "),
+        (["cache", "gc", "--json"], "cache", "gc needs at least one of --max-size, "),
         (["plam", "--json"], None, "argument VERB: 'plam' is not "),
     ],
 )
@@ -191,8 +193,8 @@ def test_programs_get_wrong_usage_too(
 @pytest.mark.parametrize(
     ("arguments", "meant"),
     [
-        ("bake --archs sm_80 sm_90", "several archs are one list: --archs sm_80,sm_90"),
-        ("plan --archs=sm_80 sm_90 sm_100", "several archs are one list: --archs sm_80,sm_90,sm_100"),
+        ("bake --archs sm_80 sm_90", "write several archs as one list: --archs sm_80,sm_90"),
+        ("plan --archs=sm_80 sm_90 sm_100", "write several archs as one list: --archs sm_80,sm_90,sm_100"),
         ("bake -j4", "did you mean '--jobs 4'?"),
         ("bake -j 4", "did you mean '--jobs 4'?"),
         ("bake -j", "did you mean '--jobs'?"),
@@ -204,7 +206,7 @@ def test_programs_get_wrong_usage_too(
         ("cache gc --older-than 7", "did you mean '--unused-for 7d'?"),
         ("cache gc --older-than '7 days'", "did you mean '--unused-for 7d'?"),
         ("cache gc --max-age=2weeks", "did you mean '--unused-for 2w'?"),
-        ("diff a.whl b.whl c.whl", "it compares two"),
+        ("diff a.whl b.whl c.whl", "'diff' compares two wheels"),
         ("bake --dry-run", "'plan' compiles nothing"),
         ("bake --force", "after 'hatch-cubin cache clear', a build compiles everything"),
         ("plan --gpu sm_90", "did you mean '--archs sm_90'?"),
@@ -212,9 +214,9 @@ def test_programs_get_wrong_usage_too(
         ("plan --jobs 2", "--jobs is an option of 'bake'"),
         ("plan -j 2", "--jobs is an option of 'bake'"),
         ("bake -o dist", "--into is an option of 'unpack', 'split', 'bundle'"),
-        ("plan .", "--project DIR names a project"),
-        ("bake k.cu", "--only GLOB chooses sources, --project DIR names a project"),
-        ("bake sm_90 --archs sm_90", "--only GLOB chooses sources, --project DIR names a project"),
+        ("plan .", "--project DIR chooses a project"),
+        ("bake k.cu", "--only GLOB chooses sources, and --project DIR chooses a project"),
+        ("bake sm_90 --archs sm_90", "--only GLOB chooses sources, and --project DIR chooses a project"),
     ],
 )
 def test_an_argument_that_a_verb_does_not_know_is_told_with_what_it_may_mean(
@@ -237,7 +239,7 @@ def test_an_option_that_no_verb_has_is_told_as_it_is(
 def test_an_argument_with_a_blank_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match=r"^2$"):
         main.main(["plan", "my project"])
-    assert capsys.readouterr().err.endswith("my project; --project DIR names a project\n")
+    assert capsys.readouterr().err.endswith("my project; --project DIR chooses a project\n")
 
 
 def test_a_choice_of_one_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,7 +86,7 @@ def test_where_to_compile_is_read_with_the_configuration(text: str) -> None:
 def test_it_is_a_clusters_url_or_a_function(text: str) -> None:
     error = refusal(ConfigError, read_config, "", {"HATCH_CUBIN_EXECUTOR": text})
     some = "'dask://host:8786', 'tls://host:8786' or 'module:function'"
-    said = f"HATCH_CUBIN_EXECUTOR: must be one of {some}, perhaps with ',local' behind it, not {text!r}"
+    said = f"HATCH_CUBIN_EXECUTOR: must be one of {some}, optionally followed by ',local', not {text!r}"
     assert str(error) == said
 
 
@@ -97,5 +97,5 @@ def test_a_part_is_written_with_a_percent_sign(text: str, part: float) -> None:
 
 @pytest.mark.parametrize("text", ["1", "0%", "101%", "-1%", "nan%", "some%", "%"])
 def test_a_part_is_more_than_nothing_and_no_more_than_all(text: str) -> None:
-    with pytest.raises(ValueError, match=f"^must be a part such as 1%, not {text!r}$"):
+    with pytest.raises(ValueError, match=f"^must be a percentage such as 1%, not {text!r}$"):
         value_checks.share(text)

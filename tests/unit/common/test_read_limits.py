@@ -174,7 +174,7 @@ def test_the_loader_does_not_unpack_it_either(tmp_path: Path) -> None:
     assert loader.read("k", cc=(9, 0)) == bytes(1 << 16)
     again = load_bundle(tmp_path / "again", forged(1 << 16))
     again._part("_packs")._ROOM, again._part("_packs")._RATIO = 1 << 12, 10
-    with pytest.raises(again.CubinDamagedError, match="would be unpacked to 65536, which no build packs so"):
+    with pytest.raises(again.CubinDamagedError, match="would unpack to 65536 bytes, more than code can have"):
         again.read("k", cc=(9, 0))
 
 
@@ -186,7 +186,9 @@ def test_no_build_packs_what_no_loader_unpacks() -> None:
 
 def test_no_build_writes_an_index_that_no_loader_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_limits, "INDEX", 100)
-    with pytest.raises(BundleError, match=r"manifest.json of 1 modules has .*, and loaders read 100 B"):
+    with pytest.raises(
+        BundleError, match=r"manifest.json of 1 modules has .*, but loaders read at most 100 B"
+    ):
         bundle(made("k"))
 
 
@@ -211,7 +213,7 @@ def test_what_would_be_unpacked_without_a_limit_is_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str, method: int
 ) -> None:
     wheel = wheel_with(tmp_path / "demo-1.0-py3-none-any.whl", {}, method)
-    assert "is compressed by a method that wheels do not use" in refusal(capsys, verb, str(wheel))
+    assert "is compressed with a method that wheels do not use" in refusal(capsys, verb, str(wheel))
 
 
 @pytest.mark.parametrize("verb", ["inspect", "verify"])
@@ -251,7 +253,7 @@ def test_an_archive_with_a_list_that_fills_the_memory_is_not_opened(
     with bundles.open_archive(str(wheel)) as archive:
         assert archive.namelist()
     monkeypatch.setattr(read_limits, "DIRECTORY", 100)
-    assert "and the limit is 100 B" in refusal(capsys, "inspect", str(wheel))
+    assert "but the limit is 100 B" in refusal(capsys, "inspect", str(wheel))
 
 
 def test_what_has_no_list_is_no_archive(tmp_path: Path) -> None:

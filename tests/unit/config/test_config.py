@@ -39,9 +39,9 @@ PRODUCT = {"kernel": "fill<{T}, {N}>", "N": "2..4", "T": ["int", True]}
 KEY = ed25519_keys.write(ed25519_keys.PUBLIC, bytes(range(32)))
 PRIVATE = ed25519_keys.write(ed25519_keys.PRIVATE, bytes(range(32)))
 
-AUTOMATIC = "without 'jobs', as many units are compiled at once as there are cores: leave it out"
-UNKNOWN = f"must be a CUDA that hatch-cubin {__version__} knows, not"
-OUTSIDE = "must stay inside the project, relative to it"
+AUTOMATIC = "without 'jobs', each core compiles at the same time: leave it out"
+UNKNOWN = f"must be a CUDA version that hatch-cubin {__version__} knows, not"
+OUTSIDE = "must be a relative path inside the project"
 NO_TOOLKIT = "must be a CUDA version such as '13', '13.0', '12.9' or '13.0.2', or 'system', not"
 
 
@@ -87,7 +87,7 @@ def only_message(options: str) -> str:
 def test_a_placeholder_that_was_pasted_along_with_a_hint_is_refused(
     options: str, line: int, what: str, mark: str
 ) -> None:
-    told = f"{what} still has the placeholder of a hint"
+    told = f"{what} still contains a placeholder"
     hint = f"replace the {mark} by a real value"
     where = Location("pyproject.toml", FIRST + line)
     assert problems(options) == [Problem(told, where, hint, code="placeholder-not-replaced")]
@@ -201,7 +201,7 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
         stdd = "c++20"
         """
     write = "write sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
-    reserved = "cannot be a macro: NVRTC's own built-in header uses that name, and no source would compile"
+    reserved = "cannot be a macro: NVRTC's built-in header uses this name, and no source would compile"
     assert problems(options) == [
         Problem(what, Location("pyproject.toml", FIRST + line), hint, code=code)
         for code, line, what, hint in [
@@ -403,7 +403,7 @@ def test_a_value_of_the_wrong_kind_is_shown_as_it_may_be_meant(line: str, meant:
 
 @pytest.mark.parametrize(
     ("entry", "hint"),
-    [("lib/f.cu", "put it into 'sources' of the same table: \"lib/f.cu\""), ("lib/f.cpp", None)],
+    [("lib/f.cu", "move \"lib/f.cu\" to 'sources' of the same table"), ("lib/f.cpp", None)],
 )
 def test_a_source_is_not_linked_but_compiled(entry: str, hint: str | None) -> None:
     (problem,) = problems(f'{A_MODULE}link = ["{entry}"]')
@@ -414,8 +414,8 @@ def test_a_source_is_not_linked_but_compiled(entry: str, hint: str | None) -> No
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("cuda-toolkit", "they come with the toolkit: leave it out"),
-        ("cuda_core", "they come with the toolkit: leave it out"),
+        ("cuda-toolkit", "its headers come with the toolkit, so leave it out"),
+        ("cuda_core", "its headers come with the toolkit, so leave it out"),
         ("mine.cuh", ""),
         ("cutlass", ""),
         ("flashinfer", ""),
@@ -430,7 +430,7 @@ def test_a_library_or_a_header_is_not_the_name_of_a_distribution(name: str, valu
 @pytest.mark.parametrize("flags", ["['--extended-lambda']", "'-O3 -Xcompiler=-fPIC'"])
 def test_flags_without_which_nothing_is_lost_are_left_out(flags: str) -> None:
     (problem,) = problems(f"options = {flags}")
-    assert problem.hint == "nothing is lost without these flags: leave 'options' out"
+    assert problem.hint == "these flags would change nothing: leave 'options' out"
 
 
 @pytest.mark.parametrize(
@@ -445,7 +445,7 @@ def test_flags_without_which_nothing_is_lost_are_left_out(flags: str) -> None:
 def test_several_values_of_a_macro_are_variants(table: str, home: str) -> None:
     (problem,) = problems(table)
     assert problem.hint == (
-        "for a module of each value, not in 'define', but in "
+        "for one module per value, write this in "
         f"[[tool.hatch.build.hooks.cubin.{home}]]: variants = {{ N = [1, 2] }}"
     )
 
@@ -469,8 +469,8 @@ def test_a_macro_has_one_value_or_several_in_one_table(table: str) -> None:
 def test_a_macro_is_not_defined_and_taken_back_in_one_table(table: str, undefined: str) -> None:
     (problem,) = problems(f"{table}define = {{ L = 1, N = 1 }}\noptions = {{ undefine-macro = {undefined} }}")
     assert (problem.what, problem.hint) == (
-        "define.N would change nothing: the option 'undefine-macro' takes N back",
-        "leave N out of one of the two",
+        "define.N would change nothing: the option 'undefine-macro' removes N again",
+        "leave N out of 'define', or out of 'undefine-macro'",
     )
 
 
@@ -569,7 +569,7 @@ def test_a_wheel_of_another_cuda_is_refused_with_the_right_one(
         read_config(options)
     else:
         (problem,) = problems(options)
-        assert problem.what.endswith(f"for which it is {right}")
+        assert problem.what.endswith(f"the wheel for that version is {right}")
 
 
 def test_the_cuda_of_the_environment_decides_which_wheels_are_right() -> None:
@@ -599,7 +599,7 @@ def test_the_device_runtime_is_told_as_it_is_linked(entry: str, toolkit: str, en
         ("nvidia-cutlass[x]@4.0", 'write "nvidia-cutlass==4.0"'),
         (
             "./third_party/cutlass",
-            'headers in a folder of the project need their own line: include-dirs = ["third_party/cutlass"]',
+            'for headers in a folder of the project, write include-dirs = ["third_party/cutlass"]',
         ),
         ("../cutlass/include", None),
         ("a;b", None),
@@ -627,14 +627,14 @@ def test_what_is_no_header_package_is_shown_as_it_may_be_meant(entry: str, hint:
             f"{SOURCE}\npath = 'a.cu'\n[{HOOK[1:-1]}.source.options]\narchs = []",
             f"it is an option of {SOURCE}: write it above the header of its 'options'",
         ),
-        ("maxrregcount = 64", "it is 'max-register-count' of the compiler's, which stand in 'options'"),
+        ("maxrregcount = 64", "'max-register-count' is an option of the compiler: write it in 'options'"),
         ("architectures = []", "did you mean 'archs'?"),
         ("gpu = 'H100'", "did you mean 'archs'?"),
         ("instantiate = ['f<int>']", f"it is an option of {SOURCE}"),
         ("variants = { N = [1] }", f"it is an option of {SOURCE}"),
         (f"{SOURCE}\npath = 'a.cu'\njobs = 4", "it is an option of [tool.hatch.build.hooks.cubin]"),
         *(
-            (f"{key} = true", "it is one of the compiler's, which stand in 'options'")
+            (f"{key} = true", "it is an option of the compiler: write it in 'options'")
             for key in ("lineinfo", "use-fast-math")
         ),
     ],
@@ -731,12 +731,12 @@ def test_what_is_no_cuda_version_is_refused(toolkit: str) -> None:
     [
         ("11.8", "must be CUDA 12 or later, not '11.8'", "12.9"),
         ("10.2.1", "must be CUDA 12 or later, not '10.2.1'", "12.9"),
-        ("12.7", "must be a CUDA that there is, not '12.7': the last CUDA 12 is 12.9", "12.9"),
+        ("12.7", "must be a published CUDA version, not '12.7': the last CUDA 12 is 12.9", "12.9"),
         ("12.10", "… '12.10': the last CUDA 12 is 12.9", "12.9"),
-        ("13.9", f"{UNKNOWN} '13.9': 13.5 is the newest one, and a newer hatch-cubin may know 13.9", "13.5"),
-        ("14", "… '14': 13.5 is the newest one, …", "13.5"),
-        ("13.0.9", "… '13.0.9': 13.0.3 is the newest CUDA 13.0, …", "13.0"),
-        ("12.9.9", "… '12.9.9': 12.9.2 is the newest CUDA 12.9, …", "12.9"),
+        ("13.9", f"{UNKNOWN} '13.9': the newest version is 13.5, …", "13.5"),
+        ("14", "… '14': the newest version is 13.5, …", "13.5"),
+        ("13.0.9", "… '13.0.9': the newest CUDA 13.0 is 13.0.3, …", "13.0"),
+        ("12.9.9", "… '12.9.9': the newest CUDA 12.9 is 12.9.2, …", "12.9"),
     ],
 )
 def test_a_release_that_is_not_known_is_refused_with_one_that_is(
@@ -804,8 +804,9 @@ def test_a_private_key_is_refused_and_not_shown(value: str) -> None:
     (problem,) = problems(f"trusted-keys = {value}")
     assert PRIVATE[20:30] not in str(problem)
     assert str(problem) == (
-        f"pyproject.toml:{FIRST}: trusted-keys has a private key: whoever has read it can sign\n"
-        "  hint: make a new one with 'hatch-cubin keygen', and put its public key here"
+        f"pyproject.toml:{FIRST}: trusted-keys contains a private key: everybody who reads the file can sign "
+        "with the key\n"
+        "  hint: make a new key with 'hatch-cubin keygen', and put its public key here"
     )
 
 
@@ -814,8 +815,9 @@ def test_signatures_that_are_required_need_keys_that_count() -> None:
     assert read_config(f'trusted-keys = ["{KEY}"]', environ).trusted_keys == (KEY,)
     (problem,) = problems('archs = ["sm_90"]', environ)
     assert str(problem) == (
-        f"pyproject.toml:{FIRST - 1}: HATCH_CUBIN_REQUIRE_SIGNED is set, and the table does not say whose "
-        "signatures count\n  hint: 'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
+        f"pyproject.toml:{FIRST - 1}: HATCH_CUBIN_REQUIRE_SIGNED is set, but the table has no 'trusted-keys' "
+        "to check signatures with\n"
+        "  hint: 'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
     )
 
 
@@ -833,7 +835,7 @@ def test_what_is_no_macro_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", ["T", "x", "size", "type", "value", "size(a)"])
 @pytest.mark.parametrize("value", ["4", "false"])
 def test_a_macro_that_the_compilers_own_header_uses_is_refused(name: str, value: str) -> None:
-    expected = coded(FIRST, f"define.{name} cannot be a macro: NVRTC's own … [reserved-macro]")
+    expected = coded(FIRST, f"define.{name} cannot be a macro: NVRTC's built-in … [reserved-macro]")
     assert problems(f'define = {{ "{name}" = {value} }}') == [expected]
 
 
@@ -873,8 +875,8 @@ def test_a_cache_folder_of_the_table_stays_inside_the_project(written: str) -> N
     (problem,) = problems(f'cache-dir = "{written}"')
     folder = written.replace("\\\\", "\\")
     assert (problem.what, problem.hint) == (
-        f"cache-dir {folder!r} {OUTSIDE}",
-        "HATCH_CUBIN_CACHE_DIR can name any folder of a machine",
+        f"cache-dir {OUTSIDE}, not {folder!r}",
+        "the environment variable HATCH_CUBIN_CACHE_DIR can name any folder",
     )
 
 
@@ -979,7 +981,7 @@ def test_a_variable_replaces_its_key(variable: str, value: str, field: str, expe
             "EXECUTOR",
             "localhost:8786",
             "HATCH_CUBIN_EXECUTOR: must be one of 'dask://host:8786', 'tls://host:8786' or "  # noqa: ISC004
-            "'module:function', perhaps with ',local' behind it, not 'localhost:8786'",
+            "'module:function', optionally followed by ',local', not 'localhost:8786'",
         ),
         ("CACHE_DIR", "a\nb", r"HATCH_CUBIN_CACHE_DIR: 'a\nb' has characters that no path should have"),
     ],
@@ -1041,9 +1043,7 @@ def test_what_nobody_can_guess_or_what_may_be_secret_is_not_shown(variable: str,
 
 def test_a_variable_that_asks_for_what_is_so_without_it_is_told_so() -> None:
     (found,) = problems("", {"HATCH_CUBIN_JOBS": "all"})
-    assert found.hint == (
-        "without HATCH_CUBIN_JOBS, as many units are compiled at once as there are cores: do not set it"
-    )
+    assert found.hint == ("without HATCH_CUBIN_JOBS, each core compiles at the same time: do not set it")
 
 
 def test_a_bad_table_and_a_bad_variable_are_reported_together() -> None:
@@ -1089,7 +1089,7 @@ def test_the_backend_inside_is_read_where_ours_is_around_it() -> None:
     assert (config.backend, config.backend_path, config.package_dir) == ("a.b:c.d", ("tools",), "python/demo")
 
 
-NO_BACKEND = "the table does not say which build backend makes the wheel\n  hint:"
+NO_BACKEND = "the table does not name the build backend that makes the wheel\n  hint:"
 MESON = 'backend = "mesonpy"'
 OTHER = "backend must be another build backend, such as 'mesonpy', not"
 
@@ -1097,7 +1097,7 @@ OTHER = "backend must be another build backend, such as 'mesonpy', not"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", f"1: {NO_BACKEND} set 'backend' to the backend that made the wheel before, as in {MESON}"),
+        ("", f"1: {NO_BACKEND} set 'backend' to the project's former build backend, as in {MESON}"),
         (
             '[build-system]\nrequires = ["numpy", "meson-python>=0.16", "hatch-cubin"]\n',
             f"1: {NO_BACKEND} {MESON}",
@@ -1133,8 +1133,8 @@ def test_a_backend_inside_that_cannot_be_is_told(text: str, message: str) -> Non
 @pytest.mark.parametrize("key", ["backend", "backend-path", "package-dir"])
 def test_without_ours_around_it_there_is_none(key: str) -> None:
     assert str(refusal(ConfigError, wrapped, f"{key} = 1", wraps=False)) == (
-        f"pyproject.toml:2: {key!r} is not an option of [tool.hatch-cubin]\n  hint: [tool.hatch-cubin] has it"
-        ' where [build-system] has build-backend = "hatch_cubin.backend"'
+        f"pyproject.toml:2: {key!r} is not an option of [tool.hatch-cubin]\n  hint: [tool.hatch-cubin] has"
+        ' this key if [build-system] has build-backend = "hatch_cubin.backend"'
     )
 
 
@@ -1142,7 +1142,7 @@ def test_without_ours_around_it_there_is_none(key: str) -> None:
 def test_a_key_of_build_system_is_told_where_it_belongs(key: str) -> None:
     assert str(refusal(ConfigError, wrapped, f"{key} = 1", wraps=False)) == (
         f"pyproject.toml:2: {key!r} is not an option of [tool.hatch-cubin]\n"
-        f"  hint: {key!r} belongs into the table [build-system]"
+        f"  hint: {key!r} belongs in the table [build-system]"
     )
 
 
@@ -1183,7 +1183,7 @@ def test_all_that_is_wrong_with_a_module_table_is_told() -> None:
         f"'source' is not an option of {MODULE}\n  hint: did you mean 'sources'?",
         "mode must be 'lto' or 'rdc', not 'both'",
         f"link: '../x.a' {OUTSIDE}\n"  # noqa: ISC004
-        "  hint: 'source-roots' names folders above: put x.a into one of these, or into the project",
+        "  hint: move x.a into the project, or into a folder that 'source-roots' names",
         "link: 'a b' is not the name of a distribution, such as 'nvidia-cutlass'",
         f"link: '/c' {OUTSIDE}",
         "this table needs 'name' too\n"  # noqa: ISC004
@@ -1251,7 +1251,7 @@ def test_a_producer_needs_a_path() -> None:
 
 
 def test_the_toolkits_own_folder_needs_no_include_dirs() -> None:
-    ending = "relative to it: the toolkit's headers are found without it"
+    ending = "inside the project: the toolkit's headers are found without this path"
     assert only_message('include-dirs = ["/usr/local/cuda/include"]').endswith(ending)
 
 
@@ -1261,7 +1261,7 @@ def test_the_toolkits_own_folder_needs_no_include_dirs() -> None:
 @pytest.mark.parametrize("name", ["__CUDACC__", "__cpp_concepts", "__LINE__", "__global__"])
 def test_what_nvrtc_defines_itself_is_no_macro_of_the_table(key: str, name: str) -> None:
     (found,) = problems(key.format(name))
-    assert f"{name} cannot be a macro: NVRTC gives it a value of its own" in found.what
+    assert f"{name} cannot be a macro: NVRTC itself defines it" in found.what
 
 
 def test_a_compiler_that_nvrtc_is_not_cannot_be_claimed() -> None:
@@ -1329,7 +1329,7 @@ def test_a_folder_of_the_project_is_not_a_wheel_with_headers(tmp_path: Path) -> 
     write_tree(tmp_path, {"pyproject.toml": pyproject("header-packages = ['inc']"), "inc/a.h": ""})
     table, place, _backend = table_location.find_table(tmp_path)
     (found,) = refusal(ConfigError, parse_config, table, place, {}).problems
-    hint = 'headers in a folder of the project need their own line: include-dirs = ["inc"]'
+    hint = 'for headers in a folder of the project, write include-dirs = ["inc"]'
     assert (found.code, found.hint) == ("folder-as-package", hint)
 
 

@@ -82,7 +82,7 @@ HOSTILE = [
 @pytest.mark.parametrize("option", HOSTILE)
 def test_whatever_is_not_listed_is_refused(option: str) -> None:
     for value in (json.dumps(option), json.dumps(["-v", option])):
-        with pytest.raises(ConfigError, match="must not hold"):
+        with pytest.raises(ConfigError, match="cannot contain"):
             read_config(f"options = {{ ptxas-options = {value} }}")
 
 
@@ -111,7 +111,7 @@ def test_every_option_of_ptxas_is_allowed_or_refused_with_a_reason() -> None:
         ("-v -O3", "write '-v', '-O3'"),
         ("-v,-O3", "write '-v', '-O3'"),
         ("-Xptxas -v", "write '-v'"),
-        ("-Xptxas", "leave '-Xptxas' out: these options are all for ptxas"),
+        ("-Xptxas", "leave '-Xptxas' out: 'ptxas-options' has only options for ptxas"),
         ("-Xptxas=--opt-level 3", "write '--opt-level=3'"),
         ("O3", "write '-O3'"),
         ("--opt-level", "write '--opt-level=2'"),

@@ -8,8 +8,8 @@ from hatch_cubin.errors import ConfigError
 from tests.helpers import pyproject, read_config, refusal
 
 LINE = pyproject("").count("\n") + 1  # the table's first
-WAY = "must be the way to a folder above the project, such as '../csrc', not"
-NAME = "must have the plain name of one folder, such as 'csrc'"
+WAY = "must be a path to a folder above the project, such as '../csrc', not"
+NAME = "must be named like one plain folder, such as 'csrc'"
 
 
 def told(options: str) -> list[str]:
@@ -33,7 +33,7 @@ def told(options: str) -> list[str]:
         ),
         (
             "csrc = '../csrc', CSRC = '../other'",
-            "CSRC differs from another one in case alone, which some file systems cannot tell",
+            "CSRC differs from another name only in case, and some file systems ignore case",
         ),
     ],
 )
@@ -60,8 +60,8 @@ def test_folders_without_names_are_shown_with_their_own(value: str, meant: str |
 @pytest.mark.parametrize("key", ["sources", "include-dirs"])
 def test_a_path_above_the_project_is_shown_in_a_source_root(key: str) -> None:
     assert told(f'{key} = ["../../csrc/x/*", "../third"]') == [
-        f"{key}: '../../csrc/x/*' must stay inside the project, relative to it",
-        '  hint: \'source-roots\' names folders above: with csrc = "../../csrc" there, this is "csrc/x/*"',
-        f"{key}: '../third' must stay inside the project, relative to it",
-        '  hint: \'source-roots\' names folders above: with third = "../third" there, this is "third"',
+        f"{key}: '../../csrc/x/*' must be a relative path inside the project",
+        """  hint: add csrc = "../../csrc" to 'source-roots', then write this path as "csrc/x/*\"""",
+        f"{key}: '../third' must be a relative path inside the project",
+        """  hint: add third = "../third" to 'source-roots', then write this path as "third\"""",
     ]

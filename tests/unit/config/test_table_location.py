@@ -16,7 +16,7 @@ from tests.helpers import found, refusal, write_tree
 HATCHLING = '[build-system]\nbuild-backend = "hatchling.build"\n'
 FLIT = '[build-system]\nbuild-backend = "flit_core.buildapi"\n'
 HOOK = "[tool.hatch.build.hooks.cubin]\n"
-INIT = "  hint: 'hatch-cubin init' adds one"
+INIT = "  hint: 'hatch-cubin init' adds the table"
 OWN = "[tool.hatch-cubin]\n"
 
 
@@ -103,7 +103,7 @@ def test_a_table_that_is_missing_is_named_with_one_that_is_not_read(
 
 def test_a_table_of_hatch_toml_is_moved_for_another_backend(tmp_path: Path) -> None:
     error = refused(tmp_path, FLIT, "[build.hooks.cubin]\n")
-    hint = "move [build.hooks.cubin] of hatch.toml to pyproject.toml, and rename it [tool.hatch-cubin]"
+    hint = "move [build.hooks.cubin] from hatch.toml to pyproject.toml, and rename it to [tool.hatch-cubin]"
     assert (found(error), error.problems[0].hint) == ([("no-table", "pyproject.toml")], hint)
 
 
@@ -113,8 +113,8 @@ def test_a_table_of_hatch_toml_is_moved_for_another_backend(tmp_path: Path) -> N
 )
 def test_a_table_that_hatch_toml_hides_is_moved_there(tmp_path: Path, hook: str, build: str) -> None:
     assert str(refused(tmp_path, f"{HATCHLING}[tool.hatch.{hook}]\n", build)) == (
-        f"pyproject.toml:3: [tool.hatch.{hook}] is not read: "
-        "hatch.toml has a [build], and Hatch reads that one instead\n"
+        f"pyproject.toml:3: Hatch does not read [tool.hatch.{hook}], because "
+        "hatch.toml has a [build] that replaces it\n"
         "  hint: move it to hatch.toml, as [build.hooks.cubin]"
     )
 
@@ -143,15 +143,15 @@ def test_of_two_tables_one_is_kept(
     tmp_path: Path, pyproject: str, hatch: str | None, place: str, read: str
 ) -> None:
     assert str(refused(tmp_path, pyproject, hatch)) == (
-        f"{place}: there is a table {read} too, and the project's build backend reads that one alone\n"
-        "  hint: keep one of the two"
+        f"{place}: the project's build backend reads the table {read}, and does not read this table\n"
+        "  hint: delete one of the two tables"
     )
 
 
 def test_a_header_for_pyproject_toml_hides_more_in_hatch_toml(tmp_path: Path) -> None:
     error = refused(tmp_path, HATCHLING + HOOK, HOOK)
     assert found(error) == [("two-tables", "hatch.toml:1")]
-    assert "in hatch.toml the header would be [build.hooks.cubin]" in (error.problems[0].hint or "")
+    assert "in hatch.toml its header would have to be [build.hooks.cubin]" in (error.problems[0].hint or "")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_project_with_setup_py_alone_needs_an_empty_pyproject_toml(tmp_path: P
             "[[tool.hatch-cubin]]\njobs = 1\n",
             (
                 "1: [tool.hatch-cubin] must be a table, not [{'jobs': 1}]\n"
-                "  hint: single brackets make it one: [tool.hatch-cubin]"
+                "  hint: write the header with single brackets: [tool.hatch-cubin]"
             ),
         ),
         (
@@ -242,13 +242,18 @@ def test_what_is_not_toml_is_told_at_the_line_where_the_mistake_begins(
     hint: bool,  # noqa: FBT001 - a fact
 ) -> None:
     error = refused(tmp_path, text)
-    told = f"the value that begins on line {line} is not closed, or has a mistake inside" if hint else None
+    told = (
+        f"the value that begins on line {line} has no closing quote or bracket, or contains a mistake"
+        if hint
+        else None
+    )
     assert (found(error), error.problems[0].hint) == ([("invalid-toml", f"pyproject.toml:{line}")], told)
 
 
 def test_without_a_pyproject_toml_there_is_no_project(tmp_path: Path) -> None:
     assert str(refusal(ConfigError, find_table, tmp_path)) == (
-        f"there is no pyproject.toml in {tmp_path}\n  hint: run it in a project, or name one: --project DIR"
+        f"there is no pyproject.toml in {tmp_path}\n"
+        "  hint: run the command in a project, or name the project's folder: --project DIR"
     )
 
 
@@ -328,7 +333,7 @@ def test_a_file_that_is_not_text_is_told_and_not_waited_for(
     (told,) = refusal(ConfigError, find_table, tmp_path).problems
     assert told.with_code().startswith(f"pyproject.toml: {problem}")
     assert told.hint == (
-        "save it as UTF-8, without a byte order mark (BOM)" if problem.endswith("TOML") else None
+        "save the file as UTF-8, without a byte order mark (BOM)" if problem.endswith("TOML") else None
     )
 
 
@@ -338,7 +343,7 @@ def test_brackets_without_end_are_told_at_their_line(tmp_path: Path) -> None:
 
 def test_a_project_that_is_no_folder_has_no_file_in_it(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"^a project is a folder, and .*file is a file\n  hint: name"):
+    with pytest.raises(ConfigError, match=r"^a project is a folder, but .*file is a file\n  hint: name"):
         find_table(tmp_path / "file")
 
 

@@ -50,7 +50,7 @@ BACKENDS = ("scikit_build_core.build", "flit_core.buildapi", "uv_build", "poetry
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_backend_that_builds_none_is_told_with_what_to_write(tmp_path: Path, backend: str) -> None:
     what, hint = warned(tmp_path, other(backend))
-    assert what.startswith(f"hatch-cubin: warning: pyproject.toml:3: build-backend is {backend!r}")
+    assert what.startswith(f"hatch-cubin: warning: pyproject.toml:3: the build backend {backend!r} ")
     assert 'build-backend = "hatch_cubin.backend"' in hint
     followed = other("hatch_cubin.backend") + f'backend = "{backend}"\n'
     assert warned(tmp_path, followed) == []
@@ -97,9 +97,11 @@ def test_sources_of_a_package_that_is_not_in_the_wheel(tmp_path: Path, selected:
         "tests/t.cu": SAXPY,
     }
     text = pyproject("") + WHEEL + selected
-    assert warned(tmp_path, text, files)[0].startswith("hatch-cubin: warning: demo/saxpy.cu: is left out: ")
+    assert warned(tmp_path, text, files)[0].startswith(
+        "hatch-cubin: warning: demo/saxpy.cu: is not compiled: "
+    )
     files |= {"demo/copy.ptx": ""}
-    assert "as is 1 more file" in warned(tmp_path, text, files)[0]
+    assert "and neither is 1 more file" in warned(tmp_path, text, files)[0]
     named = pyproject('sources = ["other/*.cu"]\n') + WHEEL + selected
     assert warned(tmp_path, named, files) == []
     assert warned(tmp_path / "without", text, {"demo/__init__.py": "", "other/__init__.py": ""}) == []

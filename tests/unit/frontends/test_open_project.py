@@ -139,7 +139,7 @@ BOTH = '[tool.hatch.build.targets.wheel]\npackages = ["src/a", "src/b"]\n'
             [
                 problem(
                     MISSPELLED,
-                    "[build-system] requires 'HatchCubin>=0.1', which is not hatch-cubin",
+                    "[build-system] requires 'HatchCubin>=0.1', a misspelling of hatch-cubin",
                     Location("pyproject.toml", 2),
                     'requires = ["hatchling", "hatch-cubin>=0.1"]',
                 )
@@ -255,7 +255,7 @@ def test_without_hatchling_its_projects_cannot_be_opened(
     monkeypatch.setitem(sys.modules, "hatchling", None)
     monkeypatch.setitem(sys.modules, "hatchling.builders.hooks.plugin.interface", None)
     assert str(refusal(ConfigError, _opened, root)) == (
-        "pyproject.toml:9: this project is built with hatchling, which is not installed here\n"
+        "pyproject.toml:9: this project's build backend, hatchling, is not installed here\n"
         "  hint: pip install hatchling"
     )
 
@@ -348,7 +348,7 @@ def test_what_is_missing_is_named_with_what_is_there_and_the_command(
         f"a build with CUDA 13.0 needs packages that are not installed here: {missing}",
         Location("pyproject.toml", 4),
         COMMAND,
-        (f"here: {here}",),
+        (f"installed here: {here}",),
         "requirement-not-installed",
     )
 

@@ -267,7 +267,7 @@ UNPLACED = "package-folder-not-found"
             "",
             ("other/__init__.py",),
             UNPLACED,
-            ["_inner made has 'other'", "the folder of 'other' in the project", '"src/other"'],
+            ["_inner are: 'other'", "the folder of 'other' in the project", '"src/other"'],
         ),
         ("ns.x", ("demo/__init__.py", "ns/x/__init__.py"), UNPLACED, ["'demo', 'ns.x'", '"src/ns/x"']),
         ("", ("demo.py",), UNPLACED, ["none", "kernels need a package: a folder with __init__.py"]),
@@ -288,7 +288,7 @@ def test_a_wheel_that_kernels_do_not_fit_into_is_an_error_and_none_is_left(
 
 
 ONE_OF = "set 'package-dir' to one of these folders: "
-NAMESPACE = 'paste these:\n    package = "acme.gpu"\n    package-dir = "lib/acme/gpu"'
+NAMESPACE = 'paste these lines:\n    package = "acme.gpu"\n    package-dir = "lib/acme/gpu"'
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_a_package_that_the_tree_shows_in_one_place_is_named_with_it(
     members = ("acme/gpu/__init__.py", "python/__init__.py", *INFO)
     options = f'package = "{package}"\n' if package else ""
     written(project, options, members, files={f"{home}/__init__.py": "" for home in homes})
-    what = "the package's folder is unknown: the wheel that _inner made has 'acme.gpu', 'python'"
+    what = "the package's folder is unknown; the packages in the wheel of _inner are: 'acme.gpu', 'python'"
     assert refused("build_wheel", capsys) == (
         f"hatch-cubin: error: pyproject.toml:4: {what} [{UNPLACED}]\n  hint: {hint}\n"
     )
@@ -319,8 +319,8 @@ def test_a_package_that_the_wheel_has_not_is_an_error(
 ) -> None:
     written(project, 'package = "other"\n')
     assert refused("build_wheel", capsys) == (
-        "hatch-cubin: error: pyproject.toml:8: package 'other' is not in the wheel that _inner made: it has "
-        "'demo' [package-not-in-wheel]\n"
+        "hatch-cubin: error: pyproject.toml:8: package 'other' is not in the wheel of _inner, whose packages "
+        "are: 'demo' [package-not-in-wheel]\n"
     )
 
 
@@ -336,7 +336,7 @@ def test_a_wrong_table_is_told_before_anything_is_built(
 @pytest.mark.parametrize(
     ("table", "hint"),
     [
-        ("", "'hatch-cubin init' adds one"),
+        ("", "'hatch-cubin init' adds the table"),
         (
             "[tool.hatch_cubin]\n",
             "rename [tool.hatch_cubin] to [tool.hatch-cubin]: the build backend reads only that one",

@@ -141,7 +141,7 @@ def test_one_wrong_bit_of_the_keys_is_damage(cubins: Any, tmp_path: Path) -> Non
         flipped[bit // 8] ^= 1 << bit % 8
         (tmp_path / "keys.json").write_bytes(flipped)
         with pytest.raises(
-            cubins.CubinDamagedError, match=r"keys\.json is damaged: it does not match its check"
+            cubins.CubinDamagedError, match=r"keys\.json is damaged: it does not match its checksum"
         ):
             cubins.cache()
 

@@ -78,10 +78,10 @@ def test_a_wrong_number_of_arguments(cubins: Any) -> None:
 
 def test_all_that_is_wrong_is_told_at_once(cubins: Any) -> None:
     assert refused(cubins, "saxpy", 2.0, np.zeros(4), np.float64(1), 1000.0) == (
-        f"{SIGNATURE}: argument 1 (float) is passed as 8 bytes, where float has 4 (numpy.float32 fits); "
-        "argument 2 (numpy.ndarray) lies in the host's memory; "
-        "argument 3 (numpy.float64) is no float *; "
-        "argument 4 (float) is no unsigned long (numpy.uint64 fits)"
+        f"{SIGNATURE}: argument 1 (float) is passed as 8 bytes, but float has 4 (numpy.float32 fits); "
+        "argument 2 (numpy.ndarray) is in the host's memory; "
+        "argument 3 (numpy.float64) is not of type float *; "
+        "argument 4 (float) is not of type unsigned long (numpy.uint64 fits)"
     )
 
 
@@ -148,25 +148,25 @@ def test_each_way_to_pass_a_value_is_known(cubins: Any, kernel: str, argument: o
 @pytest.mark.parametrize(
     ("kernel", "argument", "why"),
     [
-        ("boolean", 1, "(int) is passed as 8 bytes, where bool has 1 (numpy.bool_ fits)"),
-        ("byte", 1, "(int) is passed as 8 bytes, where unsigned char has 1 (numpy.uint8 fits)"),
-        ("half_", np.int16(1), "(numpy.int16) is no __half (numpy.float16 fits)"),
-        ("whole", 1, "(int) is passed as 8 bytes, where int has 4 (numpy.int32 fits)"),
-        ("whole", np.float32(1), "(numpy.float32) is no int (numpy.int32 fits)"),
-        ("sized", ctypes.c_float(1), "(ctypes.c_float) is no std::uint32_t (numpy.uint32 fits)"),
-        ("count", 1.0, "(float) is no size_t (numpy.uint64 fits)"),
-        ("real", np.int32(1), "(numpy.int32) is no float (numpy.float32 fits)"),
-        ("long_real", 1, "(int) is no double (numpy.float64 fits)"),
-        ("long_real", np.complex64(1), "(numpy.complex64) is no double (numpy.float64 fits)"),
-        ("long_real", 1j, "(complex) is passed as 16 bytes, where double has 8 (numpy.float64 fits)"),
-        ("pointer", 1.0, "(float) is no void *"),
-        ("pointer", np.int32(0), "(numpy.int32) is passed as 4 bytes, where void * has 8"),
-        ("pointer", Pair(1, 2), "(Pair) is no void *"),
+        ("boolean", 1, "(int) is passed as 8 bytes, but bool has 1 (numpy.bool_ fits)"),
+        ("byte", 1, "(int) is passed as 8 bytes, but unsigned char has 1 (numpy.uint8 fits)"),
+        ("half_", np.int16(1), "(numpy.int16) is not of type __half (numpy.float16 fits)"),
+        ("whole", 1, "(int) is passed as 8 bytes, but int has 4 (numpy.int32 fits)"),
+        ("whole", np.float32(1), "(numpy.float32) is not of type int (numpy.int32 fits)"),
+        ("sized", ctypes.c_float(1), "(ctypes.c_float) is not of type std::uint32_t (numpy.uint32 fits)"),
+        ("count", 1.0, "(float) is not of type size_t (numpy.uint64 fits)"),
+        ("real", np.int32(1), "(numpy.int32) is not of type float (numpy.float32 fits)"),
+        ("long_real", 1, "(int) is not of type double (numpy.float64 fits)"),
+        ("long_real", np.complex64(1), "(numpy.complex64) is not of type double (numpy.float64 fits)"),
+        ("long_real", 1j, "(complex) is passed as 16 bytes, but double has 8 (numpy.float64 fits)"),
+        ("pointer", 1.0, "(float) is not of type void *"),
+        ("pointer", np.int32(0), "(numpy.int32) is passed as 4 bytes, but void * has 8"),
+        ("pointer", Pair(1, 2), "(Pair) is not of type void *"),
         ("pointer", None, "(NoneType) cannot be passed to a kernel"),
         ("pointer", b"abc", "(bytes) cannot be passed to a kernel"),
         ("pointer", Gradient(), "(Gradient) cannot be passed to a kernel"),
-        ("map", ADDRESS, "(int) is passed as 8 bytes, where CUtensorMap has 128"),
-        ("differs", np.int16(1), "(numpy.int16) is passed as 2 bytes, where the parameter has 4"),
+        ("map", ADDRESS, "(int) is passed as 8 bytes, but CUtensorMap has 128"),
+        ("differs", np.int16(1), "(numpy.int16) is passed as 2 bytes, but the parameter has 4"),
     ],
     ids=named,
 )
@@ -176,7 +176,7 @@ def test_what_a_kernel_would_misread_is_told(cubins: Any, kernel: str, argument:
 
 def test_what_differs_by_arch_has_to_fit_each_of_them(cubins: Any) -> None:
     assert refused(cubins, "differs", np.int32(1)) == (
-        "differs(8 bytes): argument 1 (numpy.int32) is passed as 4 bytes, where the parameter has 8"
+        "differs(8 bytes): argument 1 (numpy.int32) is passed as 4 bytes, but the parameter has 8"
     )
 
 
@@ -191,11 +191,11 @@ def test_a_variant_and_a_module_are_chosen_as_everywhere(cubins: Any) -> None:
 
 
 def test_what_nobody_wrote_down_is_no_wrong_argument(cubins: Any) -> None:
-    with pytest.raises(cubins.CubinError, match="the manifest does not say what 'unknown' takes"):
+    with pytest.raises(cubins.CubinError, match="the manifest does not have the parameters of 'unknown'"):
         cubins.check_arguments("unknown", 1)
     with (
         cubins.use({"saxpy": b"\x7fELF"}),
-        pytest.raises(cubins.CubinError, match=r"takes in the code that use\(\) was given"),
+        pytest.raises(cubins.CubinError, match=r"are unknown in code that was given to use\(\)"),
     ):
         cubins.check_arguments("saxpy", *FITTING)
 

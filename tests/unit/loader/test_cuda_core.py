@@ -195,7 +195,7 @@ def test_damage_reaches_no_driver(tmp_path: Path, core: types.ModuleType) -> Non
     ("failing", "message"),
     [
         ("get_kernel", "the driver cannot load 'm': CUDA_ERROR_JIT_COMPILER_NOT_FOUND"),
-        ("from_cubin", "cuda.core cannot take m.sm_90.cubin: CUDA_ERROR_JIT_COMPILER_NOT_FOUND"),
+        ("from_cubin", "cuda.core cannot load m.sm_90.cubin: CUDA_ERROR_JIT_COMPILER_NOT_FOUND"),
     ],
 )
 def test_what_cuda_core_raises_comes_out_typed(

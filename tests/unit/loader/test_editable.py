@@ -105,7 +105,7 @@ def test_notes_that_are_gone_are_told(root: Path, instead: str) -> None:
         os.mkfifo(path)
     assert (
         str(refusal(loader.CubinError, look))
-        == f"hatch_cubin.loader: {path} is missing, or no plain file: install the package again"
+        == f"hatch_cubin.loader: {path} is missing or is not a file: install the package again"
     )
 
 
@@ -125,14 +125,14 @@ def test_a_build_that_fails_is_an_error_with_its_words(root: Path, monkeypatch: 
     (root / "src/k.cu").write_text("edited")
     with pytest.raises(loader.CubinError) as caught:
         look()
-    assert str(caught.value) == "hatch_cubin.loader: the kernels could not be built again:\nout\nerr\n"
+    assert str(caught.value) == "hatch_cubin.loader: the kernels could not be rebuilt:\nout\nerr\n"
 
 
 @pytest.mark.parametrize(
     ("gone", "said", "install"),
     [
-        (("hatch_cubin",), "no hatch-cubin", "hatch-cubin"),
-        (("hatchling", "hatch_cubin"), "no hatchling and no hatch-cubin", "hatchling hatch-cubin"),
+        (("hatch_cubin",), "hatch-cubin", "hatch-cubin"),
+        (("hatchling", "hatch_cubin"), "hatchling, hatch-cubin", "hatchling hatch-cubin"),
     ],
 )
 def test_what_a_build_needs_is_named(
@@ -141,9 +141,8 @@ def test_what_a_build_needs_is_named(
     monkeypatch.setenv("HATCH_CUBIN_REBUILD", "1")
     (root / "src/k.cu").write_text("edited")
     monkeypatch.setattr(editable, "_find_spec", lambda name, _path: None if name in gone else name)
-    with pytest.raises(
-        loader.CubinError, match=f"but there is {said} beside the package: pip install {install}$"
-    ):
+    what = f"but these packages are not installed: {said}: pip install {install}$"
+    with pytest.raises(loader.CubinError, match=what):
         look()
 
 

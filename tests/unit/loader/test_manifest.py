@@ -224,7 +224,7 @@ def test_a_large_manifest_that_is_cut_off_in_place_is_damage_and_kills_nobody(
     large = {loader_files.LARGE: loader_files.read(loader_files.LARGE)}
     install(tmp_path / "pkg", {**bundle(*MANY), **large})
     change = f"def change(): os.truncate('pkg/_cubins/manifest.json', {size})\n"
-    said = "is damaged: it was cut off or replaced while it was in use"
+    said = "is damaged: it was truncated or replaced while it was in use"
     assert set(ask(tmp_path, change + CUT, None).splitlines()) == {said}
 
 
@@ -258,7 +258,7 @@ def test_a_large_manifest_is_read_on_after_it_was_replaced_and_after_descriptors
     with pytest.raises(cubins.CubinDamagedError, match=r"cannot be read \(No such file"):
         cubins.find("k003", cc=(9, 0))
     path.write_bytes(b"another")
-    with pytest.raises(cubins.CubinDamagedError, match="cut off or replaced"):
+    with pytest.raises(cubins.CubinDamagedError, match="truncated or replaced"):
         cubins.find("k003", cc=(9, 0))
     parts.__del__()  # another file may have its descriptor's number by now: it is not closed twice
 
@@ -449,7 +449,7 @@ def test_a_newer_format_is_told_from_damage(tmp_path: Path) -> None:
     error = refusal(cubins.CubinError, cubins.names)
     assert type(error) is cubins.CubinError
     assert str(error).endswith(
-        "manifest.json has format 4, this loader reads up to 3 (bundle of hatch-cubin 1)"
+        "manifest.json has format 4, but this loader reads at most 3 (bundle of hatch-cubin 1)"
     )
 
 

@@ -88,7 +88,7 @@ def test_a_part_that_does_not_belong_to_the_core_is_refused(tmp_path: Path, dama
         )
     code = "try: cubins.kernel\nexcept cubins.CubinError as exc: print(type(exc).__name__, exc)\n"
     said = in_process(tmp_path, f"{code}print(cubins.is_available(), cubins.names())")
-    assert f"CubinError pkg._cubins: {part} is missing, damaged, or not of the version" in said
+    assert f"CubinError pkg._cubins: {part} is missing, damaged, or of another version" in said
     assert "restart the process if the package was just replaced" in said
     assert said.endswith("False ('k',)")
 
@@ -222,7 +222,7 @@ def test_use_runs_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     else:
         files["_packs.py"] = data
     cubins = borrowing(tmp_path, monkeypatch, files)
-    with pytest.raises(cubins.CubinError, match=r"_packs\.py is not the file"):
+    with pytest.raises(cubins.CubinError, match=r"_packs\.py is not of the version"):
         cubins.use(tmp_path / "other")
 
 
@@ -244,7 +244,7 @@ def test_a_split_bundle_needs_its_part(tmp_path: Path, monkeypatch: pytest.Monke
     variant = {"install": "demo==1.0", "label": "sm90"}
     files = bundle(made("k"), wheel_variant=variant)
     cubins = borrowing(tmp_path, monkeypatch, files)
-    with pytest.raises(cubins.CubinError, match=r"_split\.py is not the file"):
+    with pytest.raises(cubins.CubinError, match=r"_split\.py is not of the version"):
         cubins.use(tmp_path / "other")
 
 
@@ -254,7 +254,7 @@ def test_a_core_takes_only_the_parts_that_belong_to_it(
 ) -> None:
     cubins = load_bundle(tmp_path, FILES)
     monkeypatch.setattr(cubins, "__build__", "of an older version")
-    with pytest.raises(cubins.CubinError, match=f"{name}.py is missing, damaged, or not of the version"):
+    with pytest.raises(cubins.CubinError, match=f"{name}.py is missing, damaged, or of another version"):
         cubins._part(name)
     assert name not in cubins._parts
 

@@ -103,7 +103,7 @@ def test_what_has_another_size_is_not_even_opened(tmp_path: Path, monkeypatch: p
     cubins.names()
     monkeypatch.setattr(cubins, "_opened", None)
     os.truncate(tmp_path / CUBIN, 1 << 32)
-    assert f"{CUBIN} is damaged: it has 4294967296 bytes, the manifest says 11;" in spoiled(cubins, CUBIN)
+    assert f"{CUBIN} is damaged: it has 4294967296 bytes, but the manifest says 11;" in spoiled(cubins, CUBIN)
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "keys.json"])
@@ -113,7 +113,7 @@ def test_an_index_of_endless_zeros_is_not_even_opened(
     cubins = load_bundle(tmp_path, FILES)
     monkeypatch.setattr(cubins, "_opened", None)
     os.truncate(tmp_path / name, 1 << 32)
-    assert f"{name} is damaged: it has 4294967296 bytes, more than there can be; " in spoiled(cubins, name)
+    assert f"{name} is damaged: it has 4294967296 bytes, more than allowed; " in spoiled(cubins, name)
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -192,7 +192,7 @@ def test_every_descriptor_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_path_that_cannot_be_is_told(tmp_path: Path) -> None:
     cubins = load_bundle(tmp_path, FILES)
     with pytest.raises(
-        cubins.CubinError, match=r"use\(\) takes the folder of a bundle, and .* is not a folder"
+        cubins.CubinError, match=r"use\(\) takes the folder of a bundle, but .* is not a folder"
     ):
         cubins.use("a\0b")
 

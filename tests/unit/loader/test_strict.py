@@ -39,8 +39,8 @@ def test_what_would_be_translated_is_not_found_and_nothing_is_loaded(
     with cubins.use(strict=True), pytest.raises(cubins.CubinNotFoundError) as caught:
         CALLS[call](cubins)
     assert str(caught.value).partition(" (bundle of ")[0] == (
-        f"{cubins.__name__}: 'k' for compute capability 9.0 is PTX (compute_80), and strict loading lets the "
-        'driver translate none; "sm_90" added to archs in the build configuration would serve it'
+        f"{cubins.__name__}: 'k' for compute capability 9.0 is PTX (compute_80), which strict loading "
+        'refuses; add "sm_90" to archs in the build configuration'
     )
     assert len(core.ObjectCode.made) == loaded
     CALLS[call](cubins)
@@ -55,12 +55,12 @@ def test_a_cubin_is_found_as_ever(tmp_path: Path) -> None:
 
 
 PTX_AND_MORE = {
-    "a newer driver would serve it, or a build with an older toolkit": (
+    "install a newer driver, or build with an older toolkit": (
         [made("k", "sm_90"), made("k", "compute_80")],
         12040,
     ),
-    '"sm_90" added to archs in the build configuration would serve it': ([made("k", "compute_80")], 13000),
-    "sm_90 is shipped too, but demo/m.cu defines no such kernel for it": (
+    'add "sm_90" to archs in the build configuration': ([made("k", "compute_80")], 13000),
+    "sm_90 is shipped too, but demo/m.cu does not define this kernel for it": (
         [made("m", "sm_90", {"other": "o"}), made("m", "compute_80", {"k": "k", "other": "o"})],
         13000,
     ),
@@ -73,7 +73,7 @@ def test_what_would_serve_without_being_translated_is_told(tmp_path: Path, fix: 
     cubins = load_bundle(tmp_path, bundle(*built))
     with cubins.use(strict=True), pytest.raises(cubins.CubinNotFoundError) as caught:
         cubins.find("k", cc=(9, 0), driver=driver)
-    assert f" lets the driver translate none; {fix} (bundle of " in str(caught.value)
+    assert f", which strict loading refuses; {fix} (bundle of " in str(caught.value)
 
 
 def test_ptx_that_use_was_given_is_refused_as_what_it_is(tmp_path: Path) -> None:
@@ -81,8 +81,8 @@ def test_ptx_that_use_was_given_is_refused_as_what_it_is(tmp_path: Path) -> None
     with cubins.use({"k": b".version 8.0"}, strict=True), pytest.raises(cubins.CubinNotFoundError) as caught:
         cubins.find("k", cc=(9, 0))
     assert str(caught.value).partition(" (bundle of ")[0] == (
-        f"{cubins.__name__}: 'k' for compute capability 9.0 is PTX, and strict loading lets the driver "
-        "translate none; give use() machine code"
+        f"{cubins.__name__}: 'k' for compute capability 9.0 is PTX, which strict loading refuses; "
+        "give use() machine code"
     )
 
 
@@ -137,7 +137,7 @@ def test_ptx_that_use_was_given_is_ptx_too(tmp_path: Path) -> None:
     with cubins.use({"k": b".version 8.0"}, strict=True):
         with pytest.raises(cubins.CubinNotFoundError) as caught:
             cubins.find("k", cc=(9, 0))
-        assert "'k' for compute capability 9.0 is PTX, and strict loading lets" in str(caught.value)
+        assert "'k' for compute capability 9.0 is PTX, which strict loading refuses" in str(caught.value)
         with cubins.use({"k": b"\x7fELF"}):
             assert cubins.find("k", cc=(9, 0)).kind == "cubin"
 

@@ -184,7 +184,7 @@ def test_what_is_not_a_bundle_is_said_to_be_that(
     monkeypatch.chdir(tmp_path)
     error = refusal(cubins.CubinError, cubins.use, kind(path))
     assert type(error) is cubins.CubinError
-    said = f": use() takes the folder of a bundle, and {os.path.join(tmp_path, NOT_A_BUNDLE[path])}"
+    said = f": use() takes the folder of a bundle, but {os.path.join(tmp_path, NOT_A_BUNDLE[path])}"
     assert said.replace("/ has", " has") in str(error)
     assert seen(cubins) == IN_OWN
 
@@ -209,7 +209,7 @@ def test_a_file_of_fresh_code_that_is_gone_is_named(cubins: Any, tmp_path: Path)
     class ObjectCode:
         code = str(tmp_path / "gone.cubin")
 
-    with pytest.raises(ValueError, match=rf"'k' is in {ObjectCode.code}: {os.strerror(2)} "):
+    with pytest.raises(ValueError, match=rf"'k' cannot be read from {ObjectCode.code}: {os.strerror(2)} "):
         cubins.use({"k": ObjectCode()})
 
 

@@ -38,8 +38,8 @@ def test_what_another_variant_has_is_told_and_never_its_ptx_taken(
     with pytest.raises(cubins.CubinNotFoundError) as caught:
         cubins.read("b", cc=(9, 0), module="b")
     assert str(caught.value).partition(": ")[2] == (
-        "'b' for sm_90 is not in the wheel variant 'null', which is installed: uv pip install --no-preview"
-        " --reinstall --no-deps 'The.Demo==1.0' installs the whole wheel (bundle of hatch-cubin 0.1.0)"
+        "'b' for sm_90 is not in the installed wheel variant 'null': uv pip install --no-preview"
+        " --reinstall --no-deps 'The.Demo==1.0' installs the complete wheel (bundle of hatch-cubin 0.1.0)"
     )
     assert cubins.read("copy", cc=(10, 0)) == PTX
 

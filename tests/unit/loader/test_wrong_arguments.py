@@ -27,8 +27,8 @@ def cubins(tmp_path_factory: pytest.TempPathFactory) -> Any:
         pytest.param({"driver": 13.0}, TypeError, "(13.0 is 13000) or None, not 13.0", id="float"),
         pytest.param({"driver": True}, TypeError, "(13.0 is 13000) or None, not True", id="bool"),
         pytest.param({"driver": (13, 0)}, TypeError, "(13.0 is 13000) or None, not (13, 0)", id="pair"),
-        pytest.param({"driver": -1}, ValueError, "there is no driver version -1", id="negative"),
-        pytest.param({"driver": 580}, ValueError, "there is no driver version 580", id="another count"),
+        pytest.param({"driver": -1}, ValueError, "(13.0 is 13000), not -1", id="negative"),
+        pytest.param({"driver": 580}, ValueError, "(13.0 is 13000), not 580", id="another count"),
         pytest.param({"cc": "9.0"}, TypeError, "pair of numbers such as (9, 0), not '9.0'", id="cc as text"),
         pytest.param({"cc": 90}, TypeError, "pair of numbers such as (9, 0), not 90", id="cc as a number"),
         pytest.param({"cc": [9, 0]}, TypeError, "such as (9, 0), not [9, 0]", id="cc as a list"),
@@ -36,7 +36,7 @@ def cubins(tmp_path_factory: pytest.TempPathFactory) -> Any:
         pytest.param({"cc": (9, True)}, TypeError, "such as (9, 0), not (9, True)", id="cc with a bool"),
         pytest.param({"cc": (9, 10)}, ValueError, "such as (9, 0), not (9, 10)", id="cc too high"),
         pytest.param({"cc": (90, 0)}, ValueError, "such as (9, 0), not (90, 0)", id="cc times ten"),
-        pytest.param({"device": 0}, TypeError, "cc and device both say which GPU", id="cc and device"),
+        pytest.param({"device": 0}, TypeError, "give cc or device, but not both", id="cc and device"),
     ],
 )
 @pytest.mark.parametrize("call", ["find", "read"])
@@ -58,10 +58,10 @@ def test_a_driver_is_looked_at_without_cc_too(cubins: Any, driver: Any) -> None:
 @pytest.mark.parametrize(
     ("device", "error", "message"),
     [
-        ("cuda:0", TypeError, "device is an ordinal or a cuda.core Device, not 'cuda:0'"),
-        (1.0, TypeError, "device is an ordinal or a cuda.core Device, not 1.0"),
-        (True, TypeError, "device is an ordinal or a cuda.core Device, not True"),
-        (NINE, TypeError, "device is an ordinal or a cuda.core Device, not (9, 0)"),
+        ("cuda:0", TypeError, "device must be a number or a cuda.core Device, not 'cuda:0'"),
+        (1.0, TypeError, "device must be a number or a cuda.core Device, not 1.0"),
+        (True, TypeError, "device must be a number or a cuda.core Device, not True"),
+        (NINE, TypeError, "device must be a number or a cuda.core Device, not (9, 0)"),
         (-1, ValueError, "there is no CUDA device -1"),
     ],
 )
@@ -73,17 +73,17 @@ def test_what_cannot_be_a_device(
 
 
 ASKED_BY_NAME = [
-    ((3,), {}, "a kernel or a module is asked for by its name, not by 3"),
-    ((None,), {}, "a kernel or a module is asked for by its name, not by None"),
-    ((b"k",), {}, "a kernel or a module is asked for by its name, not by b'k'"),
-    (("k",), {"module": 3}, "a kernel or a module is asked for by its name, not by 3"),
-    (("k",), {"module": ["k"]}, "a kernel or a module is asked for by its name, not by ['k']"),
-    (("k",), {"variant": "B"}, "variant is a mapping such as {'BLOCK': 256}, not 'B'"),
-    (("k",), {"variant": ""}, "variant is a mapping such as {'BLOCK': 256}, not ''"),
-    (("k",), {"variant": 3}, "variant is a mapping such as {'BLOCK': 256}, not 3"),
-    (("k",), {"variant": [("N", 1)]}, "variant is a mapping such as {'BLOCK': 256}, not [('N', 1)]"),
-    (("k",), {"variant": {1: 2}}, "variant is a mapping such as {'BLOCK': 256}, not {1: 2}"),
-    (("k",), {"variant": {"N": 1}, "N": 1}, "the macro 'N' is given twice, in variant= and by itself"),
+    ((3,), {}, "the name of a kernel or module must be a string, not 3"),
+    ((None,), {}, "the name of a kernel or module must be a string, not None"),
+    ((b"k",), {}, "the name of a kernel or module must be a string, not b'k'"),
+    (("k",), {"module": 3}, "the name of a kernel or module must be a string, not 3"),
+    (("k",), {"module": ["k"]}, "the name of a kernel or module must be a string, not ['k']"),
+    (("k",), {"variant": "B"}, "variant must be a mapping like {'BLOCK': 256}, not 'B'"),
+    (("k",), {"variant": ""}, "variant must be a mapping like {'BLOCK': 256}, not ''"),
+    (("k",), {"variant": 3}, "variant must be a mapping like {'BLOCK': 256}, not 3"),
+    (("k",), {"variant": [("N", 1)]}, "variant must be a mapping like {'BLOCK': 256}, not [('N', 1)]"),
+    (("k",), {"variant": {1: 2}}, "variant must be a mapping like {'BLOCK': 256}, not {1: 2}"),
+    (("k",), {"variant": {"N": 1}, "N": 1}, "the macro 'N' is both in variant= and an argument"),
 ]
 
 
@@ -139,7 +139,7 @@ def test_no_device_at_all_is_not_a_choice(cubins: Any, device: Any) -> None:
         ({"k": None}, "the code for 'k' is bytes or a cuda.core ObjectCode, not None"),
         ({"k": 3}, "the code for 'k' is bytes or a cuda.core ObjectCode, not 3"),
         ({"k": "text"}, "the code for 'k' is bytes or a cuda.core ObjectCode, not 'text'"),
-        ({3: b""}, "a kernel or a module is asked for by its name, not by 3"),
+        ({3: b""}, "the name of a kernel or module must be a string, not 3"),
     ],
 )
 def test_what_cannot_be_looked_in(cubins: Any, what: Any, message: str) -> None:
@@ -152,7 +152,7 @@ def test_a_folder_that_has_no_bundle(
     cubins: Any, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(cubins.CubinError, match=r"use\(\) takes the folder of a bundle, and"):
+    with pytest.raises(cubins.CubinError, match=r"use\(\) takes the folder of a bundle, but"):
         cubins.use(folder)
     assert cubins.read("k", cc=NINE) == b"k for sm_90"
 
@@ -161,5 +161,5 @@ def test_a_folder_that_has_no_bundle(
 def test_what_cannot_be_a_cache_behind(cubins: Any, then: Any) -> None:
     pytest.importorskip("cuda.core.utils")
     error = refusal(TypeError, cubins.cache, then=then)
-    what = f"then is a ProgramCacheResource such as cuda.core's FileStreamProgramCache, not {then!r}"
+    what = f"then must be a ProgramCacheResource such as FileStreamProgramCache, not {then!r}"
     assert what in str(error)

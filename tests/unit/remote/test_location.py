@@ -65,14 +65,17 @@ def test_without_a_token_there_is_no_authorization() -> None:
         ("ftp://cache.example", "must begin with https://, http://, s3://, gs:// or az://, as in"),
         ("cache.example/cubins", "must begin with"),
         ("https://", "must begin with"),
-        ("https://cache.example/a?b=c", "must end with a path: no '?' and no '#'"),
-        ("https://cache.example/a#b", "must end with a path"),
-        ("https://cache.example/a?", "must end with a path"),
+        ("https://cache.example/a?b=c", "must not contain '?' or '#': the URL ends with its path"),
+        ("https://cache.example/a#b", "must not contain '?' or '#'"),
+        ("https://cache.example/a?", "must not contain '?' or '#'"),
         ("https://cache.example/a b", "must be a URL such as 'https://cache.example.org/cubins' or"),
         ("https://cache.example:port", "is not a URL"),
         ("https://[::1", "is not a URL"),
-        ("https://ada:hunter2@cache.example", "must have no user and no password: HATCH_CUBIN_REMOTE may"),
-        ("s3://ada:hunter2@bucket", "must have no user and no password"),
+        (
+            "https://ada:hunter2@cache.example",
+            "must not contain a user or a password: set HATCH_CUBIN_REMOTE",
+        ),
+        ("s3://ada:hunter2@bucket", "must not contain a user or a password"),
     ],
 )
 def test_an_invalid_url_in_the_table_is_an_error_without_its_password(url: str, why: str) -> None:
@@ -86,11 +89,11 @@ def test_an_invalid_url_in_the_table_is_an_error_without_its_password(url: str, 
     [
         (
             "http://ada:hunter2@cache.example",
-            "would send its password where others can read it: write https://",
+            "would send its password unencrypted: write https://",
         ),
         (
             "s3://ada:hunter2@bucket",
-            "must have no user and no password: a bucket's are in variables of their own",
+            "must not contain a user or a password: a bucket reads its own variables for them",
         ),
         ("hunter2", "must begin with"),
     ],

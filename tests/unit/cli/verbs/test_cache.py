@@ -152,7 +152,7 @@ def test_stats_say_what_is_there_and_what_the_last_builds_found(
         "last builds           hits  fetched  misses",
         f"{first}     1        0       1  {project}",
         f"{second}     0        0       1  {project}",
-        f"local: 33% of all units, about {saved:.1f} s of compiling saved",
+        f"local: 33% of all units, saved about {saved:.1f} s of compiling",
     ]
 
 
@@ -164,7 +164,7 @@ def test_files_that_no_build_can_use_are_counted_apart(tmp_path: Path, project: 
     )
     entry.unlink()
     assert say("stats")[1].startswith("0 entries, ")
-    assert say("stats")[2] == "1 file without a valid record, which builds replace"
+    assert say("stats")[2] == "1 file without a valid record: builds replace such files"
 
 
 def test_an_empty_cache_has_nothing_to_say(project: Path, tmp_path: Path, say: Any) -> None:
@@ -250,7 +250,7 @@ def stored(tmp_path: Path) -> tuple[Path, Path]:
 def test_a_cache_that_is_right_is_said_to_be(tmp_path: Path, project: Path, say: Any) -> None:
     main(["bake"])
     size = say("stats", "--json")["bytes"]
-    assert say("fsck") == [str(tmp_path / "cache"), f"2 entries as they were stored, {size / 1024:.1f} KiB"]
+    assert say("fsck") == [str(tmp_path / "cache"), f"2 entries undamaged, {size / 1024:.1f} KiB"]
     assert say("fsck", "--json") == {
         "format": 1,
         "verb": "cache",
@@ -273,7 +273,7 @@ def test_all_that_is_wrong_is_told_with_what_becomes_of_it(
     damaged = f"entries/ab/{'0' * 62}"
     write_tree(tmp_path / "cache", {"notes.txt": "", damaged: f"{'0' * 64}\n{{}}\n"})
     ended = command("cache", "fsck")
-    assert ended.out == f"{tmp_path / 'cache'}\n0 entries as they were stored, 0 B\n"
+    assert ended.out == f"{tmp_path / 'cache'}\n0 entries undamaged, 0 B\n"
     whats = {
         entry: "has no record [cache-entry-incomplete]\n"
         "  hint: builds cannot use it: 'hatch-cubin cache gc --unused-for 30d' removes it after 30 days",
@@ -376,7 +376,7 @@ def test_what_others_have_is_copied_and_what_is_there_stays(tmp_path: Path, proj
             },
         ],
     }
-    assert say("fsck")[1].startswith("2 entries as they were stored")
+    assert say("fsck")[1].startswith("2 entries undamaged")
 
 
 def test_folders_that_are_no_caches_are_all_told_before_anything_is_copied(
@@ -391,7 +391,7 @@ def test_folders_that_are_no_caches_are_all_told_before_anything_is_copied(
     errors = command("cache", "merge", *names).errors
     assert errors[0] == (
         f"hatch-cubin: error: {tmp_path}/file: is not a cache folder: it is a file [cache-not-mergeable]\n"
-        "  hint: name folders that 'hatch-cubin cache dir' prints elsewhere, or copies of them"
+        "  hint: name cache folders of other machines or projects: 'hatch-cubin cache dir' prints the folder"
     )
     assert errors[1:] == [
         Coded("cache-not-mergeable", tmp_path / "folder", "'entries'"),
@@ -437,8 +437,8 @@ def test_a_cache_is_brought_down_to_a_size(project: Path, say: Any) -> None:
 
 
 def test_where_no_build_is_known_nothing_goes(tmp_path: Path, project: Path, command: Command) -> None:
-    what = f"no build of this user with the cache at {tmp_path / 'cache'} is recorded [no-build-known]"
-    hint = "build first: --keep-last-build needs the record of a build"
+    what = f"this user has not yet built with the cache at {tmp_path / 'cache'} [no-build-known]"
+    hint = "build first: --keep-last-build needs to know which entries the last build used"
     errors = command("cache", "gc", "--keep-last-build").errors
     assert errors == [f"hatch-cubin: error: {what}\n  hint: {hint}"]
 
@@ -446,7 +446,7 @@ def test_where_no_build_is_known_nothing_goes(tmp_path: Path, project: Path, com
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["gc"], "at least one of --max-size, --unused-for and --keep-last-build is needed"),
+        (["gc"], "gc needs at least one of --max-size, --unused-for and --keep-last-build"),
         (
             ["gc", "--max-size", "2 apples"],
             "argument --max-size: must be a size such as '2 GiB', not '2 apples'",
@@ -540,7 +540,8 @@ def test_what_stands_where_the_cache_should_is_told(
     assert ended.out == (f"{tmp_path}/cache\n" if arguments == "dir" else "")
     (error,) = ended.errors
     assert error == (
-        f"hatch-cubin: error: {tmp_path}/cache: no cache can be there: {IN_THE_WAY[put]} [cache-unusable]\n"
+        f"hatch-cubin: error: {tmp_path}/cache: cannot be the cache's folder: {IN_THE_WAY[put]} "
+        "[cache-unusable]\n"
         "  hint: remove the obstacle, or name another folder in HATCH_CUBIN_CACHE_DIR or cache-dir"
     )
 

@@ -19,9 +19,7 @@ KERNELS: dict[Kernel, bytes] = {
 }
 
 
-OR = (
-    "or name with --gpu the GPUs that the wheel is for, or with --except the kernels that need not run on all"
-)
+OR = "or list the wheel's GPUs with --gpu, or the kernels that need not run on all GPUs with --except"
 
 
 class Answer(NamedTuple):
@@ -100,7 +98,7 @@ def test_a_kernel_that_a_promised_gpu_has_nothing_of(tmp_path: Path, command: Co
     assert answer.err == [
         f"hatch-cubin: error: {wheel}/demo/_cubins: 1 of 3 kernels cannot run on 8.0 [gpu-not-served]",
         "  b: built for sm_90",
-        f'  hint: add "sm_80" to their archs; {OR}',
+        f'  hint: add "sm_80" to the archs of these kernels; {OR}',
     ]
 
 
@@ -158,8 +156,8 @@ def test_code_beside_the_bundle_is_not_for_publishing_unless_it_is_spared(
     answer = check(command, wheel)
     assert answer.code == 1
     assert answer.err[0] == (
-        f"hatch-cubin: error: {wheel}/demo/old.cubin: is code for GPUs that does not "
-        "belong to a bundle [stray-code]"
+        f"hatch-cubin: error: {wheel}/demo/old.cubin: is GPU code outside the bundle, "
+        "so no manifest lists it [stray-code]"
     )
     assert check(command, wheel, "--except", "demo/*.cubin").code == 0
 
@@ -183,7 +181,7 @@ def test_ptx_serves_too_from_a_driver_on(tmp_path: Path, command: Command) -> No
     assert answer.code == 0
     assert answer.out[-1] == "  copy            compute_80 from driver 11.0  sm_90"
     assert [line.rpartition("_cubins: ")[2] for line in answer.err] == [
-        "1 of 4 kernels have only PTX for 8.0, while others have machine code [only-ptx]",
+        "1 of 4 kernels have only PTX for 8.0, while other kernels have machine code [only-ptx]",
         "  copy: built for sm_90, compute_80",
     ]
     assert check(command, tmp_path / "demo-1.0-py3-none-any.whl", "--except", "copy").err == []
@@ -223,7 +221,7 @@ def test_spills_are_listed_the_worst_first(tmp_path: Path, command: Command) -> 
     assert answer.code == 0
     assert answer.out[-13:-8] == [
         "kernels that spill registers: 12",
-        "  and 2 more: 'inspect' has all",
+        "  and 2 more: 'hatch-cubin inspect' lists all",
         "  kernel  arch   spills",
         "  k12     sm_80      12",
         "  k11     sm_80      11",
@@ -279,8 +277,8 @@ def test_what_pypi_does_not_take_is_a_warning(
     size = f"{wheel.stat().st_size / 1000:.1f} KB"
     assert answer.err == [
         (
-            f"hatch-cubin: warning: {wheel}: is {size}: PyPI accepts at most 100 MB, unless you request more"
-            " [over-pypi-limit]"
+            f"hatch-cubin: warning: {wheel}: is {size}, but PyPI accepts at most 100 MB unless you request a "
+            "higher limit [over-pypi-limit]"
         ),
         '  hint: to make this an error, add this line to the table of hatch-cubin: max-size = "100 MB"',
     ]
@@ -327,14 +325,16 @@ def summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "summary.md"
 
 
+LINUX_TAG = "PyPI does not accept linux_… tags: 'auditwheel repair' replaces them by manylinux_… tags"
 PTX_ALONE = (
-    "1 of 3 kernels have only PTX for 8.0, while others have machine code%0A  b: built for sm_90, compute_80"
+    "1 of 3 kernels have only PTX for 8.0, while other kernels have machine code"
+    "%0A  b: built for sm_90, compute_80"
 )
 NOTHING_FOR = (
     "3 of 3 kernels cannot run on 7.5"
     "%0A  a: built for sm_80, sm_90%0A  b: built for sm_90, compute_80%0A  c: built for sm_80, sm_90"
-    '%0A  hint: add "sm_75" to their archs; '
-    "or name with --gpu the GPUs that the wheel is for, or with --except the kernels that need not run on all"
+    '%0A  hint: add "sm_75" to the archs of these kernels; '
+    "or list the wheel's GPUs with --gpu, or the kernels that need not run on all GPUs with --except"
 )
 
 
@@ -346,7 +346,7 @@ def test_a_job_has_its_summary_and_its_annotations(tmp_path: Path, command: Comm
     shown = check(command, wheel, "--gpu", "7.5,8.0", "--markdown").out
     place = "file=dist/demo-1.0-cp312-cp312-linux_x86_64.whl"
     assert [line for line in answer.err if line.startswith("::")] == [
-        f"::warning {place}::PyPI does not accept linux_… tags: auditwheel turns them into manylinux_…",
+        f"::warning {place}::{LINUX_TAG}",
         f"::warning {place}/demo/_cubins::{PTX_ALONE}",
         f"::error {place}/demo/_cubins::{NOTHING_FOR}",
     ]
@@ -377,7 +377,7 @@ def test_a_table_that_is_right_is_said_to_be(
 ) -> None:
     in_project(tmp_path, 'archs = ["sm_90"]', monkeypatch)
     place = "pyproject.toml [tool.hatch.build.hooks.cubin]"
-    assert check(command, "--table") == Answer(0, [f"{place}: the table is right"], [])
+    assert check(command, "--table") == Answer(0, [f"{place}: the table is correct"], [])
     assert facts(command, "--table")["table"] == place
 
 
@@ -413,7 +413,7 @@ def test_a_project_without_a_table_says_so(
 def test_there_has_to_be_something_to_check(command: Command) -> None:
     answer = check(command)
     assert answer.code == 2
-    assert "name a wheel, or --table" in answer.err[-1]
+    assert "name a wheel, or write --table" in answer.err[-1]
 
 
 def test_without_a_project_wheels_are_checked_and_a_table_is_missed(
@@ -431,7 +431,7 @@ def test_a_glob_that_matches_nothing_is_a_warning(tmp_path: Path, command: Comma
     answer = check(command, wheel, "--except", "sa*", "--except", "scael", "--except", "x*")
     assert answer.code == 0
     assert answer.err == [
-        "hatch-cubin: warning: --except 'scael' matches no kernel and no module [except-matches-nothing]",
+        "hatch-cubin: warning: --except 'scael' does not match any kernel or module [except-matches-nothing]",
         "  hint: did you mean 'scale'?",
         Coded("except-matches-nothing", "", "'x*' "),
     ]

@@ -159,7 +159,7 @@ def test_without_two_wheels_the_size_of_the_bundles(
     [
         ("spill", f"'spill' is not one of {', '.join(FAIL_ON_KINDS)}: did you mean 'spills'?"),
         ("x", f"'x' is not one of {', '.join(FAIL_ON_KINDS)}"),
-        ("lost=3", "'lost' does not take a limit: one kernel is too many"),
+        ("lost=3", "'lost' does not accept a limit: a single kernel is already an error"),
         ("spills=few", "'spills=few' needs a number after the '=', as in 'registers=8' or 'size=5%'"),
         ("size=%", "'size=%' needs a number after the '=', as in 'registers=8' or 'size=5%'"),
         ("size=much", "must be a size such as '2 GiB', not 'much'"),
@@ -198,7 +198,7 @@ def test_a_pattern_that_no_shell_has_expanded_means_one(
     both = f"{wheels[1]}, {new}/other.whl"
     assert diff(capsys, wheels[0], f"{new}/*.whl").err == [
         (
-            f"hatch-cubin: error: {new}/*.whl: matches 2 files, but 'diff' compares two: {both}"
+            f"hatch-cubin: error: {new}/*.whl: matches 2 files, but must match only one: {both}"
             " [several-wheels]"
         )
     ]
@@ -209,7 +209,7 @@ def test_without_a_project_a_second_wheel_is_asked_for(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert diff(capsys, wheel_of(tmp_path / "old", BASE)).err[1:] == [
-        "  hint: name two wheels, or the project that the wheel is compared with: --project DIR"
+        "  hint: name two wheels, or the project to compare the wheel with: --project DIR"
     ]
 
 

@@ -339,7 +339,7 @@ def test_an_arch_is_asked_about(explain: Explain, baked: Path) -> None:
         *ARCHS,
     ]
     assert explain("k", "--arch", "sm_80") == [
-        "sm_80 is built of demo/k.cu: 'sm_80' (pyproject.toml:10) asks for it",
+        "sm_80 is built for demo/k.cu: 'sm_80' (pyproject.toml:10) asks for it",
         "hit   k for sm_80",
         *ARCHS,
     ]
@@ -391,7 +391,8 @@ def test_what_ptx_needs_is_known_once_it_is_compiled(explain: Explain, root: Pat
     rule = "compute_80 (PTX, translated by the driver)"
     assert explain("k", "--gpu", "8.9")[0] == f"k on 8.9: {rule}; needs driver {newest} at most"
     assert explain("k", "--gpu", "8.9", "--driver", "13.0")[0] == (
-        f"k on 8.9 with driver 13.0: {rule}, if the driver accepts it, which is known only after a compile"
+        f"k on 8.9 with driver 13.0: {rule}, if the driver is new enough: the required version is known "
+        "only after a compile"
     )
     assert explain("copy", "--gpu", "8.9")[0] == f"copy on 8.9: {rule}; needs driver 11.0"
     assert main(["bake", "--project", str(root), "--only", "k"]) == 0
@@ -421,9 +422,9 @@ def test_a_driver_without_a_gpu_is_wrong_usage(root: Path, capsys: pytest.Captur
         ("demo/kk.cu", "did you mean 'demo/k.cu' or 'demo/red.cu'?"),
         ("demo/sub/red.cu", "did you mean 'demo/red.cu'?"),
         ("redd", "did you mean 'red'?"),
-        ("nothing of the kind", "'hatch-cubin plan' lists them"),
-        ("demo/deep/b.cuh", "a header of demo/k.cu"),
-        ("demo/__init__.py", "it is there, but 'sources' does not match it, or 'exclude' does"),
+        ("nothing of the kind", "'hatch-cubin plan' lists all sources"),
+        ("demo/deep/b.cuh", "it is a header that these sources include: demo/k.cu"),
+        ("demo/__init__.py", "the file exists, but 'sources' does not match it, or 'exclude' matches it"),
     ],
 )
 def test_a_wrong_name_is_guessed(root: Path, command: Command, asked: str, hint: str) -> None:
@@ -449,7 +450,7 @@ def test_a_wrong_name_is_guessed(root: Path, command: Command, asked: str, hint:
             "--driver=580.65",
             (
                 "argument --driver: '580.65' is not a CUDA version: "
-                "write it as nvidia-smi shows it, for example 13.0"
+                "write the version that nvidia-smi shows, for example 13.0"
             ),
         ),
     ],
@@ -512,7 +513,7 @@ def test_a_kernel_names_its_units(root: Path, command: Command, asked: str, modu
             "fill",
             (
                 "'fill' is a kernel of several sources"
-                " [kernel-in-several-sources]\n  hint: name one of them: demo/three.cu, demo/two.cu"
+                " [kernel-in-several-sources]\n  hint: name one of these sources: demo/three.cu, demo/two.cu"
             ),
         ),
         (

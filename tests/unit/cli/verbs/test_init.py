@@ -31,9 +31,9 @@ version = "1.0"
 REQUIRING = HATCH.replace('["hatchling"]', '["hatchling", "hatch-cubin"]')
 INSIDE = "the build backend that makes the rest of the wheel"
 SETTINGS = """\
-# every major capability of CUDA 13, and PTX for GPUs to come; fewer archs make a smaller wheel
+# every major GPU generation of CUDA 13, and PTX for future GPUs; fewer archs make a smaller wheel
 archs = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"]
-# PTX needs a driver as new as the toolkit: PTX of CUDA 13.0 runs on all drivers for CUDA 13
+# PTX needs a driver that is as new as the toolkit: PTX of CUDA 13.0 runs on all drivers for CUDA 13
 toolkit = "13.0"
 """
 KERNELS = """\
@@ -173,7 +173,7 @@ def test_around_another_backend_hatch_cubin_becomes_the_build_backend(
         "pyproject.toml: [tool.hatch-cubin] backend, archs, toolkit\n"
         "pyproject.toml: [tool.uv] cache-keys\n"
         ".gitignore: _cubins/\n"
-        "'flit build' makes wheels without kernels from now on; pip, uv and 'python -m build' do not\n"
+        "'flit build' now makes wheels without kernels: build with pip, uv or 'python -m build'\n"
         "next:\n  pip install -e .\n  pip wheel --no-deps .\n"
     )
     assert add(tmp_path, {}) == files  # a second time there is nothing to do
@@ -259,10 +259,13 @@ def test_a_backend_that_is_required_is_the_one_inside_of_ours(
 
 def test_a_folder_without_a_project_is_refused(tmp_path: Path, command: Command) -> None:
     what = f"hatch-cubin: error: there is no pyproject.toml in {tmp_path} [not-a-project]\n"
-    hint = "  hint: 'hatch new --init' or 'uv init --package' makes one\n"
+    hint = "  hint: 'hatch new --init' or 'uv init --package' makes a pyproject.toml\n"
     assert refusal(tmp_path, command) == what + hint
     (tmp_path / "setup.py").write_text("")
-    assert refusal(tmp_path, command) == f"{what}  hint: make an empty one: with a setup.py that is enough\n"
+    assert (
+        refusal(tmp_path, command)
+        == f"{what}  hint: make an empty pyproject.toml: an empty file is enough beside a setup.py\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -366,8 +369,8 @@ def test_a_table_that_the_backend_does_not_read_is_not_given_company(
     write_tree(tmp_path, {**PACKAGE, "pyproject.toml": f"{before}{table}\n"})
     line = before.count("\n") + 1
     assert refusal(tmp_path, command) == (
-        f"hatch-cubin: error: pyproject.toml:{line}: there is a table {table} already, which the"
-        f" project's build backend does not read [table-in-wrong-place]\n  hint: rename it to {read}\n"
+        f"hatch-cubin: error: pyproject.toml:{line}: the project has a table {table}, but its build backend"
+        f" does not read a table of this name [table-in-wrong-place]\n  hint: rename it to {read}\n"
     )
 
 

@@ -140,8 +140,8 @@ def test_the_lines_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.splitlines() == [
         place,
         f"  built by hatch-cubin {__version__}, NVRTC 13.0.88, lp64",
-        "  every cubin loads from driver 13.0 on",
-        "  all PTX loads from driver 11.0 on",
+        "  every cubin loads with driver 13.0 or later",
+        "  all PTX loads with driver 11.0 or later",
         "",
         "module  arch         size  registers  shared  stack  spills  kernel",
         "a       sm_80       370 B         31       0      0       0  f()",
@@ -177,14 +177,14 @@ def test_several_bundles_of_one_wheel_are_all_shown(
 def test_a_bundle_without_kernels_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = write_tree(tmp_path / "_cubins", bundle(skipped=True))
     assert main(["inspect", str(place), "--html", str(tmp_path / "page.html")]) == 0
-    said = "built with HATCH_CUBIN_SKIP: there are no kernels in it"
+    said = "contains no kernels, because HATCH_CUBIN_SKIP was set in the build"
     assert capsys.readouterr().out.splitlines()[-1] == f"  {said}"
     assert said in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_a_newer_manifest_asks_for_a_newer_hatch_cubin(tmp_path: Path, command: Command) -> None:
     place = write_tree(tmp_path / "_cubins", {"manifest.json": b'{"format":4}'})
-    values = ("has format 4, ", " 3 ", "hint: a newer hatch-cubin made it: upgrade this one")
+    values = ("has format 4, ", " 3 ", "hint: a newer hatch-cubin made it: upgrade hatch-cubin")
     errors = command("inspect", place).errors
     assert errors == [Coded("manifest-unreadable", place / "manifest.json", *values)]
 
@@ -224,7 +224,7 @@ def test_files_that_cannot_be_read_are_shown_and_are_problems(
 def test_a_unit_without_a_kernel_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = write_tree(tmp_path / "_cubins", bundle(made("k", data=elf())))
     assert main(["inspect", str(place)]) == 0
-    assert "there is no kernel in it" in capsys.readouterr().out
+    assert "contains no kernel" in capsys.readouterr().out
 
 
 def test_kernels_that_the_manifest_does_not_name_get_plain_names(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_real_bundle_with_the_report_of_its_build(
         (
             '{"units":[]}',
             "report-of-other-build",
-            "is the report of another build: k for sm_90 is not the same in it",
+            "it lists a different size for k for sm_90",
         ),
         (
             '{"units":[{"module":"k","arch":"sm_90","bytes":1,"seconds":1,"state":"compiled"}]}',

@@ -110,7 +110,7 @@ def test_the_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_text_without_the_kernel_or_its_end() -> None:
-    with pytest.raises(ValueError, match="has no kernel cop"):
+    with pytest.raises(ValueError, match="does not contain the kernel cop"):
         ptx_lines(PTX, "cop")
     assert [each["text"] for each in ptx_lines(".entry k()\n{\n  ret;\n", "k")] == [".entry k()", "{"]
 
@@ -138,11 +138,15 @@ def test_a_line_that_the_source_has_no_more_is_named_alone(
 @pytest.mark.parametrize(
     ("asked", "what", "hint"),
     [
-        (("--ptx", "k"), "manifest.json: does not have PTX of 'k' [no-such-code]", "it has sm_80, sm_90"),
+        (
+            ("--ptx", "k"),
+            "manifest.json: does not have PTX of 'k' [no-such-code]",
+            "it has code for sm_80, sm_90",
+        ),
         (
             ("--ptx", "copy", "--arch", "compute_90"),
             "does not have PTX of 'copy' for compute_90 [no-such-code]",
-            "it has compute_80",
+            "it has code for compute_80",
         ),
         (
             ("--ptx", "absent"),
@@ -166,7 +170,7 @@ def test_a_file_that_is_gone_or_not_what_it_should_be(
 ) -> None:
     place = made_bundle(tmp_path, {"copy.compute_80.ptx": b".entry other() {}"})
     assert told(capsys, place, "--ptx", "copy")[2] == [
-        f"hatch-cubin: error: {place}/copy.compute_80.ptx: has no kernel copy [code-unreadable]"
+        f"hatch-cubin: error: {place}/copy.compute_80.ptx: does not contain the kernel copy [code-unreadable]"
     ]
     (place / "copy.compute_80.ptx").unlink()
     assert told(capsys, place, "--ptx", "copy")[2] == [
@@ -185,7 +189,7 @@ def test_one_bundle_of_several_may_have_it(tmp_path: Path, capsys: pytest.Captur
     ("asked", "why"),
     [
         (("--arch", "sm_90"), "--arch needs --ptx or --sass"),
-        (("--ptx", "k", "--html", "x"), "--html and --report show no code"),
+        (("--ptx", "k", "--html", "x"), "--html and --report cannot show a kernel's code"),
         (("--ptx", "k", "--sass", "k"), "not allowed with argument --ptx"),
     ],
 )

@@ -42,7 +42,7 @@ def test_a_lock_is_written_once_all_is_compiled(root: Path, capsys: pytest.Captu
     missing = Said(capsys, root, "lock", "--check")
     assert missing.err == [
         "hatch-cubin: error: there is no cubin.lock [lock-missing]",
-        "  hint: 'hatch-cubin lock' writes one",
+        "  hint: 'hatch-cubin lock' writes cubin.lock",
     ]
     written = Said(capsys, root, "lock")
     assert written.out == [f"cubin.lock has 1 unit, compiled by NVRTC {Toolkit(None).nvrtc}: commit it"]
@@ -95,7 +95,7 @@ def test_what_a_lock_has_too_much_is_told_by_a_check_alone(
 def test_an_unsure_source_is_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_tree(root, {"demo/saxpy.cu": f"#if 0\n#include ANY\n#endif\n{SAXPY}"})
     assert Said(capsys, root, "lock").out[1:] == [
-        "the includes of demo/saxpy.cu depend on the compiler's headers: builds need it"
+        "the includes of demo/saxpy.cu depend on the compiler's headers, so every build needs the compiler"
     ]
     assert Said(capsys, root, "lock", "--check").code == 0
 

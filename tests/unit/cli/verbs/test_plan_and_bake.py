@@ -94,7 +94,7 @@ def test_a_part_can_be_baked_alone(facts: Any, globs: list[str], modules: set[st
 def test_a_part_that_does_not_exist_is_an_error(root: Path, command: Command) -> None:
     (error,) = command("bake", "--project", root, "--only", "nix").errors
     assert error == (
-        "hatch-cubin: error: --only nix matches no source and no module [only-matches-nothing]\n"
+        "hatch-cubin: error: --only nix does not match any source or module [only-matches-nothing]\n"
         "  hint: sources: demo/saxpy.cu, demo/scale.cu"
     )
 
@@ -166,7 +166,7 @@ def test_a_job_of_github_has_a_table_of_what_was_compiled_and_what_is_wrong(
     ("options", "code", "said"),
     [
         (["--recheck", "1%"], 1, "--recheck changes nothing without --executor"),
-        (["--recheck", "1"], 2, "argument --recheck: must be a part such as 1%, not '1'"),
+        (["--recheck", "1"], 2, "argument --recheck: must be a percentage such as 1%, not '1'"),
         (["--executor", "head"], 2, "argument --executor: must be one of 'dask://host:8786', "),
         (["--executor", "no_such:make", "--recheck", "1%"], 1, "no_such:make cannot be imported: "),
     ],

@@ -73,7 +73,7 @@ def test_several_are_checked_and_each_is_told(tmp_path: Path, command: Command) 
     good, bad = wheel_of(tmp_path / "good", FILES), wheel_of(tmp_path / "bad", {**FILES, "more": b""})
     gone = tmp_path / "gone.whl"
     answer = Answer(command, bad, gone, good)
-    agrees = f"{good}/demo/_cubins: all 8 files agree with its manifest; the loader is from {OURS}\n"
+    agrees = f"{good}/demo/_cubins: all 8 files agree with the manifest; the loader is from {OURS}\n"
     assert (answer.code, answer.out) == (1, agrees)
     more = Coded("file-not-listed", "demo/_cubins/more")
     assert answer.errors == [more, Coded("no-such-wheel", gone)]
@@ -115,7 +115,7 @@ def test_several_wheels_are_compared_with_one_rebuild(
     answer = Answer(command, *(whole, other, again, "--rebuild", "--project", tmp_path))
     assert len(builds) == 1
     assert [line for line in answer.out.splitlines() if "compiled again" in line] == [
-        f"{wheel}/demo/_cubins: 2 units compiled again: 2 are the same to the byte"
+        f"{wheel}/demo/_cubins: 2 units compiled again: 2 have exactly the same bytes"
         for wheel in (whole, again)
     ]
     assert Coded("bundle-of-other-project", other, " (demo/_cubins)") in answer.errors

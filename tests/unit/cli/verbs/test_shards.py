@@ -168,7 +168,7 @@ def test_what_a_report_lacks_is_guessed_and_told_once(root: Path, bake: Any, com
     ended = command("bake", "--shard", "1/2", "--weights", weights)
     assert (
         ended.code,
-        ended.err.count("3 of 4 compiles are not in the weights: their times are estimated\n"),
+        ended.err.count("3 of 4 compiles are not in the reports, so their times are estimated\n"),
     ) == (0, 1)
     assert sum(bake("--shard", "1/2", "--weights", weights)["shard"]["weights"]) > 3000
 
@@ -194,7 +194,7 @@ CODE = "not-a-build-report"
         (
             '{"units": [{"module": "other", "arch": "sm_90", "seconds": 1}]}',
             "report-of-other-project",
-            "is the report of another project: it knows none of these modules",
+            "is the report of another project: it contains no module of this project",
         ),
     ],
 )
@@ -204,7 +204,9 @@ def test_a_file_that_says_nothing_of_this_project_is_refused(
     if content is not None:
         (root / "w.json").write_text(content)
     (error,) = command("bake", "--shard", "1/2", "--weights", "w.json").errors
-    assert error == Coded(code, "w.json", what, "hint: HATCH_CUBIN_REPORT=FILE has a build write one")
+    assert error == Coded(
+        code, "w.json", what, "hint: set HATCH_CUBIN_REPORT=FILE for a build: the build then writes a report"
+    )
 
 
 def test_weights_without_a_shard_are_refused(command: Command) -> None:

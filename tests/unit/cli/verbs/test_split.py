@@ -119,7 +119,7 @@ def refusal(command: Command, wheel: Path, into: Path) -> str:
 def test_a_wheel_with_the_loader_of_another_version_is_not_split(tmp_path: Path, command: Command) -> None:
     """Its core would refuse the file that a split adds."""
     whole = finished_wheel(tmp_path / "whole", {**PLAIN, "__init__.py": b"# older\n"})
-    other = Coded("not-splittable", f"{whole}/demo/_cubins/__init__.py", "has the loader of another version")
+    other = Coded("not-splittable", f"{whole}/demo/_cubins/__init__.py", "is not the loader of hatch-cubin")
     assert refusal(command, whole, tmp_path / "x") == other
 
 
@@ -141,7 +141,7 @@ def test_what_has_nothing_to_split_says_so(tmp_path: Path, command: Command) -> 
         (folder, "not-splittable", folder, "is not a wheel: only a wheel with one bundle can be split"),
         (two, "not-splittable", two, "has 2 bundles"),
         (text, "not-splittable", f"{text}/demo/_cubins", "does not contain machine code for a companion"),
-        (bare, "metadata-not-once", bare, "has 0 files .dist-info/METADATA, and a wheel has one"),
+        (bare, "metadata-not-once", bare, "has 0 .dist-info/METADATA files, but a wheel has exactly one"),
     ):
         assert refusal(command, wheel, tmp_path / "x") == Coded(code, place, what)
 
@@ -156,7 +156,7 @@ DAMAGED: dict[str, tuple[str, bytes, str, str]] = {
         "does not have Name and Version",
     ),
     "no bill": (f"{INFO}/sboms/{sbom.NAME}", b"[]", "not-as-written", ""),
-    "no manifest": ("demo/_cubins/manifest.json", b"{}", "manifest-unreadable", "lacks 'format'"),
+    "no manifest": ("demo/_cubins/manifest.json", b"{}", "manifest-unreadable", "does not have 'format'"),
     "other code": ("demo/_cubins/a.sm_80.cubin", b"x", "file-changed", "its sha256 is "),
 }
 
@@ -197,7 +197,7 @@ def test_a_wheel_whose_index_was_edited_is_not_split(tmp_path: Path, command: Co
 def test_a_wheel_is_not_replaced_by_its_part(tmp_path: Path, command: Command) -> None:
     whole = finished_wheel(tmp_path)
     before = whole.read_bytes()
-    overwritten = Coded("wheel-overwrites-itself", whole, "would be overwritten by its own part")
+    overwritten = Coded("wheel-overwrites-itself", whole, "would be overwritten by a part of the same name")
     assert refusal(command, whole, tmp_path) == overwritten
     assert whole.read_bytes() == before
 
@@ -234,8 +234,8 @@ def test_parts_that_are_together_are_verified_together(
     code, out, err = command("verify", *(parts / name for name in PARTS))
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0].endswith(" files agree with its manifest; the loader is from hatch-cubin 0.1.0")
-    said = "all files match its description; it is a companion of The.Demo 1.0"
+    assert lines[0].endswith(" files agree with the manifest; the loader is from hatch-cubin 0.1.0")
+    said = "all files match the companion's description; the main wheel is The.Demo 1.0"
     assert lines[1:] == [f"{parts / name}: {said}" for name in (SM80, SM90)]
 
 
@@ -247,7 +247,7 @@ def test_of_a_companion_that_is_not_here_nothing_is_said(
     (parts / SM80).unlink()
     code, out, _err = command("verify", parts / MAIN)
     assert code == 0
-    assert out.endswith("; not checked, because not found: the-demo-cubins-sm80\n")
+    assert out.endswith("; not found, so not checked: the-demo-cubins-sm80\n")
 
 
 def test_an_installed_bundle_finds_its_companions_beside_its_package(
@@ -260,7 +260,7 @@ def test_an_installed_bundle_finds_its_companions_beside_its_package(
     code, out, _err = command("verify", site / "demo")
     assert (code, out.rpartition("; ")[2]) == (
         0,
-        "not checked, because not found: the-demo-cubins-sm80\n",
+        "not found, so not checked: the-demo-cubins-sm80\n",
     )
     (site / "the_demo_cubins_sm90/a.sm_90.cubin").write_bytes(b"x")
     (site / "the_demo_cubins_sm90/b.sm_90.cubin").unlink()
@@ -276,7 +276,11 @@ def test_a_companion_of_another_version_is_told_as_that(tmp_path: Path, command:
         split_wheel(tmp_path / "b", bundle(made("x"), folder="demo/_cubins")),
     )
     shutil.copy(other / SM90, parts / SM90)
-    wrong = Coded("companion-of-other-version", parts / SM90, "belongs to another version of the bundle")
+    wrong = Coded(
+        "companion-of-other-version",
+        parts / SM90,
+        "is a companion of another wheel, or of another version of this wheel",
+    )
     assert wrong in command("verify", parts / MAIN).errors
 
 
@@ -319,7 +323,9 @@ def test_a_manifest_that_names_strange_companions(tmp_path: Path, command: Comma
         parts / MAIN,
         {**files, name: files[name].replace(b'"companion":"the_demo_cubins_sm80"', b'"companion":"../x"')},
     )
-    inconsistent = Coded("manifest-inconsistent", f"{parts / MAIN}/{name}", "it names the companion '../x' ")
+    inconsistent = Coded(
+        "manifest-inconsistent", f"{parts / MAIN}/{name}", "names the companion '../x', but does not"
+    )
     assert inconsistent in command("verify", parts / MAIN).errors
 
 
@@ -356,7 +362,7 @@ def test_who_wants_a_bundle_is_told_whose_companion_it_is(
     monkeypatch.chdir(tmp_path)
     error, *_ = command(*(part if word == "PART" else word for word in ALONE[verb])).errors
     what = "is a companion of The.Demo 1.0 [companion-alone]"
-    hint = "name that wheel: its companions are read with it"
+    hint = "name the main wheel: its companions are read with it"
     assert error == f"hatch-cubin: error: {part}: {what}\n  hint: {hint}"
     assert not (tmp_path / "out").exists()
 
@@ -410,7 +416,7 @@ def test_check_and_the_page_say_what_gpus_run_with_all_companions_whichever_are_
         shown = page.read_text("utf-8").partition("What each GPU runs")[2].partition("</table>")[0]
         code, out, err = command("check", parts / MAIN, "--except", "b")
         assert code == 0
-        said = ": companions are not here and were not checked: the-demo-cubins-sm80, the-demo-cubins-sm90"
+        said = "are not here, so they were not checked: the-demo-cubins-sm80, the-demo-cubins-sm90"
         assert (said in err) == bool(absent)
         assert not whole or [*out.splitlines()[3:], shown] == whole
         whole = [*out.splitlines()[3:], shown]

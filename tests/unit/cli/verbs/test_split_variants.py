@@ -123,7 +123,7 @@ def test_variants_of_another_build_do_not_stay_beside_those_of_this_one(
     (parts / there).write_bytes(b"")
     assert refusal(command, finished_wheel(tmp_path), parts) == (
         f"hatch-cubin: error: {parts / there}: is a variant of another build of this wheel"
-        " [variant-of-other-build]\n  hint: remove it, or split --into another folder"
+        " [variant-of-other-build]\n  hint: remove it, or name another folder with --into"
     )
 
 
@@ -151,7 +151,7 @@ def test_json_names_the_wheels_and_what_describes_them(tmp_path: Path, command: 
     code, out, err = command(*words)
     assert out.splitlines()[-1] == str(tmp_path / "parts" / INDEX)
     assert err == (
-        "hatch-cubin: warning: wheel variants are experimental: the drafts of them, PEP 825 and PEP 850, may"
+        "hatch-cubin: warning: wheel variants are experimental: their drafts, PEP 825 and PEP 850, may"
         " change [experimental-variants]\n"
     )
 
@@ -184,7 +184,7 @@ def test_what_has_nothing_to_split_says_so(tmp_path: Path, command: Command) -> 
     nothing = Coded("not-splittable", f"{text}/demo/_cubins", "does not contain machine code for a variant")
     assert refusal(command, text, tmp_path / "x") == nothing
     bare = make_wheel(tmp_path / "bare-1-py3-none-any.whl", inside("demo/_cubins", PLAIN))
-    missing = Coded("metadata-not-once", bare, "0 files .dist-info/METADATA")
+    missing = Coded("metadata-not-once", bare, "has 0 .dist-info/METADATA")
     assert refusal(command, bare, tmp_path / "x") == missing
     renamed = finished_wheel(tmp_path).rename(tmp_path / "renamed.whl")
     assert refusal(command, renamed, tmp_path / "x") == Coded("wheel-misnamed", renamed)
@@ -195,7 +195,7 @@ def test_a_variant_on_which_a_gpu_could_run_nothing_is_not_made(tmp_path: Path, 
     whole = finished_wheel(tmp_path, bundle(*built, folder="demo/_cubins"))
     place = f"{whole}/demo/_cubins"
     ended = command("split", whole, "--by", "arch", "--as", "variants", "--into", tmp_path / "x")
-    what = "the wheel variant sm100 would be installed for 10.3, and none of its kernels runs there"
+    what = "the wheel variant sm100 would be installed for GPU 10.3, but none of its kernels can run there"
     hint = 'add "sm_103" to archs, or PTX: "compute_100"'
     assert ended.errors == [
         f"hatch-cubin: error: {place}: {what} [gpu-not-served]\n  hint: {hint}",
@@ -227,7 +227,7 @@ def test_variants_are_verified_one_by_one(tmp_path: Path, command: Command, file
     assert (code, err) == (0, "")
     assert [line.partition("hatch-cubin 0.1.0")[2] for line in out.splitlines()] == [
         "",
-        *(f"; it is the wheel variant {label}" for label in ("null", "sm80", "sm90")),
+        *(f"; this is the wheel variant {label}" for label in ("null", "sm80", "sm90")),
     ]
 
 
@@ -297,7 +297,7 @@ def test_check_says_what_the_gpus_run_that_a_variant_is_for(tmp_path: Path, comm
 def test_check_compares_a_label_with_the_name(tmp_path: Path, command: Command) -> None:
     parts = as_variants(tmp_path)
     renamed = (parts / SM80).rename(parts / SM80.replace("sm80", "sm75"))
-    labels = Coded("wheel-renamed", renamed, "its metadata has the variant label sm80, its name has sm75")
+    labels = Coded("wheel-renamed", renamed, "its metadata has the variant label sm80, but its name has sm75")
     assert labels in command("check", renamed).errors
     renamed = renamed.rename(parts / WHOLE)
     assert Coded("wheel-renamed", renamed, " sm80, ", " none") in command("check", renamed).errors
@@ -311,7 +311,7 @@ def test_check_compares_a_label_with_the_name(tmp_path: Path, command: Command) 
         (
             json.dumps({"variants": {"null": {}, "sm80": {}}}),
             SM90,
-            (f" {INDEX}: ", "the GPUs of sm90", "hint: split all wheels of a version into one folder"),
+            (f" {INDEX}, ", "the GPUs of sm90", "hint: split all wheels of a version into one folder"),
         ),
         (json.dumps({"variants": ["sm90"]}), INDEX, ("does not list variants",)),
         ("{", INDEX, ()),
@@ -337,7 +337,7 @@ def test_check_warns_of_a_variant_that_nothing_describes(tmp_path: Path, command
     assert code == 0
     assert err == (
         f"hatch-cubin: warning: {parts / SM90}: {INDEX} is missing beside it, "
-        "and no installer chooses a variant without this file [wrong-variant-index]\n"
+        "but installers need this file to choose a variant [wrong-variant-index]\n"
     )
     (parts / INDEX).mkdir()
     unreadable = Coded("file-not-readable", parts / INDEX, "it is a folder")
@@ -350,7 +350,10 @@ def test_inspect_shows_what_a_variant_has(tmp_path: Path, command: Command) -> N
     (facts,) = json.loads(out)["results"][0]["bundles"]
     assert (code, facts["wheel_variant"]) == (0, "sm90")
     assert {(unit["module"], unit["arch"]) for unit in facts["units"]} == UNITS[SM90]
-    assert "  the wheel variant sm90: other variants have more\n" in command("inspect", parts / SM90)[1]
+    assert (
+        "  the wheel variant sm90: other variants have code for other GPUs\n"
+        in command("inspect", parts / SM90)[1]
+    )
     assert ".entry copy" in command("inspect", parts / NULL, "--ptx", "copy")[1]
     assert command("inspect", parts / NULL, "--ptx", "a")[0] == 1
 
@@ -358,7 +361,10 @@ def test_inspect_shows_what_a_variant_has(tmp_path: Path, command: Command) -> N
 @FORMS
 def test_a_variant_alone_is_not_unpacked(tmp_path: Path, command: Command, files: dict[str, bytes]) -> None:
     parts = as_variants(tmp_path, files)
-    values = ("is the wheel variant sm90, which has only", "hint: unpack the wheel that it was split from")
+    values = (
+        "is the wheel variant sm90, which has only",
+        "hint: unpack the complete wheel, from which the variant was made",
+    )
     errors = command("unpack", parts / SM90, "--into", tmp_path / "out").errors
     assert errors == [Coded("already-split", f"{parts / SM90}/demo/_cubins", *values)]
 
@@ -367,5 +373,5 @@ def test_a_budget_is_of_each_variant(tmp_path: Path, command: Command) -> None:
     parts = as_variants(tmp_path)
     code, _out, err = command("check", parts / SM90, "--except", "b", "--max-size", "20 KB")
     assert code == 1
-    assert "more than max-size allows" in err
+    assert "but max-size allows only" in err
     assert "leaving out sm_80" not in err

@@ -79,7 +79,7 @@ class Answer:
 
 def test_a_sound_wheel(tmp_path: Path, command: Command) -> None:
     answer = Answer(command, wheel := wheel_of(tmp_path, FILES))
-    said = f"{wheel}/demo/_cubins: all 8 files agree with its manifest; the loader is from {OURS}\n"
+    said = f"{wheel}/demo/_cubins: all 8 files agree with the manifest; the loader is from {OURS}\n"
     assert (answer.code, answer.out, answer.err) == (0, said, "")
 
 
@@ -87,7 +87,7 @@ def test_the_facts(tmp_path: Path, command: Command) -> None:
     wheel = wheel_of(tmp_path, {**FILES, "more": b""})
     answer = Answer(command, wheel, "--json")
     assert answer.code == 1
-    what = "is not part of the bundle: its manifest does not list it"
+    what = "does not belong here: the manifest does not list this file"
     error = problem("file-not-listed", what, Location(f"{wheel}/demo/_cubins/more"))
     result = {"named": str(wheel), "path": str(wheel), "bundles": ["demo/_cubins"], "ok": False}
     facts = {"format": 1, "verb": "verify", "ok": False, "results": [result], "errors": [error.facts()]}
@@ -97,7 +97,7 @@ def test_the_facts(tmp_path: Path, command: Command) -> None:
 def test_a_wheel_without_kernels_says_so(tmp_path: Path, command: Command) -> None:
     answer = Answer(command, write_tree(tmp_path / "_cubins", bundle(skipped=True)))
     assert (answer.code, answer.err) == (0, "")
-    assert answer.out.endswith("; it does not contain kernels: built with HATCH_CUBIN_SKIP\n")
+    assert answer.out.endswith("; no kernels, because HATCH_CUBIN_SKIP was set in the build\n")
 
 
 def test_an_editable_install_may_have_its_notes_beside_and_a_wheel_may_not(
@@ -307,7 +307,7 @@ def test_what_is_wrong_with_a_bundle(
 
 
 CROWDED = b"[" + b"[]," * read_limits.PARTS + b"[]]"
-MANY = f"is not read: it has more than {read_limits.PARTS} arrays and objects"
+MANY = f"is too large to read: it has more than {read_limits.PARTS} arrays and objects"
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "keys.json"])
@@ -437,7 +437,7 @@ def test_the_loader_of_an_older_release_is_known_by_its_digest(
     files = {**of_version(monkeypatch, "0.0.1", OLD), "_editable.py": b"# its notes"}
     answer = Answer(command, write_tree(tmp_path / "_cubins", files))
     assert (answer.code, answer.errors) == (0, [])
-    assert answer.out.endswith("; the loader is from hatch-cubin 0.0.1, the stub was not compared\n")
+    assert answer.out.endswith("; the loader is from hatch-cubin 0.0.1, the stub file was not compared\n")
 
 
 @pytest.mark.parametrize(
@@ -446,7 +446,7 @@ def test_the_loader_of_an_older_release_is_known_by_its_digest(
         ("99.0", "was made by a newer hatch-cubin, 99.0 [newer-release]"),
         (
             "evil",
-            f"says that hatch-cubin evil made it, and {OURS} does not know this release [unknown-release]",
+            f"says that hatch-cubin evil made it, but {OURS} does not know this release [unknown-release]",
         ),
     ],
 )
@@ -454,7 +454,11 @@ def test_the_sentence_of_each_code_about_releases(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, version: str, sentence: str
 ) -> None:
     folder = write_tree(tmp_path / "_cubins", of_version(monkeypatch, version, OLD))
-    hint = "upgrade hatch-cubin" if version == "99.0" else "verify it with that version, if it exists"
+    hint = (
+        "upgrade hatch-cubin"
+        if version == "99.0"
+        else f"verify the wheel with hatch-cubin {version}, if it exists"
+    )
     answer = Answer(command, folder)
     assert answer.errors == [f"{folder.as_posix()}/manifest.json: {sentence}"]
     assert f"  hint: {hint}" in answer.err
@@ -612,7 +616,7 @@ def test_a_damaged_file_of_the_archive(tmp_path: Path, command: Command, name: s
     [
         ("k.sm_90.cubin", "is a pipe [not-a-regular-file]"),
         ("keys.json", "is a pipe [not-a-regular-file]"),
-        *((name, "is a pipe, and not part of a bundle") for name in (sbom.NAME, "_editable.py", "stray")),
+        *((name, "is a pipe, but should be a file") for name in (sbom.NAME, "_editable.py", "stray")),
     ],
 )
 def test_a_pipe_in_a_folder_is_told_as_one(tmp_path: Path, command: Command, name: str, what: str) -> None:

@@ -54,7 +54,7 @@ def test_a_rebuild_that_gives_the_same(
     answer = rebuilt(command, bundle_folder, tmp_path)
     assert (
         answer.out.splitlines()[1]
-        == f"{bundle_folder.as_posix()}: 2 units compiled again: 2 are the same to the byte"
+        == f"{bundle_folder.as_posix()}: 2 units compiled again: 2 have exactly the same bytes"
     )
     assert (answer.code, report.exists()) == (0, False)
     assert _notes() == before  # of the builds with caches that are kept
@@ -68,7 +68,7 @@ def test_a_bundle_tells_its_package_where_nobody_else_does(tmp_path: Path, comma
     assert main(["bundle", "--project", str(tmp_path), "--into", str(tmp_path / "lib/demo")]) == 0
     answer = Answer(command, tmp_path / "lib/demo", "--rebuild", "--project", tmp_path)
     assert answer.code == 0
-    assert "1 unit compiled again: 1 is the same to the byte\n" in answer.out
+    assert "1 unit compiled again: 1 has exactly the same bytes\n" in answer.out
 
 
 @pytest.mark.nvrtc
@@ -91,7 +91,7 @@ def test_a_poisoned_cache_is_found(tmp_path: Path, command: Command) -> None:
     assert answer.code == 1
     assert (
         answer.out.splitlines()[1]
-        == f"{shipped.as_posix()}: 2 units compiled again: 1 is the same to the byte"
+        == f"{shipped.as_posix()}: 2 units compiled again: 1 has exactly the same bytes"
     )
     assert answer.err.splitlines()[-3:] == [
         (
@@ -99,7 +99,7 @@ def test_a_poisoned_cache_is_found(tmp_path: Path, command: Command) -> None:
             "the rebuild differs in 1 unit although all inputs are equal [unit-differs]"
         ),
         "  saxpy for sm_90",
-        "  hint: a poisoned cache does this, or a changed wheel: empty the cache, and build again",
+        "  hint: the cache or the wheel was probably tampered with: empty the cache, and build again",
     ]
 
 
@@ -147,7 +147,7 @@ def test_other_sources_are_told_from_a_wrong_result(tmp_path: Path, command: Com
     ]
     assert [(problem["what"], problem["details"]) for problem in facts["errors"]] == [
         (
-            "2 units built from other inputs: a source, a header, an option or the compiler",
+            "2 units built from different inputs: a source, a header, an option or the compiler",
             ["saxpy for sm_80", "saxpy for sm_90"],
         ),
         ("2 units in the wheel, but not built by the project", ["gone for sm_80", "gone for sm_90"]),
@@ -170,13 +170,13 @@ def test_another_toolchain_proves_nothing_and_is_named(
     answer = rebuilt(command, folder, tmp_path)
     assert answer.err.splitlines()[-5:] == [
         (
-            f"hatch-cubin: error: {folder}: 1 unit built from other inputs: "
+            f"hatch-cubin: error: {folder}: 1 unit built from different inputs: "
             "a source, a header, an option or the compiler [unit-inputs-differ]"
         ),
         "  saxpy for sm_90",
-        "  this proves nothing, for these differ:",
-        f"    nvrtc: 13.0.88 when it was built, {toolkit.nvrtc} here",
-        "  hint: verify it with the sources and the toolkit that it was built with",
+        "  the difference proves nothing, because the builds differ in:",
+        f"    nvrtc: 13.0.88 when the wheel was built, {toolkit.nvrtc} here",
+        "  hint: verify the wheel with the sources and the toolkit of its build",
     ]
     made_lock = pipeline.make_lock(project)
     (tmp_path / lock_format.NAME).write_text(lock_format.encode(made_lock))
@@ -200,10 +200,8 @@ def test_a_rebuild_that_fails_hides_nothing_that_is_known(tmp_path: Path, comman
 def test_keys_that_cannot_be_read_stop_the_comparison(tmp_path: Path, command: Command) -> None:
     shipped = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, 'archs = ["sm_90"]\n'))
     (shipped / "keys.json").write_text("{}")
-    assert (
-        f"{shipped.as_posix()}: its manifest or keys cannot be read: lacks 'units' [manifest-unreadable]"
-        in rebuilt(command, shipped, tmp_path).errors
-    )
+    what = "its manifest or keys cannot be read: does not have 'units'"
+    assert f"{shipped.as_posix()}: {what} [manifest-unreadable]" in rebuilt(command, shipped, tmp_path).errors
 
 
 @pytest.mark.nvrtc
@@ -298,8 +296,8 @@ def test_every_file_that_is_ours_is_compared(
     answer = rebuilt(command, wheel, tmp_path)
     assert answer.code == 1
     assert answer.out.splitlines()[-2:] == [
-        f"{wheel}/demo/_cubins: 2 units compiled again: 2 are the same to the byte",
-        f"{wheel}/demo/_cubins: {OTHERS} other files made again: {OTHERS - 1} are the same to the byte",
+        f"{wheel}/demo/_cubins: 2 units compiled again: 2 have exactly the same bytes",
+        f"{wheel}/demo/_cubins: {OTHERS} other files made again: {OTHERS - 1} have exactly the same bytes",
     ]
     assert Coded("file-differs", "demo/_cubins", "1 file ") in answer.errors
     assert f"  {name}" in answer.err.splitlines()
@@ -319,7 +317,7 @@ def test_code_that_the_manifest_was_made_to_fit_is_found_by_a_rebuild_alone(
 
     wheel = wheel_of(tmp_path, forge)
     answer = Answer(command, wheel)
-    assert (answer.code, "agree with its manifest" in answer.out) == (0, True)  # and no more is said
+    assert (answer.code, "agree with the manifest" in answer.out) == (0, True)  # and no more is said
     assert rebuilt(command, wheel, tmp_path).errors == [Coded("unit-differs", "demo/_cubins", "1 unit ")]
 
 
@@ -333,7 +331,7 @@ def test_a_unit_is_only_the_same_where_its_file_is(tmp_path: Path, command: Comm
 
     answer = rebuilt(command, wheel_of(tmp_path, forge), tmp_path)
     assert answer.out.splitlines()[0].endswith(
-        "/demo/_cubins: 2 units compiled again: 0 are the same to the byte"
+        "/demo/_cubins: 2 units compiled again: 0 have exactly the same bytes"
     )
     assert Coded("unit-differs", "demo/_cubins", "2 units ") in answer.errors
     assert Coded("file-missing", "demo/_cubins/saxpy.sm_80.cubin") in answer.errors
@@ -365,9 +363,9 @@ def test_a_loader_with_code_appended_passes_no_rebuild_whatever_version_it_claim
         "  __init__.py",
         "  manifest.json",
         f"  {sbom.NAME}",
-        "  this proves nothing, for these differ:",
-        f"    hatch-cubin: 0.0.1 when it was built, {__version__} here",
-        "  hint: verify it with the sources and the toolkit that it was built with",
+        "  the difference proves nothing, because the builds differ in:",
+        f"    hatch-cubin: 0.0.1 when the wheel was built, {__version__} here",
+        "  hint: verify the wheel with the sources and the toolkit of its build",
     ]
 
 
@@ -385,16 +383,16 @@ def test_the_commit_is_compared_where_the_bill_names_one(tmp_path: Path, command
     assert answer.errors == [Coded("file-differs", "demo/_cubins", "1 file ")]
     assert answer.err.splitlines()[-5:] == [
         f"  {sbom.NAME}",
-        "  this proves nothing, for these differ:",
-        f"    commit: none when it was built, {commit} here",
-        "    dirty: none when it was built, false here",
-        "  hint: a wheel made from an sdist names no commit: unpack that sdist, and verify it there",
+        "  the difference proves nothing, because the builds differ in:",
+        f"    commit: none when the wheel was built, {commit} here",
+        "    dirty: none when the wheel was built, false here",
+        "  hint: the wheel was built from an sdist: unpack the sdist, and verify the wheel there",
     ]
     wheel = wheel_of(tmp_path, table=traced)
     run(*git, "commit", "-q", "--allow-empty", "-m", "two", cwd=tmp_path)
     answer = rebuilt(command, wheel, tmp_path)
     assert answer.err.splitlines()[-1] == (
-        "  hint: verify it in a checkout of the commit that it was built from"
+        "  hint: verify the wheel in a checkout of the commit that it was built from"
     )
 
 
@@ -407,7 +405,7 @@ def test_the_notes_of_an_editable_install_are_compared(tmp_path: Path, command: 
     answer = rebuilt(command, folder, tmp_path)
     assert (answer.code, answer.out.splitlines()[-1]) == (
         0,
-        f"{folder.as_posix()}: {OTHERS} other files made again: {OTHERS} are the same to the byte",
+        f"{folder.as_posix()}: {OTHERS} other files made again: {OTHERS} have exactly the same bytes",
     )
     notes = json.loads((folder / "editable.json").read_text())
     notes["files"]["demo/saxpy.cu"][-1] = sha256(b"evil")

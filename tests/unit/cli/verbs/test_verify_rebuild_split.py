@@ -47,14 +47,14 @@ def test_all_parts_are_proven_together_in_any_order(tmp_path: Path, command: Com
     parts = parts_of(tmp_path)
     answer = rebuilt(command, tmp_path, *(parts / name for name in (SM90, MAIN, SM80)))
     assert (answer.code, answer.errors) == (0, [])
-    assert "2 units compiled again: 2 are the same to the byte" in answer.out
+    assert "2 units compiled again: 2 have exactly the same bytes" in answer.out
 
 
 def test_a_companion_alone_is_not_proven(tmp_path: Path, command: Command) -> None:
     parts = parts_of(tmp_path)
     answer = rebuilt(command, tmp_path, parts / SM90)
-    what = "was not compared: it belongs to demo 1.0 [companion-not-compared]"
-    hint = "name the main wheel too, as split wrote it"
+    what = "was not compared, because its main wheel demo 1.0 is missing [companion-not-compared]"
+    hint = "name the main wheel too, as 'hatch-cubin split' wrote it"
     assert answer.err == f"hatch-cubin: error: {parts / SM90}: {what}\n  hint: {hint}\n"
 
 

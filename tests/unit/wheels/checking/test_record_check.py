@@ -12,8 +12,8 @@ from tests.cubins import in_wheel, make_wheel
 from tests.unit.cli.verbs.test_verify import recorded
 
 KEYS = "demo/_cubins/keys.json"
-ALIAS = "would be in _cubins too on systems that ignore case and a last dot"
-OVER = "may be installed over a bundle: it is in the wheel's data"
+ALIAS = "would be in _cubins too, on systems that ignore case or a dot at the end of a name"
+OVER = "may be installed over files in _cubins: it is in the wheel's .data folder"
 
 
 def problems(tmp_path: Path, *names: str) -> list[str]:

@@ -32,7 +32,9 @@ def packed(wheel: Path) -> dict[str, int]:
 
 def savings(wheel: Path) -> dict[str, int]:
     """Return what each remedy saves, but for splitting, which is one more wherever there are two archs."""
-    return {what: saves for what, saves in everything(wheel).items() if not what.startswith("splitting")}
+    return {
+        what: saves for what, saves in everything(wheel).items() if not what.startswith("'hatch-cubin split'")
+    }
 
 
 def everything(wheel: Path) -> dict[str, int]:
@@ -64,7 +66,7 @@ def test_an_arch_saves_what_its_files_take_and_its_gpus_run_what_is_left(tmp_pat
     )
     sizes = packed(wheel)
     assert savings(wheel) == {
-        "leaving out sm_80 (then nothing runs all kernels on 8.0)": sizes["a.sm_80.cubin"],
+        "leaving out sm_80 (then some kernels cannot run on 8.0)": sizes["a.sm_80.cubin"],
         "leaving out sm_86 (every GPU still runs all kernels)": sizes["a.sm_86.cubin"],
         "leaving out sm_90 (then drivers translate PTX for 9.0)": sizes["a.sm_90.cubin"],
     }
@@ -73,7 +75,7 @@ def test_an_arch_saves_what_its_files_take_and_its_gpus_run_what_is_left(tmp_pat
 def test_without_the_last_ptx_newer_gpus_run_nothing(tmp_path: Path) -> None:
     ptx = PTX + b"//" + random.Random(0).randbytes(LARGE).hex().encode()  # noqa: S311
     last = {("a", "sm_120"): code("a", size=LARGE), ("a", "compute_120"): ptx.replace(b"copy", b"a")}
-    names = "leaving out compute_120 (then nothing runs all kernels on newer GPUs)"
+    names = "leaving out compute_120 (then some kernels cannot run on newer GPUs)"
     assert names in savings(wheel_of(tmp_path, last))
     older = {**last, ("a", "compute_80"): ptx.replace(b"copy", b"a") + b"0"}
     assert "leaving out compute_120 (every GPU still runs all kernels)" in savings(wheel_of(tmp_path, older))
@@ -108,7 +110,7 @@ def test_instantiations_keep_the_code_of_each_variant_and_the_rest_once(tmp_path
         first, *more = sorted(datas[at::2], key=len)[::-1]
         then += len(zlib.compress(first + b"".join(sorted(map(read_kernel_code, more)))))
     now = sum(size for name, size in sizes.items() if name.startswith("k.N-"))
-    saved = savings(wheel)["instantiations in place of the 3 variants of demo/k.cu"]
+    saved = savings(wheel)["template instantiations instead of the 3 variants of demo/k.cu"]
     assert abs(saved - (now - then)) < 20  # the order of what is left
     assert saved > now // 3
 
@@ -146,9 +148,9 @@ def test_what_is_too_large_is_removed_and_told_at_the_line_of_the_table(tmp_path
     with pytest.raises(BundleError) as caught:
         remove_large_wheel(str(wheel), 10_000, Location("pyproject.toml", 12))
     assert str(caught.value) == (
-        f"pyproject.toml:12: {wheel.name} is {_kilo(total)}, more than max-size allows: 10.0 KB\n"
+        f"pyproject.toml:12: {wheel.name} has {_kilo(total)}, but max-size allows only 10.0 KB\n"
         f"  the largest: {shown}\n"
-        f"  leaving out sm_80 (then nothing runs all kernels on 8.0) would save {_kilo(size)}"
+        f"  leaving out sm_80 (then some kernels cannot run on 8.0) would save {_kilo(size)}"
     )
     assert [*tmp_path.iterdir()] == []
 
@@ -160,7 +162,9 @@ def _kilo(count: int) -> str:
 def test_a_wheel_without_kernels_is_only_told_as_what_it_is(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", {"demo/data": b"x" * 100})
     assert [*wheel_files(wheel)] == ["demo/data"]
-    with pytest.raises(BundleError, match=r"^pyproject.toml: demo-1.0-py3-none-any.whl is \d+ B, more than"):
+    with pytest.raises(
+        BundleError, match=r"^pyproject.toml: demo-1.0-py3-none-any.whl has \d+ B, but max-size"
+    ):
         remove_large_wheel(str(wheel), 1, Location("pyproject.toml"))
     assert not wheel.exists()
 
@@ -205,7 +209,7 @@ def test_in_a_packed_wheel_an_arch_saves_its_part_and_packing_nothing(tmp_path: 
     sizes = packed(wheel)
     found = savings(wheel)
     assert sorted(found) == [
-        f"leaving out {arch} (then nothing runs all kernels on {arch[3]}.{arch[4]})"
+        f"leaving out {arch} (then some kernels cannot run on {arch[3]}.{arch[4]})"
         for arch in ("sm_80", "sm_90")
     ]
     for saved in found.values():
@@ -220,7 +224,7 @@ def test_of_large_variants_some_archs_tell_for_all(tmp_path: Path, monkeypatch: 
         for (value, arch), data in zip(itertools.product((1, 2, 3), archs), datas, strict=True)
     ]
     wheel = whole_wheel(tmp_path, bundle(*built))
-    (what,) = (each for each in savings(wheel) if each.startswith("instantiations"))
+    (what,) = (each for each in savings(wheel) if each.startswith("template instantiations"))
     all_of_it = savings(wheel)[what]
     monkeypatch.setattr(size_advice, "_MAX_TRIED_BYTES", 1)
     assert abs(savings(wheel)[what] - all_of_it) < all_of_it // 20
@@ -246,7 +250,7 @@ def test_splitting_saves_what_a_split_leaves_of_the_largest_wheel(
     wheel = whole_wheel(tmp_path, make(*units(kernels)), METADATA=metadata)
     assert main(["split", str(wheel), "--by", "arch", "--into", str(tmp_path / "parts")]) == 0
     largest_part = max(part.stat().st_size for part in (tmp_path / "parts").iterdir())
-    what = "splitting it by arch (the largest of 3 wheels; a build has to make all first)"
+    what = "'hatch-cubin split' (into 3 wheels; max-size must allow the wheel before it)"
     saved = wheel.stat().st_size - largest_part
     assert abs(everything(wheel)[what] - saved) < 3000  # each has metadata of its own
     assert saved > 20_000
@@ -254,4 +258,4 @@ def test_splitting_saves_what_a_split_leaves_of_the_largest_wheel(
 
 def test_one_arch_cannot_be_split(tmp_path: Path) -> None:
     wheel = wheel_of(tmp_path, {("a", "sm_80"): code("a", size=LARGE), ("a", "compute_80"): PTX})
-    assert [what for what in everything(wheel) if what.startswith("splitting")] == []
+    assert [what for what in everything(wheel) if what.startswith("'hatch-cubin split'")] == []

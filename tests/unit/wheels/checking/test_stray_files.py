@@ -79,7 +79,7 @@ def test_bundles_in_a_wrong_place(tmp_path: Path) -> None:
     with open_wheel(str(wheel)) as opened:
         assert [(str(each.where), each.what) for each in stray_problems(opened)] == [
             (f"{wheel}/_cubins", "is not in a package: it would be installed as the module _cubins"),
-            (f"{wheel}/demo/_cubins", "has the same manifest as _cubins: one of them is a copy"),
+            (f"{wheel}/demo/_cubins", "has the same manifest as _cubins: one of the two folders is a copy"),
         ]
 
 

@@ -43,8 +43,9 @@ def test_a_wheel_of_windows(tmp_path: Path) -> None:
 def test_kernels_of_another_platform(tmp_path: Path, model: str, tag: str) -> None:
     platform = tag.rpartition("-")[2]
     assert "".join(problems(whole_wheel(tmp_path, files(model), tag))) == (
-        f"W: its kernels have the C types of {model}, and {platform} does not have these [wrong-platform]\n"
-        "  hint: a wheel that was built on Windows is for win_amd64, and no other wheel is"
+        f"W: its kernels use the sizes of C types of {model}, which {platform} does not have "
+        "[wrong-platform]\n"
+        "  hint: only a wheel that was built on Windows is for win_amd64"
     )
 
 
@@ -92,7 +93,7 @@ def test_a_name_that_installers_do_not_know(tmp_path: Path) -> None:
 
 def test_a_wheel_without_the_file_that_makes_it_one(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", inside("demo/_cubins", files()))
-    assert problems(wheel) == [Coded("metadata-not-once", "W", "0 files .dist-info/WHEEL")]
+    assert problems(wheel) == [Coded("metadata-not-once", "W", "has 0 .dist-info/WHEEL")]
 
 
 def test_damaged_metadata_is_told_by_what_proves_it(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_folders_of_installers_that_are_another_projects(tmp_path: Path) -> None
     more = {"other-1.0.dist-info/METADATA": METADATA, "demo-2.0.data/purelib/x.py": b"", "demo/a.data/x": b""}
     wheel = whole_wheel(tmp_path, files())
     assert problems(make_wheel(wheel, wheel_files(wheel) | more)) == [
-        Coded("foreign-metadata", f"W/{each}", "demo-1.0", "one .dist-info folder", "one .data folder")
+        Coded("foreign-metadata", f"W/{each}", "demo-1.0", "only its own .dist-info folder")
         for each in ("demo-2.0.data", "other-1.0.dist-info")
     ]
 

@@ -62,7 +62,7 @@ def test_what_is_the_same_differs_in_nothing(tmp_path: Path) -> None:
         "archs": {},
         "units": [],
     }
-    said = "the kernels are the same: every unit has the bytes that it had, and none came or went"
+    said = "the kernels are the same: all compiled files have the same bytes as before"
     assert shown([found]) == [ReportSection("A -> B", ["size: 1000 B -> 1.1 KiB, +12.0 %", said])]
 
 
@@ -82,7 +82,7 @@ def test_kernels_come_and_go_for_some_archs_or_for_all(tmp_path: Path) -> None:
     ]
     (lost,) = (part.table for part in shown([found]) if part.title == "kernels lost: 2")
     assert lost is not None
-    assert lost.rows == [["b", "sm_80, sm_90, which is all"], ["a", "sm_80"]]
+    assert lost.rows == [["b", "sm_80, sm_90 (all of its archs)"], ["a", "sm_80"]]
 
 
 def test_what_costs_most_comes_first_and_what_is_better_last(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_another_compiler_is_told(tmp_path: Path) -> None:
         {"name": "nvjitlink", "before": None, "after": "13.5.37"},
         {"name": "nvrtc", "before": "13.0.88", "after": "13.5.37"},
     ]
-    (table,) = (part.table for part in shown([found]) if part.title == "built with others")
+    (table,) = (part.table for part in shown([found]) if part.title == "tools that differ")
     assert table is not None
     assert table.rows == [["nvjitlink", "none", "13.5.37"], ["nvrtc", "13.0.88", "13.5.37"]]
 
@@ -168,7 +168,7 @@ def test_a_kernel_that_is_lost_among_many_others_is_named(tmp_path: Path) -> Non
     table = shown([found])[1].table
     assert table is not None
     assert table.rows == [
-        ["27 kernels: k0, k1, k10, …", "sm_80, sm_90, which is all"],
+        ["27 kernels: k0, k1, k10, …", "sm_80, sm_90 (all of its archs)"],
         ["k7", "sm_80"],
         ["2 kernels: k8, k9", "sm_90"],
     ]
@@ -180,10 +180,10 @@ def test_people_see_no_more_than_they_read(tmp_path: Path) -> None:
     parts = {part.title: part for part in shown([diff(tmp_path, after, before)])}
     more = parts["kernels that use more: 30"]
     assert more.table is not None
-    assert (len(more.table.rows), more.lines) == (25, ["and 5 more: --json has all"])
-    files = parts["files of another size: 30"]
+    assert (len(more.table.rows), more.lines) == (25, ["and 5 more: --json lists all"])
+    files = parts["compiled files whose size changed: 30"]
     assert files.table is not None
-    assert (len(files.table.rows), files.lines) == (10, ["and 20 more: --json has all"])
+    assert (len(files.table.rows), files.lines) == (10, ["and 20 more: --json lists all"])
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_a_kernel_that_takes_other_arguments(
     assert [each["kernel"] for each in found["signatures"]] == (["a", "b", "c"] if other else [])
     passed = exceeding(found, FailLimit("signatures", "signatures"))
     titles = [part.title for part in shown([found])]
-    assert ("kernels that take other arguments: 3" in titles) == bool(passed) == other
+    assert ("kernels whose arguments changed: 3" in titles) == bool(passed) == other
     if before == [(4, "float")] and after == [(4, "int")]:
         assert passed == ["a(float) is a(int)", "b(float) is b(int)", "c(float) is c(int)"]
 
@@ -286,7 +286,7 @@ def test_a_change_that_takes_as_much_of_everything_is_told(
         {"module": "k", "arch": "sm_90", "parts": parts},
         {"module": "k", "arch": "compute_90", "parts": ["text"]},
     ]
-    assert "units with other bytes: 2 of 2" in [part.title for part in shown([found])]
+    assert "compiled files that changed: 2 of 2" in [part.title for part in shown([found])]
     bounds = [(each["what"], each["arch"], each["before"], each["after"]) for each in found["limits"]]
     both = [("max_threads", arch, "128", "256") for arch in ("sm_90", "compute_90")]
     assert bounds == (both if parts == ["attributes"] else [])
@@ -311,7 +311,7 @@ def test_a_unit_that_cannot_be_read_has_no_parts_that_could_be_others(tmp_path: 
     one, other = ({("k", "sm_80"): b"no code, %d" % number} for number in range(2))
     found = diff(tmp_path, one, other)
     assert found["other"] == [{"module": "k", "arch": "sm_80", "parts": []}]
-    (part,) = (part for part in shown([found]) if part.title == "units with other bytes: 1 of 1")
+    (part,) = (part for part in shown([found]) if part.title == "compiled files that changed: 1 of 1")
     assert part.table is not None
     assert part.table.rows == [["k", "sm_80", "unknown"]]
 

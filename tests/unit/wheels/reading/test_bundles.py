@@ -124,7 +124,7 @@ def test_of_an_editable_install_the_bundle_may_be_in_the_tree_alone(
 
 @pytest.mark.parametrize("name", ["no_such_package", "json.no_such_part", "json.decoder", "a..b", ""])
 def test_a_name_that_means_nothing_here(name: str) -> None:
-    what = f"{name}: is not a file, a folder, or a package that is installed for this Python"
+    what = f"{name}: is not a file, a folder, or a package that is installed in this Python"
     assert str(refusal(name)) == f"{what}\n  hint: this Python is {sys.executable}"
 
 
@@ -142,7 +142,7 @@ def test_a_path_that_leads_nowhere_points_to_what_is_near(
 ) -> None:
     write_tree(tmp_path / "dist", dict.fromkeys(wheels, ""))
     monkeypatch.chdir(tmp_path)
-    assert str(refusal(name)) == f"{name}: this file or folder does not exist\n  hint: {hint}"
+    assert str(refusal(name)) == f"{name}: no such file or folder exists\n  hint: {hint}"
 
 
 def test_a_pattern_that_no_shell_expanded_stands_for_what_it_matches(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_what_is_no_archive_says_so(tmp_path: Path, data: bytes) -> None:
 
 def test_an_sdist_has_no_kernels_yet(tmp_path: Path) -> None:
     write_tree(tmp_path, {"demo-1.0.tar.gz": "x"})
-    hint = "an sdist has sources: they are compiled when a wheel is built from it"
+    hint = "an sdist contains only sources: build a wheel from the sdist to compile the kernels"
     assert refusal(tmp_path / "demo-1.0.tar.gz").hint == hint
 
 
@@ -267,7 +267,7 @@ def test_json_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
         archive.writestr("demo/large.json", bytes(read_limits.INDEX + 1))
     with zipfile.ZipFile(tmp_path / "demo.whl") as archive:
         assert len(read_member(archive, "demo/notes.txt")) == read_limits.PARTS + 1
-        with pytest.raises(BundleError, match="is not read"):
+        with pytest.raises(BundleError, match="is too large to read"):
             read_member(archive, "demo/keys.json")
         with pytest.raises(BundleError, match="is not unpacked"):
             read_member(archive, "demo/large.json")

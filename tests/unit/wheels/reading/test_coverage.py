@@ -118,7 +118,9 @@ def test_people_see_a_row_for_all_that_is_alike() -> None:
     assert rows([], 80) == [["kernels"]]
 
 
-@pytest.mark.parametrize(("kinds", "said"), [(40, []), (42, ["and 2 more kinds of kernels: --json has all"])])
+@pytest.mark.parametrize(
+    ("kinds", "said"), [(40, []), (42, ["and 2 more groups of kernels: --json lists all"])]
+)
 def test_people_see_so_many_rows(kinds: int, said: list[str]) -> None:
     units = [unit(f"k{number}", "sm_80", driver=12000 + number) for number in range(kinds)]
     part = coverage_section("", coverage(units, [80]))

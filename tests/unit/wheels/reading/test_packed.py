@@ -69,7 +69,7 @@ def repacked(data: bytes) -> dict[str, bytes]:
 
 A, B = cubin("a", 50), cubin("b")
 BLOCK, IN_MANIFEST = "sm_90.0.xz", ("manifest-inconsistent", "manifest.json")
-NOT_ALL = Coded(*IN_MANIFEST, "its entries do not cover sm_90.0.xz without gaps")
+NOT_ALL = Coded(*IN_MANIFEST, "lists entries that do not cover sm_90.0.xz without gaps")
 WRONG = {
     "a block that is gone": (
         {name: data for name, data in FILES.items() if name != BLOCK},
@@ -91,7 +91,7 @@ WRONG = {
     ),
     "a block that is not described": (
         changed(a={"block": "sm_90.7.xz"}),
-        [NOT_ALL, Coded(*IN_MANIFEST, "names 'sm_90.7.xz' and does not describe it")],
+        [NOT_ALL, Coded(*IN_MANIFEST, "names the block 'sm_90.7.xz', but does not describe it")],
     ),
     "an entry beyond its block": (
         changed(a={"offset": SIZE + 1}),
@@ -101,7 +101,10 @@ WRONG = {
         changed(a={"block": "../x"}),
         [NOT_ALL, Coded("unsafe-path", "manifest.json", "a file outside the bundle: '../x'")],
     ),
-    "another format": (changed({"format": 1}), [Coded(*IN_MANIFEST, "is of format 1, ", "not packed")]),
+    "another format": (
+        changed({"format": 1}),
+        [Coded(*IN_MANIFEST, "has format 1, ", "as this format requires")],
+    ),
     "a file that is no block": ({**FILES, "sm_90.1.xz": b"x"}, [Coded("file-not-listed", "sm_90.1.xz")]),
 }
 
@@ -126,7 +129,7 @@ def test_entries_that_share_a_block_which_is_too_large(tmp_path: Path) -> None:
     del line["check"]
     manifest = b"".join(write_manifest(header, fields["kernels"], [module_line("a", line)]))
     told = problems(tmp_path, {**files, "manifest.json": manifest, "sm_90.0.xz": packed})
-    assert Coded(*IN_MANIFEST, "its entries cannot share sm_90.0.xz, which is too large") in told
+    assert Coded(*IN_MANIFEST, "lists several entries in sm_90.0.xz, which is too large for several") in told
 
 
 # What inspect says
@@ -210,9 +213,7 @@ def test_several_bundles_get_a_folder_each(tmp_path: Path) -> None:
 
 def test_nothing_of_others_is_removed(tmp_path: Path) -> None:
     place = write_tree(tmp_path / "mine", {"thesis.txt": "…"})
-    with pytest.raises(
-        BundleError, match="is not empty, and does not contain a bundle that could be replaced"
-    ):
+    with pytest.raises(BundleError, match="is not empty, and does not contain an unpacked bundle to replace"):
         write_bundle(RAW, place)
     assert read_tree(place) == {"thesis.txt": "…".encode()}
 

@@ -65,10 +65,10 @@ def test_the_page_has_a_row_for_each_kernel_of_each_unit(tmp_path: Path) -> None
 
 def test_the_page_shows_what_the_units_are_made_of(tmp_path: Path) -> None:
     text = html_page("w.whl", [facts_of(tmp_path / "a", bundle(made("k", data=cubin("k"))))], {})
-    assert "What the units are made of" in text
+    assert "Parts of the compiled code" in text
     assert "symbol tables of the rest" in text
     unreadable = html_page("w.whl", [facts_of(tmp_path / "b", bundle(made("k", data=b"x")))], {})
-    assert "What the units are made of" not in unreadable
+    assert "Parts of the compiled code" not in unreadable
 
 
 def test_the_page_needs_nothing_from_anywhere_and_runs_its_own_script_alone(tmp_path: Path) -> None:

@@ -1,0 +1,33 @@
+"""Errors in `instantiate` of produced sources: each at its line of the table, or at the script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.building import pipeline
+from hatch_cubin.errors import CompileError, Problem
+from tests.helpers import refusal
+from tests.producers import producer_project, returning
+
+pytestmark = pytest.mark.nvrtc
+
+TEMPLATE = "template <class T, int N> __global__ void scale(T *x) { *x *= N; }\n"
+RULE = '[[tool.hatch.build.hooks.cubin.source]]\npath = "demo/scale.cu"\n'
+
+
+def problems(root: Path, sources: object, options: str = "") -> tuple[Problem, ...]:
+    project = producer_project(root, returning(repr(sources)), options)
+    return refusal(CompileError, pipeline.build, project).problems
+
+
+def test_a_mistake_in_a_product_is_told_once_at_the_script(tmp_path: Path) -> None:
+    product = {"kernel": "scale<{T}, {N}>", "T": ["flot", "int"], "N": "1..3"}
+    (problem,) = problems(tmp_path, {"scale.cu": {"text": TEMPLATE, "instantiate": [product]}})
+    assert (problem.code, str(problem.where)) == ("compiler-error", "demo/gen.py")
+
+
+def test_an_entry_of_the_table_is_found_for_a_source_with_a_variant(tmp_path: Path) -> None:
+    (problem,) = problems(tmp_path, {"scale[N=4].cu": TEMPLATE}, f"{RULE}instantiate = ['scale<flot, 4>']\n")
+    assert str(problem.where).startswith("pyproject.toml:")
