@@ -9,6 +9,10 @@ A new hint is such a function in a module of `hints/`: add the function to `_CAU
 compiler's own error with a hint, `replace(error, hint="…")`, or an error in hatch-cubin's words,
 `diagnostics.failure(code, text, place, hint)`. A hint about an undefined name needs only a row in a table of
 `hints/undefined_names.py`.
+
+The errors then go to the user in these steps: `Bake._with_advice` in `bake.py` calls `advise`. `require` in
+`results.py` raises one `CompileError` for all units, after `merge` in `diagnostics.py` has merged equal
+errors and `hints/merge_pasteable.py` has merged the lines to paste. `errors.py` prints the `CompileError`.
 """
 
 from __future__ import annotations

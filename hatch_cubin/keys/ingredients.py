@@ -68,7 +68,8 @@ class DigestPositions(NamedTuple):
 class Ingredient(NamedTuple):
     """One row of the list: an input that can change results.
 
-    A row for a setting of the project's table needs the first three fields and *settings*.
+    A row for a setting of the project's table needs the first three fields and *settings*. Its *value* must
+    return None for units that do not set it, because any other value changes their keys.
     """
 
     name: str  # the name of the input in the cache's records

@@ -177,7 +177,7 @@ def _encode(facts: Facts, evidence: Evidence, lines: Mapping[str, str]) -> bytes
 def _read(path: Path, installed: Installation | None) -> tuple[Facts, Evidence, dict[str, str]]:
     """Read a file of recorded facts and return its content.
 
-    Raise Raise ValueError or TypeError if the file is damaged, has another format, or is about other
+    Raise ValueError or TypeError if the file is damaged, has another format, or is about other
     installed packages.
     """
     hasher, lines = hashlib.sha256(), {}

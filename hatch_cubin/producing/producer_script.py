@@ -227,10 +227,10 @@ def main(path: str) -> None:
     folders = request["folders"]
 
     def disk_path(name: str) -> str:
-        for folder, root in folders:
-            if name == root or not root or name.startswith(f"{root}/"):
-                return os.path.normpath(os.path.join(folder, name[len(root) :].lstrip("/")))
-        return name
+        """Return where a path of the project is; the last folder is the project's own, without a name."""
+        owns = ((folder, root) for folder, root in folders if not root or f"{name}/".startswith(f"{root}/"))
+        folder, root = next(owns)
+        return os.path.normpath(os.path.join(folder, name[len(root) :].lstrip("/")))
 
     sys.path[:] = request["path"]
     sys.argv[:] = [request["script"]]

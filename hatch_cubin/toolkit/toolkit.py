@@ -198,7 +198,7 @@ class Toolkit:
     def install_headers(self, folder: Path) -> bool:
         """Unpack the headers that NVRTC contains since 13.3; return whether this NVRTC contains headers.
 
-        Raise Raise OSError if NVRTC contains headers but cannot write them. NVRTC does not report a reason.
+        Raise OSError if NVRTC contains headers but cannot write them. NVRTC does not report a reason.
         """
         self.load()
         from cuda.bindings import nvrtc
@@ -336,6 +336,7 @@ def flags(unit: Unit, toolkit: Toolkit) -> list[str]:
 
 
 def _program_options(unit: Unit, **names: str) -> Any:
+    """Return the options of a unit's compile, from which cuda.core also makes the cache key."""
     from cuda.core import ProgramOptions
 
     options = unit.module.plain_options
