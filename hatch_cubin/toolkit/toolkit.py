@@ -217,9 +217,10 @@ class Toolkit:
     def _load(self, name: str) -> str:
         """Load a library and return its path.
 
-        cuda-pathfinder searches the interpreter's own site-packages. Under pip's build isolation, this is the
-        *outer* environment, which may contain another NVRTC or no NVRTC. cuda-pathfinder uses a library that
-        is already loaded, so the library of the build's environment is loaded first.
+        cuda-pathfinder searches the interpreter's own site-packages. Under pip's build isolation, these
+        site-packages belong to the *outer* environment, which may contain another NVRTC or no NVRTC.
+        cuda-pathfinder uses a library that is already loaded, so the library of the build's environment is
+        loaded first.
         """
         from ctypes import CDLL
 

@@ -123,7 +123,7 @@ def _around_kernels(text: str) -> tuple[Condition, ...]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, int, tuple[Condition, ...]]]:
-    """Yield each line that is no directive, its number, and its conditions without include guards."""
+    """Yield each line except directives, its number, and its conditions without include guards."""
     around: list[Condition | None] = []
     guard = ""  # the macro of an #ifndef in the line before; empty otherwise
     for number, line in enumerate(without_comments(text).splitlines(), start=1):
