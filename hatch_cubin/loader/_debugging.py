@@ -399,11 +399,11 @@ def _code(name: str, given: "Any") -> bytes:
             return _read(data, _plain_size(data))
         except (OSError, ValueError) as exc:
             why = getattr(exc, "strerror", None) or exc
-            raise ValueError(_message(f"the code for {name!r} is in {data}: {why}")) from exc
+            raise ValueError(_message(f"the code for {name!r} cannot be read from {data}: {why}")) from exc
     try:
         return bytes(memoryview(data))
     except TypeError:
-        what = f"the code for {name!r} is bytes or a cuda.core ObjectCode, not {given!r:.80}"
+        what = f"the code for {name!r} must be bytes or a cuda.core ObjectCode, not {given!r:.80}"
         raise TypeError(_message(what)) from None
 
 

@@ -26,6 +26,7 @@ import io
 import os
 import tarfile
 import zipfile
+MISNAMED = "[tool.hatch_cubin]"
 
 WHEEL = {wheel!r}
 called = []
@@ -338,8 +339,8 @@ def test_a_wrong_table_is_told_before_anything_is_built(
     [
         ("", "'hatch-cubin init' adds the table"),
         (
-            "[tool.hatch_cubin]\n",
-            "rename [tool.hatch_cubin] to [tool.hatch-cubin]: the build backend reads only that one",
+            f"{MISNAMED}\n",
+            f"rename {MISNAMED} to [tool.hatch-cubin]: the build backend does not read {MISNAMED}",
         ),
     ],
 )

@@ -335,7 +335,7 @@ def test_programs_get_all_of_it(explain: Explain, baked: Path) -> None:
 
 def test_an_arch_is_asked_about(explain: Explain, baked: Path) -> None:
     assert explain("k", "--arch", "sm_89") == [
-        "sm_89 is not built of demo/k.cu: no entry of archs asks for it",
+        "sm_89 is not built for demo/k.cu: no entry of archs asks for it",
         *ARCHS,
     ]
     assert explain("k", "--arch", "sm_80") == [
@@ -351,7 +351,7 @@ def test_archs_that_ptx_cannot_serve_are_shown(explain: Explain, root: Path) -> 
     assert line.startswith("archs  'all-major' (pyproject.toml:10) gives sm_80 sm_90 ")
     assert line.endswith(" compute_80, not sm_75")
     reason = "demo/copy.ptx: not built for sm_75, which cannot run PTX with .target sm_80"
-    assert explain("copy", "--arch", "sm_75") == [f"sm_75 is not built of demo/copy.ptx: {reason}", line]
+    assert explain("copy", "--arch", "sm_75") == [f"sm_75 is not built for demo/copy.ptx: {reason}", line]
     (unit,) = json.loads("\n".join(explain("copy", "--json")))["archs"]
     assert unit["left_out"] == [{"arch": "sm_75", "why": reason}]
 
