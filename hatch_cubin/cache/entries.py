@@ -133,9 +133,9 @@ class _LinkedResult(Compiled):
 class Cache:
     """The cache folder of one build.
 
-    With a *link_folder*, each cache hit becomes a hard link in that folder. So no bytes are copied or kept in
-    memory, and no other build can remove the file. *signing* signs the records that this build stores, and
-    decides which records in the cache are trusted.
+    With a *link_folder*, each cache hit becomes a hard link in that folder. With a hard link, no bytes are
+    copied or kept in memory, and no other build can remove the file. *signing* signs the records that this
+    build stores, and decides which records in the cache are trusted.
     """
 
     def __init__(

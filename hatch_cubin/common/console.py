@@ -139,7 +139,8 @@ class Progress:
 def _shortened(name: str, columns: int) -> str:
     """Return the start and the end of a module's name, joined by dots, in at most *columns* columns.
 
-    The end is kept because variants of a module differ only in the middle and at the end of their names.
+    The end of the name is kept, because variants of a module differ only in the middle and at the end of
+    their names.
     """
     start, end = name, name
     while _columns(start) > (columns - 3) // 2:

@@ -2,7 +2,8 @@
 
 The text of a key or signature begins with its kind, such as `ed25519:`. After the kind come the bytes of the
 key and the first bytes of a digest of kind and key, in base64 without padding. Each key has exactly one valid
-text. This module only converts texts; `cache/signing.py` makes and checks signatures.
+text. This module only converts keys and signatures to texts and back; `cache/signing.py` makes and checks
+signatures.
 """
 
 from __future__ import annotations

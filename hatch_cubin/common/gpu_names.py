@@ -1,4 +1,4 @@
-"""Guess which archs a user means by the name of a GPU, by a number, or by a list of these."""
+"""Guess which archs a user means by the name of a GPU, by a number, or by a list of names and numbers."""
 
 from __future__ import annotations
 

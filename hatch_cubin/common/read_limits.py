@@ -1,8 +1,8 @@
 """Limits for reading files and unpacking archives that an attacker may have written.
 
 The sizes in a wheel or a lock file prove nothing, because an attacker can also write digests that match. Each
-limit is several times the size of the largest real file; the comment beside a limit describes that file. The
-loader has its own copy of these limits.
+limit on a file's size is several times the size of the largest real file; the comment beside a limit
+describes that file. The loader has its own copy of these limits.
 """
 
 from __future__ import annotations

@@ -5,10 +5,14 @@ Each function in `_CAUSES` recognises one cause. The function gets the errors of
 table and the version of CUDA. If the function recognises its cause, it returns one error with a hint for the
 user, and the list of the errors that the cause does not explain. Otherwise the function returns None.
 
-A new hint is such a function in a module of `hints/`: add the function to `_CAUSES`. It returns either the
-compiler's own error with a hint, `replace(error, hint="…")`, or an error in hatch-cubin's words,
+A new hint is such a function in a module of `hints/`: add the function to `_CAUSES`. The function returns
+either the compiler's own error with a hint, `replace(error, hint="…")`, or an error in hatch-cubin's words,
 `diagnostics.failure(code, text, place, hint)`. A hint about an undefined name needs only a row in a table of
 `hints/undefined_names.py`.
+
+The errors then go to the user in these steps: `Bake._with_advice` in `bake.py` calls `advise`. `require` in
+`results.py` raises one `CompileError` for all units, after `merge` in `diagnostics.py` has merged equal
+errors and `hints/merge_pasteable.py` has merged the lines to paste. `errors.py` prints the `CompileError`.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def shared_includes(jobs: Sequence[Job], tree: ProjectTree, workers: int) -> dic
     for numbers in groups.values():
         path = jobs[numbers[0]].unit.module.source.path
         if len(numbers) >= _PAYS_FROM and all(_is_plain(jobs[each]) for each in numbers):
-            if path not in ends:  # the same for every arch
+            if path not in ends:  # the end of the includes is the same for all archs of a source
                 ends[path] = _end(jobs[numbers[0]], tree)
             found |= dict.fromkeys(numbers, ends[path])
     return {number: end for number, end in found.items() if end}
@@ -132,9 +132,9 @@ class PlainCompileCheck:
     """Checks that compiles with precompiled headers give the same results as plain compiles.
 
     With precompiled headers, templates that are used by functions in the headers are instantiated earlier. So
-    functions and variables in the result may be in another order. A result that contains only kernels is
-    accepted. Any other unit is compiled again without a precompiled header. If both results are equal, later
-    results with the same order of functions and variables are accepted.
+    the order of functions and variables in the result may differ from the order in a plain compile. A result
+    that contains only kernels is accepted. Any other unit is compiled again without a precompiled header. If
+    both results are equal, later results with the same order of functions and variables are accepted.
     """
 
     def __init__(self) -> None:

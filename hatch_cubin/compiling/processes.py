@@ -82,7 +82,8 @@ class Watch:
 class Process:
     """A worker process.
 
-    Its first message says that the process is ready. All later messages are added to its watch.
+    The first message from the process says that the process is ready. All later messages are added to its
+    watch.
     """
 
     def __init__(self, command: Sequence[str], watch: Watch) -> None:

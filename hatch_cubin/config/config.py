@@ -78,8 +78,9 @@ class CompileSettings:
 
     A module of `planning/unit_plan.py` inherits these fields, whether it is linked or not. A new key of
     [[source]] tables that can change a result becomes a field of SourceRule and a field here, and
-    `merged_with` merges its values. A row in `keys/ingredients.py` then puts it into keys, records, the lock
-    and the messages of `explain`.
+    `merged_with` merges its values. If no other table has the key, `Config` and `ModuleRule` get its empty
+    value as a `ClassVar`, as for `instantiate`. A row in `keys/ingredients.py` then puts it into keys,
+    records, the lock and the messages of `explain`.
     """
 
     define: Macros = ()

@@ -407,7 +407,7 @@ def header_package(text: str) -> str | None:
         folder = text.replace("\\", "/").removeprefix("./").rstrip("/")
         what = "include-dirs" if not value_checks.leads_out(folder) else None
         return (
-            f"for headers in a folder of the project, write {toml_lines.setting(what, [folder])}"
+            f"for headers in a folder of the project, write: {toml_lines.setting(what, [folder])}"
             if what
             else None
         )

@@ -188,7 +188,7 @@ class SymbolReader:
         return match
 
     def _remember(self, name: str) -> str:
-        """Return *name*, and remember it, because the rest of the symbol may refer to it by its number."""
+        """Return *name* and remember it, because later parts of the symbol may refer to it by a number."""
         if len(name) > _LONGEST_NAME:
             raise UnreadableSymbolError
         self._remembered_parts.append(name)

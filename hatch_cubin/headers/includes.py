@@ -106,8 +106,8 @@ class Closure:
     def digest(self) -> str:
         """Return one digest of the whole header closure; an empty text if the source includes nothing.
 
-        The digest does not depend on the folder of the project. The digest covers the search path, because
-        with another order of folders an include can find another file.
+        The digest does not depend on the folder of the project. The digest covers the search path, because an
+        include can find a different file if the order of the folders changes.
         """
         # computed once, because each unit of the module needs the digest
         if self.includes and not self._digest:

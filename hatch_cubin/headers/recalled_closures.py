@@ -3,11 +3,11 @@
 Every build reads the project's own files and follows their includes. If the project does not contain an
 included header, a build searches folders outside the project (toolkit and wheels) and records the result of
 the search. The result depends on the includes and macros in the project's files, on the macros in the
-project's table, on the search path, and on the files outside the project. So a recorded result is valid under
-two conditions. Each path outside the project that was looked up must have the same content as before, or
-still not exist. And at each path in the project where a header outside the project searched for a file, there
-must still be no file. If all files of a folder have the same size, times and inode as before, the files are
-not read again.
+project's table, on the search path, and on the files outside the project. A recorded result of the search for
+headers is valid under two conditions. Each path outside the project that was looked up must have the same
+content as before, or still not exist. And at each path in the project where a header outside the project
+searched for a file, there must still be no file. If all files of a folder have the same size, times and inode
+as before, the files are not read again.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ def _files_digest(files: Mapping[str, str]) -> str:
 def _contents_by_path(folder: OutsideFolder) -> dict[str, str]:
     """Return the digest of each path in a folder that was looked up.
 
-    For a file that was not read, the value is a mark; for a missing file, it is empty.
+    The digest is a mark for a file that was not read, and empty for a missing file.
     """
     contents = folder.contents()
     others = {path: _UNREAD if state else "" for path, state in folder.states.items() if path not in contents}

@@ -68,7 +68,8 @@ class DigestPositions(NamedTuple):
 class Ingredient(NamedTuple):
     """One row of the list: an input that can change results.
 
-    A row for a setting of the project's table needs the first three fields and *settings*.
+    A row for a setting of the project's table needs the first three fields and *settings*. The function
+    *value* must return None for units without this input, because any other value changes their keys.
     """
 
     name: str  # the name of the input in the cache's records
@@ -448,7 +449,10 @@ def inputs_of(unit_inputs: UnitInputs, *, of_arch: bool = True) -> dict[str, Any
 
 
 def digest_parts(unit_inputs: UnitInputs) -> list[str | bytes]:
-    """Return the parts of the digest in a unit's key; cuda.core's part of the key covers the other inputs."""
+    """Return the parts of the digest in a unit's key.
+
+    The part of the key from cuda.core covers all further inputs.
+    """
     return [part for each in _INGREDIENTS_OF_KEY[unit_inputs.tool] for part in each.digest_parts(unit_inputs)]
 
 

@@ -177,7 +177,7 @@ def find_links(
 ) -> list[LinkedUnit]:
     """Return all linked units. *keys* are the cache keys of the objects that they are linked from.
 
-    Raise Raise ConfigError with a problem for each file that cannot be linked.
+    Raise ConfigError with a problem for each file that cannot be linked.
     """
     files, found, problems = LinkedFiles(project), list[LinkedUnit](), list[Problem]()
     for module, units in groups:

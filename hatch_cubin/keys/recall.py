@@ -141,7 +141,7 @@ def _recall(project: Project, kind: str, installed: Installation | None) -> Reca
 
 
 def _signature_settings(project: Project) -> tuple[str, ...]:
-    """Return the trusted keys, and whether signatures are required, which decide the accepted results."""
+    """Return the trusted keys and whether signatures are required: both decide which results are accepted."""
     keys = project.config.trusted_keys
     return (f"{REQUIRE_SIGNED}={project.is_switched_on(REQUIRE_SIGNED)}", *sorted(keys)) if keys else ()
 
@@ -177,7 +177,7 @@ def _encode(facts: Facts, evidence: Evidence, lines: Mapping[str, str]) -> bytes
 def _read(path: Path, installed: Installation | None) -> tuple[Facts, Evidence, dict[str, str]]:
     """Read a file of recorded facts and return its content.
 
-    Raise Raise ValueError or TypeError if the file is damaged, has another format, or is about other
+    Raise ValueError or TypeError if the file is damaged, has another format, or is about other
     installed packages.
     """
     hasher, lines = hashlib.sha256(), {}

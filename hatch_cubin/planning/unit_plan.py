@@ -135,7 +135,10 @@ class Module(CompileSettings):
 
 
 class Unit(NamedTuple):
-    """One module for one arch. Builds compile, cache and count units."""
+    """A unit: one module for one arch, which is compiled to one file.
+
+    Builds compile, cache and count units.
+    """
 
     module: Module
     arch: Arch

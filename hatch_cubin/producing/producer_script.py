@@ -71,8 +71,8 @@ class ProjectFinder:
         spec = importlib.machinery.ModuleSpec(name, loader, origin=path, is_package=is_package)
         if is_package:
             spec.submodule_search_locations = [self._disk_path(path)]
-        else:
-            spec.has_location = True
+            spec.origin = f"{path}/__init__.py"
+        spec.has_location = True
         return spec
 
     def _is_file(self, path: str) -> bool:
@@ -98,6 +98,14 @@ class _ProjectLoader(importlib.abc.Loader):
     def get_source(self, _name: str) -> str:
         """Return the text of a module, for `inspect.getsource`."""
         return "" if self._is_package else importlib.util.decode_source(self._read())
+
+    def get_data(self, path: str) -> bytes:
+        """Return the bytes of a file beside a module or in a package, for `pkgutil.get_data`."""
+        name, folder = self._path, self._disk_path
+        if not self._is_package:
+            name, folder = os.path.dirname(name), os.path.dirname(folder)
+        with open(os.path.join(folder, os.path.relpath(path, name)), "rb") as file:
+            return file.read()
 
     def get_resource_reader(self, _name: str) -> Any:
         """Return a reader for `importlib.resources`, of the files in the folder of a package or a module."""
@@ -141,6 +149,8 @@ class Watch:
         if not self.is_on or not arguments or (event not in _READS and event not in _LISTS):
             return
         if isinstance(arguments[0], int) or (event == "open" and _only_writes(arguments)):
+            return
+        if arguments[0] is None and event not in _LISTS:  # `import ctypes` opens the running program so
             return
         path = "." if arguments[0] is None else os.fsdecode(arguments[0])
         for spelled in dict.fromkeys((os.path.abspath(path), os.path.realpath(path))):

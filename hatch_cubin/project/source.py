@@ -136,7 +136,9 @@ def decode_source(data: bytes, where: Location) -> tuple[str, str]:
 
 
 class ProjectFiles:
-    """An index of the project's files, to find files by patterns. Each folder is read only once.
+    """An index of the project's files, to find files by patterns.
+
+    Each folder of the project is listed only once.
 
     *packages* maps import packages to their project-relative folders. A pattern is relative to the project or
     to a package. A pattern that begins with a wildcard matches only files in packages.

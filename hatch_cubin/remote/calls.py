@@ -4,7 +4,7 @@ Each request runs in its own thread, which the build can abandon. The socket's t
 a slow name server, a slow handshake or a header that arrives byte by byte can take longer than this time-out.
 
 A build has a budget of time for waiting for the store, which the code calls patience. Waiting uses up the
-budget; answers and received bytes add to the budget. So a build waits for a large but fast download, and does
+budget; answers and received bytes add to the budget. A build waits for a large but fast download, and does
 not wait for a very slow download.
 """
 

@@ -32,7 +32,7 @@ _THREADS = 16
 _SAMPLE_SIZE = 2 * _THREADS
 _PACKS_AT_ONCE = 4  # a small number, because each pack is kept in memory
 _TRIES = 5  # attempts to write the index, because other builds may write it at the same time
-_RETRY_PAUSE_S = 0.2  # seconds; doubled with each attempt
+_RETRY_PAUSE_S = 0.2  # the pause before the first retry, in seconds; each further pause is twice as long
 _MAX_ACTION_SIZE = 1 << 22  # several times the largest record
 _MAX_BLOB_SIZE = 1 << 27  # bytes: a limit, so that a store cannot fill the memory
 
@@ -134,8 +134,8 @@ class SharedStore:
     def _single_results(self, keys: Sequence[bytes]) -> Iterator[PackedResult]:
         """Yield results that are stored one by one, because a CI job with few units has stored them.
 
-        First, a sample of the keys is requested; the other keys are requested only if the store has a result
-        of the sample.
+        First, a sample of the keys is requested; all further keys are requested only if the store has a
+        result of the sample.
         """
         yield from (found := [*self._unit_results(keys[:_SAMPLE_SIZE])])
         if found:

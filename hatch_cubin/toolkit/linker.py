@@ -19,7 +19,7 @@ _DIGITS = {b"true": b"1", b"false": b"0"}  # with LTO, the linker accepts only d
 
 
 class Input(NamedTuple):
-    """One input of a link: a compiled source (object), a PTX source, or a file compiled elsewhere."""
+    """An input of a link: a compiled source (object), a PTX source, or a file that the table lists."""
 
     name: str  # a name that does not depend on the folder of the build
     kind: str  # one of the kinds that `cubin/objects.py` returns; "lto" or "cubin" for objects

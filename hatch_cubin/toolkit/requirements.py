@@ -149,8 +149,8 @@ def _toolkit_requirements(config: Config, *, assembles: bool) -> list[str]:
 def asked_for(config: Config, required: Iterable[str] | None = None) -> set[str]:
     """Return the names of the wheels whose headers a build may use.
 
-    *required* are the requirements of the project's build, if they are known. Then the result includes the
-    names of these wheels and of the wheels that they require.
+    *required* are the requirements of the project's build, if they are known. With *required*, the result
+    also includes the names of the required wheels, and of all wheels that these require.
     """
     left = [*_PARTS[12], *_PARTS[13], *config.packages, *(required or ())]
     found: set[tuple[str, tuple[str, ...]]] = set()

@@ -198,7 +198,7 @@ class Toolkit:
     def install_headers(self, folder: Path) -> bool:
         """Unpack the headers that NVRTC contains since 13.3; return whether this NVRTC contains headers.
 
-        Raise Raise OSError if NVRTC contains headers but cannot write them. NVRTC does not report a reason.
+        Raise OSError if NVRTC contains headers but cannot write them. NVRTC does not report a reason.
         """
         self.load()
         from cuda.bindings import nvrtc
@@ -217,9 +217,10 @@ class Toolkit:
     def _load(self, name: str) -> str:
         """Load a library and return its path.
 
-        cuda-pathfinder searches the interpreter's own site-packages. Under pip's build isolation, this is the
-        *outer* environment, which may contain another NVRTC or no NVRTC. cuda-pathfinder uses a library that
-        is already loaded, so the library of the build's environment is loaded first.
+        cuda-pathfinder searches the interpreter's own site-packages. Under pip's build isolation, these
+        site-packages belong to the *outer* environment, which may contain another NVRTC or no NVRTC.
+        cuda-pathfinder uses a library that is already loaded, so the library of the build's environment is
+        loaded first.
         """
         from ctypes import CDLL
 
@@ -336,6 +337,7 @@ def flags(unit: Unit, toolkit: Toolkit) -> list[str]:
 
 
 def _program_options(unit: Unit, **names: str) -> Any:
+    """Return the options of a unit's compile, from which cuda.core also makes the cache key."""
     from cuda.core import ProgramOptions
 
     options = unit.module.plain_options

@@ -465,7 +465,7 @@ def _pack(task: dict[str, Any]) -> Outcome:
 def packed(data: bytes) -> bytes:
     """Return *data* compressed with xz, in one call, so that all versions of lzma give the same bytes.
 
-    Raise Raise ImportError if this Python does not have the module lzma.
+    Raise ImportError if this Python does not have the module lzma.
     """
     import lzma
 

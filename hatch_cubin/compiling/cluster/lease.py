@@ -1,8 +1,8 @@
 """Leases, which are groups of tasks that a build sends to a worker, and the replies with the results.
 
 Each result has a digest that proves to which task it belongs. The digest detects a reply that was cut off,
-damaged, sent twice, or confused with another reply. It does not protect against a worker that cheats: a build
-must trust its workers.
+damaged, sent twice, or confused with another reply. The digest does not protect against a worker that cheats:
+a build must trust its workers.
 """
 
 from __future__ import annotations

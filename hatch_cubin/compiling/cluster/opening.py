@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Executor
@@ -152,9 +151,7 @@ def _load_factory(load: Callable[[], Any], name: str) -> Callable[..., Any]:
         found: Callable[..., Any] = load()
     except (Exception, SystemExit) as exc:  # the user's code may raise anything
         what = f"{name} cannot be imported: {exception_text(exc)}"
-        address = re.search(r":[0-9]+$", name)  # host:port, which is probably the address of a Dask scheduler
-        hint = f"for a Dask scheduler, write dask://{name}" if address else None
-        raise ConfigError(problem("executor-import-failed", what, hint=hint)) from exc
+        raise ConfigError(problem("executor-import-failed", what)) from exc
     return found
 
 

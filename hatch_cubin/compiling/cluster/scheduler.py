@@ -317,7 +317,7 @@ class LeaseScheduler:
     def _result(self, task: Task, result: Result, given: _GivenLease) -> Iterator[Result]:
         """Accept one result; if the compiler crashed, another worker repeats the task.
 
-        The other worker may have more memory.
+        A different worker may have more memory.
         """
         crashed = not result.ok and any(each in result.log for each in _CRASHES)
         if crashed and len(self._ends.get(task.id, ())) < _MOST_ENDS - 1:

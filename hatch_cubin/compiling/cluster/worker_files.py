@@ -1,8 +1,8 @@
 """The files that a worker of a cluster keeps for its compiles.
 
 Files are stored by digest, so that builds and versions of a project share equal files. For each build, the
-files are linked into a folder tree (a layout). All files have the same time, because some compilers write
-file times into their results.
+files are linked into a folder tree (a layout). All copied files have the same modification time, because some
+compilers write file times into their results.
 """
 
 from __future__ import annotations

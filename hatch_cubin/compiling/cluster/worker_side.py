@@ -1,7 +1,7 @@
 """The functions that a build calls on a worker of a cluster.
 
-Compiles run in separate processes, as on the build's machine. These processes end when the worker ends,
-because their standard input is closed then.
+Compiles run in separate processes, as on the build's machine. The compiler processes end when the worker
+ends, because their standard input is closed then.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Cluster(Protocol):
     def expected_workers(self) -> int:
         """The number of workers that may still join.
 
-        It goes down only after a worker's event was reported.
+        The number goes down only after a worker's event was reported.
         """
 
     def give(self, worker: str, lease: Lease) -> None:

@@ -1,1 +1,1 @@
-"""Hints for a failed compile: each module knows one kind of cause."""
+"""Find hints for failed compiles: each module recognises one kind of cause."""

@@ -1,4 +1,4 @@
-"""Hints about archs: those that a source compiles for, and those that have a certain instruction."""
+"""Hints with archs that a source compiles for, if the source fails for other archs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from ..diagnostics import Diagnostic
 
 _LATER = re.compile(r"requires \.target sm_([0-9]+)([af]?) or higher")
 _CLUSTERS = re.compile(r"__(?:cluster_dims|block_size)__ is not supported for this GPU architecture")
-# Names that messages report as missing before a certain arch. Each was compiled for sm_75, 80, 90 and 100.
+# Patterns of error messages about names that only later archs have, with the first arch that has each name.
+# Each name was compiled for sm_75, sm_80, sm_90 and sm_100.
 _SINCE = tuple(
     (number, re.compile(pattern))
     for number, pattern in (
@@ -32,9 +33,10 @@ _OWN = re.compile(r"(.*) (?:not supported on \.target|cannot be compiled for arc
 
 
 class Archs:
-    """The outcome of each source's archs, and the compiler's messages for those that failed.
+    """The archs for which each source compiles or fails, with the compiler's messages about failures.
 
-    An arch that the table does not request is offered only if it was *tried* and compiles.
+    A hint offers an arch that the table does not request only if the source was *tried* for this arch and
+    compiles.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class Archs:
         self._working, self._tried = _by_path(done), _by_path(tried)
 
     def candidates(self) -> list[Unit]:
-        """Return units that may compile and were not requested, for sources that only some GPUs can run."""
+        """Return units that may compile and that the table does not request, for sources for some GPUs."""
         return [
             Unit(module, arch)
             for path, module in self._first.items()
@@ -65,7 +67,10 @@ class Archs:
         ]
 
     def advise(self, error: Diagnostic, module: Module) -> Diagnostic:
-        """Return an error with a hint: the archs that its source compiles for. Other hints do not change."""
+        """Return an error with a hint that lists the archs for which the source compiles.
+
+        An error that already has a hint does not change.
+        """
         if error.hint is not None or module.link:
             return error
         path = _name(module)
@@ -73,15 +78,15 @@ class Archs:
         pasted = _pasted(module, [str(arch) for arch in sorted([*asked, *others])])
         where = f", in the table of {module.part_of}" if module.part_of else ""
         if asked or others:
-            return replace(error, hint=f"it compiles with these archs{where}:{pasted}")
+            return replace(error, hint=f"the source compiles with these archs{where}:{pasted}")
         return replace(error, hint=error.otherwise)
 
     def _good(self, path: str) -> list[Arch]:
-        """Return the requested archs that compile."""
+        """Return the requested archs for which the source compiles."""
         return sorted(self._working[path] - self._failing[path])
 
     def _others(self, path: str) -> list[Arch]:
-        """Return the archs that may compile instead of those that failed."""
+        """Return further archs for which the source may compile."""
         having, failing = self._having_all(path), self._failing[path]
         if self._good(path):
             numbers = {arch.number for arch in failing}
@@ -89,7 +94,7 @@ class Archs:
         return [arch for arch in having if arch not in failing and arch not in self._working[path]]
 
     def _having_all(self, path: str) -> list[Arch]:
-        """Return the archs that may have all missing features: the first plain one, or else suffixed ones."""
+        """Return archs that may have all missing features: one without suffix, or else all with one."""
         every = [
             Arch(number, suffix)
             for number in self._supported
@@ -108,7 +113,7 @@ def _by_path(units: Iterable[Unit]) -> dict[str, set[Arch]]:
 
 
 def _name(module: Module) -> str:
-    """Return the key under which a source's archs are collected; an object has the key of its module."""
+    """Return the key for the archs of a source: its path, or for a linked module the module's name."""
     return module.name if module.part_of or module.link else module.source.path
 
 
@@ -124,12 +129,12 @@ def _of_gpu(text: str) -> bool:
 
 
 def _text(error: Diagnostic) -> str:
-    """Return an error's text, with the types of the arguments if they are in the line below it."""
+    """Return the text of an error, with the line below the text if that line shows the types of arguments."""
     return "\n".join((error.text, *error.context[:1])) if error.text.endswith("argument list") else error.text
 
 
 def _first(text: str) -> int | None:
-    """Return the number of the first arch for which headers declare the name that an error is about."""
+    """Return the number of the first arch that has the name that an error is about."""
     return next((number for number, pattern in _SINCE if pattern.search(text)), None)
 
 

@@ -1,4 +1,4 @@
-"""Text that preprocessor conditions hide from the compiler, and hints for sources without a kernel."""
+"""Find code that preprocessor conditions hide from the compiler, and hints for sources without kernels."""
 
 from __future__ import annotations
 
@@ -22,23 +22,26 @@ _OF_NVRTC = frozenset({"__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplus
 _GLOBAL = re.compile(r"\b__global__\b")
 MOST_EXAMPLES = 10
 _NO_SOURCE_BUT_THIS = (
-    "functions alone are not a kernel: write one with __global__; "
+    "the source has only device functions: write a kernel with __global__; "
     "a project without kernels does not need a table of hatch-cubin"
 )
-_BY_NAME = "a template is compiled only where 'instantiate' names it"
+_BY_NAME = "a template is compiled only if 'instantiate' lists it"
 FILLED = f", with a type or a value for each {GAP}"
 
 
 class Condition(NamedTuple):
-    """A preprocessor condition around a piece of text, and the line of its branch's directive."""
+    """A preprocessor condition around some lines of code, with the number of the directive's line."""
 
     kind: str
     operand: str
     line: int
 
     def lacking(self, given: AbstractSet[str]) -> tuple[str, ...] | None:
-        """Return the macros that it still needs, () if it holds, None if only a compiler can tell."""
-        if self.kind in {"elif", "else"}:  # they depend on every branch before them
+        """Return the macros that must also be defined for the condition to hold.
+
+        The result is () if the condition holds, and None if only a compiler can evaluate the condition.
+        """
+        if self.kind in {"elif", "else"}:  # #elif and #else depend on all branches before them
             return None
         if self.operand == "1":
             return ()
@@ -51,15 +54,17 @@ class Condition(NamedTuple):
 
 
 def about_no_kernel(failed: FailedCompile) -> str | None:
-    """Return a hint for a source without a kernel in its result."""
+    """Return a hint for a source whose compiled result does not contain a kernel."""
     module = failed.module
-    left_out = f"functions alone are not a kernel: {failed.line('exclude', [failed.path])}"
+    left_out = (
+        f"the source has only device functions, so leave it out: {failed.line('exclude', [failed.path])}"
+    )
     if failed.sources.keys() == {failed.path}:
         left_out = _NO_SOURCE_BUT_THIS
     elif (call := called_elsewhere(failed)) is not None:
         left_out = call
     if module.source.is_ptx:
-        return left_out.replace("write one with __global__", "write one as .visible .entry")
+        return left_out.replace("write a kernel with __global__", "write a kernel as .visible .entry")
     texts = [*map(failed.text_of, (failed.path, *failed.headers))]
     unnamed = _about_templates(failed, left_out)
     written = {name for text in texts for name in _DEFINED.findall(text)}
@@ -69,19 +74,19 @@ def about_no_kernel(failed: FailedCompile) -> str | None:
         kept = f"'{shown}' ({Location(failed.path, condition.line)})"
         lacking = condition.lacking(given)
         if lacking is None:
-            return f"{kept} may keep its kernels from the compiler"
+            return f"the condition {kept} may hide the kernels from the compiler"
         if lacking:
             pasted = failed.pasted("define", dict.fromkeys(lacking, True))
-            return f"{kept} keeps its kernels from the compiler:{pasted}"
+            return f"the condition {kept} hides the kernels from the compiler:{pasted}"
     return unnamed
 
 
 def _about_templates(failed: FailedCompile, left_out: str) -> str:
-    """Return a hint at how to instantiate the kernel templates of a source, or else of its headers."""
+    """Return a hint about instantiating the kernel templates of a source, or else of its headers."""
     found = declared({path: failed.text_of(path) for path in (failed.path, *failed.headers)})
     templates = [kernel for kernel in found if kernel.parameters]
     own = [kernel for kernel in templates if kernel.where.path == failed.path]
-    # A source with functions of its own may include a header with a template only for its types.
+    # A source that defines device functions may include a header with a kernel template only for its types.
     is_for_headers = "__device__" not in failed.text_of(failed.path)
     if entries := examples(own or templates)[:MOST_EXAMPLES]:
         filled = FILLED if any(GAP in each for each in entries) else ""
@@ -90,7 +95,9 @@ def _about_templates(failed: FailedCompile, left_out: str) -> str:
             table = toml_lines.source_table(failed.module.tables, path, instantiate=entries)
             return f"{_BY_NAME}{filled}; for example:{table}"
         return left_out
-    if _GLOBAL.search(without_comments(failed.text_of(failed.path))):  # in a macro, or hidden by conditions
+    if _GLOBAL.search(
+        without_comments(failed.text_of(failed.path))
+    ):  # the kernel is in a macro, or hidden by conditions
         return f"{_BY_NAME} with its arguments"
     macros = [text for macro in failed.module.macros for text in macro]
     texts = [*map(failed.text_of, failed.headers), *macros, failed.text_of(failed.path)]
@@ -100,7 +107,7 @@ def _about_templates(failed: FailedCompile, left_out: str) -> str:
 
 
 def surely_read(text: str, given: AbstractSet[str]) -> Iterator[tuple[str, int]]:
-    """Yield each line, with its number, that no condition hides from a compiler with the macros *given*."""
+    """Yield each line, with its number, that the compiler certainly reads with the macros *given*."""
     known = _OF_NVRTC | given
     for line, number, around in _lines(text):
         if all(condition.lacking(known) == () for condition in around):
@@ -108,7 +115,7 @@ def surely_read(text: str, given: AbstractSet[str]) -> Iterator[tuple[str, int]]
 
 
 def _around_kernels(text: str) -> tuple[Condition, ...]:
-    """Return the conditions around the first kernel, if every kernel has conditions around it."""
+    """Return the conditions around the first kernel; () if any kernel has no conditions."""
     found = [(line, around) for line, _number, around in _lines(text) if line.strip()]
     kernels = [around for line, around in found if "__global__" in line]
     every = kernels or [around for _line, around in found]
@@ -116,9 +123,9 @@ def _around_kernels(text: str) -> tuple[Condition, ...]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, int, tuple[Condition, ...]]]:
-    """Yield each line except conditions, its number, and the conditions around it but include guards."""
+    """Yield each line except directives, its number, and its conditions without include guards."""
     around: list[Condition | None] = []
-    guard = ""  # the macro of the last #ifndef, if nothing has followed it yet
+    guard = ""  # the macro of an #ifndef in the line before; empty otherwise
     for number, line in enumerate(without_comments(text).splitlines(), start=1):
         match = _DIRECTIVE.fullmatch(line)
         kind, operand = (match[1], match[2].strip()) if match else ("", "")

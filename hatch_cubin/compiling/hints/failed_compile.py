@@ -1,4 +1,4 @@
-"""The context of a failed compile that hints need: the project, the source and the toolkit."""
+"""The facts about a failed compile that hints need: the project, the source and the version of CUDA."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class FailedCompile:
     tree: ProjectTree
     config: Config
     module: Module
-    search: tuple[SearchFolder, ...]  # the folders that were searched for headers
-    headers: tuple[str, ...]  # the project's headers that it can read
+    search: tuple[SearchFolder, ...]  # the folders in which the compiler searched for headers
+    headers: tuple[str, ...]  # the project's headers that the source may include
     version: tuple[int, int]
     sources: Mapping[str, str] = field(default_factory=dict)  # the texts of all sources of the project
 
@@ -37,7 +37,7 @@ class FailedCompile:
 
     @property
     def include_chains(self) -> Mapping[str, tuple[Step, ...]]:
-        """The chain of includes from the source to each header."""
+        """For each header, the chain of includes that leads from the source to the header."""
         return include_chains_from(self.module.source, self.tree, self.search)
 
     def text_of(self, path: str) -> str:
@@ -52,17 +52,18 @@ class FailedCompile:
             return ""
 
     def line(self, key: str, value: Sequence[str]) -> str:
-        """Return the table's line for a list, with *value* added to the items that are there already."""
+        """Return a line for the table that adds the items of *value* to the list in the table."""
         produced = self.module.source.produced
-        if produced and key == "exclude":  # which is for files
-            return f"let {produced.producer} return no text for it"
+        if produced and key == "exclude":  # 'exclude' is only for files
+            return f"let {produced.producer} return no text for this source"
         there = getattr(self.config, key.replace("-", "_"))
         return toml_lines.setting(key, [*there, *(each for each in value if each not in there)])
 
     def pasted(self, key: Literal["define", "options"], value: Mapping[str, Any]) -> str:
-        """Return the lines that set a value, in the form that follows the words of a hint.
+        """Return the lines that set macros or options in the table, in the form that ends a hint.
 
-        If a rule of the source sets the value already, the lines are a rule too: rules override the table.
+        If a [[source]] table already sets one of them, the lines are a [[source]] table too, because such a
+        table takes precedence.
         """
         if value.keys() & self._of_rules(key):
             there = self.module.define if key == "define" else self.module.options
@@ -73,11 +74,11 @@ class FailedCompile:
         return f" {toml_lines.setting(key, {**_written(there), **value})}"
 
     def place_of_entry(self, name: str) -> Location | None:
-        """Return the table's line with the entry of the source's `instantiate` that asks for *name*."""
+        """Return the line of the table with the entry of `instantiate` for *name*."""
         return next((place for place, _written in self._entries(name)), None)
 
     def is_of_product(self, name: str) -> bool:
-        """Return whether a table of the source's `instantiate` asks for *name*, and not a string."""
+        """Return whether the entry of `instantiate` for *name* is a table instead of a string."""
         return any(not isinstance(written, str) for _place, written in self._entries(name))
 
     def _entries(self, name: str) -> Iterator[tuple[Location, str | Mapping[str, Any]]]:
@@ -90,21 +91,23 @@ class FailedCompile:
                 yield Location(produced.producer), written
 
     def shared_entry(self, path: str, name: str) -> str | Mapping[str, Any] | None:
-        """Return the entry of `instantiate` for *name*, if its rule is for another source at *path* too."""
+        """Return the entry for *name*, if its [[source]] table also matches the source at *path*."""
         rules = (rule for _index, rule in self._rules() if path != self.path and name in rule.instantiate)
         shared = (rule for rule in rules if glob_regex(rule.path).fullmatch(path))
         return next((rule.instantiate[name].written for rule in shared), None)
 
     def place_of_macro(self, name: str) -> Location:
-        """Return the table's line that defines a macro for the source."""
-        for index, rule in reversed([*self._rules()]):  # later tables win
+        """Return the line of the table that defines a macro for the source."""
+        for index, rule in reversed(
+            [*self._rules()]
+        ):  # if several tables match, the last table takes precedence
             for key, values in (("variants", rule.variants), ("define", rule.define)):
                 if name in dict(values):
                     return self.config.place.of("source", index, key, name)
         return self.config.place.of("define", name)
 
     def place_of_pre_include(self, header: str) -> Location | None:
-        """Return the table's line that includes a header before the source."""
+        """Return the line of the table that includes a header before the source."""
         if header not in self.module.pre_includes:
             return None
         tables: list[tuple[str | int, ...]] = [("source", index) for index, _rule in self._rules()]
@@ -114,19 +117,19 @@ class FailedCompile:
         return next(self.config.place.of(*path) for path in reversed(paths) if self.config.place.has(*path))
 
     def _rules(self) -> Iterator[tuple[int, SourceRule]]:
-        """Yield the table's rules that match the source, with their numbers."""
+        """Yield the [[source]] tables that match the source, with their numbers."""
         for index, rule in enumerate(self.config.source):
             if glob_regex(rule.path).fullmatch(self.module.source.path_for_globs):
                 yield index, rule
 
     def silencing(self, number: int) -> str:
-        """Return the lines that silence one more kind of warning and all that are silenced already."""
+        """Return the lines that silence one more kind of warning, and all kinds that are already silenced."""
         there = self.module.options.get("diag_suppress", ())
         numbers = [*(there if isinstance(there, (list, tuple)) else [there]), number]
         return self.pasted("options", {"diag-suppress": numbers})
 
     def _of_rules(self, key: str) -> set[str]:
-        """Return the macros or options that the table sets for this source only."""
+        """Return the macros or options that [[source]] tables set for this source."""
         rules = [rule for _index, rule in self._rules()]
         if key == "define":
             return {name for rule in rules for name in (*dict(rule.define), *rule.undefined)}

@@ -1,4 +1,4 @@
-"""Hints about headers that were not found: the owner of each, and how to get it."""
+"""Hints about headers that were not found: the wheel or folder with each header."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from .include_chain import Step
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
 _CURAND = r"curand_(kernel|globals|discrete2?|(log)?normal(_static)?|philox4x32_x|poisson|precalc|uniform)\.h"
 _INCLUDE = re.compile(r"""[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)[">]""")
-# Wheels with headers for the device, by a pattern for their includes. Each was installed and compiled
-# with. Some have a wheel for each major version of CUDA: these are the names for 12 and for 13.
+# Wheels with headers for device code, by a pattern for the names of their headers. Each wheel was tried. Some
+# libraries have a wheel for each major version of CUDA: `_OF_MAJOR` has the names for CUDA 12 and CUDA 13.
 _PACKAGES = {
     r"(cutlass|cute)/.+": "nvidia-cutlass",
     _CURAND: "nvidia-curand",
@@ -40,13 +40,13 @@ _OF_MAJOR = {
     "nvidia-nvshmem": ("nvidia-nvshmem-cu12", "nvidia-nvshmem-cu13"),
 }
 _DECLARED_ANEW = re.compile(r"declaration is incompatible with .*<(?:nvrtc|cuda)/")
-_WITH_OLDER_HEADERS = (13, 0)  # all wheels listed above compile with its CCCL
+_WITH_OLDER_HEADERS = (13, 0)  # all wheels listed above compile with the CCCL headers of this release
 _NOWHERE = (
     "no file of the project and no wheel of 'header-packages' has this name: correct the name, or add the "
     "folder that has it to 'include-dirs', or the wheel to 'header-packages'"
 )
 _VENV = "pyvenv.cfg"  # the file that marks a virtual environment's folder
-# Folders of the toolkit's headers that a project's headers are unlikely to be in.
+# Names of the toolkit's headers that are in folders, which a project's headers are unlikely to have.
 _FOLDERS_OF_TOOLKIT = re.compile(
     r"cuda/((std|experimental|__\w+)/.+|\w+)|cub/.+\.cuh|thrust/.+\.(h|inl)|nv/\w+|(cooperative_groups|crt)/.+"
 )
@@ -61,9 +61,9 @@ _NAMES_OF_TOOLKIT = re.compile(
 
 
 def missing(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a header that was not found. Compilation ends there, so that all other errors follow from it.
+    """Report a header that was not found, together with all other headers that would not be found.
 
-    Other includes that would not be found either are reported at the same time.
+    The compiler stops at the first missing header.
     """
     for each in found:
         if each.hint is None and (match := _MISSING.search(each.text)):
@@ -86,7 +86,7 @@ def missing(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation |
 
 
 def _leading_nowhere(failed: FailedCompile) -> Iterator[Step]:
-    """Yield each include in the project's files that the compiler surely reads and that finds no header."""
+    """Yield each include without a header, in lines of the project that the compiler certainly reads."""
     resolver = Resolver(failed.tree, failed.search)
     given = {name for name, value in failed.module.macros if value != "0"}
     pending = [failed.path]
@@ -102,7 +102,7 @@ def _leading_nowhere(failed: FailedCompile) -> Iterator[Step]:
 
 
 def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence[tuple[str, str]]) -> str:
-    """Return a hint for a header that was not found; it covers *everything* that was not found."""
+    """Return a hint for a header that was not found; lines to paste cover *everything* that was not found."""
     if (hint := host_code.about_header(name)) is not None:
         return hint
     if folder_of(name, includer, failed) is not None:
@@ -118,15 +118,13 @@ def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence
 
 
 def older_than_cuda(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a wheel with headers for an older or newer toolkit: both declare the same name differently."""
+    """Report a wheel whose headers do not fit the toolkit, because both declare the same name differently."""
     for each in found:
         if not each.is_own and each.where is not None and _DECLARED_ANEW.search(each.text):
             wheel = each.where.path.removeprefix("<").partition("/")[0]
             if any(name_of(wanted) == wheel for wanted in failed.config.header_packages):
                 version = ".".join(map(str, failed.version))
-                what = (
-                    f"{wheel} is older than CUDA {version}, or newer; another version of one of them may do"
-                )
+                what = f"{wheel} does not fit CUDA {version}: use another version of one of the two"
                 earlier = ': toolkit = "13.0"' if failed.version > _WITH_OLDER_HEADERS else ""
                 told = replace(each, hint=f"{what}{earlier}")
                 return told.followed_by(len(found) - 1), []
@@ -134,11 +132,11 @@ def older_than_cuda(found: Sequence[Diagnostic], failed: FailedCompile) -> Expla
 
 
 def folder_of(name: str, includer: str, failed: FailedCompile) -> str | None:
-    """Return the folder of the project from which the header *name* would be found, the nearest first."""
+    """Return the nearest folder of the project from which an include of *name* finds a header."""
     return _folder_of(failed.tree, name, includer)
 
 
-@functools.lru_cache(maxsize=256)  # it lists many files, and runs for each unit that fails
+@functools.lru_cache(maxsize=256)  # the function lists many files, and runs for each failed unit
 def _folder_of(tree: ProjectTree, name: str, includer: str) -> str | None:
     called = (path for path in _files_of(tree) if path == name or path.endswith(f"/{name}"))
     files = (path for path in called if path != includer and os.path.isfile(tree.disk_path(path)))
@@ -155,14 +153,14 @@ def _files_of(tree: ProjectTree) -> list[str]:
 
 
 def _steps(one: PurePosixPath, other: PurePosixPath) -> tuple[int, int]:
-    """Return the number of steps between two folders, and how many of them lead up."""
+    """Return the number of steps from one folder to another, and how many of these steps lead up."""
     pairs = zip(one.parts, other.parts, strict=False)
     common = sum(1 for _pair in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
     return len(one.parts) + len(other.parts) - 2 * common, len(one.parts) - common
 
 
 def _package_of(name: str, failed: FailedCompile) -> str | None:
-    """Return the known wheel that has a header."""
+    """Return the name of the wheel with a header, if hatch-cubin knows one."""
     package = next((package for pattern, package in _PACKAGES.items() if re.fullmatch(pattern, name)), None)
     of_12, of_13 = _OF_MAJOR.get(package or "", (package, package))
     return of_12 if failed.version[0] == 12 else of_13
@@ -173,7 +171,7 @@ def _about_package(package: str, packages: Sequence[str], failed: FailedCompile)
         return any(re.match(rf"{name}(?![\w.-])", each) for each in failed.config.header_packages)
 
     if wanted(package):
-        return f"the {package} of 'header-packages' has no such header; another version may"
+        return f"the installed version of {package} does not have this header; try another version"
     return failed.line("header-packages", [each for each in dict.fromkeys(packages) if not wanted(each)])
 
 
@@ -181,18 +179,25 @@ def _about_toolkit(name: str, failed: FailedCompile) -> str:
     wanted = failed.config.toolkit
     version = ".".join(map(str, failed.version))
     if wanted == "system":
-        return "the toolkit in CUDA_HOME has no such header"
+        return "the toolkit in CUDA_HOME does not have this header"
     if _is_here(name, failed):
-        return f"CUDA {version} has no such header: where a newer one has it, 'toolkit' names that"
+        return (
+            f"CUDA {version} does not have this header: "
+            "if a newer release has this header, set 'toolkit' to that release"
+        )
     if wanted is None:
-        return f'this line brings the toolkit\'s headers with the compiler: toolkit = "{version}"'
-    return f"'toolkit' brings the headers of {wanted} where builds are isolated; elsewhere, install them"
+        return f'this line installs the headers of the toolkit with the compiler: toolkit = "{version}"'
+    return f"isolated builds install the headers of CUDA {wanted}; for other builds, install these headers"
 
 
 def _is_here(name: str, failed: FailedCompile) -> bool:
-    """Return whether the part of the toolkit that would have a header was searched."""
-    folder = name.partition("/")[0] if "/" in name else "crt"  # it is beside the wheels' single headers
-    whole = "cuda/" if folder == "crt" else ""  # NVRTC's own folder has some of these, and a crt/
+    """Return whether the compiler searched the part of the toolkit to which a header belongs."""
+    folder = (
+        name.partition("/")[0] if "/" in name else "crt"
+    )  # the folder crt/ is next to headers without a folder
+    whole = (
+        "cuda/" if folder == "crt" else ""
+    )  # NVRTC's own folder has only some of these headers, and also a folder crt/
     return any(
         root.tree and root.logical.startswith(whole) and (root.path / folder).is_dir()
         for root in failed.search

@@ -1,4 +1,4 @@
-"""Hints about host code, which NVRTC does not compile: in the source itself, and in headers."""
+"""Hints about host code in sources and headers, which NVRTC does not compile."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from .failed_compile import FailedCompile
 from .include_chain import Step
 
 APART = (
-    "keep kernels in a file of their own, or put the host's part between #ifndef __CUDACC_RTC__ and #endif"
+    "move the kernels into a separate file, or put the host code between #ifndef __CUDACC_RTC__ and #endif"
 )
-_ONLY_DEVICE = f"that is host code, and NVRTC compiles device code only: {APART}"
-_OF_TOOLKIT = re.compile(r"<(?:nvrtc|cuda)\b")  # its headers for device code compile without an option
+_ONLY_DEVICE = f"this is host code, but NVRTC compiles only device code: {APART}"
+_OF_TOOLKIT = re.compile(
+    r"<(?:nvrtc|cuda)\b"
+)  # headers of the toolkit, which compile without such an option if they are for device code
 _UNANNOTATED = re.compile(r"A function without execution space annotations")
 _VARIABLE = re.compile(r"variable without memory space annotations|static data member with non-const type")
 _LAUNCHES = re.compile(r"kernel launch could not be processed")
@@ -37,37 +39,37 @@ _OF_HOSTS = re.compile(
     r"|\bstd\s*::\s*(?:cout|cerr|string|vector|map|thread|unique_ptr|shared_ptr|runtime_error)\b|\b(?:torch|at|py)::"
 )
 
-# The owners of headers for hosts, by folder or by the header's name.
+# The libraries that headers for host code belong to, by the headers' folders and names.
 _LIBRARIES = {
-    "PyTorch's": "torch/ ATen/ c10/",
-    "pybind11's": "pybind11/",
-    "nanobind's": "nanobind/",
-    "Python's": "Python.h",
-    "NumPy's": "numpy/",
-    "TensorFlow's": "tensorflow/",
-    "TVM's": "tvm/",
-    "JAX's": "jax/ jaxlib/",
-    "XLA's": "xla/",
-    "GCC's": "bits/",
-    "MPI's": "mpi.h",
-    "NCCL's": "nccl.h nccl_net.h",
-    "cuBLAS's": "cublas.h cublas_v2.h cublas_api.h cublasLt.h cublasXt.h",
-    "cuSPARSE's": "cusparse.h cusparse_v2.h cusparseLt.h",
-    "cuRAND's": "curand.h",
-    "cuDNN's": "cudnn.h cudnn_frontend.h",
-    "cuFFT's": "cufft.h cufftXt.h cufftw.h",
-    "cuSOLVER's": "cusolverDn.h cusolverSp.h cusolverRf.h cusolverMg.h cusolver_common.h",
-    "NVTX's": "nvToolsExt.h nvtx3/",
-    "the CUDA profiler's": "cuda_profiler_api.h cudaProfiler.h",
-    "the CUDA samples'": """
+    "PyTorch": "torch/ ATen/ c10/",
+    "pybind11": "pybind11/",
+    "nanobind": "nanobind/",
+    "Python": "Python.h",
+    "NumPy": "numpy/",
+    "TensorFlow": "tensorflow/",
+    "TVM": "tvm/",
+    "JAX": "jax/ jaxlib/",
+    "XLA": "xla/",
+    "GCC": "bits/",
+    "MPI": "mpi.h",
+    "NCCL": "nccl.h nccl_net.h",
+    "cuBLAS": "cublas.h cublas_v2.h cublas_api.h cublasLt.h cublasXt.h",
+    "cuSPARSE": "cusparse.h cusparse_v2.h cusparseLt.h",
+    "cuRAND": "curand.h",
+    "cuDNN": "cudnn.h cudnn_frontend.h",
+    "cuFFT": "cufft.h cufftXt.h cufftw.h",
+    "cuSOLVER": "cusolverDn.h cusolverSp.h cusolverRf.h cusolverMg.h cusolver_common.h",
+    "NVTX": "nvToolsExt.h nvtx3/",
+    "the CUDA profiler": "cuda_profiler_api.h cudaProfiler.h",
+    "the CUDA samples": """
         helper_cuda.h helper_cuda_drvapi.h helper_cusolver.h helper_functions.h helper_gl.h helper_image.h
         helper_multiprocess.h helper_string.h helper_timer.h
     """,
-    "OpenCV's": "opencv/ opencv2/ opencv4/",
-    "OpenGL's": "GL/ GLES2/ GLES3/ GLFW/",
-    "Boost's": "boost/",
-    "fmt's": "fmt/",
-    "GoogleTest's": "gtest/ gmock/",
+    "OpenCV": "opencv/ opencv2/ opencv4/",
+    "OpenGL": "GL/ GLES2/ GLES3/ GLFW/",
+    "Boost": "boost/",
+    "fmt": "fmt/",
+    "GoogleTest": "gtest/ gmock/",
 }
 _OWNERS = {start: owner for owner, starts in _LIBRARIES.items() for start in starts.split()}
 STANDARD = frozenset(
@@ -83,11 +85,11 @@ STANDARD = frozenset(
 )
 # Headers of CCCL that no release of NVRTC compiles, and their replacements.
 _OF_CCCL = (
-    (re.compile(r"thrust/complex\.h"), "<cuda/std/complex> has the same for device code"),
-    (re.compile(r"thrust/.*"), f"<cuda/std/…> and <cub/block/…> are for device code; {APART}"),
+    (re.compile(r"thrust/complex\.h"), "use <cuda/std/complex> for device code"),
+    (re.compile(r"thrust/.*"), f"use <cuda/std/…> and <cub/block/…> for device code; {APART}"),
     (
         re.compile(r"cub/(?:cub\.cuh|device/.*)"),
-        f"the parts in <cub/block/…> and <cub/warp/…> are for device code; {APART}",
+        f"use the parts in <cub/block/…> and <cub/warp/…> for device code; {APART}",
     ),
 )
 
@@ -97,12 +99,12 @@ def about_header(name: str) -> str | None:
     owner = _OWNERS.get(name) or _OWNERS.get(f"{name.partition('/')[0]}/")
     if owner is None and name not in STANDARD:
         return None
-    whose = "" if owner is None else f" {owner},"
-    return f"that is{whose} for host code, which NVRTC does not compile: {APART}"
+    whose = "" if owner is None else f" of {owner}"
+    return f"this header{whose} is for host code, which NVRTC does not compile: {APART}"
 
 
 def included_for_hosts(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a header for host code, instead of the compiler's errors in everything that it includes."""
+    """Report a header for host code, instead of the compiler's errors in the headers below it."""
     places = dict.fromkeys(each.where.path for each in found if each.where and not each.is_own)
     entries = {path: _entry(failed.include_chains.get(path, ())) for path in places}
     for name in entries.values():
@@ -116,14 +118,14 @@ def included_for_hosts(found: Sequence[Diagnostic], failed: FailedCompile) -> Ex
 
 
 def _entry(way: Sequence[Step]) -> str:
-    """Return the outside header that the project includes first on the chain of includes."""
+    """Return the name of the header outside the project at which a chain of includes leaves the project."""
     return next((step.name for step in reversed(way) if step.is_own), "")
 
 
 def unannotated(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report functions without a mark such as __device__."""
+    """Report functions without a specifier such as __device__."""
     pasted = failed.pasted("options", {"device-as-default-execution-space": True})
-    as_device = f"to take such functions as device code:{pasted}"
+    as_device = f"to compile such functions as device code:{pasted}"
 
     def about(first: Diagnostic) -> str:
         path = first.where.path if first.where else failed.path
@@ -132,22 +134,22 @@ def unannotated(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanati
         if not first.is_own or _OF_HOSTS.search(without_comments(failed.text_of(path))):
             return _ONLY_DEVICE
         marks = "mark kernels with __global__, and the functions that they call with __device__"
-        return f"{marks}; with host code, {APART}; {as_device}"
+        return f"{marks}; if the file has host code, {APART}; {as_device}"
 
     like_it = [each for each in found if _UNANNOTATED.search(each.text) and not _is_marked(each)]
     return _as_one(like_it, found, about)
 
 
 def _is_marked(error: Diagnostic) -> bool:
-    """Return whether a function is marked as device code, but an earlier error hides the mark."""
+    """Return whether a function has a specifier that the compiler missed because of an earlier error."""
     code, mark = (*error.context[:2], "", "")[:2]
     return error.is_own and re.search(r"\b__(?:global|device)__(?!\w)", code[: mark.find("^")]) is not None
 
 
 def variables(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report variables that are not marked with their memory space.
+    """Report variables without a specifier for the memory space, such as __device__.
 
-    If a line has another error too, the compiler may only take it for a variable.
+    Lines with another error are left out, because the compiler may wrongly see a variable there.
     """
     like_it = [each for each in found if each.is_own and _VARIABLE.search(each.text)]
     wrong = {each.where for each in found if each not in like_it}
@@ -155,16 +157,16 @@ def variables(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
     if not sure:
         return None
     pasted = failed.pasted("options", {"device-as-default-execution-space": True})
-    marks = "" if "data member" in sure[0].text else "mark it with __device__ or __constant__; "
-    hint = f"{marks}to take all such variables as __device__:{pasted}"
+    marks = "" if "data member" in sure[0].text else "mark the variable with __device__ or __constant__; "
+    hint = f"{marks}to compile all such variables as __device__:{pasted}"
     others = [each for each in found if each not in sure]
     return replace(sure[0], hint=hint).followed_by(len(sure) - 1), others
 
 
 def calls(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report calls that only a host can make."""
+    """Report calls that only host code can make."""
     like_it = [each for each in found if _CALLS.search(each.text)]
-    # A function for the host was reported already, unless it is compiled as device code.
+    # With this option, host functions are compiled as device code, so a launch may be in a host function.
     is_kernels = not failed.module.options.get("device_as_default_execution_space")
 
     def about(_first: Diagnostic) -> str:
@@ -174,7 +176,7 @@ def calls(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | N
 
 
 def _launches(found: Sequence[Diagnostic], failed: FailedCompile) -> bool:
-    """Return whether a kernel launches kernels; the compiler may report only its calls of the runtime."""
+    """Return whether a kernel launches kernels; the compiler may report only calls of the CUDA runtime."""
     if any(_LAUNCHES.search(each.text) for each in found):
         return True
     has_launch = "<<<" in without_comments(failed.module.source.text)
@@ -182,7 +184,7 @@ def _launches(found: Sequence[Diagnostic], failed: FailedCompile) -> bool:
 
 
 def _with_runtime(failed: FailedCompile) -> str:
-    """Return the table that links a source with CUDA's device runtime; such a link cannot produce PTX."""
+    """Return a hint with the table that links a source with CUDA's device runtime, but not to PTX."""
     rule: dict[str, object] = {"name": failed.module.base, "sources": [failed.path], "mode": "rdc"}
     targets = failed.module.targets
     if any(each.arch.is_ptx and each.named for each in targets):
@@ -190,17 +192,17 @@ def _with_runtime(failed: FailedCompile) -> str:
     rule["link"] = [device_runtime(failed.version[0])]
     lines = (written(key, value) for key, value in rule.items())
     table = "".join(f"\n    {line}" for line in (failed.config.place.tables("module"), *lines))
-    return f"a kernel that launches kernels needs CUDA's device runtime, which this links:{table}"
+    return f"a kernel that launches kernels needs CUDA's device runtime: link it with this table:{table}"
 
 
 def _as_one(
     like_it: Sequence[Diagnostic], found: Sequence[Diagnostic], about: Callable[[Diagnostic], str]
 ) -> Explanation | None:
-    """Report the first error, in the project's own code if possible, instead of all that follow from it."""
+    """Report the first error, if possible in the project's code, instead of all errors that follow."""
     if not like_it:
         return None
     first = next((each for each in like_it if each.is_own), like_it[0])
-    # An error in an outside header may only follow from a mistake in the project's own code.
+    # An error in a header outside the project may follow from a mistake in the project's own code.
     met = not all(each.is_own for each in like_it)
     others = [each for each in found if met and each.is_own and each not in like_it]
     return replace(first, hint=about(first)).followed_by(len(found) - len(others) - 1), others

@@ -1,4 +1,4 @@
-"""The chain of includes that leads from a source to each header, with the line of each include."""
+"""Find the chain of includes that leads from a source to each header, with the line of each include."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _File = tuple[SearchFolder, str]
 
 
 class Step(NamedTuple):
-    """One include: its file and line, and the name in its text."""
+    """One include: the file and line of the #include, and the name in the #include."""
 
     where: Location
     name: str
@@ -30,7 +30,9 @@ class Step(NamedTuple):
         return not self.where.path.startswith("<")
 
 
-@functools.lru_cache(maxsize=4)  # it may have hundreds of headers, and runs for each arch that fails
+@functools.lru_cache(
+    maxsize=4
+)  # the function may read hundreds of headers, and runs for each arch that fails
 def include_chains_from(
     source: Source, tree: ProjectTree, search: tuple[SearchFolder, ...]
 ) -> Mapping[str, tuple[Step, ...]]:
@@ -64,5 +66,5 @@ def _named(file: _File, tree: ProjectTree) -> str:
 def _text(file: _File, tree: ProjectTree) -> str:
     try:
         return disk.read_file(file[0].path / file[1], tree).decode("utf-8", "replace")
-    except SourceError:  # the file is gone by now: its includes are unknown
+    except SourceError:  # the file was removed, so its includes are unknown
         return ""

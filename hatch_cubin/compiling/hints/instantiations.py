@@ -1,4 +1,4 @@
-"""Hints about entries of `instantiate`: each at its line of the table, with the kernel that it names."""
+"""Hints about wrong entries of `instantiate`, with the line of the table and the kernel of each entry."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ def entry_of(error: Diagnostic) -> str | None:
 
 
 def wrong_entries(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnostic]:
-    """Return one error for each entry that is wrong.
+    """Return one error for each wrong entry of `instantiate`.
 
-    If the source has errors too, an error about one of its kernels may only follow from them.
+    If the source itself has errors, errors about entries for its kernels are left out, because these errors
+    may follow from the errors in the source.
     """
     first: dict[str, Diagnostic] = {}
     for each in found:
@@ -48,9 +49,10 @@ def wrong_entries(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Di
 def _once_for_each_product(
     entries: Mapping[str, Diagnostic], first: Mapping[str, Diagnostic], failed: FailedCompile
 ) -> dict[str, Diagnostic]:
-    """Return the errors, without those that repeat an error of the same product or follow from one.
+    """Return the errors, but each error of a product of instantiations only once.
 
-    *first* has the compiler's own errors.
+    An error is left out if it repeats an error of the same table in `instantiate`, or follows from such an
+    error. *first* has the compiler's own errors.
     """
     kept: dict[str, Diagnostic] = {}
     told = set[tuple[Location | None, str | None]]()
@@ -67,13 +69,13 @@ def _once_for_each_product(
 
 
 def with_entry(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
-    """Return an error in a template with the entry that instantiates it, if only one entry does."""
+    """Return an error in a template with the template's entry, if there is only one entry."""
     names = (match[1] for line in error.context if (match := _INSTANTIATED.search(line)))
     entries = [each for name in names for each in failed.module.instantiate if _name_of(each) == name]
     where = failed.place_of_entry(entries[0]) if entries and {*entries} == {entries[0]} else None
     if where is None:
         return error
-    return replace(error, context=(*error.context, f"    as {entries[0]!r} asks for it ({where})"))
+    return replace(error, context=(*error.context, f"    in the instantiation of {entries[0]!r} ({where})"))
 
 
 def _name_of(entry: str) -> str:
@@ -91,28 +93,28 @@ def _about(entry: str, error: Diagnostic, failed: FailedCompile) -> str | None:
     if (told := undefined([error], failed)) is not None:
         return told[0].hint
     if _FOR_THE_DEVICE.search(error.text):
-        return "only kernels need an entry: functions are compiled with the kernels that call them"
+        return "only kernels need an entry: device functions are compiled with the kernels that call them"
     match = _UNKNOWN.search(error.text)
     unknown = (match[1] or match[2]) if match else ""
     kernels, words = _kernels(failed), _WORD.findall(entry)
     kernel = next((each for each in kernels if each.base in words), None)
     if kernel is None:
         return _about_unknown(entry, unknown, kernels, failed)
-    # An unknown type is clear. The compiler does not see a kernel that a condition hides.
+    # The compiler's message about an unknown type is clear. An unknown kernel may be hidden by a condition.
     is_clear = unknown and (unknown not in kernel.name.split("::") or _name_of(entry) == kernel.name)
     return None if is_clear else _about_template(entry, kernel)
 
 
 def _about_template(entry: str, kernel: Kernel) -> str:
     if not kernel.template:
-        return f"'{kernel.name}' is no template ({kernel.where}), and needs no entry"
-    what = f"its template is '{kernel.template}' ({kernel.where})"
+        return f"'{kernel.name}' ({kernel.where}) is not a template, so remove its entry"
+    what = f"the kernel's template is '{kernel.template}' ({kernel.where})"
     is_alike = "".join(kernel.example.split()) == "".join(entry.split())
-    return what if is_alike else f'{what}, as in "{kernel.example}"'
+    return what if is_alike else f'{what}: write for example "{kernel.example}"'
 
 
 def _about_unknown(entry: str, unknown: str, kernels: Sequence[Kernel], failed: FailedCompile) -> str | None:
-    """Return a hint for an entry that names no kernel of the source."""
+    """Return a hint for an entry that does not name a kernel of the source."""
     name = _name_of(entry).rpartition("::")[2]
     having = {
         path: written
@@ -125,8 +127,8 @@ def _about_unknown(entry: str, unknown: str, kernels: Sequence[Kernel], failed: 
             source_table(failed.module.tables, path, instantiate=[written])
             for path, written in having.items()
         )
-        what = f"{failed.path} has no template {name!r}"
-        return f"{what}: take the entry out of this table, and write instead:{tables}"
+        what = f"{failed.path} does not have a template {name!r}"
+        return f"{what}: remove the entry from this table, and add:{tables}"
     listed = ", ".join(map(repr, examples(kernels)[:_MOST])) if unknown == name else ""
     what = f"the templates of {failed.path}, each with an example of its arguments"
     return f"{what}: {listed}" if listed else None

@@ -1,4 +1,4 @@
-"""The kernels that texts declare, with example arguments for kernel templates. Pure."""
+"""Find the kernels that sources and headers declare, with example arguments for kernel templates."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _TYPE = re.compile(r"(?:typename|class)\b\s*(\.\.\.)?\s*\w*")
 _NUMBER = re.compile(
     r"(?:const |unsigned |signed |int ?|short ?|long ?|char ?)+|unsigned|(?:std::)?(?:size_t|u?int\d+_t)"
 )
-# Operations that only integers have: remainders, and operations on bits.
+# Operators that work only on integers: remainders, and operators on bits.
 _OF_INTEGERS = re.compile(r"%|\^|(?:<<|>>|[&|])=")
 _CLOSES = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
 class TemplateParameter(NamedTuple):
-    """One parameter of a template: the type of a value, or "" for a type."""
+    """One parameter of a template; *type* is the type of a value, or "" if the parameter is itself a type."""
 
     type: str
     name: str
@@ -36,13 +36,13 @@ class TemplateParameter(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """A kernel in a file of the project: its qualified name, its template's head, and its location."""
+    """A kernel in a file of the project: its qualified name, its `template <…>` line, and its location."""
 
     name: str
     template: str
     where: Location
     parameters: tuple[TemplateParameter, ...] = ()
-    code: str = ""  # its declaration, with its body if it has one
+    code: str = ""  # the declaration, with the body if there is one
 
     @property
     def base(self) -> str:
@@ -51,7 +51,7 @@ class Kernel(NamedTuple):
 
     @property
     def example(self) -> str:
-        """The kernel template with an example argument of the right kind for each parameter."""
+        """The name of the kernel template, with an example argument for each parameter."""
         needed = [*self.parameters]
         while needed and (needed[-1].has_default or (needed[-1].is_pack and needed[:-1])):
             needed.pop()
@@ -63,7 +63,7 @@ class Kernel(NamedTuple):
             return "4" if is_number else "true" if parameter.type == "bool" else GAP
         name = parameter.name
         arguments = re.findall(rf"\b{name}\b[\s&]*(\w+)\s*[,)]", self.code)
-        # The kernel needs a certain class if it uses members of the type or calls its objects.
+        # No example fits if the kernel uses members of the type or calls its objects.
         uses = [
             rf"\b{name}\s*(?:::|(?:\(\s*\)|\{{\s*\}})\s*\()",
             *(rf"\b{each}\s*[.(]" for each in arguments),
@@ -74,31 +74,33 @@ class Kernel(NamedTuple):
 
 
 def declared(texts: Mapping[str, str]) -> tuple[Kernel, ...]:
-    """Return the kernels that *texts*, a mapping by path, declare."""
+    """Return the kernels that files declare; *texts* maps paths to the texts of the files."""
     return tuple(kernel for path, text in texts.items() for kernel in _Scan(path, text).kernels)
 
 
 def examples(kernels: Sequence[Kernel]) -> list[str]:
-    """Return an example for each kernel that is a template."""
+    """Return an example instantiation for each kernel that is a template."""
     return [*dict.fromkeys(kernel.example for kernel in kernels if kernel.parameters)]
 
 
 class _Scan:
-    """One pass through a text, which collects its kernels with the names of the namespaces around them."""
+    """One pass through the text of a file, which collects the kernels with their namespaces."""
 
     def __init__(self, path: str, text: str) -> None:
         self.kernels: list[Kernel] = []
         code = _QUOTED.sub(_blank, _DIRECTIVE.sub(_blank, without_comments(text)))
         self._path, self._code = path, code
         around: list[str] = []
-        head: str | None = None  # parameters of the template that is being declared
+        head: str | None = (
+            None  # the parameters of the current `template <…>`, which comes before a declaration
+        )
         at = 0
         while match := _TOKEN.search(code, at):
             at = match.end()
             if match["template"]:
                 at = _end_of(code, at, "<")
                 head = code[match.end() : at - 1]
-            elif match["kernel"]:  # the template's head may come before or after __global__
+            elif match["kernel"]:  # `template <…>` may come before or after __global__
                 self._take_kernel(match, "::".join(filter(None, around)), head)
             else:
                 head = None
@@ -108,7 +110,7 @@ class _Scan:
                     around.append((match["space"] or "").strip())
 
     def _take_kernel(self, match: re.Match[str], scope: str, head: str | None) -> None:
-        # A head without parameters is a specialization, and is compiled even if it is not instantiated.
+        # `template <>` begins a specialization, which is compiled even if no entry instantiates it.
         found = None if head == "" else _kernel(self._code, match.end())
         if found is not None:
             name, end = found
@@ -124,7 +126,7 @@ class _Scan:
 def _kernel(code: str, at: int) -> tuple[str, int] | None:
     """Return the name of the kernel that is declared after *at*, and the position where the name ends.
 
-    A name with parentheses that comes before the kernel's name is an attribute or a macro.
+    Before the kernel's name, there may be attributes and macros with parentheses.
     """
     stop = re.compile(r"[;{}]").search(code, at)
     limit = stop.start() if stop else len(code)
@@ -144,11 +146,11 @@ def _end_of_body(code: str, at: int) -> int:
 
 
 def _end_of(code: str, at: int, opened: str) -> int:
-    """Return the position after the bracket that closes the one before *at*; the text's end if none does."""
+    """Return the position after the bracket that closes the bracket before *at*, or the end of the text."""
     pending = [_CLOSES[opened]]
     for index in range(at, len(code)):
         char = code[index]
-        # Between parentheses, < and > are comparisons.
+        # inside parentheses, < and > are comparisons
         if char in "([{" or (char == "<" and pending[-1] == ">"):
             pending.append(_CLOSES[char])
         elif char == pending[-1]:
@@ -159,7 +161,7 @@ def _end_of(code: str, at: int, opened: str) -> int:
 
 
 def _parts(text: str) -> list[str]:
-    """Return the parts of a text between commas, except commas inside brackets."""
+    """Split a text at its commas, except at commas inside brackets."""
     found, start, at = [], 0, 0
     while at < len(text):
         if text[at] in _CLOSES:
@@ -173,7 +175,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _parameter(text: str) -> TemplateParameter:
-    """Return a parameter of a template; anything that is not simple has itself as its type."""
+    """Parse one parameter of a template; if the parameter is not simple, its whole text becomes its type."""
     written = text if re.search(r"[<(]", text) else text.partition("=")[0]
     plain = " ".join(written.replace("...", " ").split())
     match = re.search(r"\w+$", plain)

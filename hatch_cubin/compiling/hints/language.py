@@ -1,4 +1,4 @@
-"""Hints about what a source needs of the compiler: a later C++, an option, or a feature that CUDA removed."""
+"""Hints for sources that need a later C++ standard, an option, or a feature that CUDA has removed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REFERENCE = re.compile(r"(texture|surface) is not a template")
 
 
 def needs_of_source(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report what the source needs of the compiler, without the errors that follow."""
+    """Report a missing C++ standard, option or feature, without the errors that follow from it."""
     for each in found:
         if each.hint is None and (hint := _about(each, failed)) is not None:
             others = [other for other in found if each.is_own and other.where != each.where]
@@ -28,17 +28,17 @@ def needs_of_source(found: Sequence[Diagnostic], failed: FailedCompile) -> Expla
 
 def _about(error: Diagnostic, failed: FailedCompile) -> str | None:
     if (standard := _standard(error, failed)) is not None:
-        return f"this sets C++{standard}:{failed.pasted('options', {'std': f'c++{standard}'})}"
+        return f"to compile as C++{standard}:{failed.pasted('options', {'std': f'c++{standard}'})}"
     if match := _NEEDS_FLAG.search(error.text):
-        return f"this option allows it:{failed.pasted('options', {match[1]: True})}"
+        return f"to allow this with an option:{failed.pasted('options', {match[1]: True})}"
     if match := _REFERENCE.search(error.text):
-        instead = f"pass the kernel a cuda{match[1].title()}Object_t"
-        return f"CUDA 12 and later have no {match[1]} references: {instead}"
+        instead = f"pass a cuda{match[1].title()}Object_t to the kernel instead"
+        return f"CUDA 12 and later do not have {match[1]} references: {instead}"
     return None
 
 
 def _standard(error: Diagnostic, failed: FailedCompile) -> str | None:
-    """Return the C++ standard that the code at an error needs, if the compile has an earlier one."""
+    """Return the C++ standard that the code at an error needs, if the compile uses an earlier standard."""
     if match := _LATER.search(error.text):
         return match[1] or match[2]
     code, mark = (*error.context[:2], "", "")[:2]

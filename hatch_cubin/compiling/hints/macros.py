@@ -21,7 +21,7 @@ _FARTHEST = 2  # columns between a macro and the reported position of the error
 
 
 def in_built_in_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a macro whose name NVRTC's own header uses: only a macro can cause errors in that header."""
+    """Report a macro with a name that NVRTC's built-in header uses; nothing else causes errors there."""
     beside = [each for each in found if each.where is not None and each.where.path == _BUILT_IN]
     if not beside or not failed.module.macros:
         return None
@@ -29,25 +29,25 @@ def in_built_in_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Ex
     names = given.intersection(name for each in beside for name in _beside(each))
     names = names or {name for name in given if name.startswith("_")} or given
     what = f"NVRTC's own built-in header does not compile with {_listed(names, 'the macro')}"
-    hint = f"leave {'it' if len(names) == 1 else 'them'} out of 'define'"
+    hint = f"remove {_listed(names, 'the macro')} from 'define'"
     return failure("reserved-macro", what, failed.place_of_macro(min(names)), hint, beside[0].context), []
 
 
 def used_in_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a macro whose name an outside header uses: all other errors follow from it."""
+    """Report a macro whose name a header outside the project uses; all other errors follow from this."""
     for each in found:
         if not each.is_own and _OF_SYNTAX.match(each.text):
             macros = _macros(failed)
             for name in _beside(each):
                 if name in macros:
-                    what = f"the macro {name} takes the place of another {name}, in {each.where}"
-                    hint = f"give the macro a name that nothing else has, in {failed.path} too"
+                    what = f"the macro {name} replaces the name {name} in {each.where}"
+                    hint = f"rename the macro, also in {failed.path}"
                     return failure("macro-replaces-name", what, macros[name][1], hint, each.context), []
     return None
 
 
 def beside_error(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report the value of a macro, if the project's own code fails next to that macro."""
+    """Report the value of a macro if the compiler finds an error next to the macro in the project's code."""
     for each in found:
         missing = _UNDEFINED.match(each.text)
         if not each.is_own or each.hint is not None or not (missing or _OF_SYNTAX.match(each.text)):
@@ -67,7 +67,7 @@ def _listed(names: Collection[str], kind: str) -> str:
 
 
 def _macros(failed: FailedCompile) -> Mapping[str, tuple[str, Location]]:
-    """Return value and place of each macro that the table and the project's files define only once."""
+    """Return value and location of each macro that the table and the project's files define only once."""
     found = [(name, value, failed.place_of_macro(name)) for name, value in failed.module.macros]
     for path in dict.fromkeys((failed.path, *failed.headers)):
         text = without_comments(failed.text_of(path))
@@ -79,7 +79,7 @@ def _macros(failed: FailedCompile) -> Mapping[str, tuple[str, Location]]:
 
 
 def _beside(error: Diagnostic) -> Iterator[str]:
-    """Yield the names at the position that an error points at, or right before it."""
+    """Yield the names at the position to which an error points, or directly before this position."""
     code, mark = (*error.context, "", "")[:2]
     for word in _NAME.finditer(code) if mark.strip() == "^" else ():
         if word.start() <= mark.index("^") <= word.end() + _FARTHEST:

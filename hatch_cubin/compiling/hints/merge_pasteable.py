@@ -1,4 +1,4 @@
-"""Merge the table's lines in several hints: a table has each key once, so each shows all values. Pure."""
+"""Merge the lines for the table that several hints show, because a table can have each key only once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LINE = re.compile(r"(?:^|(?<=: ))(options|define|exclude|include-dirs|header-pa
 
 
 def merge_hints(problems: Sequence[Problem]) -> list[Problem]:
-    """Return the problems with hints that can all be followed together: lines for one key become one line."""
+    """Return the problems with hints that can all be followed: every line for a key shows all its values."""
     merged: dict[str, Any] = {}
     for problem in problems:
         if match := _LINE.search(problem.hint or ""):
@@ -29,7 +29,7 @@ def merge_hints(problems: Sequence[Problem]) -> list[Problem]:
 
 
 def _both(one: Any, other: Any) -> Any:
-    """Return two values merged: all elements of two lists, or all keys of two tables."""
+    """Merge two values: the result has all elements of two lists, or all keys of two tables."""
     if isinstance(one, dict) and isinstance(other, dict):
         return {**one, **{key: _both(one.get(key), value) for key, value in other.items()}}
     if isinstance(one, list) and isinstance(other, list):

@@ -1,4 +1,4 @@
-"""Hints about text that is not CUDA C++ for NVRTC: other languages, templates, tile kernels, odd bytes."""
+"""Hints about files that are not CUDA C++: other languages, text templates, tile kernels, non-ASCII text."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..diagnostics import Diagnostic, Explanation, failure
 from .conditions import surely_read
 from .failed_compile import FailedCompile
 
-_A_TEMPLATE = "this looks like a template, which a script has to fill in before a compiler reads it"
-# Patterns for the compiler's message or its source line, by the language that they show.
+_A_TEMPLATE = "this file looks like a text template, which a script must fill in before the compiler reads it"
+# Patterns that show a language, in the compiler's message or in the line of the source, by language.
 _LANGUAGES = {
     "HIP": (
         r'source file "(?:hip|hipcub|hiprand|rocprim|rocrand|rocwmma)/'
@@ -28,7 +28,7 @@ _LANGUAGES = {
     "HLSL": r"\[numthreads\(|\bSV_\w+ID\b|\bRWStructuredBuffer\b",
     "GLSL": r"\blayout\s*\(\s*(?:local_size_|std430|binding)|\bgl_\w+ID\b|#\s*version\s+\d",
 }
-_PLACEHOLDER = re.compile(  # of Jinja, CMake or Mako
+_PLACEHOLDER = re.compile(  # a placeholder of Jinja, CMake or Mako
     r"\{%.*?%\}|\{\{ *[A-Za-z_][\w.]* *\}\}(?=\s*[\w*&(\]<])|(?<!\w)@[A-Za-z_]\w*@|\$\{\w[^}]*\}"
 )
 _TILE = re.compile(r"\b__tile(?:_global)?__(?!\w)")
@@ -37,7 +37,7 @@ _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 
 
 def other_language(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report another language at the first error that shows it, instead of all errors."""
+    """Report a source in a different language, at the first error that shows this, instead of all errors."""
     for each in found:
         if each.is_own and (what := _what_it_is(each, failed)) is not None:
             if failed.sources.keys() != {failed.path}:
@@ -49,27 +49,27 @@ def other_language(found: Sequence[Diagnostic], failed: FailedCompile) -> Explan
 def _what_it_is(error: Diagnostic, failed: FailedCompile) -> str | None:
     shown = "\n".join((error.text, *error.context[:1]))
     language = next((name for name, pattern in _LANGUAGES.items() if re.search(pattern, shown)), None)
-    # In CUDA C++, a helper may have such a name. HIP has the marks of CUDA.
+    # A source with __global__ is CUDA C++ or HIP, which both use __global__; its helpers may have any names.
     if language and (language == "HIP" or "__global__" not in failed.text_of(failed.path)):
         return f"this is {language}, not CUDA C++"
     return _A_TEMPLATE if _PLACEHOLDER.search(shown) else None
 
 
 def not_text(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a file that is a pointer of Git LFS, or UTF-16, instead of the compiler's errors in it."""
+    """Report a file in UTF-16, or a pointer of Git LFS, instead of the compiler's errors in this file."""
     for each in found:
         path = each.where.path if each.where else ""
         text = failed.text_of(path)
         hint = LFS_HINT if is_lfs_pointer(text) else None
         if "\0" in text:
-            hint = f"{path} contains null bytes, as UTF-16 and UTF-32 do: save it as UTF-8"
+            hint = f"{path} contains null bytes, as in UTF-16 and UTF-32: save the file as UTF-8"
         if hint is not None:
             return replace(each, hint=hint, context=()).followed_by(len(found) - 1), []
     return None
 
 
 def characters(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a non-ASCII character outside of quotes and comments, without the errors that follow."""
+    """Report a non-ASCII character outside of quotes and comments, without the errors that follow from it."""
     for each in found:
         if each.where is None or not _NO_TOKEN.search(each.text):
             continue
@@ -84,13 +84,13 @@ def characters(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanatio
 
 
 def _named(char: str) -> str:
-    import unicodedata  # lazy: few compiles fail so
+    import unicodedata  # lazy: needed only for this kind of error
 
     return f"U+{ord(char):04X} ({unicodedata.name(char, 'without a name').lower()})"
 
 
 def place_of_tile_code(texts: Mapping[str, str]) -> Location | None:
-    """Return the location of tile code that the compiler surely reads in *texts*, a mapping by path."""
+    """Return the location of tile code that the compiler certainly reads; *texts* maps paths to texts."""
     for path, text in texts.items():
         if "__tile" in text:
             for line, number in surely_read(text, frozenset()):
@@ -100,14 +100,14 @@ def place_of_tile_code(texts: Mapping[str, str]) -> Location | None:
 
 
 def tile_code_error(where: Location, failed: FailedCompile) -> Diagnostic:
-    """Return an error that tile code is not supported."""
+    """Return an error which says that tile code is not supported."""
     text = failed.text_of(failed.path)
     if where.path != failed.path:
-        hint = f"{failed.path} has to do without what includes it"
+        hint = f"remove the include that leads from {failed.path} to this file"
     elif "__global__" in text:
-        hint = "move it into a file of its own, and leave that out with 'exclude'"
+        hint = "move the tile kernels into a separate file, and list this file in 'exclude'"
     else:
-        hint = f"leave the file out: {failed.line('exclude', [failed.path])}"
+        hint = f"to leave the file out: {failed.line('exclude', [failed.path])}"
     line = text.splitlines()[(where.line or 1) - 1 :][:1] if where.path == failed.path else []
     shown = tuple(f"    {each}" for each in line)
     what = "tile kernels (__tile_global__) are not supported yet"
@@ -115,6 +115,6 @@ def tile_code_error(where: Location, failed: FailedCompile) -> Diagnostic:
 
 
 def tile_code(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report tile code, instead of the compiler's errors in it or in the headers that it needs."""
+    """Report tile code, instead of the compiler's errors in the tile code or in the headers for tile code."""
     where = place_of_tile_code({path: failed.text_of(path) for path in (failed.path, *failed.headers)})
     return None if where is None or not found else (tile_code_error(where, failed), [])

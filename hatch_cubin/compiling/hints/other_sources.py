@@ -1,4 +1,4 @@
-"""Hints about functions and variables that one source of a project defines and another one uses."""
+"""Hints about functions and variables that one source of a project defines and another source uses."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ _VARIABLE = re.compile(
     r"^(?![^\n]*\b(?:extern|static)\b)[^\n;(){}=\[]*__(?:device|constant|managed)__[^;(){}=\[]*?\b(\w+)\s*[=;\[{]",
     re.MULTILINE,
 )
-_HINT = "every source is compiled alone: include the file that defines it, or link both with a module table"
-_HINT_FOR_PTX = "every source is assembled alone: its text has to define it, or a module table links both"
+_HINT = (
+    "sources are compiled separately: include the file with the definition, or link both with a module table"
+)
+_HINT_FOR_PTX = (
+    "PTX sources are assembled separately: add the definition, or link both files with a module table"
+)
 
 
 def unresolved(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a function without a body, by its name in the source, at the line that declares it."""
+    """Report a function or variable that is not defined, at the line that declares it."""
     for each in found:
         if match := _UNRESOLVED.search(each.text):
             symbol, name = match[1], demangle(match[1])
@@ -40,7 +44,7 @@ def unresolved(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanatio
 
 
 def about_extern(warning: Diagnostic, failed: FailedCompile) -> str | None:
-    """Return how to use a variable that another source defines, for a warning that this is a separate one."""
+    """Return how to share a variable with another source, for a warning about an `extern` variable."""
     name = OF_ITS_OWN.match(warning.text)
     return _at_definition(name[1], failed) if name and not failed.module.part_of else None
 
@@ -65,14 +69,14 @@ def _others(failed: FailedCompile) -> Iterator[tuple[str, str]]:
 
 
 def _at_definition(symbol: str, failed: FailedCompile) -> str | None:
-    """Return how to use a function that another source defines: link the source, or move it into a header."""
+    """Return how to use a symbol that another source defines: link both sources, or move the definition."""
     found = _defined_elsewhere(symbol, failed)
     if found is None:
         return None
     if found.why_private is not None:
-        return f"{found.where} defines it for that source alone: move it into a header that both include"
+        return f"other sources cannot use the definition in {found.where}: move the definition into a header"
     table = _linked(failed.module.base, [failed.path, found.where.path], failed)
-    return f"{found.where} defines it, and this links the two:{table}"
+    return f"the definition is in {found.where}: link both sources with this table:{table}"
 
 
 def _defined_elsewhere(symbol: str, failed: FailedCompile) -> Definition | None:
@@ -88,13 +92,13 @@ def _needed_by(path: str, what: str, failed: FailedCompile) -> str:
     )
     if module is not None:
         sources = setting_line("sources", [*module.sources, failed.path])
-        return f"{path} {what}, so the table of {module.name!r} needs it: {sources}"
+        return f"{path} {what}, so add this source to the table of {module.name!r}:\n    {sources}"
     table = _linked(PurePosixPath(path).stem, [path, failed.path], failed)
-    return f"{path} {what}, and this links the two:{table}"
+    return f"{path} {what}: link both sources with this table:{table}"
 
 
 def _linked(name: str, sources: Sequence[str], failed: FailedCompile) -> str:
-    """Return the table that links the sources, in the form that follows the words of a hint."""
+    """Return the lines of a table that links the sources, in the form that ends a hint."""
     rule = {"name": name, "sources": [*sources], "mode": "lto"}
     lines = (setting_line(key, value) for key, value in rule.items())
     return "".join(f"\n    {line}" for line in (failed.config.place.tables("module"), *lines))

@@ -1,4 +1,4 @@
-"""Hints about undefined names: the header that has each name, or the macro that the source needs."""
+"""Hints about undefined names: the header that declares each name, or a macro for the table."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _NUMBERS = r"(float|double|u?int|u?short|u?char|u?ll|floats|float2|half|halves)"
 _ROUNDED = r"(_r[nduz])?"
 _INTEGERS = r"u?int(_least|_fast)?(8|16|32|64)_t|u?int(ptr|max)_t"
 
-# Headers that nvcc includes on its own, other headers, and headers for members that are missing from a
-# namespace, each with a pattern of names. Each header has all of its names with CUDA 12.9, 13.0 and 13.5.
+# Headers with a pattern of the names that they declare: headers that nvcc includes automatically, other
+# headers, and headers for members of namespaces. All names were found with CUDA 12.9, 13.0 and 13.5.
 _BY_NVCC = {
     "cstdint": rf"{_INTEGERS}|U?INT(_LEAST|_FAST)?\d+_(MAX|MIN)|(U?INT(PTR|MAX)|PTRDIFF|SIZE)_(MAX|MIN)",
     "cmath": r"INFINITY|NAN|HUGE_VALF?|M_(E|LN2|LN10|LOG2E|LOG10E|[12]?_?PI(_[24])?|2_SQRTPI|SQRT2|SQRT1_2)",
@@ -82,9 +82,9 @@ _NAMESPACES = {"cooperative_groups": "cooperative_groups.h", "nvcuda": "mma.h"}
 
 
 def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report names from headers that are not included.
+    """Report names from headers that the source does not include.
 
-    A missing type can cause errors anywhere, a missing value only in its own line.
+    A missing type can cause errors anywhere, but a missing value causes errors only in its own line.
     """
     included = {
         *failed.module.pre_includes,
@@ -107,7 +107,7 @@ def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
     if not macros:
         return None
     pasted = failed.pasted("define", dict.fromkeys(macros.values(), "…"))
-    hint = f"if the build has to give it, with its value in place of …:{pasted}"
+    hint = f"if this is a macro, set its value in place of …:{pasted}"
     lines = {each.where for each in macros}
     others = [each for each in found if each.where not in lines]
     return replace(next(iter(macros)), hint=hint).followed_by(len(found) - len(others) - 1), others
@@ -122,12 +122,12 @@ def _about_headers(headers: Sequence[str], failed: FailedCompile) -> str:
     wanted = dict.fromkeys((*failed.module.pre_includes, *headers))
     pasted = failed.pasted("options", {"pre-include": [*wanted]})
     if all(header in _BY_NVCC for header in headers):
-        return f"nvcc includes {named} by itself, NVRTC does not:{pasted}"
-    return f"{named} {'has it' if len(headers) == 1 else 'have them'}:{pasted}"
+        return f"nvcc includes {named} automatically, but NVRTC does not:{pasted}"
+    return f"include {named}, which the source needs:{pasted}"
 
 
 def _header_of(error: Diagnostic) -> str | None:
-    """Return the header with the name that an error is about."""
+    """Return the header that declares the name that an error is about."""
     if _NO_NAMESPACE.search(error.text):
         return _NAMESPACES.get(_name_in(error))
     if match := _NO_MEMBER.search(error.text):
@@ -140,7 +140,7 @@ def _in(headers: Mapping[str, str], name: str) -> str | None:
 
 
 def _name_in(error: Diagnostic) -> str:
-    """Return the name that an error is about: the name in its text, or else the name that it points at."""
+    """Return the name that an error is about: the name in its text, or else the name at its position."""
     if match := _UNDEFINED.search(error.text):
         return match[1]
     if match := _NO_MEMBER.search(error.text):
@@ -160,7 +160,7 @@ def _macro_in(error: Diagnostic) -> str | None:
 
 
 def _pointed_at(error: Diagnostic) -> tuple[str, int]:
-    """Return the line of code that an error shows, and the caret's position in it."""
+    """Return the line of code that an error shows, and the position of the caret below this line."""
     for code, mark in zip(error.context, error.context[1:], strict=False):
         if mark.strip() == "^":
             return code, mark.index("^")

@@ -194,7 +194,7 @@ def test_an_error_on_some_archs_says_which_archs_work(tmp_path: Path, compiler: 
         "    #error needs sm_90\n"
         "     ^\n"
         f"  while compiling k for sm_80, sm_89 ({compiler})\n"
-        "  hint: it compiles with these archs:\n"
+        "  hint: the source compiles with these archs:\n"
         "    [[tool.hatch.build.hooks.cubin.source]]\n"
         '    path = "demo/k.cu"\n'
         '    archs = ["sm_90", "compute_100"]'
@@ -207,7 +207,7 @@ def test_an_instruction_of_one_gpu_says_which_arch_has_it(tmp_path: Path, compil
         "demo/k.cu:1: Instruction 'wgmma.fence' not supported on .target 'sm_90'\n"
         "      wgmma.fence.sync.aligned;\n"
         f"  while compiling k for sm_90 ({compiler})\n"
-        "  hint: it compiles with these archs:\n"
+        "  hint: the source compiles with these archs:\n"
         "    [[tool.hatch.build.hooks.cubin.source]]\n"
         '    path = "demo/k.cu"\n'
         '    archs = ["sm_90a"]'
@@ -254,11 +254,11 @@ def test_an_option_that_the_compiler_does_not_take_is_shown_in_the_table(
 
 
 NO_KERNEL = (
-    "functions alone are not a kernel: write one with __global__; "
+    "the source has only device functions: write a kernel with __global__; "
     "a project without kernels does not need a table of hatch-cubin"
 )
 NOT_NAMED = (
-    "a template is compiled only where 'instantiate' names it; for example:\n"
+    "a template is compiled only if 'instantiate' lists it; for example:\n"
     "    [[tool.hatch.build.hooks.cubin.source]]\n"
     '    path = "demo/k.cu"\n'
     '    instantiate = ["scale<float, 4>"]'

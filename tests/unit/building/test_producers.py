@@ -402,7 +402,7 @@ def test_tables_in_hints_match_the_produced_name(tmp_path: Path) -> None:
 def test_a_hint_does_not_exclude_a_name_that_only_the_script_knows(tmp_path: Path) -> None:
     texts = {"a.cu": "__device__ int f() { return 1; }\n", **MM}
     (one,) = refusal(CompileError, built, producer_project(tmp_path, returning(repr(texts)))).problems
-    assert "let demo/gen.py return no text for it" in (one.hint or "")
+    assert "let demo/gen.py return no text for this source" in (one.hint or "")
 
 
 def test_variants_with_the_same_code_are_named_by_their_module(tmp_path: Path) -> None:

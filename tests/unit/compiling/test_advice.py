@@ -23,11 +23,11 @@ def test_what_one_cause_leaves_is_explained_by_the_next(tmp_path: Path) -> None:
     assert [(each.text, each.hint) for each in advise(found, setting(tmp_path))] == [
         (
             'identifier "M_PI" is undefined',
-            'nvcc includes <cmath> by itself, NVRTC does not: options = { pre-include = ["cmath"] }',
+            'nvcc includes <cmath> automatically, but NVRTC does not: options = { pre-include = ["cmath"] }',
         ),
         (
             'identifier "BLOCK" is undefined',
-            'if the build has to give it, with its value in place of …: define = { BLOCK = "…" }',
+            'if this is a macro, set its value in place of …: define = { BLOCK = "…" }',
         ),
         ('identifier "blorp" is undefined', None),
     ]
@@ -39,9 +39,9 @@ def test_what_a_header_met_and_what_the_project_got_wrong_are_both_told(tmp_path
     told, other = advise([of_cute, own, of_cute], setting(tmp_path))
     assert (told.where, told.context) == (of_cute.where, ("and 1 more error after it",))
     assert told.hint == (
-        "to take such functions as device code: options = { device-as-default-execution-space = true }"
+        "to compile such functions as device code: options = { device-as-default-execution-space = true }"
     )
-    assert other.hint == 'if the build has to give it, with its value in place of …: define = { BLOCK = "…" }'
+    assert other.hint == 'if this is a macro, set its value in place of …: define = { BLOCK = "…" }'
 
 
 def chain(root: Path, length: int) -> list[Diagnostic]:
@@ -78,7 +78,7 @@ def test_a_missing_header_of_a_header_for_hosts_is_told_as_that_header(tmp_path:
     assert told.context == ("included from demo/a.cu:1",)
     assert told.hint == (
         "<thrust/complex.h> is for host code, which NVRTC does not compile: "
-        "<cuda/std/complex> has the same for device code"
+        "use <cuda/std/complex> for device code"
     )
 
 
@@ -93,13 +93,13 @@ def test_without_a_kernel_the_hint_is_for_where_no_arch_has_one(tmp_path: Path) 
     (told,) = advise([error(NO_KERNEL)], setting(tmp_path, text="#ifdef A\n__global__ void k() {}\n#endif\n"))
     assert told.hint is None
     assert told.otherwise == (
-        "'#ifdef A' (demo/a.cu:1) keeps its kernels from the compiler: define = { A = true }"
+        "the condition '#ifdef A' (demo/a.cu:1) hides the kernels from the compiler: define = { A = true }"
     )
 
 
 def test_a_missing_header_of_the_hosts_says_how_to_keep_it_apart(tmp_path: Path) -> None:
     (told,) = advise([error('cannot open source file "vector"'), error("x")], setting(tmp_path))
-    assert told.hint == f"that is for host code, which NVRTC does not compile: {APART}"
+    assert told.hint == f"this header is for host code, which NVRTC does not compile: {APART}"
 
 
 def test_an_instantiation_that_fails_is_one_error_in_the_users_words(tmp_path: Path) -> None:

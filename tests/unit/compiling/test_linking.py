@@ -351,7 +351,7 @@ def test_a_link_and_a_source_that_needs_a_gpu_of_its_own_fail_in_one_build(tmp_p
         "demo/h.cu:1: Instruction 'wgmma.fence' not supported on .target 'sm_90'\n"
         "      wgmma.fence.sync.aligned;\n"
         "  while compiling h for sm_90\n"
-        "  hint: it compiles with these archs:\n"
+        "  hint: the source compiles with these archs:\n"
         "    [[tool.hatch.build.hooks.cubin.source]]\n"
         '    path = "demo/h.cu"\n'
         '    archs = ["sm_90a"]'
@@ -376,7 +376,7 @@ def test_an_arch_that_a_source_cannot_be_compiled_for_is_told_for_its_module(tmp
     body = 'asm volatile("tcgen05.fence::before_thread_sync;"); return a; }\n'
     files = {"a.cu": USER, "b.cu": "__device__ int f(int a) { " + body}
     found = failure(tmp_path, files, module("m", "a.cu", "b.cu", mode="rdc", archs=["sm_90", "sm_100a"]))
-    assert 'it compiles with these archs, in the table of m:\n    archs = ["sm_100a"]' in found[0]
+    assert 'the source compiles with these archs, in the table of m:\n    archs = ["sm_100a"]' in found[0]
 
 
 def test_macros_that_change_one_source_of_a_module_are_no_vain_variants(tmp_path: Path) -> None:
@@ -395,7 +395,7 @@ def test_an_ordinary_source_that_needs_another_is_told_which_table_links_the_two
     files = {"a.cu": USER, "b.cu": f"{ADD}{SAXPY}"}
     (told,) = failure(tmp_path, files, "")
     assert told.splitlines()[2:] == [
-        "  hint: demo/b.cu:1 defines it, and this links the two:",
+        "  hint: the definition is in demo/b.cu:1: link both sources with this table:",
         f"    {MODULE.strip()}",
         '    name = "a"',
         '    sources = ["demo/a.cu", "demo/b.cu"]',

@@ -51,6 +51,7 @@ def test_there_are_such_texts() -> None:
     toolkits = {line for line in LINES if line.startswith("toolkit = ")}
     assert toolkits == {
         'toolkit = "….9"',
+        'toolkit = "12.9"',
         'toolkit = "13"',
         'toolkit = "13.0"',
         'toolkit = "…"',

@@ -600,7 +600,7 @@ def test_the_device_runtime_is_told_as_it_is_linked(entry: str, toolkit: str, en
         ("nvidia-cutlass[x]@4.0", 'write "nvidia-cutlass==4.0"'),
         (
             "./third_party/cutlass",
-            'for headers in a folder of the project, write include-dirs = ["third_party/cutlass"]',
+            'for headers in a folder of the project, write: include-dirs = ["third_party/cutlass"]',
         ),
         ("../cutlass/include", None),
         ("a;b", None),
@@ -1327,7 +1327,7 @@ def test_a_folder_of_the_project_is_not_a_wheel_with_headers(tmp_path: Path) -> 
     write_tree(tmp_path, {"pyproject.toml": pyproject("header-packages = ['inc']"), "inc/a.h": ""})
     table, place, _backend = table_location.find_table(tmp_path)
     (found,) = refusal(ConfigError, parse_config, table, place, {}).problems
-    hint = 'for headers in a folder of the project, write include-dirs = ["inc"]'
+    hint = 'for headers in a folder of the project, write: include-dirs = ["inc"]'
     assert (found.code, found.hint) == ("folder-as-package", hint)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin import loader
+from hatch_cubin.cache.records import Record
 from hatch_cubin.cli import main
 from hatch_cubin.common import arch_names
 from hatch_cubin.config import ptxas_options, reader, reserved_macros, toml_positions
@@ -394,6 +395,11 @@ def refusals() -> Iterator[str]:
                 worded = say.args
             texts = map(rendered, filter(is_text, worded))
             yield from (text for text in texts if not text.startswith(_COMPOSED))
+
+
+def test_the_fields_of_a_record_are_documented() -> None:
+    documented = rows(section(page("reference/shared-cache"), "## A record"))
+    assert {name for field, _meaning in documented for name in code(field)} == {*Record._fields}
 
 
 def test_every_refusal_of_the_loader_is_documented() -> None:

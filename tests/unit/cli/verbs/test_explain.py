@@ -289,6 +289,7 @@ def test_programs_get_all_of_it(explain: Explain, baked: Path) -> None:
         "verb": "explain",
         "errors": [],
         "source": "demo/k.cu",
+        "produced_by": None,
         "cache": os.environ["HATCH_CUBIN_CACHE_DIR"],
         "toolchain": f"NVRTC {Toolkit(None).nvrtc}",
         "units": [

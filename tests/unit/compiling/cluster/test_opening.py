@@ -171,12 +171,6 @@ def test_what_is_no_executor_is_told(
     assert told(project) == [f"HATCH_CUBIN_EXECUTOR: {said}"]
 
 
-def test_an_address_without_a_scheme_is_one_of_a_scheduler(tmp_path: Path) -> None:
-    project = make_project(tmp_path, files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR="localhost:8786")
-    _what, hint = told(project)
-    assert hint == "hint: for a Dask scheduler, write dask://localhost:8786"
-
-
 def test_where_nobody_can_compile_that_is_an_error_or_done_here(tmp_path: Path) -> None:
     name = f"{__name__}:Broken"
     project = make_project(tmp_path / "a", files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=name)

@@ -16,7 +16,7 @@ from tests.helpers import read_config, write_tree
 
 TABLES = "[[tool.hatch.build.hooks.cubin.source]]"
 APART = (
-    "keep kernels in a file of their own, or put the host's part between #ifndef __CUDACC_RTC__ and #endif"
+    "move the kernels into a separate file, or put the host code between #ifndef __CUDACC_RTC__ and #endif"
 )
 
 

@@ -66,9 +66,9 @@ def test_an_instruction_of_some_gpus_names_the_archs_that_compile_it() -> None:
     tcgen = not_supported("Instruction 'tcgen05.alloc'")
     assert candidates(tcgen) == ALL_A
     assert hint(tcgen, works="sm_100a sm_103a") == (
-        f"it compiles with these archs:{pasted('sm_100a', 'sm_103a')}"
+        f"the source compiles with these archs:{pasted('sm_100a', 'sm_103a')}"
     )
-    assert hint(tcgen, works="sm_103a") == f"it compiles with these archs:{pasted('sm_103a')}"
+    assert hint(tcgen, works="sm_103a") == f"the source compiles with these archs:{pasted('sm_103a')}"
 
 
 def test_an_instruction_that_a_later_gpu_cannot_run_any_more_is_like_one_it_never_had() -> None:
@@ -82,24 +82,24 @@ def test_what_a_toolkit_cannot_target_is_not_offered() -> None:
 
 def test_what_needs_a_later_gpu_names_the_first_that_has_it() -> None:
     assert hint("Feature 'barrier.cluster.arrive' requires .target sm_90 or higher") == (
-        f"it compiles with these archs:{pasted('sm_90')}"
+        f"the source compiles with these archs:{pasted('sm_90')}"
     )
     assert hint("Feature 'x' requires .target sm_82 or higher") == (
-        f"it compiles with these archs:{pasted('sm_90')}"
+        f"the source compiles with these archs:{pasted('sm_90')}"
     )
 
 
 def test_attributes_of_clusters_are_of_hopper_and_later() -> None:
     for attribute in ("__cluster_dims__", "__block_size__"):
         assert hint(f"{attribute} is not supported for this GPU architecture") == (
-            f"it compiles with these archs:{pasted('sm_90')}"
+            f"the source compiles with these archs:{pasted('sm_90')}"
         )
 
 
 def test_what_needs_a_later_gpu_and_its_own_code_names_that() -> None:
     wanted = ["sm_103a", "sm_110a", "sm_120a", "sm_121a"]
     assert hint("Feature 'x' requires .target sm_103a or higher") == (
-        f"it compiles with these archs:{pasted(*wanted)}"
+        f"the source compiles with these archs:{pasted(*wanted)}"
     )
 
 
@@ -115,7 +115,7 @@ def test_archs_that_fail_are_replaced_by_those_that_have_it_beside_those_that_co
     wgmma = not_supported("Instruction 'wgmma.fence'")
     assert candidates(wgmma, ["sm_80", "compute_80"], ["sm_90", "sm_100"]) == "sm_90a sm_100a"
     assert hint(wgmma, failed=["sm_90", "sm_100"], done=["sm_80", "compute_80"], works="sm_90a") == (
-        f"it compiles with these archs:{pasted('compute_80', 'sm_80', 'sm_90a')}"
+        f"the source compiles with these archs:{pasted('compute_80', 'sm_80', 'sm_90a')}"
     )
 
 
@@ -126,16 +126,16 @@ def test_no_arch_is_tried_for_ptx() -> None:
 
 def test_archs_that_compile_are_named_before_those_that_might() -> None:
     wgmma = not_supported("Instruction 'wgmma.fence'")
-    compiles = f"it compiles with these archs:{pasted('sm_90a')}"
+    compiles = f"the source compiles with these archs:{pasted('sm_90a')}"
     assert hint(wgmma, done=["sm_90a"]) == compiles
     assert hint("#error directive: too old", done=["sm_90", "compute_100"]) == (
-        f"it compiles with these archs:{pasted('sm_90', 'compute_100')}"
+        f"the source compiles with these archs:{pasted('sm_90', 'compute_100')}"
     )
 
 
 def test_ptx_that_compiled_is_offered_for_it_was_assembled() -> None:
     wgmma = not_supported("Instruction 'wgmma.fence'")
-    assert hint(wgmma, done=["compute_90"]) == f"it compiles with these archs:{pasted('compute_90')}"
+    assert hint(wgmma, done=["compute_90"]) == f"the source compiles with these archs:{pasted('compute_90')}"
 
 
 def test_an_arch_that_fails_for_another_variant_does_not_compile() -> None:
@@ -169,7 +169,7 @@ def test_a_hint_of_its_own_stays_and_another_is_for_where_no_arch_compiles() -> 
     ],
 )
 def test_what_headers_declare_from_an_arch_on_names_the_first(text: str, first: int) -> None:
-    assert hint(text, failed=["sm_75"]) == f"it compiles with these archs:{pasted(f'sm_{first}')}"
+    assert hint(text, failed=["sm_75"]) == f"the source compiles with these archs:{pasted(f'sm_{first}')}"
     assert hint(text, failed=["sm_75"], works="") is None  # it fails there too: for another reason
 
 
@@ -182,7 +182,7 @@ def test_an_overload_of_later_archs_is_known_by_its_arguments() -> None:
     tried = Archs(failed, [], SUPPORTED).candidates()
     assert [str(each.arch) for each in tried] == ["sm_90"]
     advised = Archs(failed, [], SUPPORTED, tried).advise(missing, MODULE)
-    assert str(advised.hint).startswith("it compiles with these archs")
+    assert str(advised.hint).startswith("the source compiles with these archs")
 
 
 @pytest.mark.nvrtc

@@ -12,7 +12,7 @@ from tests.helpers import SAXPY
 
 from .failed_compiles import setting, table
 
-BY_NAME = "a template is compiled only where 'instantiate' names it"
+BY_NAME = "a template is compiled only if 'instantiate' lists it"
 UNNAMED = f"{BY_NAME}; for example:" + table('instantiate = ["k<float>"]')
 TEMPLATE = "template <class T>\n__global__ void k(T *x) {}\n"
 
@@ -34,21 +34,23 @@ def hint(root: Path, text: str, options: str = "", **files: str) -> str | None:
 def test_kernels_behind_macros_say_which_macros_those_are(tmp_path: Path, condition: str, line: str) -> None:
     shown = "#" + " ".join(condition.strip(" #").split(None, 1))
     assert hint(tmp_path, f"// a comment\n{condition}\n{SAXPY}#endif\n") == (
-        f"'{shown}' (demo/a.cu:2) keeps its kernels from the compiler: {line}"
+        f"the condition '{shown}' (demo/a.cu:2) hides the kernels from the compiler: {line}"
     )
 
 
 def test_the_line_keeps_what_the_table_defines(tmp_path: Path) -> None:
     text = f"#ifdef A\n#ifdef B\n{SAXPY}#endif\n#endif\n"
     assert hint(tmp_path, text, "define = { A = 1 }") == (
-        "'#ifdef B' (demo/a.cu:2) keeps its kernels from the compiler: define = { A = \"1\", B = true }"
+        "the condition '#ifdef B' (demo/a.cu:2) hides the kernels from the compiler: define "
+        '= { A = "1", B = true }'
     )
 
 
 @pytest.mark.parametrize("text", ['#include "kernels.cuh"\n', "KERNEL(saxpy)\n"])
 def test_a_file_with_no_kernel_of_its_own_is_behind_what_all_of_it_is(tmp_path: Path, text: str) -> None:
     assert hint(tmp_path, f"#ifdef USE_CUDA\n{text}#endif\n") == (
-        "'#ifdef USE_CUDA' (demo/a.cu:1) keeps its kernels from the compiler: define = { USE_CUDA = true }"
+        "the condition '#ifdef USE_CUDA' (demo/a.cu:1) hides the kernels from the compiler: "
+        "define = { USE_CUDA = true }"
     )
 
 
@@ -58,7 +60,7 @@ def test_a_file_with_no_kernel_of_its_own_is_behind_what_all_of_it_is(tmp_path: 
 )
 def test_of_what_only_a_compiler_can_tell_nothing_is_claimed(tmp_path: Path, condition: str) -> None:
     assert hint(tmp_path, f"{condition}\n{TEMPLATE}#endif\n") == (
-        f"'{condition}' (demo/a.cu:1) may keep its kernels from the compiler"
+        f"the condition '{condition}' (demo/a.cu:1) may hide the kernels from the compiler"
     )
 
 
@@ -74,7 +76,7 @@ def test_of_what_only_a_compiler_can_tell_nothing_is_claimed(tmp_path: Path, con
 )
 def test_of_a_later_branch_nothing_is_claimed(tmp_path: Path, before: str, branch: str) -> None:
     assert hint(tmp_path, f"{before}\nint x;\n{branch}\n{TEMPLATE}#endif\n") == (
-        f"'{branch}' (demo/a.cu:3) may keep its kernels from the compiler"
+        f"the condition '{branch}' (demo/a.cu:3) may hide the kernels from the compiler"
     )
 
 
@@ -96,7 +98,7 @@ def test_conditions_that_hold_keep_nothing_from_the_compiler(tmp_path: Path, tex
     assert hint(tmp_path, text, **{"demo/config.h": "#define CONFIGURED\n"}) == UNNAMED
 
 
-LEFT_OUT = 'functions alone are not a kernel: exclude = ["demo/old.cu", "{}"]'
+LEFT_OUT = 'the source has only device functions, so leave it out: exclude = ["demo/old.cu", "{}"]'
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ def test_a_file_that_has_no_kernel_at_all_can_only_be_left_out(tmp_path: Path, t
     "options", ['define = { KERNEL = "__global__" }', 'header-packages = ["nvidia-cutlass"]']
 )
 def test_a_macro_or_a_header_of_others_may_have_one(tmp_path: Path, options: str) -> None:
-    left_out = 'functions alone are not a kernel: exclude = ["demo/a.cu"]'
+    left_out = 'the source has only device functions, so leave it out: exclude = ["demo/a.cu"]'
     assert hint(tmp_path, "int f();\n", options) == f"{BY_NAME} with its arguments; {left_out}"
 
 
@@ -120,7 +122,9 @@ def test_a_template_of_a_header_is_named_by_the_source_that_only_includes_it(tmp
     header = {"demo/k.cuh": TEMPLATE}
     assert hint(tmp_path, '#include "k.cuh"\n', **header) == UNNAMED
     functions = '#include "k.cuh"\n__device__ int f() { return 1; }\n'
-    assert hint(tmp_path, functions, **header) == 'functions alone are not a kernel: exclude = ["demo/a.cu"]'
+    assert hint(tmp_path, functions, **header) == (
+        'the source has only device functions, so leave it out: exclude = ["demo/a.cu"]'
+    )
 
 
 def test_a_template_that_a_macro_makes_is_no_reason_to_leave_the_file_out(tmp_path: Path) -> None:

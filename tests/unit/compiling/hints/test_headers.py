@@ -21,8 +21,13 @@ NOBODY = (
     "no file of the project and no wheel of 'header-packages' has this name: correct the name, or add the "
     "folder that has it to 'include-dirs', or the wheel to 'header-packages'"
 )
-BRINGS = 'this line brings the toolkit\'s headers with the compiler: toolkit = "13.4"'
-HAS_NONE = "CUDA 13.4 has no such header: where a newer one has it, 'toolkit' names that"
+BRINGS = 'this line installs the headers of the toolkit with the compiler: toolkit = "13.4"'
+HAS_NONE = (
+    "CUDA 13.4 does not have this header: if a newer release has this header, set 'toolkit' to that release"
+)
+
+
+UNDER = "under [tool.hatch.build.hooks.cubin]: "
 
 
 def hint(name: str, there: FailedCompile, includer: str = "demo/a.cu") -> str | None:
@@ -43,12 +48,18 @@ def trees(root: Path) -> tuple[SearchFolder, ...]:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("torch/extension.h", f"that is PyTorch's, for host code, which NVRTC does not compile: {APART}"),
-        ("tvm/ffi/tensor.h", f"that is TVM's, for host code, which NVRTC does not compile: {APART}"),
-        ("curand.h", f"that is cuRAND's, for host code, which NVRTC does not compile: {APART}"),
-        ("helper_cuda.h", f"that is the CUDA samples', for host code, which NVRTC does not compile: {APART}"),
-        ("bits/stdc++.h", f"that is GCC's, for host code, which NVRTC does not compile: {APART}"),
-        ("vector", f"that is for host code, which NVRTC does not compile: {APART}"),
+        (
+            "torch/extension.h",
+            (f"this header of PyTorch is for host code, which NVRTC does not compile: {APART}"),
+        ),
+        ("tvm/ffi/tensor.h", f"this header of TVM is for host code, which NVRTC does not compile: {APART}"),
+        ("curand.h", f"this header of cuRAND is for host code, which NVRTC does not compile: {APART}"),
+        (
+            "helper_cuda.h",
+            (f"this header of the CUDA samples is for host code, which NVRTC does not compile: {APART}"),
+        ),
+        ("bits/stdc++.h", f"this header of GCC is for host code, which NVRTC does not compile: {APART}"),
+        ("vector", f"this header is for host code, which NVRTC does not compile: {APART}"),
         ("cutlass/gemm/gemm.h", 'header-packages = ["nvidia-cutlass"]'),
         ("curand_kernel.h", 'header-packages = ["nvidia-curand"]'),
         ("cub/block/block_reduce.cuh", BRINGS),
@@ -105,14 +116,19 @@ def test_where_only_the_compilers_own_headers_are_here_the_toolkit_brings_the_ot
         ("cufftdx.hpp", (13, 0), "", 'header-packages = ["nvidia-mathdx"]'),
         ("nvshmem.h", (12, 9), "", 'header-packages = ["nvidia-nvshmem-cu12"]'),
         ("device/nvshmem_defines.h", (13, 0), "", 'header-packages = ["nvidia-nvshmem-cu13"]'),
-        ("mma.h", (12, 9), "", 'this line brings the toolkit\'s headers with the compiler: toolkit = "12.9"'),
+        (
+            "mma.h",
+            (12, 9),
+            "",
+            ('this line installs the headers of the toolkit with the compiler: toolkit = "12.9"'),
+        ),
         (
             "mma.h",
             (12, 9),
             'toolkit = "12.9"',
-            "'toolkit' brings the headers of 12.9 where builds are isolated; elsewhere, install them",
+            "isolated builds install the headers of CUDA 12.9; for other builds, install these headers",
         ),
-        ("mma.h", (13, 0), 'toolkit = "system"', "the toolkit in CUDA_HOME has no such header"),
+        ("mma.h", (13, 0), 'toolkit = "system"', "the toolkit in CUDA_HOME does not have this header"),
     ],
 )
 def test_a_header_of_nvidias_is_of_the_toolkit_that_is_used(
@@ -124,7 +140,7 @@ def test_a_header_of_nvidias_is_of_the_toolkit_that_is_used(
 def test_a_wheel_that_is_asked_for_already_is_told_to_lack_it(tmp_path: Path) -> None:
     there = setting(tmp_path, 'header-packages = ["nvidia-cutlass==4.*", "nvidia-curand-cu12"]')
     assert [hint(name, there) for name in ("cutlass/none.h", "curand_kernel.h")] == [
-        "the nvidia-cutlass of 'header-packages' has no such header; another version may",
+        "the installed version of nvidia-cutlass does not have this header; try another version",
         'header-packages = ["nvidia-cutlass==4.*", "nvidia-curand-cu12", "nvidia-curand"]',
     ]
 
@@ -172,7 +188,7 @@ def test_of_folders_as_near_one_is_named_in_the_includers_part_of_the_project(tm
 def test_a_library_of_hosts_is_told_though_the_project_has_a_copy(tmp_path: Path) -> None:
     there = setting(tmp_path, files={"third_party/torch/extension.h": ""})
     assert hint("torch/extension.h", there) == (
-        f"that is PyTorch's, for host code, which NVRTC does not compile: {APART}"
+        f"this header of PyTorch is for host code, which NVRTC does not compile: {APART}"
     )
 
 
@@ -256,11 +272,11 @@ def test_a_source_that_lacks_several_headers_compiles_once_all_hints_are_followe
     options = 'archs = ["sm_90"]\n'
     error = refusal(CompileError, pipeline.build, make_project(tmp_path, files, options))
     assert [(each.where, each.hint) for each in error.problems] == [
-        (Location("demo/a.cu", 1), 'include-dirs = ["demo/f", "demo/g"]'),
-        (Location("demo/a.cu", 2), 'include-dirs = ["demo/f", "demo/g"]'),
+        (Location("demo/a.cu", 1), f'{UNDER}include-dirs = ["demo/f", "demo/g"]'),
+        (Location("demo/a.cu", 2), f'{UNDER}include-dirs = ["demo/f", "demo/g"]'),
         (Location("demo/a.cu", 3), NOBODY),
     ]
-    followed = f"{options}{error.problems[0].hint}\n"
+    followed = f"{options}{(error.problems[0].hint or '').removeprefix(UNDER)}\n"
     assert pipeline.build(make_project(tmp_path, {**files, "gone.h": ""}, followed))
 
 
@@ -276,13 +292,10 @@ def test_headers_that_declare_anew_what_the_toolkit_has_are_of_another_time(tmp_
     (told,) = advise(found, there)
     assert told.context == ("and 1 more error after it",)
     assert told.hint == (
-        "nvidia-cutlass is older than CUDA 13.5, or newer; another version of one of them may do: "
-        'toolkit = "13.0"'
+        'nvidia-cutlass does not fit CUDA 13.5: use another version of one of the two: toolkit = "13.0"'
     )
     (told,) = advise(found, replace(there, version=(13, 0)))
-    assert told.hint == (
-        "nvidia-cutlass is older than CUDA 13.0, or newer; another version of one of them may do"
-    )
+    assert told.hint == ("nvidia-cutlass does not fit CUDA 13.0: use another version of one of the two")
 
 
 @pytest.mark.parametrize("path", ["<cuda/cu13/include>/a.h", "demo/a.cu"])

@@ -15,11 +15,11 @@ from tests.helpers import write_tree
 
 from .failed_compiles import APART, TABLES, error, setting, table
 
-AS_DEVICE = "to take such functions as device code: options = { device-as-default-execution-space = true }"
+AS_DEVICE = "to compile such functions as device code: options = { device-as-default-execution-space = true }"
 UNANNOTATED = (
     "A function without execution space annotations (__host__/__device__/__global__) is considered a host one"
 )
-ONLY_DEVICE = f"that is host code, and NVRTC compiles device code only: {APART}"
+ONLY_DEVICE = f"this is host code, but NVRTC compiles only device code: {APART}"
 FOR_HOSTS = "is for host code, which NVRTC does not compile:"
 
 
@@ -30,7 +30,7 @@ def test_host_code_is_one_error_that_counts_the_others(tmp_path: Path) -> None:
     assert told[0].where == Location("demo/a.cu", 7)
     assert told[0].context == ("int main() {", "and 2 more errors after it")
     marks = "mark kernels with __global__, and the functions that they call with __device__"
-    assert told[0].hint == f"{marks}; with host code, {APART}; {AS_DEVICE}"
+    assert told[0].hint == f"{marks}; if the file has host code, {APART}; {AS_DEVICE}"
     assert told[1] == []
 
 
@@ -51,7 +51,7 @@ def test_a_header_wheel_written_for_hosts_too_asks_for_the_option(tmp_path: Path
     assert told is not None
     assert told[0].context == ("and 1 more error after it",)
     assert told[0].hint == (
-        "to take such functions as device code: "
+        "to compile such functions as device code: "
         'options = { std = "c++20", device-as-default-execution-space = true }'
     )
 
@@ -61,7 +61,7 @@ def test_an_option_that_a_rule_of_the_source_sets_is_asked_for_in_its_lines(tmp_
     told = host_code.unannotated([error(UNANNOTATED, "<cccl>/a.h")], setting(tmp_path, rule))
     assert told is not None
     assert told[0].hint == (
-        "to take such functions as device code:"
+        "to compile such functions as device code:"
         + table("options = { device-as-default-execution-space = true }")
     )
 
@@ -134,10 +134,10 @@ def test_other_errors_are_no_host_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "instead"),
     [
-        ("thrust/complex.h", "<cuda/std/complex> has the same for device code"),
-        ("thrust/sort.h", f"<cuda/std/…> and <cub/block/…> are for device code; {APART}"),
-        ("cub/cub.cuh", f"the parts in <cub/block/…> and <cub/warp/…> are for device code; {APART}"),
-        ("cub/device/a.cuh", f"the parts in <cub/block/…> and <cub/warp/…> are for device code; {APART}"),
+        ("thrust/complex.h", "use <cuda/std/complex> for device code"),
+        ("thrust/sort.h", f"use <cuda/std/…> and <cub/block/…> for device code; {APART}"),
+        ("cub/cub.cuh", f"use the parts in <cub/block/…> and <cub/warp/…> for device code; {APART}"),
+        ("cub/device/a.cuh", f"use the parts in <cub/block/…> and <cub/warp/…> for device code; {APART}"),
     ],
 )
 def test_errors_below_a_header_for_hosts_are_one_about_that_header(
@@ -176,9 +176,9 @@ def test_variables_of_the_host_are_one_error(tmp_path: Path) -> None:
     there = setting(tmp_path)
     told, other = advise([error(VARIABLE), error(MEMBER, line=3), error("x", line=4)], there)
     as_device = (
-        "to take all such variables as __device__: options = { device-as-default-execution-space = true }"
+        "to compile all such variables as __device__: options = { device-as-default-execution-space = true }"
     )
-    assert told.hint == f"mark it with __device__ or __constant__; {as_device}"
+    assert told.hint == f"mark the variable with __device__ or __constant__; {as_device}"
     assert (told.context, other.hint) == (("and 1 more error after it",), None)
     assert advise([error(MEMBER)], there)[0].hint == as_device
 

@@ -29,8 +29,11 @@ ARCHS = 'archs = ["sm_90"]\n'
 LISTED = (
     "the templates of demo/a.cu, each with an example of its arguments: 'kern<float>', 'my::scale<float, 4>'"
 )
-ABOUT_KERN = "its template is 'template <class T>' (demo/a.cu:2), as in \"kern<float>\""
-ABOUT_SCALE = "its template is 'template <class T, int N>' (demo/a.cu:6), as in \"my::scale<float, 4>\""
+ABOUT_KERN = "the kernel's template is 'template <class T>' (demo/a.cu:2): write for example \"kern<float>\""
+ABOUT_SCALE = (
+    "the kernel's template is 'template <class T, int N>' (demo/a.cu:6): write for "
+    'example "my::scale<float, 4>"'
+)
 
 
 def refused(entry: str, text: str) -> Diagnostic:
@@ -56,7 +59,11 @@ def rule(*entries: str) -> str:
         ("my::scale<int>()", "no instance of function template", ABOUT_SCALE),
         ("scale<int>", "cannot determine which", ABOUT_SCALE),
         ("kern", "cannot determine which", ABOUT_KERN),
-        ("kern<float>", "cannot determine which", "its template is 'template <class T>' (demo/a.cu:2)"),
+        (
+            "kern<float>",
+            "cannot determine which",
+            ("the kernel's template is 'template <class T>' (demo/a.cu:2)"),
+        ),
         ("kern(float*);", "type name is not allowed", ABOUT_KERN),
         ("kern<int>, kern<float>", "Extra tokens found", ABOUT_KERN),
         ("template __global__ void kern<int>(int*);", "expected an expression", ABOUT_KERN),
@@ -65,17 +72,17 @@ def rule(*entries: str) -> str:
         (
             "kern<half>",
             'identifier "half" is undefined',
-            '<cuda_fp16.h> has it: options = { pre-include = ["cuda_fp16.h"] }',
+            'include <cuda_fp16.h>, which the source needs: options = { pre-include = ["cuda_fp16.h"] }',
         ),
         (
             "my::f",
             "Name expression cannot form address of a non-__global__/__tile_global__ function",
-            "only kernels need an entry: functions are compiled with the kernels that call them",
+            "only kernels need an entry: device functions are compiled with the kernels that call them",
         ),
         (
             "plain<int>",
             "type name is not allowed",
-            "'plain' is no template (demo/a.cu:8), and needs no entry",
+            "'plain' (demo/a.cu:8) is not a template, so remove its entry",
         ),
     ],
 )
@@ -155,7 +162,7 @@ def test_the_examples_of_hints_compile(tmp_path: Path) -> None:
     table = table.replace("demo/*.cu", "demo/a.cu")
     error = refusal(CompileError, pipeline.build, make_project(tmp_path, {"a.cu": TEXT}, f"{ARCHS}{table}"))
     found = sorted((each.where, each.hint) for each in error.problems)
-    about_plain = "'plain' is no template (demo/a.cu:8), and needs no entry"
+    about_plain = "'plain' (demo/a.cu:8) is not a template, so remove its entry"
     assert found == [
         (Location("pyproject.toml", 14 + number), hint)
         for number, hint in enumerate((LISTED, ABOUT_SCALE, about_plain, ABOUT_KERN))
@@ -171,8 +178,8 @@ def test_an_error_in_a_template_has_the_only_entry_that_asks_for_it(tmp_path: Pa
     for folder, entries in (("one", ["k<float *>"]), ("two", ["k<float *>", "k<int *>"])):
         project = make_project(tmp_path / folder, {"k.cu": text}, f"archs = ['sm_90']\n{rule(*entries)}")
         error = refusal(CompileError, pipeline.build, project)
-        shown.append([line for line in error.problems[0].details if "asks for it" in line])
-    assert shown == [["    as 'k<float *>' asks for it (pyproject.toml:14)"], []]
+        shown.append([line for line in error.problems[0].details if "pyproject.toml" in line])
+    assert shown == [["    in the instantiation of 'k<float *>' (pyproject.toml:14)"], []]
 
 
 def test_a_source_without_templates_lists_none(tmp_path: Path) -> None:
@@ -195,6 +202,6 @@ def test_an_entry_of_a_table_for_several_sources_is_moved_to_those_that_have_it(
         pipeline.build(make_project(tmp_path / "before", files, options))
     (problem,) = caught.value.problems
     hint, _, table = (problem.hint or "").partition("\n")
-    assert hint == "demo/b.cu has no template 'scale': take the entry out of this table, and write instead:"
+    assert hint == "demo/b.cu does not have a template 'scale': remove the entry from this table, and add:"
     assert f"instantiate = [{entry}]" in table
     pipeline.build(make_project(tmp_path / "after", files, options.replace(entry, "") + table))

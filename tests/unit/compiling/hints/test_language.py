@@ -14,7 +14,7 @@ from tests.helpers import make_project, refusal
 from .failed_compiles import error, setting
 
 KERNEL = 'extern "C" __global__ void k(float *x) {{ {} }}\n'
-CXX20 = 'this sets C++20: options = { std = "c++20" }'
+CXX20 = 'to compile as C++20: options = { std = "c++20" }'
 
 
 @pytest.mark.nvrtc
@@ -24,7 +24,7 @@ CXX20 = 'this sets C++20: options = { std = "c++20" }'
         (
             KERNEL.format("__int128 a = 1; *x = a;"),
             "17",
-            'this option allows it: options = { std = "c++17", device-int128 = true }',
+            'to allow this with an option: options = { std = "c++17", device-int128 = true }',
         ),
         ("template <class T> concept C = true;\n" + KERNEL.format("*x = 1;"), "17", CXX20),
         ("__device__ consteval int f() { return 1; }\n" + KERNEL.format("*x = f();"), "17", CXX20),
@@ -53,7 +53,7 @@ def test_the_option_that_is_named_lets_the_source_compile(
 @pytest.mark.parametrize(
     ("text", "context", "options", "hint"),
     [
-        ("this is a C++23 feature", (), "", 'this sets C++23: options = { std = "c++23" }'),
+        ("this is a C++23 feature", (), "", 'to compile as C++23: options = { std = "c++23" }'),
         ("expected", ("requires true", "^"), "options = { std = 'c++20' }", None),
         ("expected", ("  requires true", "^"), "", None),
         ('identifier "concept" is undefined', ("concept + 1;", "^"), "", None),
@@ -61,7 +61,10 @@ def test_the_option_that_is_named_lets_the_source_compile(
             "texture is not a template",
             (),
             "",
-            "CUDA 12 and later have no texture references: pass the kernel a cudaTextureObject_t",
+            (
+                "CUDA 12 and later do not have texture references: pass a cudaTextureObject_t to the "
+                "kernel instead"
+            ),
         ),
     ],
 )

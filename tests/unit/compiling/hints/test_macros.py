@@ -43,8 +43,8 @@ def test_a_macro_that_headers_have_as_a_name_is_told_once(
         error('expected a "," or ">"', THEIRS, 8, *SHOWN),
         error('expected a "," or ">"', "demo/a.cu", 9),
     ]
-    hint = "give the macro a name that nothing else has, in demo/a.cu too"
-    what = f"the macro N takes the place of another N, in {THEIRS}:8"
+    hint = "rename the macro, also in demo/a.cu"
+    what = f"the macro N replaces the name N in {THEIRS}:8"
     assert advise(found, setting(tmp_path, options, text=text)) == [
         Diagnostic("error", place, what, SHOWN, hint)
     ]
@@ -99,9 +99,9 @@ def test_a_source_that_includes_cub_compiles_with_another_name(tmp_path: Path) -
     with pytest.raises(CompileError) as caught:
         pipeline.build(make_project(tmp_path, {"a.cu": SUM}, options))
     (problem,) = caught.value.problems
-    assert (problem.where, problem.what.partition(",")[0]) == (
+    assert (problem.where, problem.what.partition(" in ")[0]) == (
         Location("pyproject.toml", 13),
-        "the macro N takes the place of another N",
+        "the macro N replaces the name N",
     )
     renamed = SUM.replace("N>", "MY_N>")
     assert pipeline.build(make_project(tmp_path, {"a.cu": renamed}, options.replace("N =", "MY_N =")))
@@ -166,7 +166,7 @@ def test_a_macro_that_nvrtcs_own_header_has_as_a_name_is_told_once(
     assert problem[:3] == (
         f"NVRTC's own built-in header does not compile with {named}",
         Location("pyproject.toml", 11),
-        "leave it out of 'define'",
+        f"remove {named} from 'define'",
     )
 
 
@@ -175,4 +175,4 @@ def test_of_macros_that_may_all_be_the_cause_all_are_named(tmp_path: Path) -> No
     assert advise(found, setting(tmp_path)) == found
     (told,) = advise(found, setting(tmp_path, 'define = { B = 1, "A(x)" = "x" }'))
     assert told.text == "NVRTC's own built-in header does not compile with the macros A, B"
-    assert told.hint == "leave them out of 'define'"
+    assert told.hint == "remove the macros A, B from 'define'"

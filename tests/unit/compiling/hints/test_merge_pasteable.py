@@ -46,7 +46,7 @@ def test_sources_that_lack_different_headers_compile_with_one_line(tmp_path: Pat
     error = refusal(CompileError, pipeline.build, make_project(tmp_path, files, options))
     line = 'options = { pre-include = ["cuda_fp16.h", "cuda_bf16.h"] }'
     assert [each.hint for each in error.problems] == [
-        f"<cuda_fp16.h> has it: {line}",
-        f"<cuda_bf16.h> has it: {line}",
+        f"include <{header}>, which the source needs: under [tool.hatch.build.hooks.cubin]: {line}"
+        for header in ("cuda_fp16.h", "cuda_bf16.h")
     ]
     assert pipeline.build(make_project(tmp_path, files, f"{options}{line}\n"))

@@ -86,7 +86,7 @@ def test_tile_code_is_reported_at_its_line(tmp_path: Path, text: str) -> None:
     (told,) = advise(found, setting(tmp_path, text=text))
     assert (told.code, told.hint) == (
         "tile-kernels-not-supported",
-        'leave the file out: exclude = ["demo/a.cu"]',
+        'to leave the file out: exclude = ["demo/a.cu"]',
     )
     assert told.where is not None
     assert told.context == (f"    {text.splitlines()[(told.where.line or 0) - 1]}",)
@@ -97,7 +97,7 @@ def test_a_header_with_tile_code_is_not_excluded(tmp_path: Path) -> None:
     there = setting(tmp_path, text='#include "t.h"\n', files={"demo/t.h": TILE})
     (told,) = advise([error("x")], there)
     assert (told.where, told.context) == (Location("demo/t.h", 1), ())
-    assert told.hint == "demo/a.cu has to do without what includes it"
+    assert told.hint == "remove the include that leads from demo/a.cu to this file"
 
 
 @pytest.mark.nvrtc
@@ -105,7 +105,7 @@ def test_a_header_with_tile_code_is_not_excluded(tmp_path: Path) -> None:
 def test_no_wheel_is_built_without_a_tile_kernel(tmp_path: Path, options: str) -> None:
     project = make_project(tmp_path, {"k.cu": SAXPY + TILE}, f'archs = ["sm_90"]\n{options}')
     (refused,) = refusal(CompileError, pipeline.build, project).problems
-    hint = "move it into a file of its own, and leave that out with 'exclude'"
+    hint = "move the tile kernels into a separate file, and list this file in 'exclude'"
     where = Location("demo/k.cu", SAXPY.count("\n") + 1)
     assert refused._replace(details=()) == problem("tile-kernels-not-supported", WHAT, where, hint)
 
@@ -139,7 +139,7 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
         (POINTER.encode(), LFS_HINT),
         (
             "__device__ int f();\n".encode("utf-16"),
-            "demo/h.cuh contains null bytes, as UTF-16 and UTF-32 do: save it as UTF-8",
+            "demo/h.cuh contains null bytes, as in UTF-16 and UTF-32: save the file as UTF-8",
         ),
     ],
 )

@@ -23,8 +23,11 @@ TABLE = """
     name = "b"
     sources = ["demo/b.cu", "demo/a.cu"]
     mode = "lto\""""
-IN_HEADER = "demo/a.cu:1 defines it for that source alone: move it into a header that both include"
-EXCLUDED = 'functions alone are not a kernel: exclude = ["demo/a.cu"]'
+IN_HEADER = "other sources cannot use the definition in demo/a.cu:1: move the definition into a header"
+EXCLUDED = (
+    "the source has only device functions, so leave it out: "
+    'under [tool.hatch.build.hooks.cubin]: exclude = ["demo/a.cu"]'
+)
 
 
 def hints(root: Path, files: dict[str, str], options: str = OPTIONS) -> list[str | None]:
@@ -40,8 +43,8 @@ def hints(root: Path, files: dict[str, str], options: str = OPTIONS) -> list[str
 def test_a_source_of_functions_and_one_that_calls_them_get_one_table(tmp_path: Path) -> None:
     files = {"a.cu": F, "b.cu": DECLARED + CALL}
     assert hints(tmp_path / "before", files) == [
-        f"demo/b.cu calls 'twice', and this links the two:{TABLE}",
-        f"demo/a.cu:1 defines it, and this links the two:{TABLE}",
+        f"demo/b.cu calls 'twice': link both sources with this table:{TABLE}",
+        f"the definition is in demo/a.cu:1: link both sources with this table:{TABLE}",
     ]
     assert hints(tmp_path / "after", files, OPTIONS + TABLE) == []
 
@@ -71,7 +74,7 @@ def test_a_source_that_a_module_table_lacks_is_added_to_that_table(tmp_path: Pat
     table = f"{OPTIONS}{TABLE}".replace("demo/a.cu", "demo/c.cu")
     sources = 'sources = ["demo/b.cu", "demo/c.cu", "demo/a.cu"]'
     assert hints(tmp_path / "before", files, table) == [
-        f"demo/b.cu calls 'twice', so the table of 'b' needs it: {sources}",
+        f"demo/b.cu calls 'twice', so add this source to the table of 'b':\n    {sources}",
         "demo/a.cu:1 defines it: add 'demo/a.cu' to 'sources' of this table",
     ]
     followed = table.replace('sources = ["demo/b.cu", "demo/c.cu"]', sources)
@@ -86,13 +89,17 @@ def test_a_variable_that_another_source_declares_is_linked(tmp_path: Path) -> No
     with pytest.raises(CompileError) as caught:
         pipeline.build(dataclasses.replace(project, warn=said.append))
     assert [problem.hint for problem in caught.value.problems] == [
-        f"demo/b.cu declares 'count', and this links the two:{TABLE}"
+        f"demo/b.cu declares 'count': link both sources with this table:{TABLE}"
     ]
-    assert said[0].endswith(f"\n  hint: demo/a.cu:1 defines it, and this links the two:{TABLE}")
+    assert said[0].endswith(
+        f"\n  hint: the definition is in demo/a.cu:1: link both sources with this table:{TABLE}"
+    )
     assert hints(tmp_path / "after", files, OPTIONS + TABLE) == []
 
 
-INCLUDE = "every source is compiled alone: include the file that defines it, or link both with a module table"
+INCLUDE = (
+    "sources are compiled separately: include the file with the definition, or link both with a module table"
+)
 
 
 NEAR = "// f(1);\n__global__ void k() { f(3); }\nextern __device__ float f(int);\n"
@@ -136,7 +143,7 @@ def test_a_ptx_source_has_its_line_too(tmp_path: Path) -> None:
     assert told[0].where == Location("demo/k.ptx", 2)
     assert (
         told[0].hint
-        == "every source is assembled alone: its text has to define it, or a module table links both"
+        == "PTX sources are assembled separately: add the definition, or link both files with a module table"
     )
 
 

@@ -14,7 +14,7 @@ from .failed_compiles import TABLES, error, setting, table, undefined
 
 
 def pre_included(header: str) -> str:
-    return f'<{header}> has it: options = {{ pre-include = ["{header}"] }}'
+    return f'include <{header}>, which the source needs: options = {{ pre-include = ["{header}"] }}'
 
 
 def test_a_type_that_nvcc_brings_unasked_names_the_option_that_brings_it_here(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_a_type_that_nvcc_brings_unasked_names_the_option_that_brings_it_here(tm
         ("and 1 more error after it",),
     )
     assert told[0].hint == (
-        'nvcc includes <cstdint> by itself, NVRTC does not: options = { pre-include = ["cstdint"] }'
+        'nvcc includes <cstdint> automatically, but NVRTC does not: options = { pre-include = ["cstdint"] }'
     )
     assert told[1] == []
 
@@ -46,7 +46,10 @@ def test_a_type_that_nvcc_brings_unasked_names_the_option_that_brings_it_here(tm
 )
 def test_what_nvcc_has_by_itself_is_named_with_its_header(tmp_path: Path, header: str, words: str) -> None:
     assert {hint_of(word, tmp_path) for word in words.split()} == {
-        f'nvcc includes <{header}> by itself, NVRTC does not: options = {{ pre-include = ["{header}"] }}'
+        (
+            f"nvcc includes <{header}> automatically, but NVRTC does not: options = "
+            f'{{ pre-include = ["{header}"] }}'
+        )
     }
 
 
@@ -65,7 +68,7 @@ def test_what_nvcc_has_by_itself_is_named_with_its_header(tmp_path: Path, header
 )
 def test_what_a_header_has_is_named_with_it(tmp_path: Path, header: str, words: str) -> None:
     assert {hint_of(word, tmp_path) for word in words.split()} == {
-        f'<{header}> has it: options = {{ pre-include = ["{header}"] }}'
+        f'include <{header}>, which the source needs: options = {{ pre-include = ["{header}"] }}'
     }
 
 
@@ -86,14 +89,16 @@ def test_what_std_lacks_is_named_with_its_header(tmp_path: Path, header: str, wo
         hints = {
             hinted(undefined_names.undefined([error(text.format(word))], there)) for word in words.split()
         }
-        assert hints == {f'<{header}> has it: options = {{ pre-include = ["{header}"] }}'}
+        assert hints == {
+            (f'include <{header}>, which the source needs: options = {{ pre-include = ["{header}"] }}')
+        }
 
 
 def test_what_std_lacks_of_the_headers_that_nvcc_includes_is_named_with_those(tmp_path: Path) -> None:
     words = ["uint32_t", "sqrt", "fabs", "pow", "exp2f", "lround", "isnan", "sinf", "llrint"]
     lacks = [error(f'namespace "std" has no member "{word}"') for word in words]
     assert hinted(undefined_names.undefined(lacks, setting(tmp_path))) == (
-        "nvcc includes <cstdint>, <cmath> by itself, NVRTC does not: "
+        "nvcc includes <cstdint>, <cmath> automatically, but NVRTC does not: "
         'options = { pre-include = ["cstdint", "cmath"] }'
     )
 
@@ -111,7 +116,9 @@ def test_a_namespace_is_read_where_the_error_points(
     at = code.index("cooperative" if "cooperative" in code else "nvcuda")
     shown = ("  argument types are: (int)", f"  {code}", f"  {' ' * at}^")
     told = undefined_names.undefined([error(text, "demo/a.cu", 1, *shown)], setting(tmp_path))
-    assert hinted(told) == f'<{header}> has it: options = {{ pre-include = ["{header}"] }}'
+    assert hinted(told) == (
+        f'include <{header}>, which the source needs: options = {{ pre-include = ["{header}"] }}'
+    )
 
 
 def test_a_namespace_that_is_nobodys_is_left_alone(tmp_path: Path) -> None:
@@ -125,7 +132,9 @@ def test_values_lead_to_errors_in_their_lines_alone(tmp_path: Path) -> None:
     told = undefined_names.undefined(found, setting(tmp_path))
     assert told is not None
     assert told[0].context == ("and 2 more errors after it",)
-    assert told[0].hint == '<cmath>, <cfloat> have them: options = { pre-include = ["cmath", "cfloat"] }'
+    assert told[0].hint == (
+        'include <cmath>, <cfloat>, which the source needs: options = { pre-include = ["cmath", "cfloat"] }'
+    )
     assert [each.text for each in told[1]] == ["own"]
 
 
@@ -133,7 +142,7 @@ def test_values_lead_to_errors_in_their_lines_alone(tmp_path: Path) -> None:
 def test_what_the_table_says_already_stays_in_the_line(tmp_path: Path, there: str) -> None:
     project = setting(tmp_path, f"options = {{ use-fast-math = true, pre-include = {there} }}")
     assert hinted(undefined_names.undefined([undefined("M_PI")], project)) == (
-        "nvcc includes <cmath> by itself, NVRTC does not: "
+        "nvcc includes <cmath> automatically, but NVRTC does not: "
         'options = { use-fast-math = true, pre-include = ["new", "cmath"] }'
     )
 
@@ -145,7 +154,7 @@ def test_what_a_rule_of_the_source_includes_stays_in_its_lines_and_nothing_is_th
     assert hinted(
         undefined_names.undefined([undefined("M_PI"), undefined("int8_t")], setting(tmp_path, rule))
     ) == (
-        "nvcc includes <cstdint> by itself, NVRTC does not:"
+        "nvcc includes <cstdint> automatically, but NVRTC does not:"
         + table('options = { pre-include = ["climits", "cmath", "cstdint"] }')
     )
 
@@ -162,7 +171,7 @@ def test_names_written_as_macros_are_given_by_the_table(tmp_path: Path) -> None:
     assert told is not None
     assert (told[0].where, told[0].context) == (found[0].where, ("and 3 more errors after it",))
     line = 'define = { A = "1", BLOCK_SIZE = "…", N = "…" }'
-    assert told[0].hint == f"if the build has to give it, with its value in place of …: {line}"
+    assert told[0].hint == f"if this is a macro, set its value in place of …: {line}"
     assert [each.text for each in told[1]] == ["own"]
     assert read_config(line.replace("…", "4")).define == (("A", "1"), ("BLOCK_SIZE", "4"), ("N", "4"))
 
