@@ -922,4 +922,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "2b782a2392704881"  # the same in all files of one version
+__build__ = "fccc29808548cd78"  # the same in all files of one version

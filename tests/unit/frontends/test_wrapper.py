@@ -26,7 +26,6 @@ import io
 import os
 import tarfile
 import zipfile
-MISNAMED = "[tool.hatch_cubin]"
 
 WHEEL = {wheel!r}
 called = []
@@ -70,6 +69,7 @@ FILES = {
     "include/x.h": "",
 }
 EMPTY = {f"demo/_cubins/{name}" for name in bundle()}
+MISNAMED = "[tool.hatch_cubin]"
 NOTHING = "hatch-cubin: 1 error, nothing was built\n"
 
 

@@ -276,7 +276,7 @@ def test_all_that_is_wrong_is_told_with_what_becomes_of_it(
     assert ended.out == f"{tmp_path / 'cache'}\n0 entries undamaged, 0 B\n"
     whats = {
         entry: "has no record [cache-entry-incomplete]\n"
-        "  hint: builds cannot use it: 'hatch-cubin cache gc --unused-for 30d' removes it after 30 days",
+        "  hint: builds cannot use this file: 'hatch-cubin cache gc' removes old files",
         damaged: "is a record that is damaged, or was written by another version of hatch-cubin "
         "[cache-entry-damaged]\n"
         "  hint: the next build that needs this entry compiles it again",
