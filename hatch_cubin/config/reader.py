@@ -15,7 +15,7 @@ from ..common.environment import (
     unknown_variables,
 )
 from ..errors import ConfigError, Problem, problem
-from . import nvrtc_options, value_checks
+from . import nvrtc_options, toml_lines, value_checks
 from .known_names import WRAPPER, key_meant
 from .toml_positions import TableLocation
 from .value_checks import MAX_VARIANTS, Macros, RefusedValueError, Variants, WrittenInstantiation
@@ -518,6 +518,20 @@ def _producers(value: object, reader: _Reader, path: tuple[str | int, ...]) -> t
     return tuple({key: item for key, item in rule.items() if key != "undefined"} for rule in rules)
 
 
+def _python_file(value: object, reader: _Reader, path: tuple[str | int, ...]) -> str:
+    """Check the path of a producer; the hint has the lines for a name such as "demo.gen:make"."""
+    module, colon, call = str(value).partition(":")
+    stem = module.removesuffix(".py")
+    files = [f"{top}{stem if '/' in stem else stem.replace('.', '/')}.py" for top in ("", "src/")]
+    if (meant := [file for file in files if reader.place.is_file(file)]) and meant[0] != value:
+        lines = {"path": meant[0], "call": call} if colon else {"path": meant[0]}
+        what = f"path must be the path of one Python module, such as 'src/demo/gen.py', not {value!r}"
+        hint = "".join(f"\n    {toml_lines.setting(key, text)}" for key, text in lines.items())
+        reader.refuse(ValueError(what), what, path, f"in this table, write:{hint}")
+        return meant[0]
+    return value_checks.python_file(value)
+
+
 def _array(
     value: object,
     reader: _Reader,
@@ -623,7 +637,7 @@ _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
 }
 _PRODUCED_CHECKS = {key: check for key, check in _SOURCE_CHECKS.items() if key != "path"}
 _PRODUCER_CHECKS: dict[str, Callable[..., Any]] = {
-    "path": ValueCheck(value_checks.python_file),
+    "path": _python_file,
     "call": ValueCheck(value_checks.function),
     "produces": ArrayCheck(value_checks.produced_suffix),
     "inputs": ArrayCheck(value_checks.path),

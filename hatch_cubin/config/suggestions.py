@@ -404,7 +404,11 @@ def above(path: str, *, is_file: bool = False) -> str | None:
 def header_package(text: str) -> str | None:
     """Return a hint for an entry of `header-packages` that is not the name of a distribution."""
     if "/" in text or "\\" in text:
+        library = text.partition("/")[0]
+        if text.endswith(value_checks.HEADER_SUFFIXES) and (meant := nvidia_wheels.without_headers(library)):
+            return meant
         folder = text.replace("\\", "/").removeprefix("./").rstrip("/")
+        folder = folder.rpartition("/")[0] if folder.endswith(value_checks.HEADER_SUFFIXES) else folder
         what = "include-dirs" if not value_checks.leads_out(folder) else None
         return (
             f"for headers in a folder of the project, write: {toml_lines.setting(what, [folder])}"

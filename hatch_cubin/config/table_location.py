@@ -346,14 +346,17 @@ def _refuse_wrong_headers(root: Folder, place: TableLocation) -> None:
         if path != OWN_TABLE and not _is_hook_path(path)
         for table in [place_of(root, path)]
     ]
-    if wrong:
-        what = "is not in hatch-cubin's table, so hatch-cubin does not read it"
-        raise ConfigError(
-            *(
-                problem("table-in-wrong-place", f"{header} {what}", table.of(), hint)
-                for table, header, hint in wrong
-            )
+    problems = [
+        problem(
+            "table-in-wrong-place",
+            f"{header} is not in hatch-cubin's table, so hatch-cubin does not read it",
+            table.of(),
+            hint,
         )
+        for table, header, hint in wrong
+    ]
+    if problems:
+        raise ConfigError(*problems)
 
 
 def _is_hook_path(path: tuple[str, ...]) -> bool:

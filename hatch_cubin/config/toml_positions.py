@@ -114,6 +114,10 @@ class TableLocation:
         """Return whether the project has a folder at this path, if the project's folder is known."""
         return self.root is not None and os.path.isdir(os.path.join(self.root, path))
 
+    def is_file(self, path: str) -> bool:
+        """Return whether the project has a file at this path, if the project's folder is known."""
+        return self.root is not None and os.path.isfile(os.path.join(self.root, path))
+
     @property
     def _lines(self) -> Mapping[Path, int]:
         try:
