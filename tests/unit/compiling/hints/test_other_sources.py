@@ -97,7 +97,9 @@ def test_a_variable_that_another_source_declares_is_linked(tmp_path: Path) -> No
     assert hints(tmp_path / "after", files, OPTIONS + TABLE) == []
 
 
-INCLUDE = "each source is compiled alone: include the file with the definition, or link both files in a module table"
+INCLUDE = (
+    "each source is compiled alone: include the file with the definition, or link both in a module table"
+)
 
 
 NEAR = "// f(1);\n__global__ void k() { f(3); }\nextern __device__ float f(int);\n"
