@@ -41,7 +41,7 @@ def _needless_sources(shared: Sequence[Sequence[Module]], config: Config) -> Ite
     needless.sort(key=lambda module: module.source.path)
     paths = [*config.exclude, *(module.source.path for module in needless)]
     for module in needless:
-        what = f"another source is also called {module.base!r}, and this source has no kernel"
+        what = f"this source has no kernel, and another source has its name, {module.base!r}"
         yield problem("module-name-taken", what, module.location, setting("exclude", paths))
 
 
