@@ -15,7 +15,7 @@ from ..common.environment import (
     unknown_variables,
 )
 from ..errors import ConfigError, Problem, problem
-from . import nvrtc_options, toml_lines, value_checks
+from . import nvrtc_options, value_checks
 from .known_names import WRAPPER, key_meant
 from .toml_positions import TableLocation
 from .value_checks import MAX_VARIANTS, Macros, RefusedValueError, Variants, WrittenInstantiation
@@ -227,6 +227,12 @@ def _package_meant(item: str, reader: _Reader) -> str | None:
     from . import suggestions  # lazy: only for mistakes
 
     return suggestions.header_package(f"{item}/" if reader.place.is_folder(item) else item)
+
+
+def _producer_meant(file: str, call: str) -> str:
+    from . import suggestions  # lazy: only for mistakes
+
+    return suggestions.producer(file, call)
 
 
 def _link_meant(item: str, reader: _Reader) -> str | None:
@@ -520,14 +526,12 @@ def _producers(value: object, reader: _Reader, path: tuple[str | int, ...]) -> t
 
 def _python_file(value: object, reader: _Reader, path: tuple[str | int, ...]) -> str:
     """Check the path of a producer; the hint has the lines for a name such as "demo.gen:make"."""
-    module, colon, call = str(value).partition(":")
+    module, _colon, call = str(value).partition(":")
     stem = module.removesuffix(".py")
     files = [f"{top}{stem if '/' in stem else stem.replace('.', '/')}.py" for top in ("", "src/")]
     if (meant := [file for file in files if reader.place.is_file(file)]) and meant[0] != value:
-        lines = {"path": meant[0], "call": call} if colon else {"path": meant[0]}
         what = f"path must be the path of one Python module, such as 'src/demo/gen.py', not {value!r}"
-        hint = "".join(f"\n    {toml_lines.setting(key, text)}" for key, text in lines.items())
-        reader.refuse(ValueError(what), what, path, f"in this table, write:{hint}")
+        reader.refuse(ValueError(what), what, path, _producer_meant(meant[0], call))
         return meant[0]
     return value_checks.python_file(value)
 

@@ -419,6 +419,13 @@ def header_package(text: str) -> str | None:
     return f'write "{match[1]}=={match[2]}"' if match else None
 
 
+def producer(file: str, call: str) -> str:
+    """Return a hint with the lines for a producer: its file, and the function *call* if it is known."""
+    lines = {"path": file, "call": call} if call else {"path": file}
+    shown = "".join(f"\n    {toml_lines.setting(key, text)}" for key, text in lines.items())
+    return f"in this table, write:{shown}"
+
+
 def link(entry: str, major: int | None) -> str | None:
     """Return a hint for an entry of a module's `link` that is not a file of the project."""
     if entry.endswith(".cu"):

@@ -370,7 +370,7 @@ def _unread(place: TableLocation, read: TableLocation) -> ConfigError:
     hint = "delete one of the two tables"
     if place.file == read.file and str(place) not in place.headers:  # only inner tables, such as [[….source]]
         hint = f"rename {place.renamed(read)}"
-    if place.file == _HATCH_TOML and place.table[0] != "build":
+    elif place.file == _HATCH_TOML and place.table[0] != "build":
         hint = (
             f"move its keys to {other} and delete the table; in {_HATCH_TOML} its header would have to be "
             f"[build.hooks.{HOOK}], but a [build] there replaces all of [tool.hatch.build]"

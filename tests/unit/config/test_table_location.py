@@ -118,6 +118,9 @@ def test_an_inner_table_that_was_not_renamed_is_renamed_too(tmp_path: Path) -> N
     (said,) = refused(tmp_path, f"{FLIT}{OWN}jobs = 1\n{inner}\npath = 'a.cu'\n").problems
     assert (said.code, str(said.where)) == ("two-tables", "pyproject.toml:5")
     assert said.hint == f"rename {inner} to [[tool.hatch-cubin.source]]"
+    hatch = f"[build.hooks.cubin]\njobs = 1\n{inner}\npath = 'a.cu'\n"
+    (said,) = refused(tmp_path, HATCHLING, hatch).problems
+    assert (said.code, said.hint) == ("two-tables", f"rename {inner} to [[build.hooks.cubin.source]]")
 
 
 @pytest.mark.parametrize(
