@@ -3,7 +3,7 @@
 Units that are missing from the cache are compiled first, with the toolkit that is installed here. Later, a
 build needs no compiler if the project matches the lock and all units are in the cache. Otherwise the build
 requires exactly the versions of the compiler in the lock. '--check' writes and compiles nothing: it fails if
-the lock is stale. It runs producers, if the packages that they need are installed.
+the lock is stale. Both run the producers, '--check' only if the packages that they need are installed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Write the lock file, or compare the existing file with the contents that would be written."""
-    project = open_project(args)
+    project = replace(open_project(args), recalls_texts=False)  # a lock shows what the producers return now
     check_build(project)
     if args.check:
         require_compiler(_without_producers(project))  # these are not compared if a requirement is missing
