@@ -55,7 +55,7 @@ _Result = TypeVar("_Result")
 def _names_table(
     step: Callable[Concatenate[Project, _Arguments], _Result],
 ) -> Callable[Concatenate[Project, _Arguments], _Result]:
-    """Let the errors of a build's step say to which table a line in a hint belongs."""
+    """Decorate a step of a build: if a hint is a line for the table, its error names the table."""
 
     @functools.wraps(step)
     def with_table(project: Project, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
@@ -100,7 +100,7 @@ def build(
 def build_with_sources(
     project: Project, *, noted: bool = True, require: Callable[[Project], object] | None = None
 ) -> tuple[dict[str, bytes], list[str]]:
-    """Return the same files, and the paths of the project's files that they were built from."""
+    """Return the files that `build` returns, and the paths of the project's files that were compiled."""
     files, sources = build_held(project, None, noted=noted, require=require)
     contents = {
         name: Path(content).read_bytes() if isinstance(content, str) else b"".join(content)
@@ -392,14 +392,14 @@ def make_lock(project: Project) -> Lock:
 
 
 class LockCheck(NamedTuple):
-    """The differences between a lock and its project, and the parts that could not be compared."""
+    """The differences between cubin.lock and its project, and the parts that could not be compared."""
 
     changes: Sequence[str]
     unchecked: Sequence[str] = ()
 
 
 def check_lock(project: Project, found: Lock) -> LockCheck:
-    """Return the differences between a lock and the lock that would be written now. Nothing is compiled.
+    """Return the differences between cubin.lock and the lock for the project as it is. Compile nothing.
 
     Producers run, unless their texts are known from an earlier build, or a package that they need is missing.
     """
@@ -419,7 +419,7 @@ def _producers_without_requirements(project: Project) -> Iterator[str]:
     for rule in project.config.producer:
         if missing := installed_wheels.unmet(rule.requires):
             shown = ", ".join(map(installed_wheels.shown, missing))
-            yield f"the texts of {rule.name} were not compared, because it needs packages: {shown}"
+            yield f"the texts of {rule.name} were not compared, because this producer needs packages: {shown}"
 
 
 def _described(

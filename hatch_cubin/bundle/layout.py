@@ -39,7 +39,7 @@ ResultLocation = Mapping[str, str | int]  # where compiled code is: its file, or
 GENERATOR = {"name": "hatch-cubin", "version": __version__}
 
 _SOURCE_SUFFIXES = frozenset({".cu", ".cuh", ".h", ".hpp"})
-_HEAD = 200  # bytes of a loader, which names hatch-cubin in its first line
+_HEAD = 200  # the loader names hatch-cubin within this many bytes, in its first line
 _TEMPORARY = ".writing-"
 _WORKPLACE = ".hatch"  # Hatch's folder for temporary files in a project: no backend ships files from there
 # The age in seconds after which temporary files are removed: while holding the lock, and without a lock.
@@ -271,7 +271,7 @@ def stage(files: Mapping[str, Content], folder: Path) -> dict[str, str]:
 def refuse_foreign(folder: Path) -> None:
     """Raise BundleError for a user's files where the bundle belongs: a build would remove or hide them."""
     what = f"would be removed or hidden by a build: the name {folder.name} belongs to the bundle"
-    hint = "rename it, or move it to another folder"
+    hint = "rename this file, or move it to another folder"
     problems = [
         problem("foreign-files-in-bundle", what, Location(str(path)), hint) for path in _foreign(folder)
     ]

@@ -102,7 +102,7 @@ def _provenance(project: Project, jobs: Iterable[Job]) -> dict[str, str]:
 
 
 def _files_of_producers(project: Project) -> Iterable[str]:
-    """Return the files that producers can use: the texts of sources depend on them."""
+    """Return the project's files that its producers can use, because the produced sources depend on them."""
     if not project.config.producer:
         return ()
     from ..producing.produced_sources import files_for_producers  # lazy: only with producers

@@ -42,7 +42,7 @@ FORMAT = 1  # the version of the output of --json
 _WRONG_USAGE = 2
 _BROKEN_PIPE = 141  # the exit code that shells give for SIGPIPE: 128 plus the signal's number
 _OPTIONS = ("-h", "--help", "--version", "--print-completion")
-_OTHER_NAMES = {  # the names that other tools have for verbs, and for the actions of 'cache'
+_OTHER_NAMES = {  # names of commands in other tools, and the verbs or actions of 'cache' that a user may mean
     "build": ("bake",),
     "check": ("fsck",),
     "clean": ("cache clear",),

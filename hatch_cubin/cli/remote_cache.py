@@ -48,7 +48,7 @@ def _exchange_results(args: argparse.Namespace, exchange: _Exchange) -> Answer:
     project = open_project(args)
     if project.config.remote_cache is None:
         what = "no shared store is configured"
-        hint = 'for example: remote-cache = "https://cache.example.org/cubins"'
+        hint = 'add the URL of a store, for example: remote-cache = "https://cache.example.org/cubins"'
         missing = problem("no-shared-store", what, project.config.place.of(), hint)
         raise ConfigError(project.config.with_table(missing))
     require_compiler(project)

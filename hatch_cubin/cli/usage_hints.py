@@ -52,7 +52,7 @@ def hint(verb: str, unknown: Sequence[str], arguments: Sequence[str], options: O
         return "'diff' compares two wheels" if verb == "diff" else _bare(first, unknown, arguments, own)
     name, value = _name_and_value(first)
     if verb == "keygen" and "--into" in _OF_OTHERS.get(name, ()):
-        return "name the file alone: hatch-cubin keygen FILE"
+        return "give only the name of the file: hatch-cubin keygen FILE"
     following = unknown[1] if unknown[1:] and not unknown[1].startswith("-") else ""
     if meant := _own_name(name, own) or _near(name, own):
         value = value or following

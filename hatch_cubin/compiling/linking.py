@@ -51,6 +51,9 @@ _UNLIKE = re.compile(rf"({'|'.join(_ABOUT)}) for '([^']+)'")
 _SIZES = re.compile(
     r"Size does not match for (\S+) in (.+) with size (\d+) specified in (.+) with size (\d+)"
 )
+_FUNCTION_ONCE = "define the symbol in one source and declare it in the others, or make it static or inline"
+# A `static` variable gives each source a variable of its own, and the host cannot set these variables.
+_VARIABLE_ONCE = "declare it extern in the header and define it in one source, or make it inline"
 _ALIKE = "use the same declaration as in the definition, in all inputs"
 _NEWER = re.compile(r"may need newer version of nvJitLink|LTOIR arch newer than target arch")
 _BAD = re.compile(r"bad input: ?(.*)$", re.MULTILINE)
@@ -197,7 +200,7 @@ class Links:
         places = [str(_location(symbol, texts[name]) or name) if name in texts else name for name in inputs]
         by = f", by {' and by '.join(places)}" if places else ""
         what = f"{_symbol_label(symbol)} is defined more than once{by}"
-        hint = "define the symbol in one source and declare it in the others, or make it static or inline"
+        hint = _FUNCTION_ONCE if "(" in kernel_names.signature(symbol) else _VARIABLE_ONCE
         return self._error("symbol-defined-twice", what, job, hint=hint)
 
     def _disagreements(self, job: Job) -> Iterator[Diagnostic]:

@@ -1,4 +1,4 @@
-"""Read the tables in `instantiate`: each stands for one name for each combination of its values. Pure."""
+"""Read the tables in `instantiate`: each asks for an instantiation per combination of its values. Pure."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _KERNEL = "kernel"
 
 
 def written_out(product: Mapping[str, object], most: int, report: Report) -> Iterator[str]:
-    """Yield the instantiations that a table stands for. The last placeholder of `kernel` changes first.
+    """Yield the instantiations that a table asks for. The last placeholder of `kernel` varies first.
 
-    Yields nothing if the table has a mistake, or stands for more than *most* instantiations.
+    Yield nothing if the table has a mistake, or asks for more than *most* instantiations.
     """
     correct = True
 
@@ -34,7 +34,7 @@ def written_out(product: Mapping[str, object], most: int, report: Report) -> Ite
 
     if _KERNEL not in product:
         refuse(
-            RefusedValueError(problem("missing-key", f"has a table without {_KERNEL!r}")),
+            RefusedValueError(problem("missing-key", f"has a table without the key {_KERNEL!r}")),
             (),
             _add_kernel(product),
         )
@@ -64,14 +64,14 @@ def _add_kernel(product: Mapping[str, object]) -> str:
 
 
 def _kernel(value: object, refuse: Callable[..., None]) -> str:
-    """Return the name with placeholders, or an empty text for a wrong name."""
+    """Return the kernel's name, with its placeholders. Return an empty text if the name is wrong."""
     hint = None
     try:
         text = value_checks.kernel(value_checks.string(value))
         rest = _PLACEHOLDER.sub("", text)
         if "{" in rest or "}" in rest:
             hint = 'put braces of C++ into a value, as in S = ["Shape{1}"]'
-            raise ValueError(f"has braces that are not around a name, as in {{N}}: {text!r}")
+            raise ValueError(f"has braces that are not around a placeholder's name, as in {{N}}: {text!r}")
         if rest == text:
             hint = f"without values, the entry is a string: {toml_lines.literal(text)}"
             raise ValueError(f"has no placeholder, such as {{N}}: {text!r}")
@@ -87,10 +87,10 @@ def _compare(
     """Report placeholders without values, and values without a placeholder."""
     for name in names:
         if name == _KERNEL:
-            what = f"cannot have the placeholder {{{_KERNEL}}}: {_KERNEL!r} is this key"
+            what = f"cannot have the placeholder {{{_KERNEL}}}, because {_KERNEL!r} is the key of the name"
             refuse(ValueError(what), (_KERNEL,), None)
         elif name not in values:
-            what = f"has the placeholder {{{name}}}, and the table has no values for it"
+            what = f"has the placeholder {{{name}}}, but the table has no values for this placeholder"
             hint = f'{name} = ["float", "double"], or {name} = "0..31"'
             refuse(RefusedValueError(problem("missing-key", what)), (_KERNEL,), hint)
     for key in values:
@@ -142,7 +142,7 @@ def _listed(name: str, items: Sequence[object], refuse: Callable[..., None]) -> 
 
 
 def _text(value: object) -> str:
-    """Return a value as C++ writes it."""
+    """Return the text of a value in C++."""
     if isinstance(value, bool):
         return str(value).lower()
     is_whole = isinstance(value, int) and value in value_checks.WHOLE

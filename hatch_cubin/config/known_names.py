@@ -72,7 +72,7 @@ def backend_meant(text: str) -> str | None:
 
 
 def backend_of_tool(text: str) -> str:
-    """Return the build backend of the tool or distribution *text*; all other texts are returned unchanged."""
+    """Return the build backend of the tool or distribution *text*. Return any other text unchanged."""
     return text if re.search("[.:]", text) else backend_meant(text) or text
 
 

@@ -109,7 +109,7 @@ class _Reader:
         """Report each placeholder of a hint in the value of *key*, and return whether there is one."""
         placeholders = [*_placeholders(value, path)]
         for place, text in placeholders:
-            what = f"{key}: {text!r} still has the placeholder of a hint"
+            what = f"{key}: {text!r} still contains a placeholder"
             hint = f"replace the {'…' if '…' in text else '...'} by a real value"
             self.add(problem("placeholder-not-replaced", what, hint=hint), place)
         return bool(placeholders)
@@ -144,7 +144,7 @@ class _Reader:
         if not path and key in _BUILD_SYSTEM_KEYS and not self.place.wraps:
             hint = f"{key!r} belongs in the table [build-system]"
         what = f"{key!r} is not an option of {inside}"
-        hint = key_meant(key, *path[:1]) or hint or f"its options are: {', '.join(sorted(known))}"
+        hint = key_meant(key, *path[:1]) or hint or f"the known keys are: {', '.join(sorted(known))}"
         self.add(problem("unknown-key", what, hint=hint), (*path, key))
 
     def hint_for_other_table(self, key: str, path: tuple[str | int, ...]) -> str | None:
@@ -316,7 +316,7 @@ class ValueCheck:
 def _has_headers_for_this_cuda(requirement: str, reader: _Reader) -> None:
     """Raise ValueError for a folder of the project, and for a wheel for another major version of CUDA."""
     if reader.place.is_folder(requirement):
-        what = f"{requirement!r} is a folder of the project, and this key is for wheels"
+        what = f"{requirement!r} is a folder of the project, but this key is for wheels"
         raise RefusedValueError(problem("folder-as-package", what))
     _of_this_cuda(requirement, reader)
 
@@ -467,7 +467,7 @@ def _instantiate(
 def _written_out(
     entry: str | dict[str, Any], reader: _Reader, path: tuple[str | int, ...], most: int
 ) -> Iterator[str]:
-    """Yield the instantiations that an entry stands for, at most *most* of them."""
+    """Yield the instantiations that an entry of `instantiate` asks for, at most *most* instantiations."""
     if isinstance(entry, str):
         try:
             yield value_checks.kernel(entry)
@@ -525,7 +525,7 @@ def _array(
     known: Mapping[str, Callable[..., Any]],
     required: Mapping[str, str],
 ) -> tuple[dict[str, Any], ...]:
-    """Return the correct tables of an array. *required* has the keys that each must have, with examples."""
+    """Return the correct tables of an array. *required*: the keys that tables must have, with examples."""
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise ValueError(f"must be an array of tables, written as {reader.place.tables(str(path[-1]))}")
     rules = []
@@ -535,7 +535,7 @@ def _array(
         values = reader.table(known, table, here)
         guessed = " ".join(str(each.hint) for each in reader.problems[before:])  # of keys that are misspelled
         if missing := [key for key in required if key not in table and repr(key) not in guessed]:
-            what = f"this table needs {' and '.join(map(repr, missing))} too"
+            what = f"this table also needs {' and '.join(map(repr, missing))}"
             lines = "".join(f"\n    {required[key]}" for key in missing)
             reader.add(problem("missing-key", what, hint=f"for example, in this table:{lines}"), here)
         if len(reader.problems) == before:
@@ -648,10 +648,10 @@ _TABLES: Mapping[str, Mapping[str, Any]] = {
     "module": _MODULE_CHECKS,
     "producer": _PRODUCER_CHECKS,
 }
-_REQUIRED_SOURCE_KEYS = {"path": 'path = "**/*.cu"  # the sources that it is for'}
+_REQUIRED_SOURCE_KEYS = {"path": 'path = "**/*.cu"  # the sources that the table is for'}
 _REQUIRED_PRODUCER_KEYS = {"path": 'path = "src/demo/gen.py"  # the Python file that returns the sources'}
 _REQUIRED_MODULE_KEYS = {
-    "name": 'name = "linked"  # unlike the name of each source',
+    "name": 'name = "linked"  # must differ from the name of each source',
     "sources": 'sources = ["**/*.cu"]  # the sources to link',
     "mode": 'mode = "lto"',
 }

@@ -49,17 +49,20 @@ HATCH_BACKENDS = ("hatchling.build", "hatchling.ouroboros")
 _INNER_TABLES = ("source", "module")
 _HATCH_TOML = "hatch.toml"
 _PYPROJECT = "pyproject.toml"
-_ELSEWHERE_HINT = "run it in a project, or name one: --project DIR"
-_EMPTY_HINT = "make an empty one: with a setup.py that is enough; 'hatch-cubin init' adds the table"
-_START_HINT = "'hatch-cubin init' adds one"
+_ELSEWHERE_HINT = "run the command in a project, or name the project's folder: --project DIR"
+_EMPTY_HINT = "an empty pyproject.toml is enough beside a setup.py: 'hatch-cubin init' adds the table"
+_START_HINT = "'hatch-cubin init' adds the table"
 
 _STRINGS = re.compile(r""""[^"]*"|'[^']*'""")
 _SLIPS = (  # what is wrong with a line that is not TOML
-    (re.compile(r"=\s*\{\s*(#.*)?$"), "a table in braces stands on one line; otherwise, give it a [header]"),
-    (re.compile(r"=\s*(True|False)\b"), "TOML's words are true and false"),
-    (re.compile("[\u201c\u201d\u2018\u2019]"), "TOML has straight quotes alone"),
-    (re.compile(r"^\s*[\w-]+\s*:"), "a key and its value have = between them"),
-    (re.compile(r"[\[=,]\s*(?!true|false|inf|nan)[A-Za-z_]"), "a text stands in quotes"),
+    (
+        re.compile(r"=\s*\{\s*(#.*)?$"),
+        "a table in braces must end on its line; write a long one below a [header]",
+    ),
+    (re.compile(r"=\s*(True|False)\b"), "write true and false in lower case"),
+    (re.compile("[\u201c\u201d\u2018\u2019]"), "TOML accepts only straight quotes"),
+    (re.compile(r"^\s*[\w-]+\s*:"), "write = between a key and its value"),
+    (re.compile(r"[\[=,]\s*(?!true|false|inf|nan)[A-Za-z_]"), "write texts in quotes"),
 )
 
 Folder = str | os.PathLike[str]
@@ -77,7 +80,7 @@ class NoTableError(ConfigError):
         elif is_hidden(unread, place):
             missing = hidden(unread, place)
         else:
-            hint = f"rename {unread} to {place}: the build backend reads only that one"
+            hint = f"rename {unread} to {place}: the build backend does not read {unread}"
             if unread.file != place.file:
                 hint = f"move {unread} from {unread.file} to {place.file}, and rename it to {place}"
             missing = problem("no-table", f"there is no table {place}", Location(place.file), hint)
@@ -94,7 +97,7 @@ def hidden(unread: TableLocation, right: TableLocation) -> Problem:
     """Return the problem that Hatch ignores a table of pyproject.toml because of hatch.toml."""
     part = f"[{right.table[0]}]"
     what = f"Hatch does not read {unread}, because {_HATCH_TOML} has a {part} that replaces it"
-    return problem("table-in-wrong-place", what, unread.of(), f"move it to {_HATCH_TOML}, as {right}")
+    return problem("table-in-wrong-place", what, unread.of(), f"move this table to {_HATCH_TOML}, as {right}")
 
 
 def find_table(root: Folder) -> tuple[Mapping[str, Any], TableLocation, str]:
@@ -111,7 +114,7 @@ def find_table(root: Folder) -> tuple[Mapping[str, Any], TableLocation, str]:
 def read_project(root: Folder) -> tuple[Mapping[str, Any], str]:
     """Return the parsed pyproject.toml at *root*, and the project's build backend.
 
-    ConfigError if the backend is a misspelling of ours, or the name of a tool.
+    Raise ConfigError if the backend is a misspelling of `hatch_cubin.backend`, or the name of a tool.
     """
     pyproject = _read(root, _PYPROJECT)
     system = inside(pyproject, "build-system")

@@ -26,7 +26,7 @@ def _key(key: str) -> str:
 
 
 def literal(value: Any) -> str:
-    """Return a value as TOML writes it."""
+    """Return the text of a value in TOML."""
     if isinstance(value, Mapping):
         return f"{{ {', '.join(setting(key, each) for key, each in value.items())} }}"
     if isinstance(value, (list, tuple)):

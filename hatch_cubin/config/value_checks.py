@@ -17,7 +17,7 @@ from .known_names import BACKENDS, WRAPPER, is_misnamed_wrapper
 Macros = tuple[tuple[str, str], ...]
 Variants = tuple[tuple[str, tuple[str | None, ...]], ...]  # None: the macro is not defined
 
-MAX_VARIANTS = 100_000  # and instantiations, of one source
+MAX_VARIANTS = 100_000  # the most variants of one source, and also its most instantiations
 WHOLE = range(-(2**63), 2**64)  # the integers that fit into a type of the compiler
 _SIZE_UNITS: Mapping[str, int] = {"B": 1} | {
     f"{letter}{infix}B": base**power
@@ -34,7 +34,7 @@ CUDA: Mapping[int, Mapping[int, int]] = {
     12: {0: 1, 1: 1, 2: 2, 3: 2, 4: 1, 5: 1, 6: 3, 8: 2, 9: 2},
     13: {0: 3, 1: 2, 2: 2, 3: 1, 4: 3, 5: 0},
 }
-_VARIABLE = re.compile(r"\$\{?\w|%\w+%")  # as shells and build systems write them
+_VARIABLE = re.compile(r"\$\{?\w|%\w+%")  # a variable of a shell or a build system
 _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
 
 
@@ -232,7 +232,7 @@ def place(value: object) -> str:
     if not text.isprintable():
         raise ValueError(f"{text!r} has characters that no path should have")
     if _VARIABLE.match(text):
-        what = f"{text!r} begins with a variable, and nothing replaces variables here"
+        what = f"{text!r} begins with a variable, but variables inside values are not replaced"
         raise ValueError(f"{what}{_toolkit_is_found(text)}")
     return text
 
@@ -433,7 +433,7 @@ def macro_text(value: object) -> str | None:
 
 
 def once(items: Sequence[object]) -> tuple[str | None, ...]:
-    """Return the texts of a macro's values in `variants`. ValueError if two are equal: one module of both."""
+    """Return the texts of a macro's values in `variants`. Equal texts raise ValueError."""
     values = [*map(macro_text, items)]
     if len({*values}) < len(values):
         twice = next(value for value in values if values.count(value) > 1)

@@ -153,14 +153,14 @@ class CubinBuildHook(BuildHookInterface[Any]):
 
 
 def packages_of(root: Path) -> dict[str, str]:
-    """Return the top-level packages of the project at *root* and their folders."""
+    """Return the top-level packages of the project at *root*, each with its folder."""
     with _refusals_reported():
         return _packages(str(root), WheelBuilder(str(root)).metadata)
 
 
 @contextlib.contextmanager
 def _refusals_reported() -> Iterator[None]:
-    """Raise hatchling's errors about a project as ConfigError."""
+    """Raise ConfigError instead of hatchling's own errors about a project."""
     try:
         yield
     except (TypeError, ValueError) as exc:  # hatchling raises these for every mistake in a project

@@ -222,7 +222,7 @@ def archs() -> "tuple[str, ...]":
 
 
 def is_available(kernel: "_AnyName | None" = None, *, strict: "bool | None" = None) -> bool:
-    """Return whether a driver and a device exist. It never raises, and does not start CUDA in this process.
+    """Return whether a driver and a device exist. Never raise an error, or start CUDA in this process.
 
     *kernel*: the name of a kernel or module that must run on each GPU of this machine. *strict*: this kernel,
     or all kernels, must run without translation. A driver must answer in five seconds.
@@ -922,4 +922,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "2b782a2392704881"  # the same in all files of one version
+__build__ = "fccc29808548cd78"  # the same in all files of one version

@@ -304,8 +304,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "c47b56a469660324f35220a0d7267225dd40d123647abb3bd3720b4bf992e36c",
-    "_split": "6ab084eb9dd5599a9743594e577b4ded8b3f7fd4c1185e1bd4610432a1ef52db",
+    "_packs": "d829cab1f4304ca52ba640810fabedab73ff91c576e37b66f9b156d55e186699",
+    "_split": "0287ffbfe0eb15110ee59e1105d8d07b8e5a077ee76df163794c4a8955c2d2d4",
 }
 
 
@@ -399,11 +399,11 @@ def _code(name: str, given: "Any") -> bytes:
             return _read(data, _plain_size(data))
         except (OSError, ValueError) as exc:
             why = getattr(exc, "strerror", None) or exc
-            raise ValueError(_message(f"the code for {name!r} is in {data}: {why}")) from exc
+            raise ValueError(_message(f"the code for {name!r} cannot be read from {data}: {why}")) from exc
     try:
         return bytes(memoryview(data))
     except TypeError:
-        what = f"the code for {name!r} is bytes or a cuda.core ObjectCode, not {given!r:.80}"
+        what = f"the code for {name!r} must be bytes or a cuda.core ObjectCode, not {given!r:.80}"
         raise TypeError(_message(what)) from None
 
 
@@ -413,4 +413,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "2b782a2392704881"
+__build__ = "fccc29808548cd78"

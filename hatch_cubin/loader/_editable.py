@@ -152,4 +152,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "2b782a2392704881"
+__build__ = "fccc29808548cd78"

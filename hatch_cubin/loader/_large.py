@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "2b782a2392704881"
+__build__ = "fccc29808548cd78"

@@ -424,7 +424,7 @@ def _ask_driver(driver: "Any", version: int) -> "list[_Gpu]":
     count, gpus, parts = ctypes.c_int(), list["Any"](), (ctypes.c_int(), ctypes.c_int())
     driver.cuDeviceGetCount(ctypes.byref(count))
     for ordinal in range(count.value):
-        queries = zip(parts, (75, 76), strict=True)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
+        queries = zip(parts, (75, 76), strict=True)  # the attributes for the compute capability
         known = [
             _succeeds(driver, "cuDeviceGetAttribute", ctypes.byref(part), of, ordinal) for part, of in queries
         ]
@@ -631,4 +631,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "2b782a2392704881"
+__build__ = "fccc29808548cd78"

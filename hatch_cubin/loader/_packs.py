@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "2b782a2392704881"
+__build__ = "fccc29808548cd78"

@@ -51,9 +51,9 @@ def test_every_mistake_in_the_table_is_reported_with_its_line(tmp_path: Path, ta
             "hatch-cubin: error: pyproject.toml:14: archs: 'sm90x' is not an arch; "
             "write sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major [unknown-arch]"
         ),
-        "hatch-cubin: error: pyproject.toml:16: this table needs 'path' too [missing-key]",
+        "hatch-cubin: error: pyproject.toml:16: this table also needs 'path' [missing-key]",
         "  hint: for example, in this table:",
-        '    path = "**/*.cu"  # the sources that it is for',
+        '    path = "**/*.cu"  # the sources that the table is for',
         "hatch-cubin: 4 errors, nothing was built",
     ]
 

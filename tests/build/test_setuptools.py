@@ -22,6 +22,7 @@ from .projects import BILL, LOADER, NOTES, ONE_ARCH, SETUPTOOLS, build, compiled
 
 pytestmark = pytest.mark.usefixtures("warm")
 
+MISNAMED = "[tool.hatch_cubin]"
 TABLE = "[tool.hatch-cubin]\n"
 FILES: dict[str, str | bytes] = {
     "src/demo/__init__.py": "",
@@ -278,8 +279,8 @@ def test_a_project_without_the_table_is_left_alone(tmp_path: Path, case: str) ->
     [
         ("", "'hatch-cubin init' adds the table"),
         (
-            "[tool.hatch_cubin]\n",
-            "rename [tool.hatch_cubin] to [tool.hatch-cubin]: the build backend reads only that one",
+            f"{MISNAMED}\n",
+            f"rename {MISNAMED} to [tool.hatch-cubin]: the build backend does not read {MISNAMED}",
         ),
     ],
     ids=["none", "misnamed"],

@@ -157,13 +157,13 @@ def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: ProjectT
 
     readers = dict.fromkeys(job.unit.module.source.path for job in jobs if f"{OWN}{asked}" in job.closure.own)
     if readers:
-        return f"a header of {_listed([*readers], verbose=False)}"
+        return f"it is a header that these sources include: {_listed([*readers], verbose=False)}"
     sources = (job.unit.module.source for job in jobs)
     produced = dict.fromkeys(
         each.path for each in sources if each.produced and each.produced.producer == asked
     )
     if produced:
-        return f"it produces {_listed([*produced], verbose=False)}"
+        return f"it is a script that produces these sources: {_listed([*produced], verbose=False)}"
     if tree.disk_path(asked).is_file():
         return "the file exists, but 'sources' does not match it, or 'exclude' matches it"
     same = [name for name in known if posixpath.basename(name) == posixpath.basename(asked)]

@@ -1,9 +1,10 @@
 """Write the lock file cubin.lock, which lists all inputs of the project's kernels. Commit the file to git.
 
-Units that are missing from the cache are compiled first, with the toolkit that is installed here. Later, a
-build needs no compiler if the project matches the lock and all units are in the cache. Otherwise the build
-requires exactly the versions of the compiler in the lock. '--check' writes and compiles nothing: it fails if
-the lock is stale. Both run the producers, '--check' only if the packages that they need are installed.
+Kernels that are missing from the cache are compiled first, with the toolkit that is installed here. Later, a
+build does not need a compiler if the project matches the lock file and all results are in the cache.
+Otherwise the build requires exactly the compiler versions in the lock file. '--check' writes and compiles
+nothing, and fails if the lock file is stale. Both run the producers, '--check' only if the packages that they
+need are installed.
 """
 
 from __future__ import annotations

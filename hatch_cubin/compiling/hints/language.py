@@ -12,7 +12,14 @@ from .failed_compile import FailedCompile
 _LATER = re.compile(
     r"\b(?:is|are) a C\+\+(20|23) feature|#error.*(?:requires|needs) (?:at least )?C\+\+ ?(\d\d)\b"
 )
-_OF_CXX20 = re.compile(r"requires\s*[\w({]|(?:concept|consteval|constinit|co_await|co_yield)\s+\w")
+# Patterns of errors about features of C++20. Each pattern matches the message and the line of code, in which
+# a "^" marks the position of the error.
+_OF_CXX20 = re.compile(
+    r"\^(?:requires\s*[\w({]|(?:concept|consteval|constinit|co_await|co_yield)\s+\w)"
+    r'|"auto" is not allowed here\n.*[(,]\s*(?:const\s+)?\^auto\b[\s*&.]+\w'
+    r"|expected an expression\n.*[{,]\s*\^\.\s*\w+\s*[={]"
+    r"|argument list for variable template .*\n.*\btemplate\s*<(?:[^>]*,)?\s*\^[\w:]+\s+\w"
+)
 _NEEDS_FLAG = re.compile(r'only supported in Linux with the "--([a-z0-9-]+)" flag')
 _REFERENCE = re.compile(r"(texture|surface) is not a template")
 
@@ -21,9 +28,13 @@ def needs_of_source(found: Sequence[Diagnostic], failed: FailedCompile) -> Expla
     """Report a missing C++ standard, option or feature, without the errors that follow from it."""
     for each in found:
         if each.hint is None and (hint := _about(each, failed)) is not None:
-            others = [other for other in found if each.is_own and other.where != each.where]
+            others = [other for other in found if each.is_own and not _follows(other, each)]
             return replace(each, hint=hint).followed_by(len(found) - len(others) - 1), others
     return None
+
+
+def _follows(other: Diagnostic, error: Diagnostic) -> bool:
+    return other.where == error.where or other.text.startswith("At end of source")
 
 
 def _about(error: Diagnostic, failed: FailedCompile) -> str | None:
@@ -43,5 +54,7 @@ def _standard(error: Diagnostic, failed: FailedCompile) -> str | None:
         return match[1] or match[2]
     code, mark = (*error.context[:2], "", "")[:2]
     is_later = str(failed.module.options.get("std", ""))[-2:] in {"20", "23"}
-    is_keyword = mark.strip() == "^" and _OF_CXX20.match(code, mark.index("^"))
-    return "20" if error.is_own and is_keyword and not is_later else None
+    if not error.is_own or is_later or mark.strip() != "^":
+        return None
+    at = mark.index("^")
+    return "20" if _OF_CXX20.search(f"{error.text}\n{code[:at]}^{code[at:]}") else None

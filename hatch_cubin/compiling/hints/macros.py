@@ -12,10 +12,13 @@ from ...project.source import without_comments
 from ..diagnostics import Diagnostic, Explanation, failure
 from .failed_compile import FailedCompile
 
-_OF_SYNTAX = re.compile(r"expected an? |.* is not allowed|invalid|.* requires an initializer")
+_OF_SYNTAX = re.compile(
+    r"expected an? |.* is not allowed|invalid|.* requires an initializer|improperly terminated"
+)
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(.*)", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_EXTRA = re.compile(r"[^(){};]*;")  # a value that ends with a semicolon and is not a statement
 _BUILT_IN = "__nv_nvrtc_builtin_header.h"
 _FARTHEST = 2  # columns between a macro and the reported position of the error
 
@@ -53,7 +56,7 @@ def beside_error(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanat
         if not each.is_own or each.hint is not None or not (missing or _OF_SYNTAX.match(each.text)):
             continue
         macros = _macros(failed)
-        for name in _beside(each):
+        for name in (*_beside(each), *_broken(each, macros)):
             value, place = macros.get(name, (None, None))
             if value is not None and not (missing and missing[1] not in value):
                 others = [other for other in found if other.where != each.where]
@@ -76,6 +79,16 @@ def _macros(failed: FailedCompile) -> Mapping[str, tuple[str, Location]]:
             found.append((match[1], match[2].strip(), place))
     times = Counter(name for name, _value, _place in found)
     return {name: (value, place) for name, value, place in found if times[name] == 1}
+
+
+def _broken(error: Diagnostic, macros: Mapping[str, tuple[str, Location]]) -> Iterator[str]:
+    """Yield the macros in the line of an error whose value has an extra semicolon or an unpaired bracket."""
+    for name in _NAME.findall("".join(error.context[:1])):
+        value = macros[name][0] if name in macros else ""
+        if _EXTRA.fullmatch(value) or any(
+            value.count(one) != value.count(other) for one, other in ("()", "[]")
+        ):
+            yield name
 
 
 def _beside(error: Diagnostic) -> Iterator[str]:

@@ -19,13 +19,14 @@ def merge_hints(problems: Sequence[Problem]) -> list[Problem]:
     for problem in problems:
         if match := _LINE.search(problem.hint or ""):
             merged[match[1]] = _both(merged.get(match[1]), loads(match[0])[match[1]])
-    return [
-        problem._replace(
-            hint=problem.hint
-            and _LINE.sub(lambda match: toml_lines.setting(match[1], merged[match[1]]), problem.hint)
+    told: list[Problem] = []
+    for problem in problems:
+        hint = problem.hint and _LINE.sub(
+            lambda match: toml_lines.setting(match[1], merged[match[1]]), problem.hint
         )
-        for problem in problems
-    ]
+        is_repeated = "\n" in (hint or "") and any(each.hint == hint for each in told)
+        told.append(problem._replace(hint=None if is_repeated else hint))
+    return told
 
 
 def _both(one: Any, other: Any) -> Any:

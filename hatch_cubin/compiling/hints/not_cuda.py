@@ -78,7 +78,11 @@ def characters(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanatio
         strange = next((char for char in line if not char.isascii()), None)
         if strange is not None:
             others = [other for other in found if other.where != each.where]
-            hint = f"this line contains {_named(strange)}, outside of quotes and comments"
+            what = _named(strange)
+            if each.where.path == failed.path and failed.module.source.encoding != "utf-8":
+                likely = _named(strange.encode("latin-1").decode("cp1252", "replace"))
+                what = f"the byte 0x{ord(strange):02X}, which is not UTF-8 and in Windows-1252 is {likely}"
+            hint = f"this line contains {what}, outside of quotes and comments"
             return replace(each, hint=hint).followed_by(len(found) - len(others) - 1), others
     return None
 

@@ -110,7 +110,7 @@ def check(
     if total is not None and max_size is not None:
         problems += filter(None, [size_problem(opened, max_size)])
     elif total is not None and total > PYPI_MAX_BYTES:
-        what = f"is {decimal(total)}: PyPI accepts at most 100 MB, unless you request more"
+        what = f"is {decimal(total)}, but PyPI accepts at most 100 MB unless you request a higher limit"
         hint = 'to make this an error, add this line to the table of hatch-cubin: max-size = "100 MB"'
         warnings.append(problem("over-pypi-limit", what, Location(opened.path), hint))
     return CheckResult(total, largest_files(opened) if wheel else {}, bundles, problems, warnings)

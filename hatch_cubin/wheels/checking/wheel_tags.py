@@ -38,7 +38,7 @@ def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:
     match = WHEEL_NAME.fullmatch(name)
     if match is None:
         what = "is not named like a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
-        hint = "give it the name that its build gave it"
+        hint = "rename the wheel to the name that its build gave it"
         yield problem("wheel-misnamed", what, Location(opened.path), hint)
         return
     release, *parts, label = match.groups()
@@ -91,7 +91,7 @@ def _metadata_problems(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> 
         with contextlib.suppress(BundleError):  # the integrity check reports the error
             yield from _release_problems(wheel, f"{folder}/METADATA", release)
     yield from _other_folder_problems(wheel, folder)
-    with contextlib.suppress(BundleError):  # reported by the integrity check
+    with contextlib.suppress(BundleError):  # the integrity check reports the error
         text = read_member(wheel, place).decode("utf-8", "replace")
         said = {*_TAG.findall(text)}
         if said != tags:

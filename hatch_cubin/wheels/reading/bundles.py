@@ -159,7 +159,7 @@ def _what_to_name(path: str, error: Exception) -> str | None:
     """Return a hint for a file that is not an archive."""
     if path.endswith(".whl"):
         is_cut = isinstance(error, zipfile.BadZipFile)
-        return "it may be incomplete: download it or build it again" if is_cut else None
+        return "the file may be incomplete: download or build the wheel again" if is_cut else None
     if path.endswith((".cubin", ".ptx")):
         return f"name the whole bundle, which is a folder: {os.path.dirname(path) or os.curdir}"
     return _NO_KERNELS_YET if path.endswith(".tar.gz") else _HOW_TO_BUILD
@@ -183,7 +183,7 @@ def metadata_file(members: Iterable[str], name: str, wheel: str) -> str:
     """Return the path of a file of a wheel's metadata; BundleError if the wheel does not have exactly one."""
     places = [each for each in members if re.fullmatch(rf"[^/]+\.dist-info/{name}", each)]
     if len(places) != 1:
-        what = f"has {len(places)} files .dist-info/{name}, and a wheel has one"
+        what = f"has {len(places)} .dist-info/{name} files, but a wheel has exactly one"
         raise BundleError(problem("metadata-not-once", what, Location(wheel)))
     return places[0]
 

@@ -775,8 +775,8 @@ def test_an_sdist_is_told_of_headers_that_lie_outside_the_project(tmp_path: Path
     assert said == []
     assert [*pipeline.sdist_files(project)] == ["demo/k.cu", "demo/own.cuh"]
     assert said == [
-        f"../shared/{name}: lies outside the project: sdists do not have it, so kernels that include it "
-        "fail there [header-outside-project]\n"
+        f"../shared/{name}: is outside the project, so sdists do not contain this header and "
+        "kernels that need it fail [header-outside-project]\n"
         "  hint: copy the header into the project, or add its folder to 'source-roots'"
         for name in ("a.cuh", "b.cuh")
     ]

@@ -320,7 +320,7 @@ def test_explain_names_the_script_and_the_place_of_each_arch(tmp_path: Path, com
     assert "archs  'sm_90a' (demo/gen.py, in place of the global archs)" in out
     ended, _out, err = hatch(project, command, "explain", "demo/gen.py")
     assert ended == 1
-    assert "hint: it produces demo/copy.ptx" in err
+    assert "hint: it is a script that produces these sources: demo/copy.ptx" in err
 
 
 def test_a_unit_that_no_shard_has_compiled_names_its_script(

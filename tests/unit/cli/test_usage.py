@@ -210,7 +210,7 @@ def test_programs_get_wrong_usage_too(
         ("bake --dry-run", "'plan' compiles nothing"),
         ("bake --force", "after 'hatch-cubin cache clear', a build compiles everything"),
         ("plan --gpu sm_90", "did you mean '--archs sm_90'?"),
-        ("keygen --out k.txt", "name the file alone: hatch-cubin keygen FILE"),
+        ("keygen --out k.txt", "give only the name of the file: hatch-cubin keygen FILE"),
         ("plan --jobs 2", "--jobs is an option of 'bake'"),
         ("plan -j 2", "--jobs is an option of 'bake'"),
         ("bake -o dist", "--into is an option of 'unpack', 'split', 'bundle'"),

@@ -180,7 +180,7 @@ def test_the_loader_does_not_unpack_it_either(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_no_build_packs_what_no_loader_unpacks() -> None:
-    with pytest.raises(BundleError, match=r"k for sm_90 has 64\.0 KiB that are packed in"):
+    with pytest.raises(BundleError, match=r"the 64\.0 KiB of k for sm_90 are packed in only"):
         packed_bundle(made("k", data=bytes(1 << 16)))
 
 

@@ -307,6 +307,7 @@ def test_a_variable_that_a_header_defines_is_told_with_all_that_include_it(tmp_p
     files["b.cu"] = f'#include "v.cuh"\n{ADD}'
     (told,) = failure(tmp_path, files, module("m", "a.cu", "b.cu", mode=mode))
     assert "'v' is defined more than once, by demo/a.cu and by demo/b.cu\n" in told
+    assert "static" not in told  # each source would have its own variable
 
 
 @pytest.mark.parametrize("mode", ["lto", "rdc"])

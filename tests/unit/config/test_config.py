@@ -41,6 +41,7 @@ PRIVATE = ed25519_keys.write(ed25519_keys.PRIVATE, bytes(range(32)))
 
 AUTOMATIC = "without 'jobs', each core compiles at the same time: leave it out"
 UNKNOWN = f"must be a CUDA version that hatch-cubin {__version__} knows, not"
+NOT_REPLACED = "begins with a variable, but variables inside values are not replaced"
 OUTSIDE = "must be a relative path inside the project"
 NO_TOOLKIT = "must be a CUDA version such as '13', '13.0', '12.9' or '13.0.2', or 'system', not"
 
@@ -225,8 +226,8 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
             (
                 "missing-key",
                 9,
-                "this table needs 'path' too",
-                'for example, in this table:\n    path = "**/*.cu"  # the sources that it is for',
+                "this table also needs 'path'",
+                'for example, in this table:\n    path = "**/*.cu"  # the sources that the table is for',
             ),
             (
                 "unknown-option",
@@ -675,10 +676,7 @@ def test_a_source_table_is_checked_like_the_whole(line: str, message: str) -> No
         *((text, OUTSIDE) for text in ("~", "../x", "../**", "**/../..", "/etc/*", "~/x", "C:/x")),
         *((text, OUTSIDE) for text in (r"C:\x", r"\\host\x", r"a\..\b")),
         (r"a\b", "must be written with '/', as \"a/b\""),
-        *(
-            (text, "begins with a variable, and nothing replaces variables here")
-            for text in ("$HOME/x", "${SRC}/x", "%CUDA_PATH%/x")
-        ),
+        *((text, NOT_REPLACED) for text in ("$HOME/x", "${SRC}/x", "%CUDA_PATH%/x")),
         *((text, "has characters that no path should have") for text in ("a\0b", "a\nb")),
     ],
     ids=ascii,
@@ -911,9 +909,9 @@ def test_an_unknown_key_comes_with_a_guess(line: str, guess: str | None) -> None
 def test_an_unknown_key_like_no_other_comes_with_all_that_there_are() -> None:
     (of_table,) = problems("zzz = 1")
     (of_source,) = problems(f"{SOURCE}\npath = '*'\nzzz = 1")
-    assert str(of_table.hint).startswith("its options are: archs, cache-dir, cache-size, ")
+    assert str(of_table.hint).startswith("the known keys are: archs, cache-dir, cache-size, ")
     names = "archs, define, include-dirs, instantiate, name, options, path, variants"
-    assert of_source.hint == f"its options are: {names}"
+    assert of_source.hint == f"the known keys are: {names}"
 
 
 def test_hatchlings_own_keys_are_left_to_hatchling() -> None:
@@ -973,7 +971,7 @@ def test_a_variable_replaces_its_key(variable: str, value: str, field: str, expe
         (
             "CACHE_DIR",
             "$HOME/x",
-            "HATCH_CUBIN_CACHE_DIR: '$HOME/x' begins with a variable, and nothing replaces variables here",
+            f"HATCH_CUBIN_CACHE_DIR: '$HOME/x' {NOT_REPLACED}",
         ),
         ("CACHE_DIR", "off", "HATCH_CUBIN_CACHE_DIR: must be a path, not 'off'"),
         ("REPORT", "1", "HATCH_CUBIN_REPORT: must be a path, not '1'"),
@@ -1186,9 +1184,9 @@ def test_all_that_is_wrong_with_a_module_table_is_told() -> None:
         "  hint: move x.a into the project, or into a folder that 'source-roots' names",
         "link: 'a b' is not the name of a distribution, such as 'nvidia-cutlass'",
         f"link: '/c' {OUTSIDE}",
-        "this table needs 'name' too\n"  # noqa: ISC004
+        "this table also needs 'name'\n"  # noqa: ISC004
         "  hint: for example, in this table:\n"
-        '    name = "linked"  # unlike the name of each source',
+        '    name = "linked"  # must differ from the name of each source',
     ]
     (empty,) = messages(f"{MODULE}\nname = 'm'\nmode = 'lto'\nsources = []\n")
     assert empty.endswith(": sources must name at least one source")
@@ -1301,7 +1299,7 @@ def test_a_hint_writes_the_headers_of_inner_tables_in_full() -> None:
     (found,) = problems("options = { rdc = true }")
     assert (
         found.hint
-        == f"a {SOURCE.replace('source', 'module')} table links several sources: it has mode = 'rdc'"
+        == f"to link several sources, write a {SOURCE.replace('source', 'module')} table with mode = 'rdc'"
     )
 
 

@@ -39,7 +39,7 @@ def test_a_product_stands_for_each_combination_of_its_values() -> None:
     assert len(names('{ kernel = "a<{N}, {M}>", N = "1..1000", M = "1..100" }')) == MAX_VARIANTS
 
 
-BRACES = "has braces that are not around a name, as in {N}:"
+BRACES = "has braces that are not around a placeholder's name, as in {N}:"
 CXX = 'put braces of C++ into a value, as in S = ["Shape{1}"]'
 VALUES = 'must be an array of at least one value, or a range such as "0..31", not'
 
@@ -47,11 +47,15 @@ VALUES = 'must be an array of at least one value, or a range such as "0..31", no
 @pytest.mark.parametrize(
     ("entries", "message", "hint"),
     [
-        ("{}", "has a table without 'kernel' [missing-key]", 'kernel = "scale<{T}>"'),
-        ("{ A = [1], B = 2 }", "has a table without 'kernel' [missing-key]", 'kernel = "scale<{A}, {B}>"'),
+        ("{}", "has a table without the key 'kernel' [missing-key]", 'kernel = "scale<{T}>"'),
+        (
+            "{ A = [1], B = 2 }",
+            "has a table without the key 'kernel' [missing-key]",
+            'kernel = "scale<{A}, {B}>"',
+        ),
         (
             "{ kernels = 'a<{N}>', N = 1 }",
-            "has a table without 'kernel' [missing-key]",
+            "has a table without the key 'kernel' [missing-key]",
             "'kernel' by 'kernels'",
         ),
         ("{ kernel = 1 }", ".kernel must be a string that is not empty, not 1", None),
@@ -72,12 +76,12 @@ VALUES = 'must be an array of at least one value, or a range such as "0..31", no
         ),
         (
             "{ kernel = 'a<{kernel}>' }",
-            ".kernel cannot have the placeholder {kernel}: 'kernel' is this key",
+            ".kernel cannot have the placeholder {kernel}, because 'kernel' is the key of the name",
             None,
         ),
         (
             "{ kernel = 'a<{T}, {T}>' }",
-            ".kernel has the placeholder {T}, and the table has no values for it [missing-key]",
+            ".kernel has the placeholder {T}, but the table has no values for this placeholder [missing-key]",
             'T = ["float", "double"], or T = "0..31"',
         ),
         (
@@ -87,12 +91,12 @@ VALUES = 'must be an array of at least one value, or a range such as "0..31", no
         ),
         (
             "{ kernel = 'a<..., {N}>', N = [1] }",
-            ": 'a<..., {N}>' still has … [placeholder-not-replaced]",
+            ": 'a<..., {N}>' still contains … [placeholder-not-replaced]",
             "replace the ...",
         ),
         (
             "{ kernel = 'a<{N}>', N = ['...'] }",
-            ": '...' still has … [placeholder-not-replaced]",
+            ": '...' still contains … [placeholder-not-replaced]",
             "replace the ...",
         ),
         ("{ kernel = 'a<{N}>', N = [] }", f".N {VALUES} []", None),

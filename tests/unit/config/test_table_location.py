@@ -96,7 +96,7 @@ def test_a_table_that_is_missing_is_named_with_one_that_is_not_read(
     error = refused(tmp_path, pyproject, hatch)
     right = "[build.hooks.cubin]" if hatch else "[tool.hatch.build.hooks.cubin]"
     right = right if pyproject.startswith(HATCHLING) else "[tool.hatch-cubin]"
-    reads = "the build backend reads only that one"
+    reads = f"the build backend does not read {hint}"
     advice = f"  hint: rename {hint} to {right}: {reads}" if hint else INIT
     assert str(error) == f"{place}: there is no table {right}\n{advice}"
 
@@ -115,7 +115,7 @@ def test_a_table_that_hatch_toml_hides_is_moved_there(tmp_path: Path, hook: str,
     assert str(refused(tmp_path, f"{HATCHLING}[tool.hatch.{hook}]\n", build)) == (
         f"pyproject.toml:3: Hatch does not read [tool.hatch.{hook}], because "
         "hatch.toml has a [build] that replaces it\n"
-        "  hint: move it to hatch.toml, as [build.hooks.cubin]"
+        "  hint: move this table to hatch.toml, as [build.hooks.cubin]"
     )
 
 
@@ -187,11 +187,11 @@ def test_the_name_of_a_tool_is_answered_with_its_build_backend(
 @pytest.mark.parametrize(
     ("line", "right"),
     [
-        ("define = {", "a table in braces stands on one line; otherwise, give it a [header]"),
-        ("pack = True", "TOML's words are true and false"),
-        ("archs = [\u201csm_90\u201d]", "TOML has straight quotes alone"),
-        ("archs: ['sm_90']", "a key and its value have = between them"),
-        ("archs = [sm_90]", "a text stands in quotes"),
+        ("define = {", "a table in braces must end on its line; write a long one below a [header]"),
+        ("pack = True", "write true and false in lower case"),
+        ("archs = [\u201csm_90\u201d]", "TOML accepts only straight quotes"),
+        ("archs: ['sm_90']", "write = between a key and its value"),
+        ("archs = [sm_90]", "write texts in quotes"),
     ],
 )
 def test_a_slip_in_toml_is_told(tmp_path: Path, line: str, right: str) -> None:
@@ -201,7 +201,7 @@ def test_a_slip_in_toml_is_told(tmp_path: Path, line: str, right: str) -> None:
 
 def test_a_project_with_setup_py_alone_needs_an_empty_pyproject_toml(tmp_path: Path) -> None:
     write_tree(tmp_path, {"setup.py": ""})
-    hint = "make an empty one: with a setup.py that is enough; 'hatch-cubin init' adds the table"
+    hint = "an empty pyproject.toml is enough beside a setup.py: 'hatch-cubin init' adds the table"
     assert refusal(ConfigError, find_table, tmp_path).problems[0].hint == hint
 
 

@@ -132,7 +132,7 @@ def test_a_signed_wheel_is_left_alone(tmp_path: Path, signature: str) -> None:
 
 def test_what_is_no_wheel_is_told(tmp_path: Path) -> None:
     inner = make(tmp_path / "inner", {"demo/__init__.py": b""})
-    assert str(refused(inner)) == f"{inner.name}: has 0 files .dist-info/RECORD, and a wheel has one"
+    assert str(refused(inner)) == f"{inner.name}: has 0 .dist-info/RECORD files, but a wheel has exactly one"
     inner.write_bytes(b"no archive")
     assert str(refused(inner)) == f"{inner.name}: is not a zip archive, so it is not a wheel"
 

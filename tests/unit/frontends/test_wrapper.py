@@ -69,6 +69,7 @@ FILES = {
     "include/x.h": "",
 }
 EMPTY = {f"demo/_cubins/{name}" for name in bundle()}
+MISNAMED = "[tool.hatch_cubin]"
 NOTHING = "hatch-cubin: 1 error, nothing was built\n"
 
 
@@ -338,8 +339,8 @@ def test_a_wrong_table_is_told_before_anything_is_built(
     [
         ("", "'hatch-cubin init' adds the table"),
         (
-            "[tool.hatch_cubin]\n",
-            "rename [tool.hatch_cubin] to [tool.hatch-cubin]: the build backend reads only that one",
+            f"{MISNAMED}\n",
+            f"rename {MISNAMED} to [tool.hatch-cubin]: the build backend does not read {MISNAMED}",
         ),
     ],
 )

@@ -64,8 +64,9 @@ def test_what_is_included_is_refused_with_the_same_hint(tmp_path: Path, site: Pa
     assert here.what.startswith('cannot open source file "curand_kernel.h"')
     assert isolated.what.startswith('cannot open source file "curand_kernel.h"')
     assert here.where == isolated.where
-    assert here.hint == isolated.hint == 'header-packages = ["nvidia-curand"]'
-    assert isinstance(built(tmp_path / "two", before + INCLUDED, f"{OPTIONS}{here.hint}\n"), str)
+    line = 'header-packages = ["nvidia-curand"]'
+    assert here.hint == isolated.hint == f"under [tool.hatch.build.hooks.cubin]: {line}"
+    assert isinstance(built(tmp_path / "two", before + INCLUDED, f"{OPTIONS}{line}\n"), str)
 
 
 @pytest.mark.parametrize("text", [UNUSED, ASKED], ids=["left out", "asked for"])

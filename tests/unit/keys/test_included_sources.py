@@ -61,7 +61,7 @@ def test_a_source_with_nothing_but_comments_is_refused_before_anything_is_compil
         '"demo/empty.cu", "demo/void.cu"]'
     )
     assert error.problems == tuple(
-        problem("empty-source", "is empty: contains no kernel", Location(path), hint)
+        problem("empty-source", "is empty: there is no kernel in it", Location(path), hint)
         for path in ("demo/empty.cu", "demo/void.cu")
     )
 

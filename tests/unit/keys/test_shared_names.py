@@ -158,5 +158,5 @@ def test_a_part_of_another_source_shares_no_name(tmp_path: Path) -> None:
 
 
 def test_only_parts_of_a_path_stand_in_a_name_for_many_sources() -> None:
-    with pytest.raises(ConfigError, match=r"has \{folder\}, and the parts of a path are"):
+    with pytest.raises(ConfigError, match=r"has \{folder\}, but only \{parent\} and \{stem\} are"):
         read_config(f'{RULE}\npath = "**/*"\nname = "{{folder}}_{{stem}}"')

@@ -124,7 +124,7 @@ def test_code_in_a_pipe_is_not_waited_for(cubins: Any, tmp_path: Path) -> None:
     core = pytest.importorskip("cuda.core")
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(ValueError, match=f": the code for 'k' is in {pipe}: not a plain file "):
+    with pytest.raises(ValueError, match=f": the code for 'k' cannot be read from {pipe}: not a plain file "):
         cubins.use({"k": core.ObjectCode.from_cubin(str(pipe))})
     assert cubins.read("k", cc=(9, 0)) == b"k for sm_90"
 

@@ -69,8 +69,8 @@ def test_without_a_token_there_is_no_authorization() -> None:
         ("https://cache.example/a#b", "must not contain '?' or '#'"),
         ("https://cache.example/a?", "must not contain '?' or '#'"),
         ("https://cache.example/a b", "must be a URL such as 'https://cache.example.org/cubins' or"),
-        ("https://cache.example:port", "is not a URL"),
-        ("https://[::1", "is not a URL"),
+        ("https://cache.example:port", "is not a valid URL"),
+        ("https://[::1", "is not a valid URL"),
         (
             "https://ada:hunter2@cache.example",
             "must not contain a user or a password: set HATCH_CUBIN_REMOTE",

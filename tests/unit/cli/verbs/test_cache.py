@@ -210,7 +210,7 @@ def test_what_one_machine_pushes_another_pulls(
 def test_without_a_store_nothing_is_pushed(project: Path, command: Command) -> None:
     what = "no shared store is configured [no-shared-store]"
     table = "under [tool.hatch.build.hooks.cubin]"
-    hint = f'for example: {table}: remote-cache = "https://cache.example.org/cubins"'
+    hint = f'add the URL of a store, for example: {table}: remote-cache = "https://cache.example.org/cubins"'
     errors = command("cache", "push").errors
     assert errors == [f"hatch-cubin: error: pyproject.toml:9: {what}\n  hint: {hint}"]
 
@@ -276,10 +276,10 @@ def test_all_that_is_wrong_is_told_with_what_becomes_of_it(
     assert ended.out == f"{tmp_path / 'cache'}\n0 entries undamaged, 0 B\n"
     whats = {
         entry: "has no record [cache-entry-incomplete]\n"
-        "  hint: builds cannot use it: 'hatch-cubin cache gc --unused-for 30d' removes it after 30 days",
+        "  hint: builds cannot use this file: 'hatch-cubin cache gc' removes old files",
         damaged: "is a record that is damaged, or was written by another version of hatch-cubin "
         "[cache-entry-damaged]\n"
-        "  hint: the next build that needs the entry makes it again",
+        "  hint: the next build that needs this entry compiles it again",
         "notes.txt": "is a file that no build writes [foreign-file-in-cache]\n"
         "  hint: builds ignore this file: remove it",
     }
@@ -350,7 +350,7 @@ def test_what_others_have_is_copied_and_what_is_there_stays(tmp_path: Path, proj
         str(cache),
         f"1 entry from {one}, {size} B; 1 already there",
         f"0 entries from {other}, 0 B; 1 already there",
-        "1 of its files left out:",
+        "1 files of this folder were not copied:",
         f"  {damaged.relative_to(other)}: does not match its record",
     ]
     assert say("merge", str(one), str(other), "--json") == {

@@ -383,7 +383,7 @@ def test_a_table_that_hatch_toml_hides_is_not_given_company(tmp_path: Path, comm
         "hatch.toml": "[build.targets.wheel]\npackages = ['src/demo']\n",
     }
     write_tree(tmp_path, files)
-    assert "move it to hatch.toml, as [build.hooks.cubin]" in refusal(tmp_path, command)
+    assert "move this table to hatch.toml, as [build.hooks.cubin]" in refusal(tmp_path, command)
     assert {name: (tmp_path / name).read_text() for name in files} == files
 
 

@@ -230,7 +230,7 @@ def test_a_cubin_that_nvdisasm_cannot_read(
     _code, _out, err = told(capsys, place, "--sass", "k", "--arch", "sm_90")
     assert err[0].startswith(f"hatch-cubin: error: {place}/k.sm_90.cubin: cannot be read by false: Command ")
     _code, _out, err = told(capsys, place, "--sass", "k", "--arch", "sm_80")
-    assert err == [f"hatch-cubin: error: {place}/k.sm_80.cubin: has no kernel k [code-unreadable]"]
+    assert err == [f"hatch-cubin: error: {place}/k.sm_80.cubin: does not have the kernel k [code-unreadable]"]
     (place / "k.sm_80.cubin").write_bytes(cubin("k")[:80])
     _code, _out, err = told(capsys, place, "--sass", "k", "--arch", "sm_80")
     assert err == [f"hatch-cubin: error: {place}/k.sm_80.cubin: is a damaged cubin [code-unreadable]"]

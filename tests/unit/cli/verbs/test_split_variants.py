@@ -244,13 +244,19 @@ INDEX_OF_KERNELS = "demo/_cubins/manifest.json"
     [
         ("demo/_cubins/a.sm_90.cubin", None, "file-missing", "a.sm_90.cubin", ""),
         ("demo/_cubins/a.sm_80.cubin", b"x", WRONG, "a.sm_80.cubin", "to the wheel variant 'sm90'"),
-        (INDEX_OF_KERNELS, b'"label":"sm80"', WRONG, "manifest.json", "'sm80' that its GPUs need"),
+        (
+            INDEX_OF_KERNELS,
+            b'"label":"sm80"',
+            WRONG,
+            "manifest.json",
+            "lists the wrong files for the wheel variant 'sm80'",
+        ),
         (
             INDEX_OF_KERNELS,
             b'"label":"sm75"',
             WRONG,
             "manifest.json",
-            "'sm75', but splitting its archs",
+            "claims to be the wheel variant 'sm75', but a wheel with these archs has no such variant",
         ),
         (INDEX_OF_KERNELS, b"{}", "manifest-unreadable", "manifest.json", "'format'"),
         (f"{INFO}/variant.json", describe_variants(["sm80"]), WRONG, f"{INFO}/variant.json", "'sm90'"),

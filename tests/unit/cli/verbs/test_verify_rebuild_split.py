@@ -33,6 +33,7 @@ def parts_of(project: Path) -> Path:
 
     def described(files: dict[str, bytes]) -> None:
         files[f"{INFO}/METADATA"] = METADATA
+        files[f"{INFO}/WHEEL"] = b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
     whole = wheel_of(project, described)
     assert main(["split", str(whole), "--by", "arch", "--into", str(project / "parts")]) == 0

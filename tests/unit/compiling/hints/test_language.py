@@ -29,12 +29,20 @@ CXX20 = 'to compile as C++20: options = { std = "c++20" }'
         ("template <class T> concept C = true;\n" + KERNEL.format("*x = 1;"), "17", CXX20),
         ("__device__ consteval int f() { return 1; }\n" + KERNEL.format("*x = f();"), "17", CXX20),
         (
+            "#include <concepts>\ntemplate <class U, std::integral T> __device__ T f(T x, U) { return x; }\n"
+            + KERNEL.format("*x = f(1, 2);"),
+            "17",
+            CXX20,
+        ),
+        ("__device__ float f(const auto x) { return x; }\n" + KERNEL.format("*x = f(1.f);"), "17", CXX20),
+        ("struct P { int a, b; };\n" + KERNEL.format("P p{.a = 1, .b = 2}; *x = p.b;"), "17", CXX20),
+        (
             "#include <cub/block/block_reduce.cuh>\n" + KERNEL.format("*x = 1;"),
             "14",
             CXX20.replace("20", "17"),
         ),
     ],
-    ids=["int128", "concept", "consteval", "cub"],
+    ids=["int128", "concept", "consteval", "constrained", "auto", "designated", "cub"],
 )
 def test_the_option_that_is_named_lets_the_source_compile(
     tmp_path: Path, text: str, std: str, hint: str
@@ -57,6 +65,8 @@ def test_the_option_that_is_named_lets_the_source_compile(
         ("expected", ("requires true", "^"), "options = { std = 'c++20' }", None),
         ("expected", ("  requires true", "^"), "", None),
         ('identifier "concept" is undefined', ("concept + 1;", "^"), "", None),
+        ('"auto" is not allowed here', ("auto x;", "^"), "", None),
+        ("expected an expression", ("f(, 1);", "  ^"), "", None),
         (
             "texture is not a template",
             (),

@@ -81,6 +81,17 @@ def test_beside_an_error_of_the_source_it_is_said_what_a_macro_of_the_table_stan
     assert [(each.text, each.hint) for each in told] == [(text, hint), ("other", None)]
 
 
+@pytest.mark.parametrize(
+    ("value", "is_shown"), [("256;", True), ("(256", True), ("x[", True), ("256", False), ("f(1);", False)]
+)
+def test_a_macro_with_a_broken_value_is_shown_anywhere_in_its_line(
+    tmp_path: Path, value: str, *, is_shown: bool
+) -> None:
+    found = [error('expected a ")"', "demo/a.cu", 1, "void __launch_bounds__(N) k();", "     ^")]
+    (told,) = advise(found, setting(tmp_path, f"define = {{ N = '{value}' }}"))
+    assert bool(told.hint) is is_shown
+
+
 def test_a_macro_of_the_project_is_shown_if_it_is_defined_once(tmp_path: Path) -> None:
     there = setting(tmp_path, text='#include "n.h"\n', files={"demo/n.h": "// n\n#define N 10; // ten\n"})
     found = [

@@ -28,6 +28,11 @@ def test_lines_of_one_key_are_one_line() -> None:
     ]
 
 
+def test_lines_of_several_errors_are_shown_once() -> None:
+    table = 'add: \n    [[source]]\n    archs = ["sm_80"]'
+    assert hints(table, "remove it", table, "remove it") == [table, "remove it", None, "remove it"]
+
+
 def test_other_hints_stay_as_they_are() -> None:
     texts = (
         None,

@@ -165,3 +165,13 @@ def test_a_character_outside_of_quotes_is_named(tmp_path: Path, char: str, named
     plain, told = sorted(advise(found, setting(tmp_path, text=text)), key=lambda each: str(each.where))
     assert (plain.hint, told.context) == (None, ("and 1 more error after it",))
     assert told.hint == f"this line contains {named}, outside of quotes and comments"
+
+
+@pytest.mark.nvrtc
+def test_a_byte_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {"k.cu": SAXPY.encode() + b"int \x93;\n", "h.cu": SAXPY}
+    failure = refusal(CompileError, pipeline.build, make_project(tmp_path, files, 'archs = ["sm_90"]\n'))
+    hint = failure.problems[0].hint
+    assert hint
+    assert "0x93" in hint
+    assert "U+201C (left double quotation mark)" in hint
