@@ -41,7 +41,7 @@ def _needless_sources(shared: Sequence[Sequence[Module]], config: Config) -> Ite
     needless.sort(key=lambda module: module.source.path)
     paths = [*config.exclude, *(each.source.path for each in needless if not each.source.produced)]
     for module in needless:
-        what = f"another source is also called {module.base!r}, and this source has no kernel"
+        what = f"this source has no kernel, and another source has its name, {module.base!r}"
         made = module.source.produced
         hint = f"let {made.producer} not return it" if made else setting("exclude", paths)
         yield problem("module-name-taken", what, module.location, hint)
