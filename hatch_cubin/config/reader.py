@@ -229,6 +229,12 @@ def _package_meant(item: str, reader: _Reader) -> str | None:
     return suggestions.header_package(f"{item}/" if reader.place.is_folder(item) else item)
 
 
+def _producer_meant(file: str, call: str) -> str:
+    from . import suggestions  # lazy: only for mistakes
+
+    return suggestions.producer(file, call)
+
+
 def _link_meant(item: str, reader: _Reader) -> str | None:
     from . import suggestions  # lazy: only for mistakes
 
@@ -518,6 +524,18 @@ def _producers(value: object, reader: _Reader, path: tuple[str | int, ...]) -> t
     return tuple({key: item for key, item in rule.items() if key != "undefined"} for rule in rules)
 
 
+def _python_file(value: object, reader: _Reader, path: tuple[str | int, ...]) -> str:
+    """Check the path of a producer; the hint has the lines for a name such as "demo.gen:make"."""
+    module, _colon, call = str(value).partition(":")
+    stem = module.removesuffix(".py")
+    files = [f"{top}{stem if '/' in stem else stem.replace('.', '/')}.py" for top in ("", "src/")]
+    if (meant := [file for file in files if reader.place.is_file(file)]) and meant[0] != value:
+        what = f"path must be the path of one Python module, such as 'src/demo/gen.py', not {value!r}"
+        reader.refuse(ValueError(what), what, path, _producer_meant(meant[0], call))
+        return meant[0]
+    return value_checks.python_file(value)
+
+
 def _array(
     value: object,
     reader: _Reader,
@@ -623,7 +641,7 @@ _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
 }
 _PRODUCED_CHECKS = {key: check for key, check in _SOURCE_CHECKS.items() if key != "path"}
 _PRODUCER_CHECKS: dict[str, Callable[..., Any]] = {
-    "path": ValueCheck(value_checks.python_file),
+    "path": _python_file,
     "call": ValueCheck(value_checks.function),
     "produces": ArrayCheck(value_checks.produced_suffix),
     "inputs": ArrayCheck(value_checks.path),

@@ -89,6 +89,19 @@ class TableLocation:
         line = self.of(*path).line
         return line is not None and self.text.splitlines()[line - 1].lstrip().startswith("[")
 
+    @property
+    def headers(self) -> list[str]:
+        """The headers of the table and of its inner tables, as in the file; at least the table's own."""
+        size, rows = len(self.table), self.text.splitlines()
+        numbers = sorted({line for path, line in self._lines.items() if path[:size] == self.table})
+        found = (rows[number - 1].partition("#")[0].strip() for number in numbers)
+        return [*dict.fromkeys(header for header in found if header.startswith("["))] or [str(self)]
+
+    def renamed(self, right: TableLocation) -> str:
+        """Return "A to B" for each header of the table, and of the tables in it, where B is for *right*."""
+        old, new = (".".join(each.table) for each in (self, right))
+        return " and ".join(f"{header} to {header.replace(old, new)}" for header in self.headers)
+
     def path_in_project(self, path: str) -> str | None:
         """Return an absolute path as a path relative to the project, or None if it is outside the project."""
         drives = {os.path.splitdrive(each)[0] for each in (path, self.root or "")}
@@ -100,6 +113,10 @@ class TableLocation:
     def is_folder(self, path: str) -> bool:
         """Return whether the project has a folder at this path, if the project's folder is known."""
         return self.root is not None and os.path.isdir(os.path.join(self.root, path))
+
+    def is_file(self, path: str) -> bool:
+        """Return whether the project has a file at this path, if the project's folder is known."""
+        return self.root is not None and os.path.isfile(os.path.join(self.root, path))
 
     @property
     def _lines(self) -> Mapping[Path, int]:
