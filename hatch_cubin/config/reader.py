@@ -554,13 +554,25 @@ def _array(
         guessed = " ".join(str(each.hint) for each in reader.problems[before:])  # of keys that are misspelled
         if missing := [key for key in required if key not in table and repr(key) not in guessed]:
             what = f"this table also needs {' and '.join(map(repr, missing))}"
-            lines = "".join(f"\n    {required[key]}" for key in missing)
+            examples = {**required, **_path_with_template(table, reader)}
+            lines = "".join(f"\n    {examples[key]}" for key in missing)
             reader.add(problem("missing-key", what, hint=f"for example, in this table:{lines}"), here)
         if len(reader.problems) == before:
             _report_contradictions(values, reader, here)
         if len(reader.problems) == before:
             rules.append({**values, "undefined": _undefined(table)})
     return tuple(rules)
+
+
+def _path_with_template(table: Mapping[str, Any], reader: _Reader) -> dict[str, str]:
+    """Return the line with the source that has the template of a table's first instantiation."""
+    import json  # lazy: only for mistakes
+
+    entries = table.get("instantiate")
+    first = entries[0] if isinstance(entries, list) and entries else None
+    name = re.match(r"[\w:]+", str(first.get("kernel") if isinstance(first, dict) else first))
+    path = reader.place.source_with(name[0].rpartition(":")[2]) if first and name else None
+    return {"path": f"path = {json.dumps(path)}"} if path else {}
 
 
 def _undefined(table: Mapping[str, Any]) -> tuple[str, ...]:

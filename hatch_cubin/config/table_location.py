@@ -39,6 +39,7 @@ __all__ = [
     "own_table",
     "place_of",
     "read_project",
+    "replaced_by_wheels_table",
     "required",
     "requires_hatch_cubin",
     "unread_table",
@@ -151,6 +152,24 @@ def hatch_table(
     if (replaced := _replaced(root)) is not None:
         raise _unread(replaced, place)
     return _checked(root, inside(build, *path[:-1])[HOOK], place)
+
+
+def replaced_by_wheels_table(root: Folder) -> Problem | None:
+    """Return a problem if Hatch replaces hatch-cubin's table for all targets by the table of wheels."""
+    pyproject, backend = read_project(root)
+    build = inside(_hatch_settings(root, pyproject), "build")
+    path = _hook_path(build, "wheel")
+    if (
+        backend not in HATCH_BACKENDS
+        or path is None
+        or path[0] != "targets"
+        or HOOK not in inside(build, "hooks")
+    ):
+        return None
+    place, read = _hatch_place(root, ("hooks", HOOK)), _hatch_place(root, path)
+    (found,) = _unread(place, read).problems
+    is_inner = str(read) not in read.headers
+    return found._replace(hint=f"rename {read.renamed(place)}") if is_inner else found
 
 
 def own_table(root: Folder) -> tuple[Mapping[str, Any], TableLocation]:

@@ -1342,6 +1342,28 @@ def test_a_producer_named_like_an_import_is_shown_as_its_file(tmp_path: Path, pa
     assert (found.code, found.hint) == ("invalid-value", f"in this table, write:\n    {lines}")
 
 
+@pytest.mark.parametrize(
+    ("entries", "path"),
+    [
+        ('["a::scale<float>"]', '"src/b.cu"'),
+        ('[{ kernel = "scale<{T}>", T = ["float"] }]', '"src/b.cu"'),
+        ('["other<int>"]', '"**/*.cu"'),
+        ('["<"]', '"**/*.cu"'),
+        ("[]", '"**/*.cu"'),
+        ("1", '"**/*.cu"'),
+    ],
+)
+def test_a_table_without_a_path_is_shown_the_source_of_its_template(
+    tmp_path: Path, entries: str, path: str
+) -> None:
+    files = {"src/a.cu": "void f();", "src/b.cu": "void scale (int);", "src/c.txt": "", ".git/a.cu": "scale("}
+    write_tree(tmp_path, {"pyproject.toml": pyproject(f"{SOURCE}\ninstantiate = {entries}"), **files})
+    table, place, _backend = table_location.find_table(tmp_path)
+    problems_found = refusal(ConfigError, parse_config, table, place, {}).problems
+    (found,) = (each for each in problems_found if each.code == "missing-key")
+    assert f"    path = {path}" in str(found.hint)
+
+
 def test_a_folder_of_the_project_is_not_a_wheel_with_headers(tmp_path: Path) -> None:
     write_tree(tmp_path, {"pyproject.toml": pyproject("header-packages = ['inc']"), "inc/a.h": ""})
     table, place, _backend = table_location.find_table(tmp_path)
