@@ -264,7 +264,8 @@ def _toolkit_is_found(text: str) -> str:
 def python_file(value: object) -> str:
     """Check the path of one Python file in the project, which is not a package's `__init__.py`."""
     text = path(value)
-    if not text.endswith(".py") or text.endswith("__init__.py") or any(mark in text for mark in "*?["):
+    is_module = text.endswith(".py") and "." not in text.rpartition("/")[2][:-3]
+    if not is_module or text.endswith("__init__.py") or any(mark in text for mark in "*?["):
         raise ValueError(f"must be the path of one Python module, such as 'src/demo/gen.py', not {text!r}")
     return text
 

@@ -1228,6 +1228,7 @@ def test_a_producer_table_is_read_whole() -> None:
     [
         ("path = 'gen.cu'", "path must be the path of one Python module"),
         ("path = 'src/*.py'", "path must be the path of one Python module"),
+        ("path = 'src/gen.v2.py'", "path must be the path of one Python module"),
         ("path = 'src/__init__.py'", "path must be the path of one Python module"),
         ("call = 'a.b'", "call must be the name of a function"),
         ("produces = ['cubin']", "produces: must be 'cu' or 'ptx'"),
