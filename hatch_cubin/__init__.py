@@ -13,6 +13,8 @@ def __getattr__(name: str) -> object:
     """Import `SQLiteProgramCache` when it is first used, because few projects need it."""
     if name != "SQLiteProgramCache":
         how = "a package's own kernels are loaded with 'from mypkg import _cubins'"
+        if name.startswith("build_"):  # a build front end calls this module as a build backend
+            how = 'in pyproject.toml, write build-backend = "hatch_cubin.backend"'
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}: {how}")
     from .program_cache.sqlite_cache import SQLiteProgramCache
 

@@ -206,13 +206,15 @@ def _chosen_plan(
     if verdict is None:
         return plan
     plan = plan._replace(remote=verdict.remote)
-    changes = verdict.plan.changes or lock_comparison.differences_of_jobs(
-        verdict.lock, plan.jobs, plan.toolkit
+    texts = lock_comparison.other_texts(verdict.lock, plan.jobs)
+    changes = (
+        verdict.plan.changes
+        or texts
+        or lock_comparison.differences_of_jobs(verdict.lock, plan.jobs, plan.toolkit)
     )
     if changes:
-        locked_build.refuse_if_locked(
-            project, changes, locked_build.install_command(project) or lock_format.HINT
-        )
+        command = None if texts else locked_build.install_command(project)
+        locked_build.refuse_if_locked(project, changes, command or lock_format.HINT)
         locked_build.report_stale(project, changes)
     return plan._replace(
         jobs=tuple(lock_comparison.with_locked_results(verdict.lock, plan.jobs)), lock=verdict.lock
@@ -401,7 +403,7 @@ class LockCheck(NamedTuple):
 def check_lock(project: Project, found: Lock) -> LockCheck:
     """Return the differences between cubin.lock and the lock for the project as it is. Compile nothing.
 
-    Producers run, unless their texts are known from an earlier build, or a package that they need is missing.
+    Producers do not run if a package that they need is missing.
     """
     sources, unchecked = read_sources(project), [*_producers_without_requirements(project)]
     changes = lock_comparison.plan_by_lock(found, project, sources).changes
@@ -409,7 +411,8 @@ def check_lock(project: Project, found: Lock) -> LockCheck:
         return LockCheck(changes, unchecked)
     sources = with_producers(project, sources)
     plan = make_plan(project, sources)
-    if changes := lock_comparison.differences_of_jobs(found, plan.jobs, plan.toolkit):
+    texts = lock_comparison.other_texts(found, plan.jobs)
+    if changes := texts or lock_comparison.differences_of_jobs(found, plan.jobs, plan.toolkit):
         return LockCheck(changes)
     now = _described(project, plan, sources, lock_comparison.locked_digests(found, plan.jobs))
     return LockCheck(lock_comparison.differences(found, now))

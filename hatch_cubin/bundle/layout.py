@@ -38,7 +38,7 @@ ResultLocation = Mapping[str, str | int]  # where compiled code is: its file, or
 
 GENERATOR = {"name": "hatch-cubin", "version": __version__}
 
-_SOURCE_SUFFIXES = frozenset({".cu", ".cuh", ".h", ".hpp"})
+_SUFFIXES = frozenset({".cubin", ".json", ".py", ".pyi", ".xz"})  # of a bundle's files, beside .ptx
 _HEAD = 200  # the loader names hatch-cubin within this many bytes, in its first line
 _TEMPORARY = ".writing-"
 _WORKPLACE = ".hatch"  # Hatch's folder for temporary files in a project: no backend ships files from there
@@ -281,15 +281,19 @@ def refuse_foreign(folder: Path) -> None:
 
 def _foreign(folder: Path) -> list[Path]:
     """Return the files of a user in a bundle's folder, and a module of the same name beside it."""
-    core, module = folder / "__init__.py", folder.with_suffix(".py")
-    own = _SOURCE_SUFFIXES if (folder / "manifest.json").exists() else {*_SOURCE_SUFFIXES, ".ptx"}
+    module = folder.with_suffix(".py")
+    own = {*_SUFFIXES, ".ptx"} if (folder / "manifest.json").exists() else _SUFFIXES
     try:
-        found = [path for path in sorted(folder.glob("*")) if path.suffix in own]
-        if core.is_file() and b"hatch-cubin" not in core.read_bytes()[:_HEAD]:
-            found.append(core)
+        files = [path for path in sorted(folder.glob("[!.]*")) if path.is_file()]
+        found = [path for path in files if path.suffix not in own or _is_users_module(path)]
     except OSError:  # writing reports it
         found = []
     return [*found, module] if module.is_file() else found
+
+
+def _is_users_module(path: Path) -> bool:
+    """Return whether a file is a Python module that hatch-cubin did not write."""
+    return path.suffix == ".py" and b"hatch-cubin" not in path.read_bytes()[:_HEAD]
 
 
 def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None) -> None:

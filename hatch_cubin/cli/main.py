@@ -288,7 +288,8 @@ def _guess(said: str, known: Sequence[str]) -> str:
     others = [name for name in _OTHER_NAMES.get(said, ()) if name in possible]
     meant = others[:1] or difflib.get_close_matches(said, known, 1)
     listed = " or ".join(filter(None, (", ".join(known[:-1]), known[-1])))
-    return f"{said!r} is not {listed}" + "".join(f"; did you mean {each!r}?" for each in meant)
+    beside = " 'bake' fills the cache, and 'python -m build' makes the wheel" * (meant == ["bake"])
+    return f"{said!r} is not {listed}{''.join(f'; did you mean {each!r}?' for each in meant)}{beside}"
 
 
 def _json(verb: str | None, facts: Mapping[str, Any], problems: Iterable[Problem]) -> str:

@@ -188,7 +188,8 @@ def capability(text: str) -> int:
     if match is None:
         from ..common import gpu_names
 
-        meant = " or ".join(f"{number // 10}.{number % 10}" for number in gpu_names.capabilities(text))
+        found = gpu_names.capabilities(text) or ((int(text) * 10,) if re.fullmatch("[0-9]", text) else ())
+        meant = " or ".join(f"{number // 10}.{number % 10}" for number in found)
         advice = f"did you mean {meant}?" if meant else "write it as 8.9"
         raise argparse.ArgumentTypeError(f"{text!r} is not a compute capability: {advice}")
     return int(match[1]) * 10 + int(match[2])

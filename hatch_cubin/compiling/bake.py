@@ -139,7 +139,7 @@ class Bake:
         self._project.warn(problem("sample-not-compared", what).with_code())
 
     def _try_other_archs(self, setup: executor.Setup) -> list[Unit]:
-        """Compile failed sources for other archs, and return the units that compile, for hints."""
+        """Try failed sources on other archs, and return the units that compile: hints name them."""
         wanted = archs_of(self._results, self._toolkit).candidates()[:_MOST_TRIED]
         like = {job.unit.module: job for group in self._misses for job in group}
         trials = [[replace(like[unit.module], unit=unit)] for unit in wanted]

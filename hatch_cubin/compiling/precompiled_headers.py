@@ -117,7 +117,7 @@ def choose_header(left: Mapping[int | None, Sized], held: int | None, others: Se
 
 
 def saves_time(wanted: int, count: int, held: int | None, others: Sequence[int]) -> bool:
-    """Return whether precompiling the header *wanted* for *count* tasks saves time.
+    """Return whether it saves time to precompile the header *wanted*, which *count* tasks include.
 
     *held* is the precompiled header that the worker process has now, *others* are the headers of other
     workers. The workers with the same header share the tasks.

@@ -26,8 +26,9 @@ from ..toolkit.worker import framed
 
 _STREAMS_MAY_BE_SOCKETS = sys.platform != "win32"
 _PIECE = 1 << 16
-_LONGEST_S = 86_400.0  # seconds: the longest wait of a selector, because some systems limit its milliseconds
-# seconds to read the last output of a process, whose child programs may continue to write
+# the longest wait of a selector, in seconds: some systems limit the number of milliseconds
+_LONGEST_S = 86_400.0
+# how long to read the last output of a process, in seconds: its child programs may continue to write
 _LAST_WORDS_S = 1.0
 
 Message: TypeAlias = "dict[str, Any]"

@@ -1,4 +1,4 @@
-"""Warn about sources that compile, but depend on the time, or miss kernels."""
+"""Warn about sources whose results depend on the time of the build, or are missing a kernel of the source."""
 
 from __future__ import annotations
 

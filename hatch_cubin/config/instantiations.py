@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ..errors import problem
 from . import toml_lines, value_checks
@@ -40,7 +40,7 @@ def written_out(product: Mapping[str, object], most: int, report: Report) -> Ite
         )
         return
     values = {key: _values(key, value, refuse) for key, value in product.items() if key != _KERNEL}
-    kernel = _kernel(product[_KERNEL], refuse)
+    kernel = _kernel(product[_KERNEL], values, refuse)
     names = [*dict.fromkeys(_PLACEHOLDER.findall(kernel))]
     if kernel:
         _compare(kernel, names, values, refuse)
@@ -59,11 +59,14 @@ def _add_kernel(product: Mapping[str, object]) -> str:
     """Return a hint for a table without `kernel`."""
     if misspelled := next((key for key in product if value_checks.guess(key, [_KERNEL])), None):
         return f"did you mean {_KERNEL!r} by {misspelled!r}?"
+    for key, value in product.items():
+        if isinstance(value, str) and "<" in value:
+            return f"write 'kernel' in place of {key!r}: {toml_lines.setting(_KERNEL, value)}"
     arguments = ", ".join(f"{{{key}}}" for key in product) or "{T}"
     return f"add the name of the template: {toml_lines.setting(_KERNEL, f'scale<{arguments}>')}"
 
 
-def _kernel(value: object, refuse: Callable[..., None]) -> str:
+def _kernel(value: object, names: Iterable[str], refuse: Callable[..., None]) -> str:
     """Return the kernel's name, with its placeholders. Return an empty text if the name is wrong."""
     hint = None
     try:
@@ -73,12 +76,22 @@ def _kernel(value: object, refuse: Callable[..., None]) -> str:
             hint = 'put braces of C++ into a value, as in S = ["Shape{1}"]'
             raise ValueError(f"has braces that are not around a placeholder's name, as in {{N}}: {text!r}")
         if rest == text:
-            hint = f"without values, the entry is a string: {toml_lines.literal(text)}"
+            hint = _with_braces(text, names)
             raise ValueError(f"has no placeholder, such as {{N}}: {text!r}")
     except ValueError as exc:
         refuse(exc, (_KERNEL,), hint)
         return ""
     return text
+
+
+def _with_braces(text: str, names: Iterable[str]) -> str:
+    """Return a hint for a name without placeholders: it needs braces, or the entry needs no table."""
+    meant = text
+    for name in names:
+        meant = re.sub(rf"\$?\b{re.escape(name)}\b", f"{{{name}}}", meant)
+    if meant == text:
+        return f"without values, the entry is a string: {toml_lines.literal(text)}"
+    return f"write placeholders in braces: {toml_lines.setting(_KERNEL, meant)}"
 
 
 def _compare(

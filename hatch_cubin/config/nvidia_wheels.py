@@ -40,6 +40,11 @@ def without_headers(name: str) -> str | None:
     return _LIBRARIES.get(comparable_name(name))
 
 
+def requires_cuda_python(name: str) -> bool:
+    """Return whether a wheel with headers requires an arbitrary release of cuda-python."""
+    return comparable_name(name) == "nvidia-cutlass"
+
+
 def for_major(name: str, major: int) -> str:
     """Return the name of a wheel for a major version of CUDA: *name* itself if it is for all versions."""
     if _CUPY.fullmatch(comparable_name(name)):

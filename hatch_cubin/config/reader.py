@@ -229,6 +229,12 @@ def _package_meant(item: str, reader: _Reader) -> str | None:
     return suggestions.header_package(f"{item}/" if reader.place.is_folder(item) else item)
 
 
+def _producer_meant(file: str, call: str) -> str:
+    from . import suggestions  # lazy: only for mistakes
+
+    return suggestions.producer(file, call)
+
+
 def _link_meant(item: str, reader: _Reader) -> str | None:
     from . import suggestions  # lazy: only for mistakes
 
@@ -518,6 +524,18 @@ def _producers(value: object, reader: _Reader, path: tuple[str | int, ...]) -> t
     return tuple({key: item for key, item in rule.items() if key != "undefined"} for rule in rules)
 
 
+def _python_file(value: object, reader: _Reader, path: tuple[str | int, ...]) -> str:
+    """Check the path of a producer; the hint has the lines for a name such as "demo.gen:make"."""
+    module, _colon, call = str(value).partition(":")
+    stem = module.removesuffix(".py")
+    files = [f"{top}{stem if '/' in stem else stem.replace('.', '/')}.py" for top in ("", "src/")]
+    if (meant := [file for file in files if reader.place.is_file(file)]) and meant[0] != value:
+        what = f"path must be the path of one Python module, such as 'src/demo/gen.py', not {value!r}"
+        reader.refuse(ValueError(what), what, path, _producer_meant(meant[0], call))
+        return meant[0]
+    return value_checks.python_file(value)
+
+
 def _array(
     value: object,
     reader: _Reader,
@@ -536,13 +554,25 @@ def _array(
         guessed = " ".join(str(each.hint) for each in reader.problems[before:])  # of keys that are misspelled
         if missing := [key for key in required if key not in table and repr(key) not in guessed]:
             what = f"this table also needs {' and '.join(map(repr, missing))}"
-            lines = "".join(f"\n    {required[key]}" for key in missing)
+            examples = {**required, **_path_with_template(table, reader)}
+            lines = "".join(f"\n    {examples[key]}" for key in missing)
             reader.add(problem("missing-key", what, hint=f"for example, in this table:{lines}"), here)
         if len(reader.problems) == before:
             _report_contradictions(values, reader, here)
         if len(reader.problems) == before:
             rules.append({**values, "undefined": _undefined(table)})
     return tuple(rules)
+
+
+def _path_with_template(table: Mapping[str, Any], reader: _Reader) -> dict[str, str]:
+    """Return the line with the source that has the template of a table's first instantiation."""
+    import json  # lazy: only for mistakes
+
+    entries = table.get("instantiate")
+    first = entries[0] if isinstance(entries, list) and entries else None
+    name = re.match(r"[\w:]+", str(first.get("kernel") if isinstance(first, dict) else first))
+    path = reader.place.source_with(name[0].rpartition(":")[2]) if first and name else None
+    return {"path": f"path = {json.dumps(path)}"} if path else {}
 
 
 def _undefined(table: Mapping[str, Any]) -> tuple[str, ...]:
@@ -623,7 +653,7 @@ _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
 }
 _PRODUCED_CHECKS = {key: check for key, check in _SOURCE_CHECKS.items() if key != "path"}
 _PRODUCER_CHECKS: dict[str, Callable[..., Any]] = {
-    "path": ValueCheck(value_checks.python_file),
+    "path": _python_file,
     "call": ValueCheck(value_checks.function),
     "produces": ArrayCheck(value_checks.produced_suffix),
     "inputs": ArrayCheck(value_checks.path),

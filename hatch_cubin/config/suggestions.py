@@ -404,7 +404,11 @@ def above(path: str, *, is_file: bool = False) -> str | None:
 def header_package(text: str) -> str | None:
     """Return a hint for an entry of `header-packages` that is not the name of a distribution."""
     if "/" in text or "\\" in text:
+        library = text.partition("/")[0]
+        if text.endswith(value_checks.HEADER_SUFFIXES) and (meant := nvidia_wheels.without_headers(library)):
+            return meant
         folder = text.replace("\\", "/").removeprefix("./").rstrip("/")
+        folder = folder.rpartition("/")[0] if folder.endswith(value_checks.HEADER_SUFFIXES) else folder
         what = "include-dirs" if not value_checks.leads_out(folder) else None
         return (
             f"for headers in a folder of the project, write: {toml_lines.setting(what, [folder])}"
@@ -413,6 +417,13 @@ def header_package(text: str) -> str | None:
         )
     match = re.fullmatch(r"([\w.-]+?)\s*(?:\[.*\])?\s*(?:=|:|@|\s)\s*v?([0-9][\w.*+!-]*)", text)
     return f'write "{match[1]}=={match[2]}"' if match else None
+
+
+def producer(file: str, call: str) -> str:
+    """Return a hint with the lines for a producer: its file, and the function *call* if it is known."""
+    lines = {"path": file, "call": call} if call else {"path": file}
+    shown = "".join(f"\n    {toml_lines.setting(key, text)}" for key, text in lines.items())
+    return f"in this table, write:{shown}"
 
 
 def link(entry: str, major: int | None) -> str | None:

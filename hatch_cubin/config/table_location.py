@@ -39,6 +39,7 @@ __all__ = [
     "own_table",
     "place_of",
     "read_project",
+    "replaced_by_wheels_table",
     "required",
     "requires_hatch_cubin",
     "unread_table",
@@ -46,12 +47,14 @@ __all__ = [
 
 OWN_TABLE = ("tool", "hatch-cubin")
 HATCH_BACKENDS = ("hatchling.build", "hatchling.ouroboros")
-_INNER_TABLES = ("source", "module")
+_INNER_TABLES = ("source", "module", "producer")
+_OUTER_TABLES = ((), ("tool",), ("tool", "hatch", "build", "hooks"))  # where headers are shortened wrongly
 _HATCH_TOML = "hatch.toml"
 _PYPROJECT = "pyproject.toml"
 _ELSEWHERE_HINT = "run the command in a project, or name the project's folder: --project DIR"
 _EMPTY_HINT = "an empty pyproject.toml is enough beside a setup.py: 'hatch-cubin init' adds the table"
 _START_HINT = "'hatch-cubin init' adds the table"
+_HATCH_BUILD = 'requires = ["hatchling", "hatch-cubin"] and build-backend = "hatchling.build"'
 
 _STRINGS = re.compile(r""""[^"]*"|'[^']*'""")
 _SLIPS = (  # what is wrong with a line that is not TOML
@@ -72,15 +75,18 @@ class NoTableError(ConfigError):
     """The project does not have hatch-cubin's configuration table where its build backend reads the table.
 
     *place*: the location that the build backend reads. *unread*: a table in a wrong location, if any.
+    *alternative*: another advice, which follows the advice to rename the table.
     """
 
-    def __init__(self, place: TableLocation, unread: TableLocation | None = None) -> None:
+    def __init__(
+        self, place: TableLocation, unread: TableLocation | None = None, alternative: str = ""
+    ) -> None:
         if unread is None:
             missing = problem("no-table", f"there is no table {place}", Location(place.file), _START_HINT)
         elif is_hidden(unread, place):
             missing = hidden(unread, place)
         else:
-            hint = f"rename {unread} to {place}: the build backend does not read {unread}"
+            hint = f"rename {unread.renamed(place)}: the build backend does not read {unread}{alternative}"
             if unread.file != place.file:
                 hint = f"move {unread} from {unread.file} to {place.file}, and rename it to {place}"
             missing = problem("no-table", f"there is no table {place}", Location(place.file), hint)
@@ -148,6 +154,24 @@ def hatch_table(
     return _checked(root, inside(build, *path[:-1])[HOOK], place)
 
 
+def replaced_by_wheels_table(root: Folder) -> Problem | None:
+    """Return a problem if Hatch replaces hatch-cubin's table for all targets by the table of wheels."""
+    pyproject, backend = read_project(root)
+    build = inside(_hatch_settings(root, pyproject), "build")
+    path = _hook_path(build, "wheel")
+    if (
+        backend not in HATCH_BACKENDS
+        or path is None
+        or path[0] != "targets"
+        or HOOK not in inside(build, "hooks")
+    ):
+        return None
+    place, read = _hatch_place(root, ("hooks", HOOK)), _hatch_place(root, path)
+    (found,) = _unread(place, read).problems
+    is_inner = str(read) not in read.headers
+    return found._replace(hint=f"rename {read.renamed(place)}") if is_inner else found
+
+
 def own_table(root: Folder) -> tuple[Mapping[str, Any], TableLocation]:
     """Return the table `[tool.hatch-cubin]`: every build backend except hatchling reads this table."""
     pyproject = _read(root, _PYPROJECT)
@@ -155,7 +179,10 @@ def own_table(root: Folder) -> tuple[Mapping[str, Any], TableLocation]:
     tool = inside(pyproject, "tool")
     path = _hook_path(inside(_hatch_settings(root, pyproject), "build"), "sdist")
     if OWN_TABLE[1] not in tool:
-        raise NoTableError(place, unread_table(root, ""))
+        with_hatch = ""
+        if path is not None and "build-system" not in pyproject:
+            with_hatch = f"; or, to build with Hatch, add a table [build-system] with {_HATCH_BUILD}"
+        raise NoTableError(place, unread_table(root, ""), with_hatch)
     if path is not None:
         raise _unread(_hatch_place(root, path), place)
     return _checked(root, tool[OWN_TABLE[1]], place)
@@ -314,32 +341,55 @@ def _checked(root: Folder, table: Any, place: TableLocation) -> tuple[Mapping[st
         hint = f"write the header with single brackets: {place}" if is_array else None
         what = f"{place} must be a table, not {table!r}"
         raise ConfigError(problem("invalid-value", what, place.of(), hint))
-    _refuse_short_headers(root, place)
+    _refuse_wrong_headers(root, place)
     place.root = os.path.abspath(root)
     return table, place
 
 
-def _refuse_short_headers(root: Folder, place: TableLocation) -> None:
-    """Raise ConfigError for `[[source]]` and `[[module]]`: only the documentation shortens these headers."""
-    top = place_of(root, ())
+def _refuse_wrong_headers(root: Folder, place: TableLocation) -> None:
+    """Raise ConfigError for tables that the user meant for hatch-cubin, beside its table at *place*.
+
+    These are `[[source]]` and the like, whose headers the documentation shortens, and misspelled headers.
+    """
+    pyproject = _read(root, _PYPROJECT)
+    wrong = [
+        (table, f"[[{'.'.join(table.table)}]]", f"write {place.tables(key)} in place of it")
+        for outer in _OUTER_TABLES
+        for key in _INNER_TABLES
+        if isinstance(inside(pyproject, *outer).get(key), list)
+        for table in [TableLocation(_PYPROJECT, _text(root, _PYPROJECT), (*outer, key))]
+    ]
+    wrong += [
+        (table, table.headers[0], f"rename {table.renamed(place)}")
+        for path in misnamed(pyproject, _hatch_settings(root, pyproject))
+        if path != OWN_TABLE and not _is_hook_path(path)
+        for table in [place_of(root, path)]
+    ]
     problems = [
         problem(
             "table-in-wrong-place",
-            f"[[{key}]] is not in hatch-cubin's table, so hatch-cubin does not read it",
-            top.of(key),
-            f"write {place.tables(key)} in place of [[{key}]]",
+            f"{header} is not in hatch-cubin's table, so hatch-cubin does not read it",
+            table.of(),
+            hint,
         )
-        for key in _INNER_TABLES
-        if isinstance(_read(root, _PYPROJECT).get(key), list)
+        for table, header, hint in wrong
     ]
     if problems:
         raise ConfigError(*problems)
 
 
+def _is_hook_path(path: tuple[str, ...]) -> bool:
+    """Return whether Hatch reads the table at *path* as a hook of hatch-cubin, for some target."""
+    outer = ("tool", "hatch", "build")
+    return path in {(*outer, *target, "hooks", HOOK) for target in ((), path[3:5])}
+
+
 def _unread(place: TableLocation, read: TableLocation) -> ConfigError:
     other = str(read) if read.file == place.file else f"{read} in {read.file}"
     hint = "delete one of the two tables"
-    if place.file == _HATCH_TOML and place.table[0] != "build":
+    if place.file == read.file and str(place) not in place.headers:  # only inner tables, such as [[….source]]
+        hint = f"rename {place.renamed(read)}"
+    elif place.file == _HATCH_TOML and place.table[0] != "build":
         hint = (
             f"move its keys to {other} and delete the table; in {_HATCH_TOML} its header would have to be "
             f"[build.hooks.{HOOK}], but a [build] there replaces all of [tool.hatch.build]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -21,6 +22,7 @@ Path = tuple[str | int, ...]
 
 _KEY = re.compile(r"""[ \t]*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([A-Za-z0-9_-]+))[ \t]*(\.?)""")
 _STATEMENT = re.compile(r"^[ \t]*(?:\[|[\w.\"'-][^=\n]*=)", re.MULTILINE)
+_MOST_OF_A_SOURCE = 1_000_000  # bytes of a source that are searched for a template
 _FURTHER = 20  # how many more statements are tried after the statement that the binary search finds
 _BLANK = re.compile(r"(?:[ \t\r\n,]|#[^\n]*)*")
 _STRING = re.compile(
@@ -89,6 +91,19 @@ class TableLocation:
         line = self.of(*path).line
         return line is not None and self.text.splitlines()[line - 1].lstrip().startswith("[")
 
+    @property
+    def headers(self) -> list[str]:
+        """The headers of the table and of its inner tables, as in the file; at least the table's own."""
+        size, rows = len(self.table), self.text.splitlines()
+        numbers = sorted({line for path, line in self._lines.items() if path[:size] == self.table})
+        found = (rows[number - 1].partition("#")[0].strip() for number in numbers)
+        return [*dict.fromkeys(header for header in found if header.startswith("["))] or [str(self)]
+
+    def renamed(self, right: TableLocation) -> str:
+        """Return "A to B" for each header of the table, and of the tables in it, where B is for *right*."""
+        old, new = (".".join(each.table) for each in (self, right))
+        return " and ".join(f"{header} to {header.replace(old, new)}" for header in self.headers)
+
     def path_in_project(self, path: str) -> str | None:
         """Return an absolute path as a path relative to the project, or None if it is outside the project."""
         drives = {os.path.splitdrive(each)[0] for each in (path, self.root or "")}
@@ -100,6 +115,21 @@ class TableLocation:
     def is_folder(self, path: str) -> bool:
         """Return whether the project has a folder at this path, if the project's folder is known."""
         return self.root is not None and os.path.isdir(os.path.join(self.root, path))
+
+    def source_with(self, name: str) -> str | None:
+        """Return the project's first .cu file that contains the function *name*, if there is one."""
+        function = re.compile(rf"\b{re.escape(name)}\s*\(".encode())
+        for folder, folders, files in os.walk(self.root or os.devnull):
+            folders[:] = sorted(each for each in folders if not each.startswith("."))
+            for path in (os.path.join(folder, file) for file in sorted(files) if file.endswith(".cu")):
+                with contextlib.suppress(OSError), open(path, "rb") as source:
+                    if function.search(source.read(_MOST_OF_A_SOURCE)):
+                        return os.path.relpath(path, self.root).replace(os.sep, "/")
+        return None
+
+    def is_file(self, path: str) -> bool:
+        """Return whether the project has a file at this path, if the project's folder is known."""
+        return self.root is not None and os.path.isfile(os.path.join(self.root, path))
 
     @property
     def _lines(self) -> Mapping[Path, int]:

@@ -27,6 +27,7 @@ _SIZE_UNITS: Mapping[str, int] = {"B": 1} | {
 _CLUSTER = re.compile(r"[a-z]+://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _EXECUTOR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+|(\w+\.)*\w+:[^\W\d]\w*")
 _MOST_SECONDS = 86_400
+HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".cuh")
 PRODUCED_SUFFIXES = ("cu", "ptx")
 NAME_PARTS = ("{parent}", "{stem}")  # parts of a source's path, for the `name` of a table for many sources
 # The minor versions of CUDA that are published as wheels (12.7 was not), and the newest patch of each.
@@ -263,7 +264,8 @@ def _toolkit_is_found(text: str) -> str:
 def python_file(value: object) -> str:
     """Check the path of one Python file in the project, which is not a package's `__init__.py`."""
     text = path(value)
-    if not text.endswith(".py") or text.endswith("__init__.py") or any(mark in text for mark in "*?["):
+    is_module = text.endswith(".py") and "." not in text.rpartition("/")[2][:-3]
+    if not is_module or text.endswith("__init__.py") or any(mark in text for mark in "*?["):
         raise ValueError(f"must be the path of one Python module, such as 'src/demo/gen.py', not {text!r}")
     return text
 
@@ -348,7 +350,7 @@ def requirement(text: str) -> str:
 def header_package(text: str) -> str:
     """Check the name of a distribution with headers."""
     name = re.split(r"[\s<>=!~]", distribution(text), maxsplit=1)[0]
-    if name.endswith((".h", ".hh", ".hpp", ".cuh")):
+    if name.endswith(HEADER_SUFFIXES):
         what = f"{text!r} is a header: name the wheel that contains it (headers of CUDA need no entry)"
         raise RefusedValueError(problem("not-a-header-package", what))
     if (meant := nvidia_wheels.without_headers(name)) is not None:

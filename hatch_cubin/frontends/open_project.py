@@ -119,6 +119,8 @@ def check_build(project: Project) -> None:
 
     for reason in missing_kernels.reasons(project, found_packages(project.root)):
         project.warn(reason.with_code())
+    if replaced := table_location.replaced_by_wheels_table(project.root):
+        project.warn(replaced.with_code())
     for warning in _older_pythons(project.root):
         project.warn(warning.with_code())
 

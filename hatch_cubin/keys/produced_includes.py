@@ -25,13 +25,13 @@ def undeclared_includes(
         for path in sorted(files):
             real = project.tree.real_name(path) if ".." in path else path
             if source.produced and not real.startswith(("../", *folders)) and real not in declared:
-                missing.setdefault(source.produced.producer, {})[real] = None
-    return [_problem(project, producer, [*paths]) for producer, paths in missing.items()]
+                missing.setdefault(source.produced.by, {})[real] = None
+    return [_problem(project, by, [*paths]) for by, paths in missing.items()]
 
 
-def _problem(project: Project, producer: str, paths: list[str]) -> Problem:
+def _problem(project: Project, by: str, paths: list[str]) -> Problem:
     rules = enumerate(project.config.producer)
-    index, rule = next((index, rule) for index, rule in rules if rule.path == producer)
-    what = f"the texts of {producer} include {', '.join(paths)}, and 'inputs' does not name that"
+    index, rule = next((index, rule) for index, rule in rules if rule.name == by)
+    what = f"the texts of {rule.path} include {', '.join(paths)}, and 'inputs' does not name that"
     hint = f"in its table: {setting('inputs', [*rule.inputs, *paths])}"
     return problem("undeclared-include", what, project.config.place.of("producer", index), hint)

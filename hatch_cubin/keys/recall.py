@@ -195,5 +195,5 @@ def _read(path: Path, installed: Installation | None) -> tuple[Facts, Evidence, 
         raise ValueError("the file has another format")
     evidence = Evidence(*seen)
     if installed is not None and not installed.is_that_of(evidence):
-        raise ValueError("the file is about other installed packages")
+        raise ValueError("the file was written with other packages installed")
     return Facts(core, major, nvrtc, tuple(supported), nvjitlink), evidence, lines

@@ -39,10 +39,12 @@ def _needless_sources(shared: Sequence[Sequence[Module]], config: Config) -> Ite
     alone = [same for same in shared if not any(module.link for module in same)]
     needless = [module for same in alone for module in same if _makes_no_kernel(module)]
     needless.sort(key=lambda module: module.source.path)
-    paths = [*config.exclude, *(module.source.path for module in needless)]
+    paths = [*config.exclude, *(each.source.path for each in needless if not each.source.produced)]
     for module in needless:
-        what = f"another source is also called {module.base!r}, and this source has no kernel"
-        yield problem("module-name-taken", what, module.location, setting("exclude", paths))
+        what = f"this source has no kernel, and another source has its name, {module.base!r}"
+        made = module.source.produced
+        hint = f"let {made.producer} not return it" if made else setting("exclude", paths)
+        yield problem("module-name-taken", what, module.location, hint)
 
 
 def _makes_no_kernel(module: Module) -> bool:

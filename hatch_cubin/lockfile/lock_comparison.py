@@ -283,6 +283,17 @@ def differences_of_jobs(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tu
     return (*builds, *(f"{name} has a different cache key" for name in other))
 
 
+def other_texts(lock: Lock, jobs: Iterable[Job]) -> tuple[str, ...]:
+    """Return a sentence for each text of a producer that differs from the lock."""
+    locked = {text["sha256"] for entry in lock.producers.values() for text in entry["texts"].values()}
+    sources = {job.unit.module.source.path: job.unit.module.source for job in jobs}
+    return tuple(
+        f"{path}: {source.produced.producer} returns another text now"
+        for path, source in sources.items()
+        if source.produced and source.sha256 not in locked
+    )
+
+
 def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
     """Return the entry of a job's unit in the lock; its values are None if the unit is new.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..config.toml_lines import setting
@@ -10,6 +11,8 @@ from ..errors import Location, Problem, problem
 from .producer_inputs import Producer
 
 _FRAMES, _LINES = 8, 12  # the most frames of an error, and lines of output, that are shown
+_NAMES = 3  # the most undeclared files that the message names
+_ENVIRON_KEY = re.compile(r"KeyError: ['\"]([A-Za-z_][A-Za-z0-9_]*)['\"]")
 
 
 class Answer(NamedTuple):
@@ -56,15 +59,35 @@ def problems_of(producer: Producer, answer: Answer, table: Location) -> Iterator
 
 def _undeclared(producer: Producer, content: Mapping[str, Any], table: Location) -> Iterator[Problem]:
     """Yield a problem for files that were read, and folders that were listed, without being declared."""
-    read, listed = content.get("read", ()), content.get("listed", ())
-    if not read and not listed:
+    rule, read = producer.rule, content.get("read", ())
+    listed = [folder for folder in content.get("listed", ()) if folder != "."]
+    if len(listed) < len(content.get("listed", ())):
+        what = f"{rule.path} lists the top folder of the project, which 'inputs' cannot name"
+        yield problem("undeclared-input", what, table, "list a folder in it, and name this folder's files")
+    globs = _globs(read, listed)
+    alone = [path for path in read if not any(path.startswith(glob.rstrip("*")) for glob in globs)]
+    seen = [*(f"the names in {glob.rstrip('/*')}/" for glob in globs), *alone]
+    if not seen:
         return
-    rule = producer.rule
-    seen = [*read, *(f"the names in {folder}/" for folder in listed)]
-    globs = ("*" if folder == "." else f"{folder}/*" for folder in listed)
-    inputs = dict.fromkeys((*rule.inputs, *read, *globs))
-    what = f"{rule.path} reads {', '.join(seen)}, and 'inputs' does not name that"
+    left = len(seen) - _NAMES
+    named = f"{', '.join(seen[:_NAMES])}{f' and {left} more' if left > 0 else ''}"
+    inputs = dict.fromkeys((*rule.inputs, *alone, *globs))
+    what = f"{rule.path} reads {named}, and 'inputs' does not name that"
     yield problem("undeclared-input", what, table, f"in its table: {setting('inputs', [*inputs])}")
+
+
+def _globs(read: Sequence[str], listed: Sequence[str]) -> list[str]:
+    """Return a glob for each listed folder that is not in another one, and for the folders that are in it."""
+    globs = []
+    for folder in listed:
+        if any(folder.startswith(f"{other}/") for other in listed):
+            continue
+        inside = [path[len(folder) + 1 :] for path in read if path.startswith(f"{folder}/")]
+        is_deep = any("/" in path for path in inside) or any(
+            other.startswith(f"{folder}/") for other in listed
+        )
+        globs.append(f"{folder}/**" if is_deep else f"{folder}/*")
+    return globs
 
 
 def _failure(producer: Producer, answer: Answer) -> Problem:
@@ -88,6 +111,9 @@ def _hint(producer: Producer, content: Mapping[str, Any]) -> str | None:
         return f"in its table, name the distribution that has it: {requires}"
     if error.startswith(("ImportError: cannot import name", "AttributeError: module")):
         return "the __init__.py of a package does not run here: import from the module that defines the name"
-    if error.startswith("KeyError") and any("environ" in text for *_place, text in content["frames"]):
-        return "the process has only the variables that 'environment' in its table names"
+    key = _ENVIRON_KEY.match(error)
+    if key and any("environ" in text for *_place, text in content["frames"]):
+        if key[1] in rule.environment:
+            return f"set the variable {key[1]} for the build"
+        return f"in its table: {setting('environment', [*rule.environment, key[1]])}"
     return None

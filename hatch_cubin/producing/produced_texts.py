@@ -120,7 +120,7 @@ def _variant(text: str | None, where: Location) -> Iterator[tuple[str, str]]:
 def _text(text: Any, where: Location) -> str:
     if not isinstance(text, str):
         found = "nothing" if text is None else f"a value of type {_type(text)}"
-        what = f"must be a text, or a mapping with 'text' and settings of a source, and is {found}"
+        what = f"must be a text, or a mapping with 'text' and settings of the source, but is {found}"
         raise ConfigError(problem("produced-no-text", what, where))
     try:
         text.encode()

@@ -86,7 +86,12 @@ class Project:
             if not self.packages:
                 what = "the wheel does not contain a package into which the kernels could be written"
                 raise ConfigError(
-                    problem("no-package-for-kernels", what, place.of(), _how_to_have_a_package(self.root))
+                    problem(
+                        "no-package-for-kernels",
+                        what,
+                        place.of(),
+                        (place.wraps and _namespace_package(self.root)) or _how_to_have_a_package(self.root),
+                    )
                 )
             if len(self.packages) != 1:
                 what = f"the wheel has several packages ({known}): choose the package for the kernels"
@@ -162,6 +167,18 @@ class Project:
     def is_switched_on(self, switch: str) -> bool:
         """Return whether a switch, such as `HATCH_CUBIN_SKIP`, is on in the environment."""
         return is_on(self.environ, switch)
+
+
+def _namespace_package(root: Path) -> str | None:
+    """Return a hint with the lines for the package in a namespace package, if there is exactly one."""
+    inits = [*root.glob("src/*/*/__init__.py"), *root.glob("*/*/__init__.py")]
+    folders = [path.parent.relative_to(root) for path in inits if path.parent.parent != root / "src"]
+    if len(folders) != 1:
+        return None
+    name = ".".join(part for part in folders[0].parts if part != "src")
+    lines = {"package": name, "package-dir": folders[0].as_posix()}
+    listed = "".join(f"\n    {toml_lines.setting(key, value)}" for key, value in lines.items())
+    return f"for a namespace package, paste these lines:{listed}"
 
 
 def _how_to_have_a_package(root: Path) -> str:
@@ -322,7 +339,11 @@ def _warn_of_exclude(project: Project, files: ProjectFiles) -> None:
         kept, _unmatched = files.find(config.sources, [path])
         if kept == every:
             what, where = f"exclude: {path!r} matches no source", config.place.of("exclude", index)
-            project.warn(str(problem("exclude-matches-nothing", what, where, guess(path, every))))
+            is_folder = project.tree.disk_path(path).is_dir()
+            hint = (
+                f'it is a folder: write "{path}/**" for the files in it' if is_folder else guess(path, every)
+            )
+            project.warn(str(problem("exclude-matches-nothing", what, where, hint)))
 
 
 def _no_sources(project: Project, files: ProjectFiles) -> Problem:
@@ -373,7 +394,7 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
 
 
 def _sources_elsewhere(project: Project) -> list[str] | None:
-    """Return globs for sources outside the packages, or else a file that seems to contain kernels."""
+    """Return globs for sources outside the packages, or else the files that seem to contain kernels."""
     packages = tuple(f"{folder}/" for folder in project.packages.values())
     paths = [*map(PurePosixPath, walk(project.tree, "."))]
     found = [
@@ -386,12 +407,16 @@ def _sources_elsewhere(project: Project) -> list[str] | None:
         return [str(found[0].parent / "**" / f"*{found[0].suffix}")]
     if in_capitals := [str(path) for path in paths if path.suffix.lower() in _SUFFIXES]:
         return in_capitals
-    for path in paths:
-        if path.suffix in _LIKE_SOURCES and str(path).startswith(packages):
-            with contextlib.suppress(SourceError):
-                if may_have_kernel(read_source(project.tree, str(path)).text):
-                    return [str(path)]
-    return None
+    like_sources = [
+        str(path) for path in paths if path.suffix in _LIKE_SOURCES and str(path).startswith(packages)
+    ]
+    return [path for path in like_sources if _may_have_kernel(project, path)] or None
+
+
+def _may_have_kernel(project: Project, path: str) -> bool:
+    with contextlib.suppress(SourceError):
+        return may_have_kernel(read_source(project.tree, path).text)
+    return False
 
 
 def _folder_meant(project: Project, path: str) -> str | None:

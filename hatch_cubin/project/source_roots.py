@@ -1,7 +1,7 @@
 """Locate the project's files on the disk, in the project's folder or in source roots.
 
-A source root is a folder outside the project (above it) to which the project's table gives a name. In
-messages and for the compiler, a source root looks like a folder of the project with this name. An sdist
+A source root is a folder outside the project (above it) to which the project's table gives a name. Messages
+and the compiler see a source root as a folder of the project, which has the root's name. An sdist
 contains copies of the source roots.
 """
 

@@ -102,9 +102,10 @@ class Installation:
     """The installed files of hatch-cubin, cuda.core and the toolkit, and their state when the build began.
 
     Installations with the same files have the same *name*. Two installations are the same if the states of
-    all files are equal; if the states differ, the contents are compared. The states can differ without a
-    change, because uv links the files of its cache into each environment, and each link changes a file's
-    state. Of large libraries, only samples and the parts with the compiler's version are compared.
+    all files are equal; if the states differ, the contents are compared. The states of equal
+    files can differ: uv makes hard links to the files of its cache in each environment, and each new link
+    changes the time in the state. Of large libraries, only samples and the parts with the compiler's version
+    are compared.
     """
 
     def __init__(self, asked: Sequence[str], files: Sequence[str]) -> None:

@@ -36,7 +36,10 @@ _PARTS = {
 _LINKER = {12: "nvidia-nvjitlink-cu12", 13: "nvidia-nvjitlink"}
 # Wheels that a lock does not pin: results do not depend on the version of cuda-bindings, whose newest version
 # also depends on the version of Python.
-_NOT_LOCKED = {"cuda-bindings"}
+_NOT_LOCKED = {"cuda-bindings", "cuda-python"}
+# Until 12.6, cuda-python had the files that cuda-bindings has now, and overwrites them. A wheel that requires
+# cuda-python without a lowest version would get such a release beside the newest cuda-bindings.
+_PYTHON = {"12": "cuda-python>=12.8,<13", "13": "cuda-python==13.*"}
 SIGNATURES = "cryptography>=42"
 _NVRTC_WHEELS = {"12": "nvidia-cuda-nvrtc-cu12", "13": "nvidia-cuda-nvrtc"}
 CLUSTERS = "distributed>=2025.4"
@@ -126,7 +129,8 @@ def _toolkit_requirements(config: Config, *, assembles: bool) -> list[str]:
     toolkit = config.toolkit
     if toolkit == "system":
         there = system_major()
-        return [CORE, "cuda-bindings" if there is None else f"cuda-bindings=={there}.*"]
+        bindings = "cuda-bindings" if there is None else f"cuda-bindings=={there}.*"
+        return [CORE, bindings, *_cuda_python(config, str(there))]
     if toolkit is None:
         if not unmet([CORE]) and version_of("cuda-bindings") and any(map(version_of, _NVRTC_WHEELS.values())):
             return []
@@ -141,9 +145,16 @@ def _toolkit_requirements(config: Config, *, assembles: bool) -> list[str]:
     return [
         CORE,
         f"cuda-bindings=={major}.*",
+        *_cuda_python(config, major),
         f"cuda-toolkit[{','.join(dict.fromkeys(extras))}]=={pin}",
         *linker,
     ]
+
+
+def _cuda_python(config: Config, major: str) -> list[str]:
+    """Return the requirement for cuda-python if a header package requires cuda-python."""
+    needed = any(nvidia_wheels.requires_cuda_python(name_of(each)) for each in config.header_packages)
+    return [_PYTHON[major]] if needed and major in _PYTHON else []
 
 
 def asked_for(config: Config, required: Iterable[str] | None = None) -> set[str]:

@@ -102,7 +102,10 @@ class Toolkit:
             import cuda.core
         except ImportError as exc:
             what = f"cannot import cuda.core and cuda.bindings: {exc}"
-            raise ToolchainError(problem("cuda-core-not-importable", what, hint=self._hint)) from exc
+            details, hint = _overwritten_bindings() or ((), self._hint)
+            raise ToolchainError(
+                problem("cuda-core-not-importable", what, hint=hint, details=details)
+            ) from exc
         if unmet([CORE]):
             what = f"cuda-core {cuda.core.__version__} is installed, but hatch-cubin needs {CORE}"
             raise ToolchainError(problem("wrong-cuda-core", what, hint=self._hint))
@@ -280,6 +283,17 @@ class Toolkit:
             return None
         what = f"the table's toolkit is {self._wanted!r}, but the installed cuda-toolkit is {release}"
         raise ToolchainError(problem("wrong-toolkit-installed", what, hint=self._hint))
+
+
+def _overwritten_bindings() -> tuple[tuple[str, ...], str] | None:
+    """Return details and a hint if an old cuda-python has overwritten files of cuda-bindings."""
+    python, bindings = map(version_of, ("cuda-python", "cuda-bindings"))
+    if python is None or bindings is None or python.split(".")[0] == bindings.split(".")[0]:
+        return None
+    right = f"cuda-python=={bindings.split('.')[0]}.*"
+    said = f"cuda-python {python} is installed, and has overwritten files of cuda-bindings {bindings}"
+    isolated = f'in an isolated build, add "{right}" to the requires of [build-system]'
+    return (said,), f'pip install --force-reinstall "{right}"; {isolated}'
 
 
 def _exact_build(name: str, path: str, kind: str, arch: str) -> str:

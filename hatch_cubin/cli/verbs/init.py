@@ -71,7 +71,9 @@ def run(args: argparse.Namespace) -> Answer:
         if table_location.is_hidden(unread, place):
             raise ConfigError(table_location.hidden(unread, place))
         what = f"the project has a table {unread}, but its build backend does not read a table of this name"
-        raise ConfigError(problem("table-in-wrong-place", what, unread.of(), f"rename it to {place}"))
+        raise ConfigError(
+            problem("table-in-wrong-place", what, unread.of(), f"rename {unread.renamed(place)}")
+        )
     packages = _packages(root, backend, place)
     has_frontend = backend in (*table_location.HATCH_BACKENDS, WRAPPER) or backend.startswith("setuptools.")
     builds_kernels = has_frontend or is_new  # otherwise only 'hatch-cubin bundle' builds the kernels

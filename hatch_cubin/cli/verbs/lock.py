@@ -3,7 +3,8 @@
 Kernels that are missing from the cache are compiled first, with the toolkit that is installed here. Later, a
 build does not need a compiler if the project matches the lock file and all results are in the cache.
 Otherwise the build requires exactly the compiler versions in the lock file. '--check' writes and compiles
-nothing, and fails if the lock file is stale. It runs producers, if the packages that they need are installed.
+nothing, and fails if the lock file is stale. Both run the producers, '--check' only if the packages that they
+need are installed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Write the lock file, or compare the existing file with the contents that would be written."""
-    project = open_project(args)
+    project = replace(open_project(args), recalls_texts=False)  # a lock shows what the producers return now
     check_build(project)
     if args.check:
         require_compiler(_without_producers(project))  # these are not compared if a requirement is missing

@@ -335,7 +335,7 @@ class LeaseScheduler:
         yield self._finished(result)
 
     def _record_fault(self, given: _GivenLease, why: str, who: str) -> Iterator[Result]:
-        """Note that a worker failed to compile a lease.
+        """Record that a worker failed to compile the units of a lease.
 
         After several faults, the worker is not used again.
         """

@@ -146,7 +146,8 @@ def _spills(facts: BundleFacts) -> Iterator[SpillingKernel]:
 
 def _unserved_problems(bundle: Bundle, checked: BundleCheck, excepted: Sequence[str]) -> Iterator[Problem]:
     if not checked["kernels"]:
-        yield problem("no-kernels", "does not contain any kernel", Location(bundle.where))
+        hint = "'hatch-cubin plan' in the wheel's project says why"
+        yield problem("no-kernels", "does not contain any kernel", Location(bundle.where), hint)
     total = len(checked["kernels"])
     for left in _without_excepted(excepted, unserved_kernels(checked["kernels"])):
         gpus = ", ".join(left["gpus"])

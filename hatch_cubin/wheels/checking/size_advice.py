@@ -155,7 +155,7 @@ def _runnable(count: GpuCover | None) -> int:
 
 
 def _packing(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
-    """Yield the savings of `pack = true`. Of a large bundle, only a sample is packed to estimate them."""
+    """Yield the savings of `pack = true`. For a large bundle, they are estimated from a sample."""
     entries = [(module, entry) for module in manifest.modules for entry in module.entries]
     files = {entry.sha256: entry.file for _module, entry in entries}
     blocks = cut(

@@ -238,6 +238,8 @@ def _require_bundle(opened: OpenedWheel, hint: str | None = None) -> OpenedWheel
         hint = "name the main wheel: its companions are read with it"
         raise BundleError(problem("companion-alone", what, Location(opened.path), hint))
     if not opened.bundles:
+        if opened.archive is not None:
+            hint = "'hatch-cubin plan' in the wheel's project says why"
         what = f"does not contain a bundle: there is no folder {BUNDLE_FOLDER} in it"
         raise BundleError(problem("no-bundle", what, Location(opened.path), hint))
     return opened

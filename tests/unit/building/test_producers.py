@@ -189,6 +189,18 @@ def test_a_produced_text_may_include_declared_files_and_the_include_folders(tmp_
     assert sources == ["demo/inc/far.cuh", "demo/near.cuh"]
 
 
+def test_an_undeclared_include_is_told_at_the_table_of_its_function(tmp_path: Path) -> None:
+    included = {"b.cu": f'#include "near.cuh"\n{SAXPY}'}
+    script = f"{SCRIPT}def more():\n    return {included!r}\n"
+    more = producer_table('call = "more"')
+    tables = f'inputs = ["demo/x.txt"]\n{more}'
+    error = refusal(
+        SourceError, built, producer_project(tmp_path, script, tables, {"near.cuh": "", "x.txt": ""})
+    )
+    assert found(error) == [("undeclared-include", "pyproject.toml:14")]
+    assert error.problems[0].hint == 'in its table: inputs = ["demo/near.cuh"]'
+
+
 def test_an_sdist_has_what_producers_may_use_and_runs_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -438,11 +438,15 @@ def test_a_place_where_nothing_can_be_staged_is_named(tmp_path: Path) -> None:
 def test_a_package_that_hatch_cubin_did_not_write_is_not_replaced(tmp_path: Path, text: str) -> None:
     write_tree(tmp_path, {"_cubins/__init__.py": text, "_cubins/util.py": "x = 1\n"})
     error = refusal(BundleError, layout.refuse_foreign, tmp_path / "_cubins")
-    assert found(error) == [("foreign-files-in-bundle", str(tmp_path / "_cubins/__init__.py"))]
+    paths = [str(tmp_path / "_cubins" / name) for name in ("__init__.py", "util.py")]
+    assert found(error) == [("foreign-files-in-bundle", path) for path in paths]
     assert (tmp_path / "_cubins/util.py").read_text("utf-8") == "x = 1\n"
 
 
-@pytest.mark.parametrize("name", ["_cubins.py", "_cubins/k.cu", "_cubins/k.cuh", "_cubins/k.ptx"])
+@pytest.mark.parametrize(
+    "name",
+    ["_cubins.py", "_cubins/k.cu", "_cubins/k.cuh", "_cubins/k.ptx", "_cubins/mine.py", "_cubins/notes.txt"],
+)
 def test_a_users_file_in_the_place_of_the_bundle_is_named(tmp_path: Path, name: str) -> None:
     write_tree(tmp_path, {name: ""})
     error = refusal(BundleError, layout.refuse_foreign, tmp_path / "_cubins")
@@ -450,7 +454,8 @@ def test_a_users_file_in_the_place_of_the_bundle_is_named(tmp_path: Path, name: 
 
 
 def test_the_ptx_of_a_bundle_is_not_a_users_file(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"_cubins/k.ptx": "", "_cubins/manifest.json": ""})
+    names = ("k.ptx", "manifest.json", "k.cubin", "0.xz", "__init__.pyi", ".gitignore", "__pycache__/a.pyc")
+    write_tree(tmp_path, {f"_cubins/{name}": "" for name in names})
     layout.refuse_foreign(tmp_path / "_cubins")
 
 

@@ -102,7 +102,7 @@ def test_without_a_verb_help_is_wrong_usage_and_says_what_to_begin_with(
     [
         (["inspekt", "x.whl"], "; did you mean 'inspect'?"),
         (["verfy", "x.whl", "--json"], "; did you mean 'verify'?"),
-        (["build"], "; did you mean 'bake'?"),
+        (["build"], "; did you mean 'bake'? 'bake' fills the cache, and 'python -m build' makes the wheel"),
         (["freeze"], "; did you mean 'lock'?"),
         (["clean"], "; did you mean 'cache clear'?"),
         (["help"], "; did you mean '--help'?"),

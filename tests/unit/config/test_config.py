@@ -602,6 +602,8 @@ def test_the_device_runtime_is_told_as_it_is_linked(entry: str, toolkit: str, en
             "./third_party/cutlass",
             'for headers in a folder of the project, write: include-dirs = ["third_party/cutlass"]',
         ),
+        ("cutlass/cutlass.h", "did you mean 'nvidia-cutlass'?"),
+        ("inc/own.h", 'for headers in a folder of the project, write: include-dirs = ["inc"]'),
         ("../cutlass/include", None),
         ("a;b", None),
     ],
@@ -1226,6 +1228,7 @@ def test_a_producer_table_is_read_whole() -> None:
     [
         ("path = 'gen.cu'", "path must be the path of one Python module"),
         ("path = 'src/*.py'", "path must be the path of one Python module"),
+        ("path = 'src/gen.v2.py'", "path must be the path of one Python module"),
         ("path = 'src/__init__.py'", "path must be the path of one Python module"),
         ("call = 'a.b'", "call must be the name of a function"),
         ("produces = ['cubin']", "produces: must be 'cu' or 'ptx'"),
@@ -1321,6 +1324,44 @@ def test_a_line_to_add_names_its_table(where: Location | None, hint: str | None,
     named = read_config("archs = ['sm_90']").with_table(Problem("wrong", where, hint))
     assert named.hint == shown
     assert read_config("archs = ['sm_90']").with_table(named) == named
+
+
+@pytest.mark.parametrize(
+    ("path", "lines"),
+    [
+        ("demo.gen:make", 'path = "src/demo/gen.py"\n    call = "make"'),
+        ("src/demo/gen.py:make", 'path = "src/demo/gen.py"\n    call = "make"'),
+        ("demo.gen", 'path = "src/demo/gen.py"'),
+    ],
+)
+def test_a_producer_named_like_an_import_is_shown_as_its_file(tmp_path: Path, path: str, lines: str) -> None:
+    table = f"[[tool.hatch.build.hooks.cubin.producer]]\npath = '{path}'"
+    write_tree(tmp_path, {"pyproject.toml": pyproject(table), "src/demo/gen.py": ""})
+    read, place, _backend = table_location.find_table(tmp_path)
+    (found,) = refusal(ConfigError, parse_config, read, place, {}).problems
+    assert (found.code, found.hint) == ("invalid-value", f"in this table, write:\n    {lines}")
+
+
+@pytest.mark.parametrize(
+    ("entries", "path"),
+    [
+        ('["a::scale<float>"]', '"src/b.cu"'),
+        ('[{ kernel = "scale<{T}>", T = ["float"] }]', '"src/b.cu"'),
+        ('["other<int>"]', '"**/*.cu"'),
+        ('["<"]', '"**/*.cu"'),
+        ("[]", '"**/*.cu"'),
+        ("1", '"**/*.cu"'),
+    ],
+)
+def test_a_table_without_a_path_is_shown_the_source_of_its_template(
+    tmp_path: Path, entries: str, path: str
+) -> None:
+    files = {"src/a.cu": "void f();", "src/b.cu": "void scale (int);", "src/c.txt": "", ".git/a.cu": "scale("}
+    write_tree(tmp_path, {"pyproject.toml": pyproject(f"{SOURCE}\ninstantiate = {entries}"), **files})
+    table, place, _backend = table_location.find_table(tmp_path)
+    problems_found = refusal(ConfigError, parse_config, table, place, {}).problems
+    (found,) = (each for each in problems_found if each.code == "missing-key")
+    assert f"    path = {path}" in str(found.hint)
 
 
 def test_a_folder_of_the_project_is_not_a_wheel_with_headers(tmp_path: Path) -> None:

@@ -58,6 +58,19 @@ VALUES = 'must be an array of at least one value, or a range such as "0..31", no
             "has a table without the key 'kernel' [missing-key]",
             "'kernel' by 'kernels'",
         ),
+        (
+            "{ name = 'a<{T}, 4>', T = ['float'] }",
+            "has a table without the key 'kernel' [missing-key]",
+            "write 'kernel' in place of 'name': kernel = \"a<{T}, 4>\"",
+        ),
+        *(
+            (
+                f"{{ kernel = '{text}', T = ['float'], N = [4] }}",
+                f".kernel has no placeholder, such as {{N}}: {text!r}",
+                'kernel = "a<{T}, {N}>"',
+            )
+            for text in ("a<$T, $N>", "a<T, N>")
+        ),
         ("{ kernel = 1 }", ".kernel must be a string that is not empty, not 1", None),
         ("{ kernel = ' ' }", ".kernel ' ' is not the name of a kernel, such …", None),
         ("{ kernel = 'a<b>' }", ".kernel has no placeholder, such as {N}: 'a<b>'", '"a<b>"'),

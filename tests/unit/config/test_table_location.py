@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.config.config import parse_config
-from hatch_cubin.config.table_location import find_table, requires_hatch_cubin
+from hatch_cubin.config.table_location import find_table, replaced_by_wheels_table, requires_hatch_cubin
 from hatch_cubin.errors import ConfigError
 from tests.helpers import found, refusal, write_tree
 
@@ -17,6 +17,7 @@ HATCHLING = '[build-system]\nbuild-backend = "hatchling.build"\n'
 FLIT = '[build-system]\nbuild-backend = "flit_core.buildapi"\n'
 HOOK = "[tool.hatch.build.hooks.cubin]\n"
 INIT = "  hint: 'hatch-cubin init' adds the table"
+WHEELS_SOURCE = "[[tool.hatch.build.targets.wheel.hooks.cubin.source]]"
 OWN = "[tool.hatch-cubin]\n"
 
 
@@ -99,6 +100,80 @@ def test_a_table_that_is_missing_is_named_with_one_that_is_not_read(
     reads = f"the build backend does not read {hint}"
     advice = f"  hint: rename {hint} to {right}: {reads}" if hint else INIT
     assert str(error) == f"{place}: there is no table {right}\n{advice}"
+
+
+def test_every_header_of_a_misnamed_table_is_renamed(tmp_path: Path) -> None:
+    table = f"{HOOK}jobs = 1  # [x]\n[[tool.hatch.build.hooks.cubin.source]] # the sources\npath = 'a.cu'\n"
+    (said,) = refused(tmp_path, FLIT + table).problems
+    assert (said.hint or "").startswith(
+        "rename [tool.hatch.build.hooks.cubin] to [tool.hatch-cubin] "
+        "and [[tool.hatch.build.hooks.cubin.source]] to [[tool.hatch-cubin.source]]: "
+    )
+    assert "[build-system]" not in (said.hint or "")
+    (said,) = refused(tmp_path, table).problems
+    assert 'add a table [build-system] with requires = ["hatchling", "hatch-cubin"]' in (said.hint or "")
+
+
+def test_an_inner_table_that_was_not_renamed_is_renamed_too(tmp_path: Path) -> None:
+    inner = "[[tool.hatch.build.hooks.cubin.source]]"
+    (said,) = refused(tmp_path, f"{FLIT}{OWN}jobs = 1\n{inner}\npath = 'a.cu'\n").problems
+    assert (said.code, str(said.where)) == ("two-tables", "pyproject.toml:5")
+    assert said.hint == f"rename {inner} to [[tool.hatch-cubin.source]]"
+    hatch = f"[build.hooks.cubin]\njobs = 1\n{inner}\npath = 'a.cu'\n"
+    (said,) = refused(tmp_path, HATCHLING, hatch).problems
+    assert (said.code, said.hint) == ("two-tables", f"rename {inner} to [[build.hooks.cubin.source]]")
+
+
+@pytest.mark.parametrize(
+    ("build", "right", "wrong", "renamed"),
+    [
+        (
+            HATCHLING,
+            HOOK,
+            "[[tool.hatch.build.hook.cubin.source]]",
+            "[[tool.hatch.build.hooks.cubin.source]]",
+        ),
+        (HATCHLING, HOOK, "[tool.hatch.build.hooks.cubins]", "[tool.hatch.build.hooks.cubin]"),
+        (HATCHLING, HOOK, "[tool.hatch.hooks.cubin.options]", "[tool.hatch.build.hooks.cubin.options]"),
+        (FLIT, OWN, "[[tool.hatch_cubin.source]]", "[[tool.hatch-cubin.source]]"),
+    ],
+)
+def test_a_misspelled_header_beside_the_right_table_is_in_the_wrong_place(
+    tmp_path: Path, build: str, right: str, wrong: str, renamed: str
+) -> None:
+    (said,) = refused(tmp_path, f"{build}{right}jobs = 1\n{wrong}\n").problems
+    assert (said.code, str(said.where)) == ("table-in-wrong-place", "pyproject.toml:5")
+    assert (said.what.split(" ")[0], said.hint) == (wrong, f"rename {wrong} to {renamed}")
+
+
+@pytest.mark.parametrize(
+    ("wheel", "hint"),
+    [
+        (
+            WHEELS_SOURCE,
+            f"rename {WHEELS_SOURCE} to [[tool.hatch.build.hooks.cubin.source]]",
+        ),
+        ("[tool.hatch.build.targets.wheel.hooks.cubin]", "delete one of the two tables"),
+    ],
+)
+def test_a_table_of_wheels_replaces_the_table_of_all_targets(tmp_path: Path, wheel: str, hint: str) -> None:
+    write_tree(tmp_path, {"pyproject.toml": f"{HATCHLING}{HOOK}jobs = 1\n{wheel}\n"})
+    said = replaced_by_wheels_table(tmp_path)
+    assert said is not None
+    assert (said.code, str(said.where), said.hint) == ("two-tables", "pyproject.toml:3", hint)
+
+
+@pytest.mark.parametrize("text", [HATCHLING, HATCHLING + HOOK, FLIT + OWN])
+def test_without_a_table_of_wheels_nothing_is_replaced(tmp_path: Path, text: str) -> None:
+    assert replaced_by_wheels_table(write_tree(tmp_path, {"pyproject.toml": text})) is None
+
+
+def test_a_hook_of_hatch_is_no_short_header_of_ours(tmp_path: Path) -> None:
+    sdist = "[tool.hatch.build.targets.sdist.hooks.cubin]\n"
+    table, _place, _backend = find_table(
+        write_tree(tmp_path, {"pyproject.toml": f"{HATCHLING}{HOOK}jobs = 2\n{sdist}"})
+    )
+    assert table == {"jobs": 2}
 
 
 def test_a_table_of_hatch_toml_is_moved_for_another_backend(tmp_path: Path) -> None:
@@ -350,7 +425,8 @@ def test_a_project_that_is_no_folder_has_no_file_in_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("header", ["tool.hatch.build.hooks.cubin", "tool.hatch-cubin"])
 def test_a_table_of_a_source_under_its_short_name_is_in_the_wrong_place(tmp_path: Path, header: str) -> None:
     build = HATCHLING if "hooks" in header else ""
-    text = f"{build}[{header}]\n[[source]]\npath = 'k.cu'\n[[module]]\nname = 'm'\n"
+    outer = "tool.hatch.build.hooks." if build else ""
+    text = f"{build}[{header}]\n[[source]]\npath = 'k.cu'\n[[{outer}module]]\nname = 'm'\n"
     write_tree(tmp_path, {"pyproject.toml": text})
     with pytest.raises(ConfigError) as caught:
         find_table(tmp_path)
@@ -358,5 +434,5 @@ def test_a_table_of_a_source_under_its_short_name_is_in_the_wrong_place(tmp_path
     places = [f"pyproject.toml:{line}", f"pyproject.toml:{line + 2}"]
     assert found(caught.value) == [("table-in-wrong-place", place) for place in places]
     assert [problem.hint for problem in caught.value.problems] == [
-        f"write [[{header}.{key}]] in place of [[{key}]]" for key in ("source", "module")
+        f"write [[{header}.{key}]] in place of it" for key in ("source", "module")
     ]

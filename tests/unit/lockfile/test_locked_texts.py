@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -209,7 +210,7 @@ def test_a_check_runs_producers_or_says_that_it_could_not(
     assert pipeline.check_lock(without, made) == pipeline.LockCheck((), [f"{unchecked}no-such-thing 1"])
 
 
-def test_another_text_in_an_unchanged_project_is_another_key(project: Project, tmp_path: Path) -> None:
+def test_another_text_in_an_unchanged_project_is_named(project: Project, tmp_path: Path) -> None:
     random = SCRIPT.replace("open(", "TEXTS = os.path.exists('../flag'); open(").replace(
         "return {", "return {} if TEXTS else {"
     )
@@ -221,7 +222,13 @@ def test_another_text_in_an_unchanged_project_is_another_key(project: Project, t
     made = lock(project)
     (tmp_path / "flag").write_text("")
     user_folders.remove_recalled_facts()
-    assert pipeline.check_lock(project, made).changes == ("mm[B=1] for sm_80 has a different cache key",)
+    change = "demo/mm[B=1].cu: demo/gen.py returns another text now"
+    assert pipeline.check_lock(project, made).changes == (change,)
+    shutil.rmtree(tmp_path / "cache")
+    environ = {**project.environ, "HATCH_CUBIN_LOCKED": "1"}
+    error = refusal(LockError, pipeline.build, replace(project, environ=environ))
+    assert error.problems[0].details == (change,)
+    assert error.problems[0].hint == lock_format.HINT
 
 
 @pytest.mark.parametrize(

@@ -140,3 +140,13 @@ def test_a_linked_source_has_no_name_of_its_own(values: dict[str, Any]) -> None:
     (name,) = values
     error = refusal(ConfigError, plan, ARCHS + MODULE, values, members=((f"demo/{name}",),))
     assert found(error) == [("key-in-wrong-table", f"demo/{name}")]
+
+
+def test_a_needless_text_is_not_to_be_excluded() -> None:
+    config = read_config(ARCHS)
+    made = plan(ARCHS, {"mm.cu": "int x;"}, Source("other/mm.cu", "int y;"))
+    hints = {each.where.path: each.hint for each in shared_names.name_problems(made, config) if each.where}
+    assert hints == {
+        "demo/mm.cu": "let demo/gen.py not return it",
+        "other/mm.cu": 'exclude = ["other/mm.cu"]',
+    }

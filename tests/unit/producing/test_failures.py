@@ -13,7 +13,7 @@ from hatch_cubin.producing.producer_inputs import Producer, ProducerInputs
 
 GEN, TABLE = Location("demo/gen.py"), Location("pyproject.toml", 9)
 PRODUCER = Producer(
-    ProducerRule(path="demo/gen.py", inputs=("demo/a.txt",)),
+    ProducerRule(path="demo/gen.py", inputs=("demo/a.txt",), environment=("X",)),
     ProducerInputs({}, {}, {}, {}),
     "demo.gen",
     [("demo", "demo")],
@@ -39,10 +39,34 @@ def test_a_time_out_shows_the_output_and_a_line_to_paste() -> None:
     assert one.hint == "in its table: seconds = 300"
 
 
-def test_undeclared_reads_have_a_line_to_paste() -> None:
-    (one,) = problems({"sources": [["a.cu", ""]], "read": ["demo/b.txt"], "listed": ["demo/t", "."]})
+@pytest.mark.parametrize(
+    ("read", "listed", "inputs"),
+    [
+        (["demo/b.txt"], [], '"demo/b.txt"'),
+        (["demo/b.txt", "demo/t/c.txt"], ["demo/t"], '"demo/b.txt", "demo/t/*"'),
+        (["demo/t/in/c.txt"], ["demo/t"], '"demo/t/**"'),
+        (["demo/u.txt"], ["demo/t/in", "demo/t", "demo/u"], '"demo/u.txt", "demo/t/**", "demo/u/*"'),
+    ],
+)
+def test_undeclared_reads_have_a_line_to_paste(read: list[str], listed: list[str], inputs: str) -> None:
+    (one,) = problems({"sources": [["a.cu", ""]], "read": read, "listed": listed})
     assert (one.code, one.where) == ("undeclared-input", TABLE)
-    assert one.hint == 'in its table: inputs = ["demo/a.txt", "demo/b.txt", "demo/t/*", "*"]'
+    assert one.hint == f'in its table: inputs = ["demo/a.txt", {inputs}]'
+
+
+def test_a_message_names_few_of_many_undeclared_files() -> None:
+    read = [f"demo/{number}.txt" for number in range(116)]
+    (one,) = problems({"sources": [["a.cu", ""]], "read": read, "listed": []})
+    assert "demo/2.txt and 113 more, " in one.what
+    assert "demo/115.txt" in (one.hint or "")
+
+
+def test_the_top_folder_of_the_project_cannot_be_declared() -> None:
+    top, other = problems({"sources": [["a.cu", ""]], "read": ["demo/b.txt"], "listed": ["."]})
+    assert (top.code, top.where) == ("undeclared-input", TABLE)
+    assert "inputs =" not in (top.hint or "inputs =")
+    assert other.hint == 'in its table: inputs = ["demo/a.txt", "demo/b.txt"]'
+    assert len(problems({"sources": [["a.cu", ""]], "read": [], "listed": ["."]})) == 1
 
 
 @pytest.mark.parametrize(
@@ -87,7 +111,13 @@ def test_an_exception_shows_the_frames_of_the_project() -> None:
             "KeyError: 'LEVEL'",
             None,
             [["demo/gen.py", 1, "sources", "os.environ['LEVEL']"]],
-            "the process has only the variables that 'environment' in its table names",
+            'in its table: environment = ["X", "LEVEL"]',
+        ),
+        (
+            "KeyError: 'X'",
+            None,
+            [["demo/gen.py", 1, "sources", "os.environ['X']"]],
+            "set the variable X for the build",
         ),
         ("KeyError: 'LEVEL'", None, [], None),
     ],

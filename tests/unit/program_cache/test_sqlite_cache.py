@@ -308,5 +308,7 @@ def test_without_cuda_core_the_error_names_it() -> None:
 
 def test_the_package_exports_no_other_names() -> None:
     assert hatch_cubin.__all__ == ["SQLiteProgramCache"]
+    with pytest.raises(AttributeError, match=r'build-backend = "hatch_cubin\.backend"$'):
+        _ = hatch_cubin.build_wheel
     with pytest.raises(AttributeError, match=r"^module 'hatch_cubin' has no attribute 'SQLite': "):
         _ = hatch_cubin.SQLite

@@ -71,6 +71,31 @@ def test_without_a_package_the_hint_says_how_to_make_one(tmp_path: Path, files: 
     assert hint in str(error.problems[0].hint)
 
 
+@pytest.mark.parametrize(
+    ("files", "package", "folder"),
+    [
+        (["src/acme/gpu/__init__.py"], "acme.gpu", "src/acme/gpu"),
+        (["acme/gpu/__init__.py"], "acme.gpu", "acme/gpu"),
+    ],
+)
+def test_the_package_in_a_namespace_is_named_for_a_wrapped_backend(
+    tmp_path: Path, files: list[str], package: str, folder: str
+) -> None:
+    made = project(write_tree(tmp_path, dict.fromkeys(files, "")), "", {})
+    made.config.place.wraps = True
+    (said,) = refusal(ConfigError, lambda: made.package).problems
+    lines = f'paste these lines:\n    package = "{package}"\n    package-dir = "{folder}"'
+    assert (said.code, str(said.hint).partition(", ")[2]) == ("no-package-for-kernels", lines)
+
+
+def test_of_several_packages_in_namespaces_none_is_named(tmp_path: Path) -> None:
+    files = ("src/acme/a/__init__.py", "src/acme/b/__init__.py")
+    made = project(write_tree(tmp_path, dict.fromkeys(files, "")), "", {})
+    made.config.place.wraps = True
+    (said,) = refusal(ConfigError, lambda: made.package).problems
+    assert "add a package" in str(said.hint)
+
+
 def test_with_several_packages_the_user_must_name_one(tree: Path) -> None:
     error = refusal(ConfigError, lambda: project(tree, "", {"a": "a", "b": "b"}).package)
     what = "the wheel has several packages ('a', 'b'): choose the package for the kernels"
@@ -315,6 +340,17 @@ def test_a_path_in_exclude_that_is_not_a_source_is_warned_of(tmp_path: Path) -> 
         read_sources(made)
     what, hint = "exclude: 'src/demo/odl.cu' matches no source", "did you mean 'src/demo/old.cu'?"
     assert said == [f"{FIRST_PLACE}: {what}\n  hint: {hint}"]
+
+
+def test_a_folder_in_exclude_is_warned_of_with_the_glob_for_its_files(tmp_path: Path) -> None:
+    said: list[str] = []
+    write_tree(tmp_path, {"src/demo/k.cu": SAXPY, "src/demo/draft/e.cu": SAXPY})
+    made = replace(project(tmp_path, 'exclude = ["src/demo/draft"]'), warn=said.append)
+    read_sources(made)
+    assert '"src/demo/draft/**"' in said[0]
+    made = replace(project(tmp_path, 'exclude = ["src/demo/draft/**"]'), warn=said.append)
+    assert [source.path for source in read_sources(made).all] == ["src/demo/k.cu"]
+    assert len(said) == 1
 
 
 def test_a_path_that_is_nearly_one_of_the_project_is_guessed(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from hatch_cubin.common import ed25519_keys
 from hatch_cubin.config import toml_positions
+from hatch_cubin.toolkit import requirements as requirements_module
 from hatch_cubin.toolkit.requirements import CLUSTERS, SIGNATURES, build_requirements, versions
 from tests.helpers import REPOSITORY, read_config, write_tree
 
@@ -31,6 +32,22 @@ NEWEST = [
 )
 def test_a_toolkit_is_asked_for_with_its_bindings_and_headers(toolkit: str, requirements: list[str]) -> None:
     assert build_requirements(read_config(f'toolkit = "{toolkit}"'), {}) == requirements
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "python"), [("13.0", "cuda-python==13.*"), ("12.9", "cuda-python>=12.8,<13")]
+)
+def test_cutlass_asks_for_the_cuda_python_of_the_bindings(toolkit: str, python: str) -> None:
+    table = f'toolkit = "{toolkit}"\nheader-packages = ["nvidia-cutlass"]'
+    assert python == build_requirements(read_config(table), {})[2]
+
+
+def test_cutlass_asks_for_no_cuda_python_if_the_systems_toolkit_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(requirements_module, "system_major", lambda: None)
+    table = 'toolkit = "system"\nheader-packages = ["nvidia-cutlass"]'
+    assert build_requirements(read_config(table), {}) == [CORE, "cuda-bindings", "nvidia-cutlass"]
 
 
 @pytest.mark.parametrize(
@@ -102,8 +119,8 @@ def test_it_is_the_extra_that_the_error_names() -> None:
 
 
 def test_header_packages_are_asked_for_after_the_toolkit() -> None:
-    config = read_config('toolkit = "13"\nheader-packages = ["nvidia-cutlass==4.*"]')
-    assert build_requirements(config, {}) == [*NEWEST, "nvidia-cutlass==4.*"]
+    config = read_config('toolkit = "13"\nheader-packages = ["some-headers==4.*"]')
+    assert build_requirements(config, {}) == [*NEWEST, "some-headers==4.*"]
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,17 @@ def test_missing_packages_are_named_with_the_way_to_get_them(
     assert said.endswith(HINT)
 
 
+def test_an_old_cuda_python_that_overwrote_the_bindings_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"cuda-python": "12.6.2.post1", "cuda-bindings": "13.5.0"}
+    monkeypatch.setitem(sys.modules, "cuda.core", None)
+    monkeypatch.setattr(toolkit_module, "version_of", versions.get)
+    with pytest.raises(ToolchainError) as caught:
+        Toolkit("13.0", "pip install it")
+    (said,) = caught.value.problems
+    assert all(version in said.details[0] for version in versions.values())
+    assert '"cuda-python==13.*"' in str(said.hint)
+
+
 def test_missing_packages_that_the_table_asks_for_are_named_with_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -109,8 +109,10 @@ def test_the_gpus_that_a_wheel_is_for_can_be_named(tmp_path: Path, command: Comm
     assert answer.code == 1
     values = ("3 of 3 kernels ", " 7.5, 12.0 ")
     assert answer.err[0] == Coded("gpu-not-served", f"{wheel}/demo/_cubins", *values)
-    wrong = command("check", wheel, "--gpu", "H100")
-    assert (wrong.code, "'H100' is not a compute capability: did you mean 9.0?" in wrong.err) == (2, True)
+    for text in ("H100", "9"):
+        wrong = command("check", wheel, "--gpu", text)
+        said = f"{text!r} is not a compute capability: did you mean 9.0?"
+        assert (wrong.code, said in wrong.err) == (2, True)
 
 
 def test_a_list_of_gpus_that_is_empty_is_not_the_wheels_own(tmp_path: Path, command: Command) -> None:
@@ -203,6 +205,7 @@ def test_a_wheel_without_kernels(tmp_path: Path, command: Command, *, skipped: b
     assert answer.code == 1
     what = "does not contain any kernel [no-kernels]"
     assert answer.err[0] == f"hatch-cubin: error: {wheel}/demo/_cubins: {what}"
+    assert "'hatch-cubin plan'" in answer.err[1]
 
 
 def test_no_bundle_at_all(tmp_path: Path, command: Command) -> None:

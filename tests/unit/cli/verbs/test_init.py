@@ -370,7 +370,7 @@ def test_a_table_that_the_backend_does_not_read_is_not_given_company(
     line = before.count("\n") + 1
     assert refusal(tmp_path, command) == (
         f"hatch-cubin: error: pyproject.toml:{line}: the project has a table {table}, but its build backend"
-        f" does not read a table of this name [table-in-wrong-place]\n  hint: rename it to {read}\n"
+        f" does not read a table of this name [table-in-wrong-place]\n  hint: rename {table} to {read}\n"
     )
 
 

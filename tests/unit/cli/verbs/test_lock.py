@@ -13,6 +13,7 @@ from hatch_cubin.lockfile import lock_format
 from hatch_cubin.lockfile.lock_format import NAME
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import SAXPY, pyproject, write_tree
+from tests.producers import KERNEL, producer_table
 
 pytestmark = pytest.mark.nvrtc
 
@@ -132,3 +133,20 @@ def test_a_lock_that_cannot_be_written_is_told(root: Path, capsys: pytest.Captur
         Said(capsys, root, "lock").err[-1]
         == "hatch-cubin: error: cubin.lock: cannot be written: Is a directory [file-not-writable]"
     )
+
+
+def test_a_lock_is_written_and_checked_with_what_producers_return_now(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counter = tmp_path.parent / f"{tmp_path.name}-runs"
+    script = f"""\
+def sources():
+    with open({str(counter)!r}, "a") as file:
+        file.write("x")
+    return {{"one.cu": {KERNEL.format(name="one", value=1)!r}}}
+"""
+    table = pyproject(f'archs = ["sm_90"]\n{producer_table()}')
+    write_tree(root, {"pyproject.toml": table, "demo/gen.py": script})
+    for *verb, runs in (("plan", 1), ("plan", 1), ("lock", 2), ("lock", "--check", 3), ("plan", 3)):
+        assert not Said(capsys, root, *verb).code
+        assert len(counter.read_text("utf-8")) == runs

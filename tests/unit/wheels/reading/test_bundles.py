@@ -156,7 +156,8 @@ def test_a_pattern_that_no_shell_expanded_stands_for_what_it_matches(tmp_path: P
 def test_a_wheel_without_a_bundle_says_so(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "w.whl", {"a/__init__.py": b"", "a/_cubins": b"a file"})
     what = "does not contain a bundle: there is no folder _cubins in it"
-    assert refusal(wheel) == problem("no-bundle", what, Location(str(wheel)))
+    hint = "'hatch-cubin plan' in the wheel's project says why"
+    assert refusal(wheel) == problem("no-bundle", what, Location(str(wheel)), hint)
 
 
 @pytest.mark.parametrize("folder", ["dist", "."])
