@@ -381,7 +381,7 @@ def _refuse_wrong_headers(root: Folder, place: TableLocation) -> None:
 def _is_hook_path(path: tuple[str, ...]) -> bool:
     """Return whether Hatch reads the table at *path* as a hook of hatch-cubin, for some target."""
     outer = ("tool", "hatch", "build")
-    return path in {(*outer, *target, "hooks", HOOK) for target in ((), path[3:5])}
+    return path in {(*outer, *target, "hooks", HOOK) for target in ((), ("targets", *path[4:5]))}
 
 
 def _unread(place: TableLocation, read: TableLocation) -> ConfigError:

@@ -134,6 +134,7 @@ def test_an_inner_table_that_was_not_renamed_is_renamed_too(tmp_path: Path) -> N
             "[[tool.hatch.build.hooks.cubin.source]]",
         ),
         (HATCHLING, HOOK, "[tool.hatch.build.hooks.cubins]", "[tool.hatch.build.hooks.cubin]"),
+        (HATCHLING, HOOK, "[tool.hatch.build.target.wheel.hooks.cubin]", "[tool.hatch.build.hooks.cubin]"),
         (HATCHLING, HOOK, "[tool.hatch.hooks.cubin.options]", "[tool.hatch.build.hooks.cubin.options]"),
         (FLIT, OWN, "[[tool.hatch_cubin.source]]", "[[tool.hatch-cubin.source]]"),
     ],

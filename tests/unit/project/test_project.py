@@ -287,6 +287,7 @@ def test_without_any_source_the_message_has_the_folders_that_were_searched(
             "src/demo/k.cuh",
         ),
         ({"src/demo/k.c": SAXPY}, "src/demo/k.c"),
+        ({"src/demo/a.cuh": SAXPY, "src/demo/b.cuh": SAXPY}, 'src/demo/a.cuh", "src/demo/b.cuh'),
         ({"src/demo/a.h": "\0", "src/demo/k.hpp": SAXPY}, "src/demo/k.hpp"),
     ],
     ids=[
@@ -295,6 +296,7 @@ def test_without_any_source_the_message_has_the_folders_that_were_searched(
         "in capitals",
         "called like a header",
         "called like C",
+        "several called like headers",
         "beside what is no text",
     ],
 )
