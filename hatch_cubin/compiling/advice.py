@@ -118,5 +118,7 @@ def _with_produced_lines(error: Diagnostic, failed: FailedCompile) -> Diagnostic
 
 
 def _without_kernel(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
+    if error.code == "wrong-compiler-result":
+        return replace(error, hint=instantiations.about_missing(failed))
     is_empty = error.text == NO_KERNEL
     return replace(error, otherwise=conditions.about_no_kernel(failed)) if is_empty else error

@@ -14,7 +14,7 @@ from ..project import disk
 from ..project.build_time_macros import TimeMacroUse, time_macro_uses
 from ..project.project import Project
 from ..project.source import Source, glob_regex
-from . import launch_hazards, limits, templates
+from . import kernels_in_two_modules, launch_hazards, limits, templates
 from .hints.not_cuda import place_of_tile_code
 
 _TABLE = ""  # the path for the text of the table's macros, which has one line for each macro
@@ -40,7 +40,7 @@ def text_findings(project: Project, job: Job) -> TextFindings:
 def result_warnings(
     project: Project, job: Job, compiled: Compiled, cubin: bytes, sources: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return warnings about a result: kernels that no GPU can launch, and templates without instantiations.
+    """Return warnings about a result: kernels that no GPU can launch, kernels in two modules, and templates.
 
     *cubin* comes from the same compile as the result, even if the result is PTX. *sources* are the texts of
     all sources, by path.
@@ -54,6 +54,7 @@ def result_warnings(
     found = limits.exceeded(cubin, compiled.kernels, lambda: _texts(project, job), module.source.path)
     tables = project.config.place.tables("source")
     found += launch_hazards.found_in(module.source, compiled.kernels)
+    found += kernels_in_two_modules.found_in(module.source, compiled.kernels, sources)
     found += templates.uninstantiated_templates(module, compiled.kernels, sources, tables)
     return tuple(map(Problem.with_code, found))
 

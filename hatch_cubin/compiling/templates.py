@@ -9,9 +9,15 @@ from collections.abc import Collection, Iterator, Mapping
 from ..config import toml_lines
 from ..errors import Problem, problem
 from ..planning.unit_plan import Module
-from ..project.source import without_comments
 from .hints.conditions import FILLED, MOST_EXAMPLES, surely_read
-from .hints.kernel_declarations import GAP, Kernel, declared, examples
+from .hints.kernel_declarations import (
+    GAP,
+    Kernel,
+    about_extern_template,
+    declared,
+    examples,
+    without_extern_templates,
+)
 
 _TEMPLATE_KERNEL = re.compile(r"\btemplate\b.*\b__global__\b", re.DOTALL)
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
@@ -34,7 +40,8 @@ def uninstantiated_templates(
     filled = FILLED if any(GAP in entry for entry in entries) else ""
     pasted = toml_lines.source_table(tables, source.path_for_globs, instantiate=entries)
     hint = f"if the wheel needs this template, list its instantiations{filled}; for example:{pasted}"
-    return [_problem(each, hint) for each in lacking]
+    texts = {source.path: source.text}
+    return [_problem(each, about_extern_template([each.base], texts) or hint) for each in lacking]
 
 
 def _problem(kernel: Kernel, hint: str) -> Problem:
@@ -44,7 +51,7 @@ def _problem(kernel: Kernel, hint: str) -> Problem:
 
 def _lacking(module: Module, built: Collection[str]) -> Iterator[Kernel]:
     """Yield the kernel templates that the compiler certainly reads, but of which the result has no kernel."""
-    text = without_comments(module.source.text)
+    text = without_extern_templates(module.source.text)
     read = {number for _line, number in surely_read(module.source.text, frozenset())}
     named = {*built, *(name.partition("<")[0].rpartition("::")[2] for name in module.instantiate)}
     said = set[str]()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from ...config import toml_lines
 from ...errors import Location
 from ...project.source import may_have_kernel, without_comments
 from .failed_compile import FailedCompile
-from .kernel_declarations import GAP, declared, examples
+from .kernel_declarations import GAP, about_extern_template, declared, examples
 from .other_sources import called_elsewhere
 
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif|define)\b(.*)")
@@ -20,6 +20,9 @@ _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _NOT_DEFINED = re.compile(r"(?:ifndef|if[ \t]+![ \t]*defined)[ \t]*\(?[ \t]*(\w+)[ \t]*\)?")
 _OF_NVRTC = frozenset({"__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplusplus"})
 _GLOBAL = re.compile(r"\b__global__\b")
+_COMMENTED = re.compile(r"\b__global__\b[^;{}()]*\w\s*\(")
+_TEMPLATE = re.compile(r"\btemplate\b")
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\\\n|[^\n])*", re.MULTILINE)
 MOST_EXAMPLES = 10
 _NO_SOURCE_BUT_THIS = (
     "the source has only device functions: write a kernel with __global__; "
@@ -83,11 +86,14 @@ def about_no_kernel(failed: FailedCompile) -> str | None:
 
 def _about_templates(failed: FailedCompile, left_out: str) -> str:
     """Return a hint about instantiating the kernel templates of a source, or else of its headers."""
-    found = declared({path: failed.text_of(path) for path in (failed.path, *failed.headers)})
+    texts = {path: failed.text_of(path) for path in (failed.path, *failed.headers)}
+    found = declared(texts)
     templates = [kernel for kernel in found if kernel.parameters]
     own = [kernel for kernel in templates if kernel.where.path == failed.path]
     # A source that defines device functions may include a header with a kernel template only for its types.
     is_for_headers = "__device__" not in failed.text_of(failed.path)
+    if (hint := about_extern_template([kernel.base for kernel in templates], texts)) is not None:
+        return hint
     if entries := examples(own or templates)[:MOST_EXAMPLES]:
         filled = FILLED if any(GAP in each for each in entries) else ""
         if own or is_for_headers:
@@ -95,15 +101,43 @@ def _about_templates(failed: FailedCompile, left_out: str) -> str:
             table = toml_lines.source_table(failed.module.tables, path, instantiate=entries)
             return f"{_BY_NAME}{filled}; for example:{table}"
         return left_out
+    return _about_text(failed, texts, left_out)
+
+
+def _about_text(failed: FailedCompile, texts: Mapping[str, str], left_out: str) -> str:
+    """Return a hint for a source if its text and its headers do not show a kernel template."""
+    macros = [text for macro in failed.module.macros for text in macro]
+    if not failed.config.header_packages and not any(
+        _TEMPLATE.search(without_comments(text)) for text in (*texts.values(), *macros)
+    ):
+        return _about_global(failed, left_out)
     if _GLOBAL.search(
         without_comments(failed.text_of(failed.path))
     ):  # the kernel is in a macro, or hidden by conditions
         return f"{_BY_NAME} with its arguments"
-    macros = [text for macro in failed.module.macros for text in macro]
-    texts = [*map(failed.text_of, failed.headers), *macros, failed.text_of(failed.path)]
-    if failed.config.header_packages or any(map(may_have_kernel, texts)):
+    if failed.config.header_packages or any(map(may_have_kernel, (*texts.values(), *macros))):
         return f"{_BY_NAME} with its arguments; {left_out}"
     return left_out
+
+
+def _about_global(failed: FailedCompile, left_out: str) -> str:
+    """Return a hint that says why the `__global__` in a source without templates does not define a kernel."""
+    text = failed.text_of(failed.path)
+    code = without_comments(text)
+    match = _GLOBAL.search(code) or _COMMENTED.search(text)
+    if match is None:
+        return left_out
+    line = text.count("\n", 0, match.start()) + 1
+    what = f"the __global__ in {Location(failed.path, line)}"
+    if match.re is _COMMENTED:
+        return f"{what} is in a comment; {left_out}"
+    before, stripped = ("".join(each.splitlines()[line - 2 : line - 1]) for each in (text, code))
+    if before.endswith("\\") and not stripped.endswith("\\"):
+        return f"{what} is in a comment, because the comment in the line before ends with a backslash"
+    for macro in _MACRO.finditer(code):
+        if macro.start() < match.start() < macro.end() and len(re.findall(rf"\b{macro[1]}\b", code)) == 1:
+            return f"{what} is in the macro {macro[1]}, which the source does not use"
+    return f"{what} does not define a kernel that the compiler reads"
 
 
 def surely_read(text: str, given: AbstractSet[str]) -> Iterator[tuple[str, int]]:

@@ -10,7 +10,7 @@ from ...config.toml_lines import source_table
 from ...errors import Location
 from ..diagnostics import Diagnostic
 from .failed_compile import FailedCompile
-from .kernel_declarations import Kernel, declared, examples
+from .kernel_declarations import Kernel, about_extern_template, declared, examples
 from .undefined_names import undefined
 
 _ENTRY = re.compile(r"\s*#pragma nv_mangled_name (.*)")
@@ -132,6 +132,18 @@ def _about_unknown(entry: str, unknown: str, kernels: Sequence[Kernel], failed: 
     listed = ", ".join(map(repr, examples(kernels)[:_MOST])) if unknown == name else ""
     what = f"the templates of {failed.path}, each with an example of its arguments"
     return f"{what}: {listed}" if listed else None
+
+
+def about_missing(failed: FailedCompile) -> str | None:
+    """Return a hint if the result of a compile does not have a kernel that `instantiate` lists."""
+    names = {_name_of(entry).rpartition("::")[2] for entry in failed.module.instantiate}
+    texts = {path: failed.text_of(path) for path in (failed.path, *failed.headers)}
+    if (hint := about_extern_template(names, texts)) is not None:
+        return hint
+    found = [kernel for kernel in _kernels(failed) if kernel.base in names]
+    defined = {kernel.base for kernel in found if kernel.code.endswith("}")}
+    only = next((kernel for kernel in found if kernel.base not in defined), None)
+    return only and f"'{only.name}' ({only.where}) is only declared: define it, or include its definition"
 
 
 def _kernels(failed: FailedCompile) -> tuple[Kernel, ...]:

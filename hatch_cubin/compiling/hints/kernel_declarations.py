@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ...errors import Location
@@ -17,6 +17,7 @@ _TOKEN = re.compile(
     r"\bnamespace\b(?P<space>[\w:\s]*)\{|(?P<template>\btemplate\s*<)|(?P<kernel>\b__global__\b)|(?P<mark>[;{}])"
 )
 _NAME = re.compile(r"(\w+)\s*\(")
+_EXTERN = re.compile(r"\bextern\s+template\b([^;]*);")
 _TYPE = re.compile(r"(?:typename|class)\b\s*(\.\.\.)?\s*\w*")
 _NUMBER = re.compile(
     r"(?:const |unsigned |signed |int ?|short ?|long ?|char ?)+|unsigned|(?:std::)?(?:size_t|u?int\d+_t)"
@@ -81,6 +82,22 @@ def declared(texts: Mapping[str, str]) -> tuple[Kernel, ...]:
 def examples(kernels: Sequence[Kernel]) -> list[str]:
     """Return an example instantiation for each kernel that is a template."""
     return [*dict.fromkeys(kernel.example for kernel in kernels if kernel.parameters)]
+
+
+def without_extern_templates(text: str) -> str:
+    """Return a text without comments and without the instantiations that it only declares."""
+    return _EXTERN.sub("", without_comments(text))
+
+
+def about_extern_template(names: Collection[str], texts: Mapping[str, str]) -> str | None:
+    """Return a hint if an `extern template` names one of the kernels *names*, which have no namespaces."""
+    for path, text in texts.items():
+        code = without_comments(text)
+        for match in _EXTERN.finditer(code):
+            if not {*names}.isdisjoint(re.findall(r"\w+", match[1])):
+                where = Location(path, code.count("\n", 0, match.start()) + 1)
+                return f"'extern template' ({where}) only declares the instantiation: remove 'extern'"
+    return None
 
 
 class _Scan:

@@ -80,6 +80,13 @@ def test_what_may_be_in_another_result_is_not_warned_of(tmp_path: Path, text: st
     assert warnings(tmp_path, {"k.cu": text}, options or "archs = ['sm_90']") == []
 
 
+def test_an_instantiation_that_is_only_declared_does_not_count(tmp_path: Path) -> None:
+    text = f"{SCALE}extern {INSTANCE}{SAXPY}template <class T> __global__ void fill(T *x) {{ *x = 1; }}\n"
+    extern, missing = warnings(tmp_path, {"k.cu": text})
+    assert "'extern template' (demo/k.cu:2)" in extern
+    assert "extern" not in missing
+
+
 def test_a_template_that_the_kernels_of_a_source_use_is_not_warned_of(tmp_path: Path) -> None:
     text = SCALE + 'extern "C" __global__ void at(void **x) { *x = (void *)scale<float>; }\n'
     assert warnings(tmp_path, {"k.cu": text}) == []
@@ -88,4 +95,5 @@ def test_a_template_that_the_kernels_of_a_source_use_is_not_warned_of(tmp_path: 
 def test_a_template_of_a_header_is_not_warned_of(tmp_path: Path) -> None:
     assert warnings(tmp_path / "h", {"k.cu": f'#include "s.cuh"\n{SAXPY}', "s.cuh": SCALE}) == []
     others = {"k.cu": SAXPY + SCALE, "l.cu": f'#include "k.cu"\n{INSTANCE}', "m.cu": "// k.cu\n" + PLAIN}
-    assert warnings(tmp_path / "cu", {**others}) == []
+    told = warnings(tmp_path / "cu", {**others})
+    assert ["[kernel-in-two-modules]" in each for each in told] == [True]

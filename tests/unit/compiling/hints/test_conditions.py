@@ -98,12 +98,45 @@ def test_conditions_that_hold_keep_nothing_from_the_compiler(tmp_path: Path, tex
     assert hint(tmp_path, text, **{"demo/config.h": "#define CONFIGURED\n"}) == UNNAMED
 
 
+def test_an_instantiation_that_is_only_declared_is_shown(tmp_path: Path) -> None:
+    told = hint(tmp_path, f"{TEMPLATE}extern template __global__ void k<int>(int *);\n")
+    assert told is not None
+    assert "'extern template' (demo/a.cu:3)" in told
+    assert hint(tmp_path, f"{TEMPLATE}extern template void other<int>(int *);\n") == UNNAMED
+
+
+USED = "#define KERNEL(name) \\\n  __global__ void name(int *x) {}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (f"// in c:\\tmp\\\n{SAXPY}", "2 is in a comment, because"),
+        ("// __global__ void k(int *x) {}\n", "1 is in a comment; "),
+        (USED, "2 is in the macro KERNEL,"),
+        (f"#define A 1\n{USED}#if 0\nKERNEL(k)\n#endif\n", "3 does not define"),
+        ("int a;\n__global__ void k(int *x);\n", "2 does not define"),
+    ],
+)
+def test_the_line_of_a_kernel_that_is_not_compiled_is_shown(tmp_path: Path, text: str, why: str) -> None:
+    told = hint(tmp_path, text)
+    assert told is not None
+    assert f"the __global__ in demo/a.cu:{why}" in told
+    assert "template" not in told
+
+
 LEFT_OUT = 'the source has only device functions, so leave it out: exclude = ["demo/old.cu", "{}"]'
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "// no __global__\n", "__device__ int f();\n", '#include "config.h"\n', "#if 1\nint f();\n#endif\n"],
+    [
+        "",
+        "// no __global__\n",
+        "template <class T> __device__ T f();\n",
+        '#include "config.h"\n',
+        "#if 1\nint f();\n#endif\n",
+    ],
 )
 def test_a_file_that_has_no_kernel_at_all_can_only_be_left_out(tmp_path: Path, text: str) -> None:
     there = setting(tmp_path, 'exclude = ["demo/old.cu"]', text=text, files={"demo/config.h": "int x;\n"})
@@ -115,7 +148,10 @@ def test_a_file_that_has_no_kernel_at_all_can_only_be_left_out(tmp_path: Path, t
 )
 def test_a_macro_or_a_header_of_others_may_have_one(tmp_path: Path, options: str) -> None:
     left_out = 'the source has only device functions, so leave it out: exclude = ["demo/a.cu"]'
-    assert hint(tmp_path, "int f();\n", options) == f"{BY_NAME} with its arguments; {left_out}"
+    assert (
+        hint(tmp_path, "template <class T> int f();\n", options)
+        == f"{BY_NAME} with its arguments; {left_out}"
+    )
 
 
 def test_a_template_of_a_header_is_named_by_the_source_that_only_includes_it(tmp_path: Path) -> None:

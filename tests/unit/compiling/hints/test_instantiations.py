@@ -9,7 +9,7 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.advice import advise
-from hatch_cubin.compiling.diagnostics import Diagnostic
+from hatch_cubin.compiling.diagnostics import Diagnostic, failure
 from hatch_cubin.errors import CompileError, Location
 from tests.helpers import make_project, read_config, refusal
 from tests.unit.compiling.hints.failed_compiles import TABLES, setting
@@ -205,3 +205,29 @@ def test_an_entry_of_a_table_for_several_sources_is_moved_to_those_that_have_it(
     assert hint == "demo/b.cu does not have a template 'scale': remove the entry from this table, and add:"
     assert f"instantiate = [{entry}]" in table
     pipeline.build(make_project(tmp_path / "after", files, options.replace(entry, "") + table))
+
+
+KERNEL = "template <class T> __global__ void k(T *x) { *x = 1; }\n"
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (f"{KERNEL}extern template __global__ void k<int>(int *);\n", "'extern template' (demo/k.cu:2)"),
+        ("template <class T> __global__ void k(T *x);\n", "'k' (demo/k.cu:1) is only declared"),
+    ],
+)
+def test_an_entry_without_a_definition_is_explained(tmp_path: Path, text: str, what: str) -> None:
+    table = f"{ARCHS}{TABLES}\npath = 'demo/k.cu'\ninstantiate = ['k<int>']\n"
+    refused = refusal(CompileError, pipeline.build, make_project(tmp_path, {"k.cu": text}, table))
+    (told,) = refused.problems
+    assert told.code == "wrong-compiler-result"
+    assert told.hint is not None
+    assert told.hint.startswith(what)
+
+
+def test_a_wrong_result_without_a_known_reason_has_no_hint(tmp_path: Path) -> None:
+    table = f"{TABLES}\npath = 'demo/a.cu'\ninstantiate = ['k<int>']\n"
+    wrong = failure("wrong-compiler-result", "x", Location("demo/a.cu"))
+    assert advise([wrong], setting(tmp_path, table, text=KERNEL)) == [wrong]

@@ -1,0 +1,41 @@
+"""Warn about a source that includes another source, so that both modules have the same kernels."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Mapping
+
+from ..errors import Location, Problem, problem
+from ..project.source import Source, without_comments
+from .hints.conditions import surely_read
+from .hints.kernel_declarations import declared
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+
+
+def found_in(source: Source, kernels: Collection[str], sources: Mapping[str, str]) -> list[Problem]:
+    """Return a problem for each included source whose kernels are in the result of *source* too.
+
+    *kernels* are the names of the kernels in the result, and *sources* are the texts of all sources by path.
+    """
+    text = without_comments(source.text)
+    built = {name.partition("<")[0].partition("(")[0] for name in kernels}
+    problems = []
+    for match in _INCLUDE.finditer(text):
+        path = posixpath.normpath(posixpath.join(source.folder, match[1]))
+        shared = sorted(built & _kernels_of(path, sources))
+        if shared and path != source.path:
+            where = Location(source.path, text.count("\n", 0, match.start()) + 1)
+            what = f"includes {path}, which is a source too, so two modules have: {', '.join(shared)}"
+            hint = f"move the shared code into a header, or list {path} in 'exclude'"
+            problems.append(problem("kernel-in-two-modules", what, where, hint))
+    return problems
+
+
+def _kernels_of(path: str, sources: Mapping[str, str]) -> set[str]:
+    """Return the kernels without templates that the source at *path* certainly has."""
+    text = sources.get(path, "")
+    read = {number for _line, number in surely_read(text, frozenset())}
+    found = declared({path: text})
+    return {each.name for each in found if not each.parameters and each.where.line in read}
