@@ -282,13 +282,13 @@ def refuse_foreign(folder: Path) -> None:
 def _foreign(folder: Path) -> list[Path]:
     """Return the files of a user in a bundle's folder, and a module of the same name beside it."""
     module = folder.with_suffix(".py")
-    own = {*_SUFFIXES, ".ptx"} if (folder / "manifest.json").exists() else _SUFFIXES
     try:
+        own = {*_SUFFIXES, ".ptx"} if (folder / "manifest.json").exists() else _SUFFIXES
         files = [path for path in sorted(folder.glob("[!.]*")) if path.is_file()]
         found = [path for path in files if path.suffix not in own or _is_users_module(path)]
-    except OSError:  # writing reports it
-        found = []
-    return [*found, module] if module.is_file() else found
+        return [*found, module] if module.is_file() else found
+    except OSError:  # a build that cannot write there reports it
+        return []
 
 
 def _is_users_module(path: Path) -> bool:

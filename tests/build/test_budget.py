@@ -65,7 +65,7 @@ def test_no_door_leaves_a_wheel_that_is_too_large(tmp_path: Path, door: Callable
     line = table.index('max-size = "10 KB"') + 1
     start = next(number for number, each in enumerate(said) if "error: " in each)
     wheel = "demo-1.0-py3-none-any.whl"
-    assert said[start].startswith(f"hatch-cubin: error: pyproject.toml:{line}: {wheel} is ")
+    assert said[start].startswith(f"hatch-cubin: error: pyproject.toml:{line}: {wheel} has ")
     assert said[start].endswith(" KB, but max-size allows only 10.0 KB [wheel-too-large]")
     assert said[start + 1].startswith("  the largest: demo/_cubins/__init__.py ")
     end = said.index("hatch-cubin: 1 error, nothing was built")

@@ -365,6 +365,15 @@ def test_warnings_are_said_once_for_all_archs(tmp_path: Path) -> None:
     assert said == []
 
 
+def test_a_warning_about_code_without_a_defined_result_has_no_hint_to_silence_it(tmp_path: Path) -> None:
+    said: list[str] = []
+    source = "__device__ int f() {}\n__global__ void k(int *x) { *x = f(); }\n"
+    pipeline.build(project_of(tmp_path, {"k.cu": source}, said=said))
+    (warning,) = said
+    assert warning.startswith('demo/k.cu:1: missing return statement at end of non-void function "f"')
+    assert "hint:" not in warning
+
+
 def test_a_macro_of_the_table_that_a_source_defines_again_is_a_warning(tmp_path: Path) -> None:
     said: list[str] = []
     source = "#define N 1\n__global__ void k(int *x) { *x = N; }\n"

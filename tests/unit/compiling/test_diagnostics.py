@@ -176,6 +176,16 @@ def test_the_assembler_names_a_line_that_it_cannot_read_at_the_end(
     assert parse_log(UNREAD, source, FOLDERS) == [error(source, line, text)]
 
 
+def test_a_launch_sets_the_size_of_dynamic_shared_memory() -> None:
+    said = "extern declaration of the entity s is treated as a static definition"
+    warning = Diagnostic("warning", None, said)
+    assert diagnostics.about_warning(warning, "extern __shared__ float s[20000];") == (
+        "the size in this declaration is fixed and a launch cannot change it: "
+        "remove 'extern', or write s[] to set the size at the launch"
+    )
+    assert diagnostics.about_warning(warning, "extern __device__ float s[20000];") is None
+
+
 def test_one_diagnostic_of_many_units_is_one_problem() -> None:
     modules = [Module(name, Source("k.cu", "")) for name in "ab"]
     units = [Unit(module, parse_arch(arch)) for module in modules for arch in ("sm_80", "sm_90")]

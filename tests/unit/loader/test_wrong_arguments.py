@@ -136,9 +136,9 @@ def test_no_device_at_all_is_not_a_choice(cubins: Any, device: Any) -> None:
         (5, "use() takes a bundle's folder, a mapping of names to code, or None, not 5"),
         (b"folder", "use() takes a bundle's folder, a mapping of names to code, or None, not b'folder'"),
         (["k"], "use() takes a bundle's folder, a mapping of names to code, or None, not ['k']"),
-        ({"k": None}, "the code for 'k' is bytes or a cuda.core ObjectCode, not None"),
-        ({"k": 3}, "the code for 'k' is bytes or a cuda.core ObjectCode, not 3"),
-        ({"k": "text"}, "the code for 'k' is bytes or a cuda.core ObjectCode, not 'text'"),
+        ({"k": None}, "the code for 'k' must be bytes or a cuda.core ObjectCode, not None"),
+        ({"k": 3}, "the code for 'k' must be bytes or a cuda.core ObjectCode, not 3"),
+        ({"k": "text"}, "the code for 'k' must be bytes or a cuda.core ObjectCode, not 'text'"),
         ({3: b""}, "the name of a kernel or module must be a string, not 3"),
     ],
 )

@@ -219,6 +219,15 @@ def test_what_follows_from_a_missing_header_is_left_out(tmp_path: Path) -> None:
     assert headers.missing([error("x")], setting(tmp_path)) is None
 
 
+def test_a_header_that_the_table_includes_has_the_place_of_its_line(tmp_path: Path) -> None:
+    line_of_options = 'options = { pre-include = ["gone.h"] }'
+    source_table = f'[[tool.hatch.build.hooks.cubin.source]]\npath = "demo/*"\n{line_of_options}'
+    for options, line in {line_of_options: 10, source_table: 12}.items():
+        told = headers.missing([error('cannot open source file "gone.h"')], setting(tmp_path, options))
+        assert told is not None
+        assert told[0].where == Location("pyproject.toml", line)
+
+
 def test_all_headers_that_are_missing_are_told_at_once(tmp_path: Path) -> None:
     text = """\
 #include "x.h"
