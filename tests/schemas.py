@@ -153,6 +153,7 @@ def of_reader(read: Callable[..., Any]) -> Schema:
             "propertyNames": {"pattern": r"^[^\W_](?:[\w.-]*[\w-])?$"},
             "additionalProperties": text(pattern=_ABOVE),
         },
+        reader._python_file: lambda: OF_ONE[value_checks.python_file],
         reader._producers: lambda: {"type": "array", "items": _producer()},
         reader._sources: lambda: {"type": "array", "items": _source()},
         reader._trusted_keys: lambda: {

@@ -566,13 +566,13 @@ def _array(
 
 def _path_with_template(table: Mapping[str, Any], reader: _Reader) -> dict[str, str]:
     """Return the line with the source that has the template of a table's first instantiation."""
-    import json  # lazy: only for mistakes
+    from .toml_lines import setting  # lazy: only for mistakes
 
     entries = table.get("instantiate")
     first = entries[0] if isinstance(entries, list) and entries else None
     name = re.match(r"[\w:]+", str(first.get("kernel") if isinstance(first, dict) else first))
     path = reader.place.source_with(name[0].rpartition(":")[2]) if first and name else None
-    return {"path": f"path = {json.dumps(path)}"} if path else {}
+    return {"path": setting("path", path)} if path else {}
 
 
 def _undefined(table: Mapping[str, Any]) -> tuple[str, ...]:

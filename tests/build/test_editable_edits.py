@@ -122,7 +122,7 @@ def test_it_builds_again_where_that_is_asked_for(project: Path, switch: str) -> 
 def test_a_source_that_does_not_compile_any_more_is_an_error_with_its_line(project: Path) -> None:
     (project / "demo/saxpy.cu").write_text("oops\n")
     done = use(project, HATCH_CUBIN_REBUILD="1")
-    assert done.stdout.count("could not be built again:\nhatch-cubin: error: demo/saxpy.cu:1: ") == 2
+    assert done.stdout.count("could not be rebuilt:\nhatch-cubin: error: demo/saxpy.cu:1: ") == 2
 
 
 def test_without_the_builder_it_says_what_is_missing(project: Path) -> None:

@@ -88,7 +88,7 @@ def test_the_bundle_of_an_editable_build_never_enters_an_sdist(tmp_path: Path, a
 
 
 @pytest.mark.nvrtc
-@pytest.mark.parametrize("folder", ["cache", "demo/.cache", "."])
+@pytest.mark.parametrize("folder", ["cache", "demo/.cache"])
 def test_a_cache_inside_the_project_never_enters_an_sdist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:

@@ -230,7 +230,7 @@ def test_what_a_wheel_runs_on(
 def test_a_front_end_is_told_which_compiler_to_install(tmp_path: Path, hook: str) -> None:
     root = project(tmp_path, 'toolkit = "12.9"\nheader-packages = ["nvidia-cutlass"]')
     assert answer(root, hook) == [
-        *("cuda-core>=1.2,<2", "cuda-bindings==12.*"),
+        *("cuda-core>=1.2,<2", "cuda-bindings==12.*", "cuda-python>=12.8,<13"),
         "cuda-toolkit[nvrtc,cudart,cccl,nvcc]==12.9.*",
         "nvidia-cutlass",
     ]
@@ -384,7 +384,7 @@ def test_an_editable_install_notices_edits_and_builds_again(tmp_path: Path, mode
     (root / "demo/more.cu").unlink()
     write_tree(root, {"demo/saxpy.cu": "oops\n"})
     failed = use(site, HATCH_CUBIN_REBUILD="1")
-    assert "could not be built again:\n" in failed.stderr
+    assert "could not be rebuilt:\n" in failed.stderr
     assert "hatch-cubin: error: demo/saxpy.cu:1: " in failed.stderr
     write_tree(root, {"demo/saxpy.cu": SAXPY})
     healed = use(site, HATCH_CUBIN_REBUILD="1")

@@ -240,8 +240,8 @@ def test_of_two_gpus_the_newer_one_decides_and_the_loader_says_what_mends_that(
     site = by_uv(tmp_path / "site", *FEATURE, *where, gpus="8.0 9.0")
     assert (label(site), found(site / "demo/_cubins", "9.0")) == ("sm90", cubin("copy", 41))
     said = str(found(site / "demo/_cubins", "8.0"))
-    assert "for sm_80 is not in the wheel variant 'sm90'" in said  # and never its PTX instead
-    shown = said.partition("installed: uv ")[2].partition(" installs the complete wheel")[0]
+    assert "for sm_80 is not in the installed wheel variant 'sm90'" in said  # and never its PTX instead
+    shown = said.partition("variant 'sm90': uv ")[2].partition(" installs the complete wheel")[0]
     command = shown.replace("'", "").split()
     uv = (sys.executable, "-m", "uv", *command, "--no-config", "--python", sys.executable, *where)
     run(*uv, "--target", site, cwd=tmp_path, UV_PREVIEW_FEATURES=FEATURE[1])

@@ -126,7 +126,7 @@ def test_a_stale_bundle_does_not_ship_either_when_an_editable_version_is_built_b
     assert files.keys() == {"demo/__init__.py", *in_bundle("saxpy.sm_90.cubin"), *METADATA, BILL}
 
 
-@pytest.mark.parametrize("folder", ["cache", ".cache/cubins", "demo/cache", ".", "demo"])
+@pytest.mark.parametrize("folder", ["cache", ".cache/cubins", "demo/cache", "demo"])
 def test_a_cache_inside_the_project_never_ships(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:

@@ -102,7 +102,7 @@ MODULES: dict[str, dict[str, str]] = {
         "toml_positions value_checks",
         "instantiations": "toml_lines value_checks",
         "reader": "compiler_flags instantiations known_names nvidia_wheels nvrtc_options ptxas_options "
-        "suggestions toml_positions value_checks",
+        "suggestions toml_positions value_checks toml_lines",
         "config": "nvrtc_options reader toml_positions value_checks",
     },
     "project": {
