@@ -309,9 +309,7 @@ def _taken_names(project: Project, produced: Iterable[Source]) -> Iterator[Probl
     """Yield a problem for each produced source whose path a file or another produced source has."""
     seen: dict[str, str] = {}
     for source in produced:
-        if source.produced is None:
-            continue
-        by = source.produced.producer
+        by = source.produced.producer if source.produced else ""
         is_file = os.path.lexists(project.tree.disk_path(source.path))
         other = "a file of the project" if is_file else seen.get(source.path)
         seen[source.path] = by

@@ -188,11 +188,11 @@ def test_another_toolchain_proves_nothing_and_is_named(
 @pytest.mark.nvrtc
 def test_a_rebuild_that_fails_hides_nothing_that_is_known(tmp_path: Path, command: Command) -> None:
     shipped = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO))
-    (shipped / "stray").write_text("")
+    (shipped / "stray.cubin").write_text("")
     write_tree(tmp_path / "demo", {"saxpy.cu": "__global__ void saxpy() { wrong; }"})
     errors = rebuilt(command, shipped, tmp_path).errors
     assert any('identifier "wrong" is undefined' in error for error in errors)
-    assert Coded("file-not-listed", shipped / "stray") in errors
+    assert Coded("file-not-listed", shipped / "stray.cubin") in errors
     assert len(errors) == 2
 
 
