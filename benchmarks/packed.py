@@ -62,7 +62,7 @@ def read_folder(folder: Path) -> Cubins:
     return {(match[1], match[2]): path.read_bytes() for path, match in matches if match}
 
 
-def write_bundle(folder: Path, cubins: Cubins, packed: packs.Packed | None) -> None:
+def write_bundle(folder: Path, cubins: Cubins, packed: packs.PackedBlocks | None) -> None:
     """Write a bundle of cubins with a file for each, or with the blocks of all."""
     folder.mkdir()
     modules: dict[str, list[dict[str, Any]]] = {}
@@ -83,7 +83,7 @@ def write_bundle(folder: Path, cubins: Cubins, packed: packs.Packed | None) -> N
         modules.setdefault(name, []).append({**known, **place})
     header: dict[str, Any] = {"format": 1, "generator": {"name": "bench", "version": "0"}, "toolchain": {}}
     if packed is not None:
-        header |= {"format": 2, "blocks": packed.described}
+        header |= {"format": 2, "blocks": packed.manifest_entries}
         for name, content in packed.files.items():
             (folder / name).write_bytes(b"".join(content if isinstance(content, list) else ()))
     lines = [
@@ -99,20 +99,20 @@ def write_bundle(folder: Path, cubins: Cubins, packed: packs.Packed | None) -> N
         (folder / name).write_bytes(loader_files.read(name))
 
 
-def pack(cubins: Cubins) -> packs.Packed:
+def pack(cubins: Cubins) -> packs.PackedBlocks:
     """Return the blocks of cubins, as a build packs them."""
     data = {hashlib.sha256(each).hexdigest(): each for each in cubins.values()}
     pieces = [
         packs.Piece(name, name, arch, hashlib.sha256(each).hexdigest(), len(each))
         for (name, arch), each in cubins.items()
     ]
-    blocks = packs.cut(pieces)
+    blocks = packs.plan_blocks(pieces)
     code = {block.key: b"".join(data[piece.sha256] for piece in block.pieces) for block in blocks}
     done = {
         key: worker.compile_task({"id": 0, "kind": "xz", "code": each, "searches": False})["output"]
         for key, each in code.items()
     }
-    return packs.assembled(blocks, {key: Compiled(output, {}) for key, output in done.items()})
+    return packs.assemble_blocks(blocks, {key: Compiled(output, {}) for key, output in done.items()})
 
 
 def measure(folder: Path, name: str, arch: str) -> list[float]:
@@ -133,7 +133,7 @@ def main() -> None:
     total = sum(map(len, cubins.values()))
     alone = sum(len(zlib.compress(data)) for data in {*cubins.values()})
     packed = pack(cubins)
-    size = sum(int(block["packed"]) for block in packed.described.values())
+    size = sum(int(block["packed"]) for block in packed.manifest_entries.values())
     first: dict[str, tuple[str, str]] = {}
     for (name, arch), data in cubins.items():
         first.setdefault(packed.slots[arch, hashlib.sha256(data).hexdigest()].block, (name, arch))

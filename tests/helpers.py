@@ -194,7 +194,7 @@ def made(
     variant: Mapping[str, str] | None = None,
     program_key: bytes | None = None,
     **settings: Any,
-) -> layout.Built:
+) -> layout.BuiltUnit:
     """Return a unit as if compiled: its bytes and its key tell it from all others."""
     parsed = arch_names.parse_arch(arch)
     source = Source(settings.pop("source", f"demo/{base}.cu"), settings.pop("text", ""))
@@ -215,19 +215,21 @@ def made(
     )
     compiled = Compiled(data, {base: base} if kernels is None else kernels)
     keys = Keys(hashlib.sha256(unit.name.encode()).digest(), program_key)
-    return layout.Built(unit, compiled, keys, lambda: types)
+    return layout.BuiltUnit(unit, compiled, keys, lambda: types)
 
 
-def bundle(*built: layout.Built, major: int = 13, **header: Any) -> dict[str, bytes]:
+def bundle(*built: layout.BuiltUnit, major: int = 13, **header: Any) -> dict[str, bytes]:
     """Return the files of a bundle of *built*."""
-    files = layout.lay_out(built, {"data_model": "lp64", "toolchain": {"nvrtc": "13.0.88"}, **header}, major)
+    files = layout.bundle_files(
+        built, {"data_model": "lp64", "toolchain": {"nvrtc": "13.0.88"}, **header}, major
+    )
     return {name: b"".join(content) for name, content in files.items() if isinstance(content, list)}
 
 
-def packed_bundle(*built: layout.Built, major: int = 13, **header: Any) -> dict[str, bytes]:
+def packed_bundle(*built: layout.BuiltUnit, major: int = 13, **header: Any) -> dict[str, bytes]:
     """Return the files of a bundle of *built* whose results are packed."""
     results = {item.compiled.sha256: item.compiled.data for item in built}
-    blocks = packs.cut(
+    blocks = packs.plan_blocks(
         packs.Piece(item.unit.module.base, item.unit.module.name, str(item.unit.arch), *_proof(item.compiled))
         for item in built
     )
@@ -236,7 +238,7 @@ def packed_bundle(*built: layout.Built, major: int = 13, **header: Any) -> dict[
         for block in blocks
     }
     known = {"data_model": "lp64", "toolchain": {"nvrtc": "13.0.88"}, **header}
-    files = layout.lay_out(built, known, major, packs.assembled(blocks, packed))
+    files = layout.bundle_files(built, known, major, packs.assemble_blocks(blocks, packed))
     return {name: b"".join(content) for name, content in files.items() if isinstance(content, list)}
 
 

@@ -38,7 +38,7 @@ def code(
     )
 
 
-def units(kernels: Mapping[Kernel, bytes]) -> list[layout.Built]:
+def units(kernels: Mapping[Kernel, bytes]) -> list[layout.BuiltUnit]:
     """Return a unit for each kernel and arch."""
     ordered = sorted(kernels.items(), key=lambda item: item[0][0])  # those of a module stand together
     return [made(name, arch, data=data) for (name, arch), data in ordered]

@@ -12,7 +12,7 @@ from tests.cubins import PTX, bill_for, cubin, make_wheel
 from tests.helpers import bundle, made, packed_bundle
 from tests.unit.cli.verbs.test_verify import recorded
 
-UNITS: list[layout.Built] = [
+UNITS: list[layout.BuiltUnit] = [
     made("a", "sm_80", data=cubin("a")),
     made("a", "sm_90", data=cubin("a", 50)),
     made("b", "sm_90", data=cubin("b")),

@@ -124,7 +124,7 @@ def build_held(
     """
     if project.is_skipped:
         project.warn("HATCH_CUBIN_SKIP is set, so the wheel will not contain kernels")
-        empty = layout.lay_out([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
+        empty = layout.bundle_files([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
         return empty, needed_files(project, by_name=True)
     layout.refuse_foreign(project.root / project.bundle_folder)  # like a wrong package, before any compile
     if project.config.pack:
@@ -135,13 +135,13 @@ def build_held(
         plan = choose_plan(project, require, hold, in_part=True)
         results = bake(project, plan, noted=noted, hold=hold, packs=project.config.pack)
         built = (
-            layout.Built(job.unit, results.done[job.unit], job.keys, job.declared_types)
+            layout.BuiltUnit(job.unit, results.done[job.unit], job.keys, job.declared_types)
             for job in _shipped(plan)
         )
         headers = outside_inputs(plan.jobs) if plan.headers is None else plan.headers
         bill = sbom.bill(project, plan.jobs, plan.toolkit, headers)
         header = _header(project, plan.toolkit)
-        files = layout.lay_out(built, header, plan.toolkit.major, results.packed)
+        files = layout.bundle_files(built, header, plan.toolkit.major, results.packed)
         return {**files, sbom.NAME: [bill]}, named_files(project, plan.jobs)
 
 
@@ -350,7 +350,7 @@ def _found(plan: Plan, results: Results, cache: Cache) -> dict[str, Units]:
 
 
 def _known(job: Job, compiled: Compiled, record: str) -> RecalledResult:
-    described = kernel_parameters.described(job.unit, compiled, job.declared_types)
+    described = kernel_parameters.describe_kernels(job.unit, compiled, job.declared_types)
     description = describe(compiled.kernels, compiled.warnings, described)
     return RecalledResult(compiled.sha256, compiled.size, record, description)
 
@@ -365,7 +365,7 @@ def open_cache(project: Project, hold: Path | None = None) -> Cache:
     return Cache(project.cache_folder, project.config.cache_size, project.warn, hold, signing)
 
 
-def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = False) -> None:
+def build_in_place(project: Project, rebuild: layout.RebuildCommand, *, linked: bool = False) -> None:
     """Build the kernels of an editable install, and write them into the source tree.
 
     The bundle is not packed, and contains files with which the loader notices edits of the sources.

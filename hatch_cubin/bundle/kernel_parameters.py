@@ -18,7 +18,9 @@ from ..planning.unit_plan import Unit
 if TYPE_CHECKING:
     from ..project.declared_kernels import ParameterTypes
 
-Declared: TypeAlias = "Callable[[], Mapping[str, ParameterTypes]]"  # finds types in a module's source texts
+TypesInSources: TypeAlias = (
+    "Callable[[], Mapping[str, ParameterTypes]]"  # finds types in a module's source texts
+)
 Parameter: TypeAlias = "list[int | str]"  # offset, size and, if the type is known, the type
 
 _POINTER = frozenset({8})
@@ -36,7 +38,7 @@ _SIZES: Mapping[str, frozenset[int]] = {
 _WITHOUT_STD = re.compile(r"^(?:::)?(?:cuda::)?(?:std::)?")
 
 
-def described(unit: Unit, compiled: Compiled, declared: Declared) -> str:
+def describe_kernels(unit: Unit, compiled: Compiled, declared: TypesInSources) -> str:
     """Return JSON with the resources that kernels use (by symbol) and their parameters (by kernel name).
 
     If an earlier build has already described the compiled file, its description is returned, and neither the
@@ -51,18 +53,18 @@ def described(unit: Unit, compiled: Compiled, declared: Declared) -> str:
 
         places = ptx_parameters(compiled.data.decode())
     takes = {
-        kernel: typed(places[symbol], _types(symbol, declared))
+        kernel: with_types(places[symbol], _types(symbol, declared))
         for kernel, symbol in compiled.kernels.items()
         if places.get(symbol) is not None
     }
     return json.dumps([{symbol: uses for symbol, (uses, _found) in kernels.items()}, takes])
 
 
-def of_units(
-    units: Sequence[tuple[Unit, Compiled]], declared: Declared
+def manifest_parameters(
+    units: Sequence[tuple[Unit, Compiled]], declared: TypesInSources
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return facts for the manifest: the parameters of a module's kernels, and additions for each arch."""
-    known = [json.loads(described(*each, declared)) for each in units]
+    known = [json.loads(describe_kernels(*each, declared)) for each in units]
     common: dict[str, list[Parameter]] = {}
     for _uses, takes in known:
         common = {**takes, **common}
@@ -74,13 +76,13 @@ def of_units(
     return {"parameters": common} if common else {}, added
 
 
-def _types(symbol: str, declared: Declared) -> ParameterTypes | None:
+def _types(symbol: str, declared: TypesInSources) -> ParameterTypes | None:
     from ..cubin.symbol_types import parameter_types  # lazy: most results were described by an earlier build
 
     return parameter_types(symbol) if symbol.startswith("_Z") else declared().get(symbol)
 
 
-def typed(places: Iterable[Sequence[int]], types: ParameterTypes | None) -> list[Parameter]:
+def with_types(places: Iterable[Sequence[int]], types: ParameterTypes | None) -> list[Parameter]:
     """Return parameters with their types. Types are added only if every type fits the size at its place."""
     listed = [*places]
     if types is None or len(types) != len(listed) or not all(map(_fits, types, listed)):
@@ -95,7 +97,7 @@ def _fits(type_: str | None, place: Sequence[int]) -> bool:
     return sizes is None or place[1] in sizes
 
 
-def told(module: Mapping[str, Any]) -> set[str]:
+def module_signatures(module: Mapping[str, Any]) -> set[str]:
     """Return the signatures of all kernels of a module, from the module's line in the manifest."""
     homes = (module, *module["entries"])
     return {signature(*each) for home in homes for each in home.get("parameters", {}).items()}

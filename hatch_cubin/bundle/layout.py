@@ -30,7 +30,7 @@ from .manifest import canonical, keys_line, module_line, write_keys, write_manif
 from .stub import MOST_SIGNATURES, stub
 
 if TYPE_CHECKING:
-    from .packs import Packed
+    from .packs import PackedBlocks
 
 # The formats of a manifest. Older loaders read only lower formats, so each bundle has the lowest possible.
 RAW, PACKED, SPLIT = 1, 2, loader_files.FORMAT
@@ -48,39 +48,39 @@ _PATIENCE_S = 10.0  # how long to wait for another build that writes to the same
 _ROUNDS = 3
 
 
-class Built(NamedTuple):
+class BuiltUnit(NamedTuple):
     """A unit (a module compiled for one arch) with its compiled code and its keys."""
 
     unit: Unit
     compiled: Compiled
     keys: Keys
-    declared: kernel_parameters.Declared = dict
+    declared: kernel_parameters.TypesInSources = dict
 
 
-class Rebuild(NamedTuple):
+class RebuildCommand(NamedTuple):
     """The command that builds an editable install again. The command runs in the project's folder."""
 
     command: tuple[str, ...]  # the arguments after the path of Python
     needs: tuple[str, ...]  # the modules that the command imports
 
 
-OF_HATCH = Rebuild(
+HATCH_REBUILD = RebuildCommand(
     command=("-m", "hatchling", "build", "-t", "wheel:editable", "--hooks-only"),
     needs=("hatchling", "hatch_cubin"),
 )
-OF_WRAPPER = Rebuild(
+WRAPPER_REBUILD = RebuildCommand(
     command=("-c", "from hatch_cubin import backend; backend.rebuild()"), needs=("hatch_cubin",)
 )
 
 
-def of_setuptools(mode: str) -> Rebuild:
+def setuptools_rebuild(mode: str) -> RebuildCommand:
     """Return the command that rebuilds an editable install of setuptools in *mode*, such as 'strict'."""
     command = ("-c", f"from hatch_cubin.frontends.rebuild import rebuild; rebuild({mode!r})")
-    return Rebuild(command, needs=("setuptools", "hatch_cubin"))
+    return RebuildCommand(command, needs=("setuptools", "hatch_cubin"))
 
 
-def lay_out(
-    built: Iterable[Built], header: Mapping[str, Any], major: int, packed: Packed | None = None
+def bundle_files(
+    built: Iterable[BuiltUnit], header: Mapping[str, Any], major: int, packed: PackedBlocks | None = None
 ) -> dict[str, Content]:
     """Return every file of the bundle by name: its bytes, or the path of a file that already contains them.
 
@@ -95,7 +95,7 @@ def lay_out(
     taken: set[str] = set()
     kernels: dict[str, list[str]] = defaultdict(list)
     names: set[str] = set()
-    told: set[str] = set()
+    signatures: set[str] = set()
     lines, keys, count = [], {}, 0
     for name, group in itertools.groupby(built, key=lambda item: item.unit.module.name):
         units = [*group]
@@ -108,17 +108,17 @@ def lay_out(
             places = [{"file": file} for file in named]
         else:
             places = [packed.slots[str(item.unit.arch), item.compiled.sha256]._asdict() for item in units]
-        entry = _module(module, [*zip(units, places, strict=True)], major)
+        entry = _module_fields(module, [*zip(units, places, strict=True)], major)
         lines.append(module_line(name, entry))
-        keys[name] = keys_line(name, _keys(units))
+        keys[name] = keys_line(name, _keys_by_arch(units))
         names |= {name, module.base}
-        if len(told) <= MOST_SIGNATURES:  # the stub file does not contain a longer list
-            told |= kernel_parameters.told(entry)
+        if len(signatures) <= MOST_SIGNATURES:  # the stub file does not contain a longer list
+            signatures |= kernel_parameters.module_signatures(entry)
         for kernel in entry["kernels"]:
             kernels[kernel].append(name)
     manifest = {"format": RAW, "generator": GENERATOR, **header}
     if packed is not None:
-        manifest |= {"format": PACKED, "blocks": packed.described}
+        manifest |= {"format": PACKED, "blocks": packed.manifest_entries}
         files = {**packed.files}
     indexes = {"manifest.json": write_manifest(manifest, kernels, lines), "keys.json": write_keys(keys)}
     for name, index in indexes.items():
@@ -126,7 +126,7 @@ def lay_out(
     needed = loader_files.needed_by(units=count, packed=packed is not None, split=False)
     return {
         **{name: [loader_files.read(name)] for name in needed},
-        "__init__.pyi": [stub(kernels, names, told)],
+        "__init__.pyi": [stub(kernels, names, signatures)],
         **indexes,
         **files,
     }
@@ -149,17 +149,19 @@ def free_stem(stem: str, name: str, taken: set[str]) -> str:
     return stem
 
 
-def _module(module: Module, items: Sequence[tuple[Built, ResultLocation]], major: int) -> dict[str, Any]:
+def _module_fields(
+    module: Module, items: Sequence[tuple[BuiltUnit, ResultLocation]], major: int
+) -> dict[str, Any]:
     kernels: dict[str, str] = {}
     for item, _place in items:
         for spelled, symbol in item.compiled.kernels.items():
             kernels.setdefault(spelled, symbol)
     entries = []
-    parameters, told = kernel_parameters.of_units(
+    parameters, signatures = kernel_parameters.manifest_parameters(
         [(item.unit, item.compiled) for item, _place in items], items[0][0].declared
     )
-    for (item, place), added in zip(items, told, strict=True):
-        entry = _entry(item, place, major)
+    for (item, place), added in zip(items, signatures, strict=True):
+        entry = _entry_fields(item, place, major)
         if dict(item.compiled.kernels) != kernels:  # a source may define different kernels for each arch
             entry["kernels"] = dict(item.compiled.kernels)
         entries.append(entry | added)
@@ -186,7 +188,7 @@ def _options(module: Module) -> dict[str, Any]:
     )
 
 
-def _entry(item: Built, place: ResultLocation, major: int) -> dict[str, Any]:
+def _entry_fields(item: BuiltUnit, place: ResultLocation, major: int) -> dict[str, Any]:
     compiled, arch = item.compiled, item.unit.arch
     return {
         "arch": str(arch),
@@ -215,14 +217,18 @@ def _ptx_driver(data: bytes) -> int:
     return 10000 + max(0, minor - 3) * 10 if major == 6 else 9000  # no supported driver is older
 
 
-def _keys(built: Iterable[Built]) -> dict[str, Any]:
+def _keys_by_arch(built: Iterable[BuiltUnit]) -> dict[str, Any]:
     return {
         str(item.unit.arch): dict(zip(("key", "program_key"), item.keys.hex(), strict=True)) for item in built
     }
 
 
 def describe_editable(
-    tree: ProjectTree, folder: str, sources: Iterable[str], rebuild: Rebuild, found_at: str | None = None
+    tree: ProjectTree,
+    folder: str,
+    sources: Iterable[str],
+    rebuild: RebuildCommand,
+    found_at: str | None = None,
 ) -> dict[str, bytes]:
     """Return the extra files of an editable install, with which the loader notices edits of *sources*.
 

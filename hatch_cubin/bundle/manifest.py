@@ -16,7 +16,7 @@ NOT_OURS = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 _T = TypeVar("_T")
 
 
-class Entry(NamedTuple):
+class ManifestEntry(NamedTuple):
     """The manifest's entry for a module's compiled code for one arch."""
 
     arch: str
@@ -37,14 +37,14 @@ class Entry(NamedTuple):
         return self.kind == "ptx"
 
 
-class Module(NamedTuple):
+class ManifestModule(NamedTuple):
     """The manifest's facts about a module."""
 
     name: str
     source: str
     variant: Mapping[str, str]
     options: Mapping[str, Any]
-    entries: tuple[Entry, ...]
+    entries: tuple[ManifestEntry, ...]
 
     @property
     def base(self) -> str:
@@ -54,7 +54,7 @@ class Module(NamedTuple):
         return self.name[: -1 - sum(len(key) + len(value) + 2 for key, value in self.variant.items())]
 
 
-class Block(NamedTuple):
+class ManifestBlock(NamedTuple):
     """A file of a packed bundle that contains compiled code: its size, its digest, and its unpacked size."""
 
     packed: int
@@ -71,8 +71,8 @@ class Manifest(NamedTuple):
     data_model: str
     folder: str | None  # the bundle's folder in its project
     skipped: bool
-    modules: tuple[Module, ...]
-    blocks: Mapping[str, Block] | None = None  # the blocks of a packed bundle, by file name
+    modules: tuple[ManifestModule, ...]
+    blocks: Mapping[str, ManifestBlock] | None = None  # the blocks of a packed bundle, by file name
     companions: Mapping[str, Mapping[str, str]] | None = None  # after a split: how to install each companion
     wheel_variant: Mapping[str, str] | None = None  # of a wheel variant: its label, and the complete wheel
 
@@ -176,7 +176,7 @@ def read_manifest(data: bytes) -> Manifest:
     )
 
 
-class Parts(NamedTuple):
+class ManifestParts(NamedTuple):
     """The values from which `write` makes the bytes of a manifest."""
 
     header: Mapping[str, Any]
@@ -194,7 +194,7 @@ class Parts(NamedTuple):
         return b"".join(write_manifest(header, self.kernels, lines))
 
 
-def parts_of(data: bytes) -> Parts:
+def split_manifest(data: bytes) -> ManifestParts:
     """Return the values of a valid manifest, from which a changed manifest can be written."""
     fields = json.loads(data)
     modules = {
@@ -202,12 +202,12 @@ def parts_of(data: bytes) -> Parts:
         for name, line in fields.pop("modules").items()
     }
     kernels = fields.pop("kernels", {})
-    return Parts({key: value for key, value in fields.items() if key != "check"}, kernels, modules)
+    return ManifestParts({key: value for key, value in fields.items() if key != "check"}, kernels, modules)
 
 
 def prove_manifest(data: bytes) -> None:
     """Raise ValueError unless hatch-cubin would write exactly these bytes for the manifest's content."""
-    header, _kernels, modules = parts_of(data)
+    header, _kernels, modules = split_manifest(data)
     index: dict[str, list[str]] = {}
     for name, line in modules.items():
         for kernel in line["kernels"]:
@@ -249,9 +249,9 @@ def _object(data: bytes) -> dict[str, Any]:
     return _is(found, dict, "it")
 
 
-def _module(name: str, line: Mapping[str, Any]) -> Module:
+def _module(name: str, line: Mapping[str, Any]) -> ManifestModule:
     kernels, parameters = _typed(line, "kernels", dict), line.get("parameters", {})
-    return Module(
+    return ManifestModule(
         name,
         _typed(line, "source", str),
         {key: _is(value, str, key) for key, value in _typed(line, "variant", dict).items()},
@@ -272,18 +272,20 @@ def _wheel_variant(value: object) -> dict[str, str]:
     return {key: _typed(known, key, str) for key in ("install", "label")}
 
 
-def _blocks(value: object) -> dict[str, Block]:
+def _blocks(value: object) -> dict[str, ManifestBlock]:
     blocks = {name: _is(block, dict, name) for name, block in _is(value, dict, "blocks").items()}
     return {
-        name: Block(_typed(block, "packed", int), _typed(block, "sha256", str), _typed(block, "size", int))
+        name: ManifestBlock(
+            _typed(block, "packed", int), _typed(block, "sha256", str), _typed(block, "size", int)
+        )
         for name, block in blocks.items()
     }
 
 
-def _entry(fields: Mapping[str, Any], kernels: dict[str, Any], parameters: object) -> Entry:
+def _entry(fields: Mapping[str, Any], kernels: dict[str, Any], parameters: object) -> ManifestEntry:
     own = _is(fields.get("kernels", kernels), dict, "kernels")
     is_packed = "block" in fields
-    return Entry(
+    return ManifestEntry(
         _typed(fields, "arch", str),
         _typed(fields, "kind", str),
         _typed(fields, "block" if is_packed else "file", str),

@@ -66,31 +66,31 @@ class Block(NamedTuple):
         return found
 
 
-class Packed(NamedTuple):
+class PackedBlocks(NamedTuple):
     """All blocks of a packed bundle."""
 
     slots: Mapping[tuple[str, str], Slot]  # the position of compiled code, by arch and digest
-    described: Mapping[str, Mapping[str, int | str]]  # each block's entry in the manifest
+    manifest_entries: Mapping[str, Mapping[str, int | str]]  # each block's entry in the manifest
     files: Mapping[str, Content]
     results: Mapping[bytes, Compiled]  # the packed blocks, by their keys in the cache
 
 
-def assembled(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) -> Packed:
+def assemble_blocks(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) -> PackedBlocks:
     """Return all blocks of a bundle together. *results* has the packed bytes of each block, by its key."""
     slots: dict[tuple[str, str], Slot] = {}
-    described: dict[str, Mapping[str, int | str]] = {}
+    manifest_entries: dict[str, Mapping[str, int | str]] = {}
     files: dict[str, Content] = {}
     for block in blocks:
         packed = results[block.key]
         if read_limits.is_bomb(packed.size, block.size):
-            raise BundleError(_too_good(block, packed.size))
+            raise BundleError(_compresses_too_well(block, packed.size))
         slots |= block.slots
-        described[block.name] = {"packed": packed.size, "sha256": packed.sha256, "size": block.size}
+        manifest_entries[block.name] = {"packed": packed.size, "sha256": packed.sha256, "size": block.size}
         files[block.name] = packed.content
-    return Packed(slots, described, files, results)
+    return PackedBlocks(slots, manifest_entries, files, results)
 
 
-def _too_good(block: Block, packed: int) -> Problem:
+def _compresses_too_well(block: Block, packed: int) -> Problem:
     """Return the problem of a block that compresses so well that readers would reject it as a zip bomb."""
     (piece,) = block.pieces  # only a block with a single piece can be so large
     what = f"the {size(block.size)} of {piece.name} for {piece.arch} are packed in only {size(packed)}"
@@ -98,7 +98,7 @@ def _too_good(block: Block, packed: int) -> Problem:
     return problem("too-compressible-to-pack", what, hint=hint)
 
 
-def cut(pieces: Iterable[Piece]) -> list[Block]:
+def plan_blocks(pieces: Iterable[Piece]) -> list[Block]:
     """Return the blocks for all compiled code. Identical code of one arch is stored once.
 
     Only the names of modules decide which code shares a block, so an edit leaves all other blocks unchanged.
@@ -112,25 +112,25 @@ def cut(pieces: Iterable[Piece]) -> list[Block]:
     return [
         Block(f"{arch}.{number}.xz", tuple(sorted(block)))
         for arch, of_arch in archs.items()
-        for number, block in enumerate(_cut(of_arch))
+        for number, block in enumerate(_split_into_blocks(of_arch))
     ]
 
 
-def _cut(pieces: list[Piece]) -> Iterator[list[Piece]]:
-    yield from _halved([(_path(piece), piece) for piece in pieces if piece.size <= MOST], 0)
+def _split_into_blocks(pieces: list[Piece]) -> Iterator[list[Piece]]:
+    yield from _halve_by_path([(_path_in_tree(piece), piece) for piece in pieces if piece.size <= MOST], 0)
     yield from ([piece] for piece in sorted(pieces) if piece.size > MOST)
 
 
-def _halved(pieces: list[tuple[str, Piece]], depth: int) -> Iterator[list[Piece]]:
+def _halve_by_path(pieces: list[tuple[str, Piece]], depth: int) -> Iterator[list[Piece]]:
     """Yield groups of pieces that are small enough for a block. Pieces with similar paths stay together."""
-    if sum(piece.size for _path, piece in pieces) > MOST:
+    if sum(piece.size for _path_in_tree, piece in pieces) > MOST:
         for side in "01":
-            yield from _halved([item for item in pieces if item[0][depth] == side], depth + 1)
+            yield from _halve_by_path([item for item in pieces if item[0][depth] == side], depth + 1)
     elif pieces:
-        yield [piece for _path, piece in pieces]
+        yield [piece for _path_in_tree, piece in pieces]
 
 
-def _path(piece: Piece) -> str:
+def _path_in_tree(piece: Piece) -> str:
     """Return the path of a piece: each digit says into which half the piece goes when a group is halved.
 
     The path depends only on names: first on the name of the source, then on the name of the module.
@@ -139,7 +139,7 @@ def _path(piece: Piece) -> str:
     return f"{int.from_bytes(path, 'big'):0{8 * len(path)}b}"
 
 
-def holds(block: Block, data: bytes) -> bool:
+def block_holds(block: Block, data: bytes) -> bool:
     """Return whether *data* unpacks to exactly the compiled code of *block*."""
     try:
         content = unpack(data, file_digest(data), block.size)

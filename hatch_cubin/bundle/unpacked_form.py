@@ -7,7 +7,7 @@ from typing import Any
 
 from ..planning.unit_plan import file_stem
 from .layout import PACKED, RAW, free_stem
-from .manifest import Entry, Manifest, Module, parts_of
+from .manifest import Manifest, ManifestEntry, ManifestModule, split_manifest
 
 _OF_SPLIT_HEADER, _OF_SPLIT_ENTRY = ("companions", "wheel_variant"), ("absent", "companion")
 _NOT_OF_HEADER = ("blocks", *_OF_SPLIT_HEADER)
@@ -16,12 +16,12 @@ _NOT_OF_ENTRY = ("block", "offset", *_OF_SPLIT_ENTRY)
 Codes = Mapping[tuple[str, str], bytes]  # compiled code, by module and arch
 
 
-def raw(data: bytes, manifest: Manifest, codes: Codes) -> dict[str, bytes]:
+def files_without_packing(data: bytes, manifest: Manifest, codes: Codes) -> dict[str, bytes]:
     """Return the manifest and the compiled files that a packed or split bundle would have without packing.
 
     All files are byte for byte the same as those of a build without `pack`.
     """
-    parts = parts_of(data)
+    parts = split_manifest(data)
     files: dict[str, bytes] = {}
     stored, taken = dict[str, str](), set[str]()
     named: dict[str, dict[str, str]] = {}  # names of files, by module and arch
@@ -38,9 +38,9 @@ def raw(data: bytes, manifest: Manifest, codes: Codes) -> dict[str, bytes]:
     return {"manifest.json": written, **files}
 
 
-def joined(data: bytes) -> bytes:
+def manifest_before_split(data: bytes) -> bytes:
     """Return the manifest that a bundle had before `hatch-cubin split` divided it."""
-    parts = parts_of(data)
+    parts = split_manifest(data)
     header = _without(_OF_SPLIT_HEADER, parts.header)
     return parts.write(
         {**header, "format": PACKED if "blocks" in header else RAW},
@@ -52,11 +52,11 @@ def _without(names: Collection[str], fields: Mapping[str, Any]) -> dict[str, Any
     return {name: value for name, value in fields.items() if name not in names}
 
 
-def _suffix(entry: Entry) -> str:
+def _suffix(entry: ManifestEntry) -> str:
     return f".{entry.arch}.{'ptx' if entry.is_ptx else 'cubin'}"
 
 
-def _macros(module: Module) -> list[tuple[str, str]]:
+def _macros(module: ManifestModule) -> list[tuple[str, str]]:
     """Return the macros of a variant in the order of the variant's name. The manifest sorts them by name."""
     rest, left, found = module.name[len(module.base) + 1 : -1], dict(module.variant), list[tuple[str, str]]()
     while (macro := rest.partition("=")[0]) in left:

@@ -81,7 +81,7 @@ def code_of(unit: Unit, result: executor.Result) -> bytes:
 def _at_its_option(error: Diagnostic, module: Module) -> Diagnostic:
     """Set the place of an error about an option to the line of the table with the option."""
     option = _OPTION.search(error.text)
-    where = module.written.get(option[1].replace("-", "_")) if option else None
+    where = module.setting_lines.get(option[1].replace("-", "_")) if option else None
     return error if where is None else replace(error, where=where)
 
 

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ..bundle.packs import Block, Packed, Piece, assembled, cut, holds
+from ..bundle.packs import Block, PackedBlocks, Piece, assemble_blocks, block_holds, plan_blocks
 from ..cache.entries import Cache, Compiled, Content
 from ..cache.records import BLOCK, RecalledResult, describe
 from ..common.digest import digest
@@ -43,7 +43,7 @@ def require_packer(project: Project) -> None:
 
 def pack(
     project: Project, jobs: Sequence[Job], done: Mapping[Unit, Compiled], cache: Cache, recall: Recall
-) -> Packed:
+) -> PackedBlocks:
     """Return packed blocks with the results of all *jobs*.
 
     Blocks that are missing in the cache are packed and stored in the cache.
@@ -51,12 +51,14 @@ def pack(
     A block from the cache is used only if it unpacks to exactly these results, because a block's record does
     not prove its content.
     """
-    blocks = cut(
+    blocks = plan_blocks(
         Piece(unit.module.base, unit.module.name, str(unit.arch), done[unit].sha256, done[unit].size)
         for unit in (job.unit for job in jobs)
     )
     there = [(block, hit) for block in blocks if (hit := _cached(block, cache, recall)) is not None]
-    found = {block.key: hit for block, hit in there if hit.recalled or holds(block, _bytes(hit.content))}
+    found = {
+        block.key: hit for block, hit in there if hit.recalled or block_holds(block, _bytes(hit.content))
+    }
     if wrong := len(there) - len(found):
         project.warn(
             f"blocks in the cache that do not contain the right units, and are packed again: {wrong}"
@@ -71,10 +73,10 @@ def pack(
     before, after = sum(block.size for block in blocks), sum(found[block.key].size for block in blocks)
     counts = f"{len(blocks) - len(misses)} cached, {len(misses)} packed"
     project.inform(f"{count(len(blocks), 'block')}: {counts}, {size(before)} in {size(after)}")
-    return assembled(blocks, found)
+    return assemble_blocks(blocks, found)
 
 
-def recalled(packed: Packed, cache: Cache) -> dict[str, Units]:
+def recalled(packed: PackedBlocks, cache: Cache) -> dict[str, Units]:
     """Return the facts about verified blocks, which the next build does not have to verify again."""
     return {
         _recall_name(key): {

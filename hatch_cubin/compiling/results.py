@@ -14,7 +14,7 @@ from ..project.project import Project
 from ..toolkit.toolkit import Toolkit
 
 if TYPE_CHECKING:
-    from ..bundle.packs import Packed
+    from ..bundle.packs import PackedBlocks
     from .diagnostics import Diagnostic
     from .hints.archs import Archs
 
@@ -35,7 +35,7 @@ class Results:
     tried: list[Unit] = field(default_factory=list)
     fetched: set[Unit] = field(default_factory=set)  # units whose results came from the remote store
     remote: Mapping[str, Any] | None = None  # a summary of the exchange with the remote store
-    packed: Packed | None = None  # the packed blocks with all units, if the bundle is packed
+    packed: PackedBlocks | None = None  # the packed blocks with all units, if the bundle is packed
 
 
 def repeat_warnings(project: Project, hits: Iterable[Compiled]) -> None:

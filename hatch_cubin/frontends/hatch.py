@@ -66,7 +66,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
         from ..bundle import layout, sbom
 
         if version == "editable":
-            pipeline.build_in_place(project, layout.OF_HATCH)
+            pipeline.build_in_place(project, layout.HATCH_REBUILD)
             self._warn_about_sdists(project, project.bundle_folder, *cache_folders(project))
             return
         self._wheel_config = project.config

@@ -120,7 +120,7 @@ class BuildCubins(Command):
     def _build_in_place(self, project: Project) -> None:
         mode = (self.distribution.get_command_obj("editable_wheel").mode or "lenient").lower()
         # A strict editable install has a separate folder of links to the files in _cubins.
-        pipeline.build_in_place(project, layout.of_setuptools(mode), linked=mode == "strict")
+        pipeline.build_in_place(project, layout.setuptools_rebuild(mode), linked=mode == "strict")
 
     def _remove_unshipped(self, project: Project, sources: Iterable[str]) -> None:
         """Remove files that must not be in the wheel from the build folder, which setuptools reuses."""

@@ -81,7 +81,7 @@ class _Hooks:
     ) -> str:
         with reported(_print, _NOTHING_BUILT), temporary_folders.make() as folder:
             project = _current_project()
-            pipeline.build_in_place(project, layout.OF_WRAPPER)
+            pipeline.build_in_place(project, layout.WRAPPER_REBUILD)
             name = self._inner.build_editable(str(folder), config_settings, metadata_directory)
             with repack.open_wheel(folder / name) as wheel:
                 finder = editable_finder.finder_files(project, wheel)
@@ -100,7 +100,7 @@ class _Hooks:
 def rebuild() -> None:
     """Rebuild the kernels of the editable install of the project in the current folder."""
     with reported(_print, _NOTHING_BUILT):
-        pipeline.build_in_place(_current_project(), layout.OF_WRAPPER)
+        pipeline.build_in_place(_current_project(), layout.WRAPPER_REBUILD)
 
 
 def _current_project() -> Project:

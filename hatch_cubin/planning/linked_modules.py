@@ -122,8 +122,8 @@ class _LinkedModules:
             rule.name,
             first,
             targets=self._expand[rule.archs or config.archs],
-            written=written,
-            tables=place.tables("module"),
+            setting_lines=written,
+            source_table_header=place.tables("module"),
             where=where,
         )
         whole = whole.merged_with(config).merged_with(rule)
@@ -168,8 +168,8 @@ def _without_names(module: Module) -> str:
             define=module.macros,
             options=dict(sorted(module.options.items())),
             undefined=(),
-            written={},
-            tables="",
+            setting_lines={},
+            source_table_header="",
             part_of="",
         )
     )

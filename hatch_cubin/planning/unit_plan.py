@@ -70,8 +70,8 @@ class Module(CompileSettings):
     # macros that the variant leaves undefined; the variant's name shows them with the value 0
     undefined: tuple[str, ...] = ()
     # The lines of the table with the module's archs and options.
-    written: Mapping[str, Location] = field(default_factory=dict)
-    tables: str = ""  # the header of a [[source]] table in this project, for hints
+    setting_lines: Mapping[str, Location] = field(default_factory=dict)
+    source_table_header: str = ""  # the header of a [[source]] table in this project, for hints
     link: LinkRecipe | None = None
     part_of: str = ""  # for an object, the name of the first module into which the object is linked
     where: Location | None = None  # for a linked module, the line of the table with the module's name
@@ -236,7 +236,7 @@ def plan_modules(
         places = functools.reduce(operator.or_, map(written_in.__getitem__, own), written)
         rules = rules_of_source(config, source, own)
         made = _modules_of(config, source, rules, expand_targets)
-        modules += [replace(module, written=places, tables=tables) for module in made]
+        modules += [replace(module, setting_lines=places, source_table_header=tables) for module in made]
     return sorted(_without_archs_of_pieces(modules), key=lambda module: module.name)
 
 
@@ -397,7 +397,7 @@ def plan_units(modules: Iterable[Module], toolchain: Toolchain, archs_from: str 
             try:
                 own.append(arch_to_build(module, target, toolchain, notes))
             except HatchCubinError as exc:
-                asked = module.written.get(str(target.arch))
+                asked = module.setting_lines.get(str(target.arch))
                 if asked is None and archs_from is not None:
                     problems += [_from(archs_from, target, each) for each in exc.problems]
                 else:
@@ -511,7 +511,7 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
         )
     ]
     pasted = source_table(
-        module.tables if module else "",
+        module.source_table_header if module else "",
         source.path_for_globs,
         archs=[*dict.fromkeys(archs)] or [header.target],
     )

@@ -38,8 +38,8 @@ project = Project(root=Path.cwd(), packages={"demo": "demo"}, config=parse_confi
 toolkit = Toolkit(None)
 before, start = peak(), time.process_time()
 jobs = make_jobs(project, read_sources(project), toolkit)
-built = [layout.Built(j.unit, Compiled(j.keys.key * 100, {"saxpy": "saxpy"}), j.keys) for j in jobs]
-layout.lay_out(built, {"data_model": "lp64", "toolchain": {"nvrtc": toolkit.nvrtc}}, 13)
+built = [layout.BuiltUnit(j.unit, Compiled(j.keys.key * 100, {"saxpy": "saxpy"}), j.keys) for j in jobs]
+layout.bundle_files(built, {"data_model": "lp64", "toolchain": {"nvrtc": toolkit.nvrtc}}, 13)
 seconds = time.process_time() - start
 print(json.dumps({"units": len(jobs), "seconds": round(seconds, 2), "MiB": round(peak() - before)}))
 """

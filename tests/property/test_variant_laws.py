@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatch_cubin import loader
-from hatch_cubin.bundle.manifest import Entry, Manifest, Module
+from hatch_cubin.bundle.manifest import Manifest, ManifestEntry, ManifestModule
 from hatch_cubin.common.arch_names import parse_arch
 from hatch_cubin.wheels.splitting import variants
 
@@ -41,15 +41,15 @@ def manifest_of(shipped: list[Shipped]) -> Manifest:
         None,
         False,  # noqa: FBT003
         tuple(
-            Module(str(number), "m.cu", {}, {}, tuple(_entry(*each) for each in entries))
+            ManifestModule(str(number), "m.cu", {}, {}, tuple(_entry(*each) for each in entries))
             for number, entries in enumerate(shipped)
         ),
     )
 
 
-def _entry(arch: str, driver: int, kernels: frozenset[str]) -> Entry:
+def _entry(arch: str, driver: int, kernels: frozenset[str]) -> ManifestEntry:
     kind = "ptx" if parse_arch(arch).is_ptx else "cubin"
-    return Entry(arch, kind, arch, 1, "", driver, {name: name for name in kernels}, {})
+    return ManifestEntry(arch, kind, arch, 1, "", driver, {name: name for name in kernels}, {})
 
 
 @given(drivers, modules)

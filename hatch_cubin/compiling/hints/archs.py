@@ -120,7 +120,7 @@ def _name(module: Module) -> str:
 def _pasted(module: Module, archs: list[str]) -> str:
     if module.part_of:
         return f"\n    {toml_lines.setting('archs', archs)}"
-    return toml_lines.source_table(module.tables, module.source.path_for_globs, archs=archs)
+    return toml_lines.source_table(module.source_table_header, module.source.path_for_globs, archs=archs)
 
 
 def _of_gpu(text: str) -> bool:

@@ -98,7 +98,7 @@ def _about_templates(failed: FailedCompile, left_out: str) -> str:
         filled = FILLED if any(GAP in each for each in entries) else ""
         if own or is_for_headers:
             path = failed.module.source.path_for_globs
-            table = toml_lines.source_table(failed.module.tables, path, instantiate=entries)
+            table = toml_lines.source_table(failed.module.source_table_header, path, instantiate=entries)
             return f"{_BY_NAME}{filled}; for example:{table}"
         return left_out
     return _about_text(failed, texts, left_out)

@@ -69,7 +69,7 @@ class FailedCompile:
             there = self.module.define if key == "define" else self.module.options
             values = {key: {**_written(there), **value}}
             path = self.module.source.path_for_globs
-            return toml_lines.source_table(self.module.tables, path, **values)
+            return toml_lines.source_table(self.module.source_table_header, path, **values)
         there = self.config.define if key == "define" else self.config.options
         return f" {toml_lines.setting(key, {**_written(there), **value})}"
 

@@ -124,7 +124,7 @@ def _about_unknown(entry: str, unknown: str, kernels: Sequence[Kernel], failed: 
     }
     if having:
         tables = "".join(
-            source_table(failed.module.tables, path, instantiate=[written])
+            source_table(failed.module.source_table_header, path, instantiate=[written])
             for path, written in having.items()
         )
         what = f"{failed.path} does not have a template {name!r}"

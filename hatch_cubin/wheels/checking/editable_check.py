@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ...bundle.layout import OF_HATCH, OF_WRAPPER, describe_editable, of_setuptools
+from ...bundle.layout import HATCH_REBUILD, WRAPPER_REBUILD, describe_editable, setuptools_rebuild
 from ...bundle.manifest import NOT_OURS, canonical
 from ...project.project import Project
 
@@ -16,10 +16,16 @@ EDITABLE_FILE = "editable.json"
 
 _FIELDS = {"files", "needs", "rebuild", "root"}
 # A strict install of setuptools has links to the files in _cubins, so editable.json has the project's path.
-_LINKED = of_setuptools("strict")
+_LINKED = setuptools_rebuild("strict")
 _BUILDS = {
     (*build.command, *build.needs): build
-    for build in (OF_HATCH, OF_WRAPPER, of_setuptools("lenient"), of_setuptools("compat"), _LINKED)
+    for build in (
+        HATCH_REBUILD,
+        WRAPPER_REBUILD,
+        setuptools_rebuild("lenient"),
+        setuptools_rebuild("compat"),
+        _LINKED,
+    )
 }
 
 

@@ -16,7 +16,7 @@ from typing import Literal
 from ...building import pipeline
 from ...bundle import sbom
 from ...bundle.manifest import Manifest, read_keys, read_manifest
-from ...bundle.unpacked_form import joined
+from ...bundle.unpacked_form import manifest_before_split
 from ...common import temporary_folders
 from ...common.digest import file_digest
 from ...common.natural_order import by_number
@@ -114,7 +114,7 @@ def _add_companions(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:
                     elsewhere.add(file)
                 except BundleError:  # `verify` reports a damaged file
                     continue
-    shipped["manifest.json"] = joined(shipped["manifest.json"])
+    shipped["manifest.json"] = manifest_before_split(shipped["manifest.json"])
     return elsewhere
 
 

@@ -12,8 +12,8 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
-from ...bundle.manifest import Manifest, Module
-from ...bundle.packs import Piece, cut, pack
+from ...bundle.manifest import Manifest, ManifestModule
+from ...bundle.packs import Piece, pack, plan_blocks
 from ...common.natural_order import by_number
 from ...common.sizes import decimal
 from ...cubin.elf import read_kernel_code
@@ -158,7 +158,7 @@ def _packing(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
     """Yield the savings of `pack = true`. For a large bundle, they are estimated from a sample."""
     entries = [(module, entry) for module in manifest.modules for entry in module.entries]
     files = {entry.sha256: entry.file for _module, entry in entries}
-    blocks = cut(
+    blocks = plan_blocks(
         Piece(module.base, module.name, entry.arch, entry.sha256, entry.size) for module, entry in entries
     )
     total = sum(block.size for block in blocks)
@@ -178,7 +178,7 @@ def _instantiating(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
 
     Then one module would contain the code of all variants, and the code of headers only once.
     """
-    groups: dict[tuple[str, str], list[Module]] = {}
+    groups: dict[tuple[str, str], list[ManifestModule]] = {}
     for module in manifest.modules:
         if module.variant:
             groups.setdefault((module.source, module.base), []).append(module)
@@ -187,7 +187,7 @@ def _instantiating(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
         yield Remedy(what, _saved_by_merging(bundle, modules))
 
 
-def _saved_by_merging(bundle: Bundle, modules: Sequence[Module]) -> int:
+def _saved_by_merging(bundle: Bundle, modules: Sequence[ManifestModule]) -> int:
     """Return the bytes saved by one module instead of several. For large modules, the number is estimated."""
     archs: dict[str, dict[str, int]] = {}
     for entry in (entry for module in modules for entry in module.entries if not entry.is_ptx):

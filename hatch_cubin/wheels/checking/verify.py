@@ -8,9 +8,9 @@ from itertools import accumulate
 
 from ... import __version__
 from ...bundle import layout, loader_files, sbom
-from ...bundle.kernel_parameters import Parameter, signature, typed
+from ...bundle.kernel_parameters import Parameter, signature, with_types
 from ...bundle.layout import min_driver
-from ...bundle.manifest import Entry, Manifest, prove_manifest, read_keys
+from ...bundle.manifest import Manifest, ManifestEntry, prove_manifest, read_keys
 from ...bundle.packs import MOST
 from ...bundle.stub import stub
 from ...common.arch_names import parse_arch
@@ -68,7 +68,7 @@ def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
 
 
 def _result_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
-    told: set[str] = set()
+    reported: set[str] = set()
     for _module, entry, data in read_results(bundle, manifest):
         if any(char in entry.file for char in "/\\:\0"):
             what = f"lists a file outside the bundle: {entry.file!r}"
@@ -77,8 +77,8 @@ def _result_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
             continue
         elif isinstance(data, bytes):
             yield from _unit_problems(bundle, manifest, entry, data)
-        elif manifest.blocks is None or entry.file not in told:  # a damaged block is reported only once
-            told.add(entry.file)
+        elif manifest.blocks is None or entry.file not in reported:  # a damaged block is reported only once
+            reported.add(entry.file)
             yield from data.problems
 
 
@@ -188,7 +188,9 @@ def _form_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
             yield problem("manifest-inconsistent", what, bundle.at("manifest.json"))
 
 
-def _unit_problems(bundle: Bundle, manifest: Manifest, entry: Entry, data: bytes) -> Iterator[Problem]:
+def _unit_problems(
+    bundle: Bundle, manifest: Manifest, entry: ManifestEntry, data: bytes
+) -> Iterator[Problem]:
     where = bundle.at(entry.file)
     if len(data) != entry.size:
         what = f"has {len(data)} bytes, but the manifest says {entry.size}"
@@ -208,7 +210,7 @@ def _unit_problems(bundle: Bundle, manifest: Manifest, entry: Entry, data: bytes
             yield wrong
 
 
-def _ptx_problems(data: bytes, entry: Entry, where: Location, *, ours: bool) -> Iterator[Problem]:
+def _ptx_problems(data: bytes, entry: ManifestEntry, where: Location, *, ours: bool) -> Iterator[Problem]:
     if data.startswith(b"\x7fELF"):
         yield problem("wrong-arch", "is a cubin, but the manifest says that it is PTX", where)
     elif (real := differing_arch(data, entry.arch)) is not None:
@@ -218,7 +220,7 @@ def _ptx_problems(data: bytes, entry: Entry, where: Location, *, ours: bool) -> 
         yield from _kernel_problems(symbols, entry.kernels, where, ours=ours)
 
 
-def _cubin_problems(data: bytes, entry: Entry, where: Location, *, ours: bool) -> Iterator[Problem]:
+def _cubin_problems(data: bytes, entry: ManifestEntry, where: Location, *, ours: bool) -> Iterator[Problem]:
     """Yield the problems of a cubin that has the digest in the manifest, but may contain other facts."""
     cubin = read_cubin(data)
     if not cubin.loadable:
@@ -232,7 +234,9 @@ def _cubin_problems(data: bytes, entry: Entry, where: Location, *, ours: bool) -
         yield from _kernel_problems(cubin.kernels, entry.kernels, where, ours=ours)
 
 
-def _label_problems(data: bytes, entry: Entry, manifest: Manifest, where: Location) -> Iterator[Problem]:
+def _label_problems(
+    data: bytes, entry: ManifestEntry, manifest: Manifest, where: Location
+) -> Iterator[Problem]:
     """Yield a problem for each wrong fact in the manifest about the arch, the driver and the parameters."""
     arch = parse_arch(entry.arch)
     if (entry.kind, entry.arch) != ("ptx" if arch.is_ptx else "cubin", str(arch)):
@@ -257,7 +261,7 @@ def _label_problems(data: bytes, entry: Entry, manifest: Manifest, where: Locati
         yield problem("wrong-driver", what, where)
 
 
-def _parameter_places(data: bytes, entry: Entry) -> dict[str, list[tuple[int, int]]]:
+def _parameter_places(data: bytes, entry: ManifestEntry) -> dict[str, list[tuple[int, int]]]:
     """Return the offset and size of each kernel parameter, as far as the compiled file contains them."""
     found: Mapping[str, Sequence[tuple[int, int]] | None]
     if entry.is_ptx:
@@ -280,8 +284,10 @@ def _kernel_problems(
         yield problem("wrong-kernels", what, where)
 
 
-def _typed_parameters(entry: Entry, kernel: str) -> list[Parameter]:
+def _typed_parameters(entry: ManifestEntry, kernel: str) -> list[Parameter]:
     """Return a kernel's parameters with types from its symbol, or else from the manifest if they fit."""
     listed, symbol = entry.parameters[kernel], entry.kernels[kernel]
     said = tuple((*each, None)[2] for each in listed)
-    return typed([each[:2] for each in listed], parameter_types(symbol) if symbol.startswith("_Z") else said)
+    return with_types(
+        [each[:2] for each in listed], parameter_types(symbol) if symbol.startswith("_Z") else said
+    )

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypedDict
 
-from ...bundle.manifest import Entry
+from ...bundle.manifest import ManifestEntry
 from ...common import temporary_folders
 from ...cubin.elf import symbol_number
 from ...errors import BundleError, Problem, problem
@@ -86,7 +86,9 @@ def code_listings(
     return sorted(found, key=lambda each: (each["module"], arch_order(each["arch"])))
 
 
-def _no_such_code(bundle: Bundle, name: str, kind: str, arch: str | None, having: Sequence[Entry]) -> Problem:
+def _no_such_code(
+    bundle: Bundle, name: str, kind: str, arch: str | None, having: Sequence[ManifestEntry]
+) -> Problem:
     """Return the problem that a kernel is not compiled for an arch. The hint names the available archs."""
     hint = f"it has code for {', '.join(sorted({entry.arch for entry in having}, key=arch_order))}"
     code = "PTX" if kind == "ptx" else "machine code"

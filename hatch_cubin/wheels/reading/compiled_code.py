@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TypeAlias
 
-from ...bundle.manifest import Entry, Manifest, Module
+from ...bundle.manifest import Manifest, ManifestEntry, ManifestModule
 from ...bundle.packs import unpack
 from ...errors import BundleError, problem
 from .bundles import Bundle, FileElsewhereError, refuse_bomb
 from .companions import Companions, companions_of
 
-ReadResult: TypeAlias = "tuple[Module, Entry, bytes | BundleError]"
+ReadResult: TypeAlias = "tuple[ManifestModule, ManifestEntry, bytes | BundleError]"
 
 
 def read_results(bundle: Bundle, manifest: Manifest) -> Iterator[ReadResult]:
@@ -44,7 +44,7 @@ def _read_all(bundle: Bundle, manifest: Manifest, companions: Companions) -> Ite
         yield from ((module, entry, _slice_of_block(bundle, entry, data)) for module, entry in pairs)
 
 
-def _read_file(bundle: Bundle, manifest: Manifest, companions: Companions, entry: Entry) -> bytes:
+def _read_file(bundle: Bundle, manifest: Manifest, companions: Companions, entry: ManifestEntry) -> bytes:
     """Return the file of a manifest entry, from the bundle or from a companion wheel."""
     if entry.absent:
         label = (manifest.wheel_variant or {}).get("label")
@@ -55,7 +55,7 @@ def _read_file(bundle: Bundle, manifest: Manifest, companions: Companions, entry
     return companions.read(entry.companion, entry.file)
 
 
-def _read_block(bundle: Bundle, manifest: Manifest, companions: Companions, entry: Entry) -> bytes:
+def _read_block(bundle: Bundle, manifest: Manifest, companions: Companions, entry: ManifestEntry) -> bytes:
     """Return an unpacked block, or raise BundleError if the block differs from the manifest."""
     name, blocks = entry.file, manifest.blocks or {}
     if name not in blocks:
@@ -70,7 +70,7 @@ def _read_block(bundle: Bundle, manifest: Manifest, companions: Companions, entr
         raise BundleError(problem("file-damaged", str(exc), bundle.at(name))) from exc
 
 
-def packed_size(bundle: Bundle, manifest: Manifest, entry: Entry) -> int | None:
+def packed_size(bundle: Bundle, manifest: Manifest, entry: ManifestEntry) -> int | None:
     """Return the compressed size of compiled code in the wheel: for packed code, a share of its block."""
     of_file = packed_size_of_file(bundle, manifest, entry.file)
     if of_file is None or manifest.blocks is None:
@@ -86,7 +86,7 @@ def packed_size_of_file(bundle: Bundle, manifest: Manifest, file: str) -> int | 
     return block.packed if of_file is None and block is not None else of_file
 
 
-def _slice_of_block(bundle: Bundle, entry: Entry, data: bytes | BundleError) -> bytes | BundleError:
+def _slice_of_block(bundle: Bundle, entry: ManifestEntry, data: bytes | BundleError) -> bytes | BundleError:
     if isinstance(data, BundleError) or entry.offset is None:
         return data
     if not 0 <= entry.offset <= len(data) - entry.size:

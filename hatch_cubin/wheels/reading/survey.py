@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from ...bundle.kernel_parameters import signature
-from ...bundle.manifest import Entry, Manifest, Module, read_manifest
+from ...bundle.manifest import Manifest, ManifestEntry, ManifestModule, read_manifest
 from ...common.digest import file_digest
 from ...common.natural_order import by_number
 from ...common.sizes import cuda
@@ -233,7 +233,7 @@ def unit_name(module: str, arch: str) -> str:
 
 
 def _examine(
-    data: bytes | BundleError, entry: Entry, packed: int | None, fallback: FallbackReader | None
+    data: bytes | BundleError, entry: ManifestEntry, packed: int | None, fallback: FallbackReader | None
 ) -> _ResultFacts:
     found: _ResultFacts = {
         "bytes": 0,
@@ -266,7 +266,7 @@ def _examine(
     }
 
 
-def _limits(data: bytes, entry: Entry) -> Mapping[str, Mapping[str, Sequence[int]]]:
+def _limits(data: bytes, entry: ManifestEntry) -> Mapping[str, Mapping[str, Sequence[int]]]:
     if entry.is_ptx:
         return ptx_limits(data.decode("utf-8", "replace"))
     try:
@@ -300,7 +300,7 @@ def _ptx_usage(data: bytes) -> KernelUsage:
     return {symbol: {} for symbol in ptx_entries(data.decode("utf-8", "replace"))}
 
 
-def _unit(module: Module, entry: Entry, found: _ResultFacts) -> UnitFacts:
+def _unit(module: ManifestModule, entry: ManifestEntry, found: _ResultFacts) -> UnitFacts:
     names = {symbol: name for name, symbol in entry.kernels.items()}
     kernels = [
         _kernel(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...bundle import layout, loader_files
-from ...bundle.unpacked_form import raw
+from ...bundle.unpacked_form import files_without_packing
 from ...common.digest import file_digest
 from ...errors import BundleError, Location, Problem, problem
 from .bundles import Bundle
@@ -44,7 +44,10 @@ def unpacked_files(bundle: Bundle) -> dict[str, bytes]:
     if problems:
         raise BundleError(*dict.fromkeys(problems))
     data = bundle.read("manifest.json")
-    return {**files, **({"manifest.json": data} if is_plain else raw(data, manifest, codes))}
+    return {
+        **files,
+        **({"manifest.json": data} if is_plain else files_without_packing(data, manifest, codes)),
+    }
 
 
 def write_bundle(files: Mapping[str, bytes], folder: Path) -> None:

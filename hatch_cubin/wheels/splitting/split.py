@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ... import __version__
 from ...bundle import loader_files, sbom
 from ...bundle.layout import SPLIT
-from ...bundle.manifest import Manifest, canonical, parts_of, prove_manifest
+from ...bundle.manifest import Manifest, canonical, prove_manifest, split_manifest
 from ...common.digest import file_digest
 from ...common.distribution_names import underscored_name
 from ...errors import BundleError, Location, problem
@@ -130,7 +130,7 @@ def manifest_of_part(
         prove_manifest(data)
     except ValueError as exc:
         raise BundleError(problem("not-as-written", str(exc), bundle.at("manifest.json"))) from exc
-    parts = parts_of(data)
+    parts = split_manifest(data)
     return parts.write({**parts.header, "format": SPLIT, **said}, lambda _module, entry: changed(entry))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from ... import loader
-from ...bundle.manifest import NOT_OURS, Manifest, Module, canonical
+from ...bundle.manifest import NOT_OURS, Manifest, ManifestModule, canonical
 from ...common.arch_names import number_of
 from ...common.capabilities import NAMED
 
@@ -135,7 +135,7 @@ def _arch_numbers(manifest: Manifest) -> set[tuple[int, bool]]:
     return {(number, entry.is_ptx) for entry in entries if (number := number_of(entry.arch)) is not None}
 
 
-def _choices(module: Module) -> set[ShippedArchs]:
+def _choices(module: ManifestModule) -> set[ShippedArchs]:
     """Return the sets of archs from which the loader may choose: all, or all archs that have a kernel."""
     entries = [entry for entry in module.entries if number_of(entry.arch) is not None]
     kernels = {kernel for entry in entries for kernel in entry.kernels}

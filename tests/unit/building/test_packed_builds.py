@@ -146,14 +146,14 @@ def test_an_editable_install_leaves_a_package_alone_that_is_not_a_bundle(tmp_pat
     project, _said = project_of(tmp_path)
     mine = write_tree(tmp_path, {"demo/_cubins/__init__.py": "MINE = 1\n", "demo/_cubins/util.py": ""})
     with pytest.raises(BundleError) as caught:
-        pipeline.build_in_place(project, layout.OF_HATCH)
+        pipeline.build_in_place(project, layout.HATCH_REBUILD)
     assert [problem.code for problem in caught.value.problems] == ["foreign-files-in-bundle"] * 2
     assert sorted(path.name for path in (mine / "demo/_cubins").iterdir()) == ["__init__.py", "util.py"]
 
 
 def test_an_editable_install_is_not_packed(tmp_path: Path) -> None:
     project, said = project_of(tmp_path)
-    pipeline.build_in_place(project, layout.OF_HATCH)
+    pipeline.build_in_place(project, layout.HATCH_REBUILD)
     there = {path.name for path in (tmp_path / "demo/_cubins").iterdir()}
     assert {"saxpy.sm_90.cubin", "editable.json"} <= there
     assert not there & {*BLOCKS}
@@ -165,7 +165,7 @@ def test_an_editable_install_of_a_project_that_packs_can_be_verified(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project, _ = project_of(tmp_path)
-    pipeline.build_in_place(project, layout.OF_HATCH)
+    pipeline.build_in_place(project, layout.HATCH_REBUILD)
     assert main(["verify", str(tmp_path / "demo"), "--rebuild", "--project", str(tmp_path)]) == 0
     assert "6 units compiled again: 6 have exactly the same bytes\n" in capsys.readouterr().out
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.bundle.kernel_parameters import signature, typed
+from hatch_cubin.bundle.kernel_parameters import signature, with_types
 from hatch_cubin.bundle.manifest import module_line
 from tests.cubins import FUNC, KERNEL, elf
 from tests.helpers import bundle, load_bundle, made
@@ -90,7 +90,7 @@ def test_nothing_is_written_where_nothing_is_known() -> None:
 def test_types_that_do_not_fit_what_was_compiled_are_dropped(
     types: tuple[str | None, ...] | None, told: list[list[Any]]
 ) -> None:
-    assert typed([(0, 4), (8, 8)], types) == told
+    assert with_types([(0, 4), (8, 8)], types) == told
 
 
 def test_a_parameter_without_a_type_is_told_by_its_size() -> None:

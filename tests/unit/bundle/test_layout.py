@@ -39,7 +39,7 @@ from tests.helpers import (
 from tests.special_files import a_link_to_nowhere, a_pipe
 
 
-def manifest_of(*built: layout.Built, **how: Any) -> Any:
+def manifest_of(*built: layout.BuiltUnit, **how: Any) -> Any:
     return json.loads(bundle(*built, **how)["manifest.json"])
 
 

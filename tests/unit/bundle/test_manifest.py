@@ -9,9 +9,9 @@ import pytest
 
 from hatch_cubin import __version__
 from hatch_cubin.bundle.manifest import (
-    Entry,
     Manifest,
-    Module,
+    ManifestEntry,
+    ManifestModule,
     canonical,
     keys_line,
     prove_manifest,
@@ -36,9 +36,9 @@ FILES = bundle(
 MANIFEST, KEYS = FILES["manifest.json"], FILES["keys.json"]
 
 
-def entry(base: str, arch: str, name: str, data: bytes, driver: int) -> Entry:
+def entry(base: str, arch: str, name: str, data: bytes, driver: int) -> ManifestEntry:
     kind = "ptx" if arch.startswith("compute") else "cubin"
-    return Entry(arch, kind, name, len(data), sha256(data), driver, {base: base}, {})
+    return ManifestEntry(arch, kind, name, len(data), sha256(data), driver, {base: base}, {})
 
 
 def test_a_manifest_is_read_as_it_was_written() -> None:
@@ -55,8 +55,8 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
         folder="demo/_cubins",
         skipped=False,
         modules=(
-            Module("a", "demo/a.cu", {}, {}, a),
-            Module("b[N=4,M=x]", "demo/b.cu", {"N": "4", "M": "x"}, {}, (b,)),
+            ManifestModule("a", "demo/a.cu", {}, {}, a),
+            ManifestModule("b[N=4,M=x]", "demo/b.cu", {"N": "4", "M": "x"}, {}, (b,)),
         ),
     )
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hatch_cubin import loader
 from hatch_cubin.bundle import packs
-from hatch_cubin.bundle.packs import Block, Piece, cut, unpack
+from hatch_cubin.bundle.packs import Block, Piece, plan_blocks, unpack
 from tests.helpers import pack, sha256
 
 KIB = 1 << 10
@@ -28,7 +28,7 @@ def names(blocks: list[Block]) -> list[set[str]]:
 
 
 def test_a_block_has_one_arch_and_a_number_in_it() -> None:
-    blocks = cut(
+    blocks = plan_blocks(
         [piece("a"), piece("b"), piece("a", arch="compute_90"), *(piece(f"x{i}") for i in range(30))]
     )
     assert [block.name for block in blocks] == ["sm_90.0.xz", "sm_90.1.xz", "compute_90.0.xz"]
@@ -38,7 +38,7 @@ def test_a_block_has_one_arch_and_a_number_in_it() -> None:
 @given(st.lists(st.integers(1, 3 << 20), max_size=60), st.integers(1, 8))
 def test_no_block_is_too_large_unless_it_has_one_result(sizes: list[int], archs: int) -> None:
     pieces = [piece(f"k{n}", size, f"sm_{n % archs}") for n, size in enumerate(sizes)]
-    blocks = cut(pieces)
+    blocks = plan_blocks(pieces)
     assert sorted(each for block in blocks for each in block.pieces) == sorted(pieces)
     assert all(block.size <= packs.MOST or len(block.pieces) == 1 for block in blocks)
     assert all(block.pieces for block in blocks)
@@ -49,35 +49,35 @@ def test_neither_order_nor_content_but_names_say_what_shares_a_block(chance: ran
     pieces = [piece(f"k{n}") for n in range(100)]
     other = [piece(f"k{n}", text=f"other {n}") for n in range(100)]
     chance.shuffle(other)
-    assert names(cut(pieces)) == names(cut(other))
+    assert names(plan_blocks(pieces)) == names(plan_blocks(other))
 
 
 def test_an_edit_leaves_all_other_blocks_as_they_are() -> None:
     pieces = [piece(f"k{n}") for n in range(200)]
-    before = {block.key for block in cut(pieces)}
+    before = {block.key for block in plan_blocks(pieces)}
     edited = [piece("k7", 101 * KIB, text="edited"), *(each for each in pieces if each.name != "k7")]
-    after = {block.key for block in cut(edited)}
+    after = {block.key for block in plan_blocks(edited)}
     assert len(before) > 10
     assert len(after - before) == 1
-    one_more = {block.key for block in cut([*pieces, piece("new", 1)])}
+    one_more = {block.key for block in plan_blocks([*pieces, piece("new", 1)])}
     assert len(one_more - before) == 1
 
 
 def test_the_variants_of_a_source_stay_together() -> None:
     variants = [piece(f"red[N={n}]", 10 * KIB, base="red") for n in range(50)]
-    blocks = cut([*variants, *(piece(f"k{n}") for n in range(100))])
+    blocks = plan_blocks([*variants, *(piece(f"k{n}") for n in range(100))])
     assert len([block for block in blocks if {*block.pieces} & {*variants}]) == 1
 
 
 def test_a_result_that_is_too_large_to_share_has_a_block_of_its_own() -> None:
-    blocks = cut([piece("small", 1), piece("large", packs.MOST + 1), piece("just", packs.MOST)])
+    blocks = plan_blocks([piece("small", 1), piece("large", packs.MOST + 1), piece("just", packs.MOST)])
     assert sorted(block.size for block in blocks) == [1, packs.MOST, packs.MOST + 1]
     assert blocks[-1].size == packs.MOST + 1
 
 
 def test_identical_results_of_an_arch_lie_in_one_place() -> None:
     a, other = piece("a"), piece("a")._replace(arch="sm_80")
-    blocks = cut([a, a._replace(base="b", name="b"), other])
+    blocks = plan_blocks([a, a._replace(base="b", name="b"), other])
     assert [(block.name, block.pieces) for block in blocks] == [
         ("sm_90.0.xz", (a,)),
         ("sm_80.0.xz", (other,)),
@@ -85,14 +85,14 @@ def test_identical_results_of_an_arch_lie_in_one_place() -> None:
 
 
 def test_results_lie_one_after_another() -> None:
-    (block,) = cut([piece("a", 5), piece("b", 7), piece("c", 11)])
+    (block,) = plan_blocks([piece("a", 5), piece("b", 7), piece("c", 11)])
     assert sorted(offset for _name, offset in block.slots.values()) == [0, 5, 12]
     assert {name for name, _offset in block.slots.values()} == {"sm_90.0.xz"}
 
 
 def test_a_key_follows_from_the_results_and_their_order_alone() -> None:
-    (one,), (two,) = cut([piece("a"), piece("b")]), cut([piece("b"), piece("a")])
-    (other,) = cut([piece("a"), piece("b", text="else")])
+    (one,), (two,) = plan_blocks([piece("a"), piece("b")]), plan_blocks([piece("b"), piece("a")])
+    (other,) = plan_blocks([piece("a"), piece("b", text="else")])
     assert one.key == two.key != other.key
 
 
@@ -155,5 +155,5 @@ def test_a_block_is_compared_with_its_digest_before_it_is_unpacked(monkeypatch: 
 
 
 def test_the_blocks_of_an_arch_are_numbered_without_gaps() -> None:
-    numbers = [int(block.name.split(".")[1]) for block in cut(piece(f"k{n}") for n in range(300))]
+    numbers = [int(block.name.split(".")[1]) for block in plan_blocks(piece(f"k{n}") for n in range(300))]
     assert all(after == before + 1 for before, after in pairwise(numbers))

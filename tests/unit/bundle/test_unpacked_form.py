@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hatch_cubin.bundle import layout, loader_files
 from hatch_cubin.bundle.manifest import read_manifest
-from hatch_cubin.bundle.unpacked_form import raw
+from hatch_cubin.bundle.unpacked_form import files_without_packing
 from tests.helpers import bundle, made, packed_bundle
 
 ODD = {
@@ -24,17 +24,17 @@ ODD = {
 }
 
 
-def unpacked(*built: layout.Built) -> dict[str, bytes]:
+def unpacked(*built: layout.BuiltUnit) -> dict[str, bytes]:
     files = packed_bundle(*built, folder="src/demo/_cubins")
     manifest = read_manifest(files["manifest.json"])
     data = {(item.unit.module.name, str(item.unit.arch)): item.compiled.data for item in built}
     gone = {loader_files.PACKED, *(manifest.blocks or {})}
     beside = {name: files[name] for name in files if name not in gone}
-    return {**beside, **raw(files["manifest.json"], manifest, data)}
+    return {**beside, **files_without_packing(files["manifest.json"], manifest, data)}
 
 
 @pytest.mark.parametrize("units", ODD.values(), ids=ODD)
-def test_it_is_the_bundle_of_a_build_that_packs_nothing(units: list[layout.Built]) -> None:
+def test_it_is_the_bundle_of_a_build_that_packs_nothing(units: list[layout.BuiltUnit]) -> None:
     assert unpacked(*units) == bundle(*units, folder="src/demo/_cubins")
 
 

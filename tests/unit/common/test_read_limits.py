@@ -194,7 +194,7 @@ def test_no_build_writes_an_index_that_no_loader_reads(monkeypatch: pytest.Monke
 
 def test_the_largest_bundle_that_was_measured_is_far_from_the_limits() -> None:
     few = [made(f"k{number}", arch) for number in range(50) for arch in ("sm_80", "sm_90", "compute_90")]
-    files = layout.lay_out(few, {"data_model": "lp64", "toolchain": {}}, 13)
+    files = layout.bundle_files(few, {"data_model": "lp64", "toolchain": {}}, 13)
     each = sum(map(len, files["manifest.json"])) / 150
     assert each * 70_000 < read_limits.INDEX
     assert packs.MOST < read_limits.ROOM

@@ -174,7 +174,7 @@ def test_malformed_keys_are_damage_even_where_the_check_holds(
 
 
 @pytest.mark.parametrize("other", [made("gone"), made("k", "sm_75")], ids=["module", "arch"])
-def test_keys_of_another_build_are_damage(cubins: Any, tmp_path: Path, other: layout.Built) -> None:
+def test_keys_of_another_build_are_damage(cubins: Any, tmp_path: Path, other: layout.BuiltUnit) -> None:
     (tmp_path / "keys.json").write_bytes(bundle(other)["keys.json"])
     with pytest.raises(
         cubins.CubinDamagedError, match=r"keys\.json is damaged: it has keys of '\w+' for sm_"

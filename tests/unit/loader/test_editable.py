@@ -33,7 +33,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def notes(root: Path, rebuild: tuple[str, ...] = BUILD) -> None:
     folder, sources = "src/pkg/_cubins", ["src/k.cu", "src/k.h"]
-    again = layout.Rebuild(rebuild, needs=("hatchling", "hatch_cubin"))
+    again = layout.RebuildCommand(rebuild, needs=("hatchling", "hatch_cubin"))
     layout.write(layout.describe_editable(ProjectTree(root), folder, sources, again), root / folder)
 
 

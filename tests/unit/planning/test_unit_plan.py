@@ -73,12 +73,12 @@ def test_a_source_is_one_module_with_the_tables_settings() -> None:
         "instantiate": (),
         "targets": (Target(Arch(90)), Target(Arch(90, kind="compute"))),
         "undefined": (),
-        "written": {
+        "setting_lines": {
             "sm_90": Location("pyproject.toml", FIRST),
             "compute_90": Location("pyproject.toml", FIRST),
             "fma": Location("pyproject.toml", FIRST + 2),
         },
-        "tables": RULE,
+        "source_table_header": RULE,
         "link": None,
         "part_of": "",
         "where": None,

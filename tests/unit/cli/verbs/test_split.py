@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.bundle import sbom
-from hatch_cubin.bundle.unpacked_form import joined
+from hatch_cubin.bundle.unpacked_form import manifest_before_split
 from hatch_cubin.errors import BundleError
 from hatch_cubin.wheels.reading.bundles import open_wheel
 from hatch_cubin.wheels.splitting.split import split
@@ -73,7 +73,7 @@ def test_the_index_alone_has_changed_in_the_bundle(tmp_path: Path) -> None:
             for arch in ("sm80", "sm90")
         },
     )
-    assert joined(manifest) == PLAIN["manifest.json"]
+    assert manifest_before_split(manifest) == PLAIN["manifest.json"]
 
 
 def test_extras_ask_for_companions_and_each_of_these_for_the_very_version(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.bundle.unpacked_form import joined
+from hatch_cubin.bundle.unpacked_form import manifest_before_split
 from hatch_cubin.wheels.splitting.variants import describe_variants
 from tests.command_line import Command
 from tests.cubins import inside, make_wheel
@@ -70,7 +70,7 @@ def test_the_index_says_what_is_absent_and_is_otherwise_that_of_the_whole(tmp_pa
     }
     assert {unit for unit, each in entries.items() if "absent" not in each} == UNITS[SM80]
     assert {each["absent"] for each in entries.values() if "absent" in each} == {True}
-    assert joined(data) == PLAIN["manifest.json"]
+    assert manifest_before_split(data) == PLAIN["manifest.json"]
 
 
 def test_a_variant_describes_itself_and_the_file_beside_the_wheels_all_of_them(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_a_wheel_without_kernels_says_so(tmp_path: Path, command: Command) -> No
 def test_an_editable_install_may_have_its_notes_beside_and_a_wheel_may_not(
     tmp_path: Path, command: Command
 ) -> None:
-    notes = layout.describe_editable(ProjectTree(tmp_path), "demo/_cubins", [], layout.OF_HATCH)
+    notes = layout.describe_editable(ProjectTree(tmp_path), "demo/_cubins", [], layout.HATCH_REBUILD)
     assert Answer(command, write_tree(tmp_path / "_cubins", {**FILES, **notes})).code == 0
     assert Answer(command, wheel_of(tmp_path, {**FILES, **notes})).errors == [
         Coded("file-not-listed", f"demo/_cubins/{name}") for name in ("_editable.py", "editable.json")
@@ -120,7 +120,7 @@ FOR_80[8], FOR_80[49] = 8, 80
 RELOCATABLE = elf(("k", FUNC, KERNEL, 7), kind=1)
 
 
-def files_with(*built: layout.Built, **header: Any) -> dict[str, bytes]:
+def files_with(*built: layout.BuiltUnit, **header: Any) -> dict[str, bytes]:
     return bundle(*built, folder="demo/_cubins", **header)
 
 

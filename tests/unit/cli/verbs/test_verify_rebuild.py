@@ -399,7 +399,7 @@ def test_the_commit_is_compared_where_the_bill_names_one(tmp_path: Path, command
 @pytest.mark.nvrtc
 def test_the_notes_of_an_editable_install_are_compared(tmp_path: Path, command: Command) -> None:
     project = make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO)
-    pipeline.build_in_place(project, layout.OF_HATCH)
+    pipeline.build_in_place(project, layout.HATCH_REBUILD)
     folder = tmp_path / "demo/_cubins"
     (tmp_path / "demo/saxpy.cu").touch()  # when a source was written is nobody's business
     answer = rebuilt(command, folder, tmp_path)

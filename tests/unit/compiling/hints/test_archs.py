@@ -20,7 +20,7 @@ from tests.helpers import make_project
 from .failed_compiles import TABLES, error, table
 
 SUPPORTED = (75, 80, 90, 100, 103, 110, 120, 121)
-MODULE = Module("a", Source("demo/a.cu", ""), tables=TABLES)
+MODULE = Module("a", Source("demo/a.cu", ""), source_table_header=TABLES)
 
 
 def unit(arch: str, module: Module = MODULE) -> Unit:
@@ -120,7 +120,7 @@ def test_archs_that_fail_are_replaced_by_those_that_have_it_beside_those_that_co
 
 
 def test_no_arch_is_tried_for_ptx() -> None:
-    module = Module("a", Source("demo/a.ptx", ""), tables=TABLES)
+    module = Module("a", Source("demo/a.ptx", ""), source_table_header=TABLES)
     assert hint(not_supported("Instruction 'wgmma.fence'"), module=module) is None
 
 
@@ -139,7 +139,7 @@ def test_ptx_that_compiled_is_offered_for_it_was_assembled() -> None:
 
 
 def test_an_arch_that_fails_for_another_variant_does_not_compile() -> None:
-    other = Module("b", MODULE.source, tables=TABLES)
+    other = Module("b", MODULE.source, source_table_header=TABLES)
     found = error("bad")
     archs = Archs([(unit("sm_80"), [found])], [unit("sm_80", other)], SUPPORTED)
     assert archs.advise(found, MODULE).hint is None

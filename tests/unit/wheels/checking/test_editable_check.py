@@ -23,7 +23,9 @@ FOLDER = "src/demo/_cubins"
 EDITED = "is not what hatch-cubin writes: it was edited or damaged"
 
 
-def noted(tmp_path: Path, build: layout.Rebuild = layout.OF_HATCH, found_at: str | None = None) -> bytes:
+def noted(
+    tmp_path: Path, build: layout.RebuildCommand = layout.HATCH_REBUILD, found_at: str | None = None
+) -> bytes:
     write_tree(tmp_path, {"src/demo/k.cu": "// k"})
     return layout.describe_editable(ProjectTree(tmp_path), FOLDER, ["src/demo/k.cu"], build, found_at)[
         EDITABLE_FILE
@@ -33,14 +35,16 @@ def noted(tmp_path: Path, build: layout.Rebuild = layout.OF_HATCH, found_at: str
 @pytest.mark.parametrize(
     ("build", "found_at"),
     [
-        (layout.OF_HATCH, None),
-        (layout.OF_WRAPPER, None),
-        (layout.of_setuptools("lenient"), None),
-        (layout.of_setuptools("compat"), None),
-        (layout.of_setuptools("strict"), "/home/me/project"),
+        (layout.HATCH_REBUILD, None),
+        (layout.WRAPPER_REBUILD, None),
+        (layout.setuptools_rebuild("lenient"), None),
+        (layout.setuptools_rebuild("compat"), None),
+        (layout.setuptools_rebuild("strict"), "/home/me/project"),
     ],
 )
-def test_what_a_build_notes_is_right(tmp_path: Path, build: layout.Rebuild, found_at: str | None) -> None:
+def test_what_a_build_notes_is_right(
+    tmp_path: Path, build: layout.RebuildCommand, found_at: str | None
+) -> None:
     data = noted(tmp_path, build, found_at)
     assert check_editable_file(data, FOLDER) == json.loads(data)
 
@@ -53,8 +57,8 @@ def put(**fields: Any) -> Callable[[Any], object]:
     "change",
     [
         put(rebuild=["-c", "import evil"]),
-        put(rebuild=[*layout.OF_HATCH.command, "--evil"]),
-        put(rebuild=[*layout.of_setuptools("evil').x('").command]),
+        put(rebuild=[*layout.HATCH_REBUILD.command, "--evil"]),
+        put(rebuild=[*layout.setuptools_rebuild("evil').x('").command]),
         put(rebuild="x", needs="y"),
         put(needs=["evil"]),
         put(needs=None),
@@ -94,7 +98,7 @@ def test_verify_compares_the_notes_and_what_reads_them(tmp_path: Path, name: str
         for each, data in bundle(made("k", data=cubin("k")), folder=FOLDER).items()
     }
     write_tree(tmp_path, {"src/demo/k.cu": "// k", **code})
-    notes = layout.describe_editable(ProjectTree(tmp_path), FOLDER, ["src/demo/k.cu"], layout.OF_HATCH)
+    notes = layout.describe_editable(ProjectTree(tmp_path), FOLDER, ["src/demo/k.cu"], layout.HATCH_REBUILD)
     for each, data in notes.items():
         (tmp_path / FOLDER / each).write_bytes(data)
 
