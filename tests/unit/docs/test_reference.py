@@ -321,7 +321,7 @@ def test_every_error_of_the_loader_is_documented() -> None:
     there = {name for name in loader.__all__ if name.endswith("Error")}
     assert there - named == {"CubinError"}
     assert named <= there
-    assert "All of these errors are a `CubinError`" in LOADER
+    assert "All errors of the loader are subclasses of `CubinError`" in LOADER
 
 
 CAPABILITIES = (75, 80, 86, 87, 89, 90, 100, 101, 103, 107, 110, 120, 121)
