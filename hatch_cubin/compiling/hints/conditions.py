@@ -1,4 +1,4 @@
-"""Find code that preprocessor conditions hide from the compiler, and hints for sources without kernels."""
+"""Find code that an `#if` hides from the compiler, and give hints about sources without kernels."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ FILLED = f", with a type or a value for each {GAP}"
 
 
 class Condition(NamedTuple):
-    """A preprocessor condition around some lines of code, with the number of the directive's line."""
+    """A preprocessor condition around lines of code; *line* is the line number of the `#if` or `#else`."""
 
     kind: str
     operand: str
     line: int
 
     def lacking(self, given: AbstractSet[str]) -> tuple[str, ...] | None:
-        """Return the macros that must also be defined for the condition to hold.
+        """Return which macros must be defined, besides the macros *given*, so that the condition is true.
 
-        The result is () if the condition holds, and None if only a compiler can evaluate the condition.
+        Return () if the condition is true, and None if only a compiler can evaluate the condition.
         """
-        if self.kind in {"elif", "else"}:  # #elif and #else depend on all branches before them
+        if self.kind in {"elif", "else"}:  # #elif and #else depend on all conditions before them
             return None
         if self.operand == "1":
             return ()
@@ -90,7 +90,7 @@ def _about_templates(failed: FailedCompile, left_out: str) -> str:
     found = declared(texts)
     templates = [kernel for kernel in found if kernel.parameters]
     own = [kernel for kernel in templates if kernel.where.path == failed.path]
-    # A source that defines device functions may include a header with a kernel template only for its types.
+    # A source that defines device functions may include a header with a kernel template for other reasons.
     is_for_headers = "__device__" not in failed.text_of(failed.path)
     if (hint := about_extern_template([kernel.base for kernel in templates], texts)) is not None:
         return hint
@@ -105,7 +105,7 @@ def _about_templates(failed: FailedCompile, left_out: str) -> str:
 
 
 def _about_text(failed: FailedCompile, texts: Mapping[str, str], left_out: str) -> str:
-    """Return a hint for a source if its text and its headers do not show a kernel template."""
+    """Return a hint for a source that has neither kernels nor kernel templates, also in its headers."""
     macros = [text for macro in failed.module.macros for text in macro]
     if not failed.config.header_packages and not any(
         _TEMPLATE.search(without_comments(text)) for text in (*texts.values(), *macros)
@@ -113,7 +113,7 @@ def _about_text(failed: FailedCompile, texts: Mapping[str, str], left_out: str) 
         return _about_global(failed, left_out)
     if _GLOBAL.search(
         without_comments(failed.text_of(failed.path))
-    ):  # the kernel is in a macro, or hidden by conditions
+    ):  # the source has a `__global__`, but in a macro or inside a condition
         return f"{_BY_NAME} with its arguments"
     if failed.config.header_packages or any(map(may_have_kernel, (*texts.values(), *macros))):
         return f"{_BY_NAME} with its arguments; {left_out}"
@@ -121,7 +121,7 @@ def _about_text(failed: FailedCompile, texts: Mapping[str, str], left_out: str) 
 
 
 def _about_global(failed: FailedCompile, left_out: str) -> str:
-    """Return a hint that says why the `__global__` in a source without templates does not define a kernel."""
+    """Return a hint why the `__global__` in a source without templates does not define a kernel."""
     text = failed.text_of(failed.path)
     code = without_comments(text)
     match = _GLOBAL.search(code) or _COMMENTED.search(text)
@@ -141,7 +141,7 @@ def _about_global(failed: FailedCompile, left_out: str) -> str:
 
 
 def surely_read(text: str, given: AbstractSet[str]) -> Iterator[tuple[str, int]]:
-    """Yield each line, with its number, that the compiler certainly reads with the macros *given*."""
+    """Yield each line and its number, if the compiler certainly reads it with the macros *given*."""
     known = _OF_NVRTC | given
     for line, number, around in _lines(text):
         if all(condition.lacking(known) == () for condition in around):
@@ -149,7 +149,7 @@ def surely_read(text: str, given: AbstractSet[str]) -> Iterator[tuple[str, int]]
 
 
 def _around_kernels(text: str) -> tuple[Condition, ...]:
-    """Return the conditions around the first kernel; () if any kernel has no conditions."""
+    """Return the conditions around the first kernel; () if one of the kernels is not inside a condition."""
     found = [(line, around) for line, _number, around in _lines(text) if line.strip()]
     kernels = [around for line, around in found if "__global__" in line]
     every = kernels or [around for _line, around in found]
@@ -157,9 +157,9 @@ def _around_kernels(text: str) -> tuple[Condition, ...]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, int, tuple[Condition, ...]]]:
-    """Yield each line except directives, its number, and its conditions without include guards."""
+    """Yield each line of code, its number, and the conditions around the line (without include guards)."""
     around: list[Condition | None] = []
-    guard = ""  # the macro of an #ifndef in the line before; empty otherwise
+    guard = ""  # the macro of the #ifndef in the line before; empty if the line before is different
     for number, line in enumerate(without_comments(text).splitlines(), start=1):
         match = _DIRECTIVE.fullmatch(line)
         kind, operand = (match[1], match[2].strip()) if match else ("", "")
