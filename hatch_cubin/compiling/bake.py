@@ -133,7 +133,10 @@ class Bake:
     def _differing_result(self, number: int, worker: str) -> Problem:
         unit = self._misses[number][0].unit
         what = f"worker {worker} and this machine have compiled {unit.name} to different code"
-        hint = "all results of that worker were removed: check the worker, or build without it"
+        hint = (
+            "all results of this worker were removed from the cache: "
+            "check the worker, or build without the worker"
+        )
         return problem("worker-result-differs", what, Location(unit.module.source.path), hint)
 
     def _not_compared(self, number: int, why: str) -> None:

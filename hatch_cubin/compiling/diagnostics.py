@@ -16,7 +16,7 @@ _NVRTC = re.compile(
     r"^(?:warning: )?(?P<path>.+?)\((?P<line>\d+)\): (?P<kind>(?i:(?:[a-z-]+ )?error|warning))"
     r"(?: #(?P<number>\d+)(?:-D)?)?: (?P<text>.*)$"
 )
-NO_KERNEL = "compiled to nothing: there is no kernel in it"
+NO_KERNEL = "the compiled code does not contain a kernel"
 # the beginnings of messages that `executor.py` writes
 TIMED_OUT, CRASHED = "took longer than ", "the compiler crashed ("
 _NAME_MAP = "__nv_name_map"  # the name of NVRTC's internal file with the template instantiations
@@ -74,7 +74,7 @@ class Diagnostic:
 
     def followed_by(self, number: int) -> Diagnostic:
         """Return a copy of this diagnostic that also says how many more errors came after it."""
-        more = (f"and {count(number, 'more error')} after it",) if number else ()
+        more = (f"and {count(number, 'more error')} after this error",) if number else ()
         return replace(self, context=(*self.context, *more))
 
 

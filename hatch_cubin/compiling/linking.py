@@ -305,7 +305,7 @@ class Links:
             return self._error("lto-too-new", what, job, *log.splitlines()[:4], hint=hint)
         if match := _BAD.search(log):
             bad_input = match[1] or "one of the inputs"
-            what = f"nvJitLink cannot read {bad_input}: check that this file was built for this arch"
+            what = f"nvJitLink cannot read {bad_input}: check that this file was built for {job.unit.arch}"
             return self._error("link-input-unreadable", what, job, *log.splitlines()[:4])
         first = next((each for each in told if each.kind == "error"), None)
         lines = log.strip().splitlines() or ["the linker failed without a message"]
@@ -347,7 +347,7 @@ class Links:
         for path, text in texts_of(self._project).items():
             found = None if path in own else definition(symbol, Source(path, text))
             if found is not None and found.why_private is None:
-                return f"{found.where} defines it: add {path!r} to 'sources' of this table"
+                return f"{found.where} defines the symbol: add {path!r} to 'sources' of this module"
         return None
 
 

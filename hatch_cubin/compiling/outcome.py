@@ -35,7 +35,7 @@ def outcome_of(
     cubin = None if unit.module.part_of else elf.read_cubin(result.output)
     if cubin is not None and not cubin.loadable:
         return [
-            failure("result-not-loadable", "the result is relocatable code, which cannot be loaded", where)
+            failure("result-not-loadable", "the compiled code is relocatable, and cannot be loaded", where)
         ]
     if cubin is not None and not cubin.kernels:
         return [failure("source-without-kernels", diagnostics.NO_KERNEL, where)]

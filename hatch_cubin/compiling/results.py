@@ -76,7 +76,7 @@ def _origin(module: Module) -> tuple[str, ...]:
     produced = module.source.produced
     if produced is None:
         return ()
-    return (f"{produced.producer} returned its text here; another text is another unit",)
+    return (f"{produced.producer} returned the text of this source, and a different text is a cache miss",)
 
 
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:

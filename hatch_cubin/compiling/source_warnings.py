@@ -83,7 +83,7 @@ def _time_warning(stamp: TimeMacroUse, project: Project, module: Module) -> Prob
     if stamp.path == _TABLE:
         what = module.macros[stamp.line - 1][0]
         where = _place_of(what, project, module)
-    what = f"{what} gives different code at every compile; a cached unit keeps the value of its first compile"
+    what = f"{what} gives different code at every compile; the cache keeps the code of the first compile"
     return problem("result-depends-on-time", what, where)
 
 

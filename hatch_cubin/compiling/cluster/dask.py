@@ -240,9 +240,13 @@ class DaskCluster:
         try:
             version = await self._submit(name, importlib.metadata.version, "hatch-cubin")
         except importlib.metadata.PackageNotFoundError:
-            return WorkerUnfit(name, f"the worker does not have hatch-cubin, this build has {mine.version}")
+            return WorkerUnfit(
+                name, f"the worker does not have hatch-cubin, but this build has {mine.version}"
+            )
         if version != mine.version:
-            return WorkerUnfit(name, f"the worker has hatch-cubin {version}, this build has {mine.version}")
+            return WorkerUnfit(
+                name, f"the worker has hatch-cubin {version}, but this build has {mine.version}"
+            )
         process, differs = await self._call(name, worker_side.identify, self._requirements)
         if differs is not None:
             return WorkerUnfit(name, differs)

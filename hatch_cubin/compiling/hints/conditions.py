@@ -26,7 +26,7 @@ _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\\\n|[^\n])*", re.MULTIL
 MOST_EXAMPLES = 10
 _NO_SOURCE_BUT_THIS = (
     "the source has only device functions: write a kernel with __global__; "
-    "a project without kernels does not need a table of hatch-cubin"
+    "a project without kernels does not need hatch-cubin"
 )
 _BY_NAME = "a template is compiled only if 'instantiate' lists it"
 FILLED = f", with a type or a value for each {GAP}"
@@ -60,7 +60,8 @@ def about_no_kernel(failed: FailedCompile) -> str | None:
     """Return a hint for a source whose compiled result does not contain a kernel."""
     module = failed.module
     left_out = (
-        f"the source has only device functions, so leave it out: {failed.line('exclude', [failed.path])}"
+        "the source has only device functions, so exclude the source: "
+        f"{failed.line('exclude', [failed.path])}"
     )
     if failed.sources.keys() == {failed.path}:
         left_out = _NO_SOURCE_BUT_THIS

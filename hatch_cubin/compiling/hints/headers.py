@@ -43,8 +43,8 @@ _DECLARED_ANEW = re.compile(r"declaration is incompatible with .*<(?:nvrtc|cuda)
 # the headers in all wheels of `_PACKAGES` can be compiled with the CCCL headers of CUDA 13.0
 _WITH_OLDER_HEADERS = (13, 0)
 _NOWHERE = (
-    "no file of the project and no wheel of 'header-packages' has this name: correct the name, or add the "
-    "folder that has it to 'include-dirs', or the wheel to 'header-packages'"
+    "neither the project nor a wheel in 'header-packages' contains this header: correct the name, "
+    "or add the header's folder to 'include-dirs', or its wheel to 'header-packages'"
 )
 _VENV = "pyvenv.cfg"  # a folder with this file is a virtual environment
 # Matches the names of CUDA headers in subfolders; other packages are unlikely to use these names.
@@ -125,7 +125,7 @@ def older_than_cuda(found: Sequence[Diagnostic], failed: FailedCompile) -> Expla
             wheel = each.where.path.removeprefix("<").partition("/")[0]
             if any(name_of(wanted) == wheel for wanted in failed.config.header_packages):
                 version = ".".join(map(str, failed.version))
-                what = f"{wheel} does not fit CUDA {version}: use another version of one of the two"
+                what = f"{wheel} does not fit CUDA {version}: use another version of the wheel or of CUDA"
                 earlier = ': toolkit = "13.0"' if failed.version > _WITH_OLDER_HEADERS else ""
                 told = replace(each, hint=f"{what}{earlier}")
                 return told.followed_by(len(found) - 1), []
@@ -188,7 +188,7 @@ def _about_toolkit(name: str, failed: FailedCompile) -> str:
             "if a newer release has this header, set 'toolkit' to that release"
         )
     if wanted is None:
-        return f'this line installs the headers of the toolkit with the compiler: toolkit = "{version}"'
+        return f'to install the toolkit headers with the compiler: toolkit = "{version}"'
     return f"isolated builds install the headers of CUDA {wanted}; for other builds, install these headers"
 
 

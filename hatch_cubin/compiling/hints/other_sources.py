@@ -90,7 +90,7 @@ def _needed_by(path: str, what: str, failed: FailedCompile) -> str:
     )
     if module is not None:
         sources = setting_line("sources", [*module.sources, failed.path])
-        return f"{path} {what}, so add this source to the table of {module.name!r}:\n    {sources}"
+        return f"{path} {what}, so add this source to the module {module.name!r}:\n    {sources}"
     table = _linked(PurePosixPath(path).stem, [path, failed.path], failed)
     return f"{path} {what}: link both sources with this table:{table}"
 

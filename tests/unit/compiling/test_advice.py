@@ -37,7 +37,7 @@ def test_what_a_header_met_and_what_the_project_got_wrong_are_both_told(tmp_path
     text = "A function without execution space annotations (__host__/__device__/__global__) is a host one"
     of_cute, own = error(text, "<nvidia-cutlass/include>/cute/a.hpp"), undefined("BLOCK", 3)
     told, other = advise([of_cute, own, of_cute], setting(tmp_path))
-    assert (told.where, told.context) == (of_cute.where, ("and 1 more error after it",))
+    assert (told.where, told.context) == (of_cute.where, ("and 1 more error after this error",))
     assert told.hint == (
         "to compile such functions as device code: options = { device-as-default-execution-space = true }"
     )
