@@ -45,8 +45,8 @@ def outcome_of(
 def why_wrong(unit: Unit, result: executor.Result) -> str | None:
     """Return why a result cannot be the compiled code of *unit*; None if it can be.
 
-    The function does not check that the result has a kernel and can be loaded, because a mistake in the
-    source can cause both.
+    The function does not check whether the result has a kernel and can be loaded, because these errors are
+    mistakes in the source.
     """
     is_object = bool(unit.module.part_of)
     try:
@@ -61,7 +61,7 @@ def why_wrong(unit: Unit, result: executor.Result) -> str | None:
 
 
 def _compiled(unit: Unit, result: executor.Result) -> Compiled:
-    """Return the compiled code of a unit and the names of its kernels. The names are not checked here."""
+    """Return the compiled code of a unit and the names of its kernels, without a check of the names."""
     symbols = {loader.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
     if unit.module.part_of:
         return Compiled(result.output, symbols)

@@ -76,7 +76,7 @@ def local_identity(toolkit: Toolkit) -> Identity:
 
 
 def difference(theirs: Identity, mine: Identity) -> str | None:
-    """Return how a worker's identity differs from the build's identity; None if it does not differ."""
+    """Return how a worker's identity differs from the build's identity; None if both are equal."""
     pairs = (
         ("hatch-cubin", theirs.version, mine.version),
         ("hatch-cubin with the key format", theirs.schema, mine.schema),

@@ -25,8 +25,8 @@ class FileListing(NamedTuple):
     digest: str
     # maps the number of each file descriptor to the folder that the compiler process opens
     places: Mapping[int, str]
-    folders: tuple[str, ...]  # the folders to create, even if they contain no file
-    # maps the path of each file to the file's name in cache keys, and to its digest
+    folders: tuple[str, ...]  # The folders to create, even if they contain no file.
+    # Maps the path of each file to the file's name in cache keys, and to its digest.
     files: Mapping[str, tuple[str, str]]
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Hints for a source that compiles only for some archs: for which archs it compiles."""
+"""Hints for a source that compiles for only some archs: the hint lists these archs."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _by_path(units: Iterable[Unit]) -> dict[str, set[Arch]]:
 
 
 def _name(module: Module) -> str:
-    """Return the key of a module in the mappings of this class: its source's path, or its name if linked."""
+    """Return the key of a module in the mappings of `Archs`: the path of its source, or its name."""
     return module.name if module.part_of or module.link else module.source.path
 
 

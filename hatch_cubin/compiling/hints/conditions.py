@@ -106,7 +106,7 @@ def _about_templates(failed: FailedCompile, left_out: str) -> str:
 
 
 def _about_text(failed: FailedCompile, texts: Mapping[str, str], left_out: str) -> str:
-    """Return a hint for a source that has neither kernels nor kernel templates, also in its headers."""
+    """Return a hint if no kernel template was found in a source and its headers."""
     macros = [text for macro in failed.module.macros for text in macro]
     if not failed.config.header_packages and not any(
         _TEMPLATE.search(without_comments(text)) for text in (*texts.values(), *macros)
@@ -142,7 +142,7 @@ def _about_global(failed: FailedCompile, left_out: str) -> str:
 
 
 def surely_read(text: str, given: AbstractSet[str]) -> Iterator[tuple[str, int]]:
-    """Yield each line and its number, if the compiler certainly reads it with the macros *given*."""
+    """Yield text and number of each line that the compiler certainly reads with the macros *given*."""
     known = _OF_NVRTC | given
     for line, number, around in _lines(text):
         if all(condition.lacking(known) == () for condition in around):

@@ -46,7 +46,7 @@ _NOWHERE = (
     "neither the project nor a wheel in 'header-packages' contains this header: correct the name, "
     "or add the header's folder to 'include-dirs', or its wheel to 'header-packages'"
 )
-_VENV = "pyvenv.cfg"  # a folder with this file is a virtual environment
+_VENV = "pyvenv.cfg"  # A folder with this file is a virtual environment.
 # Matches the names of CUDA headers in subfolders; other packages are unlikely to use these names.
 _FOLDERS_OF_TOOLKIT = re.compile(
     r"cuda/((std|experimental|__\w+)/.+|\w+)|cub/.+\.cuh|thrust/.+\.(h|inl)|nv/\w+|(cooperative_groups|crt)/.+"

@@ -141,7 +141,7 @@ def unannotated(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanati
 
 
 def _is_marked(error: Diagnostic) -> bool:
-    """Return whether a function has `__global__` or `__device__`, although the compiler reports neither."""
+    """Return whether a function has `__global__` or `__device__`, which the compiler did not recognise."""
     code, mark = (*error.context[:2], "", "")[:2]
     return error.is_own and re.search(r"\b__(?:global|device)__(?!\w)", code[: mark.find("^")]) is not None
 
@@ -178,7 +178,7 @@ def calls(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | N
 
 
 def _launches(found: Sequence[Diagnostic], failed: FailedCompile) -> bool:
-    """Return whether a kernel launches kernels, so that the code is not host code."""
+    """Return whether a kernel in the source launches other kernels."""
     if any(_LAUNCHES.search(each.text) for each in found):
         return True
     # For a launch in a kernel, the compiler may report only undefined functions of the CUDA runtime.
@@ -202,7 +202,7 @@ def _with_runtime(failed: FailedCompile) -> str:
 def _as_one(
     like_it: Sequence[Diagnostic], found: Sequence[Diagnostic], about: Callable[[Diagnostic], str]
 ) -> Explanation | None:
-    """Report only the first error of *like_it*, or the first in the project's code, with a hint."""
+    """Report only one of the errors *like_it*, if possible an error in the project's code, with a hint."""
     if not like_it:
         return None
     first = next((each for each in like_it if each.is_own), like_it[0])

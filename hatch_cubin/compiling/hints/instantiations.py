@@ -52,7 +52,7 @@ def _once_for_each_product(
     """Return the errors without repetitions: an `instantiate` table with lists of arguments may cause many.
 
     An error is not returned if it repeats, or results from, an error about the same table. *entries* maps
-    each instantiation to its error with a hint, *first* to its error from the compiler.
+    each instantiation to its error with a hint. *first* maps each instantiation to the compiler's own error.
     """
     kept: dict[str, Diagnostic] = {}
     told = set[tuple[Location | None, str | None]]()

@@ -49,7 +49,7 @@ def _about(error: Diagnostic, failed: FailedCompile) -> str | None:
 
 
 def _standard(error: Diagnostic, failed: FailedCompile) -> str | None:
-    """Return the C++ standard that the code in an error needs; None if the set standard is late enough."""
+    """Return the C++ standard that the code in an error needs; None if the configured one is enough."""
     if match := _LATER.search(error.text):
         return match[1] or match[2]
     code, mark = (*error.context[:2], "", "")[:2]

@@ -71,7 +71,7 @@ def _listed(names: Collection[str], kind: str) -> str:
 
 
 def _macros(failed: FailedCompile) -> Mapping[str, tuple[str, Location]]:
-    """Return the value and location of each macro that is defined exactly once, here or in pyproject.toml."""
+    """Return the value and location of each macro that the project or pyproject.toml defines only once."""
     found = [(name, value, failed.place_of_macro(name)) for name, value in failed.module.macros]
     for path in dict.fromkeys((failed.path, *failed.headers)):
         text = without_comments(failed.text_of(path))

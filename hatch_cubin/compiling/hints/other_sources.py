@@ -83,7 +83,7 @@ def _defined_elsewhere(symbol: str, failed: FailedCompile) -> Definition | None:
 
 
 def _needed_by(path: str, what: str, failed: FailedCompile) -> str:
-    """Return a hint to link a source without kernels with the source at *path*, which uses it."""
+    """Return a hint to link the failed source, which has no kernels, with the source at *path*."""
     modules = failed.config.module
     module = next(
         (each for each in modules if any(glob_regex(glob).fullmatch(path) for glob in each.sources)), None

@@ -380,7 +380,7 @@ def test_a_macro_of_the_table_that_a_source_defines_again_is_a_warning(tmp_path:
     pipeline.build(project_of(tmp_path, {"k.cu": source}, TWO + "define = { N = 2 }", said))
     (warning,) = said
     assert warning.splitlines()[0] == 'demo/k.cu:1: incompatible redefinition of macro "N" [compiler-warning]'
-    kept = "  hint: put #ifndef N before this definition and #endif after it, to keep the value in the table"
+    kept = "  hint: put #ifndef N before this definition and #endif after it, to keep the configured value"
     assert warning.splitlines()[-1] == kept
 
 

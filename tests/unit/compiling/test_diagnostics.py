@@ -104,7 +104,10 @@ LOGS = {
                 Location("demo/a.cu", 1),
                 "extern declaration of the entity c is treated as a static definition",
                 (),
-                "if another source defines c, link both in a [[…module]] table; otherwise remove 'extern'",
+                (
+                    "if another source defines c, link both sources in a [[…module]] table; "
+                    "otherwise remove 'extern'"
+                ),
             )
         ],
     ),
