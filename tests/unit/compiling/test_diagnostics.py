@@ -87,8 +87,8 @@ LOGS = {
                 'incompatible redefinition of macro "BLOCK"',
                 (),
                 (
-                    "put #ifndef BLOCK before this definition and #endif after it, to keep the value in "
-                    "the table"
+                    "put #ifndef BLOCK before this definition and #endif after it, to keep the "
+                    "configured value"
                 ),
             )
         ],
