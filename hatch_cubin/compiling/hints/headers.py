@@ -189,7 +189,10 @@ def _about_toolkit(name: str, failed: FailedCompile) -> str:
         )
     if wanted is None:
         return f'to install the toolkit headers with the compiler: toolkit = "{version}"'
-    return f"isolated builds install the headers of CUDA {wanted}; for other builds, install these headers"
+    return (
+        f"a build with isolation installs the headers of CUDA {wanted}; "
+        "without isolation, install the headers yourself"
+    )
 
 
 def _is_here(name: str, failed: FailedCompile) -> bool:

@@ -20,7 +20,9 @@ _VARIABLE = re.compile(
     r"^(?![^\n]*\b(?:extern|static)\b)[^\n;(){}=\[]*__(?:device|constant|managed)__[^;(){}=\[]*?\b(\w+)\s*[=;\[{]",
     re.MULTILINE,
 )
-_HINT = "each source is compiled alone: include the file with the definition, or link both in a module table"
+_HINT = (
+    "each source is compiled alone: include the file with the definition, or link both with a module table"
+)
 _HINT_FOR_PTX = (
     "PTX sources are assembled separately: add the definition, or link both files with a module table"
 )

@@ -108,7 +108,7 @@ def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
     if not macros:
         return None
     pasted = failed.pasted("define", dict.fromkeys(macros.values(), "…"))
-    hint = f"if this is a macro, set its value in place of …:{pasted}"
+    hint = f"if this name is a macro, replace … by its value:{pasted}"
     lines = {each.where for each in macros}
     others = [each for each in found if each.where not in lines]
     return replace(next(iter(macros)), hint=hint).followed_by(len(found) - len(others) - 1), others

@@ -126,7 +126,10 @@ def test_where_only_the_compilers_own_headers_are_here_the_toolkit_brings_the_ot
             "mma.h",
             (12, 9),
             'toolkit = "12.9"',
-            "isolated builds install the headers of CUDA 12.9; for other builds, install these headers",
+            (
+                "a build with isolation installs the headers of CUDA 12.9; "
+                "without isolation, install the headers yourself"
+            ),
         ),
         ("mma.h", (13, 0), 'toolkit = "system"', "the toolkit in CUDA_HOME does not have this header"),
     ],

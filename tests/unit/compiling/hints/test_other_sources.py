@@ -98,7 +98,7 @@ def test_a_variable_that_another_source_declares_is_linked(tmp_path: Path) -> No
 
 
 INCLUDE = (
-    "each source is compiled alone: include the file with the definition, or link both in a module table"
+    "each source is compiled alone: include the file with the definition, or link both with a module table"
 )
 
 

@@ -171,7 +171,7 @@ def test_names_written_as_macros_are_given_by_the_table(tmp_path: Path) -> None:
     assert told is not None
     assert (told[0].where, told[0].context) == (found[0].where, ("and 3 more errors after this error",))
     line = 'define = { A = "1", BLOCK_SIZE = "…", N = "…" }'
-    assert told[0].hint == f"if this is a macro, set its value in place of …: {line}"
+    assert told[0].hint == f"if this name is a macro, replace … by its value: {line}"
     assert [each.text for each in told[1]] == ["own"]
     assert read_config(line.replace("…", "4")).define == (("A", "1"), ("BLOCK_SIZE", "4"), ("N", "4"))
 
