@@ -54,8 +54,8 @@ class FailedCompile:
     def line(self, key: str, value: Sequence[str]) -> str:
         """Return a line for the table that adds the items of *value* to the list in the table."""
         produced = self.module.source.produced
-        if produced and key == "exclude":  # 'exclude' is only for files
-            return f"let {produced.producer} return no text for this source"
+        if produced and key == "exclude":
+            return produced.leave_out
         there = getattr(self.config, key.replace("-", "_"))
         return toml_lines.setting(key, [*there, *(each for each in value if each not in there)])
 
