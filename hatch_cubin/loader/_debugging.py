@@ -304,8 +304,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "d829cab1f4304ca52ba640810fabedab73ff91c576e37b66f9b156d55e186699",
-    "_split": "0287ffbfe0eb15110ee59e1105d8d07b8e5a077ee76df163794c4a8955c2d2d4",
+    "_packs": "84681309d7137ce90edc9fc2e87d4670354bb48d6bac379699612a560efe977c",
+    "_split": "9ae0e3c060c7e75ae200cd4a41d723bdcfb24266d4480e49a9f685568850a171",
 }
 
 
@@ -413,4 +413,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "fccc29808548cd78"
+__build__ = "8fcd8d81e712c21e"

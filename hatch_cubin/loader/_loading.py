@@ -631,4 +631,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "fccc29808548cd78"
+__build__ = "8fcd8d81e712c21e"
