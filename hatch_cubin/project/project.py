@@ -45,6 +45,10 @@ _NOT_MODULES = frozenset(
     {"__init__.py", "conftest.py", "hatch_build.py", "noxfile.py", "setup.py", "tasks.py"}
 )
 _SHOWN_FOLDERS = 5
+_NO_FOLDER = (
+    "a path in 'include-dirs' begins at the project's folder; "
+    "'header-packages' is for headers in wheels such as nvidia-cutlass"
+)
 _LIKE_SOURCES = frozenset({".cuh", ".h", ".hpp", ".c", ".cc", ".cpp", ".cxx", ".cl", ".inl"})
 
 
@@ -422,7 +426,7 @@ def _folder_meant(project: Project, path: str) -> str | None:
     if os.path.isfile(project.tree.disk_path(path)):  # False for a path that cannot be read
         return f'it is a file: write the name of its folder, "{PurePosixPath(path).parent}"'
     folders = {str(parent) for each in walk(project.tree, ".") for parent in PurePosixPath(each).parents}
-    return guess(path, sorted(folders))
+    return guess(path, sorted(folders)) or _NO_FOLDER
 
 
 def _include_folder_problems(project: Project) -> list[Problem]:

@@ -396,7 +396,10 @@ def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> Non
         f"include-dirs: {folder!r} is not a folder of the project" for folder in ("include", "src/demo/a.cu")
     ]
     assert [each.hint for each in error.problems[1:3]] == [
-        None,
+        (
+            "a path in 'include-dirs' begins at the project's folder; "
+            "'header-packages' is for headers in wheels such as nvidia-cutlass"
+        ),
         'it is a file: write the name of its folder, "src/demo"',
     ]
 
