@@ -271,6 +271,7 @@ def read_sources(project: Project) -> ProjectSources:
     if not paths and not problems and not config.producer:
         problems.append(_no_sources(project, files))
     _warn_of_exclude(project, files)
+    _warn_of_capitals(project, files)
     problems += _include_folder_problems(project)
     sources = []
     for path in paths:
@@ -346,6 +347,15 @@ def _warn_of_exclude(project: Project, files: ProjectFiles) -> None:
                 f'it is a folder: write "{path}/**" for the files in it' if is_folder else guess(path, every)
             )
             project.warn(str(problem("exclude-matches-nothing", what, where, hint)))
+
+
+def _warn_of_capitals(project: Project, files: ProjectFiles) -> None:
+    """Warn of each file in a package that 'sources' would match if its suffix were in small letters."""
+    capitals = [f"**/*{suffix.upper()}" for suffix in sorted(_SUFFIXES)]
+    paths, _unmatched = files.find(capitals, project.config.exclude)
+    for path in paths if project.config.sources == DEFAULT_SOURCES else ():
+        what = "is not compiled, because its suffix is in capital letters"
+        project.warn(str(problem("suffix-in-capitals", what, Location(path), "rename the file")))
 
 
 def _no_sources(project: Project, files: ProjectFiles) -> Problem:
