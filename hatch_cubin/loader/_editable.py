@@ -152,4 +152,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "fccc29808548cd78"
+__build__ = "1a03dd41ccc61c36"

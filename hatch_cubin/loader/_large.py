@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "fccc29808548cd78"
+__build__ = "1a03dd41ccc61c36"

@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "fccc29808548cd78"
+__build__ = "1a03dd41ccc61c36"
