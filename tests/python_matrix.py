@@ -22,7 +22,7 @@ class PyenvCollector(EnvironmentCollectorInterface):
 
     def finalize_environments(self, config: dict[str, dict[str, Any]]) -> None:
         matrix = [env for env in config.values() if env.get("python", "").startswith("python3.")]
-        matrix.sort(key=lambda env: int(env["python"].removeprefix("python3.")))
+        matrix.sort(key=_age)
         there = [env for env in matrix if _find(env)]
         if len(there) > 1:
             shares = [ON_THE_OLDEST, *[BETWEEN] * (len(there) - 2), ON_THE_NEWEST]
@@ -33,9 +33,16 @@ class PyenvCollector(EnvironmentCollectorInterface):
                 env["scripts"] = {**env["scripts"], "run": uncounted}
 
 
+def _age(env: dict[str, Any]) -> tuple[int, bool]:
+    """A free-threaded Python is before the Python of its version, so that it is never the newest one."""
+    command = env["python"].removeprefix("python3.")
+    return int(command.removesuffix("t")), not command.endswith("t")
+
+
 def _find(env: dict[str, Any]) -> bool:
     command = env["python"]
-    # The last digit keeps free-threaded builds out (3.13.0t).
-    for path in VERSIONS.glob(f"{command.removeprefix('python')}.*[0-9]/bin/{command}"):
+    version = command.removeprefix("python")
+    folder = f"{version[:-1]}.*[0-9]t" if version.endswith("t") else f"{version}.*[0-9]"
+    for path in VERSIONS.glob(f"{folder}/bin/{command}"):
         env["python"] = str(path)
     return env["python"] != command or shutil.which(command) is not None

@@ -9,9 +9,10 @@ FORMAT = 3  # the highest format of a manifest that this loader reads
 CORE = "__init__.py"
 # These files are only in the wheels that need them.
 PACKED, SPLIT, EDITABLE, LARGE = "_packs.py", "_split.py", "_editable.py", "_large.py"
+TEXT_KEY = "_text_key.py"  # also imported by builds
 _MANY = 1000  # a wheel with this many compiled results gets the file `_large.py`
 OF_EVERY = (CORE, "_debugging.py", "_loading.py")
-ALL = (*OF_EVERY, EDITABLE, LARGE, PACKED, SPLIT)
+ALL = (*OF_EVERY, EDITABLE, LARGE, PACKED, SPLIT, TEXT_KEY)
 
 
 def needed_by(*, units: int, packed: bool, split: bool) -> tuple[str, ...]:

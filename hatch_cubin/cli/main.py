@@ -91,6 +91,11 @@ def _run(arguments: Sequence[str]) -> None:
     chosen = [each for each in arguments if each in VERBS][:1]
     shown = chosen if arguments and arguments[0] in chosen else VERBS
     parser = make_parser(chosen, shown)
+    if {*arguments} in ({"--version", "--verbose"}, {"--version", "-v"}):
+        from .versions import versions
+
+        _print(_plain(versions()))
+        return
     try:
         if not arguments:
             parser.print_help(sys.stderr)
@@ -173,7 +178,12 @@ def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argpa
         epilog=_EPILOG,
         formatter_class=_help_formatter,
     )
-    parser.add_argument("--version", action="version", version=f"hatch-cubin {__version__}")
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"hatch-cubin {__version__}",
+        help="print the version; with --verbose, all versions that a bug report needs",
+    )
     parser.add_argument(
         "--print-completion",
         choices=("bash", "zsh"),

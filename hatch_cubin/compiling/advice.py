@@ -1,18 +1,19 @@
-"""Explain a failed compile: report each cause once, with its place and a hint how to fix it.
+"""Explain the errors of a failed compile: report each cause once, with a location and a hint.
 
-Each function in `_CAUSES` recognises one cause. The function gets the errors of a source, which
-`diagnostics.py` has parsed from the compiler's log, and the `FailedCompile`: the source, its headers, the
-table and the version of CUDA. If the function recognises its cause, it returns one error with a hint for the
-user, and the list of the errors that the cause does not explain. Otherwise the function returns None.
+Each function in `_CAUSES` recognises one cause of errors. The function's arguments are the errors of a
+source, which `diagnostics.py` has parsed from the compiler's log, and a `FailedCompile` (the source, its
+headers, the settings in pyproject.toml, and the version of CUDA). If the function does not recognise its
+cause, it returns None. If the function recognises its cause, it returns one error with a hint, and a list of
+the errors that have other causes.
 
-A new hint is such a function in a module of `hints/`: add the function to `_CAUSES`. The function returns
-either the compiler's own error with a hint, `replace(error, hint="…")`, or an error in hatch-cubin's words,
-`diagnostics.failure(code, text, place, hint)`. A hint about an undefined name needs only a row in a table of
-`hints/undefined_names.py`.
+To add a new hint, write a function for its cause in a module of `hints/`, and add the function to `_CAUSES`.
+The function returns either the compiler's own error with a hint, `replace(error, hint="…")`, or an error with
+a new text, `diagnostics.failure(code, text, place, hint)`. For a hint about an undefined name, add only a row
+to a table in `hints/undefined_names.py`.
 
-The errors then go to the user in these steps: `Bake._with_advice` in `bake.py` calls `advise`. `require` in
-`results.py` raises one `CompileError` for all units, after `merge` in `diagnostics.py` has merged equal
-errors and `hints/merge_pasteable.py` has merged the lines to paste. `errors.py` prints the `CompileError`.
+`Bake._with_advice` in `bake.py` calls `advise` for each failed compile. `require` in `results.py` merges
+equal errors with `merge` in `diagnostics.py`, and merges the lines to paste with `hints/merge_pasteable.py`.
+`require` then raises one `CompileError` with all errors of the build, which `errors.py` prints.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from .hints import (
 from .hints.failed_compile import FailedCompile
 
 _MISSING = "not open source file"  # part of the compiler's message about a missing header
-_LINES_AROUND = 2  # lines of a produced text before and after the line of an error
-# how many lines of an include chain are shown; the last lines are in the project's own files
+# how many lines to show before and after the line of an error, if a script has produced the source
+_LINES_AROUND = 2
+# how many lines of an include chain to show: the last lines, which are about the project's own files
 _LONGEST_CHAIN = 5
-# The functions that recognize causes, in the order in which they are tried. The first function that
-# recognizes a cause returns one error for it, and the errors that the cause does not explain. Then the search
-# starts again with these errors.
+# The functions that recognise causes of errors. They are called in this order until one function recognises a
+# cause; the remaining errors are then passed to all functions again.
 _CAUSES = (
     not_cuda.not_text,
     not_cuda.other_language,
@@ -64,7 +65,7 @@ _CAUSES = (
 
 
 def advise(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnostic]:
-    """Return the errors of a failed compile with hints; errors with the same cause are merged."""
+    """Return the errors of a failed compile with hints; merge errors that have the same cause."""
     of_source = [each for each in found if instantiations.entry_of(each) is None]
     explained = (instantiations.with_entry(each, failed) for each in _explained(of_source, failed))
     told = [*explained, *instantiations.wrong_entries(found, failed)]
@@ -80,7 +81,7 @@ def _explained(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagn
 
 
 def _first_of_each_header(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
-    """Yield the errors; of several in one header outside the project, only the first, with their number."""
+    """Yield all errors in files of the project, and the first error in each other header."""
     outside = Counter(each.where.path for each in found if each.where is not None and not each.is_own)
     for each in found:
         number = 1 if each.where is None or each.is_own else outside.pop(each.where.path, 0)
@@ -89,7 +90,7 @@ def _first_of_each_header(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
 
 
 def _with_include_chain(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
-    """Add the chain of includes to an error in a header outside the project, or about a missing header."""
+    """Add the chain of includes to an error in another package's header, or about a missing header."""
     if error.where is None or (error.is_own and _MISSING not in error.text):
         return error
     shown = tuple(
@@ -97,13 +98,14 @@ def _with_include_chain(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
     )
     cut = ("…",) if len(shown) > _LONGEST_CHAIN else ()
     chain = (*cut, *shown[-_LONGEST_CHAIN:])
-    if error.is_own:  # kept in a field that comparisons ignore, so that all sources share one message
+    # comparisons ignore the field `include_chain`, so that equal errors of several sources are merged
+    if error.is_own:
         return replace(error, include_chain=chain)
     return replace(error, context=(*error.context, *chain))
 
 
 def _with_produced_lines(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
-    """Add the lines around an error in a source that is not on the disk, and the script that produced it."""
+    """If a script produced the source, add the script's name and the source lines around the error."""
     source = failed.module.source
     if source.produced is None or error.where is None or error.where.path != source.path:
         return error

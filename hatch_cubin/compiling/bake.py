@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 _EDITED = "was changed while the build compiled a source that includes this file"
 _PATIENCE_S = (
-    300.0  # seconds to wait for another build that compiles the same unit, because that build may hang
+    # how many seconds to wait for another build that compiles the same module, because the other build may
+    # hang
+    300.0
 )
 _MOST_TRIED = 16
 
@@ -44,11 +46,12 @@ class Bake:
     ) -> None:
         self._project, self._cache, self._toolkit, self._results = project, cache, toolkit, results
         misses = (job for job in jobs if job.unit not in results.done)
-        # Sorted, so that units that can share a precompiled header are next to each other.
+        # The units are sorted, so that units that can share a precompiled header are next to each other.
         self._misses = served_together(
             sorted(misses, key=lambda job: (job.unit.module.source.path, job.unit.arch)), toolkit
         )
-        # The names of paths are made from all jobs, so that they do not depend on the content of the cache.
+        # All jobs are used, so that the paths that the compiler sees do not depend on which results are in
+        # the cache.
         self._paths = CompilePaths(project.tree, (root for job in jobs for root in job.search))
         self._workers = min(cores.worker_count(project.config), len(self._misses))
         self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
@@ -92,13 +95,13 @@ class Bake:
                 self._results.tried += self._try_other_archs(setup)
 
     def _answers(self, setup: executor.Setup) -> Generator[executor.Result]:
-        """Return a generator of the results of all tasks.
+        """Yield the results of all tasks.
 
         The results come from processes on this machine, or from the workers of a cluster.
         """
         if (where := self._project.config.executor) is None:
             return executor.run(self._upcoming, setup, self._accepts)
-        from .cluster import opening  # lazy: needed only for builds with a cluster
+        from .cluster import opening  # imported here, because few builds use a cluster
 
         first = [group[0] for group in self._misses]
         project, toolkit, paths = self._project, self._toolkit, self._paths
@@ -108,16 +111,16 @@ class Bake:
         return opening.results(work, where)
 
     def _why_wrong(self, answer: executor.Result) -> str | None:
-        """Return why a result of another machine does not belong to its task; None if it does."""
+        """Return why a result from another machine cannot be the result of the task; None if it can be."""
         for job in self._misses[answer.id] if answer.ok else ():
             if (wrong := why_wrong(job.unit, answer)) is not None:
                 return f"{job.unit.name}: {wrong}"
         return None
 
     def _compare(self, sample: Sample, setup: executor.Setup) -> None:
-        """Compare a sample of results with results of this machine.
+        """Compile a sample of the cluster's results on this machine, and compare the results.
 
-        If a result differs, all results of its worker are removed from the cache.
+        If a worker has returned a different result, all results of this worker are removed from the cache.
         """
         differing = [*sample.differing(self._tasks, setup, self._not_compared)]
         workers = {worker for _number, worker in differing}
@@ -139,7 +142,7 @@ class Bake:
         self._project.warn(problem("sample-not-compared", what).with_code())
 
     def _try_other_archs(self, setup: executor.Setup) -> list[Unit]:
-        """Try failed sources on other archs, and return the units that compile: hints name them."""
+        """Compile failed sources for other archs, and return the archs that work, for hints."""
         wanted = archs_of(self._results, self._toolkit).candidates()[:_MOST_TRIED]
         like = {job.unit.module: job for group in self._misses for job in group}
         trials = [[replace(like[unit.module], unit=unit)] for unit in wanted]
@@ -152,7 +155,7 @@ class Bake:
         ]
 
     def _setup(self, stack: contextlib.ExitStack) -> executor.Setup:
-        # one job for each group, because all units of a group have the same headers
+        # one job of each group is enough, because all jobs of a group read the same headers
         first = [group[0] for group in self._misses]
         folders = folders_for(first, self._paths, self._toolkit, stack)
         assembles = any(task.kind == "ptx" for task in self._tasks)
@@ -168,16 +171,16 @@ class Bake:
     def _upcoming(self, held: int | None, others: Sequence[int]) -> executor.Task | None:
         """Return the next task for a worker process; None if no task is available now.
 
-        *held* is the number of the header that the worker has precompiled, *others* are the headers of the
-        other workers.
+        *held* is the number of the precompiled header that the worker process has already made. *others* are
+        the numbers of the precompiled headers that the other worker processes have made.
         """
 
         def choose(left: Mapping[int | None, Sized], elsewhere: Sequence[int]) -> int | None:
             return precompiled_headers.choose_header(left, held, [*others, *elsewhere])
 
         self._storing.settle(len(self._misses))
-        # Results are stored first, because another build, for which this build waits, may wait for these
-        # results.
+        # Before this build waits for another build, it stores all its results, because the other build may
+        # wait for them.
         while (number := self._claims.take(choose)) is None:
             if not self._storing.settle(0):
                 return None
@@ -192,11 +195,11 @@ class Bake:
         return self._prepared(task, group[0])
 
     def _accepts(self, answer: executor.Result) -> bool:
-        """Return whether a result certainly equals that of a compile without a precompiled header."""
+        """Return whether a compile without a precompiled header would certainly give the same result."""
         group, header = self._misses[answer.id], self._tasks[answer.id].precompiled_header
         if not answer.ok or header is None:
             return True
-        # A header may have been edited when it was precompiled, and restored after that.
+        # A header may have been edited shortly before it was precompiled, and restored afterwards.
         edited = answer.shared and header_stamps(self._project, group[0]) != self._stamps[header.id]
         accepted = [
             self._plain_check.accepts(
@@ -207,7 +210,7 @@ class Bake:
         return all(accepted)
 
     def _take_stored(self, number: int) -> bool:
-        """Use the results of a task if another build has stored them in the cache; return whether it has."""
+        """Use the cached results of a task; return False if the cache does not have all of them."""
         group = self._misses[number]
         hits = [hit for job in group if (hit := job.cached_result(self._cache)) is not None]
         if len(hits) < len(group):
@@ -232,7 +235,8 @@ class Bake:
             outcome = self._outcome(job, answer, found)
             if edited is not None:
                 # The compiler may have read the edited header, but the cache key was made from the header
-                # before the edit. If the result were stored, it would be wrong and would stay in the cache.
+                # before the edit. A result that was made from the edited header must not be stored with this
+                # cache key.
                 outcome = self._with_advice(
                     job, [failure("file-edited-during-build", _EDITED, Location(edited), "build again")]
                 )
@@ -253,7 +257,7 @@ class Bake:
             self._claims.done(answer.id)
 
     def _prepared(self, task: executor.Task, _job: Job) -> executor.Task:
-        """Return the task with the parts that are added only immediately before it starts."""
+        """Return the task to start; a subclass adds data that is read only when the task starts."""
         return task
 
     def _outcome(
@@ -267,12 +271,13 @@ class Bake:
         module = job.unit.module
         if job.linked:
             return TextFindings()
-        if module not in self._findings:  # these findings are the same for every arch
+        # the source and headers of a module are searched once, not once for each arch
+        if module not in self._findings:
             self._findings[module] = text_findings(self._project, job)
         return self._findings[module]
 
     def _with_advice(self, job: Job, found: Sequence[Diagnostic]) -> list[Diagnostic]:
-        from .advice import advise  # lazy: needed only if a compile fails
+        from .advice import advise  # imported here, because most compiles do not fail
 
         return advise(found, self._failed_compile(job))
 
@@ -282,7 +287,7 @@ class Bake:
         return [tile_code_error(tile_code, self._failed_compile(job))]
 
     def _failed_compile(self, job: Job) -> FailedCompile:
-        from .hints.failed_compile import FailedCompile  # lazy: needed only if a compile fails
+        from .hints.failed_compile import FailedCompile  # imported here, because most compiles do not fail
 
         version, own = self._toolkit.version, tuple(files_of([job]))
         tree, config = self._project.tree, self._project.config
@@ -296,7 +301,8 @@ class Bake:
 
     def _warning_hint(self, job: Job, warning: Diagnostic) -> str | None:
         if warning.number is None:
-            from .hints.other_sources import about_extern  # lazy: needed only for this kind of warning
+            # imported here, because few warnings are about `extern` variables
+            from .hints.other_sources import about_extern
 
             failed = self._failed_compile(job)
             path = warning.where.path if warning.where else failed.path
@@ -327,6 +333,6 @@ class Bake:
 def _sample(part: float) -> Sample | None:
     if not part:
         return None
-    from .cluster.sample_check import Sample  # lazy: needed only for builds with a cluster
+    from .cluster.sample_check import Sample  # imported here, because few builds use a cluster
 
     return Sample(part)

@@ -9,20 +9,22 @@ from typing import TypeAlias
 
 from ..cache.entries import Cache
 
-# A function that chooses the group to continue with. Its arguments are the numbers that are left in each
-# group, and the groups of numbers that other builds are compiling.
+# A function that chooses a group of compiles, from which the next compile is taken. Its first argument maps
+# each group to the compiles that are left in the group. Its second argument lists the groups from which other
+# builds are compiling.
 Choice: TypeAlias = Callable[[Mapping[int | None, Sized], Sequence[int]], int | None]
 
 
 class CompileClaims:
-    """Decides which missing units this build compiles next, and locks (claims) these units in the cache.
+    """Decides which unit this build compiles next, and locks (claims) this unit for other builds.
 
-    Each number stands for one compile. *keys* has, for each number, the cache keys of the compile's units.
+    Compiles are numbered from 0. *keys* contains a list for each compile: the cache keys of the compile's
+    results.
 
     This build postpones compiles that another build is doing. When the other build has stored the results,
-    *take_stored* gets them from the cache. This build waits only when all its other compiles are done. Before
-    waiting, this build releases its locks, so that two builds cannot wait for each other. After *patience_s*
-    seconds without progress, this build ignores the locks of other builds.
+    *take_stored* gets them from the cache. This build waits for another build only when all other compiles of
+    this build are done. Before waiting, this build releases its locks, so that two builds cannot wait for
+    each other. After *patience_s* seconds without progress, this build ignores the locks of other builds.
     """
 
     def __init__(
@@ -43,32 +45,33 @@ class CompileClaims:
         self._begin_round(range(len(keys)))
 
     def done(self, number: int) -> None:
-        """Release the locks of a compile whose results are stored, or which has failed."""
+        """Release the locks of a compile after its results are stored, or after the compile has failed."""
         self._running.discard(number)
         self._since = time.monotonic()
         self._release(number)
 
     def left_like(self, number: int) -> int:
-        """Return how many compiles are left in the group of *number*."""
+        """Return how many compiles have not started yet in the group of the compile *number*."""
         return len(self._left.get(self._groups[number], ()))
 
     def take(self, choose: Choice = lambda left, _elsewhere: next(iter(left))) -> int | None:
-        """Return the number of the next compile: the first that is left in the group that *choose* returns.
+        """Lock the next compile from the group that *choose* returns, and return the compile's number.
 
-        The result is None if no compile can start before a running compile is done, or if all compiles are
-        done.
+        Return None if all compiles are done, or if no compile can start before a running compile is done.
         """
         while self._left or self._ask_again():
             number = self._pop(choose(self._left, self._elsewhere))
             mine = all(map(self._cache.claim, self._keys[number])) or not self._patient
-            # The cache is checked again, because another build may have stored the results a moment ago.
+            # The cache is checked again, because another build may have stored the results in the last
+            # moment.
             if self._take_stored(number):
                 self._release(number)
             elif mine:
                 self._running.add(number)
                 return number
             else:
-                # release the locks on those units of this compile that no other build has locked
+                # another build has locked a unit of this compile, so the locks on its other units are
+                # released
                 self._release(number)
                 self._put_off.append(number)
                 if (group := self._groups[number]) is not None:
@@ -95,9 +98,9 @@ class CompileClaims:
         self._elsewhere: list[int] = []
 
     def _ask_again(self) -> bool:
-        """Begin a new round with the compiles that were postponed; return whether to continue.
+        """Try the postponed compiles again; return False if no compile can start now.
 
-        Wait a moment if the last round had no success and this build is not compiling.
+        If other builds still have all locks and this build is not compiling, wait a moment.
         """
         before = self._size
         self._begin_round(self._put_off)

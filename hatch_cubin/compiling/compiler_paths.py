@@ -1,11 +1,11 @@
 """Give the compiler paths that are the same in every build folder.
 
-Debug information, `assert` and `__FILE__` put paths into the compiled bytes. On Linux, an open folder has a
-path with its descriptor number (`/proc/self/fd/77`). So the compiler process opens the project's folder and
-each header tree outside the project under a descriptor number that depends only on the tree's name. Before
-CUDA 13.4, debug information also contains the modification time of each header, which differs in every
-checkout and installation. For these versions, the descriptors refer to copies in which all headers have the
-same time.
+Debug information, `assert` and `__FILE__` put the paths of files into compiled code. On Linux, an open folder
+has a path that contains only the number of its file descriptor (such as `/proc/self/fd/77`). The compiler
+process opens the project's folder and each header library (such as CUDA's headers) with a descriptor number
+that depends only on the library's name. Before CUDA 13.4, debug information also contains the modification
+time of each header, which differs in every checkout and installation. With CUDA before 13.4, the compiler
+process opens copies of the folders, in which all headers have the same modification time.
 """
 
 from __future__ import annotations
@@ -23,32 +23,36 @@ from ..headers.includes import Closure
 from ..headers.resolve import OWN, PROJECT, SearchFolder
 from ..project.source_roots import ProjectTree
 
-_PROJECT_DESCRIPTOR = 77  # a number that new processes do not use
+# the file descriptor of the project's folder: a number that new processes do not use
+_PROJECT_DESCRIPTOR = 77
 _DEEP = 16
-_FIRST, _COUNT = 100, 800  # the range of numbers, below the usual limit of 1024 open files
+# the range of file descriptors for header libraries, below the usual limit of 1024 open files
+_FIRST, _COUNT = 100, 800
 
 
 class Layout(NamedTuple):
-    """The positions of copied files in a folder.
+    """Where to copy headers inside a new folder. All paths are relative to the new folder.
 
-    *places* are the folders for descriptor numbers, *folders* are the folders to create, *files* are the
-    files to copy.
+    *places* maps the number of each file descriptor to the folder that the compiler process opens. *folders*
+    are the folders to create, and *files* are the files to copy.
     """
 
     places: Mapping[int, str]
     folders: tuple[str, ...]
-    files: Mapping[str, tuple[str, Path]]  # by position: the logical name, and the path of the file to copy
+    # maps the path of each copy to the file's name in cache keys, and to the file to copy
+    files: Mapping[str, tuple[str, Path]]
 
 
 class CompilePaths:
-    """The paths that the compiler sees for the project's folder and for each header tree."""
+    """The paths that the compiler sees for the project's folder and for each header library."""
 
     def __init__(self, tree: ProjectTree, search: Iterable[SearchFolder]) -> None:
         self._tree, self._project = tree, (project := tree.root)
         self._by_number = sys.platform == "linux" and Path("/proc/self/fd").is_dir()
         self._numbers = {project: _PROJECT_DESCRIPTOR}
         self._logical = {project: PROJECT}
-        # A folder may have two logical names: the name of the wheel, and the name of the wheel's toolkit.
+        # A folder of headers may have two names in cache keys: the name of its wheel, and the name of its
+        # CUDA toolkit.
         self._named = {PROJECT: project}
         self._trees = {(project, "")}
         for root in sorted(set(search), key=lambda root: root.logical):
@@ -66,20 +70,20 @@ class CompilePaths:
 
     @property
     def descriptors(self) -> Mapping[int, str]:
-        """The folder that the compiler process opens under each descriptor number."""
+        """Maps the number of each file descriptor to the folder that the compiler process opens."""
         return {number: str(path) for path, number in self._numbers.items()} if self._by_number else {}
 
     @property
     def are_scattered(self) -> bool:
-        """Whether the project has source roots, which the compiler has to see inside the project's folder."""
+        """Whether `source-roots` adds folders that the compiler has to see inside the project's folder."""
         return self._by_number and bool(self._tree.roots)
 
     def joined(self, into: Path) -> Mapping[int, str]:
-        """Make a folder with links to the project's files and to its source roots.
+        """Make a folder with links to the project's files and to the folders in `source-roots`.
 
-        Return the descriptors, with this folder as the project's folder.
+        Return the mapping `descriptors`, but with the new folder as the project's folder.
         """
-        # a deep folder, so that paths with `..` do not find other files
+        # a folder with many parents, so that an include with `..` does not find other files
         folder = into.joinpath(*["in"] * _DEEP)
         folder.mkdir(parents=True)
         for place in self._project.iterdir():
@@ -89,14 +93,15 @@ class CompilePaths:
         return {**self.descriptors, _PROJECT_DESCRIPTOR: str(folder)}
 
     def copies(self, into: Path, closures: Iterable[Closure], folders: Iterable[str]) -> Mapping[int, str]:
-        """Copy all headers in *closures* with one time of change, and return descriptors for the copies.
+        """Copy all headers in *closures*, and set the modification time of all copies to 0.
 
-        *folders* are the folders of the project from which files are included; they must exist, so that an
-        include of `../a.h` works.
+        *folders* are the project's folders with files that include headers. These folders must exist in the
+        copy, because an include of `../a.h` works only if its folder exists. Return a mapping like
+        `descriptors`, with the folders of the copies.
         """
         if not self.descriptors:
             return {}
-        # each closure once, because jobs share closures
+        # many compiles share one set of headers, and each set has to be copied only once
         closures = [*{id(closure): closure for closure in closures}.values()]
         names = dict.fromkeys(name for closure in closures for name in closure.files)
         layout = self.layout(names, folders)
@@ -104,7 +109,7 @@ class CompilePaths:
             (into / folder).mkdir(parents=True, exist_ok=True)
         for closure in closures:
             for path, tree in self._trees:
-                if tree in closure.trees:  # the compiler may read any file of this tree
+                if tree in closure.trees:  # the compiler may read any file of this header library
                     shutil.copytree(path, into / layout.places[self._numbers[path]], dirs_exist_ok=True)
         for place, (_name, source) in layout.files.items():
             _copy(source, into / place)
@@ -114,14 +119,15 @@ class CompilePaths:
         return {number: str(into / place) for number, place in layout.places.items()}
 
     def layout(self, names: Iterable[str], folders: Iterable[str]) -> Layout:
-        """Return positions for copies of files, at which includes between the files still work.
+        """Return where to copy header files, so that the copies find each other with relative includes.
 
-        *names* are logical names of files. *folders* are the folders of the project from which files are
-        included. Files with absolute paths are not copied, because their paths are the same everywhere. Raise
-        KeyError if a file is not in any folder of the compile.
+        *names* are the names of header files in cache keys. *folders* are the project's folders with files
+        that include headers. Header files with absolute paths are not copied, because these paths are the
+        same in every build folder. Raise KeyError if a header file is in no folder that the compiler process
+        opens.
         """
         names = [name for name in names if not name.startswith("/")]
-        # the largest number of `..` in a name: 2 for `project/../../a.h`.
+        # the largest number of `..` in a name: `project/../../a.h` has two.
         levels = max((name.split("/").count("..") for name in names), default=0)
         places = {path: self._place(path, levels) for path in self._numbers}
         files: dict[str, tuple[str, Path]] = {}
@@ -137,24 +143,24 @@ class CompilePaths:
         )
 
     def _home_of(self, logical: str) -> tuple[Path, str]:
-        """Return the innermost folder that contains the file of a logical name, and the path in it."""
+        """Return the folder with the file that is named *logical*, and the path inside this folder."""
         name = max((name for name in self._named if logical.startswith(f"{name}/")), default=logical, key=len)
         return self._named[name], logical[len(name) + 1 :]
 
     def _place(self, path: Path, levels: int) -> Path:
-        """Return the position for the copy of a folder.
+        """Return where to copy the folder *path*.
 
-        A folder that is inside another copied folder is copied into the copy of the other folder.
+        If the folder is inside another folder that is copied, the copy is inside the copy of the outer
+        folder.
 
-        The position is so deep that files up to *levels* levels above the folder are still inside the same
-        tree.
+        The copy has so many parent folders that a path with *levels* times `..` stays inside the copied tree.
         """
         outermost = next(each for each in sorted(self._numbers) if path.is_relative_to(each))
         return Path(str(self._numbers[outermost]), *["in"] * levels, path.relative_to(outermost))
 
     @cached_property
     def readable(self) -> Mapping[str, str]:
-        """The name to show to the user for each folder that a compiler's message may mention."""
+        """Maps each folder that a compiler message may contain to the name that the user sees instead."""
         above = {} if self._by_number else {str(each.folder): OWN + each.name for each in self._tree.roots}
         return {self._name(path): logical for path, logical in self._logical.items()} | above
 
@@ -163,7 +169,7 @@ class CompilePaths:
         return f"{self._name(self._project)}/{path}" if self._by_number else str(self._tree.disk_path(path))
 
     def of_root(self, root: SearchFolder) -> str:
-        """Return the path that the compiler sees for a folder of the search path."""
+        """Return the path that the compiler sees for a folder in which it searches for headers."""
         if root.tree:
             return self._name(root.path)
         return self.of_source(root.logical.removeprefix(OWN))

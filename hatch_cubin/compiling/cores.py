@@ -12,11 +12,12 @@ from pathlib import Path
 
 from ..config.config import Config
 
-_MEMORY_OF_ONE = 512 << 20  # bytes: a compile needs at least 140 MB of memory, and rarely more than this
+# the bytes of memory to reserve for one compile: a compile needs at least 140 MB, and rarely more than 512 MB
+_MEMORY_OF_ONE = 512 << 20
 
 
 def available_cores(system: Path = Path("/")) -> int:
-    """Return how many compiles may run at once, by the system's files below *system*."""
+    """Return how many compiles may run at once; *system* is the folder that contains `proc` and `sys`."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     limits = (limit for group in _groups(system) for limit in _limits(group))
@@ -26,7 +27,8 @@ def available_cores(system: Path = Path("/")) -> int:
 def worker_count(config: Config) -> int:
     """Return how many compiles a build runs at once on this machine.
 
-    With a cluster, the setting `jobs` is for the cluster, so this machine still uses at most its own cores.
+    If the build uses a cluster, the setting `jobs` is a limit for the cluster. This machine still runs at
+    most as many compiles as it has cores.
     """
     jobs = config.jobs or available_cores()
     return jobs if config.executor is None else min(jobs, available_cores())
@@ -39,13 +41,13 @@ def _groups(system: Path) -> Iterator[Path]:
     except (OSError, ValueError):
         return
     for controllers, path in (line.split(":", 2)[1:] for line in lines):
-        home = system / "sys/fs/cgroup" / controllers  # with version 2 of cgroups, `controllers` is empty
+        home = system / "sys/fs/cgroup" / controllers  # in version 2 of cgroups, `controllers` is empty
         group = home / path.lstrip("/")
         yield from (each for each in (group, *group.parents) if each.is_relative_to(home))
 
 
 def _limits(group: Path) -> Iterator[int]:
-    """Yield how many compiles a control group's limits of processor time and of memory allow."""
+    """Yield how many compiles each limit of a control group allows to run at once."""
     time = _numbers(group, "cpu.max") or _numbers(group, "cpu.cfs_quota_us", "cpu.cfs_period_us")
     if len(time) == 2 and min(time) > 0:
         quota, period = time
@@ -55,7 +57,7 @@ def _limits(group: Path) -> Iterator[int]:
 
 
 def _numbers(group: Path, *names: str) -> list[int]:
-    """Return the numbers in files of a control group; empty if a file is missing or contains no limit."""
+    """Return the limits in the files *names* of a control group; [] if a file or a limit is missing."""
     try:
         return [int(word) for name in names for word in (group / name).read_text("utf-8").split()]
     except (OSError, ValueError):

@@ -13,14 +13,14 @@ _PRIVATE = ("static", "template", "inline", "__forceinline__", "constexpr")
 
 
 class Definition(NamedTuple):
-    """The location of a definition, and the text of its line."""
+    """The definition of a function or variable: the file and line, and the text of the line."""
 
     where: Location
     text: str
 
     @property
     def why_private(self) -> str | None:
-        """Why no other source can be linked to it; None if a source can be."""
+        """The keyword (such as `static`) that hides the definition from other sources, or None."""
         return next((word for word in _PRIVATE if re.search(rf"\b{word}\b", self.text)), None)
 
 
@@ -48,14 +48,14 @@ def definition(symbol: str, source: Source) -> Definition | None:
         if match := re.search(pattern, text, re.MULTILINE):
             line = text.count("\n", 0, match.end()) + 1
             before = text[: match.start()].rstrip().rpartition("\n")[2]
-            head = before if before.endswith(">") else ""  # a template's parameters on a line of their own
+            head = before if before.endswith(">") else ""  # `template <…>` on the line before the definition
             shown = " ".join(f"{head} {match[0]}".split()).strip(";}{= ")
             return Definition(Location(source.path, line), shown)
     return None
 
 
 def mention(symbol: str, source: Source) -> Location | None:
-    """Return where a source defines a symbol, or else where the source declares or first mentions it."""
+    """Return the line of a source that defines a symbol, or else the first line that declares or uses it."""
     if (found := definition(symbol, source)) is not None:
         return found.where
     word, text = re.escape(base_of(symbol)), plain_text(source)

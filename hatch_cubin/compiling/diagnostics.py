@@ -29,14 +29,15 @@ _BARE = re.compile(
     r"(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$",
     re.IGNORECASE,
 )
-_ON_LINE = re.compile(r" on line ([0-9]{1,9})$")  # the message of ptxas about a line that it cannot parse
-# Any other line with the word "error". Source lines that a compiler quotes do not match, because they are
-# indented.
+# the end of ptxas's message about a line of PTX that ptxas cannot parse
+_ON_LINE = re.compile(r" on line ([0-9]{1,9})$")
+# A line of a log with the word "error" that no pattern above matches. Source lines that a compiler quotes do
+# not match, because quoted lines are indented.
 _OTHER = re.compile(r"^(?P<place>\S.*?):? *\berror(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$", re.IGNORECASE)
 _REDEFINED = re.compile(r'incompatible redefinition of macro "(\w+)"')
 OF_ITS_OWN = re.compile(r"extern declaration of the entity (\w+) is treated as a static definition")
-# Numbers of warnings about code without a defined result: division by zero, an unset variable, and a
-# function that ends without a return. No hint says how to silence them.
+# Compiler warnings about undefined behaviour: 39 is a division by zero, 549 an unset variable, and 940 a
+# function without a return statement. No hint says how to silence these three warnings.
 MISTAKES = frozenset({39, 549, 940})
 _NOISE = re.compile(
     r"\d+ (?:catastrophic )?errors? detected in |compilation terminated|ERROR NVJITLINK|ptx assembly aborted"
@@ -54,18 +55,20 @@ class Diagnostic:
     text: str
     context: tuple[str, ...] = ()
     hint: str | None = None
-    otherwise: str | None = None  # another hint, for the case that the source compiles for no arch
-    number: int | None = None  # the number of a warning that can be silenced
-    # The chain of includes that leads to the error, for the first source with this error.
+    # the hint to show instead of *hint* if the source does not compile for any arch
+    otherwise: str | None = None
+    number: int | None = None  # the compiler's number of a warning, if the user may silence the warning
+    # The chain of includes from a source to the error; if several sources have the error, from the first
+    # source.
     include_chain: tuple[str, ...] = field(default=(), compare=False)
-    # the code on the errors page; empty for a compiler's own message
+    # The error's code in docs/reference/errors.md; empty for a compiler's own message.
     code: str = field(default="", compare=False)
 
     @property
     def is_own(self) -> bool:
         """Whether the diagnostic is about a file of the project.
 
-        Other headers have paths like `<folder>/...`.
+        Headers from outside the project have paths like `<folder>/...`.
         """
         return self.where is None or not self.where.path.startswith("<")
 
@@ -78,18 +81,18 @@ class Diagnostic:
 def failure(
     code: str, text: str, where: Location | None, hint: str | None = None, context: tuple[str, ...] = ()
 ) -> Diagnostic:
-    """Return an error with hatch-cubin's own text, and with its code on the errors page."""
+    """Return an error with hatch-cubin's own text. *code* is the error's name in docs/reference/errors.md."""
     return Diagnostic("error", where, text, context, hint, code=code)
 
 
-# an error that explains several errors, and the errors that it does not explain
+# One error that explains the cause of several compiler errors, and a list of the errors with other causes.
 Explanation = tuple[Diagnostic, "list[Diagnostic]"]
 
 
 def parse_log(log: str, source: str, folders: Mapping[str, str]) -> list[Diagnostic]:
     """Return the diagnostics in a compiler's *log*.
 
-    *folders* maps each path that the compiler has seen to the name that the user knows.
+    *folders* maps each folder that the log may mention to the folder's name in messages.
     """
     for folder, logical in folders.items():
         own = f"{logical}/".startswith(OWN)
@@ -133,22 +136,22 @@ def _without_place(kind: str, text: str, source: str) -> Diagnostic:
 
 
 def _of_ptx(kind: str, source: str, line: int, text: str) -> Diagnostic:
-    """Return a diagnostic about a line of PTX."""
-    # inline assembly: the line is in generated PTX, and not in a file of the user
+    """Return the diagnostic for a compiler message about a line of PTX."""
+    # The error is in inline assembly: its line number refers to generated PTX, which the user cannot see.
     if not source.lower().endswith(".ptx"):
         return Diagnostic(kind, Location(source), f"{text} (in the generated PTX)")
     return Diagnostic(kind, Location(source, line), text)
 
 
 def _warning(where: Location, text: str, number: int | None) -> Diagnostic:
-    # this warning must not be silenced, because the macro's value in the table is lost
+    # The user must not silence this warning, because the macro's value in pyproject.toml has no effect.
     if match := _REDEFINED.match(text):
         hint = (
             f"put #ifndef {match[1]} before this definition and #endif after it, "
             "to keep the value in the table"
         )
         return Diagnostic("warning", where, text, hint=hint)
-    # this warning must not be silenced, because values that other sources set are ignored
+    # The user must not silence this warning: the variable does not get the values that other sources assign.
     if match := OF_ITS_OWN.match(text):
         hint = (
             f"if another source defines {match[1]}, link both in a [[…module]] table; "
@@ -161,7 +164,7 @@ def _warning(where: Location, text: str, number: int | None) -> Diagnostic:
 def about_warning(warning: Diagnostic, text: str) -> str | None:
     """Return a hint for a warning that must not be silenced.
 
-    *text* is the text of the file with the warning.
+    *text* is the content of the file that the warning is about.
     """
     match = OF_ITS_OWN.match(warning.text)
     if match and re.search(rf"\bextern\s+__shared__[^;]*\b{match[1]}\s*\[", text):
@@ -174,7 +177,7 @@ def about_warning(warning: Diagnostic, text: str) -> str | None:
 
 
 def redefined(found: Iterable[Diagnostic], names: Collection[str]) -> list[Diagnostic]:
-    """Return an error for each warning that a macro in *names* is defined again."""
+    """Return an error for each compiler warning that the source redefines one of the macros *names*."""
     return [
         failure(
             "variant-redefined",
@@ -190,7 +193,7 @@ def redefined(found: Iterable[Diagnostic], names: Collection[str]) -> list[Diagn
 def merge(
     found: Iterable[tuple[Diagnostic, Unit]], compiler_of: Callable[[Module], str]
 ) -> list[tuple[Problem, list[Unit]]]:
-    """Return one problem for each different diagnostic, with the units that have this diagnostic."""
+    """Merge equal diagnostics of several units: return each problem once, with the units that have it."""
     units: dict[Diagnostic, list[Unit]] = {}
     for diagnostic, unit in found:
         units.setdefault(diagnostic, []).append(unit)
@@ -211,7 +214,7 @@ def _problem(diagnostic: Diagnostic, units: Sequence[Unit], compiler_of: Callabl
 
 
 def as_problem(diagnostic: Diagnostic, hint: str | None, details: tuple[str, ...]) -> Problem:
-    """Return a diagnostic as a problem, with the diagnostic's code or the code of compilers' messages."""
+    """Convert a diagnostic to a problem; a diagnostic without a code gets the code for compiler messages."""
     what, where = diagnostic.text, diagnostic.where
     if diagnostic.kind == "warning":
         return problem("compiler-warning", what, where, hint, details)

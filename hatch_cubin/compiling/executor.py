@@ -14,12 +14,12 @@ from ..errors import ToolchainError, problem
 from ..toolkit.worker import SCRIPT
 from .processes import Process, Watch
 
-_PATIENCE_S = 5.0  # seconds to wait for the end of a process that has closed its pipe
+_PATIENCE_S = 5.0  # how many seconds to wait until a process that has closed its output has exited
 
 
 @dataclass(frozen=True, slots=True)
 class PrecompiledHeader:
-    """A precompiled header that tasks share: the includes, their options, and the rest of the task."""
+    """A precompiled header, made from the *includes* of a source; *rest* is the source text after them."""
 
     id: int
     includes: bytes
@@ -29,19 +29,22 @@ class PrecompiledHeader:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One compile, with the text and options for the compiler."""
+    """One compile for a worker process: the source text, and the options of the compiler."""
 
     id: int
-    kind: str  # "c++", "lto" (C++ to LTO-IR), "ptx", "link", or "xz" (compress the code)
+    # what to do with *code*: "c++" or "lto" (compile C++ to a cubin or to LTO-IR), "ptx" (assemble), "link",
+    # or "xz" (compress)
+    kind: str
     code: bytes
     name: bytes
     options: tuple[bytes, ...]
     instantiate: tuple[bytes, ...] = ()
     precompiled_header: PrecompiledHeader | None = None
-    searches: bool = False  # whether the compiler searches for headers
-    ptx: bool = False  # whether C++ or a link has to give PTX, in addition to the cubin
-    # For a link: the kind, name and bytes of each input. In a link, `instantiate` lists the symbols that
-    # inputs other than LTO-IR define, and `code` is a probe that calls the functions among these symbols.
+    searches: bool = False  # whether the source includes headers that the compiler has to find
+    ptx: bool = False  # whether the compiler or linker has to return PTX too, not only a cubin
+    # The kind, name and bytes of each input of the linker. For a link, `instantiate` lists the symbols that
+    # the inputs define, except the symbols of LTO-IR. For a link, `code` is a test program that calls the
+    # functions in `instantiate`.
     inputs: tuple[tuple[str, bytes, bytes], ...] = ()
 
 
@@ -49,7 +52,8 @@ class Task:
 class Result:
     """The result of a task.
 
-    *output* is the cubin. *ptx* is the PTX of C++ code, even if ptxas has rejected the PTX.
+    *output* is the cubin, and *ptx* is the PTX from which ptxas made the cubin. *ptx* is set even if ptxas
+    failed.
     """
 
     id: int
@@ -59,8 +63,9 @@ class Result:
     symbols: Mapping[str, str] = field(default_factory=dict)
     ptx: bytes = b""
     seconds: float = 0.0
-    shared: bool = False  # whether the precompiled header of the task was used
-    worker: str = ""  # the address of the cluster worker that compiled the task; empty for this machine
+    shared: bool = False  # whether the task was compiled with its precompiled header
+    # the address of the cluster worker that compiled the task; empty if this machine compiled the task
+    worker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +78,12 @@ class Setup:
     timeout_s: float
     script: str = SCRIPT
     scratch: str = ""  # a temporary folder for precompiled headers, and for files that ptxas reads and writes
-    assembler: str = ""  # the path of ptxas; empty without PTX sources
-    memory: int = 0  # bytes of memory that a worker process may use; 0 for no limit
+    assembler: str = ""  # the path of ptxas; empty if no source is PTX
+    memory: int = 0  # how many bytes of memory a worker process may use; 0 means no limit
 
 
-# A function that returns the next task for a worker process, given the number of the worker's precompiled
-# header, and the numbers of the other workers' headers.
+# A function that returns the next task for a worker process. Its arguments are the number of the precompiled
+# header that this worker has, and the numbers of the headers that the other workers have.
 Next: TypeAlias = Callable[[int | None, Sequence[int]], Task | None]
 
 
@@ -89,14 +94,15 @@ def _anything(_result: Result) -> bool:
 def run(upcoming: Next, setup: Setup, accepts: Callable[[Result], bool] = _anything) -> Generator[Result]:
     """Yield each task's result when it is done.
 
-    *upcoming* is called for the next task whenever a process is free. If *upcoming* returns None, no task is
-    available now; if no task is running either, all tasks are done.
+    Whenever a worker process is free, *upcoming* is called to get a task. *upcoming* may return None while
+    tasks are running, and is called again after the next result. If *upcoming* returns None while no task is
+    running, all tasks are done.
 
-    If the process of a task dies, the reason may be a shortage of memory or the precompiled header. So the
-    task runs again after all other tasks, alone and without a precompiled header. If its process dies again,
-    the task fails. If a task exceeds its time limit, its process is killed and the task fails. A task with a
-    precompiled header gets a second chance without the precompiled header if it exceeds its time limit, or if
-    *accepts* rejects its result.
+    A worker process may die because of a shortage of memory, or because of a precompiled header. So the task
+    of a dead process runs again after all other tasks, alone and without a precompiled header. A task whose
+    worker process dies a second time fails. A task that exceeds the time limit fails, and its process is
+    killed. A task with a precompiled header is compiled again without the header if the task exceeds the time
+    limit, or if *accepts* returns False for the task's result.
     """
     pool = WorkerPool(setup)
     try:
@@ -106,15 +112,17 @@ def run(upcoming: Next, setup: Setup, accepts: Callable[[Result], bool] = _anyth
 
 
 class WorkerPool:
-    """The worker processes, with the task and deadline of each, and the tasks that have to run again.
+    """The worker processes of a build, and the tasks that these processes are running or have to run again.
 
-    NVRTC parses in only one thread of a process at a time, so each running task has its own process.
+    Each running task has its own process, because NVRTC does not parse in several threads of one process at
+    once.
     """
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._again, self._suspects = deque[Task](), deque[Task]()
-        self._harmful: set[int] = set()  # the numbers of precompiled headers with which a process died
+        # the numbers of the precompiled headers that a worker process used when it died
+        self._harmful: set[int] = set()
         self._alone = self.halted = False
         self._busy: dict[_CompilerProcess, tuple[Task, float]] = {}
         self._idle: list[_CompilerProcess] = []
@@ -124,24 +132,26 @@ class WorkerPool:
     def results(self, upcoming: Next, accepts: Callable[[Result], bool] = _anything) -> Generator[Result]:
         """Yield the result of each task when it is done.
 
-        After that, the processes stay ready for further tasks.
+        After the last result, the worker processes keep running, so that `results` can be called again.
         """
         self._next, self._accepts, self._width = upcoming, accepts, self._setup.jobs
         while self._set_to_work():
             result = self._wait()
-            if result is not None and not self.halted:  # after halt(), a killed process looks like a crash
-                # starts the next task first, so that no worker is idle while the result is stored
+            # a process that `halt` has killed must not be reported as a crash
+            if result is not None and not self.halted:
+                # starts the next task before the result is stored, so that no worker process is idle while
+                # the disk writes
                 self._set_to_work()
                 yield result
 
     def halt(self) -> None:
-        """Stop all work. Any thread may call this method; `results` yields no more results."""
+        """Kill all worker processes, so that `results` ends. Any thread may call this method."""
         self.halted = True
         for worker in [*self._all]:
             worker.kill()
 
     def _set_to_work(self) -> bool:
-        """Start as many tasks as may run at once, and return whether a task is running."""
+        """Start tasks until all worker processes are busy, and return whether any task is running."""
         if self.halted:
             return False
         self._alone = self._alone and bool(self._busy)
@@ -154,7 +164,7 @@ class WorkerPool:
         return bool(self._busy)
 
     def _upcoming(self) -> Task | None:
-        """Return the next task for the worker process that `_free_worker` will return."""
+        """Return the next task; None if no task is available now."""
         if self._again:
             return self._again.popleft()
         *waiting, held = [worker.held for worker in self._idle] or [None]
@@ -166,7 +176,7 @@ class WorkerPool:
         return task.precompiled_header is not None and task.precompiled_header.id in self._harmful
 
     def _start(self, task: Task) -> bool:
-        """Start a task if a worker process is free, and return whether the task was started."""
+        """Start a task if a worker process is idle or can be started; return whether the task was started."""
         if (worker := self._free_worker()) is None:
             return False
         self._busy[worker] = (task, time.monotonic() + self._setup.timeout_s)
@@ -174,7 +184,7 @@ class WorkerPool:
         return True
 
     def _free_worker(self) -> _CompilerProcess | None:
-        """Return an idle worker process, or start one; None if no more processes can be started."""
+        """Return an idle or new worker process; None if the system cannot start another process."""
         if self._idle:
             return self._idle.pop()
         try:
@@ -187,14 +197,15 @@ class WorkerPool:
         return worker
 
     def _wait(self) -> Result | None:
-        """Wait until a task ends, and return its result; None if the task has to run again."""
-        # the first task has the earliest deadline, because all tasks have the same time limit
+        """Wait until a task ends, and return the task's result; None if there is no result yet."""
+        # the task that was started first has the earliest deadline, because all tasks have the same time
+        # limit
         first, (_task, until) = next(iter(self._busy.items()))
         heard = self._watch.next(until - time.monotonic())
         if heard is None:
             return self._overdue(first)
         worker, message = heard
-        if worker not in self._busy:  # an idle worker was killed or has died
+        if worker not in self._busy:  # the worker process had no task when it died
             self._idle = [each for each in self._idle if each is not worker]
             worker.close()
             return None
@@ -212,7 +223,7 @@ class WorkerPool:
     def _overdue(self, worker: _CompilerProcess) -> Result | None:
         task, _deadline = self._busy.pop(worker)
         worker.close()
-        if task.precompiled_header:  # the time limit may have been exceeded because precompiling takes long
+        if task.precompiled_header:  # precompiling the header may have taken too long
             self._again.append(replace(task, precompiled_header=None))
             return None
         limit = f"{self._setup.timeout_s:g} s"
@@ -222,7 +233,7 @@ class WorkerPool:
     def _ended(self, worker: _CompilerProcess, task: Task) -> Result | None:
         """Return the result of a task after its process has died; None if the task will run again."""
         worker.close(_PATIENCE_S)
-        if not worker.ready:  # the process died before it started the task, so the task is not the cause
+        if not worker.ready:  # The process died before it read the task, so the task did not cause the crash.
             if not self._busy and not self._idle:
                 what = f"the compiler process could not start ({worker.ending})"
                 details = tuple(worker.complaints)[-5:]
@@ -250,9 +261,11 @@ class _CompilerProcess(Process):
 
     def __init__(self, setup: Setup, watch: Watch) -> None:
         super().__init__([sys.executable, "-I", setup.script], watch)
-        # whether the process has completed a task, which may be the cause of a later crash
+        # whether the process has already completed a task: an earlier task may have caused the crash of a
+        # later task
         self.served = False
-        self.held: int | None = None  # the number of the precompiled header that the process has or is making
+        # the number of the precompiled header that the process has made, or is making now
+        self.held: int | None = None
         self.send(
             {
                 "sys_path": [os.path.abspath(entry) for entry in sys.path],
@@ -265,7 +278,7 @@ class _CompilerProcess(Process):
         )
 
     def give(self, task: Task) -> None:
-        """Send one task to the process."""
+        """Send a task to the worker process."""
         if (shared := task.precompiled_header) is not None:
             self.held = shared.id
         self.send(

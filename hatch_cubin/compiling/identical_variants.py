@@ -8,14 +8,16 @@ from collections.abc import Iterator, Mapping
 from ..cache.entries import Compiled
 from ..planning.unit_plan import Unit
 
-_Same = tuple[str, tuple[tuple[str, str], ...]]  # an arch, and the values of the other macros
+# an arch, and the values of all macros of a variant except one macro
+_Same = tuple[str, tuple[tuple[str, str], ...]]
 
 
 def identical_variant_notes(done: Mapping[Unit, Compiled]) -> list[str]:
-    """Return a message for each macro whose value never changes the code, whatever the other macros are."""
+    """Return a message for each macro in `variants` whose value does not change the code of any variant."""
     results: dict[tuple[str, str], dict[_Same, list[str]]] = defaultdict(lambda: defaultdict(list))
     for unit, compiled in done.items():
-        if unit.module.part_of:  # objects are skipped, because the linked module may still differ
+        # Two equal object files are not reported: the modules that they are linked into may still differ.
+        if unit.module.part_of:
             continue
         for name, _value in unit.module.variant:
             others = tuple(item for item in unit.module.variant if item[0] != name)

@@ -16,7 +16,8 @@ _REFUSED = re.compile(
 )
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"(.*?)"', re.MULTILINE)
 _LOCATION = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s")
-_REGISTER = re.compile(r"%[a-z]+\d+\b")  # registers, which the compiler numbers differently for each arch
+# the name of a register; the compiler numbers registers differently for each arch
+_REGISTER = re.compile(r"%[a-z]+\d+\b")
 
 
 class _Place(NamedTuple):
@@ -26,9 +27,10 @@ class _Place(NamedTuple):
 
 
 def with_source_lines(log: str, ptx: str, source: str) -> str:
-    """Replace line numbers of *ptx* in a log by source lines, as far as *ptx* has line information.
+    """Replace line numbers of *ptx* in a log by lines of the source, if *ptx* has line information.
 
-    *source* is the path of the source that the compiler has seen; *ptx* contains this path after a `/`.
+    *source* is the path of the source as the compiler has seen the path. *ptx* contains this path after a
+    `/`.
     """
     places = _places(ptx, source)
 
@@ -42,7 +44,7 @@ def with_source_lines(log: str, ptx: str, source: str) -> str:
 
 
 def _places(ptx: str, source: str) -> Mapping[int, _Place]:
-    """Return the source line of each line of a PTX text, by line number."""
+    """Return a mapping from line numbers of a PTX text to lines of the source."""
     files = {number: source if path == f"/{source}" else path for number, path in _FILE.findall(ptx)}
     places: dict[int, _Place] = {}
     path = line = ""
@@ -50,7 +52,7 @@ def _places(ptx: str, source: str) -> Mapping[int, _Place]:
     for number, text in enumerate(ptx.split("\n"), start=1):
         if match := _LOCATION.match(text):
             path, line = files.get(match[1], ""), match[2]
-            place = last  # an error in this line is about an instruction without a semicolon
+            place = last  # ptxas reports an instruction without a semicolon in the line after the instruction
         else:
             path = "" if text.startswith("}") else path
             instruction = _REGISTER.sub("%…", text.strip())

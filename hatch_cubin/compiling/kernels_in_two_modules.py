@@ -1,4 +1,4 @@
-"""Warn about a source that includes another source, so that both modules have the same kernels."""
+"""Warn if a source includes another source, so that the modules of the two sources have the same kernels."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
 def found_in(source: Source, kernels: Collection[str], sources: Mapping[str, str]) -> list[Problem]:
-    """Return a problem for each included source whose kernels are in the result of *source* too.
+    """Return a problem for each source that *source* includes, if both become modules with the same kernels.
 
-    *kernels* are the names of the kernels in the result, and *sources* are the texts of all sources by path.
+    *kernels* are the names of the kernels in the compiled code of *source*. *sources* maps the path of each
+    source to its text.
     """
     text = without_comments(source.text)
     built = {name.partition("<")[0].partition("(")[0] for name in kernels}
@@ -34,7 +35,7 @@ def found_in(source: Source, kernels: Collection[str], sources: Mapping[str, str
 
 
 def _kernels_of(path: str, sources: Mapping[str, str]) -> set[str]:
-    """Return the kernels without templates that the source at *path* certainly has."""
+    """Return the kernels that the source at *path* certainly defines, without kernel templates."""
     text = sources.get(path, "")
     read = {number for _line, number in surely_read(text, frozenset())}
     found = declared({path: text})

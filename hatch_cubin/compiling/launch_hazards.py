@@ -20,13 +20,13 @@ _NO_THREADS = re.compile(r"__launch_bounds__\s*\(\s*(0[uU]?|-\s*\d+)\s*[,)]")
 def found_in(source: Source, kernels: Mapping[str, str]) -> Iterator[Problem]:
     """Yield a problem for each kernel with a reference parameter, and for `__launch_bounds__(0)`.
 
-    *kernels* maps names of kernels to symbols.
+    *kernels* maps the name of each kernel to its symbol in the compiled code.
     """
     if source.is_ptx:
         return
     shown = _declared_kernels(source.path, source.text) if _MAY_TAKE_REFERENCES.search(source.text) else ()
     for name, symbol in kernels.items():
-        # None for extern "C" kernels, whose types only the source's text shows
+        # None if the kernel is extern "C": its symbol does not contain the parameter types
         types = parameter_types(symbol)
         kernel = _declaration(name, shown)
         if _has_reference(kernel) if types is None else any(each.endswith("&") for each in types):
@@ -45,7 +45,8 @@ def found_in(source: Source, kernels: Mapping[str, str]) -> Iterator[Problem]:
                 yield problem("launch-bounds-ignored", what, Location(source.path, number), hint)
 
 
-@functools.lru_cache(maxsize=64)  # cached, because each arch and variant has the same text
+# cached, because a build calls this function with the same text for each arch and variant
+@functools.lru_cache(maxsize=64)
 def _declared_kernels(path: str, text: str) -> tuple[Kernel, ...]:
     return declared({path: text})
 

@@ -1,4 +1,4 @@
-"""Warn about kernels that compile, but that no GPU can launch because they exceed its limits."""
+"""Warn about kernels that compile, but that no GPU can launch, because the kernels exceed GPU limits."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ..errors import Location, Problem, problem
 from ..project.source import without_comments
 from .hints.kernel_declarations import declared
 
-# Limits from "Technical Specifications per Compute Capability" in the CUDA programming guide. All GPUs have
-# the same limits.
+# Limits for kernels, from "Technical Specifications per Compute Capability" in the CUDA programming guide.
+# These limits are the same for all GPUs.
 _MOST_THREADS = 1024
-_DEEPEST = 64  # the limit for the third dimension of a block
+_DEEPEST = 64  # the most threads in the third dimension of a block
 _MOST_STACK = 512 * 1024
 _MOST_BLOCKS_PORTABLE = 8
 _MOST_BLOCKS = 16
@@ -24,12 +24,13 @@ def exceeded(
 ) -> list[Problem]:
     """Return a problem for each kernel of a cubin that exceeds a limit of GPUs.
 
-    *kernels* maps names of kernels to symbols. *texts_of* returns the texts of *source* and of the project's
-    headers, by path.
+    *kernels* maps the name of each kernel to its symbol in the cubin. *texts_of* returns the texts of
+    *source* and of the project's headers; the keys are paths.
     """
     try:
         limits, resources = elf.read_limits(data), elf.read_resources(data)
-    except ValueError:  # *data* is, for example, LTO-IR or a cubin with an unknown layout
+    except ValueError:
+        # The result is not a cubin (for example, LTO-IR), or is a cubin with an unknown layout.
         return []
     names = {symbol: name for name, symbol in kernels.items()}
     found: list[Problem] = []
@@ -74,7 +75,7 @@ def _exceeded(kernel: str, limits: Mapping[str, tuple[int, ...]], stack: int) ->
 
 
 def _place(name: str, texts: Mapping[str, str], source: str) -> Location:
-    """Return the location of a kernel's declaration; without a line if the declaration is not found."""
+    """Return the file and line of a kernel's declaration; only the file if the declaration is not found."""
     base = name.partition("<")[0].partition("(")[0].rpartition("::")[2]
     if source.endswith(".ptx"):
         lines = without_comments(texts[source]).splitlines()

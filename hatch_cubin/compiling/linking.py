@@ -1,8 +1,8 @@
-"""Link objects and files to modules: check the inputs, read the results, and explain errors.
+"""Link object files to modules: check the inputs, read the results, and explain errors.
 
 nvJitLink links machine code even if a symbol is defined twice or declared differently, and reports this only
 on standard error. nvJitLink may crash on damaged input, and does not report which input needs a missing
-symbol. So this module itself compares the symbols of all inputs whose symbols can be read.
+symbol. To report these errors well, hatch-cubin itself compares the symbols of the inputs before linking.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _UNDEFINED = re.compile(r"(?:Unresolved extern (?:function|variable)|Undefined r
 _TWICE = re.compile(
     r"Linking globals named '([^']+)': symbol multiply defined|Multiple definition of '([^']+)'"
 )
-_ABOUT = {  # the linker's words for a contradiction between inputs, and hatch-cubin's words
+_ABOUT = {  # maps nvJitLink's text for inputs that contradict each other to the words for hatch-cubin's error
     "Memory space doesn't match": "the memory space of",
     "Managed attribute doesn't match": "the __managed__ attribute of",
     "Size doesn't match": "the size of",
@@ -52,47 +52,52 @@ _SIZES = re.compile(
     r"Size does not match for (\S+) in (.+) with size (\d+) specified in (.+) with size (\d+)"
 )
 _FUNCTION_ONCE = "define the symbol in one source and declare it in the others, or make it static or inline"
-# A `static` variable gives each source a variable of its own, and the host cannot set these variables.
+# The hint does not propose `static`, because each source would get its own variable, which the host cannot
+# set.
 _VARIABLE_ONCE = "declare it extern in the header and define it in one source, or make it inline"
 _ALIKE = "use the same declaration as in the definition, in all inputs"
 _NEWER = re.compile(r"may need newer version of nvJitLink|LTOIR arch newer than target arch")
 _BAD = re.compile(r"bad input: ?(.*)$", re.MULTILINE)
-_OPAQUE = ("fatbin", "library")  # kinds of inputs whose symbols cannot be read
+_OPAQUE = ("fatbin", "library")  # the kinds of linker inputs whose symbols hatch-cubin cannot read
 _OF_RUNTIME = ("__cudaCDP2", "cudaCDP", "cudaStream", "cudaEvent", "cudaDevice", "cudaMemcpy", "cudaMemset")
 _NVSHMEM = "nvidia-nvshmem-cu{}:**/libnvshmem_device.a"
 
 _HIDDEN = "a definition that is {}, so other sources cannot use it"
-_WHY_OTHER: Mapping[str | None, str] = {  # by the word that makes a definition private
+# maps the keyword that hides a definition from other sources to the end of a message
+_WHY_OTHER: Mapping[str | None, str] = {
     None: "a definition, perhaps in another scope or with other parameters",
     "template": "a template, which needs an explicit instantiation (template …;) in the same file",
     **{word: _HIDDEN.format(word) for word in ("static", "inline", "__forceinline__", "constexpr")},
 }
-_STRICTNESS = ("", "f", "a")  # suffixes of archs, from code for all later archs to code for only one arch
+# suffixes of archs, in order: code for all later archs (sm_90), for a family (sm_90f), for one arch (sm_90a)
+_STRICTNESS = ("", "f", "a")
 
-Content = tuple[str, bytes, bytes]  # the kind, name and bytes of an input
+Content = tuple[str, bytes, bytes]  # the kind, name and bytes of an input of the linker
 
 
 class Links:
-    """The links of a build. Links whose inputs are wrong are recorded as failed in *results*.
+    """The linked modules of a build, with the inputs of the linker.
 
-    Each input is read only once. Its content must be the content from which the link's cache key was made.
+    A module whose inputs are wrong is added to the failed units in *results*. Each input is read only once,
+    and must not have changed since the module's cache key was made.
     """
 
     def __init__(self, project: Project, jobs: Sequence[Job], results: Results) -> None:
         self._project, self._results = project, results
         self._contents: dict[Unit, tuple[Content, ...]] = {}
         self._symbols: dict[Unit, list[tuple[str, LinkSymbols]]] = {}
-        self._read: dict[str, bytes | None] = {}  # by digest; None if the content of the input has changed
+        # maps the digest of each input to its content, or to None if the content has changed
+        self._read: dict[str, bytes | None] = {}
         self.ready = [job for job in jobs if self._is_ready(job)]
 
     def contents(self, unit: Unit) -> tuple[Content, ...]:
-        """Return the inputs of a unit's link, in order."""
+        """Return the inputs for linking a unit, in order."""
         return self._contents[unit]
 
     def probe(self, unit: Unit) -> tuple[tuple[bytes, ...], bytes]:
-        """Return the symbols that inputs other than LTO-IR define, and C++ code that calls the functions.
+        """Return which symbols the inputs define that are not LTO-IR, and C++ code that calls the functions.
 
-        The linker compiles this code to find out which of the functions LTO-IR also defines.
+        The worker process links the C++ code with the LTO-IR, to find functions that are also defined there.
         """
         symbols = [symbols for _name, symbols in self._symbols[unit]]
         defined = dict.fromkeys(name for each in symbols for name in each.strong if name.isidentifier())
@@ -105,9 +110,9 @@ class Links:
         return tuple(name.encode() for name in defined), code.encode()
 
     def _is_ready(self, job: Job) -> bool:
-        """Read and check the inputs of a unit's link; return whether the link can be made."""
+        """Read and check the inputs for linking a module; return whether the module can be linked."""
         if any(each.unit is not None and each.unit not in self._results.done for each in job.linked):
-            # no error is added here, because the errors of the objects are reported
+            # the list of errors is empty, because the errors of the failed object file are reported
             self._results.failed.append((job.unit, []))
             return False
         wrong = list(self._load(job)) or [
@@ -139,7 +144,7 @@ class Links:
     def _doubts_about_lto(
         self, job: Job, each: Input, data: bytes, before: Sequence[Content]
     ) -> Iterator[Diagnostic]:
-        """Yield an error if a file of LTO-IR cannot be linked, for which nvJitLink has no clear message."""
+        """Yield an error if a file of LTO-IR cannot be linked: nvJitLink's own message would not be clear."""
         link = job.unit.module.link
         if link is not None and link.mode != "lto":
             yield self._error(
@@ -157,9 +162,9 @@ class Links:
             yield self._error("lto-too-new", what, job, hint=hint)
 
     def _doubts_about_arch(self, job: Job, each: Input, data: bytes) -> Iterator[Diagnostic]:
-        """Yield an error for a cubin that runs on fewer GPUs than the result of the link.
+        """Yield an error if the linker input *each* is a cubin that runs on fewer GPUs than the module.
 
-        Not every version of nvJitLink refuses such a cubin.
+        Some versions of nvJitLink link a cubin for fewer GPUs without an error.
         """
         target, real = job.unit.arch.real, arch_of(data)
         own = parse_arch(real) if real else target
@@ -169,7 +174,7 @@ class Links:
             yield self._error("link-input-for-other-arch", what, job, hint=hint)
 
     def _data(self, each: Input) -> bytes | None:
-        """Return the bytes of an input of a link; None if they have changed since their digest was made."""
+        """Return the content of a linker input; None if the content has changed since its digest was made."""
         if each.unit is not None:
             compiled = self._results.done[each.unit]
             return compiled.data if file_digest(compiled.data) == compiled.sha256 else None
@@ -188,7 +193,7 @@ class Links:
         return self._error("cache-edited-during-build", what, job, hint="build again")
 
     def _defined_twice(self, job: Job) -> Iterator[tuple[str, list[str]]]:
-        """Yield each symbol that several inputs define, with these inputs; nvJitLink would use only one."""
+        """Yield each symbol that several inputs define, with the names of the inputs."""
         having: dict[str, list[str]] = defaultdict(list)
         for name, symbols in self._symbols[job.unit]:
             for symbol in symbols.strong:
@@ -204,7 +209,7 @@ class Links:
         return self._error("symbol-defined-twice", what, job, hint=hint)
 
     def _disagreements(self, job: Job) -> Iterator[Diagnostic]:
-        """Yield an error for each symbol that two inputs declare differently, unless it is defined twice."""
+        """Yield an error if two inputs declare a symbol differently, except if both define the symbol."""
         twice = {symbol for symbol, _inputs in self._defined_twice(job)}
         for symbol, descriptions in objects.shape_conflicts(self._symbols[job.unit]):
             if symbol not in twice:
@@ -219,7 +224,7 @@ class Links:
         return self._error("declarations-differ", what, job, hint=_ALIKE)
 
     def _dispute(self, job: Job, symbol: str, about: str, known: Mapping[str, LinkSymbols]) -> Diagnostic:
-        """Return an error for a contradiction that the linker found, with the inputs that may be wrong."""
+        """Return an error for different declarations of a symbol, with the inputs that may be wrong."""
         suspects = []
         for name in (each.name for each in job.linked):
             symbols = known.get(name)
@@ -232,13 +237,13 @@ class Links:
         return diagnostics.failure(code, text, self._where(job), hint, details)
 
     def _where(self, job: Job) -> Location:
-        """Return the line of the project's table with the sources of a linked module."""
+        """Return the line of pyproject.toml that lists the sources of a linked module."""
         config = self._project.config
         number = [rule.name for rule in config.module].index(job.unit.module.base)
         return config.place.of("module", number, "sources")
 
     def outcome_of(self, job: Job, result: Result) -> Compiled | list[Diagnostic]:
-        """Return the result of a link, or the errors of the link."""
+        """Return the code of a linked module, or the errors from linking."""
         if not result.ok:
             return self._explained(job, result)
         unit = job.unit
@@ -266,13 +271,14 @@ class Links:
         twice = dict.fromkeys(one or other for one, other in _TWICE.findall(result.log))
         known = dict(self._symbols[job.unit])
         shown = {name: objects.ptx_symbols(text) for name, text in result.symbols.items()}
-        # all LTO-IR linked together, because the linker reports only the first missing symbol
+        # The result has the PTX of all LTO-IR, because nvJitLink reports only the first missing symbol.
         if missing and "" in shown:
             there = {symbol for each in known.values() for symbol in (*each.strong, *each.weak)}
             more = (symbol for symbol in shown.pop("").needed if symbol not in there)
             missing |= dict.fromkeys(symbol for symbol in more if not _is_of_driver(symbol))
         of_runtime = [symbol for symbol in missing if symbol.startswith(_OF_RUNTIME)]
-        # reported once, because one file defines all symbols of the device runtime
+        # only one missing symbol of CUDA's device runtime is reported, because one library defines all of
+        # them
         asked = [symbol for symbol in missing if symbol not in of_runtime[1:]]
         found = [self._missing(job, symbol, {**known, **shown}) for symbol in asked]
         for symbol in twice:
@@ -290,7 +296,7 @@ class Links:
         return found or [self._linker_message(job, result.log)]
 
     def _linker_message(self, job: Job, log: str) -> Diagnostic:
-        """Return an error with the linker's own message, if the message is not about symbols."""
+        """Return an error for a message of the linker that is not about symbols."""
         own = next(filter(None, (_named_text(job, line) for line in log.splitlines())), None)
         told = diagnostics.parse_log(log, own or job.unit.module.source.path, {})
         if _NEWER.search(log):
@@ -309,7 +315,7 @@ class Links:
         return self._error("linker-error", text, job, *(line for line in lines[:20] if text not in line))
 
     def _missing(self, job: Job, symbol: str, known: Mapping[str, LinkSymbols]) -> Diagnostic:
-        """Return an error for an undefined symbol, with the inputs that need it and similar symbols."""
+        """Return an error for an undefined symbol: the inputs that need the symbol, and similar symbols."""
         users = [name for name, symbols in known.items() if symbol in symbols.needed]
         word = word_of(symbol)
         users = users or [each.path for each in _sources(job) if word.search(plain_text(each))]
@@ -336,7 +342,7 @@ class Links:
                 yield f"{found.where} has {_WHY_OTHER[found.why_private]}: {found.text}"
 
     def _source_hint(self, job: Job, symbol: str) -> str | None:
-        """Return a hint with a source that defines the missing symbol, but that is not linked."""
+        """Return a hint if a source that is not linked into the module defines the missing symbol."""
         own = {source.path for source in _sources(job)}
         for path, text in texts_of(self._project).items():
             found = None if path in own else definition(symbol, Source(path, text))
@@ -346,15 +352,15 @@ class Links:
 
 
 class Linking(Bake):
-    """Links modules, with the same steps as `Bake` compiles units."""
+    """Links modules; `Bake` does the steps that linking and compiling have in common."""
 
     def run_with(self, links: Links) -> None:
-        """Link all modules whose inputs are ready."""
+        """Link all modules in *links* that can be linked."""
         self._links = links
         self.run()
 
     def _try_other_archs(self, _setup: Setup) -> list[Unit]:
-        return []  # the sources' errors explain the failure, and other archs were tried for the sources
+        return []  # linking for other archs would not help: only compiling a source may fail for some archs
 
     def _prepared(self, task: Task, job: Job) -> Task:
         defined, probe = self._links.probe(job.unit)
@@ -371,12 +377,13 @@ def _sources(job: Job) -> list[Source]:
 
 
 def texts_of(project: Project) -> dict[str, str]:
-    """Return the texts of all readable sources of the project, by path."""
+    """Return the texts of all sources of the project that can be read; the keys are paths."""
     found: dict[str, str] = {}
     with contextlib.suppress(HatchCubinError):
         sources = read_sources(project)
         if not sources.is_complete:
-            from ..producing.produced_sources import complete  # lazy: only with producers
+            # imported here, because few projects have sources that a script produces
+            from ..producing.produced_sources import complete
 
             sources = complete(project, sources)
         found = {source.path: source.text for source in sources}
@@ -389,7 +396,7 @@ def _symbol_label(symbol: str) -> str:
 
 
 def _is_of_driver(symbol: str) -> bool:
-    """Return whether the driver defines a symbol when it loads a module."""
+    """Return whether the CUDA driver defines a symbol when the driver loads a module."""
     return symbol in {"vprintf", "malloc", "free", "__assertfail"} or symbol.startswith(".")
 
 
@@ -399,7 +406,7 @@ def _location(symbol: str, source: Source) -> Location | None:
 
 
 def _place(job: Job, symbol: str, name: str) -> str:
-    """Return the line of an input that defines or mentions a symbol, or else the input's name."""
+    """Return the line of an input that defines or uses a symbol; the input's name if there is no line."""
     source = next((each for each in _sources(job) if each.path == name), None)
     return str((source and mention(symbol, source)) or name)
 

@@ -1,4 +1,4 @@
-"""Report kernels that are missing for some archs of a module, because of conditions in the source."""
+"""Report kernels that a module has for only some archs, usually because of an `#if` in the source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from ..cache.entries import Compiled
 from ..planning.unit_plan import Module, Unit
 
-_SHOWN = 3  # how many names a message lists; `hatch-cubin inspect` lists all names
+_SHOWN = 3  # A message lists at most this many kernel names; `hatch-cubin inspect` lists all kernel names.
 
 
 def missing_kernel_notes(done: Mapping[Unit, Compiled]) -> list[str]:
@@ -21,7 +21,8 @@ def missing_kernel_notes(done: Mapping[Unit, Compiled]) -> list[str]:
 
 def _notes(module: Module, units: list[Unit], done: Mapping[Unit, Compiled]) -> Iterator[str]:
     having = {unit: done[unit].kernels for unit in units} if units[1:] else {}
-    if all(names == having[units[0]] for names in having.values()):  # a fast return for the usual case
+    # usually, all archs have the same kernels
+    if all(names == having[units[0]] for names in having.values()):
         return
     every = set[str]().union(*having.values())
     lacking: dict[tuple[str, ...], list[str]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Get the result of every unit: look units up in the cache, and compile the missing units."""
+"""Get the compiled code of all units (a unit is a module for one arch), from the cache or by compiling."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def look_up(
     found: Mapping[Unit, Compiled] = MappingProxyType({}),
     fetch: Callable[[Sequence[Job]], object] | None = None,
 ) -> Results:
-    """Return the results that were *found* before, and the results in the cache.
+    """Return the results that are in *found* (results that the caller already has) or in the cache.
 
-    *fetch* is called with the jobs without a result, and may copy their results into the cache.
+    *fetch* is called with the jobs that have no result. *fetch* may download results into the cache.
     """
     results = Results()
     for job in jobs:
@@ -36,7 +36,7 @@ def look_up(
 
 
 def complete(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit, results: Results) -> None:
-    """Compile all units without a result, and add their results or errors to *results*."""
+    """Compile all units that are missing in *results*, and add their code or errors to *results*."""
     misses = [job for job in jobs if job.unit not in results.done]
     repeat_warnings(project, results.done.values())
     if cache.damaged:
@@ -52,14 +52,15 @@ def complete(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolk
         if "archs" in project.config.replaced:
             results.archs_for_explain = ",".join(project.config.archs)
     elif misses:
-        from .bake import Bake  # lazy: not needed if all results are in the cache
+        # imported here, because a build that finds all results in the cache does not need it
+        from .bake import Bake
 
         alone = [job for job in jobs if not job.linked]
         if any(not job.linked for job in misses):
             Bake(project, alone, cache, toolkit, results).run()
-        # linked last, because all their objects exist or have failed by now
+        # Linked modules come last, because the object files that they consist of must be compiled first.
         if linked := [job for job in misses if job.linked]:
-            from .linking import Linking, Links  # lazy: needed only for linked modules
+            from .linking import Linking, Links  # imported here, because few projects have linked modules
 
             if (links := Links(project, linked, results)).ready:
                 Linking(project, links.ready, cache, toolkit, results).run_with(links)

@@ -22,7 +22,7 @@ _OPTION = re.compile(r"\bfor (?:option )?--([a-z][a-z-]*)")
 def outcome_of(
     unit: Unit, result: executor.Result, found: Sequence[Diagnostic]
 ) -> Compiled | list[Diagnostic]:
-    """Return the result of a unit with the names of its kernels, or the unit's errors."""
+    """Return a unit's compiled code and the names of its kernels, or the unit's errors."""
     source = unit.module.source
     if not result.ok:
         errors = [_at_its_option(each, unit.module) for each in found if each.kind == "error"]
@@ -43,10 +43,10 @@ def outcome_of(
 
 
 def why_wrong(unit: Unit, result: executor.Result) -> str | None:
-    """Return why a result does not belong to *unit*; None if it does.
+    """Return why a result cannot be the compiled code of *unit*; None if it can be.
 
-    A result without a kernel, and a result that cannot be loaded, are not reported here, because they are
-    errors of the source.
+    The function does not check that the result has a kernel and can be loaded, because a mistake in the
+    source can cause both.
     """
     is_object = bool(unit.module.part_of)
     try:
@@ -61,7 +61,7 @@ def why_wrong(unit: Unit, result: executor.Result) -> str | None:
 
 
 def _compiled(unit: Unit, result: executor.Result) -> Compiled:
-    """Return a result with the names of its kernels, before the names are checked."""
+    """Return the compiled code of a unit and the names of its kernels. The names are not checked here."""
     symbols = {loader.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
     if unit.module.part_of:
         return Compiled(result.output, symbols)
@@ -79,7 +79,7 @@ def code_of(unit: Unit, result: executor.Result) -> bytes:
 
 
 def _at_its_option(error: Diagnostic, module: Module) -> Diagnostic:
-    """Set the place of an error about an option to the line of the table with the option."""
+    """Set the location of an error about a compiler option to the option's line in pyproject.toml."""
     option = _OPTION.search(error.text)
     where = module.setting_lines.get(option[1].replace("-", "_")) if option else None
     return error if where is None else replace(error, where=where)

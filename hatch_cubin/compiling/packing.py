@@ -1,4 +1,4 @@
-"""Pack results into blocks: a block is a compressed file with several units of one arch.
+"""Compress the code of a bundle: a block is a compressed file with the code of several modules for one arch.
 
 Worker processes compress the blocks. Blocks are also stored in the cache.
 """
@@ -22,15 +22,17 @@ from ..project.project import Project
 from ..toolkit.toolkit import Keys
 from . import cores, executor
 
-_XZ = "xz"  # the text in place of an arch, in recorded facts
-_PLAIN = describe({}, (), "{}")  # a block itself does not have kernels
+# the key under which the recorded facts about a block are stored (facts about a module have an arch as key)
+_XZ = "xz"
+# the description of a cache entry without kernels, because a block itself does not have kernels
+_PLAIN = describe({}, (), "{}")
 _LIGHTER = "use HATCH_CUBIN_JOBS=1 to pack one block at a time with less memory, or build without 'pack'"
 
 
 def require_packer(project: Project) -> None:
-    """Raise ToolchainError if this Python does not have lzma, which packing needs."""
+    """Raise ToolchainError if this Python does not have the module lzma, which compresses blocks."""
     try:
-        import lzma  # noqa: F401 - lazy: few builds need lzma, and some Pythons do not have it
+        import lzma  # noqa: F401 - imported only to find out whether this Python has lzma
     except ImportError as exc:
         what, fix = (
             "'pack' needs lzma, which this Python does not have",
@@ -44,12 +46,12 @@ def require_packer(project: Project) -> None:
 def pack(
     project: Project, jobs: Sequence[Job], done: Mapping[Unit, Compiled], cache: Cache, recall: Recall
 ) -> PackedBlocks:
-    """Return packed blocks with the results of all *jobs*.
+    """Compress the results of all *jobs* into blocks, and return the blocks.
 
-    Blocks that are missing in the cache are packed and stored in the cache.
+    A block that is missing in the cache is compressed, and stored in the cache.
 
-    A block from the cache is used only if it unpacks to exactly these results, because a block's record does
-    not prove its content.
+    A block from the cache is used only if it unpacks to exactly the results in *done*, because the cache does
+    not record from which results a block was made.
     """
     blocks = plan_blocks(
         Piece(unit.module.base, unit.module.name, str(unit.arch), done[unit].sha256, done[unit].size)
@@ -68,7 +70,8 @@ def pack(
     for block, packed in _packed(project, misses, contents):
         cache.put(block.key, packed, {BLOCK: [piece.sha256 for piece in block.pieces]})
         again = cache.get(block.key, _known(packed, ""))
-        # read from the cache again, which frees the memory of the packed bytes
+        # The block is now read from the cache when its bytes are needed, so this process does not keep the
+        # bytes.
         found[block.key] = again or packed
     before, after = sum(block.size for block in blocks), sum(found[block.key].size for block in blocks)
     counts = f"{len(blocks) - len(misses)} cached, {len(misses)} packed"
@@ -77,7 +80,7 @@ def pack(
 
 
 def recalled(packed: PackedBlocks, cache: Cache) -> dict[str, Units]:
-    """Return the facts about verified blocks, which the next build does not have to verify again."""
+    """Return which blocks this build has verified, so that the next build need not verify the blocks."""
     return {
         _recall_name(key): {
             _XZ: (Keys(key, None), RecalledResult(block.sha256, block.size, cache.record_stamp(key), _PLAIN))
@@ -90,7 +93,8 @@ def recalled(packed: PackedBlocks, cache: Cache) -> dict[str, Units]:
 def _cached(block: Block, cache: Cache, recall: Recall) -> Compiled | None:
     """Return a block from the cache; None on a cache miss.
 
-    If an earlier build has verified a block with this key, no other content is accepted.
+    If an earlier build has verified the block, the cached block must have the digest that this build
+    recorded.
     """
     recalled = recall.units(_recall_name(block.key)).get(_XZ)
     return cache.get(block.key, recalled[1] if recalled else None)
@@ -101,7 +105,7 @@ def _recall_name(key: bytes) -> str:
 
 
 def _known(packed: Compiled, record: str) -> RecalledResult:
-    """Return the digest and size by which a block is recognized."""
+    """Return the digest and size that a block in the cache must have."""
     return RecalledResult(packed.sha256, packed.size, record, _PLAIN)
 
 

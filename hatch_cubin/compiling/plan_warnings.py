@@ -18,14 +18,15 @@ from ..project.project import Project
 from ..project.scan import IDENTIFIER, PASTE_OPERATOR, join_continued_lines
 
 NEARER = "copy the header into the project, or add its folder to 'source-roots'"
-_NOT_OURS = re.compile(r"_|CUDA|CUDART|NV_|NVRTC|NDEBUG$")  # names of macros that NVRTC's own header may use
+# names of macros that NVRTC's built-in header may use
+_NOT_OURS = re.compile(r"_|CUDA|CUDART|NV_|NVRTC|NDEBUG$")
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:el)?if(?:n?def)?\b(.*)", re.MULTILINE)
 
 
 def outside_headers(project: Project, jobs: Iterable[Job]) -> list[Problem]:
-    """Return a problem for each header outside the project that a build reads: sdists do not contain it."""
+    """Return a problem for each header outside the project that a build reads: sdists omit such headers."""
     found: dict[str, Problem] = {}
-    # once per closure, because many modules share one
+    # Many modules share one set of headers; each set is checked only once.
     for job in {id(job.closure): job for job in jobs}.values():
         for path in _own(job.closure):
             real = project.tree.real_name(path) if ".." in path else path
@@ -39,9 +40,9 @@ def outside_headers(project: Project, jobs: Iterable[Job]) -> list[Problem]:
 def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
     """Return a problem for each macro in `define` that no compiled file uses.
 
-    *jobs* are all jobs of the project. Cases of doubt are not reported: names that are pasted together with
-    `##`, and macros that headers outside the project may use. The second case is reported if a condition
-    contains a very similar name, because then the name is probably misspelled.
+    *jobs* are all compiles of the project. A macro is not reported if a file uses the operator `##`, which
+    can build the macro's name. A macro that a header outside the project may use is reported only if it is
+    probably misspelled, that is, if an `#if` contains a very similar name.
     """
     config = project.config
     tables: list[tuple[tuple[str | int, ...], Macros]] = [(("define",), config.define)]
@@ -67,21 +68,22 @@ def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class _CompiledTexts:
-    """The texts of all files that are compiled with a macro."""
+    """Searches for a macro in all files that are compiled with this macro."""
 
     project: Project
     jobs: Sequence[Job]
 
     def unread(self, name: str) -> str | None:
-        """Return None if a file may use the macro *name*; otherwise a similar name that is used, or ""."""
+        """Return None if a file may use the macro *name*; otherwise a similar name in an `#if`, or ""."""
         if not all(job.unit.module.source.is_text_known for job in self.jobs):
             return None
         named = re.compile(rf"\b{name}\b")
         if any(
             named.search(text) or PASTE_OPERATOR.search(text) for text in self._own()
-        ):  # fast, because usually the first file uses the macro
+        ):  # Usually the search ends early, because the first file uses the macro.
             return None
-        import difflib  # lazy: slow to import, and needed only for unused macros
+        # imported here, because the import is slow, and most projects do not have unused macros
+        import difflib
 
         asked = {
             word
@@ -95,7 +97,7 @@ class _CompiledTexts:
         return close[0] if close and not self._is_named_by_others(name) else None
 
     def _own(self) -> Iterator[str]:
-        """Yield the texts of the project's files, and the code in the project's table."""
+        """Yield the texts of the project's sources and headers, and the code fragments in pyproject.toml."""
         paths: set[str] = set()
         for job in self.jobs:
             yield join_continued_lines(job.unit.module.source.text)
@@ -107,12 +109,12 @@ class _CompiledTexts:
                     Path(path) if path.startswith("/") else self.project.tree.disk_path(path),
                     self.project.tree,
                 )
-            except SourceError:  # the file has been removed
+            except SourceError:  # the header was removed after it was found
                 continue
             yield join_continued_lines(data.decode("utf-8", "replace"))
 
     def _is_named_by_others(self, name: str) -> bool:
-        """Return whether a header outside the project uses a macro, or may use it."""
+        """Return whether a header outside the project uses the macro *name*, or may use this macro."""
         if any(job.closure.trees for job in self.jobs):
             return True
         roots = {f"{root.logical}/": root.path for job in self.jobs for root in job.search}
@@ -133,13 +135,13 @@ def _values(module: Module) -> Iterator[str]:
 
 
 def _own(closure: Closure) -> list[str]:
-    """Return the paths of headers outside of header trees, relative to the project or absolute."""
+    """Return the paths of all headers except the headers of installed libraries such as CUDA."""
     named = (logical for logical in closure.own if logical not in closure.widened)
     return [logical.removeprefix(OWN) for logical in named]
 
 
 def _others(closure: Closure) -> list[str]:
-    """Return the logical names of headers in header trees, and of trees of which any file may be read."""
+    """Return the names of the headers that come from installed libraries such as CUDA."""
     return [*closure.trees, *(logical for logical in closure.files if logical not in closure.own)]
 
 

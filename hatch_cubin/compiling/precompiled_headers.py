@@ -19,10 +19,14 @@ from ..keys.jobs import Job
 from ..planning.unit_plan import Module, Unit
 from ..project.source_roots import ProjectTree
 
-_PAYS_FROM = 4  # compiles per process: precompiling takes as long as two or three compiles
-_MOST = 8  # processes with a precompiled header: each needs 300 MB of memory and 300 MB on the disk
-_WORTH_BYTES = 1 << 20  # bytes of headers; parsing smaller headers is only a small part of a compile
-# options that change line numbers or macros
+# the fewest compiles for which a process precompiles a header: precompiling takes as long as two or three
+# compiles
+_PAYS_FROM = 4
+# the most processes that precompile a header: each of them needs 300 MB of memory and 300 MB on the disk
+_MOST = 8
+# the fewest bytes of headers to precompile: parsing smaller headers takes only a small part of a compile
+_WORTH_BYTES = 1 << 20
+# options that do not work with precompiled headers, because they change line numbers or macros
 _NOT_WITH = frozenset({"lineinfo", "debug", "pre_include", "undefine_macro"})
 _INCLUDE = re.compile(
     r"(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*"
@@ -32,14 +36,16 @@ _INCLUDE = re.compile(
 _COMPILERS_OWN = re.compile(r"_|CUDA|NV|NDEBUG|NULL|NOMINMAX")
 _PLAIN_VALUE = re.compile(r"[\w .,:<>()+*-]*")
 _JOINED_LINES = re.compile(rb"(?:\\|\?\?/)\r?\n")
-_PASTE = re.compile(rb"(?:#|%:|\?\?=){2}")  # the operator that joins two words
+_PASTE = re.compile(rb"(?:#|%:|\?\?=){2}")  # the preprocessor operator `##`, which joins two words
 _WORD = re.compile(rb"\w+")
-# Definitions in PTX. Definitions that only one kernel uses are indented, and do not match intentionally.
+# Matches a definition in PTX, except definitions inside a kernel, which are indented.
 _DEFINED = re.compile(rb"^(?:\.\w+ )*\.(?:entry|func|global|const|shared)\b.*", re.MULTILINE)
 _ARGUMENT = re.compile(
     r"(?<=L[a-z])n?[0-9]+(?=E)|\[[0-9]+\]| = .*"
-)  # numbers in template arguments, sizes and values
-_MOST_ORDERS = 4  # orders per source: if each variant has another order, all variants would be compiled twice
+)  # numbers in a symbol or a PTX line: template arguments, array sizes and initial values
+# the most different orders of symbols in the variants of a source; with more orders, most variants are
+# compiled twice
+_MOST_ORDERS = 4
 
 Order: TypeAlias = tuple[tuple[str, bool], ...]
 
@@ -56,9 +62,9 @@ def may_use_macros(texts: Iterable[tuple[bytes, bool]], macros: Iterable[str]) -
     """Return whether headers may use one of the *macros*.
 
     *texts* contains, for each header, the bytes, and whether the header is part of the project. A header may
-    use a macro if it contains the macro's name, or if it may build the name with the operator `##`. A header
-    of the project that uses `##` may build any name. For other headers, only names that consist of two words
-    in the headers count.
+    use a macro if the header contains the macro's name, or if the header can build the name with the operator
+    `##`. In a header of the project, `##` can build any name. In a header outside the project, `##` can build
+    only names that consist of two words of these headers.
     """
     words: set[bytes] = set()
     pasted = False
@@ -78,10 +84,10 @@ def _is_made_of(name: bytes, words: Container[bytes]) -> bool:
 
 
 def shared_includes(jobs: Sequence[Job], tree: ProjectTree, workers: int) -> dict[int, int]:
-    """Return the numbers of the jobs that share a precompiled header, with the end of the includes.
+    """Return the numbers of the *jobs* to compile with a precompiled header, and where the includes end.
 
-    A precompiled header can be used for only one arch. If each worker process has only a few jobs, compiling
-    without precompiled headers is faster.
+    A precompiled header can be used for only one arch. If there are only a few jobs for each worker process,
+    compiling without precompiled headers is faster.
     """
     if len(jobs) < _PAYS_FROM * workers:
         return {}
@@ -95,18 +101,19 @@ def shared_includes(jobs: Sequence[Job], tree: ProjectTree, workers: int) -> dic
     for numbers in groups.values():
         path = jobs[numbers[0]].unit.module.source.path
         if len(numbers) >= _PAYS_FROM and all(_is_plain(jobs[each]) for each in numbers):
-            if path not in ends:  # the end of the includes is the same for all archs of a source
+            if path not in ends:  # The includes of a source end at the same position for all archs.
                 ends[path] = _end(jobs[numbers[0]], tree)
             found |= dict.fromkeys(numbers, ends[path])
     return {number: end for number, end in found.items() if end}
 
 
 def choose_header(left: Mapping[int | None, Sized], held: int | None, others: Sequence[int]) -> int | None:
-    """Choose the precompiled header with whose tasks a worker process continues; None for no header.
+    """Choose the precompiled header for a worker's next task; None for a task without a precompiled header.
 
-    *held* is the header that the worker has precompiled, *others* are the headers of the other workers. The
-    first choice with tasks left is returned, in this order: the header *held*; a header that is not in
-    *others*; no header; the header with the most tasks.
+    *left* has the remaining tasks for each header. *held* is the header that the worker process has already
+    precompiled, and *others* are the headers that the other worker processes have precompiled. The function
+    prefers the header *held*, then a header that is not in *others*, then tasks without a header, and at last
+    the header with the most tasks.
     """
     if held is not None and held in left:
         return held
@@ -117,10 +124,11 @@ def choose_header(left: Mapping[int | None, Sized], held: int | None, others: Se
 
 
 def saves_time(wanted: int, count: int, held: int | None, others: Sequence[int]) -> bool:
-    """Return whether it saves time to precompile the header *wanted*, which *count* tasks include.
+    """Return whether a worker process saves time if it precompiles a header for the next *count* tasks.
 
-    *held* is the precompiled header that the worker process has now, *others* are the headers of other
-    workers. The workers with the same header share the tasks.
+    *wanted* is the header that the tasks need. *held* is the header that the worker process has already
+    precompiled, and *others* are the headers that the other worker processes have precompiled. All workers
+    that precompile the header *wanted* share the *count* tasks.
     """
     if wanted == held:
         return True
@@ -131,34 +139,37 @@ def saves_time(wanted: int, count: int, held: int | None, others: Sequence[int])
 class PlainCompileCheck:
     """Checks that compiles with precompiled headers give the same results as plain compiles.
 
-    With precompiled headers, templates that are used by functions in the headers are instantiated earlier. So
-    the order of functions and variables in the result may differ from the order in a plain compile. A result
-    that contains only kernels is accepted. Any other unit is compiled again without a precompiled header. If
-    both results are equal, later results with the same order of functions and variables are accepted.
+    With a precompiled header, the compiler instantiates the templates that functions in the header use
+    earlier. So the order of functions and variables in the compiled code may differ from a plain compile,
+    which is a compile without a precompiled header. Code that contains only kernels is accepted without a
+    check. If code contains other functions or variables, the same source is also compiled without a
+    precompiled header. If the two results are equal, the check accepts all later results with this order of
+    functions and variables.
     """
 
     def __init__(self) -> None:
         self._orders: dict[str, list[Order]] = defaultdict(list)
-        self._served: Counter[str] = Counter()  # the number of accepted results, by source
+        self._served: Counter[str] = Counter()  # how many results were accepted for each source
         self._doubted: dict[Unit, bytes] = {}
         self._differing: set[str] = set()
 
     def allows(self, unit: Unit) -> bool:
         """Return whether a unit may be compiled with a precompiled header.
 
-        This is allowed as long as all results of its source were equal to plain compiles, and had only a few
-        different orders.
+        A unit may be compiled with a precompiled header if the results for the unit's source were equal to
+        plain compiles so far, and contained functions and variables in only a few different orders.
         """
         path = unit.module.source.path
         few = len(self._orders[path]) <= _MOST_ORDERS + self._served[path] // 2
         return few and path not in self._differing
 
     def accepts(self, unit: Unit, output: bytes, *, shared: bool, edited: bool = False) -> bool:
-        """Return whether the result of a unit is accepted.
+        """Return whether *output* may be used as the compiled code of a unit.
 
-        If a result is not accepted, its unit is compiled again without a precompiled header.
+        If the output may not be used, the caller compiles the unit again without a precompiled header.
 
-        *shared* is whether a precompiled header was used, *edited* is whether a header was written since.
+        *shared* is whether a precompiled header was used. *edited* is whether a header file was changed after
+        the header was precompiled.
         """
         path = unit.module.source.path
         if shared and (edited or not self._is_known_order(unit, output)):
@@ -179,10 +190,11 @@ class PlainCompileCheck:
 
 
 def order_of(output: bytes, *, is_ptx: bool) -> Order:
-    """Return the names in a result in order, each with whether the compiler omits it if it is unused.
+    """Return the names of the functions and variables in compiled code, in order.
 
-    The compiler omits unused functions and their static variables. For a result that contains only kernels,
-    an empty order is returned.
+    For each name, return also whether the compiler omits the function or variable if it is unused. The
+    compiler omits unused functions and their static variables. If the code contains only kernels, the order
+    is empty.
     """
     try:
         if is_ptx:
@@ -191,16 +203,17 @@ def order_of(output: bytes, *, is_ptx: bool) -> Order:
         else:
             named = [*read_symbol_order(output)]
     except ValueError:
-        named = [("unreadable", True)]  # the caller reports the damage when it uses the result
+        named = [("unreadable", True)]  # The caller of the compiler reports that the code is damaged.
     return tuple((name, fixed or "_ZZ" in name) for name, fixed in named)
 
 
 def is_same_order(known: Order, order: Order) -> bool:
     """Return whether two orders of names are the same, apart from numbers in template arguments.
 
-    Names may differ in such numbers on two conditions. First, the name must not be one of the *known* names,
-    because a header may use a known name. Second, the compiler must never omit the function or variable with
-    this name: an unused function is omitted, and a function that a header uses comes earlier in the result.
+    A name in *order* may differ from the *known* name in template arguments on two conditions. The name must
+    not be elsewhere in *known*, because a header may use a function with a known name. The function or
+    variable must be one that the compiler never omits, because the position of other functions depends on
+    whether a header uses them.
     """
     taken = {name for name, _optional in known}
     return len(known) == len(order) and all(
@@ -215,27 +228,27 @@ def _numberless(name: str) -> str:
 
 
 def without_variant(module: Module) -> Module:
-    """Return a module without the macros that distinguish the variants of its source."""
+    """Return a module without the macros in `variants`, for compiling the headers that all variants share."""
     names = tuple(name for name, _value in module.variant)
     return replace(module, variant=(), undefined=names)
 
 
 def behind_includes(module: Module, end: int) -> str:
-    """Return the part of a source after its includes: the variant's macros, then the remaining lines."""
+    """Return the text after a source's includes, with a `#define` line for each macro of the variant."""
     text, variant = module.source.text, dict(module.variant)
     macros = "".join(f"#define {name} {value}\n" for name, value in module.macros if name in variant)
     return f'{macros}#line {text.count(chr(10), 0, end) + 1} "{module.source.path}"\n{text[end:]}'
 
 
 def _is_plain(job: Job) -> bool:
-    """Return whether `#define` lines after the includes can replace the variant's macro options."""
+    """Return whether `#define` lines after the includes can replace options that define macros."""
     module = job.unit.module
     values = (value for _name, value in module.variant)
     return not _NOT_WITH & module.options.keys() and all(map(_PLAIN_VALUE.fullmatch, values))
 
 
 def _end(job: Job, tree: ProjectTree) -> int:
-    """Return the end of a source's includes; 0 if its headers are small, or may use the variants' macros."""
+    """Return where a source's includes end; 0 if its headers are small, or may use a variant's macros."""
     end = end_of_includes(job.unit.module.source.text)
     macros = [name for name, _value in job.unit.module.variant]
     if not end or job.closure.guessed or any(map(_COMPILERS_OWN.match, macros)):
@@ -257,7 +270,7 @@ def _header(job: Job, tree: ProjectTree, logical: str) -> tuple[bytes, bool]:
 
 
 def header_path(job: Job, tree: ProjectTree, logical: str) -> Path:
-    """Return the path of the file with a logical name in a job's header closure."""
+    """Return the path of the header that has the name *logical* in cache keys."""
     roots = ((root.logical, root.path) for root in job.search)
     for name, folder in roots:
         if logical.startswith(f"{name}/") and (path := folder / logical[len(name) + 1 :]).is_file():

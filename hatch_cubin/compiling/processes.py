@@ -26,9 +26,9 @@ from ..toolkit.worker import framed
 
 _STREAMS_MAY_BE_SOCKETS = sys.platform != "win32"
 _PIECE = 1 << 16
-# the longest wait of a selector, in seconds: some systems limit the number of milliseconds
+# the longest time-out of a selector, in seconds, because some systems limit the number of milliseconds
 _LONGEST_S = 86_400.0
-# how long to read the last output of a process, in seconds: its child programs may continue to write
+# For how many seconds to read the output of a process after its end: child processes may continue to write.
 _LAST_WORDS_S = 1.0
 
 Message: TypeAlias = "dict[str, Any]"
@@ -36,7 +36,7 @@ _Started: TypeAlias = "tuple[subprocess.Popen[bytes], Callable[[], None]]"
 
 
 class Watch:
-    """Collects the messages of worker processes. For a process that has ended, the message is None."""
+    """Collects messages from worker processes. The message None reports that a process has ended."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -50,8 +50,9 @@ class Watch:
             ready = self._selector.select(max(0.0, min(left, _LONGEST_S)))
             for key, events in ready:
                 key.data(events)
-            # Messages that arrived before the time-out count, even if they are read after it. Endless output
-            # without a complete message does not extend the wait.
+            # A message that arrived before the time-out is returned even if this thread reads the message
+            # after the time-out. A process that writes endlessly without completing a message does not delay
+            # the time-out.
             if left <= 0 and not self._messages and (not ready or left < -_LAST_WORDS_S):
                 return None
         return self._messages.popleft()
@@ -61,18 +62,18 @@ class Watch:
         self._messages.append((process, message))
 
     def register(self, end: socket.socket, act: Callable[[int], None]) -> None:
-        """Call *act* whenever the socket *end* has data to read."""
+        """Call the function *act* whenever the socket *end* has data to read."""
         self._selector.register(end, selectors.EVENT_READ, act)
 
     def wait_for_room(self, end: socket.socket, *, waits: bool) -> None:
-        """Also call the registered function when *end* can be written to, as long as *waits* is true."""
+        """Set whether the registered function is also called when the socket *end* can be written to."""
         if known := self._selector.get_map().get(end.fileno()):
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if waits else 0)
             self._selector.modify(end, events, known.data)
 
     def forget(self, end: socket.socket) -> None:
         """Stop watching a socket."""
-        with contextlib.suppress(KeyError, ValueError):  # the socket is not watched any more, or is closed
+        with contextlib.suppress(KeyError, ValueError):  # the socket is already unregistered or closed
             self._selector.unregister(end)
 
     def close(self) -> None:
@@ -83,8 +84,7 @@ class Watch:
 class Process:
     """A worker process.
 
-    The first message from the process says that the process is ready. All later messages are added to its
-    watch.
+    The first message from the process says that the process is ready. Later messages are added to *watch*.
     """
 
     def __init__(self, command: Sequence[str], watch: Watch) -> None:
@@ -93,7 +93,7 @@ class Process:
         self.complaints: deque[str] = deque(maxlen=20)
         self._watch = watch
         self._unsent, self._unread, self._complaint = bytearray(), bytearray(), b""
-        self._waits = False  # whether data wait until the socket has room
+        self._waits = False  # whether there is unsent data, because the send buffer of the socket is full
         with contextlib.ExitStack() as stack:
             self._talk, its_talk = _pair(stack)
             self._errors, its_errors = _pair(stack)
@@ -110,14 +110,14 @@ class Process:
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def send(self, message: Message) -> None:
-        """Send a message to the process; if the socket is full, the rest is sent later."""
+        """Send a message to the process without blocking, partly later if the socket's buffer is full."""
         self._unsent += framed(message)
         self._write()
 
     def kill(self) -> None:
         """Kill the process and its child processes. Any thread may call this method.
 
-        The watch then reports that the process has ended.
+        `Watch.next` then returns the message None for the process.
         """
         if self._process.returncode is None and sys.platform != "win32":
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -125,7 +125,7 @@ class Process:
         self._process.kill()
 
     def close(self, patience_s: float = 0.0) -> None:
-        """Wait *patience_s* seconds for the end of the process, then kill it, and free all resources."""
+        """Wait *patience_s* seconds for the process to end, then kill it, and free its resources."""
         try:
             self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
@@ -145,13 +145,13 @@ class Process:
             self._write()
 
     def _write(self) -> None:
-        """Send as much data as the socket has room for; the watch calls again when there is more room."""
+        """Send as much data as the socket accepts now; the rest is sent when the socket accepts more data."""
         try:
             while self._unsent:
                 del self._unsent[: self._talk.send(self._unsent)]
         except BlockingIOError:
             pass
-        except OSError:  # the process has ended, which the watch reports
+        except OSError:  # the process has ended, and reading from the socket reports this
             self._unsent.clear()
         if self._waits != bool(self._unsent):
             self._waits = not self._waits
@@ -170,7 +170,7 @@ class Process:
             EOFError,
             TypeError,
             ValueError,
-        ):  # the output of the process is damaged, and cannot be split into messages any more
+        ):  # the process has written invalid data, so its output cannot be split into messages
             piece = b""
         if not piece:
             self._watch.forget(self._talk)
@@ -186,7 +186,7 @@ class Process:
         return piece
 
     def _read_last_errors(self) -> None:
-        """Read the rest of what the process has written to standard error."""
+        """Read the last lines that the process has written to standard error."""
         self._errors.settimeout(_LAST_WORDS_S)
         while self._complain(_received(self._errors)):
             pass
@@ -202,7 +202,7 @@ def _complete_messages(unread: bytearray) -> Iterator[Message]:
 
 
 def _received(end: socket.socket) -> bytes:
-    """Return the bytes that are available now; empty if the stream has ended."""
+    """Return the bytes that can be read from a socket now; empty if the process has closed the socket."""
     try:
         return end.recv(_PIECE)
     except OSError:
@@ -210,7 +210,7 @@ def _received(end: socket.socket) -> bytes:
 
 
 def _pair(stack: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
-    """Return a pair of sockets: the build's end, which never blocks, and the process's end.
+    """Return two connected sockets: a non-blocking socket for the build, and a socket for the worker process.
 
     Closing *stack* closes both sockets.
     """
@@ -222,14 +222,14 @@ def _pair(stack: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
 
 
 def _start(command: Sequence[str], talk: socket.socket, errors: socket.socket) -> _Started:
-    """Start a process with sockets as its streams; return the process and its clean-up function."""
+    """Start a process with sockets as standard streams; return the process and a clean-up function."""
     process = subprocess.Popen(  # noqa: S603 - hatch-cubin's own script
         command,
         stdin=talk.fileno(),
         stdout=talk.fileno(),
         stderr=errors.fileno(),
         env=without_secrets(os.environ),
-        start_new_session=True,  # an interrupt at the terminal must reach only the build's main process
+        start_new_session=True,  # Ctrl-C in the terminal must interrupt only the build's main process
     )
     talk.close()
     errors.close()
@@ -237,7 +237,7 @@ def _start(command: Sequence[str], talk: socket.socket, errors: socket.socket) -
 
 
 def _start_with_pipes(command: Sequence[str], talk: socket.socket, errors: socket.socket) -> _Started:
-    """Start a process with pipes as its streams, and a thread that copies the data of each pipe."""
+    """Start a process with pipes as standard streams, and threads that copy between pipes and sockets."""
     process = subprocess.Popen(  # noqa: S603 - hatch-cubin's own script
         command,
         stdin=subprocess.PIPE,
@@ -255,14 +255,15 @@ def _start_with_pipes(command: Sequence[str], talk: socket.socket, errors: socke
     threads = [threading.Thread(target=_copy_bytes, args=direction, daemon=True) for direction in directions]
 
     def leave() -> None:
-        for end in (talk, errors):  # ends the threads that wait for one of the sockets
+        # a thread that is blocked on one of the sockets ends when the socket is shut down
+        for end in (talk, errors):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
         for thread in threads:
             if thread.ident is not None:
                 thread.join()
         for pipe in pipes:
-            with contextlib.suppress(OSError):  # the process may not have read all data
+            with contextlib.suppress(OSError):  # closing fails if the process has not read all data
                 pipe.close()
         talk.close()
         errors.close()
@@ -281,13 +282,15 @@ def _start_with_pipes(command: Sequence[str], talk: socket.socket, errors: socke
 def _copy_bytes(
     read: Callable[[int], bytes], write: Callable[[bytes], int | None], into: socket.socket | None
 ) -> None:
-    """Copy bytes from *read* to *write* until one end is closed; then close the socket *into* for writing."""
+    """Copy bytes from *read* to *write* until one of the two streams is closed.
+
+    If *into* is given, close this socket for writing at the end.
+    """
     with contextlib.suppress(OSError):
         while piece := read(_PIECE):
             while piece:
-                piece = piece[
-                    write(piece) or len(piece) :
-                ]  # writing to a pipe returns the number of written bytes; a socket takes all bytes
+                # `write` of a pipe may accept only a part of the bytes; `sendall` of a socket returns None
+                piece = piece[write(piece) or len(piece) :]
     if into is not None:
         with contextlib.suppress(OSError):
             into.shutdown(socket.SHUT_WR)

@@ -1,4 +1,4 @@
-"""The results of all units of a build, and the error that lists all units that failed."""
+"""The compiled code of all modules of a build, and the error that lists all modules that failed."""
 
 from __future__ import annotations
 
@@ -21,32 +21,36 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Results:
-    """The outcome of every unit of a build: a result, an error, or a cache miss that is not allowed."""
+    """What a build got for each unit (a module for one arch): compiled code, an error, or a cache miss."""
 
     done: dict[Unit, Compiled] = field(default_factory=dict)
     seconds: dict[Unit, float] = field(default_factory=dict)
-    # the address of the cluster worker that compiled a unit
+    # the address of the cluster worker that compiled each unit
     workers: dict[Unit, str] = field(default_factory=dict)
     failed: list[tuple[Unit, list[Diagnostic]]] = field(default_factory=list)
     missing: list[Unit] = field(default_factory=list)
-    hits_required_by: str = "HATCH_CUBIN_REQUIRE_HITS"  # the variable or option that forbids misses
-    archs_for_explain: str = ""  # the archs of a variable or option, which replace the table's archs
-    # units for other archs that were compiled successfully, for hints
+    # the environment variable or option that turns a cache miss into an error
+    hits_required_by: str = "HATCH_CUBIN_REQUIRE_HITS"
+    # the archs that an environment variable or option sets instead of pyproject.toml
+    archs_for_explain: str = ""
+    # units for archs that the project does not list, which were compiled successfully: hints offer these
+    # archs
     tried: list[Unit] = field(default_factory=list)
     fetched: set[Unit] = field(default_factory=set)  # units whose results came from the remote store
     remote: Mapping[str, Any] | None = None  # a summary of the exchange with the remote store
-    packed: PackedBlocks | None = None  # the packed blocks with all units, if the bundle is packed
+    # the compressed blocks with the code of all units, if the option `pack` is set
+    packed: PackedBlocks | None = None
 
 
 def repeat_warnings(project: Project, hits: Iterable[Compiled]) -> None:
-    """In a verbose build, print the compilers' warnings about units that were found in the cache."""
+    """In a verbose build, print the compiler warnings that are stored with the cached results *hits*."""
     if project.verbose:
         for warning in dict.fromkeys(each for hit in hits for each in hit.warnings):
             project.warn(warning)
 
 
 def require(results: Results, toolkit: Toolkit, refused: Sequence[Problem] = ()) -> None:
-    """Raise an error that lists all units that failed or were *refused*, or all forbidden cache misses."""
+    """Raise an error with all cache misses that are not allowed, or else with all errors and *refused*."""
     if results.missing:
         archs: dict[Module, list[str]] = {}
         for unit in results.missing:
@@ -76,8 +80,8 @@ def _origin(module: Module) -> tuple[str, ...]:
 
 
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
-    """Return a problem for each different diagnostic, with hints about archs that compile."""
-    from .diagnostics import merge  # lazy: needed only if a unit failed
+    """Return all errors of the build, equal errors only once, with hints about archs that compile."""
+    from .diagnostics import merge  # imported here, because most builds have no errors
     from .hints.merge_pasteable import merge_hints
 
     archs = archs_of(results, toolkit)
@@ -86,7 +90,7 @@ def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
 
 
 def archs_of(results: Results, toolkit: Toolkit) -> Archs:
-    """Return the facts about which archs of the failed sources compile."""
-    from .hints.archs import Archs  # lazy: needed only if a unit failed
+    """Return for which archs the sources with errors compile."""
+    from .hints.archs import Archs  # imported here, because most builds have no errors
 
     return Archs(results.failed, results.done, toolkit.supported, results.tried)

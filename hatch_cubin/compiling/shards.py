@@ -1,4 +1,4 @@
-"""Divide the compiles of a build evenly among CI jobs, with the same division on every machine."""
+"""Divide the compiles of a build evenly among CI jobs. The result is the same on every machine."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import NamedTuple
 
 
 class Compile(NamedTuple):
-    """One compile: its name, its family (compiles that share headers), and its weight (duration)."""
+    """One compile: its name, its family (the compiles that share headers), and its estimated duration."""
 
     name: str
     family: str
-    weight: int  # an integer, because sums of floats depend on the order
+    weight: int  # the estimated duration, as an integer, because the sum of floats depends on their order
 
 
 def assign_jobs(compiles: Iterable[Compile], count: int) -> dict[str, int]:
-    """Return the CI job of each compile, by the compile's name. CI jobs are counted from 0.
+    """Return a mapping from the name of each compile to the number of its CI job (from 0).
 
-    No CI job gets more work than the mean plus the largest compile.
+    Each CI job gets at most the mean work of all CI jobs plus the longest compile.
 
-    Compiles that are alone in their family are assigned first, beginning with the longest: each goes to the
-    CI job with the least work so far. After that, the families fill the CI jobs up to the mean, one family
-    after another. So most compiles of a family are in a few CI jobs, where the headers are parsed once for
-    many compiles.
+    Compiles that do not share headers with other compiles are assigned first, the longest compile first, each
+    to the CI job with the least work so far. Compiles that share headers are assigned afterwards, one family
+    after another, until each CI job has the mean work. Most compiles of a family are in the same few CI jobs,
+    so that each CI job can parse the shared headers once for many compiles.
     """
     families: dict[str, list[Compile]] = {}
     for each in compiles:
@@ -44,14 +44,14 @@ def _longest_first(compiles: Iterable[Compile], count: int) -> tuple[dict[str, i
 
 
 def _fill_rooms(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, int]:
-    """Fill the CI jobs up to the mean with *compiles*, in order.
+    """Assign *compiles* in order, so that each CI job has about the mean work.
 
-    The compiles are laid end to end along the room that is left in all CI jobs; each goes to the CI job at
-    the compile's middle.
+    Imagine a line on which the free time of all CI jobs is drawn one after another, and the compiles below
+    it. A compile is assigned to the CI job that is above the middle of the compile.
     """
     total = sum(loads) + sum(
         each.weight for each in compiles
-    )  # the mean multiplied by `len(loads)`, to avoid fractions
+    )  # the mean work of a CI job, multiplied by the number of CI jobs to avoid fractions
     jobs, number, begin, end = dict[str, int](), -1, 0, 0
     for each in compiles:
         middle = (2 * begin + each.weight) * len(loads)
@@ -64,9 +64,9 @@ def _fill_rooms(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, 
 
 
 def scaled_weights(guesses: Mapping[str, int], known: Mapping[str, int]) -> dict[str, int]:
-    """Return the weight of each compile: the *known* weight, or a scaled guess.
+    """Return the duration of each compile: the *known* duration, or a duration scaled from *guesses*.
 
-    Guesses are scaled by the compiles for which both a guess and a weight are known.
+    The scale is calculated from the compiles that are both in *guesses* and in *known*.
     """
     both = [name for name in guesses if name in known]
     counted, guessed = sum(known[name] for name in both) or 1, sum(guesses[name] for name in both) or 1

@@ -17,18 +17,19 @@ from ..project.source import Source, glob_regex
 from . import kernels_in_two_modules, launch_hazards, limits, templates
 from .hints.not_cuda import place_of_tile_code
 
-_TABLE = ""  # the path for the text of the table's macros, which has one line for each macro
+# The macros of pyproject.toml are checked like a file with this path and one line for each macro.
+_TABLE = ""
 
 
 class TextFindings(NamedTuple):
-    """Findings in the source and headers of a module: warnings, and the location of tile code (an error)."""
+    """Warnings about the source and headers of a module, and the location of tile kernels (an error)."""
 
     warnings: tuple[str, ...] = ()
     tile_code: Location | None = None
 
 
 def text_findings(project: Project, job: Job) -> TextFindings:
-    """Return findings in the source and headers of a module that the compiler does not report."""
+    """Search the source and headers of a module for problems that the compiler does not report."""
     module = job.unit.module
     if module.source.is_ptx:
         return TextFindings()
@@ -40,10 +41,10 @@ def text_findings(project: Project, job: Job) -> TextFindings:
 def result_warnings(
     project: Project, job: Job, compiled: Compiled, cubin: bytes, sources: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return warnings about a result: kernels that no GPU can launch, kernels in two modules, and templates.
+    """Return warnings about the compiled code of a module, such as kernels that no GPU can launch.
 
-    *cubin* comes from the same compile as the result, even if the result is PTX. *sources* are the texts of
-    all sources, by path.
+    *cubin* is the cubin of the module; if *compiled* is PTX, the compiler has made both at once. *sources*
+    maps the path of each source to its text.
     """
     module = job.unit.module
     if module.link:
@@ -60,12 +61,12 @@ def result_warnings(
 
 
 def _texts(project: Project, job: Job) -> dict[str, str]:
-    """Return the texts of a source and of all included headers of the project, by path."""
+    """Return the texts of a source and of the project's headers that it includes; the keys are paths."""
     source = job.unit.module.source
     texts = {source.path: source.text}
     for path in named_files(project, [job]):
         if path != source.path:
-            with contextlib.suppress(SourceError):  # the file has been removed
+            with contextlib.suppress(SourceError):  # the header was removed after it was found
                 texts[path] = disk.read_file(project.tree.disk_path(path), project.tree).decode(
                     "utf-8", "replace"
                 )
@@ -87,7 +88,7 @@ def _time_warning(stamp: TimeMacroUse, project: Project, module: Module) -> Prob
 
 
 def _place_of(macro: str, project: Project, module: Module) -> Location:
-    """Return the line of the project's table that sets a macro for a module."""
+    """Return the line of pyproject.toml that defines a macro for a module."""
     place, rules = project.config.place, [*enumerate(project.config.source)]
     of_rules = (
         place.of("source", index, key, macro)

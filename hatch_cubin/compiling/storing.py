@@ -1,8 +1,8 @@
 """Store results in the cache, several at the same time, because storing a result waits for the disk.
 
-Storing a result takes as much processor time as all other work of the build's main process for this result,
-and threads of one process share an interpreter. So a separate process stores the results if there are many.
-If the separate process ends, threads of the build continue its work.
+Storing a result takes half of the processor time that the build's main process spends on the result, and
+Python runs only one thread of a process at a time. So a separate process stores the results of a build with
+many results. If the separate process ends, threads of the build continue its work.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from ..cache.entries import Cache, CacheEntry
 from .processes import Process, Watch
 from .storing_process import THREADS
 
-MANY = 500  # results: a smaller number is stored faster than a process can be started
-_MOST = 32  # results that are not stored yet, and are lost if the build is killed
-# the same limit in number and bytes, for results that were sent to a separate process
+# the fewest results for which to start a separate process; fewer results are stored faster without it
+MANY = 500
+_MOST = 32  # how many results may wait to be stored; waiting results are lost if the build is killed
+# how many results, and how many bytes of results, the separate process may have received but not stored
 _MOST_SENT, _MOST_BYTES = 256, 1 << 26
-_PATIENCE_S = 60.0  # seconds to wait for a process that does not answer
+_PATIENCE_S = 60.0  # how many seconds to wait for an answer of the separate process
 _MAIN = (
     "import sys; sys.path[:] = sys.argv[2:]; from hatch_cubin.compiling.storing_process import main; main()"
 )
@@ -30,12 +31,12 @@ Make = Callable[[], Sequence[CacheEntry]]
 
 
 class Storing:
-    """Stores results by number, and calls *stored* with the number of each stored result.
+    """Stores results, which the caller numbers, and calls *stored* with the number of each stored result.
 
     *count* is the expected number of results.
 
-    *stored* is called when the build processes its next event, which may be a little later than the result is
-    on the disk.
+    *stored* is called only inside the methods of this class, so usually a little after the result is on the
+    disk.
     """
 
     def __init__(self, cache: Cache, stored: Callable[[int], object], count: int) -> None:
@@ -44,7 +45,7 @@ class Storing:
         self._writer: _ThreadWriter | _ProcessWriter = _writer(cache, count)
 
     def start(self, number: int, make: Make) -> None:
-        """Begin to store a result; wait first if too many results are not stored yet."""
+        """Begin to store a result, and wait as long as too many results are not stored yet."""
         self._writer.take(number, make)
         self._left[number] = make
         self.settle(len(self._left))
@@ -52,9 +53,9 @@ class Storing:
             self._report_stored(wait=True)
 
     def settle(self, most: int) -> bool:
-        """Wait until at most *most* results are still being stored.
+        """Wait until at most *most* results are not stored yet.
 
-        Return whether a result was stored since the last call.
+        Return whether a result was stored during this call.
         """
         before = len(self._left)
         while self._left and self._report_stored(wait=len(self._left) > most):
@@ -69,7 +70,7 @@ class Storing:
             self._writer.close()
 
     def _report_stored(self, *, wait: bool) -> bool:
-        """Call *stored* for each result that is stored now; return whether there was such a result."""
+        """Call *stored* for each result stored since the last call; return whether there was one."""
         try:
             numbers = self._writer.done(wait=wait)
         except _ProcessEndedError:
@@ -88,7 +89,7 @@ def _writer(cache: Cache, count: int) -> _ThreadWriter | _ProcessWriter:
     if count >= MANY:
         try:
             return _ProcessWriter(cache)
-        except OSError:  # a separate process cannot be started
+        except OSError:  # the system cannot start the separate process
             pass
     return _ThreadWriter(cache)
 
@@ -113,7 +114,7 @@ class _ThreadWriter:
         self._pending.append((number, self._threads.submit(self._store, make)))
 
     def done(self, *, wait: bool) -> list[int]:
-        """Return the numbers of the results that are stored now, in the order of their arrival.
+        """Return the numbers of the results that were stored since the last call.
 
         With *wait*, wait until at least one result is stored.
         """
@@ -154,7 +155,7 @@ class _ProcessWriter:
         self._process.send({"id": number, "pairs": [tuple(pair) for pair in pairs]})
 
     def done(self, *, wait: bool) -> list[int]:
-        """Return the numbers of the results that the separate process has stored now.
+        """Return the numbers of the results that the separate process has stored since the last call.
 
         With *wait*, wait until at least one result is stored. Raise _ProcessEndedError if the separate
         process has ended.
@@ -175,7 +176,7 @@ class _ProcessWriter:
         self._process.close()
         self._watch.close()
 
-    def _stored(self, id: int, fault: str | None) -> int:  # noqa: A002 - the name in the message
+    def _stored(self, id: int, fault: str | None) -> int:  # noqa: A002 - messages use the name `id`
         for pair in self._sent.pop(id):
             self._bytes -= len(pair.data)
             self._cache.mark_stored(pair.key)

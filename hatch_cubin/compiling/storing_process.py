@@ -1,4 +1,4 @@
-"""The separate process that stores the results of a build with many units, even if the build ends."""
+"""A separate process that stores a build's results in the cache, even if the build's main process ends."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any, BinaryIO
 from ..cache.entries import Cache, CacheEntry
 from ..toolkit.worker import receive, send
 
-THREADS = 16  # the number of parallel writes that disks handle well
+THREADS = 16  # how many results are written at the same time, which disks handle well
 
 
 def main() -> None:
-    """Store the results that a build sends in the cache folder that is named on the command line."""
+    """Store the results that a build sends in a cache; the cache's folder is a command-line argument."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of libraries goes to standard error, so that it does not mix with the answers
     serve(sys.stdin.buffer, answers, Path(sys.argv[1]))
@@ -25,11 +25,13 @@ def main() -> None:
 
 def serve(requests: BinaryIO, answers: BinaryIO, folder: Path) -> None:
     """Store results until *requests* ends, and report each result when it is stored."""
-    fault, one_at_a_time = list[str](), threading.Lock()  # only the first fault is reported
+    # if the cache cannot be written, only the first error is reported
+    fault, one_at_a_time = list[str](), threading.Lock()
     cache = Cache(folder, None, fault.append)
 
     def say(answer: dict[str, Any]) -> None:
-        # if the build has ended, the remaining results are still stored
+        # if the build's main process has ended, nobody reads the answer, but the remaining results are still
+        # stored
         with one_at_a_time, contextlib.suppress(OSError):
             send(answers, answer)
 
@@ -37,7 +39,7 @@ def serve(requests: BinaryIO, answers: BinaryIO, folder: Path) -> None:
         try:
             for pair in request["pairs"]:
                 cache.store(CacheEntry(*pair))
-        except Exception:  # noqa: BLE001 - the build then stores the result itself and reports the error
+        except Exception:  # noqa: BLE001 - the build's main process then stores the result
             say({"id": None, "fault": None})
         else:
             say({"id": request["id"], "fault": fault[0] if fault else None})
@@ -45,7 +47,8 @@ def serve(requests: BinaryIO, answers: BinaryIO, folder: Path) -> None:
     say({"ready": True})
     with ThreadPoolExecutor(THREADS) as threads, contextlib.suppress(ConnectionError):
         if (first := receive(requests)) is not None:
-            # stored alone, because this imports cuda.core, and several threads must not import it at once
+            # The first result is stored before other threads start: storing imports cuda.core, which several
+            # threads must not import at once.
             store(first)
         while (request := receive(requests)) is not None:
             threads.submit(store, request)

@@ -1,6 +1,6 @@
-"""Turn jobs into tasks, which contain the text and options for a compiler process.
+"""Make a task for each compile: the text and options that are sent to a compiler process.
 
-One compile gives the results of two units of a module: the cubin (`sm_90`) and the PTX (`compute_90`).
+One compile makes both the cubin (`sm_90`) and the PTX (`compute_90`) of a module, if the module needs both.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from . import precompiled_headers
 from .compiler_paths import CompilePaths
 from .executor import PrecompiledHeader, Task
 
-# Since this version, NVRTC has an option for the seed of random names, so no line of code has to precede a
-# source.
+# Since CUDA 12.9, NVRTC has an option for the seed of random names. Before, hatch-cubin has to add a line of
+# code for the seed before each source, which prevents a precompiled header.
 _FIRST_WITH_PRECOMPILED_HEADERS = (12, 9)
-_FIRST_WITHOUT_TIMES = (13, 4)  # since this version, debug information does not contain the times of files
+# since CUDA 13.4, debug information does not contain the modification times of files
+_FIRST_WITHOUT_TIMES = (13, 4)
 
 
 def served_together(jobs: Iterable[Job], toolkit: Toolkit) -> list[list[Job]]:
-    """Group the jobs whose results come from the same compile, in the order of each group's first job."""
+    """Group the jobs that one compile can serve, such as the cubin and the PTX of a module."""
     groups: dict[tuple[Module, Arch], list[Job]] = {}
     for job in jobs:
         groups.setdefault((job.unit.module, assembled_for(job.unit, toolkit)), []).append(job)
@@ -83,7 +84,7 @@ def _task(number: int, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolki
 
 
 def _with_pre_includes(job: Job, paths: CompilePaths) -> Unit:
-    """Return a unit whose option `pre_include` has the paths that the compiler sees."""
+    """Return a unit with an option `pre_include` that contains paths as the compiler sees them."""
     own, module = job.closure.at_root, job.unit.module
     if not own:
         return job.unit
@@ -94,7 +95,7 @@ def _with_pre_includes(job: Job, paths: CompilePaths) -> Unit:
 def folders_for(
     jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolkit, stack: contextlib.ExitStack
 ) -> Mapping[int, str]:
-    """Return the folder for each descriptor number: the real folder, or a copy without file times."""
+    """Map each file descriptor to the folder that a compiler process opens: the original or a copy."""
     if toolkit.version >= _FIRST_WITHOUT_TIMES or not any(
         job.unit.module.options.get(name) for job in jobs for name in ("lineinfo", "debug")
     ):
@@ -103,7 +104,7 @@ def folders_for(
 
 
 def folders_of(jobs: Sequence[Job]) -> set[str]:
-    """Return the folders of the project in which the includes of *jobs* begin."""
+    """Return the project's folders with the sources of *jobs*, and with headers that they can include."""
     folders = {job.unit.module.source.folder for job in jobs}
     return folders | {root.logical.removeprefix(OWN) for job in jobs for root in job.search if not root.tree}
 

@@ -1,4 +1,4 @@
-"""Warn about kernel templates that no code and no table instantiates, and so are not in the wheel."""
+"""Warn about kernel templates that are not in the wheel, because they are not instantiated."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def uninstantiated_templates(
 ) -> list[Problem]:
     """Return a problem for each kernel template of a source that is not instantiated.
 
-    *kernels* are the names of the kernels in the result, *sources* are the texts of all sources by path, and
-    *tables* is the header of a [[source]] table. Cases of doubt are not reported: templates inside a
-    condition, and sources that another source includes.
+    *kernels* are the names of the kernels in the module's compiled code. *sources* maps the path of each
+    source to its text. *tables* is the line that begins a [[source]] table in pyproject.toml. Templates
+    inside an `#if` are not reported, and neither are templates in a source that another source includes.
     """
     source = module.source
     if source.is_ptx or not _TEMPLATE_KERNEL.search(source.text) or _is_included(source.path, sources):
@@ -50,7 +50,7 @@ def _problem(kernel: Kernel, hint: str) -> Problem:
 
 
 def _lacking(module: Module, built: Collection[str]) -> Iterator[Kernel]:
-    """Yield the kernel templates that the compiler certainly reads, but of which the result has no kernel."""
+    """Yield the kernel templates that the compiler certainly reads, but that it does not instantiate."""
     text = without_extern_templates(module.source.text)
     read = {number for _line, number in surely_read(module.source.text, frozenset())}
     named = {*built, *(name.partition("<")[0].rpartition("::")[2] for name in module.instantiate)}
@@ -65,11 +65,12 @@ def _lacking(module: Module, built: Collection[str]) -> Iterator[Kernel]:
 
 
 def _is_used(name: str, text: str, module: Module) -> bool:
-    """Return whether *text* may instantiate a template."""
+    """Return whether *text* may instantiate the template *name*."""
     word = re.escape(name)
     if re.search(rf"\btemplate\s+(?!<)[^;{{}}]*\b{word}\b", text):
         return True
-    # The kernels of an object are not known: another kernel that launches the template may instantiate it.
+    # The kernels in an object file are not known here: another kernel that launches the template may
+    # instantiate it.
     return bool(module.part_of) and len(re.findall(rf"\b{word}\b", text)) > 1
 
 

@@ -35,7 +35,7 @@ OF_PTX = frozenset(_PTX.split())
 
 NOT_LOADABLE = "the compiled result could not be loaded as a kernel"
 _NVVM_ONLY = "the option is for NVVM programs, and sources here are CUDA C++ or PTX"
-_SIDE_EFFECT = "the compiler would write a file, but it does not run when the result is in the cache"
+_SIDE_EFFECT = "the compiler would write a file, but the compiler does not run if the result is in the cache"
 _AUTOMATIC = "precompiled headers are automatic and never change the result"
 
 REFUSED: Mapping[str, str] = {

@@ -27,8 +27,14 @@ def finder_files(project: Project, wheel: Wheel) -> dict[str, Content]:
     if any(_is_same(folder / package, bundle.parent) for folder in _folders(wheel)):
         return {}
     name = _module_name(project.package)
-    line = f"import {name}; {name}.find({f'{project.package}.{BUNDLE_FOLDER}'!a}, {str(bundle)!a})\n"
-    return {f"{name}.py": [Path(shipped_finder.__file__).read_bytes()], f"{name}.pth": [line.encode()]}
+    found = f"{project.package}.{BUNDLE_FOLDER}"
+    start = f"\n\ndef start() -> None:\n    find({found!a}, {str(bundle)!a})\n"
+    return {
+        f"{name}.py": [Path(shipped_finder.__file__).read_bytes(), start.encode()],
+        f"{name}.pth": [f"import {name}; {name}.start()\n".encode()],
+        # PEP 829: Python 3.15 reads this file and skips the line above. Python 3.18 ignores such lines.
+        f"{name}.start": [f"{name}:start\n".encode()],
+    }
 
 
 def _module_name(package: str) -> str:

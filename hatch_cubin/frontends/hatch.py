@@ -31,7 +31,8 @@ from . import max_size
 _NOTHING_BUILT = ", nothing was built"
 
 
-class CubinBuildHook(BuildHookInterface[Any]):
+# Not `BuildHookInterface[Any]`: hatchling has had releases in which this class takes no type argument.
+class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     """The hook that compiles the project's kernels and adds them to the wheel."""
 
     PLUGIN_NAME = table_location.HOOK
@@ -252,7 +253,7 @@ def _declare_tag(build_data: dict[str, Any], platform: str, *, last: bool) -> No
         build_data["tag"] = "py3-none-any"
 
 
-class _MisnamedHook(BuildHookInterface[Any]):
+class _MisnamedHook(BuildHookInterface):  # type: ignore[type-arg]
     """A hook with a misspelled name of ours. It reports the right name, which hatchling's error does not."""
 
     def dependencies(self) -> list[str]:
@@ -267,7 +268,7 @@ class _MisnamedHook(BuildHookInterface[Any]):
 
 
 @hookimpl
-def hatch_register_build_hook() -> list[type[BuildHookInterface[Any]]]:
+def hatch_register_build_hook() -> list[type[BuildHookInterface]]:  # type: ignore[type-arg]
     """Register our hook, and for likely misspellings of its name a hook that reports the right name."""
     misnamed = (type("MisnamedHook", (_MisnamedHook,), {"PLUGIN_NAME": name}) for name in MISNAMED_HOOKS)
     return [CubinBuildHook, *misnamed]

@@ -307,8 +307,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "2b62e2ed23cbade58a54814eb6c5d80f9119c188cbf2c778319724cc8a28961d",
-    "_split": "803cde8f15f3c7721f339e380cf4457eb059d2fc074e7b0c46b73588b791d720",
+    "_packs": "1cc25806c444cd5b9a6029a349433bac6fd2dec559a076e84faa2fe5d4246bae",
+    "_split": "5c22316fb9639fb1fe630fb8997a2fd104e0a0f5652e63740154d879b5c3e94d",
 }
 
 
@@ -418,4 +418,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "1a03dd41ccc61c36"
+__build__ = "da788c3116f9e73a"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "1a03dd41ccc61c36"
+__build__ = "da788c3116f9e73a"

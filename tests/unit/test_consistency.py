@@ -126,10 +126,10 @@ def test_the_architecture_maps_the_rooms_as_they_are() -> None:
 # Promises
 
 PROOFS = (
-    "'verify' proves that a wheel's files agree with each other, and that its loader is one that a release",
+    "'verify' proves that a wheel's files agree with each other, and that the wheel's loader comes from a",
     "Only 'verify --rebuild' proves that every file that hatch-cubin put into the wheel is what the project",
-    "For files not made by hatch-cubin, such as the package's own '__init__.py', only a signature is proof:",
-    "RECORD protects only against damage.",
+    "For files that hatch-cubin did not make, such as the package's own '__init__.py', only a signature",
+    "only a signature proves that nobody changed them. RECORD protects only against damage.",
 )
 
 

@@ -1,18 +1,18 @@
 """Check that the files of wheels, folders or installed packages agree with each other.
 
-'verify' proves that a wheel's files agree with each other, and that its loader is one that a release shipped.
-The loader is the Python code in '_cubins' that loads the kernels. Every file in '_cubins' is compared with
-manifest.json, and the loader with the loader of the release that manifest.json names. The two JSON files must
-have exactly the text that hatch-cubin writes. In a wheel, 'verify' also compares the bill of materials with
-the manifest, and all files with RECORD.
+'verify' proves that a wheel's files agree with each other, and that the wheel's loader comes from a release
+of hatch-cubin. The loader is the Python code in '_cubins' that loads the kernels. Every file in '_cubins' is
+compared with manifest.json, and the loader with the loader of the release that manifest.json names. The two
+JSON files must have exactly the text that hatch-cubin writes. In a wheel, 'verify' also compares the bill of
+materials with the manifest, and all files with RECORD.
 
 Only 'verify --rebuild' proves that every file that hatch-cubin put into the wheel is what the project builds.
 '--rebuild' compiles the kernels again, with an empty cache, and compares the bytes. It needs the same sources
 and the same compiler as the wheel's build. With other sources or another compiler, a difference proves
 nothing, and 'verify' says so.
 
-For files not made by hatch-cubin, such as the package's own '__init__.py', only a signature is proof: RECORD
-protects only against damage.
+For files that hatch-cubin did not make, such as the package's own '__init__.py', only a signature proves that
+nobody changed them. RECORD protects only against damage.
 """
 
 from __future__ import annotations

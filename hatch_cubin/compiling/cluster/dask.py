@@ -1,7 +1,7 @@
 """Use the workers of a Dask cluster. Calls to Dask run in a separate thread because any call may hang.
 
-Dask runs each task on the worker that hatch-cubin names. `scheduler.py` decides whether another worker runs a
-task again.
+Dask runs each function call on the worker that hatch-cubin chooses. If a worker fails, Dask does not choose
+another worker: `scheduler.py` does.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 _CONNECT_S = 10.0
-_LOOK_S = 1.0  # seconds between two checks of the list of workers
-_SILENT_S = 10.0  # seconds without a heartbeat after which a worker counts as lost; longer in large clusters
-_PATIENCE_S = 10.0  # seconds to wait for the first worker that answers
-_ANSWER_S = 120.0  # seconds to wait for the answer of a new worker
-# attempts to send all files to a worker, which may remove files for another build before it has all
+_LOOK_S = 1.0  # how many seconds to wait before the list of workers is read again
+_SILENT_S = 10.0  # after how many seconds without a heartbeat a worker counts as lost; more in large clusters
+_PATIENCE_S = 10.0  # how many seconds to wait for the first worker
+_ANSWER_S = 120.0  # how many seconds to wait until a new worker is prepared
+# How many times to send missing files to a worker: the worker may remove files between two messages.
 _MOST_ROUNDS = 3
 _CLOSE_S = 1.5
 _MISSING = "Dask's package 'distributed' is not installed on this machine"
 _INSTALL = "pip install 'hatch-cubin[dask]'"
-_VERSION_S = 3.0  # seconds to wait for the version of a scheduler that does not answer as expected
+# how many seconds to wait for the Dask version of a scheduler to which the connection failed
+_VERSION_S = 3.0
 _REACH = (
     "check that the scheduler is running, is reachable from this machine, and does not require certificates"
 )
@@ -58,7 +59,7 @@ _CERTIFICATES = (
 
 
 class DaskCluster:
-    """The workers of a Dask cluster, as its scheduler lists them."""
+    """The workers that the scheduler of a Dask cluster lists."""
 
     def __init__(
         self, name: str, address: str, requirements: BuildRequirements, archive: SourceArchive
@@ -69,7 +70,7 @@ class DaskCluster:
         self._preparing: dict[str, asyncio.Task[None]] = {}
         self._refused: set[str] = set()
         self._ready: dict[str, WorkerJoined] = {}
-        # the last heartbeat of each worker, and when it arrived
+        # maps each worker to its last heartbeat, and to the time when the heartbeat arrived
         self._seen: dict[str, tuple[object, float]] = {}
         self._builds: set[str] = set()
         self._connected = threading.Event()
@@ -83,19 +84,19 @@ class DaskCluster:
 
     @property
     def expected_workers(self) -> int:
-        """The number of workers that are being prepared, plus one while other workers may still join."""
+        """The number of workers that are being prepared, plus 1 if more workers may join soon."""
         soon = time.monotonic() < self._until
         return len(self._preparing) + (soon or not self._connected.is_set())
 
     def give(self, worker: str, lease: Lease) -> None:
         """Send a lease (a group of compiles) to a worker."""
         self._builds.add(lease.build)
-        with contextlib.suppress(RuntimeError):  # the thread has already ended and reported why
+        with contextlib.suppress(RuntimeError):  # the thread has already ended, and has reported the reason
             self._loop.call_soon_threadsafe(self._take, worker, lease)
 
     def close(self) -> None:
         """Stop this build's compiler processes on the workers, and disconnect from the cluster."""
-        with contextlib.suppress(RuntimeError):  # the thread has ended already
+        with contextlib.suppress(RuntimeError):  # the thread has already ended
             self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(_CLOSE_S + 0.5)
 
@@ -125,7 +126,7 @@ class DaskCluster:
             gone = await self._connect()
             while gone is None and not self._over.is_set():
                 if (gone := await self._check_workers()) is not None:
-                    break  # the loop ends here, so that earlier events are reported before this event
+                    break  # `gone` is reported after the loop, so that earlier events are reported first
                 self._connected.set()
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._over.wait(), _LOOK_S)
@@ -142,11 +143,12 @@ class DaskCluster:
         except ImportError:
             return NoMoreWorkers(_MISSING, _INSTALL)
         for name in [*logging.root.manager.loggerDict]:
-            # this module itself reports the problems in these log messages
+            # Dask's log messages are hidden, because hatch-cubin itself reports the problems with a cluster
             if name.partition(".")[0] == "distributed":
                 logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         try:
-            # warnings about different versions of Dask; no other thread runs yet
+            # Dask's warnings about different versions are ignored (no other thread is running that could be
+            # affected)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self._client = distributed.Client(  # type: ignore[no-untyped-call]
@@ -158,7 +160,7 @@ class DaskCluster:
         return None
 
     async def _why_unusable(self, distributed: Any, exc: Exception) -> NoMoreWorkers:
-        """Return why the scheduler cannot be used, for example because it has another version of Dask."""
+        """Return why the connection failed, for example because the scheduler has another version of Dask."""
         mine, theirs = distributed.__version__, None
         with contextlib.suppress(Exception):
             security = distributed.Security() if self._client is None else self._client.security
@@ -178,7 +180,7 @@ class DaskCluster:
 
     async def _check_workers(self) -> NoMoreWorkers | None:
         """Get the list of workers from the scheduler; prepare new workers and report lost workers."""
-        # Dask would reconnect, but the scheduler has lost the leases by then
+        # Dask would connect again, but the scheduler has already dropped this build's tasks
         if self._client.status != "running":
             return NoMoreWorkers("the connection to the scheduler is lost")
         try:
@@ -189,7 +191,7 @@ class DaskCluster:
         return None
 
     def _record_workers(self, workers: dict[str, dict[str, Any]]) -> None:
-        """Compare the scheduler's list of workers with the known workers."""
+        """Compare the scheduler's list of workers with the workers that this build already uses."""
         for name in {*self._ready, *self._preparing} - workers.keys():
             self._lose(name, "the worker has left the cluster")
         now, silent_s = time.monotonic(), max(_SILENT_S, len(workers) / 20)
@@ -213,7 +215,7 @@ class DaskCluster:
             preparing.cancel()
         if self._ready.pop(name, None) is None:
             return
-        # cancelled, so that the worker does not compile these leases if it returns
+        # the tasks are cancelled, so that the worker does not compile them if it comes back
         for task in self._leases.pop(name, ()):
             task.cancel()
         self.events.put(WorkerLost(name, why, ended))
@@ -257,8 +259,8 @@ class DaskCluster:
         return WorkerJoined(name, process, slots, (facts["memory_limit"] or 0) // slots)
 
     async def _call(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
-        """Call one of hatch-cubin's functions on a worker, where hatch-cubin must be installed."""
-        # The arguments are pickled, because Dask would search visible arguments for Dask tasks.
+        """Call a function of hatch-cubin on a worker that has hatch-cubin installed."""
+        # The arguments are pickled, because Dask searches arguments that are not pickled for Dask tasks.
         return await self._submit(worker, worker_side.call_packed, pickle.dumps((function, arguments)))
 
     async def _submit(self, worker: str, function: Callable[..., Any], argument: object) -> Any:
@@ -276,7 +278,7 @@ class DaskCluster:
         self.events.put(LeaseAnswered(lease.number, reply, wrong))
 
     async def _leave(self) -> None:
-        """Stop the compilers and disconnect, within a short time-out."""
+        """Stop the compiler processes on the workers, and disconnect, both within a short time limit."""
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self._part(), _CLOSE_S)
 
@@ -292,10 +294,10 @@ class DaskCluster:
 
 
 def _missing_certificate(security: Any) -> str | None:
-    """Return a message about the first certificate file that is missing in Dask's configuration."""
+    """Return a message about the first certificate file that Dask's configuration does not set."""
     names = {"ca-file": security.tls_ca_file, "client.cert": security.tls_client_cert}
     for name, path in {**names, "client.key": security.tls_client_key}.items():
-        # no separate key file is needed, because the file of a certificate may contain its key
+        # `client.key` may be missing, because the file `client.cert` may contain the key
         if path is None and name in names:
             return f"tls:// needs certificates, but distributed.comm.tls.{name} is not set"
         if path is not None and "\n" not in path and not os.path.isfile(path):

@@ -51,12 +51,12 @@ class Identity(NamedTuple):
     data_model: str
     machine: str
     nvrtc: str
-    nvjitlink: str | None = None  # needed only if a module is linked
-    ptxas: str | None = None  # needed only if there are PTX sources
+    nvjitlink: str | None = None  # the version of nvJitLink; None if the build does not link modules
+    ptxas: str | None = None  # the version of ptxas; None if the build has no PTX sources
 
 
 class Installed(NamedTuple):
-    """What is installed on a machine: its identity, the compiler's files, and header folders by name."""
+    """What is installed on a machine; *headers* maps the name of each header library to its folder."""
 
     identity: Identity
     libraries: tuple[str, ...]
@@ -116,8 +116,9 @@ _answers: dict[tuple[str | None, bool, bool], tuple[Installed, Sequence[str | No
 def find_installed(wanted: str | None, *, links: bool, assembles: bool = False) -> Installed:
     """Find out, in a separate process, what is installed on this machine.
 
-    Raise ValueError with the reason if this machine cannot compile. *wanted* is "system" if the build uses
-    the toolkit in CUDA_HOME. nvJitLink is required if the build *links*, and ptxas if the build *assembles*.
+    *wanted* is "system" if the build uses the toolkit in CUDA_HOME, otherwise None. *links* is whether the
+    build needs nvJitLink, and *assembles* is whether the build needs ptxas. Raise ValueError with the reason
+    if this machine cannot compile.
     """
     asked = (wanted, links, assembles)
     found, state = _answers.get(asked, (None, ()))
@@ -135,7 +136,7 @@ def find_installed(wanted: str | None, *, links: bool, assembles: bool = False) 
 
 
 def _state(wanted: str | None, libraries: Sequence[str]) -> list[str | None]:
-    """Return values that change when packages are installed, or when the compiler's files change."""
+    """Return values that change if packages are installed, or if the compiler's files change."""
     return [installed(wanted), *map(_stamp, libraries)]
 
 
@@ -172,7 +173,7 @@ def _asked(command: Sequence[str]) -> dict[str, Any]:
 
 def main(wanted: str, uses: str) -> None:
     """Print what is installed on this machine, as JSON."""
-    print(json.dumps(_answer(wanted or None, uses.split())))  # noqa: T201 - the answer to the parent process
+    print(json.dumps(_answer(wanted or None, uses.split())))  # noqa: T201 - the parent process reads it
 
 
 def _answer(wanted: str | None, uses: Sequence[str]) -> dict[str, Any]:
@@ -199,4 +200,4 @@ def _code() -> str:
     return digest((here / name).read_bytes() for name in _CODE)
 
 
-CODE = _code()  # computed at import, because the files may be replaced later
+CODE = _code()  # computed at import, because an update of hatch-cubin may replace the files later

@@ -20,18 +20,20 @@ _TYPES = {field.name: type(getattr(_NONE, field.name)) for field in fields(Resul
 
 
 class FileListing(NamedTuple):
-    """The list of all files that compiles can read, with their digests and their places on a worker."""
+    """A list of all files that the compiles of a build can read, with the path of each file on a worker."""
 
     digest: str
-    places: Mapping[int, str]  # the folder for each descriptor number
-    folders: tuple[str, ...]  # all folders that must exist
-    files: Mapping[str, tuple[str, str]]  # by place: the logical name and the digest of each file
+    # maps the number of each file descriptor to the folder that the compiler process opens
+    places: Mapping[int, str]
+    folders: tuple[str, ...]  # the folders to create, even if they contain no file
+    # maps the path of each file to the file's name in cache keys, and to its digest
+    files: Mapping[str, tuple[str, str]]
 
     @classmethod
     def of(
         cls, places: Mapping[int, str], folders: Sequence[str], files: Mapping[str, tuple[str, str]]
     ) -> FileListing:
-        """Make a listing, and compute the digest that identifies it."""
+        """Make a file listing, and compute the digest that identifies the listing."""
         whole = json.dumps([sorted(places.items()), sorted(folders), sorted(files.items())])
         return cls(digest([whole]), places, tuple(folders), files)
 
@@ -41,33 +43,33 @@ class Lease(NamedTuple):
 
     number: int
     build: str  # a unique name of the build
-    process: str  # the worker's name for its process; empty if any process may compile the lease
-    listing: str  # the digest of the listing of the files that the tasks read
+    process: str  # the identifier of the worker process that must compile the tasks; empty if any process may
+    listing: str  # the digest of the `FileListing` with the files that the tasks read
     tasks: tuple[Task, ...]
-    timeout_s: float  # time-out in seconds for each task
-    memory: int  # bytes of memory that the compiler process may use; 0 for no limit
+    timeout_s: float  # the time limit for each task, in seconds
+    memory: int  # how many bytes of memory the compiler process may use; 0 means no limit
 
 
 class Reply(NamedTuple):
     """The reply to a lease: a result for each task, or the reason why there are no results."""
 
-    worker: str  # the name that the worker gives itself
+    worker: str  # the host name and process number of the worker
     process: str
     number: int
-    # the fields of each result, and its proof (a digest)
+    # for each task: the fields of the result, and a digest that proves to which task the result belongs
     results: tuple[tuple[dict[str, Any], str], ...] = ()
     refusal: str = ""
 
 
 def with_proof(task: Task, listing: str, result: Result) -> tuple[dict[str, Any], str]:
-    """Return the fields of a result, and the digest that proves to which task it belongs."""
+    """Return the fields of a result, and a digest that proves to which task the result belongs."""
     values = {name: getattr(result, name) for name in _TYPES}
     values["symbols"] = dict(result.symbols)
     return values, _proof(task, listing, result)
 
 
 def checked_results(reply: object, lease: Lease) -> dict[int, Result]:
-    """Return the results in a reply by task number; ValueError if the reply is wrong or damaged."""
+    """Return a mapping from task numbers to results; raise ValueError if the reply is wrong or damaged."""
     if not isinstance(reply, Reply) or reply.number != lease.number:
         raise ValueError("the worker replied to another lease")
     tasks = {task.id: task for task in lease.tasks}
@@ -85,10 +87,10 @@ def checked_results(reply: object, lease: Lease) -> dict[int, Result]:
 
 
 def _results(reply: Reply) -> list[tuple[Result, str]]:
-    """Return the results in a reply with their proofs; ValueError if the reply is not valid."""
+    """Return the results in a reply, and the digests that prove to which tasks the results belong."""
     try:
         return [(_result(values), proof) for values, proof in reply.results]
-    except (TypeError, ValueError):  # the reply may contain anything
+    except (TypeError, ValueError):  # a worker may send any Python object
         raise ValueError("the reply is damaged") from None
 
 
@@ -101,7 +103,7 @@ def _result(values: dict[str, Any]) -> Result:
 
 
 def _proof(task: Task, listing: str, result: Result) -> str:
-    """Return a digest of a result, its task and the listing of files."""
+    """Return one digest of a result, the result's task, and the digest of the files that the task reads."""
     asked: list[str | bytes] = [task.kind, task.code, task.name, str(task.ptx)]
     came: list[str | bytes] = [str(result.ok), result.output, result.ptx, result.log]
     symbols = [each for item in sorted(result.symbols.items()) for each in item]

@@ -29,7 +29,7 @@ _LOCAL = ",local"
 
 @dataclass(frozen=True, slots=True)
 class ClusterWork:
-    """The compiles of a build: a job for each task number, the next task, and settings for this machine."""
+    """What a cluster compiles for a build; *jobs* contains the job of each task, by the task's number."""
 
     project: Project
     jobs: Sequence[Job]
@@ -42,7 +42,7 @@ class ClusterWork:
 
 
 def results(work: ClusterWork, where: str) -> Generator[Result]:
-    """Yield the result of each task when it is done. *where* is the cluster in the configuration."""
+    """Compile on the cluster with the address *where*, and yield the result of each task."""
     name = where.removesuffix(_LOCAL)
     if here := sum(not (job.linked or can_be_sent(job)) for job in work.jobs):
         count = f"{here} of {len(work.jobs)} compiles"
@@ -57,7 +57,8 @@ def results(work: ClusterWork, where: str) -> Generator[Result]:
     def next_for_cluster() -> Task | None:
         while (task := work.upcoming(None, ())) is not None:
             if can_be_sent(work.jobs[task.id]):
-                return replace(task, precompiled_header=None)  # only one process can use a precompiled header
+                # a precompiled header cannot be sent: only the process that made it can use it
+                return replace(task, precompiled_header=None)
             staying.append(task)
         return None
 
@@ -99,7 +100,7 @@ def _cluster_of(
 ) -> Cluster:
     try:
         return _cluster(name, requirements, archive, slots)
-    except ConfigError as exc:  # the problem is in the value of the user's setting
+    except ConfigError as exc:  # the error is in the user's setting, so the message names the setting
         said = project.as_written("HATCH_CUBIN_EXECUTOR")
         raise ConfigError(*(each._replace(what=f"{said}: {each.what}") for each in exc.problems)) from exc
 
@@ -131,7 +132,9 @@ def _factory_of_scheme(scheme: str) -> Callable[..., Any]:
     offers = {each.value: each for each in known if each.name == scheme}
     if len(offers) == 1:
         return _load_factory(offers.popitem()[1].load, scheme)
-    if offers:  # an error, because the chosen package would receive the project's sources
+    # hatch-cubin does not choose one of the packages, because the chosen package receives the project's
+    # sources
+    if offers:
         what = f"several installed packages provide {scheme}://"
         hint = f"uninstall all of these packages except one: {', '.join(sorted(offers))}"
         raise ConfigError(problem("ambiguous-executor", what, hint=hint))
@@ -149,7 +152,7 @@ def _factory_of_module(name: str) -> Callable[..., Any]:
 def _load_factory(load: Callable[[], Any], name: str) -> Callable[..., Any]:
     try:
         found: Callable[..., Any] = load()
-    except (Exception, SystemExit) as exc:  # the user's code may raise anything
+    except (Exception, SystemExit) as exc:  # the user's function may raise any exception
         what = f"{name} cannot be imported: {exception_text(exc)}"
         raise ConfigError(problem("executor-import-failed", what)) from exc
     return found
@@ -158,7 +161,7 @@ def _load_factory(load: Callable[[], Any], name: str) -> Callable[..., Any]:
 def _make_executor(function: Callable[..., Any], name: str, *arguments: str) -> Executor:
     try:
         made = function(*arguments)
-    except (Exception, SystemExit) as exc:  # the user's code may raise anything
+    except (Exception, SystemExit) as exc:  # the user's function may raise any exception
         raise ConfigError(problem("executor-raised", f"{name} raised {exception_text(exc)}")) from exc
     if not isinstance(made, Executor):
         kind = type(made).__name__

@@ -1,7 +1,7 @@
 """Use any `concurrent.futures.Executor` as a cluster.
 
-An executor does not list its workers, so all files that a lease reads are sent
-together with the lease.
+An executor does not list its workers, so each group of compiles is sent together with all files that the
+compiles read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .workers import Event, LeaseAnswered, WorkerJoined, exception_text
 
 
 class ExecutorCluster:
-    """An executor, which is treated like one worker that takes several leases at once."""
+    """An executor, which is treated like one worker that runs several groups of compiles at once."""
 
     expected_workers = 0
 
@@ -34,11 +34,11 @@ class ExecutorCluster:
         self._leases.put(lease)
 
     def close(self) -> None:
-        """Cancel all leases that the executor has not started."""
+        """Cancel all compiles that the executor has not started."""
         self._leases.put(None)
 
     def _submit(self) -> None:
-        """Submit leases in a separate thread, because some executors are slow to accept leases, or block."""
+        """Submit compiles in a separate thread, because the `submit` of some executors is slow or blocks."""
         while (lease := self._leases.get()) is not None:
             try:
                 self._hear(
@@ -46,10 +46,12 @@ class ExecutorCluster:
                 )
             except BaseException as exc:  # noqa: BLE001 - an executor may raise anything, and only this thread would see it
                 self.events.put(LeaseAnswered(lease.number, None, exception_text(exc)))
-        with contextlib.suppress(Exception):  # the executor has ended already
+        with contextlib.suppress(Exception):  # the executor has already ended
             try:
                 self._executor.shutdown(wait=False, cancel_futures=True)
-            except TypeError:  # an older executor, which does not have this argument
+            except TypeError:
+                # the executor was written for Python before 3.9, and does not have the argument
+                # `cancel_futures`
                 self._executor.shutdown(wait=False)
 
     def _hear(self, future: Future[Reply], number: int) -> None:

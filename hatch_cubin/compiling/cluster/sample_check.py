@@ -12,17 +12,18 @@ from ..executor import Result, Setup, Task
 
 
 class Sample:
-    """Compare some results of workers, at least the first of each worker, with this machine's results."""
+    """Compares a random sample of the workers' results, with at least the first result of each worker."""
 
     def __init__(self, part: float) -> None:
         self._part = part
-        # by task number: the worker, and the digest of its result
+        # maps the number of each task in the sample to the worker that compiled it, and to the result's
+        # digest
         self._chosen: dict[int, tuple[str, str]] = {}
         self._known: set[str] = set()
-        self._chance = random.SystemRandom()  # a random source that workers cannot predict
+        self._chance = random.SystemRandom()  # a random generator whose numbers the workers cannot predict
 
     def note(self, result: Result) -> None:
-        """Decide whether a result belongs to the sample, and note its digest if it does."""
+        """Decide whether to add a result to the sample, and if so, record the digest of the result."""
         if not result.ok or not result.worker:
             return
         if result.worker not in self._known or self._chance.random() < self._part:
@@ -32,9 +33,10 @@ class Sample:
     def differing(
         self, tasks: Sequence[Task], setup: Setup, unknown: Callable[[int, str], object]
     ) -> Iterator[tuple[int, str]]:
-        """Compile the sample here; yield the task number and the worker of each result that differs.
+        """Compile the sample on this machine; yield the task number and worker of each different result.
 
-        If this machine fails to compile a task, *unknown* is called with the task number and the reason.
+        If this machine cannot compile a task of the sample, *unknown* is called with the task's number and
+        the reason.
         """
         left = iter([replace(tasks[number], precompiled_header=None) for number in self._chosen])
         for result in executor.run(lambda _held, _others: next(left, None), setup):
@@ -46,7 +48,7 @@ class Sample:
 
 
 def _failed_here(result: Result) -> bool:
-    """Return whether the compiler process failed, or exceeded its limit of time or memory."""
+    """Return whether a compiler process crashed, or exceeded its limit of time or memory."""
     return not result.ok and (result.log.startswith("fatal: ") or "out of memory" in result.log)
 
 

@@ -20,22 +20,24 @@ from ..executor import Result, Task
 from .lease import Lease, checked_results
 from .workers import Cluster, Event, LeaseAnswered, NoMoreWorkers, WorkerJoined, WorkerLost, WorkerUnfit
 
-_MOST_ENDS = 3  # a task that may have ended this many workers is not tried again
-_MOST_FAULTS = 3  # a worker with this many faults is not used any more
-_AHEAD = 2  # leases per slot of a worker: one that it compiles, and one that waits
-_SHORTEST_S, _LONGEST_S = 0.2, 2.0  # the shortest and the longest time that a lease should take
+_MOST_ENDS = 3  # the number of workers that a task may have crashed before the task counts as failed
+_MOST_FAULTS = 3  # the number of faults after which a worker is not used any more
+_AHEAD = 2  # how many leases to send at once for each thread of a worker: one to compile, and one to wait
+# the shortest and the longest time, in seconds, that the compiles of a lease should take
+_SHORTEST_S, _LONGEST_S = 0.2, 2.0
 _MOST_TASKS = 64
-_MOST_BYTES = 4 << 20  # bytes of a lease: above 10 MB, Dask warns of a large graph
-_GRACE_S = 60.0  # seconds that a lease may take in addition to compiling
-_QUIET_S = 60.0  # seconds without a result until a warning is printed
+# how many bytes to send in a lease: Dask prints a warning about "large graph" above 10 MB
+_MOST_BYTES = 4 << 20
+_GRACE_S = 60.0  # how many seconds a lease may take in addition to the time limits of its compiles
+_QUIET_S = 60.0  # after how many seconds without a result to print a warning
 _CRASHES = ("fatal: the compiler crashed", "out of memory")
 
 
 class NoWorkersLeftError(Exception):
-    """Raised if no worker is left, although tasks are not finished.
+    """Raised if all workers are lost while tasks are not finished.
 
-    *why* are faults of the cluster. *reasons* are faults of its workers, which were already printed as
-    warnings.
+    *why* are error messages about the cluster. *reasons* are error messages about single workers, which were
+    already printed as warnings. *left* are the tasks that are not finished.
     """
 
     def __init__(
@@ -48,16 +50,17 @@ class NoWorkersLeftError(Exception):
 class Terms(NamedTuple):
     """The settings of a lease scheduler."""
 
-    listing: str  # the digest of the listing of all files that tasks read
+    listing: str  # the digest of the `FileListing` with the files that the tasks read
     timeout_s: float  # for each task
     total: int  # the largest possible number of tasks
     warn: Callable[[str], object]
-    why_wrong: Callable[[Result], str | None]  # returns why a result does not belong to its task, or None
+    # returns why a result cannot be the result of its task, or None
+    why_wrong: Callable[[Result], str | None]
 
 
 @dataclass(slots=True)
 class _GivenLease:
-    """A lease that was sent to a worker, and the lease's deadline."""
+    """A lease (a group of tasks) that was sent to a worker, and its deadline."""
 
     worker: str
     lease: Lease
@@ -68,7 +71,7 @@ class _GivenLease:
 
 @dataclass(slots=True)
 class _WorkerState:
-    """One worker, and the numbers of its leases in order."""
+    """One worker, and the numbers of the leases that were sent to the worker, in order."""
 
     joined: WorkerJoined
     has: list[int] = field(default_factory=list)
@@ -88,20 +91,24 @@ class LeaseScheduler:
         self._given: dict[int, _GivenLease] = {}
         self._count = 0
         self._again: deque[Task] = deque()
-        self._suspects: deque[Task] = deque()  # tasks that may have ended a worker; each is sent alone
-        self._open: dict[int, Task] = {}  # by number: the tasks that were sent, without a result so far
-        self._ends: dict[int, list[str]] = {}  # by task number: the workers that the task may have ended
+        # tasks that may have crashed a worker: each of these tasks is sent to a worker alone
+        self._suspects: deque[Task] = deque()
+        # maps numbers to tasks: the tasks that were sent and have no result yet
+        self._open: dict[int, Task] = {}
+        # maps the number of a task to the workers that the task may have crashed
+        self._ends: dict[int, list[str]] = {}
         self._faults: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}
         self._useful: set[str] = set()  # the workers that have returned a result
-        # the workers that failed at a task, with the latest failure of each
+        # maps each worker that failed to compile a task to the worker's last error
         self._useless: dict[str, str] = {}
         self._gone: NoMoreWorkers | None = None
-        self._quiet_since: float | None = None  # set from the first lease until the first answer
+        # the time at which the first lease was sent; None after the first answer
+        self._quiet_since: float | None = None
         self._times = _TaskTimes()
 
     def results(self) -> Generator[Result]:
-        """Yield the result of each task; NoWorkersLeftError if no worker is left for the remaining tasks."""
+        """Yield the result of each task; raise NoWorkersLeftError if all workers are lost before that."""
         try:
             while self._hand_out():
                 yield from self._handle(self._wait())
@@ -110,7 +117,7 @@ class LeaseScheduler:
             self._cluster.close()
 
     def _hand_out(self) -> bool:
-        """Send leases to all workers that have room; return whether the build has to wait for an answer."""
+        """Send tasks to all workers that have too little work; return whether any task is not finished."""
         while (worker := self._free_worker()) is not None:
             if tasks := self._lease_of_tasks():
                 self._give_lease(worker, tasks)
@@ -125,17 +132,17 @@ class LeaseScheduler:
         return self._has_task()
 
     def _has_task(self) -> bool:
-        """Return whether a task is left to be sent, even if all workers are busy or missing."""
+        """Return whether a task is left that was not sent to a worker yet."""
         if (task := self._next()) is not None:
             self._again.append(task)
         return task is not None
 
     def _free_worker(self) -> str | None:
-        """Return the worker with the least work; None if this worker has enough work."""
+        """Return the worker with the least work; None if all workers have enough work."""
         if not self._workers:
             return None
         name = min(self._workers, key=lambda each: self._workers[each].load)
-        # at first one lease only, so that workers that join a moment later also get tasks
+        # each worker gets only one lease first, so that workers that join a moment later also get tasks
         most = _AHEAD if self._times.done else 1
         return name if self._workers[name].load < most else None
 
@@ -159,9 +166,9 @@ class LeaseScheduler:
         return tasks
 
     def _overdue_tasks(self, worker: str) -> list[Task]:
-        """Return the unfinished tasks of a lease that takes too long, so that an idle worker repeats them.
+        """Return the unfinished tasks of a lease that takes too long, to be repeated by an idle worker.
 
-        Leases that still wait behind other leases on their worker come first, because they have not started.
+        If a worker has several leases, the leases that the worker has not started yet are repeated first.
         """
         if self._workers[worker].has:
             return []
@@ -176,7 +183,7 @@ class LeaseScheduler:
         return []
 
     def _waits(self, number: int) -> bool:
-        """Return whether a lease has not started yet, because its worker compiles other leases first."""
+        """Return whether a lease has not started yet, because its worker is compiling earlier leases."""
         worker = self._workers[self._given[number].worker]
         return worker.has.index(number) >= worker.joined.slots
 
@@ -197,7 +204,7 @@ class LeaseScheduler:
         ahead = sum(len(self._given[number].lease.tasks) for number in worker.has)
         until = (
             now + _GRACE_S + 2 * (ahead + len(tasks)) * self._terms.timeout_s
-        )  # twice the time, because a task may crash and run again
+        )  # a task may take twice its time limit, because a crashed task runs again
         self._given[lease.number] = _GivenLease(name, lease, now, until, again)
         worker.has.append(lease.number)
         self._open |= {task.id: task for task in tasks}
@@ -213,7 +220,7 @@ class LeaseScheduler:
             return None
 
     def _handle(self, event: Event | None) -> Iterator[Result]:
-        """Process an event, and yield the results that the event brings."""
+        """Handle an event of the cluster, and yield the results that the event contains."""
         match event:
             case WorkerJoined():
                 self._add_worker(event)
@@ -236,7 +243,7 @@ class LeaseScheduler:
     def _add_worker(self, joined: WorkerJoined) -> None:
         if (
             self._gone is not None
-        ):  # the cluster ended while it prepared this worker, so the worker cannot get leases
+        ):  # the cluster was lost while the worker was being prepared, so the worker cannot get tasks
             return
         if self._faults[joined.worker] < _MOST_FAULTS and joined.worker not in self._workers:
             self._workers[joined.worker] = _WorkerState(joined)
@@ -249,12 +256,12 @@ class LeaseScheduler:
     def _lose(self, name: str, why: str, *, blames: bool = True) -> Iterator[Result]:
         """Remove a lost worker, and send its tasks to other workers.
 
-        With *blames*, the tasks that the worker was compiling may be the reason why it was lost.
+        *blames* is whether the worker may have crashed because of the tasks that it was compiling.
         """
         worker = self._workers.pop(name, None)
         if worker is None:
             return
-        if blames:  # `_record_fault` counts the other faults of workers
+        if blames:  # a lost worker counts as a fault; all other faults are counted in `_record_fault`
             self._faults[name] += 1
         if self._gone is None:
             self._report_worker(name, why)
@@ -266,9 +273,9 @@ class LeaseScheduler:
                 self._again.extend(self._tasks_in_no_lease(given))
 
     def _suspect_tasks(self, given: _GivenLease, how: str) -> Iterator[Result]:
-        """Note that each task of a lease may have ended a worker.
+        """Record that each task of a lease may have crashed the worker.
 
-        Each task is sent again alone, or counts as failed after several attempts.
+        Each of these tasks is sent again alone, and counts as failed after several attempts.
         """
         for task in self._tasks_in_no_lease(given):
             ends = self._ends.setdefault(task.id, [])
@@ -279,12 +286,12 @@ class LeaseScheduler:
                 yield self._finished(Result(task.id, ok=False, log="\n".join([_ENDED, *ends])))
 
     def _tasks_in_no_lease(self, given: _GivenLease) -> list[Task]:
-        """Return the unfinished tasks of a lease that are not in any other lease."""
+        """Return the unfinished tasks of a lease that no other worker is compiling."""
         held: set[int] = set()
         for other in self._given.values():
             held.update(theirs := {task.id for task in other.lease.tasks})
             if not theirs.isdisjoint(task.id for task in given.lease.tasks):
-                other.again = False  # so that a third worker may get the tasks
+                other.again = False  # these tasks may be sent to another worker again
         return [task for task in given.lease.tasks if task.id in self._open and task.id not in held]
 
     def _finished(self, result: Result) -> Result:
@@ -294,7 +301,7 @@ class LeaseScheduler:
     def _answered(self, event: LeaseAnswered) -> Iterator[Result]:
         self._quiet_since = None
         given = self._given.pop(event.number, None)
-        if given is None:  # the answer came too late, or twice
+        if given is None:  # the answer has arrived too late, or twice
             return
         worker = self._workers[given.worker]
         worker.has.remove(event.number)
@@ -304,7 +311,7 @@ class LeaseScheduler:
             yield from self._record_fault(given, str(exc), _worker_of(event, given))
             return
         if wrong := next(filter(None, map(self._terms.why_wrong, found.values())), None):
-            # A result of another task cannot happen by accident, so the build does not use the worker again.
+            # A result that belongs to another task is not a coincidence, so this worker is not used any more.
             self._faults[given.worker] = _MOST_FAULTS
             yield from self._record_fault(
                 given, f"the worker returned a wrong result: {wrong}", _worker_of(event, given)
@@ -315,9 +322,9 @@ class LeaseScheduler:
                 yield from self._result(task, found[task.id], given)
 
     def _result(self, task: Task, result: Result, given: _GivenLease) -> Iterator[Result]:
-        """Accept one result; if the compiler crashed, another worker repeats the task.
+        """Yield the result of a task, or send the task to another worker if the compiler has crashed.
 
-        A different worker may have more memory.
+        The compiler may have crashed for lack of memory, and another worker may have more memory.
         """
         crashed = not result.ok and any(each in result.log for each in _CRASHES)
         if crashed and len(self._ends.get(task.id, ())) < _MOST_ENDS - 1:
@@ -335,9 +342,9 @@ class LeaseScheduler:
         yield self._finished(result)
 
     def _record_fault(self, given: _GivenLease, why: str, who: str) -> Iterator[Result]:
-        """Record that a worker failed to compile the units of a lease.
+        """Record that a worker did not return the results of a lease.
 
-        After several faults, the worker is not used again.
+        A worker that has several faults is not used any more.
         """
         self._again.extend(self._tasks_in_no_lease(given))
         self._useless[who] = why
@@ -370,8 +377,8 @@ class LeaseScheduler:
 
     def _stop_without_workers(self) -> None:
         """Raise NoWorkersLeftError if all workers are lost and no other workers are expected."""
-        # `expected_workers` is read first, because the number goes down only after the worker's event was
-        # reported.
+        # `expected_workers` is read before the queue of events, because `expected_workers` counts a new
+        # worker until the worker's event is in the queue.
         hopeless = self._gone is not None or not self._cluster.expected_workers
         if not self._workers and hopeless and self._cluster.events.empty():
             left = {task.id: task for task in (*self._suspects, *self._again, *self._open.values())}
@@ -394,7 +401,7 @@ class _TaskTimes:
         self._of[task.name] = seconds
 
     def of(self, task: Task) -> float:
-        """Return the estimated seconds of a task; before the first result, a task fills a whole lease."""
+        """Return how many seconds a task probably takes; before the first result, the guess is high."""
         if not self.done:
             return _LONGEST_S
         return self._of.get(task.name, self._all_s / self.done)
@@ -407,19 +414,19 @@ _ENDED = f"fatal: {_MOST_ENDS} workers ended, or were lost, while they compiled 
 
 
 def _worker_of(event: LeaseAnswered, given: _GivenLease) -> str:
-    """Return the name of the worker that answered, also for a cluster that does not list its workers."""
+    """Return the name of the worker that answered, even if the cluster does not list its workers."""
     name = getattr(event.reply, "worker", None)
     return name if isinstance(name, str) and not given.lease.process else given.worker
 
 
 def _results_of_answer(event: LeaseAnswered, given: _GivenLease) -> dict[int, Result]:
-    """Return the results in an answer; ValueError with the reason if the answer has no results."""
+    """Return the results in a worker's answer; raise ValueError if the worker returned an error."""
     if event.wrong is not None:
         raise ValueError(event.wrong)
     reply = event.reply
     if refusal := getattr(reply, "refusal", ""):
         raise ValueError(refusal)
     found = checked_results(reply, given.lease)
-    if not given.lease.process:  # any process may answer, because the cluster does not list its workers
+    if not given.lease.process:  # the cluster does not list its workers, so the reply itself names the worker
         return found
     return {number: replace(result, worker=given.worker) for number, result in found.items()}

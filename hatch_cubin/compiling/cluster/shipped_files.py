@@ -14,11 +14,11 @@ from ...keys.jobs import Job
 from ..compiler_paths import CompilePaths
 from .lease import FileListing
 
-_PIECE = 4 << 20  # bytes to send at once: above 10 MB, Dask warns of a large graph
+_PIECE = 4 << 20  # how many bytes to send at once: Dask prints a warning about "large graph" above 10 MB
 
 
 class SourceArchive(NamedTuple):
-    """The contents of files by digest, and the listing of the files' places on a worker."""
+    """The files to send (*blobs*, by digest), and a listing of where a worker has to put each file."""
 
     listing: FileListing
     blobs: dict[str, bytes]
@@ -36,10 +36,10 @@ class SourceArchive(NamedTuple):
 
 
 def can_be_sent(job: Job) -> bool:
-    """Return whether another machine can compile a job, that is, whether all its files are known.
+    """Return whether another machine can compile a job: all files that the compiler can read must be known.
 
-    If an include uses a macro with an unknown value, the included file may depend on whether a folder exists.
-    Links are not sent, because linking takes less time than sending the inputs.
+    If the name in an `#include` is a macro with an unknown value, it is not known which file the compiler
+    reads. Linking is not sent to other machines, because linking takes less time than sending the inputs.
     """
     return (
         not job.linked
@@ -51,7 +51,7 @@ def can_be_sent(job: Job) -> bool:
 def pack(jobs: Sequence[Job], paths: CompilePaths, folders: Iterable[str]) -> SourceArchive:
     """Collect the files that *jobs* can read.
 
-    *folders* are folders of the project in which includes begin.
+    *folders* are the project's folders with files that include headers.
     """
     closures = [*{id(job.closure): job.closure for job in jobs}.values()]
     layout = paths.layout(sorted(names_in(closure.files for closure in closures)), folders)

@@ -1,8 +1,8 @@
 """The files that a worker of a cluster keeps for its compiles.
 
-Files are stored by digest, so that builds and versions of a project share equal files. For each build, the
-files are linked into a folder tree (a layout). All copied files have the same modification time, because some
-compilers write file times into their results.
+Each file is stored once under its digest, even if several builds need the file. For each build, the stored
+files are linked into a tree of folders (a layout), in which the compiler finds them. All stored files have
+the same modification time, because some compilers write modification times into compiled code.
 """
 
 from __future__ import annotations
@@ -19,40 +19,43 @@ from ...common import temporary_folders
 from ...common.digest import file_digest
 from .lease import FileListing
 
-_MOST_LAYOUTS = 16  # how many layouts are kept: enough for several builds at once and for repeated builds
+# how many layouts (trees of folders for a build) to keep: enough for several builds at once and for repeated
+# builds
+_MOST_LAYOUTS = 16
 
 
 @dataclass(slots=True)
 class _Layout:
-    """The folder tree with the files of a build, and the number of leases that use it now."""
+    """A tree of folders with the files of a build; *users* counts the tasks that are using it now."""
 
     folder: Path
-    places: Mapping[int, str]  # the folder for each descriptor number
+    places: Mapping[int, str]  # maps each file descriptor to the folder that a compiler process opens
     users: int = 0
 
 
 class WorkerFiles:
-    """Keeps files and layouts in a temporary folder of this process."""
+    """Keeps files, and a tree of folders (a layout) for each build, in a temporary folder."""
 
     def __init__(self) -> None:
         self._folder = temporary_folders.make()
         self._blobs, self._layouts = self._folder.path / "files", self._folder.path / "layouts"
         self._lock = threading.Lock()
-        self._layouts_by_digest: dict[str, _Layout] = {}  # the most recently used layout is last
+        self._layouts_by_digest: dict[str, _Layout] = {}  # ordered by last use
         self._count = 0
         for folder in (self._blobs, self._layouts):
             folder.mkdir()
 
     def add(self, blobs: Iterable[bytes]) -> None:
-        """Store the contents of files."""
+        """Store files, which are given as bytes."""
         with self._lock:
             for blob in blobs:
                 self._keep(file_digest(blob), blob)
 
     def missing_files(self, listing: FileListing, here: Mapping[str, str]) -> list[str]:
-        """Return the digests of missing files; if no file is missing, make the layout of the build.
+        """Return the digests of missing files; if none is missing, make the folders of the build.
 
-        *here* are the header folders that are installed on this machine, from which equal files are copied.
+        A file that is also in one of the folders *here* is not missing: the file is copied from there. *here*
+        maps the names of the header libraries that are installed on this machine to their folders.
         """
         with self._lock:
             if listing.digest not in self._layouts_by_digest:
@@ -68,9 +71,9 @@ class WorkerFiles:
 
     @contextlib.contextmanager
     def using(self, listing: str) -> Iterator[Mapping[int, str]]:
-        """Provide the folder for each descriptor number, while the `with` block runs.
+        """Provide the folders of a build while the `with` block runs, as a mapping from file descriptors.
 
-        Raise KeyError if this listing does not have a layout, for example because it was removed.
+        Raise KeyError if the folders for this listing do not exist, for example because they were removed.
         """
         with self._lock:
             layout = self._mark_used(listing)
@@ -82,7 +85,7 @@ class WorkerFiles:
                 layout.users -= 1
 
     def close(self) -> None:
-        """Remove all files and layouts."""
+        """Remove all files and folders."""
         self._folder.close()
 
     def _has(self, content: str, logical: str, here: Mapping[str, str]) -> bool:
@@ -111,7 +114,8 @@ class WorkerFiles:
         return layout
 
     def _lay_out(self, listing: FileListing) -> None:
-        # If a layout is made again, it gets a new folder, because idle compilers keep the old folders open.
+        # A layout that is made again gets a new folder, because idle compiler processes keep the old folder
+        # open.
         self._count += 1
         into, part = self._layouts / str(self._count), self._layouts / "part"
         shutil.rmtree(part, ignore_errors=True)
@@ -127,7 +131,7 @@ class WorkerFiles:
         self._remove_unused()
 
     def _remove_unused(self) -> None:
-        """Remove layouts that were not used for long, and files that no other layout uses."""
+        """Remove the layouts that were used least recently, and files that no other layout contains."""
         earlier = [*self._layouts_by_digest][:-1]
         unused = [name for name in earlier if not self._layouts_by_digest[name].users]
         dropped = unused[: max(0, len(self._layouts_by_digest) - _MOST_LAYOUTS)]

@@ -1,7 +1,7 @@
 """The functions that a build calls on a worker of a cluster.
 
-Compiles run in separate processes, as on the build's machine. The compiler processes end when the worker
-ends, because their standard input is closed then.
+A worker compiles in separate processes. If the worker ends, these processes end too, because their standard
+input is closed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .identity import Identity, Installed
 from .lease import FileListing, Lease, Reply, with_proof
 from .worker_files import WorkerFiles
 
-_IDLE_S = 30.0  # seconds that idle compiler processes wait for another lease
-_MOST_OVER = 100  # how many finished builds are remembered
+_IDLE_S = 30.0  # after how many seconds without a task a compiler process ends
+_MOST_OVER = 100  # for how many ended builds to remember that they have ended
 
 
 class BuildIsOverError(Exception):
-    """Raised if a lease belongs to a build that has ended."""
+    """Raised if a worker is to compile for a build that has ended."""
 
 
 class BuildRequirements(NamedTuple):
@@ -41,7 +41,7 @@ class BuildRequirements(NamedTuple):
 
 
 class PackedArchive(NamedTuple):
-    """All files that a build's compiles can read, compressed for sending."""
+    """All files that the compiles of a build can read, in compressed form, to be sent to workers."""
 
     requirements: BuildRequirements
     listing: FileListing
@@ -49,7 +49,7 @@ class PackedArchive(NamedTuple):
 
 
 class _ProcessState:
-    """The state of this worker process: its files, and its compiler processes."""
+    """The files and compiler processes that this worker process keeps between two groups of compiles."""
 
     def __init__(self) -> None:
         self.process = uuid.uuid4().hex
@@ -59,7 +59,8 @@ class _ProcessState:
         self._files: WorkerFiles | None = None
         self._scratch: temporary_folders.Folder | None = None
         self._idle: list[tuple[executor.Setup, executor.WorkerPool]] = []
-        self._busy: dict[executor.WorkerPool, str] = {}  # by pool: the build that uses it
+        # maps each busy pool of compiler processes to the name of the build that uses the pool
+        self._busy: dict[executor.WorkerPool, str] = {}
         self._timer: threading.Timer | None = None
         self._over: deque[str] = deque(maxlen=_MOST_OVER)
 
@@ -80,9 +81,9 @@ class _ProcessState:
 
     @contextlib.contextmanager
     def pool(self, setup: executor.Setup, build: str) -> Iterator[executor.WorkerPool]:
-        """Provide a pool of compiler processes while the `with` block runs, if possible an idle pool.
+        """Provide a pool of compiler processes while the `with` block runs: an idle pool, or a new pool.
 
-        A pool whose work was interrupted is not used again.
+        If the `with` block raises an exception, the pool is not used again.
         """
         with self._lock:
             if build in self._over:
@@ -109,7 +110,8 @@ class _ProcessState:
         """End the compiler processes of a build (None means all builds), and all idle compiler processes."""
         with self._lock:
             if build:
-                self._over.append(build)  # noted, because the build's next lease may already have been sent
+                # the name of the ended build is recorded, because more tasks of the build may still arrive
+                self._over.append(build)
             for pool, whose in self._busy.items():
                 if build is None or build == whose:
                     pool.halt()
@@ -129,7 +131,7 @@ class _ProcessState:
                 self._scratch = None
 
     def _wait(self) -> None:
-        """End the idle compiler processes after a while, unless a lease arrives before that."""
+        """Start a timer that ends the idle compiler processes, unless they get a new task before."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = threading.Timer(_IDLE_S, self.stop, [""])
@@ -169,14 +171,14 @@ def identify(requirements: BuildRequirements) -> tuple[str, str | None]:
 
 
 def store_files(requirements: BuildRequirements, listing: FileListing, blobs: bytes = b"") -> list[str]:
-    """Store files, and return the digests of the files that are still missing."""
+    """Store the files in *blobs*, and return the digests of the files in *listing* that are still missing."""
     if blobs:
         here().files.add(unpacked(blobs))
     return here().files.missing_files(listing, _installed(requirements).headers)
 
 
 def compile_lease(requirements: BuildRequirements, lease: Lease) -> Reply:
-    """Compile the tasks of a lease one after another, and return the reply."""
+    """Compile the tasks of a lease (a group of tasks) one after another, and return the results."""
     mine = here()
     if lease.process not in {"", mine.process}:
         return Reply(mine.name, mine.process, lease.number, refusal="the worker was restarted")
@@ -208,7 +210,7 @@ def compile_lease(requirements: BuildRequirements, lease: Lease) -> Reply:
 
 
 def compile_with(archive: PackedArchive, lease: Lease) -> Reply:
-    """Compile a lease that is sent together with its files, for clusters that do not list their workers."""
+    """Compile a group of tasks that is sent together with the files that the compiles read."""
     process, refusal = identify(archive.requirements)
     if refusal is None:
         if store_files(archive.requirements, archive.listing):
@@ -223,7 +225,7 @@ def stop(build: str) -> None:
 
 
 def call_packed(data: bytes) -> Any:
-    """Call the function that a build has pickled together with its arguments."""
+    """Call a function; *data* is the pickled function with its arguments."""
     function, arguments = pickle.loads(data)  # noqa: S301 - the data come from a build, which this worker trusts
     return function(*arguments)
 

@@ -9,9 +9,9 @@ from .lease import Lease
 
 
 class WorkerJoined(NamedTuple):
-    """The event that a worker is ready for *slots* leases at once.
+    """The event that a worker is ready to run *slots* leases (groups of compiles) at once.
 
-    *memory* is the limit for each of its compiler processes, in bytes.
+    *memory* is the memory limit for each of the worker's compiler processes, in bytes.
     """
 
     worker: str
@@ -21,7 +21,7 @@ class WorkerJoined(NamedTuple):
 
 
 class WorkerUnfit(NamedTuple):
-    """The event that a worker cannot compile for this build, with the reason."""
+    """The event that a worker cannot compile for this build, for example because it has another compiler."""
 
     worker: str
     why: str
@@ -30,7 +30,7 @@ class WorkerUnfit(NamedTuple):
 class WorkerLost(NamedTuple):
     """The event that a worker has left or stopped answering; the worker may join again.
 
-    *ended* is whether the worker's task may be the reason why the worker ended.
+    *ended* is whether the worker may have ended because of the task that it was compiling.
     """
 
     worker: str
@@ -39,7 +39,7 @@ class WorkerLost(NamedTuple):
 
 
 class LeaseAnswered(NamedTuple):
-    """The event that a lease was answered, with a reply or with an error."""
+    """The event that a worker has answered a lease (a group of compiles), with results or with an error."""
 
     number: int
     reply: object
@@ -47,7 +47,7 @@ class LeaseAnswered(NamedTuple):
 
 
 class NoMoreWorkers(NamedTuple):
-    """The event that the cluster has ended: all workers are lost, and no worker can join."""
+    """The event that the cluster is lost: all workers are lost, and no other worker can join."""
 
     why: str
     hint: str | None = None
@@ -59,18 +59,19 @@ Event: TypeAlias = "WorkerJoined | WorkerUnfit | WorkerLost | LeaseAnswered | No
 class Cluster(Protocol):
     """The interface of a cluster and its workers."""
 
-    name: str  # the cluster's name as the user wrote it
+    name: str  # the cluster's name, as the user wrote it in the setting `executor`
     events: queue.SimpleQueue[Event]
 
     @property
     def expected_workers(self) -> int:
         """The number of workers that may still join.
 
-        The number goes down only after a worker's event was reported.
+        A worker is no longer counted after the event that the worker has joined, or cannot be used, was
+        reported.
         """
 
     def give(self, worker: str, lease: Lease) -> None:
-        """Send a lease to a worker without waiting. An event reports the outcome."""
+        """Send a lease (a group of compiles) to a worker. A later event reports the results."""
 
     def close(self) -> None:
         """Stop this build's processes on the workers and disconnect, within at most two seconds."""

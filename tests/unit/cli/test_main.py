@@ -6,8 +6,11 @@ import argparse
 import io
 import json
 import os
+import platform
 import subprocess
 import sys
+from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +19,7 @@ import pytest
 from hatch_cubin import __version__
 from hatch_cubin.cli import main
 from hatch_cubin.cli.verb_base import Answer, open_project, size, table
+from hatch_cubin.cli.versions import versions
 from hatch_cubin.errors import ConfigError, Location, Problem
 from tests.helpers import SAXPY, bundle, pyproject, refusal, run, write_tree
 
@@ -198,6 +202,31 @@ def test_a_verbs_help_is_what_its_module_says(
 
 def test_the_version_is_the_packages(tmp_path: Path) -> None:
     assert run(*COMMAND, "--version", cwd=tmp_path).stdout == f"hatch-cubin {__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [("--version", "--verbose"), ("-v", "--version")], ids=" ".join)
+def test_all_versions_are_what_a_bug_report_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: Sequence[str]
+) -> None:
+    """The values of variables may be secrets, and stay hidden. CUDA_HOME is only a folder."""
+    monkeypatch.setenv("HATCH_CUBIN_REMOTE_TOKEN", "secret")
+    monkeypatch.setenv("CUDA_HOME", "/usr/local/cuda")
+    assert main.main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"hatch-cubin {__version__}"
+    assert lines[1].startswith(f"Python {platform.python_version()} (CPython")
+    assert {"HATCH_CUBIN_REMOTE_TOKEN is set", "CUDA_HOME=/usr/local/cuda"} <= {*lines}
+    for package in ("hatchling", "cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc"):
+        assert f"{package} {version(package)}" in lines
+    assert "secret" not in "".join(lines)
+
+
+@pytest.mark.parametrize(("has_gil", "shown"), [(True, "(CPython)"), (False, "(CPython, without a GIL)")])
+def test_a_python_without_a_gil_is_named(
+    monkeypatch: pytest.MonkeyPatch, *, has_gil: bool, shown: str
+) -> None:
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: has_gil, raising=False)
+    assert [*versions({})][1].endswith(shown)
 
 
 @pytest.mark.linux

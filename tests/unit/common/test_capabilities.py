@@ -45,9 +45,9 @@ def test_the_loader_has_the_same_tegra_parts_and_families() -> None:
 
 
 def test_the_published_table_has_the_same() -> None:
-    (tegra,) = re.findall(r"^Tegra parts \((.*?)\)", LOADER, re.MULTILINE)
+    (tegra,) = re.findall(r"^Tegra GPUs \((.*?)\)", LOADER, re.MULTILINE)
     assert capabilities(tegra) == TEGRA
-    rows = re.findall(r"^\| `.*?` \| `((?:sm|compute)_\w+)` \| (.*?) \|$", LOADER, re.MULTILINE)
+    rows = re.findall(r"^\| `.*?` \| a file for `((?:sm|compute)_\w+)` \| (.*?) \|$", LOADER, re.MULTILINE)
     assert len(rows) == 7
     for arch, where in rows:
         served = {number for number in GPUS if runs(arch, number)}

@@ -153,7 +153,7 @@ def test_an_arch_builds_what_is_documented(written: str, archs: str) -> None:
 def test_the_groups_are_those_that_are_documented() -> None:
     groups = {name for row in rows(section(CONFIGURATION, "## Archs")) for name in code(row[0])}
     assert set(arch_names.GROUPS) - groups == {"native"}
-    assert "`native` is the GPUs of this machine" in CONFIGURATION
+    assert "`native` stands for the archs of the GPUs" in CONFIGURATION
 
 
 @pytest.mark.parametrize("written", [row[0] for row in rows(section(CONFIGURATION, "## Toolkit"))])
@@ -164,12 +164,12 @@ def test_a_toolkit_can_be_written_as_documented(written: str) -> None:
 
 @pytest.mark.parametrize(("written", "given"), list(rows(section(CONFIGURATION, "## Macros"))), ids=str)
 def test_a_macro_is_given_to_the_compiler_as_documented(written: str, given: str) -> None:
-    define = read_config(f"define = {code(written)[0]}").define
-    assert [f"{name}={text}" for name, text in define] == code(given)
+    define = read_config(code(written)[0]).define
+    assert [f"-D{name}={text}" for name, text in define] == code(given)
 
 
 def test_the_reserved_names_are_those_that_are_documented() -> None:
-    refused, _, free = section(CONFIGURATION, "## Macros").partition("Other capitals are free:")
+    refused, _, free = section(CONFIGURATION, "## Macros").partition("Other names in capitals can be macros")
     listed = {name for line in re.findall(r"^(?:- |  ).*$", refused, re.MULTILINE) for name in code(line)}
     assert len(listed) > 30
     assert listed <= reserved_macros.NAMES
@@ -182,8 +182,14 @@ def test_the_reserved_names_are_those_that_are_documented() -> None:
 
 def test_the_options_are_those_that_are_documented() -> None:
     tables = list(rows(section(CONFIGURATION, "## Options")))
-    allowed = {name: kind for kind, names in tables if kind.startswith("a") for name in code(names)}
-    refused = {each: why for names, why in tables if not names.startswith("a") for each in code(names)}
+    prefix = "options with "
+    allowed = {
+        name: kind.removeprefix(prefix)
+        for kind, names in tables
+        if kind.startswith(prefix)
+        for name in code(names)
+    }
+    refused = {each: why for names, why in tables if not names.startswith(prefix) for each in code(names)}
     assert allowed == dict(ALLOWED)
     assert refused == dict(REFUSED)
 
@@ -315,7 +321,7 @@ def test_every_error_of_the_loader_is_documented() -> None:
     there = {name for name in loader.__all__ if name.endswith("Error")}
     assert there - named == {"CubinError"}
     assert named <= there
-    assert "All of these errors are a `CubinError`" in LOADER
+    assert "All errors of the loader are subclasses of `CubinError`" in LOADER
 
 
 CAPABILITIES = (75, 80, 86, 87, 89, 90, 100, 101, 103, 107, 110, 120, 121)

@@ -26,13 +26,42 @@ def finder(root: Path, lines: str, package: str = "demo") -> dict[str, bytes]:
 
 
 def test_each_package_has_a_finder_of_its_own_whose_name_is_ascii(tmp_path: Path) -> None:
-    names = {package: min(finder(tmp_path / package, "", package)) for package in ("a.b", "a_b", "demo", "é")}
+    names = {package: [*finder(tmp_path / package, "", package)] for package in ("a.b", "a_b", "demo", "é")}
     assert names == {
-        "a.b": "_cubins_of_a_b.pth",
-        "a_b": "_cubins_of_a__b.pth",
-        "demo": "_cubins_of_demo.pth",
-        "é": "_cubins_of__xe9.pth",
+        package: [f"{module}.py", f"{module}.pth", f"{module}.start"]
+        for package, module in {
+            "a.b": "_cubins_of_a_b",
+            "a_b": "_cubins_of_a__b",
+            "demo": "_cubins_of_demo",
+            "é": "_cubins_of__xe9",
+        }.items()
     }
+
+
+def test_a_python_that_ignores_import_lines_reads_the_start_file(tmp_path: Path) -> None:
+    """Each line of a .start file names a function, which Python 3.15 calls without arguments (PEP 829)."""
+    files = finder(tmp_path, "")
+    (tmp_path / "_cubins_of_demo.py").write_bytes(files["_cubins_of_demo.py"])
+    module, _colon, function = files["_cubins_of_demo.start"].decode().strip().partition(":")
+    code = (
+        f"import {module}, sys; before = len(sys.meta_path); {module}.{function}(); "
+        "print(len(sys.meta_path) - before, sys.meta_path[0].name, sys.meta_path[0].folder)"
+    )
+    bundle = tmp_path / "tree/demo/_cubins"
+    assert run(sys.executable, "-c", code, cwd=tmp_path).stdout == f"1 demo._cubins {bundle}\n"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 15), reason="Python 3.15 is the first that reads .start files")
+def test_a_python_that_reads_the_start_file_starts_the_finder_once(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    for name, data in finder(tmp_path, "").items():
+        (site / name).write_bytes(data)
+    code = (
+        f"import site, sys; before = len(sys.meta_path); site.addsitedir({str(site)!r}); "
+        "print(len(sys.meta_path) - before)"
+    )
+    assert run(sys.executable, "-c", code, cwd=tmp_path).stdout == "1\n"
 
 
 @pytest.mark.parametrize("lines", ["{tree}", "import x\n# x\n\n{tree}/../tree\n"])

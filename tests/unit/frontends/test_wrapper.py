@@ -360,7 +360,7 @@ def test_an_editable_install_has_its_bundle_in_the_tree_and_a_finder_where_nothi
     written(project, wheel=INFO, more=ASKS)
     files = build_editable(project)
     assert {f"demo/_cubins/{path.name}" for path in (project / "src/demo/_cubins").iterdir()} >= EMPTY
-    assert files.keys() == {"_cubins_of_demo.py", "_cubins_of_demo.pth", *INFO}
+    assert files.keys() == {"_cubins_of_demo.py", "_cubins_of_demo.pth", "_cubins_of_demo.start", *INFO}
 
 
 def build_editable(root: Path) -> dict[str, bytes]:
