@@ -24,8 +24,8 @@ def archs_meant(text: str) -> tuple[str, ...]:
     """Return the archs that a user may mean by *text*, such as `sm90`, `H100` or `80;90`."""
     if match := _NUMBER.fullmatch(text.lower()):
         digits = match[2] + match[3]
-        if found := _valid(f"{match[1] or 'sm'}_{with_right_zeros(digits) or digits}{match[4]}"):
-            return found
+        if known := _valid(f"{match[1] or 'sm'}_{with_right_zeros(digits) or digits}{match[4]}"):
+            return known
     if match := re.fullmatch(r"(sm_?[0-9]+)\+ptx", text.lower()):  # PyTorch writes 9.0+PTX
         return tuple(arch for real in archs_meant(match[1]) for arch in (real, real.replace("sm", "compute")))
     if named := "code=" in text and _CODE.findall(text):  # as in nvcc's -gencode
