@@ -364,7 +364,7 @@ def _no_sources(project: Project, files: ProjectFiles) -> Problem:
     excluded, _unmatched = files.find(config.sources, ())
     if excluded:
         what = f"'exclude' excludes all sources: {', '.join(excluded)}"
-        hint = "a project without kernels does not need a table of hatch-cubin"
+        hint = "a project without kernels does not need hatch-cubin"
         return problem("all-sources-excluded", what, config.place.of("exclude"), hint)
     where = ", ".join(f"{folder}/" for folder in project.packages.values()) or "the project"
     what = f"there are no .cu or .ptx sources in {where}"

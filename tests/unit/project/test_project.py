@@ -322,7 +322,7 @@ def test_if_every_source_is_excluded_the_message_names_them(tmp_path: Path) -> N
     write_tree(tmp_path, {"src/demo/k.cu": SAXPY, "src/demo/a/m.ptx": "", "other/k.cu": SAXPY})
     error = refusal(SourceError, read_sources, project(tmp_path, 'exclude = ["src/demo/**"]'))
     what = "'exclude' excludes all sources: src/demo/a/m.ptx, src/demo/k.cu"
-    hint = "a project without kernels does not need a table of hatch-cubin"
+    hint = "a project without kernels does not need hatch-cubin"
     assert error.problems == (problem("all-sources-excluded", what, FIRST_PLACE, hint),)
 
 
