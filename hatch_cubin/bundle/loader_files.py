@@ -1,4 +1,4 @@
-"""The files of the loader that a wheel contains. They are copied unchanged from `hatch_cubin/loader/`."""
+"""The Python files of the loader, which builds copy unchanged from `hatch_cubin/loader/` into a wheel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent.parent / "loader"  # not imported: a build needs only the bytes of the files
 FORMAT = 3  # the highest format of a manifest that this loader reads
 CORE = "__init__.py"
-# These files are only in the wheels that need them.
+# Only wheels with certain properties contain these files.
 PACKED, SPLIT, EDITABLE, LARGE = "_packs.py", "_split.py", "_editable.py", "_large.py"
 TEXT_KEY = "_text_key.py"  # also imported by builds
 _MANY = 1000  # a wheel with this many compiled results gets the file `_large.py`
@@ -16,7 +16,7 @@ ALL = (*OF_EVERY, EDITABLE, LARGE, PACKED, SPLIT, TEXT_KEY)
 
 
 def needed_by(*, units: int, packed: bool, split: bool) -> tuple[str, ...]:
-    """Return the names of the loader's files that a wheel contains. Some files depend on the wheel's form."""
+    """Return the names of the loader's files in a wheel. *units*: the number of compiled files."""
     sometimes = {LARGE: units >= _MANY, PACKED: packed, SPLIT: split}
     return (*OF_EVERY, *(name for name, is_needed in sometimes.items() if is_needed))
 

@@ -25,7 +25,7 @@ _REFERENCE = re.compile(r"(texture|surface) is not a template")
 
 
 def needs_of_source(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a missing C++ standard, option or feature, without the errors that follow from it."""
+    """Report only that a C++ standard, option or feature is missing, and none of the resulting errors."""
     for each in found:
         if each.hint is None and (hint := _about(each, failed)) is not None:
             others = [other for other in found if each.is_own and not _follows(other, each)]
@@ -49,7 +49,7 @@ def _about(error: Diagnostic, failed: FailedCompile) -> str | None:
 
 
 def _standard(error: Diagnostic, failed: FailedCompile) -> str | None:
-    """Return the C++ standard that the code at an error needs, if the compile uses an earlier standard."""
+    """Return the C++ standard that the code in an error needs; None if the configured one is enough."""
     if match := _LATER.search(error.text):
         return match[1] or match[2]
     code, mark = (*error.context[:2], "", "")[:2]

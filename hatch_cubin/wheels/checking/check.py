@@ -146,7 +146,7 @@ def _spills(facts: BundleFacts) -> Iterator[SpillingKernel]:
 
 def _unserved_problems(bundle: Bundle, checked: BundleCheck, excepted: Sequence[str]) -> Iterator[Problem]:
     if not checked["kernels"]:
-        hint = "'hatch-cubin plan' in the wheel's project says why"
+        hint = "run 'hatch-cubin plan' in the wheel's project to see which kernels a build compiles"
         yield problem("no-kernels", "does not contain any kernel", Location(bundle.where), hint)
     total = len(checked["kernels"])
     for left in _without_excepted(excepted, unserved_kernels(checked["kernels"])):

@@ -350,7 +350,7 @@ def test_a_unit_that_no_shard_has_compiled_names_its_script(
     monkeypatch.setenv("HATCH_CUBIN_REQUIRE_HITS", "1")
     ended, _out, err = hatch(project, command, "bake")
     assert (ended, codes(err)) == (1, ["not-in-cache", "not-in-cache"])
-    assert "demo/gen.py returned its text here; another text is another unit" in err
+    assert "demo/gen.py returned the text of this source, and a different text is a cache miss" in err
 
 
 def test_the_key_of_a_cache_follows_the_texts(tmp_path: Path, command: Command) -> None:
@@ -415,6 +415,13 @@ def test_a_hint_does_not_exclude_a_name_that_only_the_script_knows(tmp_path: Pat
     texts = {"a.cu": "__device__ int f() { return 1; }\n", **MM}
     (one,) = refusal(CompileError, built, producer_project(tmp_path, returning(repr(texts)))).problems
     assert "let demo/gen.py return no text for this source" in (one.hint or "")
+
+
+def test_a_hint_for_an_empty_text_does_not_exclude_its_name_either(tmp_path: Path) -> None:
+    project = producer_project(tmp_path, returning("{'a.cu': '// nothing'}"), files={"b.cu": "// nothing"})
+    of_script, of_file = refusal(SourceError, built, project).problems
+    assert "let demo/gen.py return no text for this source" in (of_script.hint or "")
+    assert 'exclude = ["demo/b.cu"]' in (of_file.hint or "")
 
 
 def test_variants_with_the_same_code_are_named_by_their_module(tmp_path: Path) -> None:

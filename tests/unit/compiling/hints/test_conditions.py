@@ -125,7 +125,7 @@ def test_the_line_of_a_kernel_that_is_not_compiled_is_shown(tmp_path: Path, text
     assert "template" not in told
 
 
-LEFT_OUT = 'the source has only device functions, so leave it out: exclude = ["demo/old.cu", "{}"]'
+LEFT_OUT = 'the source has only device functions, so exclude the source: exclude = ["demo/old.cu", "{}"]'
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_file_that_has_no_kernel_at_all_can_only_be_left_out(tmp_path: Path, t
     "options", ['define = { KERNEL = "__global__" }', 'header-packages = ["nvidia-cutlass"]']
 )
 def test_a_macro_or_a_header_of_others_may_have_one(tmp_path: Path, options: str) -> None:
-    left_out = 'the source has only device functions, so leave it out: exclude = ["demo/a.cu"]'
+    left_out = 'the source has only device functions, so exclude the source: exclude = ["demo/a.cu"]'
     assert (
         hint(tmp_path, "template <class T> int f();\n", options)
         == f"{BY_NAME} with its arguments; {left_out}"
@@ -159,7 +159,7 @@ def test_a_template_of_a_header_is_named_by_the_source_that_only_includes_it(tmp
     assert hint(tmp_path, '#include "k.cuh"\n', **header) == UNNAMED
     functions = '#include "k.cuh"\n__device__ int f() { return 1; }\n'
     assert hint(tmp_path, functions, **header) == (
-        'the source has only device functions, so leave it out: exclude = ["demo/a.cu"]'
+        'the source has only device functions, so exclude the source: exclude = ["demo/a.cu"]'
     )
 
 
@@ -185,7 +185,7 @@ def test_the_only_source_of_a_project_is_not_to_be_excluded(tmp_path: Path) -> N
     alone = conditions.about_no_kernel(replace(there, sources={there.path: ""}))
     assert alone is not None
     assert "exclude" not in alone
-    assert "does not need a table" in alone
+    assert "does not need hatch-cubin" in alone
     assert "exclude" in str(conditions.about_no_kernel(replace(there, sources={there.path: "", "b.cu": ""})))
 
 

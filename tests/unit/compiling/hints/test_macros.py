@@ -128,7 +128,7 @@ def test_a_variants_macro_that_the_source_defines_again_is_an_error(tmp_path: Pa
     assert problem[:3] == (
         "N is defined again in the source, so all its variants would be equal",
         Location("demo/a.cu", 1),
-        "put #ifndef N before this definition and #endif after it, to keep the value in the table",
+        "put #ifndef N before this definition and #endif after it, to keep the configured value",
     )
     kept = text.replace("#define N 1", "#ifndef N\n#define N 1\n#endif")
     assert pipeline.build(make_project(tmp_path, {"a.cu": kept}, options))

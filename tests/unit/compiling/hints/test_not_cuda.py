@@ -44,7 +44,7 @@ def test_another_language_is_named_in_place_of_all_errors(
     assert told.hint is not None
     assert told.hint.startswith(f"this is {language}, not CUDA C++; ")
     assert told.hint.endswith(': exclude = ["demo/a.cu"]')
-    assert told.context[-1] == "and 1 more error after it"
+    assert told.context[-1] == "and 1 more error after this error"
 
 
 @pytest.mark.parametrize("code", ["int i = get_global_id(0);", "int gl_threadID = n;"])
@@ -163,7 +163,7 @@ def test_a_character_outside_of_quotes_is_named(tmp_path: Path, char: str, named
     text = f'int a; // caf\u00e9\nprintf("\u00e9", {char}x);\n'
     found = [error("unrecognized token", line=1), error("unrecognized token", line=2), error("x", line=2)]
     plain, told = sorted(advise(found, setting(tmp_path, text=text)), key=lambda each: str(each.where))
-    assert (plain.hint, told.context) == (None, ("and 1 more error after it",))
+    assert (plain.hint, told.context) == (None, ("and 1 more error after this error",))
     assert told.hint == f"this line contains {named}, outside of quotes and comments"
 
 
