@@ -202,7 +202,7 @@ def _empty_source_problems(paths: Iterable[str], project: Project) -> list[Probl
 
     paths = [*paths]
     exclude = setting("exclude", [*project.config.exclude, *paths])
-    hint = f"write a kernel into the file, or exclude the file: {exclude}"
+    hint = f"write a kernel into the file, outside of comments, or exclude the file: {exclude}"
     return [
         problem("empty-source", "is empty: there is no kernel in it", Location(path), hint) for path in paths
     ]
