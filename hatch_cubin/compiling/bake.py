@@ -1,4 +1,4 @@
-"""Compile the units that are missing from the cache, store the results, and explain failures."""
+"""Compile the modules whose code is missing from the cache, store the results, and explain errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MOST_TRIED = 16
 
 
 class Bake:
-    """Compiles the units of a build that are missing from the cache."""
+    """Compiles the units (modules for one arch) of a build that are missing from the cache."""
 
     def __init__(
         self, project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit, results: Results

@@ -54,7 +54,7 @@ _SIZES = re.compile(
 _FUNCTION_ONCE = "define the symbol in one source and declare it in the others, or make it static or inline"
 # The hint does not propose `static`, because each source would get its own variable, which the host cannot
 # set.
-_VARIABLE_ONCE = "declare it extern in the header and define it in one source, or make it inline"
+_VARIABLE_ONCE = "declare the variable extern in the header and define it in one source, or make it inline"
 _ALIKE = "use the same declaration as in the definition, in all inputs"
 _NEWER = re.compile(r"may need newer version of nvJitLink|LTOIR arch newer than target arch")
 _BAD = re.compile(r"bad input: ?(.*)$", re.MULTILINE)

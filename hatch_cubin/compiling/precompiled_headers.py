@@ -156,8 +156,9 @@ class PlainCompileCheck:
     def allows(self, unit: Unit) -> bool:
         """Return whether a unit may be compiled with a precompiled header.
 
-        A unit may be compiled with a precompiled header if the results for the unit's source were equal to
-        plain compiles so far, and contained functions and variables in only a few different orders.
+        A unit may be compiled with a precompiled header if all earlier results for the unit's source were
+        equal to plain compiles. The earlier results must also contain functions and variables in only a few
+        different orders.
         """
         path = unit.module.source.path
         few = len(self._orders[path]) <= _MOST_ORDERS + self._served[path] // 2
@@ -212,8 +213,8 @@ def is_same_order(known: Order, order: Order) -> bool:
 
     A name in *order* may have other numbers in its template arguments than the name in *known*, on two
     conditions. The name must not be elsewhere in *known*, because a header may use a function with a known
-    name. The function or variable must be one that the compiler never omits, because the position of other
-    functions depends on whether a header uses them.
+    name. The function or variable must be one that the compiler never omits, even if it is unused. The
+    position of other functions depends on whether a header uses them.
     """
     taken = {name for name, _optional in known}
     return len(known) == len(order) and all(

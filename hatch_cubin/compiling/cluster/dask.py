@@ -91,12 +91,13 @@ class DaskCluster:
     def give(self, worker: str, lease: Lease) -> None:
         """Send a lease (a group of compiles) to a worker."""
         self._builds.add(lease.build)
-        with contextlib.suppress(RuntimeError):  # the thread has already ended, and has reported the reason
+        # the thread that calls Dask has already ended, and has reported the reason
+        with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._take, worker, lease)
 
     def close(self) -> None:
         """Stop this build's compiler processes on the workers, and disconnect from the cluster."""
-        with contextlib.suppress(RuntimeError):  # the thread has already ended
+        with contextlib.suppress(RuntimeError):  # the thread that calls Dask has already ended
             self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(_CLOSE_S + 0.5)
 
