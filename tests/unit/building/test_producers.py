@@ -417,6 +417,13 @@ def test_a_hint_does_not_exclude_a_name_that_only_the_script_knows(tmp_path: Pat
     assert "let demo/gen.py return no text for this source" in (one.hint or "")
 
 
+def test_a_hint_for_an_empty_text_does_not_exclude_its_name_either(tmp_path: Path) -> None:
+    project = producer_project(tmp_path, returning("{'a.cu': '// nothing'}"), files={"b.cu": "// nothing"})
+    of_script, of_file = refusal(SourceError, built, project).problems
+    assert "let demo/gen.py return no text for this source" in (of_script.hint or "")
+    assert 'exclude = ["demo/b.cu"]' in (of_file.hint or "")
+
+
 def test_variants_with_the_same_code_are_named_by_their_module(tmp_path: Path) -> None:
     said: list[str] = []
     texts = {name: KERNEL.format(name="mm", value=1) for name in MM}
