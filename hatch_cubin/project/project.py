@@ -314,13 +314,14 @@ def _taken_names(project: Project, produced: Iterable[Source]) -> Iterator[Probl
     """Yield a problem for each produced source whose path a file or another produced source has."""
     seen: dict[str, str] = {}
     for source in produced:
-        by = source.produced.producer if source.produced else ""
+        by = source.produced.by if source.produced else ""
         is_file = os.path.lexists(project.tree.disk_path(source.path))
         other = "a file of the project" if is_file else seen.get(source.path)
         seen[source.path] = by
         if other is not None:
             what = f"{by} returns a source with this name, and {other} has it already"
-            yield problem("produced-name-taken", what, Location(source.path), "give one of them another name")
+            hint = "two tables name this function: delete one" if other == by else "rename one of them"
+            yield problem("produced-name-taken", what, Location(source.path), hint)
 
 
 def _unmatched_members(project: Project, named: Sequence[Mapping[str, Sequence[str]]]) -> Iterator[Problem]:

@@ -41,6 +41,11 @@ class Production:
     arch: str = ""  # the only arch that this text is for; empty for a source of all archs
     settings: Mapping[str, Any]  # as the script returned them
 
+    @property
+    def leave_out(self) -> str:
+        """The hint for a source that should not exist: 'exclude' is only for files."""
+        return f"let {self.producer} return no text for this source"
+
 
 @dataclass(frozen=True)
 class Source:
