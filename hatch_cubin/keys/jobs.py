@@ -202,7 +202,7 @@ def _empty_source_problems(sources: Collection[Source], project: Project) -> lis
 
     files = [each.path for each in sources if not each.produced]
     exclude = setting("exclude", [*project.config.exclude, *files])
-    of_file = f"write a kernel into the file, or exclude the file: {exclude}"
+    of_file = f"write a kernel into the file, outside of comments, or exclude the file: {exclude}"
     what = "is empty: there is no kernel in it"
     return [
         problem(
