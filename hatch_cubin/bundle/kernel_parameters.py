@@ -1,8 +1,8 @@
 """Find the offset, size and type of each parameter of the kernels in compiled files. Does no I/O.
 
-Offsets and sizes are read from the compiled files. Types come from the kernel's symbol name. If the symbol
-name does not contain types, they come from the source texts, but only if the texts prove the types and the
-types fit the sizes in the compiled file.
+Offsets and sizes are read from the compiled files. The types of parameters come from the symbol of the
+kernel. If the symbol does not contain types (`extern "C"`), the declaration of the kernel in its source is
+used. A type is left out if it does not fit the size of the parameter in the compiled file.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from ..project.declared_kernels import ParameterTypes
 
 TypesInSources: TypeAlias = (
-    "Callable[[], Mapping[str, ParameterTypes]]"  # finds types in a module's source texts
+    # Returns the parameter types of the kernels that a module's source declares.
+    "Callable[[], Mapping[str, ParameterTypes]]"
 )
-Parameter: TypeAlias = "list[int | str]"  # offset, size and, if the type is known, the type
+Parameter: TypeAlias = "list[int | str]"  # offset, size, and the type if it is known
 
 _POINTER = frozenset({8})
 _LONG = frozenset({4, 8})  # `long` has 4 bytes on Windows, and 8 bytes on Linux
@@ -39,17 +40,17 @@ _WITHOUT_STD = re.compile(r"^(?:::)?(?:cuda::)?(?:std::)?")
 
 
 def describe_kernels(unit: Unit, compiled: Compiled, declared: TypesInSources) -> str:
-    """Return JSON with the resources that kernels use (by symbol) and their parameters (by kernel name).
+    """Return JSON: the resources of each kernel, by symbol, and its parameters, by the name of the kernel.
 
-    If an earlier build has already described the compiled file, its description is returned, and neither the
-    compiled file nor the source is read again.
+    If the cache has the JSON of an earlier build for the compiled file, this JSON is returned, and no file is
+    read.
     """
     if compiled.recalled:
         return compiled.kernel_uses_json
     kernels = json.loads(compiled.kernel_uses_json)
     places: Mapping[str, Any] = {symbol: found for symbol, (_uses, found) in kernels.items()}
     if unit.arch.is_ptx:
-        from ..cubin.ptx import ptx_parameters  # lazy: most results were described by an earlier build
+        from ..cubin.ptx import ptx_parameters  # imported only here: for most files, the cache has the JSON
 
         places = ptx_parameters(compiled.data.decode())
     takes = {
@@ -63,7 +64,7 @@ def describe_kernels(unit: Unit, compiled: Compiled, declared: TypesInSources) -
 def manifest_parameters(
     units: Sequence[tuple[Unit, Compiled]], declared: TypesInSources
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return facts for the manifest: the parameters of a module's kernels, and additions for each arch."""
+    """Return the parameters of a module's kernels, and each arch's resources and differing parameters."""
     known = [json.loads(describe_kernels(*each, declared)) for each in units]
     common: dict[str, list[Parameter]] = {}
     for _uses, takes in known:
@@ -77,13 +78,14 @@ def manifest_parameters(
 
 
 def _types(symbol: str, declared: TypesInSources) -> ParameterTypes | None:
-    from ..cubin.symbol_types import parameter_types  # lazy: most results were described by an earlier build
+    # Imported only here: for most files, the cache has the JSON.
+    from ..cubin.symbol_types import parameter_types
 
     return parameter_types(symbol) if symbol.startswith("_Z") else declared().get(symbol)
 
 
 def with_types(places: Iterable[Sequence[int]], types: ParameterTypes | None) -> list[Parameter]:
-    """Return parameters with their types. Types are added only if every type fits the size at its place."""
+    """Add *types* to the parameters of a kernel, if each type fits the size of its parameter."""
     listed = [*places]
     if types is None or len(types) != len(listed) or not all(map(_fits, types, listed)):
         return [[*place] for place in listed]
@@ -108,6 +110,6 @@ def signature(kernel: str, parameters: Iterable[Sequence[Any]]) -> str:
 
     A parameter without a known type is shown by its size.
     """
-    # The loader's messages show parameters in the same words.
+    # The loader's messages show parameters in the same form.
     shown = (each[2] if len(each) > 2 else f"{each[1]} bytes" for each in parameters)
     return f"{kernel}({', '.join(map(str, shown))})"

@@ -1,4 +1,4 @@
-"""Name and write the files that go into the wheel: loader, manifest, keys and compiled kernels."""
+"""Name and write the files of a bundle: the compiled kernels, their manifest and keys, and the loader."""
 
 from __future__ import annotations
 
@@ -32,24 +32,26 @@ from .stub import MOST_SIGNATURES, stub
 if TYPE_CHECKING:
     from .packs import PackedBlocks
 
-# The formats of a manifest. Older loaders read only lower formats, so each bundle has the lowest possible.
+# The formats of a manifest. An old loader does not read a newer format, so each bundle has the oldest
+# possible format.
 RAW, PACKED, SPLIT = 1, 2, loader_files.FORMAT
-ResultLocation = Mapping[str, str | int]  # where compiled code is: its file, or its block and offset
+ResultLocation = Mapping[str, str | int]  # the file with the compiled code, or its packed block and offset
 
 GENERATOR = {"name": "hatch-cubin", "version": __version__}
 
-_SUFFIXES = frozenset({".cubin", ".json", ".py", ".pyi", ".xz"})  # of a bundle's files, beside .ptx
-_HEAD = 200  # the loader names hatch-cubin within this many bytes, in its first line
+_SUFFIXES = frozenset({".cubin", ".json", ".py", ".pyi", ".xz"})  # a bundle also has .ptx files
+_HEAD = 200  # the first 200 bytes of each Python file of the loader contain the name hatch-cubin
 _TEMPORARY = ".writing-"
-_WORKPLACE = ".hatch"  # Hatch's folder for temporary files in a project: no backend ships files from there
-# The age in seconds after which temporary files are removed: while holding the lock, and without a lock.
+_WORKPLACE = ".hatch"  # a folder name of Hatch: build backends do not put its files into a wheel.
+# A temporary file is removed after this many seconds: by a build with the lock, and by a build without a
+# lock.
 _WRITTEN_S, _ABANDONED_S = 60, 3600
-_PATIENCE_S = 10.0  # how long to wait for another build that writes to the same folder
+_PATIENCE_S = 10.0  # seconds to wait for another build that writes to the same folder
 _ROUNDS = 3
 
 
 class BuiltUnit(NamedTuple):
-    """A unit (a module compiled for one arch) with its compiled code and its keys."""
+    """A unit (a module that is compiled for one arch), its compiled code, and its cache keys."""
 
     unit: Unit
     compiled: Compiled
@@ -60,7 +62,7 @@ class BuiltUnit(NamedTuple):
 class RebuildCommand(NamedTuple):
     """The command that builds an editable install again. The command runs in the project's folder."""
 
-    command: tuple[str, ...]  # the arguments after the path of Python
+    command: tuple[str, ...]  # the command-line arguments for Python
     needs: tuple[str, ...]  # the modules that the command imports
 
 
@@ -84,9 +86,9 @@ def bundle_files(
 ) -> dict[str, Content]:
     """Return every file of the bundle by name: its bytes, or the path of a file that already contains them.
 
-    *built*: all compiled units. The units of one module must be next to each other, because the manifest's
-    line for a module is written as soon as the next module begins.
-    *header*: the first values of the manifest.
+    *built*: all compiled units. All units of a module must follow each other, because the module's line in
+    the manifest is written after the last of them.
+    *header*: the manifest's values about the whole bundle.
     *major*: the major version of the toolkit.
     *packed*: the blocks that contain the compiled code, if the bundle is packed.
     """
@@ -116,7 +118,7 @@ def bundle_files(
             fronts.add(module.front)
             continue
         names |= {name, module.base}
-        if len(signatures) <= MOST_SIGNATURES:  # the stub file does not contain a longer list
+        if len(signatures) <= MOST_SIGNATURES:  # the stub file does not list more signatures
             signatures |= kernel_parameters.module_signatures(entry)
         for kernel in entry["kernels"]:
             kernels[kernel].append(name)
@@ -139,7 +141,7 @@ def bundle_files(
 
 
 def _refuse_large(name: str, count: int, modules: int) -> None:
-    """Raise BundleError if manifest.json or keys.json is larger than a loader would read."""
+    """Raise BundleError if manifest.json or keys.json exceeds the loader's size limit."""
     if count > read_limits.INDEX:
         limit = size(read_limits.INDEX)
         what = f"{name} of {modules} modules has {size(count)}, but loaders read at most {limit}"
@@ -148,7 +150,7 @@ def _refuse_large(name: str, count: int, modules: int) -> None:
 
 
 def free_stem(stem: str, name: str, taken: set[str]) -> str:
-    """Return the file name for a module, or a hash if another module's file name differs only in case."""
+    """Return *stem* as the file name for a module, or a hash if another module has this file name."""
     if stem.casefold() in taken:
         return file_digest(name.encode())[:10]
     taken.add(stem.casefold())
@@ -216,11 +218,11 @@ def _ptx_driver(data: bytes) -> int:
     major, minor = ptx_version(data.decode("utf-8", "replace")) or (0, 0)
     if major >= 9:
         return (major + 4) * 1000 + minor * 10
-    if major == 8:  # 12.6 introduced no PTX version: 8.5 came with 12.5, 8.6 with 12.7
+    if major == 8:  # CUDA 12.5 introduced PTX 8.5, and CUDA 12.7 introduced PTX 8.6
         return 12000 + (minor + (minor > 5)) * 10
     if major == 7:
         return 11000 + minor * 10
-    return 10000 + max(0, minor - 3) * 10 if major == 6 else 9000  # no supported driver is older
+    return 10000 + max(0, minor - 3) * 10 if major == 6 else 9000  # the oldest supported driver
 
 
 def _keys_by_arch(built: Iterable[BuiltUnit]) -> dict[str, Any]:
@@ -236,15 +238,15 @@ def describe_editable(
     rebuild: RebuildCommand,
     found_at: str | None = None,
 ) -> dict[str, bytes]:
-    """Return the extra files of an editable install, with which the loader notices edits of *sources*.
+    """Return the files with which the loader of an editable install notices edits of *sources*.
 
-    The files contain the project's path: relative to the bundle's *folder*, or *found_at* if it is given.
+    The path of the project in these files is *found_at*. By default, it is relative to the bundle's *folder*.
     """
     files, now = {}, time.time_ns()
     for name in sources:
         status = os.stat(tree.disk_path(name))
-        # A file that changed a moment ago may change again within the same time stamp. Without its second
-        # time stamp, the loader compares the content of the file.
+        # A file that changed a moment ago may change again within the same time stamp. So the second time
+        # stamp of such a file is left out, and the loader compares the file's content.
         settled = disk.are_settled([disk.state_from_status(status)], now)
         times = [status.st_mtime_ns, status.st_ctime_ns if settled else None]
         digest = file_digest(tree.disk_path(name).read_bytes())
@@ -264,7 +266,7 @@ def describe_editable(
 def stage(files: Mapping[str, Content], folder: Path) -> dict[str, str]:
     """Write *files* into *folder*, which no other process uses, and return the path of each file.
 
-    A file that already exists on the disk is not copied: its own path is returned.
+    If the content of a file is the path of an existing file, this path is returned and nothing is copied.
     """
     places = {}
     try:
@@ -281,8 +283,8 @@ def stage(files: Mapping[str, Content], folder: Path) -> dict[str, str]:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Raise BundleError for a user's files where the bundle belongs: a build would remove or hide them."""
-    what = f"would be removed or hidden by a build: the name {folder.name} belongs to the bundle"
+    """Raise BundleError if a bundle's folder has files of the user, which a build would remove or hide."""
+    what = f"would be removed or hidden by a build: only hatch-cubin may write the folder {folder.name}"
     hint = "rename this file, or move it to another folder"
     problems = [
         problem("foreign-files-in-bundle", what, Location(str(path)), hint) for path in _foreign(folder)
@@ -292,14 +294,14 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def _foreign(folder: Path) -> list[Path]:
-    """Return the files of a user in a bundle's folder, and a module of the same name beside it."""
+    """Return the user's files in a bundle's folder, and the user's module with the name of this folder."""
     module = folder.with_suffix(".py")
     try:
         own = {*_SUFFIXES, ".ptx"} if (folder / "manifest.json").exists() else _SUFFIXES
         files = [path for path in sorted(folder.glob("[!.]*")) if path.is_file()]
         found = [path for path in files if path.suffix not in own or _is_users_module(path)]
         return [*found, module] if module.is_file() else found
-    except OSError:  # a build that cannot write there reports it
+    except OSError:  # the build itself reports a folder that it cannot write
         return []
 
 
@@ -312,11 +314,11 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
     """Make *folder* contain exactly *files*. A file that is already correct keeps its time stamp.
 
     Builds that write to the same folder at the same time wait for each other. All files are first written
-    under temporary names, and then moved to their final paths, the manifest last. So a reader who finds a new
-    file beside the old manifest will find the new manifest a moment later.
+    under temporary names, and then moved to their final paths, the manifest last. If a program reads a new
+    file but the old manifest, it can read the new manifest a moment later.
 
     *outside*: the folder for temporary files. The default is the nearest folder that is not a package,
-    because build backends do not ship files from there.
+    because build backends put only the files of packages into a wheel.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -324,11 +326,12 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
             wait_for_lock(folder, _PATIENCE_S) as lock,
             _workplace(folder, outside or outside_of(folder)) as place,
         ):
-            # Recent temporary files stay: a build that waited too long for the lock may be writing them now.
+            # A recent temporary file is not removed: a build that could not get the lock may be writing the
+            # file now.
             for left_over in folder.glob(f"{_TEMPORARY}*") if lock.real else ():
                 if not _is_in_work(left_over, _WRITTEN_S):
                     left_over.unlink(missing_ok=True)
-            # Without a lock, another build may remove files that this build has written: write them again.
+            # If there is no lock, another build may remove new files of this build: check all files again.
             for _ in range(_ROUNDS):
                 if not _write_once(files, folder, place):
                     break
@@ -338,7 +341,7 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
 
 @contextlib.contextmanager
 def _workplace(folder: Path, outside: Path) -> Iterator[Path]:
-    """Yield a folder for unfinished files, which remain there if the build is killed.
+    """Yield a folder for unfinished files, so that a build that is killed does not leave them in a package.
 
     The bundle's own *folder* is used only if *outside* is not writable, or is on another file system.
     """
@@ -370,7 +373,7 @@ def _unwritable(exc: OSError, folder: Path) -> BundleError:
 
 
 def _write_once(files: Mapping[str, bytes], folder: Path, place: Path) -> bool:
-    """Write the files that differ, the manifest last, and remove files that do not belong to the bundle.
+    """Write new and changed files, the manifest last, and remove files that do not belong to the bundle.
 
     Return whether anything changed.
     """
@@ -402,7 +405,7 @@ def _is_in_work(path: Path, seconds: float) -> bool:
 
 
 def _holds(path: Path, data: bytes) -> bool:
-    """Return whether the path is a regular file with exactly these bytes. Other files are not opened."""
+    """Return whether a path is a regular file with the bytes *data*. A pipe or a device is not opened."""
     try:
         return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
     except FileNotFoundError:  # another build has removed the file
@@ -410,7 +413,7 @@ def _holds(path: Path, data: bytes) -> bool:
 
 
 def _written(data: bytes, place: Path, left_over: contextlib.ExitStack) -> Path:
-    """Write *data* to a temporary file in *place*. *left_over* removes the file if nobody moves it."""
+    """Write *data* to a temporary file in the folder *place*. *left_over* removes the file at the end."""
     descriptor, name = tempfile.mkstemp(dir=place, prefix=_TEMPORARY)
     temporary = Path(name)
     left_over.callback(temporary.unlink, missing_ok=True)

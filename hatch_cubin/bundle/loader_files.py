@@ -1,4 +1,4 @@
-"""The files of the loader that a wheel contains. They are copied unchanged from `hatch_cubin/loader/`."""
+"""The Python files of the loader, which builds copy unchanged from `hatch_cubin/loader/` into a wheel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent.parent / "loader"  # not imported: a build needs only the bytes of the files
 FORMAT = 3  # the highest format of a manifest that this loader reads
 CORE = "__init__.py"
-# These files are only in the wheels that need them.
+# Only wheels with certain properties contain these files.
 PACKED, SPLIT, EDITABLE, LARGE = "_packs.py", "_split.py", "_editable.py", "_large.py"
 TEXT_KEY = "_text_key.py"  # builds import it too
 DROP_INS: Mapping[str, tuple[str, ...]] = {"cupy": (TEXT_KEY,)}  # the files for calls of each library
@@ -19,9 +19,9 @@ ALL = (*OF_EVERY, EDITABLE, LARGE, PACKED, SPLIT, *dict.fromkeys(itertools.chain
 
 
 def needed_by(*, units: int, packed: bool, split: bool, fronts: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the names of the loader's files that a wheel contains. Some files depend on the wheel's form.
+    """Return the names of the loader's files in a wheel.
 
-    *fronts*: the libraries, such as "cupy", whose calls the wheel has the results of.
+    *units*: the number of compiled files. *fronts*: the libraries whose calls the wheel was compiled for.
     """
     sometimes = {LARGE: units >= _MANY, PACKED: packed, SPLIT: split}
     drop_ins = dict.fromkeys(name for front in sorted(fronts) for name in DROP_INS.get(front, ()))

@@ -11,7 +11,7 @@ from ..common import read_limits
 from ..common.digest import file_digest, pieces_digest
 from . import loader_files
 
-# The exceptions that our reader may raise for JSON that hatch-cubin did not write.
+# The exceptions that reading a manifest can raise if hatch-cubin did not write the manifest.
 NOT_OURS = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 
 _OF_CALL = re.compile("[a-z.]+:[0-9a-f]{64}")
@@ -27,11 +27,11 @@ class ManifestEntry(NamedTuple):
     size: int
     sha256: str
     min_driver: int
-    kernels: Mapping[str, str]  # the name in the configuration → the symbol in the compiled code
+    kernels: Mapping[str, str]  # the symbol of each kernel in the compiled code, by the kernel's name
     resources: Mapping[str, Mapping[str, int]]
-    offset: int | None = None  # the position in the unpacked block
-    companion: str | None = None  # the package with the file, if another wheel (a companion) contains it
-    parameters: Mapping[str, Sequence[Sequence[Any]]] = {}  # for each kernel: offset, size, type if known
+    offset: int | None = None  # the position of the compiled code in the unpacked block
+    companion: str | None = None  # the import package of the companion wheel with the file
+    parameters: Mapping[str, Sequence[Sequence[Any]]] = {}  # kernel → offset, size and type of each parameter
     absent: bool = False  # whether only other variants of the wheel contain the file
 
     @property
@@ -75,11 +75,9 @@ class Manifest(NamedTuple):
     skipped: bool
     modules: tuple[ManifestModule, ...]
     blocks: Mapping[str, ManifestBlock] | None = None  # the blocks of a packed bundle, by file name
-    companions: Mapping[str, Mapping[str, str]] | None = None  # after a split: how to install each companion
-    wheel_variant: Mapping[str, str] | None = None  # of a wheel variant: its label, and the complete wheel
-    fronts: tuple[
-        str, ...
-    ] = ()  # the libraries, such as "cupy", that find modules by the keys of their calls
+    companions: Mapping[str, Mapping[str, str]] | None = None  # how to install each companion wheel
+    wheel_variant: Mapping[str, str] | None = None  # set only in a wheel variant: its label
+    fronts: tuple[str, ...] = ()  # the libraries, such as "cupy", for whose calls the wheel was compiled
 
     @property
     def files(self) -> set[str]:
@@ -88,7 +86,7 @@ class Manifest(NamedTuple):
 
     @property
     def loader_files(self) -> tuple[str, ...]:
-        """The names of the loader's files that a wheel with this manifest contains."""
+        """The file names of the loader in a wheel with this manifest."""
         is_split = self.companions is not None or self.wheel_variant is not None
         units = sum(len(module.entries) for module in self.modules)
         return loader_files.needed_by(
@@ -97,7 +95,7 @@ class Manifest(NamedTuple):
 
     @property
     def here(self) -> Manifest:
-        """The manifest without the compiled code that only other variants of the wheel contain."""
+        """The manifest of a wheel variant without the entries for code that only other variants contain."""
         if self.wheel_variant is None:
             return self
         found = (
@@ -119,10 +117,11 @@ def canonical(value: object) -> str:
 def write_manifest(
     header: Mapping[str, Any], kernels: Mapping[str, Iterable[str]], modules: Iterable[bytes]
 ) -> list[bytes]:
-    """Return the bytes of a manifest as a list of pieces.
+    """Return the bytes of a manifest as a list, without joining the items.
 
-    The manifest has one line per name, sorted as bytes, so that a reader can find a single line. The line of
-    a module contains its own checksum. The checksum in the first line covers all other lines.
+    The manifest has a line for each kernel and each module, sorted by name, so that the loader can find one
+    line with a binary search. The line of a module contains a checksum of this line. The first line contains
+    a checksum of all other lines, except those of modules.
     """
     head = canonical({key: value for key, value in header.items() if key < "kernels"})[1:-1]
     tail = canonical({key: value for key, value in header.items() if key > "modules"})[1:]
@@ -149,12 +148,12 @@ def module_line(name: str, entry: Mapping[str, Any]) -> bytes:
 
 
 def keys_line(name: str, archs: Mapping[str, Any]) -> bytes:
-    """Return the line of `keys.json` for a module, with a key for each arch."""
+    """Return the line of `keys.json` for a module, with the cache keys for each arch."""
     return f"{canonical(name)}:{canonical(archs)}".encode()
 
 
 def write_keys(modules: Mapping[str, bytes]) -> list[bytes]:
-    """Return the bytes of `keys.json` as a list of pieces, with the lines of *modules* sorted by name."""
+    """Return the bytes of `keys.json` as a list: the line of each module, sorted by the module's name."""
     lines = _table(modules[name] for name in sorted(modules)) if modules else [b"\n"]
     rest = [b'"units":{', *lines, b"\n}}\n"]
     return [_check(rest), *rest]
@@ -193,7 +192,7 @@ def is_of_call(module: str) -> bool:
 
 
 class ManifestParts(NamedTuple):
-    """The values from which `write` makes the bytes of a manifest."""
+    """The values of a manifest. The method `write` makes a changed manifest from them."""
 
     header: Mapping[str, Any]
     kernels: Mapping[str, Sequence[str]]
@@ -202,7 +201,7 @@ class ManifestParts(NamedTuple):
     def write(
         self, header: Mapping[str, Any], change: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
     ) -> bytes:
-        """Return a manifest with a new *header*, in which *change* has replaced each entry of each module."""
+        """Write the manifest with a new *header*, after calling *change* for each entry of each module."""
         lines = (
             module_line(name, {**line, "entries": [change(name, entry) for entry in line["entries"]]})
             for name, line in self.modules.items()
@@ -211,7 +210,7 @@ class ManifestParts(NamedTuple):
 
 
 def split_manifest(data: bytes) -> ManifestParts:
-    """Return the values of a valid manifest, from which a changed manifest can be written."""
+    """Parse a valid manifest, so that a changed manifest can be written."""
     fields = json.loads(data)
     modules = {
         name: {key: value for key, value in line.items() if key != "check"}
@@ -222,7 +221,7 @@ def split_manifest(data: bytes) -> ManifestParts:
 
 
 def prove_manifest(data: bytes) -> None:
-    """Raise ValueError unless hatch-cubin would write exactly these bytes for the manifest's content."""
+    """Raise ValueError if hatch-cubin would write other bytes than *data* for the manifest's content."""
     header, _kernels, modules = split_manifest(data)
     index: dict[str, list[str]] = {}
     for name, line in modules.items():
@@ -242,9 +241,9 @@ def _same(data: bytes, pieces: Iterable[bytes]) -> None:
 
 
 def read_keys(data: bytes) -> dict[str, dict[str, str]]:
-    """Return the keys in `keys.json`, by module and arch.
+    """Return the cache keys in `keys.json`, by module and arch.
 
-    Raise ValueError unless hatch-cubin would write exactly these bytes.
+    Raise ValueError if hatch-cubin would write other bytes than *data* for the same keys.
     """
     units = _typed(_object(data), "units", dict)
     keys: dict[str, dict[str, str]] = {}
@@ -325,7 +324,7 @@ def _entry(fields: Mapping[str, Any], kernels: dict[str, Any], parameters: objec
 
 
 def _parameters(listed: object) -> list[list[Any]]:
-    """Return the parameters of a kernel unchanged, or raise ValueError if their form is invalid."""
+    """Return the parameters of a kernel unchanged, or raise ValueError if a parameter is not valid."""
     found: list[list[Any]] = _is(listed, list, "parameters")
     for each in found:
         if [type(part) for part in _is(each, list, "a parameter")] not in ([int, int], [int, int, str]):

@@ -1,7 +1,7 @@
-"""Divide the compiled code of a packed bundle into blocks, and unpack a block. Does no I/O.
+"""Divide the compiled code of a packed bundle into compressed blocks, and unpack a block. Does no I/O.
 
 A block contains the compiled code of several modules for one arch, as a single xz stream. The loader has its
-own code for unpacking, because `loader/_packs.py` must work without the rest of hatch-cubin.
+own code for unpacking (`loader/_packs.py`), because wheels do not contain this module.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from ..common.digest import digest, file_digest
 from ..common.sizes import size
 from ..errors import BundleError, Problem, problem
 
-MOST = 1 << 21  # the most unpacked bytes in a block with several results; a larger result gets its own block
-_WINDOW = 1 << 26  # the most bytes of already unpacked data that xz may refer back to
-_STEM = 8  # the first bytes of a path are a digest of the source's name, which keeps variants together
+MOST = 1 << 21  # the most bytes of compiled code in a block; larger code gets its own block
+_WINDOW = 1 << 26  # the size of the window in which xz looks for repeated bytes
+_STEM = 8  # these bytes of a path depend only on the source's name, which keeps its variants together
 _LABEL = "hatch-cubin/block/v1"  # the version of the blocks' format and of the compression settings
 
 
 class Piece(NamedTuple):
-    """The compiled code of a module for one arch, to be put into a block.
+    """The compiled code of a module for one arch, which becomes part of a block.
 
-    *name*: the name of the module. *base*: its name without the variant.
+    *name*: the name of the module. *base*: the module's name without the macros of its variant.
     """
 
     base: str
@@ -35,7 +35,7 @@ class Piece(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """The position of compiled code: the name of the block, and the offset in the unpacked block."""
+    """The position of compiled code: the name of its block, and the offset in the unpacked block."""
 
     block: str
     offset: int
@@ -53,12 +53,12 @@ class Block(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """The key of the packed block in the cache. The key depends only on the code in the block."""
+        """The cache key of the packed block, which depends only on the compiled code in the block."""
         return bytes.fromhex(digest([_LABEL, *(piece.sha256 for piece in self.pieces)]))
 
     @property
     def slots(self) -> dict[tuple[str, str], Slot]:
-        """The position of the code in the block, by arch and digest."""
+        """The position in the block of each piece of compiled code, by arch and digest."""
         found, at = {}, 0
         for piece in self.pieces:
             found[piece.arch, piece.sha256] = Slot(self.name, at)
@@ -76,7 +76,7 @@ class PackedBlocks(NamedTuple):
 
 
 def assemble_blocks(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) -> PackedBlocks:
-    """Return all blocks of a bundle together. *results* has the packed bytes of each block, by its key."""
+    """Return all packed blocks of a bundle. *results*: the bytes of each packed block, by cache key."""
     slots: dict[tuple[str, str], Slot] = {}
     manifest_entries: dict[str, Mapping[str, int | str]] = {}
     files: dict[str, Content] = {}
@@ -91,17 +91,17 @@ def assemble_blocks(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) 
 
 
 def _compresses_too_well(block: Block, packed: int) -> Problem:
-    """Return the problem of a block that compresses so well that readers would reject it as a zip bomb."""
-    (piece,) = block.pieces  # only a block with a single piece can be so large
+    """Return an error message for a block that compresses so well that loaders reject it as a zip bomb."""
+    (piece,) = block.pieces  # only the code of a single module can exceed the block size so much
     what = f"the {size(block.size)} of {piece.name} for {piece.arch} are packed in only {size(packed)}"
     hint = "loaders reject this as a zip bomb: leave out 'pack', or let a kernel fill large constant arrays"
     return problem("too-compressible-to-pack", what, hint=hint)
 
 
 def plan_blocks(pieces: Iterable[Piece]) -> list[Block]:
-    """Return the blocks for all compiled code. Identical code of one arch is stored once.
+    """Divide all compiled code into blocks. Identical code of one arch is stored once.
 
-    Only the names of modules decide which code shares a block, so an edit leaves all other blocks unchanged.
+    The division depends on names of modules, so an edit of one source changes only the block of its module.
     """
     archs: dict[str, list[Piece]] = {}
     seen: set[tuple[str, str]] = set()
@@ -122,7 +122,7 @@ def _split_into_blocks(pieces: list[Piece]) -> Iterator[list[Piece]]:
 
 
 def _halve_by_path(pieces: list[tuple[str, Piece]], depth: int) -> Iterator[list[Piece]]:
-    """Yield groups of pieces that are small enough for a block. Pieces with similar paths stay together."""
+    """Halve the compiled code by the next digit of each path, until each group fits into a block."""
     if sum(piece.size for _path_in_tree, piece in pieces) > MOST:
         for side in "01":
             yield from _halve_by_path([item for item in pieces if item[0][depth] == side], depth + 1)
@@ -131,9 +131,10 @@ def _halve_by_path(pieces: list[tuple[str, Piece]], depth: int) -> Iterator[list
 
 
 def _path_in_tree(piece: Piece) -> str:
-    """Return the path of a piece: each digit says into which half the piece goes when a group is halved.
+    """Return digits that decide, each time a group of compiled code is halved, into which half *piece* goes.
 
-    The path depends only on names: first on the name of the source, then on the name of the module.
+    The first digits are a digest of the source's name, and the other digits are a digest of the module's
+    name.
     """
     path = bytes.fromhex(digest([piece.base]))[:_STEM] + bytes.fromhex(digest([piece.name]))
     return f"{int.from_bytes(path, 'big'):0{8 * len(path)}b}"
@@ -151,7 +152,7 @@ def block_holds(block: Block, data: bytes) -> bool:
 
 def pack(data: bytes) -> bytes:
     """Return *data* compressed with xz. Raise ImportError if this Python does not have the module lzma."""
-    from ..toolkit.worker import packed  # lazy: few commands compress in their own process
+    from ..toolkit.worker import packed  # imported only here: few commands compress in their own process
 
     return packed(data)
 
@@ -159,12 +160,12 @@ def pack(data: bytes) -> bytes:
 def unpack(data: bytes, sha256: str, size: int) -> bytes:
     """Return the unpacked bytes of a block.
 
-    Raise ValueError if the digest or the unpacked size is not as the manifest says.
+    Raise ValueError if the digest or the unpacked size differs from the manifest.
     """
     if (found := file_digest(data)) != sha256:
         raise ValueError(f"its sha256 is {found}, but the manifest says {sha256}")
     try:
-        import lzma  # lazy: few bundles are packed, and some interpreters do not have lzma
+        import lzma  # imported only here: few bundles are packed, and some interpreters do not have lzma
     except ImportError as exc:
         raise ValueError("cannot be unpacked: this Python does not have the module lzma") from exc
     try:

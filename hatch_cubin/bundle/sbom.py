@@ -1,6 +1,7 @@
 """Write the bill of materials of a bundle in CycloneDX format: compilers, headers and sources.
 
-The bill contains no times, random numbers or paths of this machine, so the same inputs give the same bytes.
+The bill of materials contains no times, random numbers or absolute paths, so the same inputs give the same
+bytes.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ Component = dict[str, Any]
 
 
 def bill(project: Project, jobs: Sequence[Job], toolkit: Toolkit, headers: Mapping[str, str | None]) -> bytes:
-    """Return the bill of materials for the compiles in *jobs*, with *headers* from outside the project."""
+    """Return the bill of materials of a bundle. *headers*: the wheels and folders of included headers."""
     made_with = tools(__version__, toolkit.compilers)
     parts = (*made_with, *_header_parts(headers), *starmap(file_part, sorted(file_digests(jobs).items())))
     return write_bill(bundle_part(project.package, _provenance(project, jobs)), parts)
 
 
 def write_bill(bundle: Component, parts: Iterable[Component]) -> bytes:
-    """Return a bill of materials with these components. The same components always give the same text."""
+    """Return a bill of materials in which a bundle depends on the components *parts*."""
     named = {part["bom-ref"]: part for part in parts}
     body: dict[str, Any] = {
         "bomFormat": "CycloneDX",
@@ -64,13 +65,13 @@ def tools(version: str, toolchain: Mapping[str, str | None]) -> Iterator[Compone
 
 
 def file_part(path: str, digest: str) -> Component:
-    """Return the component of the bill of materials for a file of the project."""
+    """Return the component that describes a file of the project in the bill of materials."""
     hashes = [{"alg": "SHA-256", "content": digest}]
     return {"type": "file", "name": path, "bom-ref": f"file:{path}", "hashes": hashes}
 
 
 def part(kind: str, name: str, version: str | None = None, *, wheel: str | None = None) -> Component:
-    """Return the component of the bill of materials for a tool, or for headers from outside the project."""
+    """Return the component that describes a tool or a package of headers in the bill of materials."""
     found: Component = {"type": kind, "name": name, "bom-ref": f"{name}@{version}" if version else name}
     if version is not None:
         found["version"] = version
@@ -102,7 +103,7 @@ def _provenance(project: Project, jobs: Iterable[Job]) -> dict[str, str]:
 
 
 def _files_of_producers(project: Project) -> Iterable[str]:
-    """Return the project's files that its producers can use, because the produced sources depend on them."""
+    """Return the files of the project that its producers (functions that generate sources) may read."""
     if not project.config.producer:
         return ()
     from ..producing.produced_sources import files_for_producers  # lazy: only with producers
@@ -111,14 +112,14 @@ def _files_of_producers(project: Project) -> Iterable[str]:
 
 
 def _changes(root: Path, files: Sequence[str]) -> list[str | None]:
-    """Return git's lists of files that differ from the commit or are not in it. None if git fails."""
+    """Return the output of `git status` for *files*, which is empty if no file differs from the commit."""
     status = ("--literal-pathspecs", "status", "--porcelain", "--untracked-files=all", "--ignored", "--")
     return [_git(root, *status, *files[at : at + _AT_ONCE]) for at in range(0, len(files), _AT_ONCE)]
 
 
 def _git(root: Path, *arguments: str) -> str | None:
     try:
-        done = subprocess.run(  # noqa: S603 - our own command, in the user's own repository
+        done = subprocess.run(  # noqa: S603 - a fixed command, in the user's repository
             ["git", *arguments],  # noqa: S607
             cwd=root,
             capture_output=True,

@@ -6,15 +6,15 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-MOST_NAMES = 2000  # a longer list of names would slow down type checkers and editors
-MOST_IN_A_MESSAGE = 1000  # the most characters of names that a message of a type checker should show
-MOST_SIGNATURES = 200  # a longer list is not readable in the box that an editor shows over a name
+MOST_NAMES = 2000  # more names than this would slow down type checkers and editors
+MOST_IN_A_MESSAGE = 1000  # if all names together have more characters, messages of mypy become too long
+MOST_SIGNATURES = 200  # an editor's pop-up with more signatures is not readable
 
 # cuda.core has no types yet, may not be installed, and defines its names when it is imported.
 _UNTYPED = "# type: ignore[attr-defined, import-not-found, import-untyped, unused-ignore]"
 
 FILE = (
-    "loader_stub.txt"  # the part that all stubs share: `hatch run loader` makes it from the loader's source
+    "loader_stub.txt"  # the common part of all stubs, which `hatch run loader` makes from the loader's source
 )
 SIGNATURES = "{signatures}"  # the placeholder in docstrings for the signatures of all kernels
 NAMING = "# functions that take names\n"  # the functions with kernel names as arguments follow this line
@@ -65,7 +65,7 @@ _FOR_MYPY = (
 def stub(kernels: Iterable[str], modules: Iterable[str], signatures: Iterable[str] = ()) -> bytes:
     """Return the type stub for a bundle with these kernels and modules.
 
-    *modules*: the names of the modules, and also each name that several variants share.
+    *modules*: the names of the modules, with and without the macros of variants.
     *signatures*: texts such as `saxpy(float, const float *)`, which editors show over a function's name.
     """
     kernels, modules = set(kernels), set(modules)
@@ -80,9 +80,10 @@ def stub(kernels: Iterable[str], modules: Iterable[str], signatures: Iterable[st
 
 
 def _functions(naming: str, *, many: bool) -> str:
-    """Return the stub's functions that accept the name of a kernel or module.
+    """Return the declarations of the loader's functions that accept the name of a kernel or module.
 
-    If there are *many* names, each function has a second form, which keeps the messages of mypy short.
+    *many*: whether there are many names. If so, mypy gets declarations of its own, so that its messages stay
+    short.
     """
     if not many:
         return naming
@@ -94,7 +95,7 @@ def _functions(naming: str, *, many: bool) -> str:
 
 
 def _listed(signatures: set[str]) -> str:
-    """Return the signatures as a list for a docstring, in Markdown as editors show it."""
+    """Return the signatures as a Markdown list for a docstring, which editors show to the user."""
     if not signatures or len(signatures) > MOST_SIGNATURES:
         return ""
     lines = (ascii(each)[1:-1].replace('"', '\\"') for each in sorted(signatures))

@@ -17,15 +17,15 @@ Codes = Mapping[tuple[str, str], bytes]  # compiled code, by module and arch
 
 
 def files_without_packing(data: bytes, manifest: Manifest, codes: Codes) -> dict[str, bytes]:
-    """Return the manifest and the compiled files that a packed or split bundle would have without packing.
+    """Return the manifest and the compiled files that a bundle would have if it were not packed or split.
 
-    All files are byte for byte the same as those of a build without `pack`.
+    All files have the same bytes as the files of a build without the setting `pack`.
     """
     parts = split_manifest(data)
     files: dict[str, bytes] = {}
     stored, taken = dict[str, str](), set[str]()
     named: dict[str, dict[str, str]] = {}  # names of files, by module and arch
-    for module in manifest.modules:  # the modules are sorted by name, as in a build
+    for module in manifest.modules:  # like a build, in the order of the modules' names
         stem = free_stem(file_stem(module.base, _macros(module)), module.name, taken)
         named[module.name] = {
             entry.arch: stored.setdefault(entry.sha256, stem + _suffix(entry)) for entry in module.entries
@@ -57,7 +57,7 @@ def _suffix(entry: ManifestEntry) -> str:
 
 
 def _macros(module: ManifestModule) -> list[tuple[str, str]]:
-    """Return the macros of a variant in the order of the variant's name. The manifest sorts them by name."""
+    """Return the macros of a variant in the order of the variant's name, which is lost in the manifest."""
     rest, left, found = module.name[len(module.base) + 1 : -1], dict(module.variant), list[tuple[str, str]]()
     while (macro := rest.partition("=")[0]) in left:
         found.append((macro, left.pop(macro)))

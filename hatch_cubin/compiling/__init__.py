@@ -1,1 +1,1 @@
-"""Get the compiled result of each unit, from the cache or from a compiler process, and explain failures."""
+"""Compile all modules for all archs, unless the code is in the cache, and explain errors."""

@@ -37,14 +37,14 @@ from .hints import (
 )
 from .hints.failed_compile import FailedCompile
 
-_MISSING = "not open source file"  # part of the compiler's message about a missing header
-# how many lines to show before and after the line of an error, if a script has produced the source
+_MISSING = "not open source file"  # Part of the compiler's message about a missing header.
+# How many lines to show before and after the line of an error, if a script has produced the source.
 _LINES_AROUND = 2
-_SETS_OPTIONS = re.compile(r"\b(?:define|options|variants) = ")
-# how many lines of an include chain to show: the last lines, which are about the project's own files
+_SETS_OPTIONS = re.compile(r"\b(?:define|options|variants) = ")  # In hints: lines for the table.
+# How many lines of an include chain to show: the last lines, which are about the project's own files.
 _LONGEST_CHAIN = 5
-# The functions that recognise causes of errors. They are called in this order until one function recognises a
-# cause; the remaining errors are then passed to all functions again.
+# The functions that recognise causes of errors. The functions are called in this order until one function
+# recognises a cause. The remaining errors are then passed to all functions again.
 _CAUSES = (
     not_cuda.not_text,
     not_cuda.other_language,

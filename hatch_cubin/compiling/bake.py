@@ -1,4 +1,4 @@
-"""Compile the units that are missing from the cache, store the results, and explain failures."""
+"""Compile the modules whose code is missing from the cache, store the results, and explain errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MOST_TRIED = 16
 
 
 class Bake:
-    """Compiles the units of a build that are missing from the cache."""
+    """Compiles the units (modules for one arch) of a build that are missing from the cache."""
 
     def __init__(
         self, project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit, results: Results
@@ -50,8 +50,8 @@ class Bake:
         self._misses = served_together(
             sorted(misses, key=lambda job: (job.unit.module.source.path, job.unit.arch)), toolkit
         )
-        # All jobs are used, so that the paths that the compiler sees do not depend on which results are in
-        # the cache.
+        # The paths that the compiler sees are made from all jobs, so that the paths do not depend on which
+        # results are in the cache.
         self._paths = CompilePaths(project.tree, (root for job in jobs for root in job.search))
         self._workers = min(cores.worker_count(project.config), len(self._misses))
         self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
@@ -133,7 +133,10 @@ class Bake:
     def _differing_result(self, number: int, worker: str) -> Problem:
         unit = self._misses[number][0].unit
         what = f"worker {worker} and this machine have compiled {unit.name} to different code"
-        hint = "all results of that worker were removed: check the worker, or build without it"
+        hint = (
+            "all results of this worker were removed from the cache: "
+            "check the worker, or build without the worker"
+        )
         return problem("worker-result-differs", what, Location(unit.module.source.path), hint)
 
     def _not_compared(self, number: int, why: str) -> None:
@@ -195,7 +198,7 @@ class Bake:
         return self._prepared(task, group[0])
 
     def _accepts(self, answer: executor.Result) -> bool:
-        """Return whether a compile without a precompiled header would certainly give the same result."""
+        """Return whether a compile without a precompiled header would certainly give the result *answer*."""
         group, header = self._misses[answer.id], self._tasks[answer.id].precompiled_header
         if not answer.ok or header is None:
             return True

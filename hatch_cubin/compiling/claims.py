@@ -16,15 +16,16 @@ Choice: TypeAlias = Callable[[Mapping[int | None, Sized], Sequence[int]], int | 
 
 
 class CompileClaims:
-    """Decides which unit this build compiles next, and locks (claims) this unit for other builds.
+    """Decides which unit this build compiles next, and locks (claims) it, so that no other build does.
 
     Compiles are numbered from 0. *keys* contains a list for each compile: the cache keys of the compile's
     results.
 
-    This build postpones compiles that another build is doing. When the other build has stored the results,
-    *take_stored* gets them from the cache. This build waits for another build only when all other compiles of
-    this build are done. Before waiting, this build releases its locks, so that two builds cannot wait for
-    each other. After *patience_s* seconds without progress, this build ignores the locks of other builds.
+    This build postpones compiles that another build is doing. When another build has stored the results of a
+    postponed compile, *take_stored* gets the results from the cache. This build waits for another build only
+    when all other compiles of this build are done. Before waiting, this build releases its locks, so that two
+    builds cannot wait for each other. After *patience_s* seconds without progress, this build ignores the
+    locks of other builds.
     """
 
     def __init__(

@@ -123,11 +123,11 @@ class CompilePaths:
 
         *names* are the names of header files in cache keys. *folders* are the project's folders with files
         that include headers. Header files with absolute paths are not copied, because these paths are the
-        same in every build folder. Raise KeyError if a header file is in no folder that the compiler process
-        opens.
+        same in every build folder. Raise KeyError if a header file is not in any folder that the compiler
+        process opens.
         """
         names = [name for name in names if not name.startswith("/")]
-        # the largest number of `..` in a name: `project/../../a.h` has two.
+        # the largest number of `..` in a name, for example 2 in `project/../../a.h`
         levels = max((name.split("/").count("..") for name in names), default=0)
         places = {path: self._place(path, levels) for path in self._numbers}
         files: dict[str, tuple[str, Path]] = {}

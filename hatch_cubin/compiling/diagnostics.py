@@ -16,7 +16,7 @@ _NVRTC = re.compile(
     r"^(?:warning: )?(?P<path>.+?)\((?P<line>\d+)\): (?P<kind>(?i:(?:[a-z-]+ )?error|warning))"
     r"(?: #(?P<number>\d+)(?:-D)?)?: (?P<text>.*)$"
 )
-NO_KERNEL = "compiled to nothing: there is no kernel in it"
+NO_KERNEL = "the compiled code does not contain a kernel"
 # the beginnings of messages that `executor.py` writes
 TIMED_OUT, CRASHED = "took longer than ", "the compiler crashed ("
 _NAME_MAP = "__nv_name_map"  # the name of NVRTC's internal file with the template instantiations
@@ -57,7 +57,7 @@ class Diagnostic:
     hint: str | None = None
     # the hint to show instead of *hint* if the source does not compile for any arch
     otherwise: str | None = None
-    number: int | None = None  # the compiler's number of a warning, if the user may silence the warning
+    number: int | None = None  # The compiler's number of a warning, if the user may silence the warning.
     # The chain of includes from a source to the error; if several sources have the error, from the first
     # source.
     include_chain: tuple[str, ...] = field(default=(), compare=False)
@@ -74,7 +74,7 @@ class Diagnostic:
 
     def followed_by(self, number: int) -> Diagnostic:
         """Return a copy of this diagnostic that also says how many more errors came after it."""
-        more = (f"and {count(number, 'more error')} after it",) if number else ()
+        more = (f"and {count(number, 'more error')} after this error",) if number else ()
         return replace(self, context=(*self.context, *more))
 
 
@@ -147,14 +147,13 @@ def _warning(where: Location, text: str, number: int | None) -> Diagnostic:
     # The user must not silence this warning, because the macro's value in pyproject.toml has no effect.
     if match := _REDEFINED.match(text):
         hint = (
-            f"put #ifndef {match[1]} before this definition and #endif after it, "
-            "to keep the value in the table"
+            f"put #ifndef {match[1]} before this definition and #endif after it, to keep the configured value"
         )
         return Diagnostic("warning", where, text, hint=hint)
     # The user must not silence this warning: the variable does not get the values that other sources assign.
     if match := OF_ITS_OWN.match(text):
         hint = (
-            f"if another source defines {match[1]}, link both in a [[…module]] table; "
+            f"if another source defines {match[1]}, link both sources in a [[…module]] table; "
             "otherwise remove 'extern'"
         )
         return Diagnostic("warning", where, text, hint=hint)

@@ -14,7 +14,7 @@ from ..errors import ToolchainError, problem
 from ..toolkit.worker import SCRIPT
 from .processes import Process, Watch
 
-_PATIENCE_S = 5.0  # how many seconds to wait until a process that has closed its output has exited
+_PATIENCE_S = 5.0  # how many seconds a process may take to exit after it has closed its output
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Task:
     instantiate: tuple[bytes, ...] = ()
     precompiled_header: PrecompiledHeader | None = None
     searches: bool = False  # whether the source includes headers that the compiler has to find
-    ptx: bool = False  # whether the compiler or linker has to return PTX too, not only a cubin
+    ptx: bool = False  # Whether the compiler or linker has to return PTX too, not only a cubin.
     # The kind, name and bytes of each input of the linker. For a link, `instantiate` lists the symbols that
     # the inputs define, except the symbols of LTO-IR. For a link, `code` is a test program that calls the
     # functions in `instantiate`.
@@ -63,8 +63,8 @@ class Result:
     symbols: Mapping[str, str] = field(default_factory=dict)
     ptx: bytes = b""
     seconds: float = 0.0
-    shared: bool = False  # whether the task was compiled with its precompiled header
-    # the address of the cluster worker that compiled the task; empty if this machine compiled the task
+    shared: bool = False  # Whether the task was compiled with its precompiled header.
+    # The address of the cluster worker that compiled the task; empty if this machine compiled the task.
     worker: str = ""
 
 

@@ -29,8 +29,8 @@ class _Place(NamedTuple):
 def with_source_lines(log: str, ptx: str, source: str) -> str:
     """Replace line numbers of *ptx* in a log by lines of the source, if *ptx* has line information.
 
-    *source* is the path of the source as the compiler has seen the path. *ptx* contains this path after a
-    `/`.
+    *source* is the path of the source as the compiler has seen the path. *ptx* contains the source's path
+    after a `/`.
     """
     places = _places(ptx, source)
 

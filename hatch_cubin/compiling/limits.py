@@ -58,11 +58,11 @@ def _exceeded(kernel: str, limits: Mapping[str, tuple[int, ...]], stack: int) ->
     # "cluster" is a fixed size in the code; "max_cluster" limits a size that is set at the launch.
     blocks = max(math.prod(limits.get("cluster", (1,))), *limits.get("max_cluster", (1,)))
     if blocks > _MOST_BLOCKS:
-        what = f"{kernel} asks for clusters of {blocks} blocks, which no GPU can launch"
+        what = f"{kernel} needs clusters of {blocks} blocks, which no GPU can launch"
         hint = f"all GPUs with clusters support clusters of up to {_MOST_BLOCKS_PORTABLE} blocks"
         yield problem("cluster-too-large", what, hint=hint)
     elif blocks > _MOST_BLOCKS_PORTABLE:
-        what = f"{kernel} asks for clusters of {blocks} blocks, which not every GPU can launch"
+        what = f"{kernel} needs clusters of {blocks} blocks, which not every GPU can launch"
         hint = (
             f"all GPUs with clusters support up to {_MOST_BLOCKS_PORTABLE} blocks; larger clusters need the "
             "kernel's attribute CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED"

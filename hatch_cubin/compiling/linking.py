@@ -54,7 +54,7 @@ _SIZES = re.compile(
 _FUNCTION_ONCE = "define the symbol in one source and declare it in the others, or make it static or inline"
 # The hint does not propose `static`, because each source would get its own variable, which the host cannot
 # set.
-_VARIABLE_ONCE = "declare it extern in the header and define it in one source, or make it inline"
+_VARIABLE_ONCE = "declare the variable extern in the header and define it in one source, or make it inline"
 _ALIKE = "use the same declaration as in the definition, in all inputs"
 _NEWER = re.compile(r"may need newer version of nvJitLink|LTOIR arch newer than target arch")
 _BAD = re.compile(r"bad input: ?(.*)$", re.MULTILINE)
@@ -95,9 +95,9 @@ class Links:
         return self._contents[unit]
 
     def probe(self, unit: Unit) -> tuple[tuple[bytes, ...], bytes]:
-        """Return which symbols the inputs define that are not LTO-IR, and C++ code that calls the functions.
+        """Return the symbols that inputs other than LTO-IR define, and C++ code that calls these functions.
 
-        The worker process links the C++ code with the LTO-IR, to find functions that are also defined there.
+        The worker process links the C++ code with the LTO-IR, to find functions that the LTO-IR defines too.
         """
         symbols = [symbols for _name, symbols in self._symbols[unit]]
         defined = dict.fromkeys(name for each in symbols for name in each.strong if name.isidentifier())
@@ -271,7 +271,8 @@ class Links:
         twice = dict.fromkeys(one or other for one, other in _TWICE.findall(result.log))
         known = dict(self._symbols[job.unit])
         shown = {name: objects.ptx_symbols(text) for name, text in result.symbols.items()}
-        # The result has the PTX of all LTO-IR, because nvJitLink reports only the first missing symbol.
+        # If a symbol is missing, the result contains the PTX of all LTO-IR, because nvJitLink reports only
+        # the first missing symbol.
         if missing and "" in shown:
             there = {symbol for each in known.values() for symbol in (*each.strong, *each.weak)}
             more = (symbol for symbol in shown.pop("").needed if symbol not in there)
@@ -305,7 +306,7 @@ class Links:
             return self._error("lto-too-new", what, job, *log.splitlines()[:4], hint=hint)
         if match := _BAD.search(log):
             bad_input = match[1] or "one of the inputs"
-            what = f"nvJitLink cannot read {bad_input}: check that this file was built for this arch"
+            what = f"nvJitLink cannot read {bad_input}: check that this file was built for {job.unit.arch}"
             return self._error("link-input-unreadable", what, job, *log.splitlines()[:4])
         first = next((each for each in told if each.kind == "error"), None)
         lines = log.strip().splitlines() or ["the linker failed without a message"]
@@ -347,7 +348,7 @@ class Links:
         for path, text in texts_of(self._project).items():
             found = None if path in own else definition(symbol, Source(path, text))
             if found is not None and found.why_private is None:
-                return f"{found.where} defines it: add {path!r} to 'sources' of this table"
+                return f"{found.where} defines the symbol: add {path!r} to 'sources' of this module"
         return None
 
 

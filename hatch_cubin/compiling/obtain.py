@@ -43,7 +43,7 @@ def complete(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolk
         project.warn(f"damaged cache entries, which are built again: {cache.damaged}")
     if cache.distrusted:
         project.warn(
-            "units in the cache that are not used, because no trusted key has signed them: "
+            "results in the cache that are not used, because no trusted key has signed them: "
             f"{len(cache.distrusted)}"
         )
     if misses and project.is_switched_on("HATCH_CUBIN_REQUIRE_HITS"):
@@ -52,7 +52,7 @@ def complete(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolk
         if "archs" in project.config.replaced:
             results.archs_for_explain = ",".join(project.config.archs)
     elif misses:
-        # imported here, because a build that finds all results in the cache does not need it
+        # imported here, because a build that finds all results in the cache does not need this module
         from .bake import Bake
 
         alone = [job for job in jobs if not job.linked]

@@ -35,7 +35,7 @@ def outcome_of(
     cubin = None if unit.module.part_of else elf.read_cubin(result.output)
     if cubin is not None and not cubin.loadable:
         return [
-            failure("result-not-loadable", "the result is relocatable code, which cannot be loaded", where)
+            failure("result-not-loadable", "the compiled code is relocatable, and cannot be loaded", where)
         ]
     if cubin is not None and not cubin.kernels:
         return [failure("source-without-kernels", diagnostics.NO_KERNEL, where)]
@@ -45,8 +45,8 @@ def outcome_of(
 def why_wrong(unit: Unit, result: executor.Result) -> str | None:
     """Return why a result cannot be the compiled code of *unit*; None if it can be.
 
-    The function does not check that the result has a kernel and can be loaded, because a mistake in the
-    source can cause both.
+    The function does not check whether the result has a kernel and can be loaded, because these errors are
+    mistakes in the source.
     """
     is_object = bool(unit.module.part_of)
     try:
@@ -61,7 +61,7 @@ def why_wrong(unit: Unit, result: executor.Result) -> str | None:
 
 
 def _compiled(unit: Unit, result: executor.Result) -> Compiled:
-    """Return the compiled code of a unit and the names of its kernels. The names are not checked here."""
+    """Return the compiled code of a unit and the names of its kernels, without a check of the names."""
     symbols = {loader.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
     if unit.module.part_of:
         return Compiled(result.output, symbols)

@@ -62,9 +62,7 @@ def pack(
         block.key: hit for block, hit in there if hit.recalled or block_holds(block, _bytes(hit.content))
     }
     if wrong := len(there) - len(found):
-        project.warn(
-            f"blocks in the cache that do not contain the right units, and are packed again: {wrong}"
-        )
+        project.warn(f"wrong blocks in the cache, which are packed again: {wrong}")
     misses = [block for block in blocks if block.key not in found]
     contents = {done[job.unit].sha256: done[job.unit].content for job in jobs}
     for block, packed in _packed(project, misses, contents):

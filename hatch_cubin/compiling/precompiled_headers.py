@@ -42,9 +42,9 @@ _WORD = re.compile(rb"\w+")
 _DEFINED = re.compile(rb"^(?:\.\w+ )*\.(?:entry|func|global|const|shared)\b.*", re.MULTILINE)
 _ARGUMENT = re.compile(
     r"(?<=L[a-z])n?[0-9]+(?=E)|\[[0-9]+\]| = .*"
-)  # numbers in a symbol or a PTX line: template arguments, array sizes and initial values
-# the most different orders of symbols in the variants of a source; with more orders, most variants are
-# compiled twice
+)  # Numbers in a symbol or a PTX line: template arguments, array sizes and initial values.
+# The most different orders of symbols in the variants of a source; with more orders, most variants are
+# compiled twice.
 _MOST_ORDERS = 4
 
 Order: TypeAlias = tuple[tuple[str, bool], ...]
@@ -139,10 +139,10 @@ def saves_time(wanted: int, count: int, held: int | None, others: Sequence[int])
 class PlainCompileCheck:
     """Checks that compiles with precompiled headers give the same results as plain compiles.
 
-    With a precompiled header, the compiler instantiates the templates that functions in the header use
-    earlier. So the order of functions and variables in the compiled code may differ from a plain compile,
-    which is a compile without a precompiled header. Code that contains only kernels is accepted without a
-    check. If code contains other functions or variables, the same source is also compiled without a
+    With a precompiled header, the compiler instantiates some templates earlier: the templates that functions
+    in the header use. So the order of functions and variables in the compiled code may differ from a plain
+    compile, which is a compile without a precompiled header. Code that contains only kernels is accepted
+    without a check. If code contains other functions or variables, the same source is also compiled without a
     precompiled header. If the two results are equal, the check accepts all later results with this order of
     functions and variables.
     """
@@ -156,8 +156,9 @@ class PlainCompileCheck:
     def allows(self, unit: Unit) -> bool:
         """Return whether a unit may be compiled with a precompiled header.
 
-        A unit may be compiled with a precompiled header if the results for the unit's source were equal to
-        plain compiles so far, and contained functions and variables in only a few different orders.
+        A unit may be compiled with a precompiled header if all earlier results for the unit's source were
+        equal to plain compiles. The earlier results must also contain functions and variables in only a few
+        different orders.
         """
         path = unit.module.source.path
         few = len(self._orders[path]) <= _MOST_ORDERS + self._served[path] // 2
@@ -193,8 +194,8 @@ def order_of(output: bytes, *, is_ptx: bool) -> Order:
     """Return the names of the functions and variables in compiled code, in order.
 
     For each name, return also whether the compiler omits the function or variable if it is unused. The
-    compiler omits unused functions and their static variables. If the code contains only kernels, the order
-    is empty.
+    compiler omits unused functions and their static variables. If the code contains only kernels, the
+    function returns ().
     """
     try:
         if is_ptx:
@@ -210,10 +211,10 @@ def order_of(output: bytes, *, is_ptx: bool) -> Order:
 def is_same_order(known: Order, order: Order) -> bool:
     """Return whether two orders of names are the same, apart from numbers in template arguments.
 
-    A name in *order* may differ from the *known* name in template arguments on two conditions. The name must
-    not be elsewhere in *known*, because a header may use a function with a known name. The function or
-    variable must be one that the compiler never omits, because the position of other functions depends on
-    whether a header uses them.
+    A name in *order* may have other numbers in its template arguments than the name in *known*, on two
+    conditions. The name must not be elsewhere in *known*, because a header may use a function with a known
+    name. The function or variable must be one that the compiler never omits, even if it is unused. The
+    position of other functions depends on whether a header uses them.
     """
     taken = {name for name, _optional in known}
     return len(known) == len(order) and all(

@@ -37,8 +37,8 @@ class Results:
     # archs
     tried: list[Unit] = field(default_factory=list)
     fetched: set[Unit] = field(default_factory=set)  # units whose results came from the remote store
-    remote: Mapping[str, Any] | None = None  # a summary of the exchange with the remote store
-    # the compressed blocks with the code of all units, if the option `pack` is set
+    remote: Mapping[str, Any] | None = None  # A summary of the exchange with the remote store.
+    # The compressed blocks with the code of all units, if the option `pack` is set.
     packed: PackedBlocks | None = None
 
 
@@ -76,7 +76,7 @@ def _origin(module: Module) -> tuple[str, ...]:
     produced = module.source.produced
     if produced is None:
         return ()
-    return (f"{produced.producer} returned its text here; another text is another unit",)
+    return (f"{produced.producer} returned the text of this source, and a different text is a cache miss",)
 
 
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:

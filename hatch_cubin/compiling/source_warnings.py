@@ -1,4 +1,4 @@
-"""Warn about sources whose results depend on the time of the build, or are missing a kernel of the source."""
+"""Warn about sources whose compiled code depends on the build's time, or lacks a kernel of the source."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def result_warnings(
 ) -> tuple[str, ...]:
     """Return warnings about the compiled code of a module, such as kernels that no GPU can launch.
 
-    *cubin* is the cubin of the module; if *compiled* is PTX, the compiler has made both at once. *sources*
-    maps the path of each source to its text.
+    *cubin* is the cubin of the module; if *compiled* is PTX, the compiler has made the cubin and the PTX at
+    once. *sources* maps the path of each source to its text.
     """
     module = job.unit.module
     if module.link:
@@ -84,7 +84,7 @@ def _time_warning(stamp: TimeMacroUse, project: Project, module: Module) -> Prob
     if stamp.path == _TABLE:
         what = module.macros[stamp.line - 1][0]
         where = _place_of(what, project, module)
-    what = f"{what} gives different code at every compile; a cached unit keeps the value of its first compile"
+    what = f"{what} gives different code at every compile; the cache keeps the code of the first compile"
     return problem("result-depends-on-time", what, where)
 
 

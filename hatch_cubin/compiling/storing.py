@@ -19,8 +19,8 @@ from .storing_process import THREADS
 
 # the fewest results for which to start a separate process; fewer results are stored faster without it
 MANY = 500
-_MOST = 32  # how many results may wait to be stored; waiting results are lost if the build is killed
-# how many results, and how many bytes of results, the separate process may have received but not stored
+_MOST = 32  # How many results may wait to be stored; waiting results are lost if the build is killed.
+# How many results, and how many bytes of results, the separate process may have received but not stored.
 _MOST_SENT, _MOST_BYTES = 256, 1 << 26
 _PATIENCE_S = 60.0  # how many seconds to wait for an answer of the separate process
 _MAIN = (

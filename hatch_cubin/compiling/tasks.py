@@ -22,8 +22,8 @@ from . import precompiled_headers
 from .compiler_paths import CompilePaths
 from .executor import PrecompiledHeader, Task
 
-# Since CUDA 12.9, NVRTC has an option for the seed of random names. Before, hatch-cubin has to add a line of
-# code for the seed before each source, which prevents a precompiled header.
+# Since CUDA 12.9, NVRTC has an option for the seed of random names. Before CUDA 12.9, hatch-cubin adds a line
+# of code for the seed to each source, which prevents a precompiled header.
 _FIRST_WITH_PRECOMPILED_HEADERS = (12, 9)
 # since CUDA 13.4, debug information does not contain the modification times of files
 _FIRST_WITHOUT_TIMES = (13, 4)

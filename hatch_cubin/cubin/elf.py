@@ -11,16 +11,15 @@ from typing import NamedTuple
 
 _ET_EXEC = 2
 _SYMTAB = 2
-# Types of sections that have a size in memory and no bytes in the file: NOBITS, and NVIDIA's types for
-# uninitialised global, local, shared and reserved shared memory, as `cuobjdump -elf` names them. Relocatable
-# cubins use NVIDIA's types.
+# The types of ELF sections that have a size in memory but no bytes in the file. The first type is NOBITS. The
+# other types are NVIDIA's, for uninitialised global, local, shared and reserved shared memory.
 _SIZED_BUT_EMPTY = frozenset({8, 0x70000007, 0x70000009, 0x7000000A, 0x70000015})
 _OBJECT, _FUNC = 1, 2
 _COMMON, _CUDA_OBJECT = 5, 13
 _LINKED_KINDS = frozenset({0, _OBJECT, _FUNC, _COMMON, _CUDA_OBJECT})
-_GLOBAL = 1  # the binding of a global symbol; local symbols have 0, weak symbols have 2
+_GLOBAL = 1  # the binding of a global symbol (0: local, 2: weak)
 _RESERVED, _COMMON_SECTION = 0xFF00, 0xFFF2
-# prefixes of tables of indirect calls, which are in every object file
+# the prefixes of two tables for indirect calls, which every object file contains
 _INDIRECT_CALL_TABLES = ("__UDT", "__UFT")
 _TOOLKIT_PREFIX = "."  # the first character of symbols that belong to the CUDA toolkit itself
 _ENTRY_POINT = 0x10  # the bit of st_other that marks a kernel
@@ -33,13 +32,13 @@ _MANAGED_BIT, _SPACES = (
 # CUDA 13 writes ABI 8.
 _TARGET_SHIFTS = {7: 0, 8: 8}
 
-# types of the sections with attributes, as `cuobjdump -elf` names them
+# the types of the ELF sections with attributes of kernels and with prototypes
 _CUDA_INFO, _PROTOTYPES = 0x70000000, 0x70000002
-# EIFMT_SVAL: the value follows the attribute; in all other formats the value is inside the attribute
+# EIFMT_SVAL: the value comes after the attribute's header; in all other formats it is inside the header
 _SIZED_FORMAT = 4
 _FRAME_SIZE, _REGCOUNT, _API_VERSION, _ANNOTATIONS = 0x11, 0x2F, 0x37, 0x55
 _PARAMETER, _LARGE_PARAMETER, _PARAMETERS_END = 0x17, 0x45, 0x19
-# EIFMT_BVAL, EIFMT_HVAL: the attribute has one or two bytes of value in place of a size
+# EIFMT_BVAL and EIFMT_HVAL: the attribute's header contains a value of one or two bytes instead of a size
 _BYTE_FORMAT, _HALF_FORMAT = 2, 3
 _LIMIT_NAMES = {
     0x05: "max_threads",
@@ -50,8 +49,8 @@ _LIMIT_NAMES = {
     0x4C: "barriers",
 }
 _ANY_REGISTERS = (0xFF,)
-_SPILL_OR_REFILL = 1  # the kind of annotation for an instruction that spills or refills a register
-# the API version from which compilers write these annotations (CUDA 12.9; CUDA 12.1 does not)
+_SPILL_OR_REFILL = 1  # the kind of annotation for an instruction that spills or refills a register.
+# Compilers write annotations about spilled registers since this API version (CUDA 12.9).
 _FIRST_ANNOTATING = 129
 # the exceptions that reading damaged bytes can raise
 _UNREADABLE = (struct.error, LookupError, OverflowError, ValueError)
@@ -66,7 +65,7 @@ class Cubin:
 
     kernels: tuple[str, ...]
     loadable: bool
-    target: int | None = None  # 90 for sm_90 and sm_90a; None if the layout is not known
+    target: int | None = None  # the arch's number, such as 90 for sm_90a; None if it is unknown
 
 
 class KernelUse(NamedTuple):
@@ -77,11 +76,11 @@ class KernelUse(NamedTuple):
 
 
 class SymbolShape(NamedTuple):
-    """The facts about a symbol that must be the same in all inputs of a link; 0 and "" mean unknown."""
+    """Facts about a symbol that must be the same in all inputs of a link. 0 and "" mean unknown."""
 
-    kind: str = ""  # "function", "kernel", or the keyword of a variable
-    size: int = 0  # the size of a variable in bytes
-    # the sizes of a function's result and parameters, in the notation of NVIDIA's linkers
+    kind: str = ""  # "function", "kernel", or a keyword such as "__shared__" for a variable
+    size: int = 0  # the size of a variable in bytes.
+    # The sizes of a function's result and parameters, in the notation of NVIDIA's linkers.
     prototype: str = ""
 
 
@@ -176,7 +175,7 @@ def read_kernels(data: bytes) -> dict[str, KernelUse]:
         for name, symbol, code in _kernels(data, sections):
             stack = stacks.get(symbol, 0)
             uses = {"registers": registers[symbol], "shared": shared.get(code, 0), "stack": stack}
-            # A kernel without a stack cannot spill registers, so the count is known even without annotations.
+            # A kernel without a stack cannot spill registers, so this number is 0 even without annotations.
             if code in spills or not stack or code not in without_annotations:
                 uses["spills"] = spills.get(code, 0)
             kernels[name] = KernelUse(uses, _parameters(by_section.get(code, ())))
@@ -207,7 +206,7 @@ def read_limits(data: bytes) -> dict[str, dict[str, tuple[int, ...]]]:
 
 
 def symbol_number(data: bytes, kernel: str) -> int:
-    """Return the number of a kernel's symbol, for NVIDIA's tools.
+    """Return the number of a kernel in the symbol table, by which nvdisasm selects the kernel.
 
     Raise ValueError if the cubin does not have the kernel.
     """
@@ -219,16 +218,15 @@ def symbol_number(data: bytes, kernel: str) -> int:
 
 
 def read_resources(data: bytes) -> dict[str, dict[str, int]]:
-    """Return the resources of each kernel of a cubin, by symbol: the `uses` of `read_kernels`."""
+    """Return the resources of each kernel of a cubin, such as registers, by symbol."""
     return {symbol: kernel.uses for symbol, kernel in read_kernels(data).items()}
 
 
 def read_symbol_order(data: bytes) -> tuple[tuple[str, bool], ...]:
     """Return a cubin's symbols twice: in the order of the symbol table, then in the order of the sections.
 
-    Each item is a symbol's name and whether the symbol is a device function; for kernels and variables this
-    is false. If a cubin has only kernels, no symbols are returned. Raise ValueError if the symbols cannot be
-    read.
+    Each item is the name of a symbol and whether the symbol is a device function (a kernel is not). If a
+    cubin has only kernels, no symbols are returned. Raise ValueError if the symbols cannot be read.
     """
     with _refusing("is a damaged cubin"):
         symbols = [
@@ -315,7 +313,7 @@ def _shape_of(symbol: _Symbol, prototype: str) -> SymbolShape:
 
 
 def _prototypes(data: bytes, sections: Sequence[_Section]) -> dict[int, str]:
-    """Return the prototypes of functions, by the numbers of the functions' symbols."""
+    """Return the prototype of each function. Functions are identified by their number in the symbol table."""
     found = dict[int, str]()
     for table in sections:
         if table.kind == _PROTOTYPES:
@@ -342,7 +340,7 @@ def _shared_symbols(data: bytes, sections: Sequence[_Section]) -> Iterator[tuple
         yield name, symbol
 
 
-# a build reads each compiled result twice: for its kernels, then for its arch
+# cached, because a build reads each cubin twice: for its kernels, and for its arch
 @functools.lru_cache(maxsize=1)
 def _sections(data: bytes) -> tuple[_Section, ...]:
     (at,) = struct.unpack_from("<Q", data, 40)
@@ -387,7 +385,7 @@ def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _integers(value: bytes) -> tuple[int, ...]:
-    """Return the integers in *value*: one integer of one, two or four bytes, or several of four bytes."""
+    """Parse the value of an attribute: one integer of one or two bytes, or integers of four bytes."""
     return tuple(int.from_bytes(value[at : at + 4], "little") for at in range(0, len(value), 4))
 
 
@@ -400,7 +398,7 @@ def _parameters(attributes: Iterable[tuple[int, bytes]]) -> tuple[tuple[int, int
         elif len(value) == 12:
             _index, number, offset, size, rest = struct.unpack("<IHHHH", value)
             if attribute == _PARAMETER:
-                # this attribute has only 14 bits for the size; larger parameters have the other attribute
+                # the attribute for small parameters has only 14 bits for the size
                 size = (rest << 16 | size) >> 18
             found[number] = (offset, size)
     parameters = tuple(found[number] for number in sorted(found))
@@ -418,7 +416,7 @@ def _values_by_symbol(attributes: list[tuple[int, int, bytes]], attribute_wanted
 def _count_spills(annotations: bytes) -> int:
     kinds = [kind for kind, _offset in struct.iter_unpack("<II", annotations)]
     if set(kinds) - {_SPILL_OR_REFILL}:
-        raise ValueError("an annotation has an unknown kind, so its length is unknown")
+        raise ValueError("the cubin has an annotation of an unknown kind")
     return len(kinds)
 
 

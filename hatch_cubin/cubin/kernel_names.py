@@ -13,7 +13,7 @@ _BACK_REFERENCE = re.compile(r"S([0-9A-Z]{0,3})_")
 _POINTERS = re.compile(r"[PROK]*")
 _FLAT_TEMPLATE = re.compile(r"[^<>()]*<([^<>()]*)>")  # a template whose arguments are not templates
 _INTEGER = re.compile(r"(-?(?:0|[1-9][0-9]{0,19}))[uUlL]{0,3}")
-_LONGEST_NAME = 4096  # a limit, because each part of a symbol can repeat all parts before it
+_LONGEST_NAME = 4096  # longer names are rejected: a short symbol can demangle to a huge name
 
 _BUILTIN_TYPES = {
     "v": "void",
@@ -39,7 +39,7 @@ _POINTER = {"P": "*", "R": "&", "O": "&&"}
 
 
 def demangle(symbol: str) -> str:
-    """Return the demangled name of a symbol: `ns::scale<float, 4>` for `_ZN2ns5scaleIfLi4EEEvPT_`.
+    """Return the demangled name of a symbol, such as `ns::scale<float, 4>` for `_ZN2ns5scaleIfLi4EEEvPT_`.
 
     A symbol that cannot be read completely is returned unchanged.
     """
@@ -52,7 +52,7 @@ def demangle(symbol: str) -> str:
 
 
 def signature(symbol: str) -> str:
-    """Return a function's name with parameter types: `ns::f(int, float*)` for `_ZN2ns1fEiPf`.
+    """Return a function's name with parameter types, such as `ns::f(int, float*)` for `_ZN2ns1fEiPf`.
 
     For a template or a variable, return only the name.
     """
@@ -68,7 +68,7 @@ def signature(symbol: str) -> str:
 def kernels_by_name(symbols: Iterable[str], instantiated: Mapping[str, str]) -> dict[str, str]:
     """Return the symbol of every kernel, by the kernel's name in the source.
 
-    *instantiated* maps the template instantiations that the project's table lists to their symbols. If two
+    *instantiated*: the symbol of each template instantiation that the project's configuration lists. If two
     kernels would have the same name, their symbols are used as names.
     """
     known = set(instantiated.values())
@@ -82,10 +82,10 @@ def kernels_by_name(symbols: Iterable[str], instantiated: Mapping[str, str]) -> 
 
 
 def names_fit_symbols(kernels: Mapping[str, str], symbols: Iterable[str], asked: Iterable[str]) -> bool:
-    """Return whether *kernels* maps names to symbols in the way in which a compile does it for *symbols*.
+    """Return whether *kernels* has the names that a build gives to kernels with these *symbols*.
 
-    *asked* are the template instantiations that the project's table lists. Only the compiler knows the symbol
-    of an instantiation, unless the instantiation is the demangled name of exactly one symbol.
+    *asked*: the template instantiations that the project's configuration lists. The symbol of an
+    instantiation is checked only if exactly one symbol demangles to the text of the instantiation.
     """
     wanted = {*map(without_blanks, asked)}
     instantiated = {name: symbol for name, symbol in kernels.items() if without_blanks(name) in wanted}
@@ -100,10 +100,9 @@ def names_fit_symbols(kernels: Mapping[str, str], symbols: Iterable[str], asked:
 
 
 def names_may_fit_symbols(kernels: Mapping[str, str], symbols: Iterable[str]) -> bool:
-    """Return whether *kernels* may be the names for *symbols*, if the project's table is not known.
+    """Return whether *kernels* can be the names of kernels with these *symbols* for some configuration.
 
-    Some wrong names are accepted, because a name that contains a macro or a type alias looks like a wrong
-    name.
+    A wrong name may be accepted, because a name can contain a macro or a type alias, whose value is unknown.
     """
     symbols = {*symbols}
     own = kernels_by_name(symbols, {})
@@ -124,7 +123,7 @@ def _arguments(name: str) -> list[str]:
 
 
 def _contradict(given: str, has: str) -> bool:
-    """Return whether two template arguments are different builtin types or different integers."""
+    """Return whether two template arguments must differ: different builtin types or different integers."""
     types = {_base_type(each) for each in (given, has)}
     if types <= _BUILTIN_NAMES:
         return len(types) > 1
@@ -133,7 +132,7 @@ def _contradict(given: str, has: str) -> bool:
 
 
 def _base_type(spelled: str) -> str:
-    """Return a type without `const` and pointer marks: `float` for `const float *`."""
+    """Return a type without `const` and pointer marks, such as `float` for `const float *`."""
     return spelled.removeprefix("const ").rstrip("*& ")
 
 
@@ -143,10 +142,7 @@ def without_blanks(name: str) -> str:
 
 
 class UnreadableSymbolError(Exception):
-    """Raised for a symbol with a part that this module cannot read.
-
-    A name without this part would be wrong.
-    """
+    """A symbol has a part that the parser does not support, so that its name would be wrong."""
 
 
 class SymbolReader:
@@ -160,7 +156,7 @@ class SymbolReader:
         self._remembered_parts: list[str] = []
 
     def name(self) -> str:
-        """Parse the name at the start of the symbol and return it, without the parameters that follow."""
+        """Parse the symbol as far as the function's name, and return the name."""
         name = self._nested(function=True) if self._accept("N") else self._unscoped(function=True)
         if not name or self._peek() == "B":  # the name has an ABI tag, which cannot be read
             raise UnreadableSymbolError
@@ -188,7 +184,7 @@ class SymbolReader:
         return match
 
     def _remember(self, name: str) -> str:
-        """Return *name* and remember it, because later parts of the symbol may refer to it by a number."""
+        """Remember *name* for parts of the symbol that refer to the name by a number, and return the name."""
         if len(name) > _LONGEST_NAME:
             raise UnreadableSymbolError
         self._remembered_parts.append(name)
@@ -223,7 +219,7 @@ class SymbolReader:
                 name += self._arguments()
             else:
                 name = "::".join(filter(None, (name, self._identifier())))
-            # later parts cannot refer to the function itself, which is not a type
+            # other parts of the symbol cannot refer to the function, because it is not a type
             if not function or self._peek() != "E":
                 self._remember(name)
         return name
@@ -257,7 +253,7 @@ class SymbolReader:
         return f"<{', '.join(self._list())}>"
 
     def _list(self) -> list[str]:
-        """Parse a template's arguments and return them as one list, including the arguments of a pack."""
+        """Parse a template's arguments. The arguments of a parameter pack are part of the same flat list."""
         found: list[str] = []
         while not self._accept("E"):
             found += self._argument()

@@ -19,7 +19,7 @@ _EM_CUDA = 190  # e_machine
 _LTO_HEADER_SIZE = 48
 _LINKABLE_KINDS = "PTX, LTO-IR, a relocatable cubin, a fatbin or an archive"
 _BITCODE_REFUSED = (
-    "is NVVM bitcode, which nvJitLink cannot link: it has to be LTO-IR (NVRTC and nvcc write it)"
+    "is NVVM bitcode, which nvJitLink cannot link: compile its source to LTO-IR with NVRTC or nvcc"
 )
 
 _PTX_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -38,14 +38,14 @@ class LinkSymbols(NamedTuple):
     weak: Collection[str] = ()  # several inputs may define a weak symbol
     needed: Collection[str] = ()  # another input has to define a needed symbol
     functions: Collection[str] = ()  # the device functions among the strong symbols
-    shapes: Mapping[str, SymbolShape] = {}  # by symbol; empty if the kind of input does not show shapes
+    shapes: Mapping[str, SymbolShape] = {}  # empty for PTX
 
 
 def kind_of(data: bytes) -> str:
     """Return the kind of an input of a link: ptx, lto, cubin, fatbin or library.
 
-    Raise ValueError with the reason if *data* cannot be linked or is damaged. Linkers do not check their
-    inputs: with damaged data, they would read beyond the end of the bytes.
+    Raise ValueError with the reason if *data* cannot be linked or is damaged. The data is checked because
+    linkers do not check it, and would read beyond the end of a damaged file.
     """
     if data.startswith(LTO_MAGIC):
         if len(data) < _LTO_HEADER_SIZE:
@@ -144,9 +144,9 @@ def ptx_symbols(text: str) -> LinkSymbols:
 def shape_conflicts(
     inputs: Sequence[tuple[str, LinkSymbols]],
 ) -> Iterator[tuple[str, dict[str, list[str]]]]:
-    """Yield each symbol that has different shapes in two inputs of a link, by the rules of nvlink.
+    """Yield each symbol that inputs of a link declare differently, with the rules of nvlink.
 
-    With each symbol comes a dict from descriptions of its shapes to the names of the inputs with that shape.
+    The dict has a description of each declaration, such as "has 8 bytes", and the names of its inputs.
     """
     having: dict[str, list[tuple[str, SymbolShape]]] = {}
     for name, symbols in inputs:
@@ -172,14 +172,14 @@ def _describe_size(size: int) -> str:
 
 
 def _describe_prototype(text: str) -> str:
-    """Describe a function's result and parameters: "#vib12" is a void function of an int and a struct."""
+    """Return a description of a prototype such as "#vib12", which takes 4 bytes and a struct of 12 bytes."""
     sizes = [
         _SIZE_NAMES.get(each) or f"a struct of {each[1:]} bytes" for each in re.findall(r"[vil]|b\d+", text)
     ]
     return f"returns {sizes[0]} and takes {', '.join(sizes[1:]) or 'nothing'}" if sizes else f"is {text}"
 
 
-# types that are smaller than an int are passed as an int
+# the letters of a prototype; a type smaller than an int is passed as an int ("i")
 _SIZE_NAMES = {"v": "nothing", "i": "4 bytes", "l": "8 bytes"}
 _DESCRIBE_FIELD: Mapping[str, Callable[..., str]] = {
     "kind": _describe_kind,
@@ -189,5 +189,5 @@ _DESCRIBE_FIELD: Mapping[str, Callable[..., str]] = {
 
 
 def is_newer_lto(data: bytes, own: bytes) -> bool:
-    """Return whether a newer compiler made the LTO-IR *data* than the LTO-IR *own*, by format numbers."""
+    """Return whether the LTO-IR *data* has a newer format than the LTO-IR *own*."""
     return (data[5], data[7]) > (own[5], own[7])

@@ -84,7 +84,7 @@ def ptx_parameters(text: str) -> dict[str, tuple[tuple[int, int], ...]]:
 
 
 def _parameter_layout(listed: str) -> tuple[tuple[int, int], ...] | None:
-    """Return the offset and size of each parameter in a parenthesised list; None if one is not certain."""
+    """Return the offset and size of each parameter in a list of parameters; None if a type is unknown."""
     if listed == "(":
         return None
     parameters, end = [], 0

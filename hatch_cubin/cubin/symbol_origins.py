@@ -33,7 +33,7 @@ _DIGESTED_PART_OF_SECTION = {
 _OTHER_PART = "rest"  # the name of the part for notes, symbols and debug information
 _MANGLING_PREFIX = re.compile(r"_Z(?:T[VTIS]|GV)?(?:N[rVK]*)?")
 _LENGTH = re.compile(r"[0-9]{1,6}")
-# prefixes of scopes that may enclose the scope of a library
+# prefixes of namespaces that compilers add around file-local symbols
 _FILE_LOCAL_SCOPES = ("_INTERNAL_", "_GLOBAL__N")
 
 

@@ -17,12 +17,11 @@ _QUALIFIER = {"K": "const", "V": "volatile", "VK": "const volatile"}
 _TRAILING_MARKS = re.compile(r"(?:\*(?:const volatile|const|volatile)?|&)+$")
 
 
-@functools.lru_cache(maxsize=256)  # this function is called for each arch of a module
+@functools.lru_cache(maxsize=256)  # cached, because the symbol is the same for each arch
 def parameter_types(symbol: str) -> tuple[str, ...] | None:
-    """Return the parameter types of a kernel's symbol: `("float *", "int")` for `_Z5scaleIfLi4EEvPT_i`.
+    """Return the types of a kernel's parameters, such as `("float *", "int")` for `_Z5scaleIfLi4EEvPT_i`.
 
-    The result is None for the symbol of an `extern "C"` kernel, which does not contain types, and for a
-    symbol that cannot be read completely.
+    Return None if the symbol does not contain types (`extern "C"`) or cannot be read completely.
     """
     if not symbol.startswith("_Z"):
         return None
@@ -33,7 +32,7 @@ def parameter_types(symbol: str) -> tuple[str, ...] | None:
 
 
 def _with_space_before_marks(text: str) -> str:
-    """Put a space before the pointer marks of a type: `const float *` for `const float*`."""
+    """Put a space before the pointer marks of a type, as in `const float *`."""
     tail = _TRAILING_MARKS.search(text)
     return text if tail is None else f"{text[: tail.start()]} {re.sub(r'(?<=[a-z])(?=[*&])', ' ', tail[0])}"
 
@@ -59,7 +58,7 @@ class _KernelSymbolReader(SymbolReader):
     def types(self) -> list[str]:
         name = self.name()
         self._name_is_read = True
-        if name.endswith(">"):  # in the symbol of a template, the type of the result comes first
+        if name.endswith(">"):  # in a template's symbol, the type of the result comes before the parameters
             self._type()
         found: list[str] = []
         while self._peek():
@@ -69,11 +68,11 @@ class _KernelSymbolReader(SymbolReader):
     def _pack(self) -> list[str]:
         """Parse a parameter pack such as `T...` and return its types.
 
-        Packs such as `const T *...` are not read.
+        A pack such as `const T *...` is not supported.
         """
         types = self._template_parameter()
         self._remember("")
-        # the pack and its expansion get a number too, but no readable type can refer to these numbers
+        # the pack and its expansion have numbers, so that the numbers of later parts of the symbol are right
         self._remember("")
         return types
 
@@ -125,7 +124,8 @@ class _KernelSymbolReader(SymbolReader):
     def _argument(self) -> list[str]:
         if not self._accept("X"):
             return super()._argument()
-        value = self._single_argument()  # the argument is a value parameter of the kernel's template
+        # An expression such as `X…E`, which must be a parameter of the kernel's template.
+        value = self._single_argument()
         if not self._accept("E"):
             raise UnreadableSymbolError
         return [value]

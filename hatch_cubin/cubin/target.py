@@ -23,10 +23,10 @@ _ARCH_FLAGS = {7: (0, 1 << 11), 8: (8, 1 << 3)}
 _TOOL_NOTES = ".note.nv.tkinfo"
 _ARCH_OPTION = re.compile(rb"(?<![^\0 ])-arch[ =]sm_([0-9]{2,4})([af]?)(?=[\0 ])")
 _TOOL_RELEASE = re.compile(rb"\brelease ([0-9]{1,3})\.[0-9]")
-_FIRST_NEW_LAYOUT = 100  # the first arch for which CUDA 12 wrote cubins in the layout of CUDA 13
-# only the option -G makes this section; .debug_… sections are also made for line numbers
+_FIRST_NEW_LAYOUT = 100  # CUDA 12 writes cubins in the layout of CUDA 13 for this arch and newer archs.
+# This section exists only with the option -G. Sections .debug_… also exist with line numbers only.
 _DEBUG_SECTION = ".nv_debug_info_reg_sass"
-# the attributes of LTO-IR with the number of the arch, and with the mark of arch-specific code
+# the numbers of two attributes of LTO-IR: the arch's number, and a flag for arch-specific code such as sm_90a
 _LTO_NUMBER, _LTO_EXACT = 1, 32
 
 ArchAndSuffix = tuple[int, str]  # such as (90, "a")
@@ -61,7 +61,7 @@ def differing_arch(data: bytes, arch: str) -> str | None:
 
 
 def oldest_toolkit(data: bytes) -> int:
-    """Return the lowest major version of CUDA that can load a cubin; 0 if the cubin does not show it."""
+    """Return the lowest major version of CUDA that can load a cubin; 0 if the version is unknown."""
     number, _flag = _arch_in_header(data)
     is_new = data[8] == 8 and number is not None and number < _FIRST_NEW_LAYOUT
     return max(
@@ -109,9 +109,9 @@ def _arch_of_lto(data: bytes) -> str | None:
 
 
 def _strictest(number: int, parts: Iterable[ArchAndSuffix]) -> str:
-    """Return the strictest arch of code for arch *number* that was linked from *parts*, without `sm_`."""
+    """Return the most restrictive of the archs *parts* from which code for arch *number* was linked."""
     known: Collection[ArchAndSuffix] = {*parts}
     for each, suffix in sorted(known):
-        if suffix == "a":  # code for this arch does not run on any other arch
+        if suffix == "a":  # code for an arch with the suffix `a` does not run on any other arch
             return f"{each}a"
     return f"{number}f" if (number, "f") in known else str(number)

@@ -1,1 +1,1 @@
-"""The answers of `hatch-cubin explain`: why a unit is a cache miss, why an arch is built, what a GPU gets."""
+"""The answers of `hatch-cubin explain`: the reasons for cache misses and archs, and what a GPU would load."""

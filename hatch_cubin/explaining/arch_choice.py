@@ -23,7 +23,8 @@ class ArchRequest(NamedTuple):
 
     spec: str
     where: str
-    own: bool  # whether the entry is in a [[source]] or [[module]] table, which replaces the global archs
+    # Whether a [[source]] or [[module]] table contains the entry, and so replaces the global `archs`.
+    own: bool
     gives: tuple[Arch, ...]
     left_out: tuple[tuple[Arch, str], ...]  # archs that are not built, each with the reason
 
@@ -41,10 +42,10 @@ class GpuChoice(NamedTuple):
 
     arch: str | None
     rule: str | None = None
-    # the needed driver version, as `cuDriverGetVersion` counts; None if it is not known yet
+    # the required driver version in the numbering of `cuDriverGetVersion`; None if it is not known yet
     needs: int | None = None
     certain: bool = True
-    why: str | None = None  # set only if the GPU would load nothing
+    why: str | None = None  # the reason why the GPU would load nothing
 
 
 def arch_requests(
@@ -123,9 +124,9 @@ def explain_arch(
 def choose_for_gpu(cc: int, driver: int | None, entries: ArchEntries, newest: int) -> GpuChoice:
     """Return which of *entries* a GPU of compute capability *cc* would load.
 
-    Until PTX is compiled, it is not known which driver version the PTX needs: at most *newest*, the release
-    of the toolkit. So a choice of PTX is certain only if it is the same for the oldest and for the newest
-    driver that the PTX may need.
+    Before PTX is compiled, the driver version that it requires is unknown, but is at most *newest*, the
+    version of the toolkit. The result is certain if the GPU would load the same entry whether the PTX
+    requires the oldest driver or the newest.
     """
     chosen = _select_entry(cc, driver, entries, assumed_driver=0)
     if chosen is None:

@@ -1,7 +1,8 @@
-"""Find the cached unit whose inputs are most similar to those of another unit, and list the differences.
+"""Explain a cache miss: find the cached unit with the most similar inputs, and list the differences.
 
-The rows of `keys/ingredients.py` list the inputs, their types and the sentences about their differences. Only
-inputs that need a comparison of their own are named here.
+A unit is a module that is compiled for one arch. `keys/ingredients.py` lists all inputs of a compile, with
+their types and a sentence about each kind of difference. This module contains special comparisons for some
+inputs.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ class NearestUnit(NamedTuple):
 
 
 def nearest_unit(now: Inputs, variant: Iterable[str], records: Mapping[str, Inputs]) -> NearestUnit | None:
-    """Return the most similar cached unit whose source has the same path or the same text; None if none has.
+    """Return the most similar cached unit of a source with the same path or text, or None if there is none.
 
-    *variant* are the macros that distinguish the unit from other variants, in the form of `inputs["define"]`.
+    *variant*: the macros of the unit's variant, such as `BLOCK=64`.
     """
     own = set(variant)
 
@@ -69,9 +70,9 @@ def _is_same_source(was: Inputs, now: Inputs) -> bool:
 
 
 def _is_whole(inputs: Inputs) -> bool:
-    """Return whether a record's inputs are complete and have the right types.
+    """Return whether the inputs in a cache record are complete and have the right types.
 
-    Records are checked because another program or an older release may have written them.
+    Another program or an older release may have written the record.
     """
     return all(
         isinstance(inputs[each.name], each.type) if each.name in inputs else not each.is_in_all
@@ -88,7 +89,7 @@ def _arch_distance(was: str, now: str) -> SortKey:
 def differences(was: Inputs, now: Inputs) -> tuple[Difference, ...]:
     """Return all inputs that differ, beginning with inputs that people change most often."""
     found = tuple(_differences(was, now))
-    # cuda.core is not an input of a compile, but makes the keys
+    # cuda.core is not an input of the compiler, but computes a part of the cache key
     if not found and was["cuda_core"] != now["cuda_core"]:
         return (Difference("cuda_core", None, was["cuda_core"], now["cuda_core"]),)
     return found
@@ -101,7 +102,7 @@ def _differences(was: Inputs, now: Inputs) -> Iterator[Difference]:
 
 
 def _compare_ingredient(each: Ingredient, was: Inputs, now: Inputs) -> Iterator[Difference]:
-    """Yield the differences of one input; lists and dicts are compared item by item."""
+    """Yield the differences between two values of an input. Lists and dicts are compared item by item."""
     kind = next(iter(each.sentences))
     if each.type in (list, dict):
         parts = _SPLIT_INTO_PARTS.get(each.name, _shown_by_name if each.type is dict else _by_value)
@@ -118,13 +119,13 @@ def _compare_assembled(was: Inputs, now: Inputs) -> Iterator[Difference]:
 
 
 def _compare_search(was: Inputs, now: Inputs) -> Iterator[Difference]:
-    """Yield the differences of the search path.
+    """Yield the differences between two search paths for headers.
 
-    Folders outside the project count only if both paths have some.
+    Folders outside the project are compared only if both search paths contain folders outside the project.
 
     A unit without headers has an empty search path, and a unit that includes only headers of the project has
-    only the project's folders. So a new header can add folders to the search path, and these folders are not
-    reported as separate differences.
+    only the project's folders. A folder that is in only one search path because of a new header is not
+    reported, because the header is reported.
     """
     paths = [was["search"], now["search"]]
     if not all(paths) and _user_headers(was["headers"]) != _user_headers(now["headers"]):
@@ -181,9 +182,9 @@ def _by_value(values: Iterable[object]) -> dict[str, str]:
 
 
 def _user_headers(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the digest of each header that is a file, by path.
+    """Return the digest of each header of the project, by path.
 
-    The names of header trees do not contain '/'.
+    The names of other headers (a wheel or a toolkit as a whole) do not contain '/'.
     """
     return {name: value for name, value in values.items() if "/" in name}
 
@@ -192,18 +193,19 @@ def _by_tree_name(trees: Iterable[str]) -> dict[str, str]:
     return {_tree_name(tree): tree for tree in trees}
 
 
-# Functions that split the value of an input into parts to compare, if its items are not the parts.
+# For some inputs: the function that splits a value into named parts, which are compared one by one.
 _SPLIT_INTO_PARTS: Mapping[str, Callable[[Any], Mapping[str, str]]] = {
     "define": _macro_values,
     "headers": _user_headers,
     "linked": _linked_inputs,
     "trees": _by_tree_name,
 }
-# Inputs whose comparison also needs other inputs.
+# For some inputs: the function that compares two values and takes other inputs into account.
 _COMPARE_WITH_OTHERS: Mapping[str, Callable[[Inputs, Inputs], Iterable[Difference]]] = {
     "assembled": _compare_assembled,
     "builds": _compare_header_trees,
-    "cuda_core": lambda _was, _now: (),  # reported by `differences`, only if nothing else differs
+    # The function `differences` compares cuda.core, only if no other input differs.
+    "cuda_core": lambda _was, _now: (),
     "search": _compare_search,
 }
 
@@ -211,17 +213,17 @@ _COMPARE_WITH_OTHERS: Mapping[str, Callable[[Inputs, Inputs], Iterable[Differenc
 def describe_all(differences: Sequence[Difference], now: Inputs) -> list[str]:
     """Return a sentence for each difference.
 
-    All differences that come with a new compiler are summed up in one sentence.
+    If the compiler's version differs, one sentence covers the differences that the new version causes.
     """
     changed = [each for each in differences if not _comes_with_compiler(each)]
     if not changed or changed[0].input != "compiler" or len(changed) == len(differences):
         return [describe(each, now) for each in differences]
     compiler, *others = (describe(each, now) for each in changed)
-    return [f"{compiler}, and the headers and options that come with it", *others]
+    return [f"{compiler}, and the compiler's own headers and options differ too", *others]
 
 
 def _comes_with_compiler(difference: Difference) -> bool:
-    """Return whether a difference usually comes with a new compiler, such as different toolkit headers."""
+    """Return whether a new compiler version usually causes this difference, such as other toolkit headers."""
     kind, name, *_values = difference
     return kind in {"headers", "tree", "implicit", "search order"} or (
         kind == "search" and not str(name).startswith(OWN)

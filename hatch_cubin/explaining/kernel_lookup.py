@@ -16,7 +16,7 @@ _KERNEL = re.compile(r"\b__global__\s+(?:\w+(?:\s*\([^()]*\))?\s+)*([^\W\d]\w*)\
 def units_by_kernel(jobs: Sequence[Job], cache: Cache) -> dict[str, list[Job]]:
     """Return the units that contain each kernel, by name.
 
-    Names of kernels come from the project's table, from the sources and from the cache.
+    Names of kernels come from the project's configuration, from the sources and from the cache.
 
     A kernel of a variant is listed under two names, such as `reduce` and `reduce[BLOCK=64]`.
     """

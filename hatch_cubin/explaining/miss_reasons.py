@@ -1,9 +1,9 @@
-"""Look up units in the cache, and find the reason for each cache miss, as one of the keys of `REASONS`.
+"""Look up compiled units in the cache, and find the reason for each cache miss: one of the keys of `REASONS`.
 
-If the cache has an entry for the unit's key but does not use it, `Cache` says why: `Cache.damaged` counts
-damaged entries, and `Cache.distrusted` has the entries without a trusted signature. If the cache has no entry
-for the key, `differences.nearest_unit` compares the unit's inputs with those of the most similar unit in the
-cache. `keys/ingredients.py` lists all inputs.
+A cache entry for the unit's key may be damaged (counted by `Cache.damaged`), or may not have a trusted
+signature (listed in `Cache.distrusted`). If the cache has no entry for the key, `differences.nearest_unit`
+compares the unit's inputs with those of the most similar unit in the cache. `keys/ingredients.py` lists all
+inputs of a unit.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .differences import NearestUnit
 
 REASONS = {
     "new": "this cache does not contain any result of this source",
-    "damaged": "the unit's cache entry is damaged, so the unit will be compiled again",
+    "damaged": "the unit's cache entry is damaged, so a build compiles the unit again",
     "removed": "the unit's result was removed from the cache",
-    "unknown": "the reason is unknown: no recorded input differs",
+    "unknown": "the reason is unknown: all recorded inputs are the same as in an earlier build",
     "unsigned": "the unit's cache entry is not signed, but HATCH_CUBIN_REQUIRE_SIGNED requires a signature",
     "untrusted": "the unit's cache entry is signed with a key that is not in trusted-keys",
     "forged": "the unit's cache entry has a signature that was made for other bytes",
-    "differs": "",  # the reason is a list of differences
+    "differs": "",  # the text of this reason is a list of differences
 }
 
 
@@ -35,7 +35,7 @@ class UnitLookup(NamedTuple):
     hit: Compiled | None = None
     reason: str | None = None
     nearest: NearestUnit | None = None
-    signed_with: str | None = None  # set only if a wrong signature is the reason
+    signed_with: str | None = None  # the key of the signature, if this key is not trusted
 
     @property
     def module(self) -> str:

@@ -210,10 +210,13 @@ def test_workers_that_lack_something_are_told_with_what_to_install(
         with pytest.raises(ToolchainError) as caught:
             pipeline.build(project(HATCH_CUBIN_EXECUTOR=cluster.url))
         (problem,) = caught.value.problems
-        assert problem.what == f"{cluster.url} has no worker that can compile the missing units"
+        assert problem.what == f"{cluster.url} has no worker that can compile for this build"
         assert sorted(problem.details) == sorted(
             [
-                f"worker {lacking[0]}: the worker does not have hatch-cubin, this build has {__version__}",
+                (
+                    f"worker {lacking[0]}: the worker does not have hatch-cubin, "
+                    f"but this build has {__version__}"
+                ),
                 f"worker {lacking[1]}: cannot import cuda.core and cuda.bindings: No module named 'cuda'",
             ]
         )

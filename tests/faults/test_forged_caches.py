@@ -234,7 +234,7 @@ def test_what_was_forged_is_a_miss(victim: Victim, attack: str, recalls: bool) -
     assert len(strict.error.problems) == UNITS
     again = victim.build(TRUSTED, **ASKED, **signs(TRUSTED))
     assert (again.made, again.compiled) == (right.made, UNITS)
-    units = f"units in the cache that are not used, because no trusted key has signed them: {UNITS}"
+    units = f"results in the cache that are not used, because no trusted key has signed them: {UNITS}"
     damage = f"damaged cache entries, which are built again: {UNITS}"
     assert again.warnings == ((units if attack in FORGED else damage),)
     assert victim.build(TRUSTED, **ASKED) == warm
@@ -307,7 +307,7 @@ def test_a_key_that_the_table_drops_counts_no_more(victim: Victim, asked: dict[s
     again = victim.build(TRUSTED, **asked, **signs(TRUSTED))
     assert (again.made, again.compiled) == (right.made, UNITS)
     assert again.warnings == (
-        (f"units in the cache that are not used, because no trusted key has signed them: {UNITS}"),
+        (f"results in the cache that are not used, because no trusted key has signed them: {UNITS}"),
     )
 
 
@@ -333,7 +333,7 @@ def test_what_a_build_cannot_sign_is_no_hit_for_the_next_one_either(
     right = victim.build(TRUSTED, **ASKED, **key)
     again = victim.build(TRUSTED, **ASKED, **key)
     assert (again.made, again.compiled) == (right.made, UNITS)
-    said = f"units in the cache that are not used, because no trusted key has signed them: {UNITS}"
+    said = f"results in the cache that are not used, because no trusted key has signed them: {UNITS}"
     assert said in again.warnings
 
 

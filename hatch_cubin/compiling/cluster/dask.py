@@ -1,7 +1,7 @@
 """Use the workers of a Dask cluster. Calls to Dask run in a separate thread because any call may hang.
 
-Dask runs each function call on the worker that hatch-cubin chooses. If a worker fails, Dask does not choose
-another worker: `scheduler.py` does.
+Dask runs each function call on the worker that hatch-cubin chooses. If a worker fails, `scheduler.py` and not
+Dask chooses another worker for the worker's tasks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CONNECT_S = 10.0
 _LOOK_S = 1.0  # how many seconds to wait before the list of workers is read again
 _SILENT_S = 10.0  # after how many seconds without a heartbeat a worker counts as lost; more in large clusters
 _PATIENCE_S = 10.0  # how many seconds to wait for the first worker
-_ANSWER_S = 120.0  # how many seconds to wait until a new worker is prepared
+_ANSWER_S = 120.0  # How many seconds to wait until a new worker is prepared.
 # How many times to send missing files to a worker: the worker may remove files between two messages.
 _MOST_ROUNDS = 3
 _CLOSE_S = 1.5
@@ -91,12 +91,13 @@ class DaskCluster:
     def give(self, worker: str, lease: Lease) -> None:
         """Send a lease (a group of compiles) to a worker."""
         self._builds.add(lease.build)
-        with contextlib.suppress(RuntimeError):  # the thread has already ended, and has reported the reason
+        # the thread that calls Dask has already ended, and has reported the reason
+        with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._take, worker, lease)
 
     def close(self) -> None:
         """Stop this build's compiler processes on the workers, and disconnect from the cluster."""
-        with contextlib.suppress(RuntimeError):  # the thread has already ended
+        with contextlib.suppress(RuntimeError):  # the thread that calls Dask has already ended
             self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(_CLOSE_S + 0.5)
 
@@ -240,9 +241,13 @@ class DaskCluster:
         try:
             version = await self._submit(name, importlib.metadata.version, "hatch-cubin")
         except importlib.metadata.PackageNotFoundError:
-            return WorkerUnfit(name, f"the worker does not have hatch-cubin, this build has {mine.version}")
+            return WorkerUnfit(
+                name, f"the worker does not have hatch-cubin, but this build has {mine.version}"
+            )
         if version != mine.version:
-            return WorkerUnfit(name, f"the worker has hatch-cubin {version}, this build has {mine.version}")
+            return WorkerUnfit(
+                name, f"the worker has hatch-cubin {version}, but this build has {mine.version}"
+            )
         process, differs = await self._call(name, worker_side.identify, self._requirements)
         if differs is not None:
             return WorkerUnfit(name, differs)
@@ -264,7 +269,7 @@ class DaskCluster:
         return await self._submit(worker, worker_side.call_packed, pickle.dumps((function, arguments)))
 
     async def _submit(self, worker: str, function: Callable[..., Any], argument: object) -> Any:
-        """Call a function on this worker, exactly once and on no other worker."""
+        """Call a function on *worker*, exactly once and on no other worker."""
         return await self._client.submit(
             function, argument, workers=[worker], allow_other_workers=False, retries=0, pure=False
         )

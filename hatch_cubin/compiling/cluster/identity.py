@@ -76,7 +76,7 @@ def local_identity(toolkit: Toolkit) -> Identity:
 
 
 def difference(theirs: Identity, mine: Identity) -> str | None:
-    """Return how a worker's identity differs from the build's identity; None if it does not differ."""
+    """Return how a worker's identity differs from the build's identity; None if both are equal."""
     pairs = (
         ("hatch-cubin", theirs.version, mine.version),
         ("hatch-cubin with the key format", theirs.schema, mine.schema),
@@ -87,9 +87,9 @@ def difference(theirs: Identity, mine: Identity) -> str | None:
     )
     for name, there, here in pairs:
         if there != here:
-            return f"the worker has {name} {there}, this build has {here}"
+            return f"the worker has {name} {there}, but this build has {here}"
     if theirs.code != mine.code:
-        return f"the worker's hatch-cubin {theirs.version} has other code than this build's"
+        return f"the worker's hatch-cubin {theirs.version} differs from this build's hatch-cubin"
     return None
 
 

@@ -25,8 +25,8 @@ class FileListing(NamedTuple):
     digest: str
     # maps the number of each file descriptor to the folder that the compiler process opens
     places: Mapping[int, str]
-    folders: tuple[str, ...]  # the folders to create, even if they contain no file
-    # maps the path of each file to the file's name in cache keys, and to its digest
+    folders: tuple[str, ...]  # The folders to create, even if they contain no file.
+    # Maps the path of each file to the file's name in cache keys, and to its digest.
     files: Mapping[str, tuple[str, str]]
 
     @classmethod
@@ -71,7 +71,7 @@ def with_proof(task: Task, listing: str, result: Result) -> tuple[dict[str, Any]
 def checked_results(reply: object, lease: Lease) -> dict[int, Result]:
     """Return a mapping from task numbers to results; raise ValueError if the reply is wrong or damaged."""
     if not isinstance(reply, Reply) or reply.number != lease.number:
-        raise ValueError("the worker replied to another lease")
+        raise ValueError("the reply belongs to a different group of tasks")
     tasks = {task.id: task for task in lease.tasks}
     found: dict[int, Result] = {}
     for result, proof in _results(reply):

@@ -66,10 +66,10 @@ def results(work: ClusterWork, where: str) -> Generator[Result]:
         yield from _scheduler(work, name, next_for_cluster).results()
     except NoWorkersLeftError as exc:
         if name == where:
-            what = f"{name} has no worker that can compile the missing units"
+            what = f"{name} has no worker that can compile for this build"
             details, hint = (*exc.why, *exc.reasons), exc.hint or _hint(work, exc.reasons)
             raise ToolchainError(problem("no-usable-worker", what, hint=hint, details=details)) from None
-        what = f"{name} has no worker that can compile the missing units: this machine compiles them"
+        what = f"{name} has no worker that can compile for this build, so this machine compiles the rest"
         work.project.warn(problem("no-usable-worker", what, details=exc.why).with_code())
         staying += exc.left
     left = deque(staying)
@@ -174,5 +174,6 @@ def _hint(work: ClusterWork, reasons: Iterable[str]) -> str:
     if any("this build" in reason for reason in reasons):
         return identity.remedy(identity.local_identity(work.toolkit))
     return (
-        f"finished units are in the cache; add '{_LOCAL}' to the name to compile the others on this machine"
+        f"finished results are in the cache; add '{_LOCAL}' to the cluster's name "
+        "to compile the rest on this machine"
     )

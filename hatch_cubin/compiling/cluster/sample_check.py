@@ -33,7 +33,7 @@ class Sample:
     def differing(
         self, tasks: Sequence[Task], setup: Setup, unknown: Callable[[int, str], object]
     ) -> Iterator[tuple[int, str]]:
-        """Compile the sample on this machine; yield the task number and worker of each different result.
+        """Compile the sample on this machine; yield the task number and worker of each result that differs.
 
         If this machine cannot compile a task of the sample, *unknown* is called with the task's number and
         the reason.

@@ -22,11 +22,11 @@ from .workers import Cluster, Event, LeaseAnswered, NoMoreWorkers, WorkerJoined,
 
 _MOST_ENDS = 3  # the number of workers that a task may have crashed before the task counts as failed
 _MOST_FAULTS = 3  # the number of faults after which a worker is not used any more
-_AHEAD = 2  # how many leases to send at once for each thread of a worker: one to compile, and one to wait
-# the shortest and the longest time, in seconds, that the compiles of a lease should take
+_AHEAD = 2  # How many leases to send at once for each thread of a worker: one to compile, and one to wait.
+# The shortest and the longest time, in seconds, that the compiles of a lease should take.
 _SHORTEST_S, _LONGEST_S = 0.2, 2.0
 _MOST_TASKS = 64
-# how many bytes to send in a lease: Dask prints a warning about "large graph" above 10 MB
+# how many bytes to send in a lease, because Dask prints a warning about a "large graph" above 10 MB
 _MOST_BYTES = 4 << 20
 _GRACE_S = 60.0  # how many seconds a lease may take in addition to the time limits of its compiles
 _QUIET_S = 60.0  # after how many seconds without a result to print a warning
@@ -48,7 +48,7 @@ class NoWorkersLeftError(Exception):
 
 
 class Terms(NamedTuple):
-    """The settings of a lease scheduler."""
+    """The settings of a `LeaseScheduler`."""
 
     listing: str  # the digest of the `FileListing` with the files that the tasks read
     timeout_s: float  # for each task
@@ -99,8 +99,8 @@ class LeaseScheduler:
         self._ends: dict[int, list[str]] = {}
         self._faults: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}
-        self._useful: set[str] = set()  # the workers that have returned a result
-        # maps each worker that failed to compile a task to the worker's last error
+        self._useful: set[str] = set()  # The workers that have returned a result.
+        # Maps each worker that failed to compile a task to the worker's last error.
         self._useless: dict[str, str] = {}
         self._gone: NoMoreWorkers | None = None
         # the time at which the first lease was sent; None after the first answer
@@ -108,7 +108,7 @@ class LeaseScheduler:
         self._times = _TaskTimes()
 
     def results(self) -> Generator[Result]:
-        """Yield the result of each task; raise NoWorkersLeftError if all workers are lost before that."""
+        """Yield the result of each task; raise NoWorkersLeftError if all workers are lost before the end."""
         try:
             while self._hand_out():
                 yield from self._handle(self._wait())
@@ -275,7 +275,7 @@ class LeaseScheduler:
     def _suspect_tasks(self, given: _GivenLease, how: str) -> Iterator[Result]:
         """Record that each task of a lease may have crashed the worker.
 
-        Each of these tasks is sent again alone, and counts as failed after several attempts.
+        Each task of the lease is sent again alone, and counts as failed after several attempts.
         """
         for task in self._tasks_in_no_lease(given):
             ends = self._ends.setdefault(task.id, [])
@@ -291,7 +291,7 @@ class LeaseScheduler:
         for other in self._given.values():
             held.update(theirs := {task.id for task in other.lease.tasks})
             if not theirs.isdisjoint(task.id for task in given.lease.tasks):
-                other.again = False  # these tasks may be sent to another worker again
+                other.again = False  # the tasks of the lease may be sent to another worker again
         return [task for task in given.lease.tasks if task.id in self._open and task.id not in held]
 
     def _finished(self, result: Result) -> Result:

@@ -14,7 +14,8 @@ from ...keys.jobs import Job
 from ..compiler_paths import CompilePaths
 from .lease import FileListing
 
-_PIECE = 4 << 20  # how many bytes to send at once: Dask prints a warning about "large graph" above 10 MB
+# how many bytes to send at once, because Dask prints a warning about a "large graph" above 10 MB
+_PIECE = 4 << 20
 
 
 class SourceArchive(NamedTuple):
@@ -49,7 +50,7 @@ def can_be_sent(job: Job) -> bool:
 
 
 def pack(jobs: Sequence[Job], paths: CompilePaths, folders: Iterable[str]) -> SourceArchive:
-    """Collect the files that *jobs* can read.
+    """Collect the files that the compiles of *jobs* can read.
 
     *folders* are the project's folders with files that include headers.
     """

@@ -71,9 +71,9 @@ class WorkerFiles:
 
     @contextlib.contextmanager
     def using(self, listing: str) -> Iterator[Mapping[int, str]]:
-        """Provide the folders of a build while the `with` block runs, as a mapping from file descriptors.
+        """Provide a mapping from file descriptors to the folders of a build while the `with` block runs.
 
-        Raise KeyError if the folders for this listing do not exist, for example because they were removed.
+        Raise KeyError if the folders for *listing* do not exist, for example because they were removed.
         """
         with self._lock:
             layout = self._mark_used(listing)

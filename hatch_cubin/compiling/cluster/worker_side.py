@@ -30,7 +30,7 @@ _MOST_OVER = 100  # for how many ended builds to remember that they have ended
 
 
 class BuildIsOverError(Exception):
-    """Raised if a worker is to compile for a build that has ended."""
+    """Raised if a worker gets a task of a build that has ended."""
 
 
 class BuildRequirements(NamedTuple):

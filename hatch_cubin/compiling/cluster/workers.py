@@ -66,8 +66,7 @@ class Cluster(Protocol):
     def expected_workers(self) -> int:
         """The number of workers that may still join.
 
-        A worker is no longer counted after the event that the worker has joined, or cannot be used, was
-        reported.
+        A worker is counted until an event reports that the worker has joined, or cannot be used.
         """
 
     def give(self, worker: str, lease: Lease) -> None:

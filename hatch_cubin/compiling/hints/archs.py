@@ -1,4 +1,4 @@
-"""Hints with archs that a source compiles for, if the source fails for other archs."""
+"""Hints for a source that compiles for only some archs: the hint lists these archs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..diagnostics import Diagnostic
 
 _LATER = re.compile(r"requires \.target sm_([0-9]+)([af]?) or higher")
 _CLUSTERS = re.compile(r"__(?:cluster_dims|block_size)__ is not supported for this GPU architecture")
-# Patterns of error messages about names that only later archs have, with the first arch that has each name.
-# Each name was compiled for sm_75, sm_80, sm_90 and sm_100.
+# Error messages about names that only later archs have: the first arch with the name, and a pattern for the
+# message. The patterns were tested with sm_75, sm_80, sm_90 and sm_100.
 _SINCE = tuple(
     (number, re.compile(pattern))
     for number, pattern in (
@@ -35,8 +35,8 @@ _OWN = re.compile(r"(.*) (?:not supported on \.target|cannot be compiled for arc
 class Archs:
     """The archs for which each source compiles or fails, with the compiler's messages about failures.
 
-    A hint offers an arch that the table does not request only if the source was *tried* for this arch and
-    compiles.
+    A hint also offers archs that the project does not list, if the source was compiled for these archs on
+    trial (*tried*).
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Archs:
         self._working, self._tried = _by_path(done), _by_path(tried)
 
     def candidates(self) -> list[Unit]:
-        """Return units that may compile and that the table does not request, for sources for some GPUs."""
+        """Return further units that may compile, for sources that use features of only some GPUs."""
         return [
             Unit(module, arch)
             for path, module in self._first.items()
@@ -86,7 +86,7 @@ class Archs:
         return sorted(self._working[path] - self._failing[path])
 
     def _others(self, path: str) -> list[Arch]:
-        """Return further archs for which the source may compile."""
+        """Return archs that the project does not list and for which the source may compile."""
         having, failing = self._having_all(path), self._failing[path]
         if self._good(path):
             numbers = {arch.number for arch in failing}
@@ -94,7 +94,7 @@ class Archs:
         return [arch for arch in having if arch not in failing and arch not in self._working[path]]
 
     def _having_all(self, path: str) -> list[Arch]:
-        """Return archs that may have all missing features: one without suffix, or else all with one."""
+        """Return the first arch without suffix that may have all features, or else all with a suffix."""
         every = [
             Arch(number, suffix)
             for number in self._supported
@@ -113,7 +113,7 @@ def _by_path(units: Iterable[Unit]) -> dict[str, set[Arch]]:
 
 
 def _name(module: Module) -> str:
-    """Return the key for the archs of a source: its path, or for a linked module the module's name."""
+    """Return the key of a module in the mappings of `Archs`: the path of its source, or its name."""
     return module.name if module.part_of or module.link else module.source.path
 
 
@@ -129,17 +129,17 @@ def _of_gpu(text: str) -> bool:
 
 
 def _text(error: Diagnostic) -> str:
-    """Return the text of an error, with the line below the text if that line shows the types of arguments."""
+    """Return the text of an error; if the text ends with "argument list", also the line with the types."""
     return "\n".join((error.text, *error.context[:1])) if error.text.endswith("argument list") else error.text
 
 
 def _first(text: str) -> int | None:
-    """Return the number of the first arch that has the name that an error is about."""
+    """Return the number of the first arch that defines the name in an error message."""
     return next((number for number, pattern in _SINCE if pattern.search(text)), None)
 
 
 def _may_have(arch: Arch, text: str) -> bool:
-    """Return whether an arch may have the feature that an error is about."""
+    """Return whether an arch may have the feature that is missing according to an error message."""
     if match := _LATER.search(text):
         return arch.number >= int(match[1]) and bool(arch.suffix or not match[2])
     if (first := _first(text)) is not None:

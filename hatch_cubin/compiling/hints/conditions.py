@@ -1,4 +1,4 @@
-"""Find code that preprocessor conditions hide from the compiler, and hints for sources without kernels."""
+"""Find code that an `#if` hides from the compiler, and give hints about sources without kernels."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .other_sources import called_elsewhere
 
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif|define)\b(.*)")
 _ONE_MACRO = re.compile(r"(?:defined[ \t]*\(?[ \t]*)?([^\W\d]\w*)[ \t]*\)?")
+_NAME = re.compile(r"(?<![\w.])[^\W\d_]\w*")
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _NOT_DEFINED = re.compile(r"(?:ifndef|if[ \t]+![ \t]*defined)[ \t]*\(?[ \t]*(\w+)[ \t]*\)?")
 _OF_NVRTC = frozenset({"__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplusplus"})
@@ -26,25 +27,25 @@ _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\\\n|[^\n])*", re.MULTIL
 MOST_EXAMPLES = 10
 _NO_SOURCE_BUT_THIS = (
     "the source has only device functions: write a kernel with __global__; "
-    "a project without kernels does not need a table of hatch-cubin"
+    "a project without kernels does not need hatch-cubin"
 )
 _BY_NAME = "a template is compiled only if 'instantiate' lists it"
 FILLED = f", with a type or a value for each {GAP}"
 
 
 class Condition(NamedTuple):
-    """A preprocessor condition around some lines of code, with the number of the directive's line."""
+    """A preprocessor condition around lines of code; *line* is the line number of the `#if` or `#else`."""
 
     kind: str
     operand: str
     line: int
 
     def lacking(self, given: AbstractSet[str]) -> tuple[str, ...] | None:
-        """Return the macros that must also be defined for the condition to hold.
+        """Return which macros must be defined, besides the macros *given*, so that the condition is true.
 
-        The result is () if the condition holds, and None if only a compiler can evaluate the condition.
+        Return () if the condition is true, and None if only a compiler can evaluate the condition.
         """
-        if self.kind in {"elif", "else"}:  # #elif and #else depend on all branches before them
+        if self.kind in {"elif", "else"}:  # #elif and #else depend on all conditions before them
             return None
         if self.operand == "1":
             return ()
@@ -60,7 +61,8 @@ def about_no_kernel(failed: FailedCompile) -> str | None:
     """Return a hint for a source whose compiled result does not contain a kernel."""
     module = failed.module
     left_out = (
-        f"the source has only device functions, so leave it out: {failed.line('exclude', [failed.path])}"
+        "the source has only device functions, so exclude the source: "
+        f"{failed.line('exclude', [failed.path])}"
     )
     if failed.sources.keys() == {failed.path}:
         left_out = _NO_SOURCE_BUT_THIS
@@ -77,11 +79,23 @@ def about_no_kernel(failed: FailedCompile) -> str | None:
         kept = f"'{shown}' ({Location(failed.path, condition.line)})"
         lacking = condition.lacking(given)
         if lacking is None:
-            return f"the condition {kept} may hide the kernels from the compiler"
+            return (
+                f"the condition {kept} may hide the kernels from the compiler{_set(condition, given, failed)}"
+            )
         if lacking:
             pasted = failed.pasted("define", dict.fromkeys(lacking, True))
             return f"the condition {kept} hides the kernels from the compiler:{pasted}"
     return unnamed
+
+
+def _set(condition: Condition, given: AbstractSet[str], failed: FailedCompile) -> str:
+    """Return the end of a hint with the line that sets the macros of a condition; empty if there are none."""
+    macros = [name for name in _NAME.findall(condition.operand) if name not in {*given, "defined"}]
+    if "__CUDA_ARCH__" in condition.operand:
+        return ": __CUDA_ARCH__ is 900 for sm_90, so set 'archs' to archs for which the condition holds"
+    if not macros or "__has_include" in condition.operand:
+        return ""
+    return f": set the value in place of …:{failed.pasted('define', dict.fromkeys(macros, '…'))}"
 
 
 def _about_templates(failed: FailedCompile, left_out: str) -> str:
@@ -90,7 +104,7 @@ def _about_templates(failed: FailedCompile, left_out: str) -> str:
     found = declared(texts)
     templates = [kernel for kernel in found if kernel.parameters]
     own = [kernel for kernel in templates if kernel.where.path == failed.path]
-    # A source that defines device functions may include a header with a kernel template only for its types.
+    # A source that defines device functions may include a header with a kernel template for other reasons.
     is_for_headers = "__device__" not in failed.text_of(failed.path)
     if (hint := about_extern_template([kernel.base for kernel in templates], texts)) is not None:
         return hint
@@ -105,7 +119,7 @@ def _about_templates(failed: FailedCompile, left_out: str) -> str:
 
 
 def _about_text(failed: FailedCompile, texts: Mapping[str, str], left_out: str) -> str:
-    """Return a hint for a source if its text and its headers do not show a kernel template."""
+    """Return a hint if no kernel template was found in a source and its headers."""
     macros = [text for macro in failed.module.macros for text in macro]
     if not failed.config.header_packages and not any(
         _TEMPLATE.search(without_comments(text)) for text in (*texts.values(), *macros)
@@ -113,7 +127,7 @@ def _about_text(failed: FailedCompile, texts: Mapping[str, str], left_out: str) 
         return _about_global(failed, left_out)
     if _GLOBAL.search(
         without_comments(failed.text_of(failed.path))
-    ):  # the kernel is in a macro, or hidden by conditions
+    ):  # the source has a `__global__`, but in a macro or inside a condition
         return f"{_BY_NAME} with its arguments"
     if failed.config.header_packages or any(map(may_have_kernel, (*texts.values(), *macros))):
         return f"{_BY_NAME} with its arguments; {left_out}"
@@ -121,7 +135,7 @@ def _about_text(failed: FailedCompile, texts: Mapping[str, str], left_out: str) 
 
 
 def _about_global(failed: FailedCompile, left_out: str) -> str:
-    """Return a hint that says why the `__global__` in a source without templates does not define a kernel."""
+    """Return a hint why the `__global__` in a source without templates does not define a kernel."""
     text = failed.text_of(failed.path)
     code = without_comments(text)
     match = _GLOBAL.search(code) or _COMMENTED.search(text)
@@ -141,7 +155,7 @@ def _about_global(failed: FailedCompile, left_out: str) -> str:
 
 
 def surely_read(text: str, given: AbstractSet[str]) -> Iterator[tuple[str, int]]:
-    """Yield each line, with its number, that the compiler certainly reads with the macros *given*."""
+    """Yield text and number of each line that the compiler certainly reads with the macros *given*."""
     known = _OF_NVRTC | given
     for line, number, around in _lines(text):
         if all(condition.lacking(known) == () for condition in around):
@@ -149,7 +163,7 @@ def surely_read(text: str, given: AbstractSet[str]) -> Iterator[tuple[str, int]]
 
 
 def _around_kernels(text: str) -> tuple[Condition, ...]:
-    """Return the conditions around the first kernel; () if any kernel has no conditions."""
+    """Return the conditions around the first kernel; () if one of the kernels is not inside a condition."""
     found = [(line, around) for line, _number, around in _lines(text) if line.strip()]
     kernels = [around for line, around in found if "__global__" in line]
     every = kernels or [around for _line, around in found]
@@ -157,9 +171,9 @@ def _around_kernels(text: str) -> tuple[Condition, ...]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, int, tuple[Condition, ...]]]:
-    """Yield each line except directives, its number, and its conditions without include guards."""
+    """Yield each line of code, its number, and the conditions around the line (without include guards)."""
     around: list[Condition | None] = []
-    guard = ""  # the macro of an #ifndef in the line before; empty otherwise
+    guard = ""  # the macro of the #ifndef in the line before; empty if the line before is different
     for number, line in enumerate(without_comments(text).splitlines(), start=1):
         match = _DIRECTIVE.fullmatch(line)
         kind, operand = (match[1], match[2].strip()) if match else ("", "")

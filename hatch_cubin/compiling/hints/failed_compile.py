@@ -1,4 +1,4 @@
-"""The facts about a failed compile that hints need: the project, the source and the version of CUDA."""
+"""What hints need to know about a failed compile: the project, the source and the version of CUDA."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class FailedCompile:
 
     @property
     def path(self) -> str:
-        """The source's path in the project."""
+        """The path of the source, relative to the project."""
         return self.module.source.path
 
     @property
     def include_chains(self) -> Mapping[str, tuple[Step, ...]]:
-        """For each header, the chain of includes that leads from the source to the header."""
+        """Maps the name of each header to the chain of includes that leads from the source to the header."""
         return include_chains_from(self.module.source, self.tree, self.search)
 
     def text_of(self, path: str) -> str:
-        """Return the text of a file of the project that the compile read; empty if the file is gone."""
+        """Return the text of a source or header of the project; empty if the file was removed."""
         if path == self.path:
             return self.module.source.text
         if path not in self.headers:
@@ -52,18 +52,18 @@ class FailedCompile:
             return ""
 
     def line(self, key: str, value: Sequence[str]) -> str:
-        """Return a line for the table that adds the items of *value* to the list in the table."""
+        """Return a line for pyproject.toml that adds the items of *value* to the list *key*."""
         produced = self.module.source.produced
-        if produced and key == "exclude":  # 'exclude' is only for files
-            return f"let {produced.producer} return no text for this source"
+        if produced and key == "exclude":  # a source that a script produces cannot be listed in 'exclude'
+            return produced.leave_out
         there = getattr(self.config, key.replace("-", "_"))
         return toml_lines.setting(key, [*there, *(each for each in value if each not in there)])
 
     def pasted(self, key: Literal["define", "options"], value: Mapping[str, Any]) -> str:
-        """Return the lines that set macros or options in the table, in the form that ends a hint.
+        """Return lines for pyproject.toml that set macros or options, to be put at the end of a hint.
 
-        If a [[source]] table already sets one of them, the lines are a [[source]] table too, because such a
-        table takes precedence.
+        If a [[source]] table already sets one of the macros or options, the lines are a [[source]] table,
+        because [[source]] tables take precedence.
         """
         if value.keys() & self._of_rules(key):
             there = self.module.define if key == "define" else self.module.options
@@ -74,11 +74,11 @@ class FailedCompile:
         return f" {toml_lines.setting(key, {**_written(there), **value})}"
 
     def place_of_entry(self, name: str) -> Location | None:
-        """Return the line of the table with the entry of `instantiate` for *name*."""
+        """Return the line of pyproject.toml with the entry of `instantiate` for *name*."""
         return next((place for place, _written in self._entries(name)), None)
 
     def is_of_product(self, name: str) -> bool:
-        """Return whether the entry of `instantiate` for *name* is a table instead of a string."""
+        """Return whether *name* is from an entry of `instantiate` that is a table with lists of arguments."""
         return any(not isinstance(written, str) for _place, written in self._entries(name))
 
     def _entries(self, name: str) -> Iterator[tuple[Location, str | Mapping[str, Any]]]:
@@ -91,23 +91,23 @@ class FailedCompile:
                 yield Location(produced.producer), written
 
     def shared_entry(self, path: str, name: str) -> str | Mapping[str, Any] | None:
-        """Return the entry for *name*, if its [[source]] table also matches the source at *path*."""
+        """Return the entry of `instantiate` for *name*, if its table is also for the source at *path*."""
         rules = (rule for _index, rule in self._rules() if path != self.path and name in rule.instantiate)
         shared = (rule for rule in rules if glob_regex(rule.path).fullmatch(path))
         return next((rule.instantiate[name].written for rule in shared), None)
 
     def place_of_macro(self, name: str) -> Location:
-        """Return the line of the table that defines a macro for the source."""
+        """Return the line of pyproject.toml that defines a macro for the source."""
         for index, rule in reversed(
             [*self._rules()]
-        ):  # if several tables match, the last table takes precedence
+        ):  # if several [[source]] tables match the source, the last table takes precedence
             for key, values in (("variants", rule.variants), ("define", rule.define)):
                 if name in dict(values):
                     return self.config.place.of("source", index, key, name)
         return self.config.place.of("define", name)
 
     def place_of_pre_include(self, header: str) -> Location | None:
-        """Return the line of the table that includes a header before the source."""
+        """Return the line of pyproject.toml with the option that includes a header before the source."""
         if header not in self.module.pre_includes:
             return None
         tables: list[tuple[str | int, ...]] = [("source", index) for index, _rule in self._rules()]
@@ -117,13 +117,13 @@ class FailedCompile:
         return next(self.config.place.of(*path) for path in reversed(paths) if self.config.place.has(*path))
 
     def _rules(self) -> Iterator[tuple[int, SourceRule]]:
-        """Yield the [[source]] tables that match the source, with their numbers."""
+        """Yield the number and content of each [[source]] table that matches the source."""
         for index, rule in enumerate(self.config.source):
             if glob_regex(rule.path).fullmatch(self.module.source.path_for_globs):
                 yield index, rule
 
     def silencing(self, number: int) -> str:
-        """Return the lines that silence one more kind of warning, and all kinds that are already silenced."""
+        """Return lines for pyproject.toml that silence the compiler warning *number* for the source."""
         there = self.module.options.get("diag_suppress", ())
         numbers = [*(there if isinstance(there, (list, tuple)) else [there]), number]
         return self.pasted("options", {"diag-suppress": numbers})
@@ -137,13 +137,13 @@ class FailedCompile:
 
 
 def _asking(rule: SourceRule, name: str) -> Iterator[WrittenInstantiation]:
-    """Yield the entries of a rule's `instantiate` that ask for a name, however its spaces are written."""
+    """Yield the entries of `instantiate` in a [[source]] table that are equal to *name* except for spaces."""
     wanted = "".join(name.split())
     return (entry for each, entry in rule.instantiate.items() if "".join(each.split()) == wanted)
 
 
 def _written(values: Macros | Mapping[str, Any]) -> dict[str, Any]:
-    """Return macros or options in the form that they have in a table."""
+    """Return macros or options as a mapping, with names as they are written in pyproject.toml."""
     if isinstance(values, Mapping):
         return {name.replace("_", "-"): value for name, value in values.items()}
     return dict(values)

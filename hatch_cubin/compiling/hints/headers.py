@@ -1,7 +1,8 @@
-"""Hints about headers that were not found: the wheel or folder with each header."""
+"""Hints about headers that were not found: which wheel or folder contains the header."""
 
 from __future__ import annotations
 
+import difflib
 import functools
 import itertools
 import os
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from ...config.value_checks import HEADER_SUFFIXES
 from ...errors import Location
 from ...headers.includes import Resolver
 from ...project.scan import Include
@@ -24,8 +26,8 @@ from .include_chain import Step
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
 _CURAND = r"curand_(kernel|globals|discrete2?|(log)?normal(_static)?|philox4x32_x|poisson|precalc|uniform)\.h"
 _INCLUDE = re.compile(r"""[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)[">]""")
-# Wheels with headers for device code, by a pattern for the names of their headers. Each wheel was tried. Some
-# libraries have a wheel for each major version of CUDA: `_OF_MAJOR` has the names for CUDA 12 and CUDA 13.
+# Maps patterns for names of headers to the wheels with these headers. Each wheel was tried. If a library has
+# a wheel for each major version of CUDA, `_OF_MAJOR` contains the wheels for CUDA 12 and CUDA 13.
 _PACKAGES = {
     r"(cutlass|cute)/.+": "nvidia-cutlass",
     _CURAND: "nvidia-curand",
@@ -40,13 +42,19 @@ _OF_MAJOR = {
     "nvidia-nvshmem": ("nvidia-nvshmem-cu12", "nvidia-nvshmem-cu13"),
 }
 _DECLARED_ANEW = re.compile(r"declaration is incompatible with .*<(?:nvrtc|cuda)/")
-_WITH_OLDER_HEADERS = (13, 0)  # all wheels listed above compile with the CCCL headers of this release
+# the headers in all wheels of `_PACKAGES` can be compiled with the CCCL headers of CUDA 13.0
+_WITH_OLDER_HEADERS = (13, 0)
 _NOWHERE = (
-    "no file of the project and no wheel of 'header-packages' has this name: correct the name, or add the "
-    "folder that has it to 'include-dirs', or the wheel to 'header-packages'"
+    "neither the project nor a wheel in 'header-packages' contains this header: correct the name, "
+    "or add the header's folder to 'include-dirs', or its wheel to 'header-packages'"
 )
-_VENV = "pyvenv.cfg"  # the file that marks a virtual environment's folder
-# Names of the toolkit's headers that are in folders, which a project's headers are unlikely to have.
+_ABSOLUTE = (
+    "an absolute path is right on one machine only: copy the header into the project, and include its path "
+    "from this file, or from a folder in 'include-dirs'"
+)
+_NEARLY = 0.8  # the least share of equal letters in the names of a misspelled header and the header meant
+_VENV = "pyvenv.cfg"  # A folder with this file is a virtual environment.
+# Matches the names of CUDA headers in subfolders; other packages are unlikely to use these names.
 _FOLDERS_OF_TOOLKIT = re.compile(
     r"cuda/((std|experimental|__\w+)/.+|\w+)|cub/.+\.cuh|thrust/.+\.(h|inl)|nv/\w+|(cooperative_groups|crt)/.+"
 )
@@ -61,9 +69,9 @@ _NAMES_OF_TOOLKIT = re.compile(
 
 
 def missing(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a header that was not found, together with all other headers that would not be found.
+    """Report a header that the compiler did not find, and all other headers that it would not find.
 
-    The compiler stops at the first missing header.
+    The compiler itself reports only the first missing header.
     """
     for each in found:
         if each.hint is None and (match := _MISSING.search(each.text)):
@@ -86,7 +94,7 @@ def missing(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation |
 
 
 def _leading_nowhere(failed: FailedCompile) -> Iterator[Step]:
-    """Yield each include without a header, in lines of the project that the compiler certainly reads."""
+    """Yield each `#include` of a missing header in the project, if the compiler certainly reads it."""
     resolver = Resolver(failed.tree, failed.search)
     given = {name for name, value in failed.module.macros if value != "0"}
     pending = [failed.path]
@@ -102,7 +110,7 @@ def _leading_nowhere(failed: FailedCompile) -> Iterator[Step]:
 
 
 def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence[tuple[str, str]]) -> str:
-    """Return a hint for a header that was not found; lines to paste cover *everything* that was not found."""
+    """Return a hint for a missing header. The lines to paste contain *everything* that is missing."""
     if (hint := host_code.about_header(name)) is not None:
         return hint
     if folder_of(name, includer, failed) is not None:
@@ -114,17 +122,35 @@ def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence
         packages = [_package_of(each, failed) for each, _by in everything]
         return _about_package(package, [*filter(None, packages)], failed)
     is_toolkits = _FOLDERS_OF_TOOLKIT.fullmatch(name) or _NAMES_OF_TOOLKIT.fullmatch(name)
-    return _about_toolkit(name, failed) if is_toolkits else _NOWHERE
+    if is_toolkits:
+        return _about_toolkit(name, failed)
+    return _about_name(name, includer, failed) or (_ABSOLUTE if name.startswith("/") else _NOWHERE)
+
+
+def _about_name(name: str, includer: str, failed: FailedCompile) -> str | None:
+    """Return a hint for a header whose name differs only slightly from a name that would be found."""
+    inside = name.rpartition("/include/")[2].lstrip("/")
+    stem = inside.rpartition(".")[0] or inside
+    for each in (inside, *(f"{stem}{suffix}" for suffix in (*HEADER_SUFFIXES, ""))):
+        is_known = _NAMES_OF_TOOLKIT.fullmatch(each) or _package_of(each, failed)
+        if each != name and (is_known or folder_of(each, includer, failed)):
+            return f"did you mean {each!r}?"
+    if (package := _package_of(f"{stem}/{inside}", failed)) is not None:
+        return f"the headers of {package} are in the folder {stem}/, as in <{stem}/…>"
+    own = [PurePosixPath(path) for path in _files_of(failed.tree) if path.endswith(HEADER_SUFFIXES)]
+    names = {path.stem: path.name for path in own}
+    close = difflib.get_close_matches(PurePosixPath(stem).name, names, n=1, cutoff=_NEARLY)
+    return f"did you mean {names[close[0]]!r}?" if close else None
 
 
 def older_than_cuda(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a wheel whose headers do not fit the toolkit, because both declare the same name differently."""
+    """Report a wheel that does not fit the CUDA toolkit: headers of both declare a name differently."""
     for each in found:
         if not each.is_own and each.where is not None and _DECLARED_ANEW.search(each.text):
             wheel = each.where.path.removeprefix("<").partition("/")[0]
             if any(name_of(wanted) == wheel for wanted in failed.config.header_packages):
                 version = ".".join(map(str, failed.version))
-                what = f"{wheel} does not fit CUDA {version}: use another version of one of the two"
+                what = f"{wheel} does not fit CUDA {version}: use another version of the wheel or of CUDA"
                 earlier = ': toolkit = "13.0"' if failed.version > _WITH_OLDER_HEADERS else ""
                 told = replace(each, hint=f"{what}{earlier}")
                 return told.followed_by(len(found) - 1), []
@@ -136,7 +162,8 @@ def folder_of(name: str, includer: str, failed: FailedCompile) -> str | None:
     return _folder_of(failed.tree, name, includer)
 
 
-@functools.lru_cache(maxsize=256)  # the function lists many files, and runs for each failed unit
+# cached, because the function lists many files, and runs for each failed compile
+@functools.lru_cache(maxsize=256)
 def _folder_of(tree: ProjectTree, name: str, includer: str) -> str | None:
     called = (path for path in _files_of(tree) if path == name or path.endswith(f"/{name}"))
     files = (path for path in called if path != includer and os.path.isfile(tree.disk_path(path)))
@@ -153,14 +180,14 @@ def _files_of(tree: ProjectTree) -> list[str]:
 
 
 def _steps(one: PurePosixPath, other: PurePosixPath) -> tuple[int, int]:
-    """Return the number of steps from one folder to another, and how many of these steps lead up."""
+    """Return the number of steps on the path from one folder to another, and how many steps are `..`."""
     pairs = zip(one.parts, other.parts, strict=False)
     common = sum(1 for _pair in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
     return len(one.parts) + len(other.parts) - 2 * common, len(one.parts) - common
 
 
 def _package_of(name: str, failed: FailedCompile) -> str | None:
-    """Return the name of the wheel with a header, if hatch-cubin knows one."""
+    """Return the wheel that contains a header; None if no known wheel contains the header."""
     package = next((package for pattern, package in _PACKAGES.items() if re.fullmatch(pattern, name)), None)
     of_12, of_13 = _OF_MAJOR.get(package or "", (package, package))
     return of_12 if failed.version[0] == 12 else of_13
@@ -186,18 +213,19 @@ def _about_toolkit(name: str, failed: FailedCompile) -> str:
             "if a newer release has this header, set 'toolkit' to that release"
         )
     if wanted is None:
-        return f'this line installs the headers of the toolkit with the compiler: toolkit = "{version}"'
-    return f"isolated builds install the headers of CUDA {wanted}; for other builds, install these headers"
+        return f'to install the toolkit headers with the compiler: toolkit = "{version}"'
+    return (
+        f"a build with isolation installs the headers of CUDA {wanted}; "
+        "without isolation, install the headers yourself"
+    )
 
 
 def _is_here(name: str, failed: FailedCompile) -> bool:
-    """Return whether the compiler searched the part of the toolkit to which a header belongs."""
-    folder = (
-        name.partition("/")[0] if "/" in name else "crt"
-    )  # the folder crt/ is next to headers without a folder
-    whole = (
-        "cuda/" if folder == "crt" else ""
-    )  # NVRTC's own folder has only some of these headers, and also a folder crt/
+    """Return whether the compiler has searched the CUDA headers that should contain the header *name*."""
+    # CUDA's folder with headers contains a folder crt/. NVRTC's folder also contains a folder crt/, but only
+    # some of CUDA's headers.
+    folder = name.partition("/")[0] if "/" in name else "crt"
+    whole = "cuda/" if folder == "crt" else ""
     return any(
         root.tree and root.logical.startswith(whole) and (root.path / folder).is_dir()
         for root in failed.search

@@ -17,9 +17,10 @@ APART = (
     "move the kernels into a separate file, or put the host code between #ifndef __CUDACC_RTC__ and #endif"
 )
 _ONLY_DEVICE = f"this is host code, but NVRTC compiles only device code: {APART}"
+_ONLY_HOSTS = f"only host code can do this: remove it from the kernels; if it is in a host function, {APART}"
 _OF_TOOLKIT = re.compile(
     r"<(?:nvrtc|cuda)\b"
-)  # headers of the toolkit, which compile without such an option if they are for device code
+)  # Matches headers of the CUDA toolkit: those for device code compile without an extra option.
 _UNANNOTATED = re.compile(r"A function without execution space annotations")
 _VARIABLE = re.compile(r"variable without memory space annotations|static data member with non-const type")
 _LAUNCHES = re.compile(r"kernel launch could not be processed")
@@ -33,13 +34,13 @@ _CALLS = re.compile(
     r'|identifier "(?:cuda(?:Malloc|Free|Mem|Stream|Event|Device|Get|Set|Launch|Func)\w*|std::\w+|at::\w+)"'
 )
 
-# Names that device code never uses: a function with one of them is host code.
+# Matches code that only host functions contain.
 _OF_HOSTS = re.compile(
     r"<<<|\bint\s+main\s*\(|\bcuda(?:Malloc|Free|Mem|Stream|Event|Device|Get|Set|Launch|Func)\w*\s*\("
     r"|\bstd\s*::\s*(?:cout|cerr|string|vector|map|thread|unique_ptr|shared_ptr|runtime_error)\b|\b(?:torch|at|py)::"
 )
 
-# The libraries that headers for host code belong to, by the headers' folders and names.
+# Maps each library that has only headers for host code to the folders and names of these headers.
 _LIBRARIES = {
     "PyTorch": "torch/ ATen/ c10/",
     "pybind11": "pybind11/",
@@ -104,7 +105,7 @@ def about_header(name: str) -> str | None:
 
 
 def included_for_hosts(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a header for host code, instead of the compiler's errors in the headers below it."""
+    """Report that a header is for host code, instead of the compiler's errors in this header."""
     places = dict.fromkeys(each.where.path for each in found if each.where and not each.is_own)
     entries = {path: _entry(failed.include_chains.get(path, ())) for path in places}
     for name in entries.values():
@@ -118,7 +119,7 @@ def included_for_hosts(found: Sequence[Diagnostic], failed: FailedCompile) -> Ex
 
 
 def _entry(way: Sequence[Step]) -> str:
-    """Return the name of the header outside the project at which a chain of includes leaves the project."""
+    """Return the first header outside the project in a chain of includes that begins in the project."""
     return next((step.name for step in reversed(way) if step.is_own), "")
 
 
@@ -141,7 +142,7 @@ def unannotated(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanati
 
 
 def _is_marked(error: Diagnostic) -> bool:
-    """Return whether a function has a specifier that the compiler missed because of an earlier error."""
+    """Return whether a function has `__global__` or `__device__`, which the compiler did not recognise."""
     code, mark = (*error.context[:2], "", "")[:2]
     return error.is_own and re.search(r"\b__(?:global|device)__(?!\w)", code[: mark.find("^")]) is not None
 
@@ -149,7 +150,8 @@ def _is_marked(error: Diagnostic) -> bool:
 def variables(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report variables without a specifier for the memory space, such as __device__.
 
-    Lines with another error are left out, because the compiler may wrongly see a variable there.
+    A line that also has a different error is not reported, because the line may not declare a variable at
+    all.
     """
     like_it = [each for each in found if each.is_own and _VARIABLE.search(each.text)]
     wrong = {each.where for each in found if each not in like_it}
@@ -166,27 +168,30 @@ def variables(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
 def calls(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report calls that only host code can make."""
     like_it = [each for each in found if _CALLS.search(each.text)]
-    # With this option, host functions are compiled as device code, so a launch may be in a host function.
+    # With `device-as-default-execution-space`, a host function with a kernel launch is compiled as device
+    # code.
     is_kernels = not failed.module.options.get("device_as_default_execution_space")
 
     def about(_first: Diagnostic) -> str:
-        return _with_runtime(failed) if is_kernels and _launches(like_it, failed) else _ONLY_DEVICE
+        return _with_runtime(failed) if is_kernels and _launches(like_it, failed) else _ONLY_HOSTS
 
     return _as_one(like_it, found, about)
 
 
 def _launches(found: Sequence[Diagnostic], failed: FailedCompile) -> bool:
-    """Return whether a kernel launches kernels; the compiler may report only calls of the CUDA runtime."""
+    """Return whether a kernel in the source launches other kernels."""
     if any(_LAUNCHES.search(each.text) for each in found):
         return True
+    # For a launch in a kernel, the compiler may report only undefined functions of the CUDA runtime.
     has_launch = "<<<" in without_comments(failed.module.source.text)
     return has_launch and all(_OF_RUNTIME.search(each.text) for each in found)
 
 
 def _with_runtime(failed: FailedCompile) -> str:
-    """Return a hint with the table that links a source with CUDA's device runtime, but not to PTX."""
+    """Return a hint with a [[module]] table that links the source with CUDA's device runtime."""
     rule: dict[str, object] = {"name": failed.module.base, "sources": [failed.path], "mode": "rdc"}
     targets = failed.module.targets
+    # the device runtime cannot be linked into PTX
     if any(each.arch.is_ptx and each.named for each in targets):
         rule["archs"] = [*dict.fromkeys(str(each.arch.real) for each in targets)]
     rule["link"] = [device_runtime(failed.version[0])]
@@ -198,7 +203,7 @@ def _with_runtime(failed: FailedCompile) -> str:
 def _as_one(
     like_it: Sequence[Diagnostic], found: Sequence[Diagnostic], about: Callable[[Diagnostic], str]
 ) -> Explanation | None:
-    """Report the first error, if possible in the project's code, instead of all errors that follow."""
+    """Report only one of the errors *like_it*, if possible an error in the project's code, with a hint."""
     if not like_it:
         return None
     first = next((each for each in like_it if each.is_own), like_it[0])

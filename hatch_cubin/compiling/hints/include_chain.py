@@ -32,11 +32,11 @@ class Step(NamedTuple):
 
 @functools.lru_cache(
     maxsize=4
-)  # the function may read hundreds of headers, and runs for each arch that fails
+)  # cached, because the function may read hundreds of headers, and runs for each arch that fails to compile
 def include_chains_from(
     source: Source, tree: ProjectTree, search: tuple[SearchFolder, ...]
 ) -> Mapping[str, tuple[Step, ...]]:
-    """Return the shortest chain of includes to each header, by the header's name in diagnostics."""
+    """Return the shortest chain of includes to each header; the keys are the headers' names in messages."""
     resolver, scans = Resolver(tree, search), ScanCache()
     start = resolver.own(source.path)
     include_chains: dict[str, tuple[Step, ...]] = {source.path: ()}
@@ -66,5 +66,5 @@ def _named(file: _File, tree: ProjectTree) -> str:
 def _text(file: _File, tree: ProjectTree) -> str:
     try:
         return disk.read_file(file[0].path / file[1], tree).decode("utf-8", "replace")
-    except SourceError:  # the file was removed, so its includes are unknown
+    except SourceError:  # the header was removed after the compile, so its includes are not known
         return ""

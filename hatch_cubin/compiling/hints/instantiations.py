@@ -1,4 +1,4 @@
-"""Hints about wrong entries of `instantiate`, with the line of the table and the kernel of each entry."""
+"""Hints about wrong entries of `instantiate`, with the entry's line in pyproject.toml, and the kernel."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ...config.toml_lines import source_table
 from ...errors import Location
+from ...project.source import without_comments
 from ..diagnostics import Diagnostic
 from .failed_compile import FailedCompile
 from .kernel_declarations import Kernel, about_extern_template, declared, examples
@@ -18,7 +19,7 @@ _FOR_THE_DEVICE = re.compile(r"cannot form address of a non-__global__")
 _UNKNOWN = re.compile(r'identifier "(\w+)" is undefined|has no member "(\w+)"')
 _INSTANTIATED = re.compile(r'detected during instantiation of "void ([\w:]+)[(<]')
 _FOLLOWS = re.compile("Error in parsing name expression")
-_MOST = 5  # the most templates that a hint lists
+_MOST = 5  # how many templates a hint lists at most
 _WORD = re.compile(r"\w+")
 
 
@@ -31,8 +32,8 @@ def entry_of(error: Diagnostic) -> str | None:
 def wrong_entries(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnostic]:
     """Return one error for each wrong entry of `instantiate`.
 
-    If the source itself has errors, errors about entries for its kernels are left out, because these errors
-    may follow from the errors in the source.
+    If the source itself has errors, errors about entries for its kernels are not returned: errors in a kernel
+    also make its entries wrong.
     """
     first: dict[str, Diagnostic] = {}
     for each in found:
@@ -49,10 +50,10 @@ def wrong_entries(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Di
 def _once_for_each_product(
     entries: Mapping[str, Diagnostic], first: Mapping[str, Diagnostic], failed: FailedCompile
 ) -> dict[str, Diagnostic]:
-    """Return the errors, but each error of a product of instantiations only once.
+    """Return the errors without repetitions: an `instantiate` table with lists of arguments may cause many.
 
-    An error is left out if it repeats an error of the same table in `instantiate`, or follows from such an
-    error. *first* has the compiler's own errors.
+    An error is not returned if it repeats, or results from, an error about the same table. *entries* maps
+    each instantiation to its error with a hint. *first* maps each instantiation to the compiler's own error.
     """
     kept: dict[str, Diagnostic] = {}
     told = set[tuple[Location | None, str | None]]()
@@ -69,7 +70,7 @@ def _once_for_each_product(
 
 
 def with_entry(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
-    """Return an error in a template with the template's entry, if there is only one entry."""
+    """Add the entry of `instantiate` to an error in a kernel template, if the template has only one entry."""
     names = (match[1] for line in error.context if (match := _INSTANTIATED.search(line)))
     entries = [each for name in names for each in failed.module.instantiate if _name_of(each) == name]
     where = failed.place_of_entry(entries[0]) if entries and {*entries} == {entries[0]} else None
@@ -98,11 +99,22 @@ def _about(entry: str, error: Diagnostic, failed: FailedCompile) -> str | None:
     unknown = (match[1] or match[2]) if match else ""
     kernels, words = _kernels(failed), _WORD.findall(entry)
     kernel = next((each for each in kernels if each.base in words), None)
+    if unknown and (enumeration := _enumeration_of(unknown, failed)):
+        right = re.sub(rf"\b{unknown}\b", f"{enumeration}::{unknown}", entry)
+        return f'{unknown} is a value of the enumeration {enumeration}: write "{right}"'
     if kernel is None:
         return _about_unknown(entry, unknown, kernels, failed)
-    # The compiler's message about an unknown type is clear. An unknown kernel may be hidden by a condition.
+    # No hint is needed if a type is unknown. If a kernel is unknown, an `#if` may hide the kernel from the
+    # compiler.
     is_clear = unknown and (unknown not in kernel.name.split("::") or _name_of(entry) == kernel.name)
     return None if is_clear else _about_template(entry, kernel)
+
+
+def _enumeration_of(name: str, failed: FailedCompile) -> str | None:
+    """Return the `enum class` of the source or its headers that has a value of this name."""
+    scoped = re.compile(r"\benum\s+(?:class|struct)\s+(\w+)[^{};]*\{[^{}]*\b" + re.escape(name) + r"\b")
+    texts = (without_comments(failed.text_of(path)) for path in (failed.path, *failed.headers))
+    return next((match[1] for match in map(scoped.search, texts) if match), None)
 
 
 def _about_template(entry: str, kernel: Kernel) -> str:
@@ -114,7 +126,7 @@ def _about_template(entry: str, kernel: Kernel) -> str:
 
 
 def _about_unknown(entry: str, unknown: str, kernels: Sequence[Kernel], failed: FailedCompile) -> str | None:
-    """Return a hint for an entry that does not name a kernel of the source."""
+    """Return a hint for an entry of `instantiate` that does not name a kernel of the source."""
     name = _name_of(entry).rpartition("::")[2]
     having = {
         path: written
@@ -135,7 +147,7 @@ def _about_unknown(entry: str, unknown: str, kernels: Sequence[Kernel], failed: 
 
 
 def about_missing(failed: FailedCompile) -> str | None:
-    """Return a hint if the result of a compile does not have a kernel that `instantiate` lists."""
+    """Return a hint if the compiled code lacks a kernel that `instantiate` lists."""
     names = {_name_of(entry).rpartition("::")[2] for entry in failed.module.instantiate}
     texts = {path: failed.text_of(path) for path in (failed.path, *failed.headers)}
     if (hint := about_extern_template(names, texts)) is not None:

@@ -1,4 +1,4 @@
-"""Find the kernels that sources and headers declare, with example arguments for kernel templates."""
+"""Find kernel declarations in sources and headers, and example arguments for kernel templates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...errors import Location
 from ...project.source import without_comments
 
-GAP = "…"  # an argument that only the author of the template knows
+GAP = "…"  # shown in an example instead of a template argument that hatch-cubin cannot guess
 
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\r?\n|[^\n])*", re.MULTILINE)
 _QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*"')
@@ -22,13 +22,13 @@ _TYPE = re.compile(r"(?:typename|class)\b\s*(\.\.\.)?\s*\w*")
 _NUMBER = re.compile(
     r"(?:const |unsigned |signed |int ?|short ?|long ?|char ?)+|unsigned|(?:std::)?(?:size_t|u?int\d+_t)"
 )
-# Operators that work only on integers: remainders, and operators on bits.
+# Matches operators that work only on integers: the remainder, and bit operators.
 _OF_INTEGERS = re.compile(r"%|\^|(?:<<|>>|[&|])=")
 _CLOSES = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
 class TemplateParameter(NamedTuple):
-    """One parameter of a template; *type* is the type of a value, or "" if the parameter is itself a type."""
+    """One parameter of a template. *type* is "" for a type parameter, or else the type of the value."""
 
     type: str
     name: str
@@ -43,7 +43,7 @@ class Kernel(NamedTuple):
     template: str
     where: Location
     parameters: tuple[TemplateParameter, ...] = ()
-    code: str = ""  # the declaration, with the body if there is one
+    code: str = ""  # the text of the kernel's declaration, with the function body if there is one
 
     @property
     def base(self) -> str:
@@ -64,7 +64,8 @@ class Kernel(NamedTuple):
             return "4" if is_number else "true" if parameter.type == "bool" else GAP
         name = parameter.name
         arguments = re.findall(rf"\b{name}\b[\s&]*(\w+)\s*[,)]", self.code)
-        # No example fits if the kernel uses members of the type or calls its objects.
+        # There is no example if the kernel uses a member of the template's type parameter, or calls its
+        # objects.
         uses = [
             rf"\b{name}\s*(?:::|(?:\(\s*\)|\{{\s*\}})\s*\()",
             *(rf"\b{each}\s*[.(]" for each in arguments),
@@ -75,7 +76,7 @@ class Kernel(NamedTuple):
 
 
 def declared(texts: Mapping[str, str]) -> tuple[Kernel, ...]:
-    """Return the kernels that files declare; *texts* maps paths to the texts of the files."""
+    """Return the kernels that files declare. *texts* maps the path of each file to its text."""
     return tuple(kernel for path, text in texts.items() for kernel in _Scan(path, text).kernels)
 
 
@@ -85,12 +86,12 @@ def examples(kernels: Sequence[Kernel]) -> list[str]:
 
 
 def without_extern_templates(text: str) -> str:
-    """Return a text without comments and without the instantiations that it only declares."""
+    """Return a text without comments, and without `extern template` declarations."""
     return _EXTERN.sub("", without_comments(text))
 
 
 def about_extern_template(names: Collection[str], texts: Mapping[str, str]) -> str | None:
-    """Return a hint if an `extern template` names one of the kernels *names*, which have no namespaces."""
+    """Return a hint if an `extern template` declares a kernel in *names* (names without namespaces)."""
     for path, text in texts.items():
         code = without_comments(text)
         for match in _EXTERN.finditer(code):
@@ -101,7 +102,7 @@ def about_extern_template(names: Collection[str], texts: Mapping[str, str]) -> s
 
 
 class _Scan:
-    """One pass through the text of a file, which collects the kernels with their namespaces."""
+    """Searches the text of a file for kernels, and records the namespaces around each kernel."""
 
     def __init__(self, path: str, text: str) -> None:
         self.kernels: list[Kernel] = []
@@ -109,7 +110,7 @@ class _Scan:
         self._path, self._code = path, code
         around: list[str] = []
         head: str | None = (
-            None  # the parameters of the current `template <…>`, which comes before a declaration
+            None  # the parameters in the last `template <…>`, until the declaration after it ends
         )
         at = 0
         while match := _TOKEN.search(code, at):
@@ -127,7 +128,7 @@ class _Scan:
                     around.append((match["space"] or "").strip())
 
     def _take_kernel(self, match: re.Match[str], scope: str, head: str | None) -> None:
-        # `template <>` begins a specialization, which is compiled even if no entry instantiates it.
+        # `template <>` begins a specialization, which is compiled even if `instantiate` does not list it.
         found = None if head == "" else _kernel(self._code, match.end())
         if found is not None:
             name, end = found
@@ -141,7 +142,7 @@ class _Scan:
 
 
 def _kernel(code: str, at: int) -> tuple[str, int] | None:
-    """Return the name of the kernel that is declared after *at*, and the position where the name ends.
+    """Return the name of the kernel that is declared after the position *at*, and where the name ends.
 
     Before the kernel's name, there may be attributes and macros with parentheses.
     """
@@ -163,7 +164,7 @@ def _end_of_body(code: str, at: int) -> int:
 
 
 def _end_of(code: str, at: int, opened: str) -> int:
-    """Return the position after the bracket that closes the bracket before *at*, or the end of the text."""
+    """Return the position after the bracket that closes the bracket before *at*; the end if there is none."""
     pending = [_CLOSES[opened]]
     for index in range(at, len(code)):
         char = code[index]
@@ -192,7 +193,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _parameter(text: str) -> TemplateParameter:
-    """Parse one parameter of a template; if the parameter is not simple, its whole text becomes its type."""
+    """Parse one parameter of a template. If the syntax is not known, the whole text becomes the type."""
     written = text if re.search(r"[<(]", text) else text.partition("=")[0]
     plain = " ".join(written.replace("...", " ").split())
     match = re.search(r"\w+$", plain)

@@ -18,13 +18,14 @@ _OF_SYNTAX = re.compile(
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(.*)", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_EXTRA = re.compile(r"[^(){};]*;")  # a value that ends with a semicolon and is not a statement
+_EXTRA = re.compile(r"[^(){};]*;")  # the value of a macro that ends with a semicolon and is not a statement
 _BUILT_IN = "__nv_nvrtc_builtin_header.h"
-_FARTHEST = 2  # columns between a macro and the reported position of the error
+# the most columns between the end of a macro's name and the position of an error that the macro may cause
+_FARTHEST = 2
 
 
 def in_built_in_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a macro with a name that NVRTC's built-in header uses; nothing else causes errors there."""
+    """Report a macro that replaces a name in NVRTC's built-in header, if there are errors in this header."""
     beside = [each for each in found if each.where is not None and each.where.path == _BUILT_IN]
     if not beside or not failed.module.macros:
         return None
@@ -37,7 +38,7 @@ def in_built_in_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Ex
 
 
 def used_in_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a macro whose name a header outside the project uses; all other errors follow from this."""
+    """Report only a macro that replaces a name in another package's header, not the resulting errors."""
     for each in found:
         if not each.is_own and _OF_SYNTAX.match(each.text):
             macros = _macros(failed)
@@ -50,7 +51,7 @@ def used_in_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Explan
 
 
 def beside_error(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report the value of a macro if the compiler finds an error next to the macro in the project's code."""
+    """If the compiler reports an error next to a macro in the project's code, report the macro's value."""
     for each in found:
         missing = _UNDEFINED.match(each.text)
         if not each.is_own or each.hint is not None or not (missing or _OF_SYNTAX.match(each.text)):
@@ -60,7 +61,9 @@ def beside_error(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanat
             value, place = macros.get(name, (None, None))
             if value is not None and not (missing and missing[1] not in value):
                 others = [other for other in found if other.where != each.where]
-                told = replace(each, hint=f"{name} is a macro, defined as {value!r} ({place})")
+                like_code = value.startswith("=") or value.endswith(";")
+                fix = ": a macro's value needs neither '=' nor ';'" if like_code else ""
+                told = replace(each, hint=f"{name} is a macro, defined as {value!r} ({place}){fix}")
                 return told.followed_by(len(found) - len(others) - 1), others
     return None
 
@@ -70,7 +73,7 @@ def _listed(names: Collection[str], kind: str) -> str:
 
 
 def _macros(failed: FailedCompile) -> Mapping[str, tuple[str, Location]]:
-    """Return value and location of each macro that the table and the project's files define only once."""
+    """Return the value and location of each macro that the project or pyproject.toml defines only once."""
     found = [(name, value, failed.place_of_macro(name)) for name, value in failed.module.macros]
     for path in dict.fromkeys((failed.path, *failed.headers)):
         text = without_comments(failed.text_of(path))
@@ -82,7 +85,7 @@ def _macros(failed: FailedCompile) -> Mapping[str, tuple[str, Location]]:
 
 
 def _broken(error: Diagnostic, macros: Mapping[str, tuple[str, Location]]) -> Iterator[str]:
-    """Yield the macros in the line of an error whose value has an extra semicolon or an unpaired bracket."""
+    """Yield the macros in an error's line that have an extra semicolon or an unpaired bracket."""
     for name in _NAME.findall("".join(error.context[:1])):
         value = macros[name][0] if name in macros else ""
         if _EXTRA.fullmatch(value) or any(
@@ -92,7 +95,7 @@ def _broken(error: Diagnostic, macros: Mapping[str, tuple[str, Location]]) -> It
 
 
 def _beside(error: Diagnostic) -> Iterator[str]:
-    """Yield the names at the position to which an error points, or directly before this position."""
+    """Yield the names at the position of an error, or directly before the position."""
     code, mark = (*error.context, "", "")[:2]
     for word in _NAME.finditer(code) if mark.strip() == "^" else ():
         if word.start() <= mark.index("^") <= word.end() + _FARTHEST:

@@ -1,4 +1,4 @@
-"""Merge the lines for the table that several hints show, because a table can have each key only once."""
+"""Merge the lines in hints that the user can paste into pyproject.toml: each key may occur only once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LINE = re.compile(r"(?:^|(?<=: ))(options|define|exclude|include-dirs|header-pa
 
 
 def merge_hints(problems: Sequence[Problem]) -> list[Problem]:
-    """Return the problems with hints that can all be followed: every line for a key shows all its values."""
+    """Return the problems with changed hints: a line that sets a key contains the values of all hints."""
     merged: dict[str, Any] = {}
     for problem in problems:
         if match := _LINE.search(problem.hint or ""):

@@ -1,4 +1,4 @@
-"""Hints about files that are not CUDA C++: other languages, text templates, tile kernels, non-ASCII text."""
+"""Hints about files that are not CUDA C++: other languages, text templates, tile kernels, other encodings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from .conditions import surely_read
 from .failed_compile import FailedCompile
 
 _A_TEMPLATE = "this file looks like a text template, which a script must fill in before the compiler reads it"
-# Patterns that show a language, in the compiler's message or in the line of the source, by language.
+# Maps languages to patterns, which match the compiler's message or the source line if a source is in the
+# language.
 _LANGUAGES = {
     "HIP": (
         r'source file "(?:hip|hipcub|hiprand|rocprim|rocrand|rocwmma)/'
@@ -28,16 +29,17 @@ _LANGUAGES = {
     "HLSL": r"\[numthreads\(|\bSV_\w+ID\b|\bRWStructuredBuffer\b",
     "GLSL": r"\blayout\s*\(\s*(?:local_size_|std430|binding)|\bgl_\w+ID\b|#\s*version\s+\d",
 }
-_PLACEHOLDER = re.compile(  # a placeholder of Jinja, CMake or Mako
+_PLACEHOLDER = re.compile(  # matches a placeholder of Jinja, CMake or Mako
     r"\{%.*?%\}|\{\{ *[A-Za-z_][\w.]* *\}\}(?=\s*[\w*&(\]<])|(?<!\w)@[A-Za-z_]\w*@|\$\{\w[^}]*\}"
 )
 _TILE = re.compile(r"\b__tile(?:_global)?__(?!\w)")
 _NO_TOKEN = re.compile(r"unrecognized token|expected a file name")
+_NOT_UTF8 = "\ufffd"  # replaces each byte that cannot be decoded
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 
 
 def other_language(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a source in a different language, at the first error that shows this, instead of all errors."""
+    """Report only that a source is in another language, such as HIP, and none of the compiler's errors."""
     for each in found:
         if each.is_own and (what := _what_it_is(each, failed)) is not None:
             if failed.sources.keys() != {failed.path}:
@@ -49,14 +51,14 @@ def other_language(found: Sequence[Diagnostic], failed: FailedCompile) -> Explan
 def _what_it_is(error: Diagnostic, failed: FailedCompile) -> str | None:
     shown = "\n".join((error.text, *error.context[:1]))
     language = next((name for name, pattern in _LANGUAGES.items() if re.search(pattern, shown)), None)
-    # A source with __global__ is CUDA C++ or HIP, which both use __global__; its helpers may have any names.
+    # A source with __global__ is CUDA C++ or HIP, even if a function has the name of an OpenCL function.
     if language and (language == "HIP" or "__global__" not in failed.text_of(failed.path)):
         return f"this is {language}, not CUDA C++"
     return _A_TEMPLATE if _PLACEHOLDER.search(shown) else None
 
 
 def not_text(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a file in UTF-16, or a pointer of Git LFS, instead of the compiler's errors in this file."""
+    """Report only that a file is in UTF-16, or is a Git LFS pointer, and none of the errors in the file."""
     for each in found:
         path = each.where.path if each.where else ""
         text = failed.text_of(path)
@@ -69,7 +71,7 @@ def not_text(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation 
 
 
 def characters(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a non-ASCII character outside of quotes and comments, without the errors that follow from it."""
+    """Report only a non-ASCII character outside of quotes and comments, and none of the resulting errors."""
     for each in found:
         if each.where is None or not _NO_TOKEN.search(each.text):
             continue
@@ -83,18 +85,20 @@ def characters(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanatio
                 likely = _named(strange.encode("latin-1").decode("cp1252", "replace"))
                 what = f"the byte 0x{ord(strange):02X}, which is not UTF-8 and in Windows-1252 is {likely}"
             hint = f"this line contains {what}, outside of quotes and comments"
+            if strange == _NOT_UTF8:
+                hint = f"a character of this line is not UTF-8: save {each.where.path} as UTF-8"
             return replace(each, hint=hint).followed_by(len(found) - len(others) - 1), others
     return None
 
 
 def _named(char: str) -> str:
-    import unicodedata  # lazy: needed only for this kind of error
+    import unicodedata  # imported here, because few sources contain wrong characters
 
     return f"U+{ord(char):04X} ({unicodedata.name(char, 'without a name').lower()})"
 
 
 def place_of_tile_code(texts: Mapping[str, str]) -> Location | None:
-    """Return the location of tile code that the compiler certainly reads; *texts* maps paths to texts."""
+    """Return the location of a tile kernel (`__tile_global__`) that the compiler certainly reads."""
     for path, text in texts.items():
         if "__tile" in text:
             for line, number in surely_read(text, frozenset()):
@@ -104,7 +108,7 @@ def place_of_tile_code(texts: Mapping[str, str]) -> Location | None:
 
 
 def tile_code_error(where: Location, failed: FailedCompile) -> Diagnostic:
-    """Return an error which says that tile code is not supported."""
+    """Return an error which says that tile kernels (`__tile_global__`) are not supported."""
     text = failed.text_of(failed.path)
     if where.path != failed.path:
         hint = f"remove the include that leads from {failed.path} to this file"
@@ -119,6 +123,6 @@ def tile_code_error(where: Location, failed: FailedCompile) -> Diagnostic:
 
 
 def tile_code(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report tile code, instead of the compiler's errors in the tile code or in the headers for tile code."""
+    """Report only that a source has tile kernels (`__tile_global__`), and none of the compiler's errors."""
     where = place_of_tile_code({path: failed.text_of(path) for path in (failed.path, *failed.headers)})
     return None if where is None or not found else (tile_code_error(where, failed), [])

@@ -20,7 +20,9 @@ _VARIABLE = re.compile(
     r"^(?![^\n]*\b(?:extern|static)\b)[^\n;(){}=\[]*__(?:device|constant|managed)__[^;(){}=\[]*?\b(\w+)\s*[=;\[{]",
     re.MULTILINE,
 )
-_HINT = "each source is compiled alone: include the file with the definition, or link both in a module table"
+_HINT = (
+    "each source is compiled alone: include the file with the definition, or link both with a module table"
+)
 _HINT_FOR_PTX = (
     "PTX sources are assembled separately: add the definition, or link both files with a module table"
 )
@@ -42,13 +44,13 @@ def unresolved(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanatio
 
 
 def about_extern(warning: Diagnostic, failed: FailedCompile) -> str | None:
-    """Return how to share a variable with another source, for a warning about an `extern` variable."""
+    """Return a hint for a compiler warning about an `extern` variable: how to share the variable."""
     name = OF_ITS_OWN.match(warning.text)
     return _at_definition(name[1], failed) if name and not failed.module.part_of else None
 
 
 def called_elsewhere(failed: FailedCompile) -> str | None:
-    """Return a hint if another source uses a function or variable of this source, which has no kernels."""
+    """Return a hint if a source without kernels defines a function or variable that another source uses."""
     text = without_comments(failed.text_of(failed.path))
     uses = [(name, "calls", rf"\b{name}\s*\(") for name in _FUNCTION.findall(text)]
     uses += [(name, "declares", rf"\bextern\b[^;{{}}()]*\b{name}\b") for name in _VARIABLE.findall(text)]
@@ -83,20 +85,20 @@ def _defined_elsewhere(symbol: str, failed: FailedCompile) -> Definition | None:
 
 
 def _needed_by(path: str, what: str, failed: FailedCompile) -> str:
-    """Return a hint for a source without kernels that the source at *path* uses."""
+    """Return a hint to link the failed source, which has no kernels, with the source at *path*."""
     modules = failed.config.module
     module = next(
         (each for each in modules if any(glob_regex(glob).fullmatch(path) for glob in each.sources)), None
     )
     if module is not None:
         sources = setting_line("sources", [*module.sources, failed.path])
-        return f"{path} {what}, so add this source to the table of {module.name!r}:\n    {sources}"
+        return f"{path} {what}, so add this source to the module {module.name!r}:\n    {sources}"
     table = _linked(PurePosixPath(path).stem, [path, failed.path], failed)
     return f"{path} {what}: link both sources with this table:{table}"
 
 
 def _linked(name: str, sources: Sequence[str], failed: FailedCompile) -> str:
-    """Return the lines of a table that links the sources, in the form that ends a hint."""
+    """Return the lines of a [[module]] table that links *sources*, to be put at the end of a hint."""
     rule = {"name": name, "sources": [*sources], "mode": "lto"}
     lines = (setting_line(key, value) for key, value in rule.items())
     return "".join(f"\n    {line}" for line in (failed.config.place.tables("module"), *lines))

@@ -1,9 +1,10 @@
-"""Hints about undefined names: the header that declares each name, or a macro for the table."""
+"""Hints about undefined names: which header declares a name, or how to define a macro in pyproject.toml."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...config.reserved_macros import NAMES as RESERVED
@@ -21,8 +22,8 @@ _NUMBERS = r"(float|double|u?int|u?short|u?char|u?ll|floats|float2|half|halves)"
 _ROUNDED = r"(_r[nduz])?"
 _INTEGERS = r"u?int(_least|_fast)?(8|16|32|64)_t|u?int(ptr|max)_t"
 
-# Headers with a pattern of the names that they declare: headers that nvcc includes automatically, other
-# headers, and headers for members of namespaces. All names were found with CUDA 12.9, 13.0 and 13.5.
+# Each table maps a header to a pattern for the names that the header declares, tested with CUDA 12.9, 13.0
+# and 13.5. nvcc includes the headers in _BY_NVCC automatically.
 _BY_NVCC = {
     "cstdint": rf"{_INTEGERS}|U?INT(_LEAST|_FAST)?\d+_(MAX|MIN)|(U?INT(PTR|MAX)|PTRDIFF|SIZE)_(MAX|MIN)",
     "cmath": r"INFINITY|NAN|HUGE_VALF?|M_(E|LN2|LN10|LOG2E|LOG10E|[12]?_?PI(_[24])?|2_SQRTPI|SQRT2|SQRT1_2)",
@@ -82,9 +83,10 @@ _NAMESPACES = {"cooperative_groups": "cooperative_groups.h", "nvcuda": "mma.h"}
 
 
 def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report names from headers that the source does not include.
+    """Report undefined names that a header declares, if the source does not include this header.
 
-    A missing type can cause errors anywhere, but a missing value causes errors only in its own line.
+    An undefined type can cause errors in any line, but an undefined constant only in the line that uses the
+    constant.
     """
     included = {
         *failed.module.pre_includes,
@@ -94,7 +96,10 @@ def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
     headers = {each: header for each, header in named.items() if header and header not in included}
     if not headers:
         return None
-    first = replace(next(iter(headers)), hint=_about_headers([*dict.fromkeys(headers.values())], failed))
+    first = next(iter(headers))
+    qualified = f"write std::{_name_in(first)}; " if _is_of_std(first) else ""
+    about = _about_headers([*dict.fromkeys(headers.values())], failed)
+    first = replace(first, hint=f"{qualified}{about}")
     is_value = all(_MACRO.fullmatch(_name_in(each)) for each in headers)
     lines = {each.where for each in headers}
     others = [each for each in found if each.where not in lines] if is_value else []
@@ -102,12 +107,17 @@ def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
 
 
 def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report undefined names that are written like macros."""
-    macros = {each: name for each in found if (name := _macro_in(each)) is not None}
+    """Report undefined names in capital letters, which probably are macros, or keys in the source's name."""
+    values = dict(failed.module.source.variant)
+    macros = {each: name for each in found if (name := _macro_in(each, values)) is not None}
     if not macros:
         return None
     pasted = failed.pasted("define", dict.fromkeys(macros.values(), "…"))
-    hint = f"if this is a macro, set its value in place of …:{pasted}"
+    hint = f"if this name is a macro, replace … by its value:{pasted}"
+    if defined := {name: values[name] for name in macros.values() if name in values}:
+        or_define = f', or return {{"text": …, "define": {json.dumps(defined)}}} for this name'
+        hint = "the values in the name of a source are not macros: write them into the text"
+        hint += or_define if RESERVED.isdisjoint(defined) else ""
     lines = {each.where for each in macros}
     others = [each for each in found if each.where not in lines]
     return replace(next(iter(macros)), hint=hint).followed_by(len(found) - len(others) - 1), others
@@ -127,12 +137,21 @@ def _about_headers(headers: Sequence[str], failed: FailedCompile) -> str:
 
 
 def _header_of(error: Diagnostic) -> str | None:
-    """Return the header that declares the name that an error is about."""
+    """Return the header that declares the undefined name in an error; None if the header is not known."""
     if _NO_NAMESPACE.search(error.text):
         return _NAMESPACES.get(_name_in(error))
     if match := _NO_MEMBER.search(error.text):
         return _in(_MEMBERS.get(match[1], {}), match[2])
-    return _in({**_BY_NVCC, **_ELSEWHERE}, _name_in(error))
+    known = {**_BY_NVCC, **_ELSEWHERE}
+    return _in(_MEMBERS["std"] if _is_of_std(error) else known, _name_in(error))
+
+
+def _is_of_std(error: Diagnostic) -> bool:
+    """Return whether an undefined name is a template of the namespace std, as in `complex<float>`."""
+    code, at = _pointed_at(error)
+    name = _name_in(error)
+    is_template = re.match(rf"{name}\s*<(?!<)", code[at:]) is not None
+    return bool(_UNDEFINED.search(error.text) and is_template and _in(_MEMBERS["std"], name))
 
 
 def _in(headers: Mapping[str, str], name: str) -> str | None:
@@ -140,7 +159,7 @@ def _in(headers: Mapping[str, str], name: str) -> str | None:
 
 
 def _name_in(error: Diagnostic) -> str:
-    """Return the name that an error is about: the name in its text, or else the name at its position."""
+    """Return the undefined name in an error's text, or else the name at the position of the error."""
     if match := _UNDEFINED.search(error.text):
         return match[1]
     if match := _NO_MEMBER.search(error.text):
@@ -150,9 +169,13 @@ def _name_in(error: Diagnostic) -> str:
     return ""
 
 
-def _macro_in(error: Diagnostic) -> str | None:
+def _macro_in(error: Diagnostic, keys: Container[str]) -> str | None:
     match = _UNDEFINED.search(error.text)
-    if match is None or not _MACRO.fullmatch(match[1]) or match[1] in RESERVED or not error.is_own:
+    if match is None or not error.is_own:
+        return None
+    if match[1] in keys:
+        return match[1]
+    if not _MACRO.fullmatch(match[1]) or match[1] in RESERVED:
         return None
     code, at = _pointed_at(error)
     has_parameters = code[at + len(match[1]) :].lstrip().startswith("(")
@@ -160,7 +183,7 @@ def _macro_in(error: Diagnostic) -> str | None:
 
 
 def _pointed_at(error: Diagnostic) -> tuple[str, int]:
-    """Return the line of code that an error shows, and the position of the caret below this line."""
+    """Return the line of code that the compiler shows for an error, and the column of the error."""
     for code, mark in zip(error.context, error.context[1:], strict=False):
         if mark.strip() == "^":
             return code, mark.index("^")

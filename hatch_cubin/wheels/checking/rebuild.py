@@ -1,9 +1,9 @@
 """Build a project again, with an empty cache, and compare the result with the bundle in a wheel.
 
-The keys of both builds show whether the inputs were the same: sources, headers, options, compiler. If they
-were, different compiled code proves that the wheel contains something that its sources do not compile to. If
-the inputs differ, different code proves nothing. The other files of the bundle depend only on the compiled
-code and on the project's table.
+Equal cache keys prove that the wheel and the rebuild had the same inputs: sources, headers, options,
+compiler. If the keys are equal but the compiled code differs, the code in the wheel was not compiled from
+these inputs. If the keys differ, different code proves nothing. All other files of the bundle depend only on
+the compiled code and on the project's configuration.
 """
 
 from __future__ import annotations
@@ -57,12 +57,15 @@ class RebuildComparison:
     """The result of comparing the bundle in a wheel with a rebuild of the project."""
 
     verdicts: Mapping[ModuleAndArch, UnitVerdict]
-    files: Mapping[str, bool]  # for each other file: whether its bytes are the same
-    toolchain: tuple[tuple[str, str, str], ...]  # differing tools: name, version in the wheel, version here
+    files: Mapping[str, bool]  # name of a file without compiled code → whether its bytes are equal
+    toolchain: tuple[tuple[str, str, str], ...]  # tool, its version in the wheel, its version in the rebuild
 
 
 def rebuild(project: Project) -> Rebuilt:
-    """Build a project with an empty cache, and only on this machine. Producers run again."""
+    """Build a project with an empty cache, without remote caches and without other machines.
+
+    Producers run again.
+    """
     environ = {name: value for name, value in project.environ.items() if name not in _IGNORED_VARIABLES}
     with temporary_folders.make() as folder:
         alone = replace(project.config, remote_cache=None, executor=None)
@@ -72,12 +75,15 @@ def rebuild(project: Project) -> Rebuilt:
 
 
 def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebuilt]) -> RebuildComparison:
-    """Compare a bundle and its *bill* of materials with a rebuild. *again*: the function that rebuilds."""
+    """Compare a bundle and its *bill* of materials with a rebuild.
+
+    *again*: a function that builds the project.
+    """
     shipped = {name: bundle.read(name) for name in ("manifest.json", "keys.json")}
     for name in {*bundle.packed_sizes} - {*shipped}:
         with contextlib.suppress(
             BundleError
-        ):  # `verify` reports a damaged file, and here it counts as different
+        ):  # a damaged file counts as different, and `verify` reports the damage
             shipped[name] = bundle.read(name)
     if bill is not None:
         shipped[sbom.NAME] = bill
@@ -96,9 +102,9 @@ def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebui
 
 
 def _add_companions(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:
-    """Add the files of companion wheels to *shipped*, as if the wheel was not split.
+    """Undo a split: add the compiled files of companion wheels to the files of the main wheel, *shipped*.
 
-    Return the names of files in companions that are not here.
+    Return the names of files in missing companion wheels.
     """
     manifest = manifest_of(bundle)
     if manifest.companions is None and manifest.wheel_variant is None:
@@ -121,9 +127,9 @@ def _add_companions(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:
 def compare(
     shipped: Mapping[str, bytes], rebuilt: Mapping[str, bytes], elsewhere: Collection[str] = ()
 ) -> RebuildComparison:
-    """Compare two bundles: compiled code by keys, bytes and kernel names, and other files by their bytes.
+    """Compare a bundle with a rebuilt bundle: keys, bytes and kernel names of the code, and all other files.
 
-    *elsewhere*: files of other wheels, which are not compared.
+    *elsewhere*: the names of files that are not compared, because they are in missing wheels.
     """
     ours, theirs = (read_manifest(files["manifest.json"]) for files in (shipped, rebuilt))
     our_keys, their_keys = (_keys(files["keys.json"]) for files in (shipped, rebuilt))

@@ -1,4 +1,4 @@
-"""Measure the size of a wheel, its largest files, and the bytes that changes of the project would save.
+"""Measure a wheel, and estimate how many bytes a change of the project, such as fewer archs, would save.
 
 Sizes are compressed sizes in the archive. To measure the effect of a change, the remaining bytes are
 compressed again.
@@ -31,11 +31,11 @@ from ..reading.coverage import (
 from ..reading.survey import arch_order, manifest_of
 
 _LARGEST = 5
-_MAX_TRIED_BYTES = 16 << 20  # the most bytes of a large bundle that are packed as a sample
+_MAX_TRIED_BYTES = 16 << 20  # of a larger bundle, only a sample of this many bytes is packed
 _MIN_SHARE = 0.01  # a change that saves a smaller share of the wheel is not suggested
 
 
-_FilePosition = tuple[str, "int | None"]  # a file, and the offset in its unpacked block
+_FilePosition = tuple[str, "int | None"]  # the name of a file, and the offset in the unpacked file
 
 
 class Remedy(NamedTuple):
@@ -78,7 +78,8 @@ def remove_large_wheel(path: str, max_size: int, where: Location) -> NoReturn:
     name, total = os.path.basename(path), os.path.getsize(path)
     what = f"{name} has {decimal(total)}, but max-size allows only {decimal(max_size)}"
     details: tuple[str, ...] = ()
-    with contextlib.suppress(BundleError), open_wheel(path) as opened:  # an error if the wheel has no kernels
+    # `open_wheel` fails if the wheel has no kernels.
+    with contextlib.suppress(BundleError), open_wheel(path) as opened:
         details = _details(opened)
     os.unlink(path)
     raise BundleError(problem("wheel-too-large", what, where, None, details))
@@ -105,7 +106,7 @@ def _bundle_remedies(bundle: Bundle, total: int) -> Iterator[Remedy]:
 
 
 def _leaving_out_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
-    """Yield the savings of leaving out each arch. Files that other archs share do not count."""
+    """Yield the bytes that leaving out each arch would save, without files that other archs also use."""
     archs: dict[str, dict[_FilePosition, int]] = {}
     for module in manifest.modules:
         for entry in module.entries:
@@ -118,7 +119,7 @@ def _leaving_out_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]
 
 
 def _splitting(bundle: Bundle, manifest: Manifest, total: int) -> Iterator[Remedy]:
-    """Yield the savings of `hatch-cubin split`: how much smaller the largest of the new wheels would be."""
+    """Yield how much smaller the largest wheel would be after `hatch-cubin split`."""
     archs: dict[str, dict[_FilePosition, int]] = {}
     for entry in (entry for module in manifest.modules for entry in module.entries if not entry.is_ptx):
         taken = packed_size(bundle, manifest, entry) or 0
@@ -129,15 +130,18 @@ def _splitting(bundle: Bundle, manifest: Manifest, total: int) -> Iterator[Remed
         for places in archs.values():
             moved |= places
         most = max(total - sum(moved.values()), *sizes)
-        what = f"'hatch-cubin split' (into {len(sizes) + 1} wheels; max-size must allow the wheel before it)"
+        what = (
+            f"'hatch-cubin split' into {len(sizes) + 1} wheels (with a higher max-size for the whole wheel)"
+        )
         yield Remedy(what, total - most)
 
 
 def _consequence(manifest: Manifest, arch: str) -> str:
-    """Return a description of what GPUs would run if a wheel did not have the arch."""
+    """Describe what GPUs would run if a wheel did not contain code for *arch*."""
     units = units_in_manifest(manifest)
     numbers = promised_capabilities(units)
-    newer = 10 * (max(numbers, default=0) // 10 + 1)  # a future GPU, newer than all archs, which needs PTX
+    # The compute capability of a future GPU, which needs PTX.
+    newer = 10 * (max(numbers, default=0) // 10 + 1)
     numbers = [*numbers, newer]
     before = count_by_gpu(coverage(units, numbers))
     left = count_by_gpu(coverage((unit for unit in units if unit.arch != arch), numbers))
@@ -145,9 +149,13 @@ def _consequence(manifest: Manifest, arch: str) -> str:
     less = [each["gpu"] for each in before if _runnable(after.get(each["gpu"])) < _runnable(each)]
     if less:
         names = ("newer GPUs" if gpu == capability(newer) else gpu for gpu in less)
-        return f"then some kernels cannot run on {', '.join(names)}"
+        return f"some kernels would not run on {', '.join(names)}"
     more = [each["gpu"] for each in before if after[each["gpu"]]["ptx"] > each["ptx"]]
-    return f"then drivers translate PTX for {', '.join(more)}" if more else "every GPU still runs all kernels"
+    return (
+        f"drivers would translate PTX for {', '.join(more)}"
+        if more
+        else "every GPU would still run all kernels"
+    )
 
 
 def _runnable(count: GpuCover | None) -> int:
@@ -155,7 +163,7 @@ def _runnable(count: GpuCover | None) -> int:
 
 
 def _packing(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
-    """Yield the savings of `pack = true`. For a large bundle, they are estimated from a sample."""
+    """Yield the bytes that `pack = true` would save, for a large bundle estimated from a sample."""
     entries = [(module, entry) for module in manifest.modules for entry in module.entries]
     files = {entry.sha256: entry.file for _module, entry in entries}
     blocks = plan_blocks(
@@ -174,9 +182,9 @@ def _packing(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
 
 
 def _instantiating(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
-    """Yield the savings if sources with variants would instantiate a template instead.
+    """Yield the bytes that template instantiations would save in comparison with variants of a source.
 
-    Then one module would contain the code of all variants, and the code of headers only once.
+    A single module with all instantiations contains the code of headers only once.
     """
     groups: dict[tuple[str, str], list[ManifestModule]] = {}
     for module in manifest.modules:
@@ -188,7 +196,7 @@ def _instantiating(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
 
 
 def _saved_by_merging(bundle: Bundle, modules: Sequence[ManifestModule]) -> int:
-    """Return the bytes saved by one module instead of several. For large modules, the number is estimated."""
+    """Return the bytes that a single module would save; for large modules, an estimate."""
     archs: dict[str, dict[str, int]] = {}
     for entry in (entry for module in modules for entry in module.entries if not entry.is_ptx):
         archs.setdefault(entry.arch, {})[entry.file] = entry.size

@@ -34,7 +34,7 @@ _GENERATOR = "hatch-cubin"
 
 
 def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
-    """Yield the problems of a bundle. *in_wheel*: whether files of an editable install are a problem too."""
+    """Yield the problems of a bundle. *in_wheel*: whether files for editable installs are forbidden."""
     try:
         manifest = manifest_of(bundle)
     except BundleError as exc:
@@ -50,10 +50,12 @@ def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
     }
     for name in sorted({*bundle.packed_sizes} - known):
         yield problem(
-            "file-not-listed", "does not belong here: the manifest does not list this file", bundle.at(name)
+            "file-not-listed",
+            "does not belong to the bundle: the manifest does not list this file",
+            bundle.at(name),
         )
     for name, kind in bundle.not_files.items():
-        # Files that every bundle has are reported when they are read.
+        # A pipe in place of a file of every bundle is reported when the file is read.
         if name not in {*FILES_OF_EVERY_BUNDLE, *entries} and (name in known or kind != "is a folder"):
             yield problem("not-a-regular-file", f"{kind}, but should be a file", bundle.at(name))
     yield from _index_problems(bundle, manifest)
@@ -83,7 +85,10 @@ def _result_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 
 
 def is_built_by_this_version(manifest: Manifest) -> bool:
-    """Return whether this version of hatch-cubin made a bundle, so that all its facts can be compared."""
+    """Return whether this version of hatch-cubin built a bundle.
+
+    Another version may have written other facts.
+    """
     return manifest.generator == (_GENERATOR, __version__)
 
 
@@ -110,7 +115,7 @@ def _index_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 
 
 def _loader_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
-    """Yield a problem for each file of the loader that differs from the release that the manifest names."""
+    """Yield a problem for each file of the loader that differs from the version in the manifest."""
     name, version = manifest.generator
     known = loader_releases.digests_of_version(version) if name == _GENERATOR else None
     if known is None:
@@ -124,15 +129,16 @@ def _loader_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 def _unknown_loader(bundle: Bundle, name: str, version: str) -> Problem:
     where = bundle.at("manifest.json")
     if name != _GENERATOR:
-        return problem("unknown-release", f"says that {name} made it, not {_GENERATOR}", where)
+        return problem("unknown-release", f"names {name} as its builder, not {_GENERATOR}", where)
     if loader_releases.is_newer(version):
         what = f"was made by a newer hatch-cubin, {version}"
         return problem("newer-release", what, where, "upgrade hatch-cubin to verify this wheel")
-    what = (
-        f"says that hatch-cubin {version} made it, but hatch-cubin {__version__} does not know this release"
-    )
+    what = f"names hatch-cubin {version} as its builder, which hatch-cubin {__version__} does not know"
     return problem(
-        "unknown-release", what, where, f"verify the wheel with hatch-cubin {version}, if it exists"
+        "unknown-release",
+        what,
+        where,
+        f"if hatch-cubin {version} exists, use this version to verify the wheel",
     )
 
 
@@ -168,12 +174,12 @@ def _editable_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 
 
 def _form_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
-    """Yield a problem for facts in a manifest that no build writes, such as gaps between packed results."""
+    """Yield a problem for a manifest that no build can write, such as one with gaps in a packed block."""
     packed = {entry.offset is not None for module in manifest.modules for entry in module.entries}
     form = layout.RAW if manifest.blocks is None else layout.PACKED
     form = layout.SPLIT if manifest.companions is not None or manifest.wheel_variant is not None else form
     if packed - {manifest.blocks is not None} or manifest.format != form:
-        what = f"has format {manifest.format}, but its entries are not as this format requires"
+        what = f"has format {manifest.format}, but an entry is not valid in this format"
         yield problem("manifest-inconsistent", what, bundle.at("manifest.json"))
         return
     parts: dict[str, set[tuple[int, int]]] = {name: set() for name in manifest.blocks or ()}
@@ -182,10 +188,10 @@ def _form_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     for name, block in (manifest.blocks or {}).items():
         ends = [0, *accumulate(size for _offset, size in sorted(parts[name]))]
         if [offset for offset, _size in sorted(parts[name])] != ends[:-1] or ends[-1] != block.size:
-            what = f"lists entries that do not cover {name} without gaps"
+            what = f"lists entries that overlap in {name} or leave a gap"
             yield problem("manifest-inconsistent", what, bundle.at("manifest.json"))
         elif block.size > MOST and len(parts[name]) > 1:
-            what = f"lists several entries in {name}, which is too large for several"
+            what = f"lists several entries in {name}, but a block of this size may have only one"
             yield problem("manifest-inconsistent", what, bundle.at("manifest.json"))
 
 
@@ -222,7 +228,7 @@ def _ptx_problems(data: bytes, entry: ManifestEntry, where: Location, *, ours: b
 
 
 def _cubin_problems(data: bytes, entry: ManifestEntry, where: Location, *, ours: bool) -> Iterator[Problem]:
-    """Yield the problems of a cubin that has the digest in the manifest, but may contain other facts."""
+    """Yield a problem if the content of a cubin contradicts the manifest, although the digest is right."""
     cubin = read_cubin(data)
     if not cubin.loadable:
         yield problem("code-unreadable", "is relocatable code, which cannot be loaded", where)
@@ -238,7 +244,7 @@ def _cubin_problems(data: bytes, entry: ManifestEntry, where: Location, *, ours:
 def _label_problems(
     data: bytes, entry: ManifestEntry, manifest: Manifest, where: Location
 ) -> Iterator[Problem]:
-    """Yield a problem for each wrong fact in the manifest about the arch, the driver and the parameters."""
+    """Yield a problem if the manifest's arch, driver version or parameters do not fit a compiled file."""
     arch = parse_arch(entry.arch)
     if (entry.kind, entry.arch) != ("ptx" if arch.is_ptx else "cubin", str(arch)):
         what = f"is not a {entry.kind} for {entry.arch}, as the manifest says"
@@ -248,7 +254,7 @@ def _label_problems(
     if _parameter_places(data, entry) != known or any(
         _typed_parameters(entry, name) != entry.parameters[name] for name in known
     ):
-        what = "its kernels take other parameters than the manifest says"
+        what = "its kernels have other parameters than the manifest says"
         yield problem("wrong-kernel-facts", what, where)
     needed = min_driver(arch, data, int(major[0]) if major else 0)
     if not arch.is_ptx and (oldest := oldest_toolkit(data) * 1000) > needed:
@@ -263,11 +269,11 @@ def _label_problems(
 
 
 def _parameter_places(data: bytes, entry: ManifestEntry) -> dict[str, list[tuple[int, int]]]:
-    """Return the offset and size of each kernel parameter, as far as the compiled file contains them."""
+    """Return the offset and size of each kernel parameter that the compiled file describes."""
     found: Mapping[str, Sequence[tuple[int, int]] | None]
     if entry.is_ptx:
         found = ptx_parameters(data.decode())
-    else:  # the manifest lists resources only if the build could read the attributes of the cubin
+    else:  # without resources in the manifest, the cubin's attributes are not readable
         kernels = read_kernels(data) if entry.resources else {}
         found = {symbol: kernel.parameters for symbol, kernel in kernels.items()}
     named = {name: found.get(symbol) for name, symbol in entry.kernels.items()}
@@ -286,7 +292,7 @@ def _kernel_problems(
 
 
 def _typed_parameters(entry: ManifestEntry, kernel: str) -> list[Parameter]:
-    """Return a kernel's parameters with types from its symbol, or else from the manifest if they fit."""
+    """Return a kernel's parameters with the types in its symbol, or else with the types in the manifest."""
     listed, symbol = entry.parameters[kernel], entry.kernels[kernel]
     said = tuple((*each, None)[2] for each in listed)
     return with_types(

@@ -21,12 +21,12 @@ from ...common.sizes import size
 from ...errors import BundleError, Location, Problem, problem
 from ...project.source import BUNDLE_FOLDER
 
-COMPANION_FILE = "companion.json"  # the description in a companion wheel, which names its main wheel
-# Python unpacks other compression methods without a limit for the unpacked size.
+COMPANION_FILE = "companion.json"  # a file of each companion wheel, with the name of the main wheel.
+# These compression methods are allowed, because Python can limit the unpacked size only for them.
 _WHEEL_COMPRESSIONS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 _PIECE_BYTES = 1 << 20
-_TAIL_BYTES = 22 + (1 << 16)  # the last record of a zip archive begins within these last bytes
-_HOW_TO_BUILD = "'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"
+_TAIL_BYTES = 22 + (1 << 16)  # a zip archive ends with a record that has at most this many bytes
+_HOW_TO_BUILD = "build a wheel with 'hatch build', 'python -m build' or 'pip wheel --no-deps .'"
 _NO_KERNELS_YET = "an sdist contains only sources: build a wheel from the sdist to compile the kernels"
 _SITE_PACKAGES_DATA = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
 DAMAGE_ERRORS = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
@@ -40,8 +40,8 @@ class FileElsewhereError(BundleError):
 class Bundle:
     """The files of a bundle: their names, their compressed sizes, and a function that reads a file.
 
-    *not_files*: descriptions of other things in the folder, such as pipes, which are never opened because
-    reading a pipe could wait forever.
+    *not_files*: a description of each item in the folder that is not a file. Such items are never opened,
+    because reading a pipe could wait forever.
     """
 
     place: str
@@ -52,11 +52,11 @@ class Bundle:
 
     @property
     def where(self) -> str:
-        """The path of the bundle. For a bundle in a wheel, it begins with the path of the wheel."""
+        """The path of the bundle, which for a bundle in a wheel begins with the wheel's path."""
         return self.place if self.wheel is None else f"{self.wheel}/{self.place}"
 
     def at(self, name: str) -> Location:
-        """Return the location of a file of the bundle."""
+        """Return the path of the bundle's file *name* for a message."""
         return Location(f"{self.where}/{name}")
 
     def read(self, name: str) -> bytes:
@@ -75,17 +75,17 @@ class OpenedWheel:
     path: str
     bundles: tuple[Bundle, ...]
     archive: zipfile.ZipFile | None = None
-    companion: str | None = None  # if this is a companion wheel: the name of its package
+    companion: str | None = None  # the name of the import package, if the opened wheel is a companion
 
     def at(self, name: str) -> Location:
-        """Return the location of a file in the wheel or folder."""
+        """Return the path of the file *name*, in the wheel or folder, for a message."""
         return Location(name) if self.archive is None else member_location(self.archive, name)
 
 
 def expand_patterns(words: Iterable[str]) -> list[str]:
-    """Return the paths that *words* name.
+    """Replace each glob pattern in *words* by the paths that it matches.
 
-    A word may be a glob pattern that the shell did not expand, and stands for all files that it matches.
+    The shells of Windows do not expand patterns.
     """
     return [each for word in words for each in _matching_paths(word) or [word]]
 
@@ -98,8 +98,8 @@ def _matching_paths(word: str) -> list[str]:
 def open_wheel(what: str, *, companions: bool = False) -> Iterator[OpenedWheel]:
     """Open a wheel, a folder, or an installed package by its import name. The package is not imported.
 
-    *companions*: whether a companion wheel, which has no bundle, may be opened too. Otherwise, a companion is
-    an error.
+    *companions*: whether a companion wheel, which does not contain a bundle, may be opened. By default, a
+    companion wheel is an error.
     """
     if os.path.exists(what) and not (os.path.isdir(what) or os.path.isfile(what)):  # for example a pipe
         raise BundleError(problem("not-a-regular-file", "is neither a file nor a folder", Location(what)))
@@ -117,7 +117,7 @@ def open_wheel(what: str, *, companions: bool = False) -> Iterator[OpenedWheel]:
 
 
 def package_at(place: str) -> str:
-    """Return the import package of the bundle at *place* in a wheel."""
+    """Return the import package that contains a bundle. *place*: the path of the bundle in its wheel."""
     return installed_path(place).removesuffix(f"/{BUNDLE_FOLDER}").replace("/", ".")
 
 
@@ -128,15 +128,15 @@ def installed_path(name: str) -> str:
 
 
 def may_be_package(place: str, package: str) -> bool:
-    """Return whether a bundle at *place* in a wheel can belong to *package*.
+    """Return whether a bundle can belong to *package*. *place*: the path of the bundle in its wheel.
 
-    The path may have further folders above the package: they may be namespace packages, or only folders.
+    Folders around the package in the path may be namespace packages, or ordinary folders.
     """
     return f".{package_at(place)}".endswith(f".{package}")
 
 
 def bundles_of_package(opened: OpenedWheel, package: str) -> list[Bundle]:
-    """Return the bundles that can belong to *package*: only exact matches if there are any."""
+    """Return the bundles of *package*, or else the bundles of packages whose path ends with *package*."""
     exact = [bundle for bundle in opened.bundles if package_at(bundle.place) == package]
     return exact or [bundle for bundle in opened.bundles if may_be_package(bundle.place, package)]
 
@@ -156,7 +156,7 @@ def open_archive(path: str) -> Iterator[zipfile.ZipFile]:
 
 
 def _what_to_name(path: str, error: Exception) -> str | None:
-    """Return a hint for a file that is not an archive."""
+    """Return a hint for a file that is not a wheel: which file the user should name instead."""
     if path.endswith(".whl"):
         is_cut = isinstance(error, zipfile.BadZipFile)
         return "the file may be incomplete: download or build the wheel again" if is_cut else None
@@ -180,7 +180,7 @@ def refuse_large_directory(path: str | Path) -> None:
 
 
 def metadata_file(members: Iterable[str], name: str, wheel: str) -> str:
-    """Return the path of a file of a wheel's metadata; BundleError if the wheel does not have exactly one."""
+    """Return the path of the metadata file *name*; BundleError if it is not in the wheel exactly once."""
     places = [each for each in members if re.fullmatch(rf"[^/]+\.dist-info/{name}", each)]
     if len(places) != 1:
         what = f"has {len(places)} .dist-info/{name} files, but a wheel has exactly one"
@@ -208,9 +208,9 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def read_in_pieces(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
-    """Yield a file of an archive in pieces. Raise BundleError if the file is damaged or far too large.
+    """Yield a file of an archive, 1 MiB at a time. Raise BundleError if the file is damaged or far too large.
 
-    Reading the file in one piece could unpack more bytes than the size in the archive's list.
+    An archive can state a wrong size, so unpacking the whole file at once could fill the memory.
     """
     info, where = archive.getinfo(name), member_location(archive, name)
     refuse_bomb(info.compress_size, info.file_size, where)
@@ -235,12 +235,12 @@ def refuse_bomb(packed: int, unpacked: int, where: Location) -> None:
 def _require_bundle(opened: OpenedWheel, hint: str | None = None) -> OpenedWheel:
     if not opened.bundles and opened.companion is not None:
         what = f"is a companion of {_main_wheel_of(opened)}"
-        hint = "name the main wheel: its companions are read with it"
+        hint = "name the main wheel, and the companion wheels in the same folder are read too"
         raise BundleError(problem("companion-alone", what, Location(opened.path), hint))
     if not opened.bundles:
         if opened.archive is not None:
-            hint = "'hatch-cubin plan' in the wheel's project says why"
-        what = f"does not contain a bundle: there is no folder {BUNDLE_FOLDER} in it"
+            hint = "run 'hatch-cubin plan' in the wheel's project to see which kernels a build compiles"
+        what = f"does not contain a bundle (a folder {BUNDLE_FOLDER} with compiled kernels)"
         raise BundleError(problem("no-bundle", what, Location(opened.path), hint))
     return opened
 
@@ -268,7 +268,8 @@ def _find_companion(archive: zipfile.ZipFile) -> str | None:
 def _bundles_in_archive(archive: zipfile.ZipFile) -> Iterator[Bundle]:
     bundles: dict[str, dict[str, int | None]] = {}
     for member in archive.infolist():
-        parts = member.filename.split("/")  # not normalized, because similar names may be different files
+        # The name is not normalized, because `a//b` and `a/b` are different files in an archive.
+        parts = member.filename.split("/")
         inside = parts.index(BUNDLE_FOLDER) + 1 if BUNDLE_FOLDER in parts else len(parts)
         if name := "/".join(parts[inside:]):
             bundles.setdefault("/".join(parts[:inside]), {})[name] = member.compress_size
@@ -291,7 +292,7 @@ def _bundles_in_folder(root: Path) -> Iterator[Bundle]:
 
 
 def _may_hold_bundles(folder: Path) -> bool:
-    """Return whether a folder can contain bundles: it is not hidden, and not a virtual environment."""
+    """Return whether a folder can contain bundles, that is, is neither hidden nor a virtual environment."""
     name = folder.name
     known = name in (BUNDLE_FOLDER, "__pycache__", "node_modules") or name.startswith(".")
     return not known and not os.path.isfile(folder / "pyvenv.cfg")
@@ -324,7 +325,7 @@ def _hint_at_wheels(folder: str) -> str | None:
 
 
 def _hint_at_project(folder: str) -> str | None:
-    """Return a hint that names the wheels of the project around a folder, or says how to build a wheel."""
+    """Return a hint: the wheels of the project that contains *folder*, or a command that builds a wheel."""
     top = Path(os.path.abspath(folder))
     root = next((each for each in (top, *top.parents) if (each / "pyproject.toml").is_file()), None)
     return None if root is None else _hint_at_wheels(str(root)) or _HOW_TO_BUILD
@@ -351,7 +352,7 @@ def _bundles_of_editable(package: str, folders: Sequence[str]) -> Iterator[Bundl
 
 
 def _not_found(name: str) -> Problem:
-    """Return the problem of a name that is neither an installed package nor an existing path."""
+    """Return an error message for a name that is neither an installed package nor an existing path."""
     if name.endswith(".whl") or "/" in name or os.sep in name or glob.has_magic(name):
         near = _hint_at_wheels(os.path.dirname(name) or os.curdir)
         what = "no such file or folder exists"
@@ -361,7 +362,7 @@ def _not_found(name: str) -> Problem:
 
 
 def _find_spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
-    """Find a package without importing it. `importlib.util.find_spec` would import the parent packages."""
+    """Find a package without importing its parent packages, as `importlib.util.find_spec` would do."""
     for finder in sys.meta_path:
         if (spec := finder.find_spec(name, path)) is not None:
             return spec

@@ -1,7 +1,9 @@
-"""Read the files of a bundle that are in companion wheels, each of which has the code for one arch.
+"""Read the compiled files of a split wheel.
 
-The companions of a wheel are the wheels beside it. The companions of an installed package are packages beside
-it.
+A companion wheel contains the code of the main wheel for an arch.
+
+The companion of a wheel is a wheel in the same folder. The companion of an installed package is a package in
+the same site-packages folder.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _ReadFile = Callable[[str], bytes]
 
 
 class _CompanionLocation(NamedTuple):
-    """A place where a companion may be: its wheel or folder, and a function that reads its files."""
+    """A wheel or folder that may be a companion, and a function that reads its files."""
 
     where: Path
     folder: Path
@@ -46,17 +48,17 @@ class _CompanionLocation(NamedTuple):
 
 
 class Companions:
-    """The companions of a bundle. Their wheels stay open until *opened* is closed."""
+    """The companion wheels of a bundle, which stay open until *opened* is closed."""
 
     def __init__(self, bundle: Bundle, manifest: Manifest, opened: contextlib.ExitStack) -> None:
         self._bundle, self._manifest, self._opened = bundle, manifest, opened
         self._chosen: dict[str, _ReadFile | Problem | None] = {}
 
     def read(self, package: str, name: str) -> bytes:
-        """Return a file of a companion, or raise FileElsewhereError if the companion is not here."""
+        """Return a file of a companion wheel, or raise FileElsewhereError if this wheel is missing."""
         known = (self._manifest.companions or {}).get(package)
         if known is None or not package.isidentifier():
-            what = f"names the companion {package!r}, but does not describe it"
+            what = f"names the companion {package!r}, but has no entry for this companion"
             raise BundleError(problem("manifest-inconsistent", what, self._bundle.at("manifest.json")))
         if package not in self._chosen:
             self._chosen[package] = self._choose(package)
@@ -64,13 +66,13 @@ class Companions:
         if isinstance(get, Problem):
             raise BundleError(get)
         if get is None:
-            hint = f"put the companion's wheel beside this wheel, or install '{known['install']}'"
-            what = f"is in {known['project']}, which is not here"
+            hint = f"put the companion wheel into the folder of this wheel, or install '{known['install']}'"
+            what = f"is in the companion wheel {known['project']}, which is missing"
             raise FileElsewhereError(problem("companion-missing", what, self._bundle.at(name), hint))
         return get(name)
 
     def missing(self) -> list[str]:
-        """Return the project names of companions that are not here."""
+        """Return the project names of missing companion wheels."""
         absent = []
         for package, known in (self._manifest.companions or {}).items():
             try:
@@ -82,7 +84,7 @@ class Companions:
         return absent
 
     def _choose(self, package: str) -> _ReadFile | Problem | None:
-        """Return a function that reads a companion's files, or a problem, or None if it is not here."""
+        """Return a function that reads a companion's files, or an error; None if the companion is missing."""
         damaged, of_others = list[Problem](), list[Problem]()
         for place in self._places(package):
             try:
@@ -122,7 +124,7 @@ class Companions:
 
     @functools.cached_property
     def _version(self) -> str | None:
-        """The version in the metadata of the main wheel, because its file may have been renamed."""
+        """The version in the main wheel's metadata, because the main wheel's file may have been renamed."""
         with open_archive(self._bundle.wheel or "") as archive:
             metadata = filter(None, map(_METADATA.fullmatch, archive.namelist()))
             return next((found[1] for found in metadata), None)
@@ -130,13 +132,13 @@ class Companions:
 
 @contextlib.contextmanager
 def companions_of(bundle: Bundle, manifest: Manifest) -> Iterator[Companions]:
-    """Yield the companions of a bundle, and close their wheels at the end."""
+    """Yield the companion wheels of a bundle, and close these wheels at the end."""
     with contextlib.ExitStack() as opened:
         yield Companions(bundle, manifest, opened)
 
 
 def missing_companions(bundle: Bundle, manifest: Manifest) -> list[str]:
-    """Return the project names of a bundle's companions that are not here."""
+    """Return the project names of a bundle's companion wheels that are missing."""
     with companions_of(bundle, manifest) as companions:
         return companions.missing()
 
@@ -162,18 +164,18 @@ def companion_problems(opened: OpenedWheel) -> Iterator[Problem]:
     for name in sorted(there & {*files}):
         data = read_member(opened.archive, f"{package}/{name}")
         if (file_digest(data), len(data)) != files[name]:
-            what = f"is not the file that {COMPANION_FILE} describes"
+            what = f"does not have the digest and size in {COMPANION_FILE}"
             yield problem("file-changed", what, opened.at(f"{package}/{name}"))
 
 
 def main_project_of(opened: OpenedWheel) -> str:
-    """Return the project and version of the main wheel of an undamaged companion."""
+    """Return the project and version of a companion's main wheel. The companion must not be damaged."""
     said = read_description(opened)
     return f"{said['project']} {said['version']}"
 
 
 def read_description(opened: OpenedWheel) -> dict[str, Any]:
-    """Return the content of `companion.json` in an undamaged companion."""
+    """Return the content of `companion.json` in a companion wheel, which must not be damaged."""
     assert opened.archive is not None
     said: dict[str, Any] = json.loads(read_member(opened.archive, f"{opened.companion}/{COMPANION_FILE}"))
     return said

@@ -59,7 +59,7 @@ def _read_block(bundle: Bundle, manifest: Manifest, companions: Companions, entr
     """Return an unpacked block, or raise BundleError if the block differs from the manifest."""
     name, blocks = entry.file, manifest.blocks or {}
     if name not in blocks:
-        what = f"names the block {name!r}, but does not describe it"
+        what = f"names the block {name!r}, but has no entry for this block"
         raise BundleError(problem("manifest-inconsistent", what, bundle.at("manifest.json")))
     said = blocks[name]
     data = _read_file(bundle, manifest, companions, entry)
@@ -71,7 +71,7 @@ def _read_block(bundle: Bundle, manifest: Manifest, companions: Companions, entr
 
 
 def packed_size(bundle: Bundle, manifest: Manifest, entry: ManifestEntry) -> int | None:
-    """Return the compressed size of compiled code in the wheel: for packed code, a share of its block."""
+    """Return the compressed size of compiled code in the wheel; packed code gets a share of its block."""
     of_file = packed_size_of_file(bundle, manifest, entry.file)
     if of_file is None or manifest.blocks is None:
         return of_file
@@ -80,7 +80,10 @@ def packed_size(bundle: Bundle, manifest: Manifest, entry: ManifestEntry) -> int
 
 
 def packed_size_of_file(bundle: Bundle, manifest: Manifest, file: str) -> int | None:
-    """Return the compressed size of a file in the wheel. The size of a block is in the manifest too."""
+    """Return the compressed size of a file in the wheel.
+
+    For a block, the manifest has the size if the wheel is installed.
+    """
     of_file = bundle.packed_sizes.get(file)
     block = (manifest.blocks or {}).get(file)
     return block.packed if of_file is None and block is not None else of_file

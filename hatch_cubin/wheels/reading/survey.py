@@ -22,7 +22,7 @@ from .bundles import Bundle, FileElsewhereError
 from .compiled_code import packed_size, packed_size_of_file, read_results
 
 KernelUsage = Mapping[str, Mapping[str, int]]  # the resources of kernels, by symbol
-FallbackReader = Callable[[bytes], KernelUsage]  # reads cubins that our own reader cannot read
+FallbackReader = Callable[[bytes], KernelUsage]  # reads cubins that `cubin/elf.py` cannot read
 
 _LARGEST_SHOWN = 5
 _TOOL_TITLES = {"nvrtc": "NVRTC", "nvjitlink": "nvJitLink", "cuda_core": "cuda-core"}
@@ -30,7 +30,7 @@ _KIND_TITLES = {"cubin": "every cubin", "ptx": "all PTX"}
 
 
 class ParameterFacts(TypedDict):
-    """A parameter of a kernel. The type is None if it is unknown."""
+    """A parameter of a kernel. *type* is None if the type is unknown."""
 
     offset: int
     size: int
@@ -38,7 +38,9 @@ class ParameterFacts(TypedDict):
 
 
 class KernelFacts(TypedDict):
-    """A kernel in the compiled code for one arch. A number is None if it is unknown, as for PTX.
+    """A kernel in the compiled code for one arch.
+
+    A number such as *registers* is None if it is unknown, which is always so for PTX.
 
     If the manifest does not list the kernel's parameters, the signature is only the name, and *parameters* is
     empty.
@@ -56,7 +58,10 @@ class KernelFacts(TypedDict):
 
 
 class UnitFacts(TypedDict):
-    """The compiled code of a module for one arch. *digests*: of the whole code, and of its parts."""
+    """The compiled code of a module for one arch.
+
+    *digests*: the digest of the whole code, and of each part such as the relocations.
+    """
 
     module: str
     source: str
@@ -82,7 +87,7 @@ class SharedFacts(TypedDict):
 
 
 class TotalFacts(TypedDict):
-    """Sums over a bundle. Compiled code that is stored once counts once."""
+    """Sums over a bundle. Code that several modules share is counted once."""
 
     modules: int
     units: int
@@ -184,7 +189,7 @@ def survey(bundle: Bundle, fallback: FallbackReader | None = None) -> BundleFact
 def kernels_by_arch(units: Iterable[UnitFacts]) -> dict[tuple[tuple[str, str], str], KernelFacts]:
     """Return all kernels, by module and name, and by arch.
 
-    Several modules can have a kernel of the same name: the variants of a source do.
+    The module is part of the key, because all variants of a source have kernels of the same name.
     """
     return {
         ((unit["module"], kernel["name"]), unit["arch"]): kernel
@@ -211,7 +216,7 @@ def bundle_summary(facts: BundleFacts) -> list[str]:
 
 
 def unreadable_units(facts: BundleFacts) -> Iterator[Problem]:
-    """Yield a problem for each compiled file that could not be read."""
+    """Yield an error for each compiled file that could not be read."""
     for unit in facts["units"]:
         if unit["problem"]:
             where = Location(f"{facts['where']}/{unit['file']}")
@@ -219,11 +224,15 @@ def unreadable_units(facts: BundleFacts) -> Iterator[Problem]:
 
 
 def manifest_of(bundle: Bundle) -> Manifest:
-    """Return a bundle's manifest. A BundleError gives the reason if the manifest cannot be read."""
+    """Return a bundle's manifest, or raise BundleError if the manifest cannot be read."""
     try:
         return read_manifest(bundle.read("manifest.json"))
     except ValueError as exc:
-        hint = "a newer hatch-cubin made it: upgrade hatch-cubin" if "reads at most" in str(exc) else None
+        hint = (
+            "a newer version of hatch-cubin built this wheel: upgrade hatch-cubin"
+            if "reads at most" in str(exc)
+            else None
+        )
         raise BundleError(problem("manifest-unreadable", str(exc), bundle.at("manifest.json"), hint)) from exc
 
 
@@ -246,7 +255,8 @@ def _examine(
     }
     if isinstance(data, BundleError):
         what = data.problems[0].what
-        # The loader knows the kernels of a companion, and finds them once the companion is installed.
+        # The kernels of a missing companion wheel are listed, because the loader finds them after its
+        # installation.
         known = entry.kernels.values() if isinstance(data, FileElsewhereError) else ()
         return {**found, "usage": {symbol: {} for symbol in known}, "problem": what}
     whole = {"all": file_digest(data)}
@@ -271,12 +281,12 @@ def _limits(data: bytes, entry: ManifestEntry) -> Mapping[str, Mapping[str, Sequ
         return ptx_limits(data.decode("utf-8", "replace"))
     try:
         return read_limits(data)
-    except ValueError:  # the fallback reader may still read the resources
+    except ValueError:  # launch limits are optional: the resources may still be readable
         return {}
 
 
 def _content(found: Iterable[_ResultFacts]) -> dict[str, int]:
-    """Return the total size of each part of the compiled code, with the largest part first."""
+    """Return the total size of each part of the cubins, such as debug information, the largest first."""
     sums: dict[str, int] = {}
     for result in found:
         for name, count in result["content"].items():
@@ -363,7 +373,10 @@ def arch_order(arch: str) -> tuple[bool, int, str]:
 def _group_by(
     what: Literal["arch", "module"], units: Iterable[UnitFacts]
 ) -> Iterator[tuple[str, Collection[UnitFacts]]]:
-    """Yield each module, or each arch, with its compiled code. Code that is stored once is listed once."""
+    """Yield each module, or each arch, with its compiled code.
+
+    Code that several modules or archs share is listed once for each.
+    """
     own: dict[str, dict[_FilePosition, UnitFacts]] = {}
     for unit in units:
         own.setdefault(unit[what], {})[_position(unit)] = unit
@@ -379,7 +392,7 @@ def _position(unit: UnitFacts) -> _FilePosition:
 
 
 def _largest(units: Sequence[UnitFacts]) -> dict[str, int]:
-    """Return the sizes of the largest compiled code, by file name, or by module and arch if it is packed."""
+    """Return the sizes of the largest compiled files. In a packed bundle, the key is the module and arch."""
     sizes: dict[str, int] = {}
     for place, unit in {_position(unit): unit for unit in reversed(units)}.items():
         sizes[place[0] if place[1] is None else unit_name(unit["module"], unit["arch"])] = unit["bytes"]

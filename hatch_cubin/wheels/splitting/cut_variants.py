@@ -1,7 +1,7 @@
 """Split a finished wheel into wheel variants: an installer chooses the variant for the machine's GPU.
 
-Nothing is compiled. Each variant contains the whole manifest, so that the loader chooses the same code as
-from the complete wheel.
+Nothing is compiled. Each variant contains the manifest of the complete wheel, so that the loader chooses the
+same code.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class VariantWheels(NamedTuple):
 
 
 def cut_into_variants(opened: OpenedWheel) -> VariantWheels:
-    """Return the variants of a wheel. A BundleError gives the reason if the wheel cannot be split."""
+    """Split a wheel into variants, or raise BundleError if the wheel cannot be split."""
     whole = check_splittable(opened)
     if place := next(filter(VARIANT_FILE.fullmatch, whole.archive.namelist()), None):
         raise BundleError(problem("already-split", "is a wheel variant already", opened.at(place)))
@@ -79,8 +79,6 @@ def _with_absence(entry: Mapping[str, Any], absent: set[str]) -> dict[str, Any]:
 
 def _stranded_problem(whole: SplittableWheel, label: str, cc: int) -> Problem:
     gpu = capability(cc)
-    what = (
-        f"the wheel variant {label} would be installed for GPU {gpu}, but none of its kernels can run there"
-    )
+    what = f"installers would choose the variant {label} for GPU {gpu}, which cannot run any of its kernels"
     hint = f'add "sm_{cc}" to archs, or PTX: "compute_{label.removeprefix("sm")}"'
     return problem("gpu-not-served", what, Location(whole.bundle.where), hint)

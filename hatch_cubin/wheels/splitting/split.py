@@ -1,7 +1,7 @@
 """Split a finished wheel by arch: into a main wheel and a companion wheel for each arch.
 
-Nothing is compiled, and no compiled code changes. The manifest in the main wheel names the companion of each
-file that was moved.
+Nothing is compiled, and no compiled code changes. The manifest in the main wheel lists the companion wheel of
+each file that was moved.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EXTRA_FOR_ALL = "all"
 
 
 class CompanionWheel(NamedTuple):
-    """A companion wheel, with the compiled code for one arch: its file name and its contents."""
+    """A companion wheel, which contains the compiled code for one arch."""
 
     name: str
     metadata: str  # the path of the .dist-info folder
@@ -37,7 +37,7 @@ class CompanionWheel(NamedTuple):
 
 
 class SplitWheel(NamedTuple):
-    """The parts of a split wheel: new and changed files of the main wheel, removed files, and companions."""
+    """The result of splitting a wheel: changes to the files of the main wheel, and the companion wheels."""
 
     written: Mapping[str, bytes]
     gone: frozenset[str]
@@ -88,7 +88,7 @@ def check_splittable(opened: OpenedWheel) -> SplittableWheel:
     # Splitting adds a file of this version's loader, which would not work with another version's loader.
     if bundle.read(loader_files.CORE) != loader_files.read(loader_files.CORE):
         hint = f"split the wheel with the version that built it: {' '.join(manifest.generator)}"
-        what = f"is not the loader of hatch-cubin {__version__}, but of another version"
+        what = f"is the loader of another version of hatch-cubin than {__version__}"
         raise BundleError(problem("not-splittable", what, bundle.at(loader_files.CORE), hint))
     bill = sbom_of(opened, bundle)
     if problems := [*record_problems(wheel), *(sbom_problems(opened) if bill else ())]:
@@ -97,7 +97,7 @@ def check_splittable(opened: OpenedWheel) -> SplittableWheel:
 
 
 def split(opened: OpenedWheel) -> SplitWheel:
-    """Return the parts of a split wheel. A BundleError gives the reason if the wheel cannot be split."""
+    """Split a wheel, or raise BundleError if the wheel cannot be split."""
     _archive, bundle, manifest, home = check_splittable(opened)
     files = _files_by_arch(manifest)
     if not files:
@@ -124,7 +124,10 @@ def split(opened: OpenedWheel) -> SplitWheel:
 def manifest_of_part(
     bundle: Bundle, said: Mapping[str, Any], changed: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> bytes:
-    """Return the manifest with additional fields (*said*), after *changed* has changed each entry."""
+    """Return a bundle's manifest with the additional fields *said*.
+
+    The function *changed* changes each entry.
+    """
     data = bundle.read("manifest.json")
     try:
         prove_manifest(data)
@@ -139,7 +142,7 @@ def _extra_name(arch: str) -> str:
 
 
 def _files_by_arch(manifest: Manifest) -> dict[str, list[str]]:
-    """Return, for each arch, the files of machine code that move into its companion.
+    """Return the files of machine code that move into the companion wheel of each arch.
 
     PTX files, and files that several archs share, stay in the main wheel.
     """
@@ -175,7 +178,7 @@ def _companion_wheel(
         "project": home.project,
         "version": home.version,
     }
-    text = f'"""CUDA kernels of {home.project} for {arch}, which its loader reads from here."""\n'
+    text = f'"""Compiled CUDA kernels for {arch}, which {home.project} loads from this package."""\n'
     inside = {
         f"{package}/__init__.py": text.encode(),
         f"{package}/{COMPANION_FILE}": f"{canonical(bound)}\n".encode(),

@@ -21,7 +21,7 @@ def variants_file_name(release: str) -> str:
 
 
 def index_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield the reasons why installers would not choose a wheel variant for its GPUs."""
+    """Yield a problem if the JSON file beside a wheel variant is unreadable or does not list the variant."""
     place = _variants_file(opened)
     if place is None:
         return
@@ -45,15 +45,15 @@ def index_problems(opened: OpenedWheel) -> Iterator[Problem]:
 
 
 def index_warnings(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield a warning if the JSON file that describes the variants is missing beside a variant."""
+    """Yield a warning if the JSON file that describes all variants is not in the folder of a variant."""
     place = _variants_file(opened)
     if place is not None and not place[0].exists():
-        what = f"{place[0].name} is missing beside it, but installers need this file to choose a variant"
+        what = f"{place[0].name} is not in the same folder, but installers need this file to choose a variant"
         yield problem("wrong-variant-index", what, Location(opened.path))
 
 
 def _variants_file(opened: OpenedWheel) -> tuple[Path, str] | None:
-    """Return the path of the JSON file for a wheel variant, and its label, or None for other wheels."""
+    """Return a wheel variant's label and the path of its JSON file; None if the wheel is not a variant."""
     match = opened.archive and WHEEL_NAME.fullmatch(PurePath(opened.path).name)
     return (
         (Path(opened.path).with_name(variants_file_name(match[1])), match[5]) if match and match[5] else None

@@ -1,7 +1,7 @@
 """Decide which variants a wheel has, and which compiled code each variant contains. Does no I/O.
 
-A variant contains the code that the loader would choose from the complete wheel, for every GPU for which uv
-would install the variant.
+uv installs a variant for certain GPUs. The variant contains the code that the loader would choose for these
+GPUs from the complete wheel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from ...common.arch_names import number_of
 from ...common.capabilities import NAMED
 
 ModuleAndArch = tuple[str, str]  # module and arch
-ShippedArchs = tuple[tuple[str, int], ...]  # each arch, and the driver that its code needs
+# Each arch of a module, and the driver version that its code needs.
+ShippedArchs = tuple[tuple[str, int], ...]
 
 VARIANT_JSON = "variant.json"  # the file in the metadata of a wheel variant that describes the variant
 NULL_LABEL = "null"  # the variant for machines for which no other variant is suitable
@@ -37,10 +38,14 @@ _COMMON = {
 
 
 def variants(manifest: Manifest) -> dict[str, frozenset[ModuleAndArch]]:
-    """Return the compiled code of each variant, by label. Each capability with machine code has a variant."""
+    """Return the compiled code of each variant, by label.
+
+    There is a variant for each compute capability with machine code, such as `sm90`.
+    """
     numbers = _capabilities_of_code(manifest)
     most = max((number for number, _is_ptx in _arch_numbers(manifest)), default=0)
-    top = most // 10 * 10 + 20  # the loader's choice is the same for all higher capabilities
+    # For compute capabilities above `top`, the loader's choice is the same as for `top`.
+    top = most // 10 * 10 + 20
     gpus: dict[str, list[int]] = {NULL_LABEL: [], **{label_of(number): [] for number in numbers}}
     for cc in range(top):
         gpus[label_of(installed_capability(cc, numbers))].append(cc)
@@ -51,12 +56,15 @@ def variants(manifest: Manifest) -> dict[str, frozenset[ModuleAndArch]]:
             if (name, shipped) not in known:
                 known[name, shipped] = {arch for cc in gpus[name] for arch in _chosen(cc, shipped)}
             found[name] |= {(module.name, arch) for arch in known[name, shipped]}
-    # An empty null variant is left out: machines that no variant fits then install the complete wheel.
+    # A null variant without code is left out, so that other machines install the complete wheel.
     return {name: frozenset(units) for name, units in found.items() if units or name != NULL_LABEL}
 
 
 def capabilities_of(manifest: Manifest, capabilities: Iterable[int]) -> list[int]:
-    """Return those of *capabilities* for which a wheel is installed: only some for a wheel variant."""
+    """Return those *capabilities* for whose GPUs installers would choose a wheel.
+
+    For a wheel variant, these are some.
+    """
     if manifest.wheel_variant is None:
         return [*capabilities]
     numbers, name = _capabilities_of_code(manifest), manifest.wheel_variant["label"]
@@ -64,9 +72,9 @@ def capabilities_of(manifest: Manifest, capabilities: Iterable[int]) -> list[int
 
 
 def stranded_gpus(manifest: Manifest) -> Iterator[tuple[str, int]]:
-    """Yield each variant that would be installed for a GPU on which none of its kernels can run, and the GPU.
+    """Yield each GPU for which uv would install a variant that does not contain any kernel for the GPU.
 
-    Tegra GPUs are left out: they cannot run plain code of other GPUs, and most wheels have no code for them.
+    Tegra GPUs are not considered, because most wheels do not contain code for them.
     """
     numbers = _capabilities_of_code(manifest)
     shapes = {shipped for module in manifest.modules for shipped in _choices(module)}
@@ -81,7 +89,8 @@ def stranded_gpus(manifest: Manifest) -> Iterator[tuple[str, int]]:
 def installed_capability(cc: int, numbers: Collection[int]) -> int | None:
     """Return the capability whose variant uv installs for a GPU.
 
-    This is the highest capability with the same major number that is not above the GPU's capability *cc*.
+    The result is the highest capability with the same major number that is not above the GPU's capability
+    *cc*.
     """
     return max((number for number in numbers if number // 10 == cc // 10 and number <= cc), default=None)
 
@@ -94,13 +103,14 @@ def label_of(number: int | None) -> str:
 def describe_variants(labels: Iterable[str]) -> bytes:
     """Return the JSON description of wheel variants for installers.
 
-    The metadata of a variant describes only this variant. The file beside the wheels describes all variants.
+    In the metadata of a variant, the description has one label. In the JSON file beside the wheels, it has
+    all labels.
     """
     return f"{canonical({**_COMMON, 'variants': {name: _properties(name) for name in labels}})}\n".encode()
 
 
 def read_labels(data: bytes) -> list[str]:
-    """Return the labels in a description of variants. Raise ValueError if hatch-cubin did not write it."""
+    """Return the labels in a JSON description of variants; ValueError if another program wrote the JSON."""
     try:
         labels = [*json.loads(data)["variants"]]
         if describe_variants(labels) != data or not all(map(_LABEL.fullmatch, labels)):
@@ -111,7 +121,7 @@ def read_labels(data: bytes) -> list[str]:
 
 
 def files_with(manifest: Manifest, units: Collection[ModuleAndArch]) -> set[str]:
-    """Return the files that contain the compiled code of these modules and archs."""
+    """Return the names of the files that contain the compiled code of *units* (modules for one arch)."""
     return {
         entry.file
         for module in manifest.modules
@@ -125,7 +135,7 @@ def _properties(name: str) -> Mapping[str, Any]:
 
 
 def _capabilities_of_code(manifest: Manifest) -> list[int]:
-    """Return the compute capabilities that have machine code, each of which has a variant."""
+    """Return the compute capabilities for which a wheel contains machine code."""
     return sorted({number for number, is_ptx in _arch_numbers(manifest) if not is_ptx})
 
 
@@ -136,7 +146,7 @@ def _arch_numbers(manifest: Manifest) -> set[tuple[int, bool]]:
 
 
 def _choices(module: ManifestModule) -> set[ShippedArchs]:
-    """Return the sets of archs from which the loader may choose: all, or all archs that have a kernel."""
+    """Return the archs of a module, and for each kernel the archs that have this kernel."""
     entries = [entry for entry in module.entries if number_of(entry.arch) is not None]
     kernels = {kernel for entry in entries for kernel in entry.kernels}
     asked = [entries, *([entry for entry in entries if kernel in entry.kernels] for kernel in kernels)]
@@ -144,6 +154,6 @@ def _choices(module: ManifestModule) -> set[ShippedArchs]:
 
 
 def _chosen(cc: int, shipped: ShippedArchs) -> set[str]:
-    """Return the archs that the loader may choose for a compute capability, depending on the driver."""
+    """Return the archs that the loader would choose for compute capability *cc* with any of the drivers."""
     chosen = (loader.select(cc, driver, shipped) for driver in {driver for _arch, driver in shipped})
     return {found[0] for found in chosen if found is not None}

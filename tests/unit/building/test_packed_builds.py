@@ -111,7 +111,7 @@ def test_a_block_that_does_not_hold_the_units_is_packed_again_whatever_its_recor
     assert [line.rpartition(", ")[0] for line in said if line.startswith("3 blocks")] == [
         "3 blocks: 0 cached, 3 packed"
     ]
-    told = "blocks in the cache that do not contain the right units, and are packed again: 3"
+    told = "wrong blocks in the cache, which are packed again: 3"
     assert (told in said) == (forgets == "forgotten")
     assert pipeline.build(project) == right
 

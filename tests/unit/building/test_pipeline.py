@@ -255,7 +255,7 @@ def test_an_option_that_the_compiler_does_not_take_is_shown_in_the_table(
 
 NO_KERNEL = (
     "the source has only device functions: write a kernel with __global__; "
-    "a project without kernels does not need a table of hatch-cubin"
+    "a project without kernels does not need hatch-cubin"
 )
 NOT_NAMED = (
     "a template is compiled only if 'instantiate' lists it; for example:\n"
@@ -278,7 +278,7 @@ def test_a_result_without_a_kernel_is_an_error(
     tmp_path: Path, compiler: str, source: str, hint: str, arch: str
 ) -> None:
     assert failure(tmp_path, {"k.cu": source}, f'archs = ["{arch}"]') == (
-        "demo/k.cu: compiled to nothing: there is no kernel in it\n"
+        "demo/k.cu: the compiled code does not contain a kernel\n"
         f"  while compiling k for {arch} ({compiler})\n"
         f"  hint: {hint}"
     )
@@ -304,7 +304,7 @@ def with_options(monkeypatch: pytest.MonkeyPatch, *more: bytes) -> None:
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        (b"-rdc=true", "the result is relocatable code, which cannot be loaded"),
+        (b"-rdc=true", "the compiled code is relocatable, and cannot be loaded"),
         (b"-dlto", "the compiler's result is not a cubin"),
     ],
 )
@@ -380,7 +380,7 @@ def test_a_macro_of_the_table_that_a_source_defines_again_is_a_warning(tmp_path:
     pipeline.build(project_of(tmp_path, {"k.cu": source}, TWO + "define = { N = 2 }", said))
     (warning,) = said
     assert warning.splitlines()[0] == 'demo/k.cu:1: incompatible redefinition of macro "N" [compiler-warning]'
-    kept = "  hint: put #ifndef N before this definition and #endif after it, to keep the value in the table"
+    kept = "  hint: put #ifndef N before this definition and #endif after it, to keep the configured value"
     assert warning.splitlines()[-1] == kept
 
 
@@ -878,7 +878,7 @@ def test_what_depends_on_the_time_of_a_compile_is_warned_of_with_its_line(tmp_pa
     said: list[str] = []
     pipeline.build(project_of(tmp_path, STAMPED, TWO, said))
     differ = (
-        "gives different code at every compile; a cached unit keeps the value of its first "
+        "gives different code at every compile; the cache keeps the code of the first "
         "compile [result-depends-on-time]"
     )
     assert said == [f"demo/k.cu:3: __TIME__ {differ}", f"demo/when.h:1: __DATE__ {differ}"]

@@ -12,14 +12,15 @@ from tests.helpers import pyproject, run, write_tree
 pytestmark = pytest.mark.counted
 
 SLOW = {"cuda", "dataclasses", "hatchling", "importlib.metadata", "json", "pathlib", "platformdirs", "shutil"}
+HELP = "import argparse; argparse.ArgumentParser().format_help()"  # imports dataclasses from Python 3.15 on
 LIST = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
 
 
 def imported(root: Path, *arguments: str) -> set[str]:
-    """Return the modules that the command line imports, which this Python has not when it starts."""
+    """Return the modules that the command line imports, except those that Python and argparse need."""
     run_it = "import runpy; runpy.run_module('hatch_cubin', run_name='__main__')"
     call = f"sys.argv[1:] = {list(arguments)}; {run_it}"
-    idle, busy = (run(sys.executable, "-c", LIST + code, cwd=root, check=False) for code in ("", call))
+    idle, busy = (run(sys.executable, "-c", LIST + code, cwd=root, check=False) for code in (HELP, call))
     return {*busy.stderr.splitlines()[-1].split()} - {*idle.stderr.splitlines()[-1].split()}
 
 

@@ -27,7 +27,7 @@ def test_what_one_cause_leaves_is_explained_by_the_next(tmp_path: Path) -> None:
         ),
         (
             'identifier "BLOCK" is undefined',
-            'if this is a macro, set its value in place of …: define = { BLOCK = "…" }',
+            'if this name is a macro, replace … by its value: define = { BLOCK = "…" }',
         ),
         ('identifier "blorp" is undefined', None),
     ]
@@ -37,11 +37,11 @@ def test_what_a_header_met_and_what_the_project_got_wrong_are_both_told(tmp_path
     text = "A function without execution space annotations (__host__/__device__/__global__) is a host one"
     of_cute, own = error(text, "<nvidia-cutlass/include>/cute/a.hpp"), undefined("BLOCK", 3)
     told, other = advise([of_cute, own, of_cute], setting(tmp_path))
-    assert (told.where, told.context) == (of_cute.where, ("and 1 more error after it",))
+    assert (told.where, told.context) == (of_cute.where, ("and 1 more error after this error",))
     assert told.hint == (
         "to compile such functions as device code: options = { device-as-default-execution-space = true }"
     )
-    assert other.hint == 'if this is a macro, set its value in place of …: define = { BLOCK = "…" }'
+    assert other.hint == 'if this name is a macro, replace … by its value: define = { BLOCK = "…" }'
 
 
 def chain(root: Path, length: int) -> list[Diagnostic]:

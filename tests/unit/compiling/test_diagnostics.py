@@ -87,8 +87,8 @@ LOGS = {
                 'incompatible redefinition of macro "BLOCK"',
                 (),
                 (
-                    "put #ifndef BLOCK before this definition and #endif after it, to keep the value in "
-                    "the table"
+                    "put #ifndef BLOCK before this definition and #endif after it, to keep the "
+                    "configured value"
                 ),
             )
         ],
@@ -104,7 +104,10 @@ LOGS = {
                 Location("demo/a.cu", 1),
                 "extern declaration of the entity c is treated as a static definition",
                 (),
-                "if another source defines c, link both in a [[…module]] table; otherwise remove 'extern'",
+                (
+                    "if another source defines c, link both sources in a [[…module]] table; "
+                    "otherwise remove 'extern'"
+                ),
             )
         ],
     ),

@@ -24,6 +24,11 @@ from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import COPY_PTX, SAXPY, SCALE, in_order, write_tree
 
+if sys.platform != "win32":
+    from resource import RLIM_INFINITY as NO_LIMIT
+else:
+    NO_LIMIT = -1
+
 
 def test_messages_keep_their_bounds() -> None:
     messages: list[dict[str, Any]] = [
@@ -403,8 +408,8 @@ def patch_limits(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> list[
     [
         (899, 4096, [(4096, 4096)], 4096),
         (900, 4096, [], 900),
-        (256, -1, [(-1, -1)], 900),
-        (-1, -1, [], 900),
+        (256, NO_LIMIT, [(NO_LIMIT, NO_LIMIT)], 900),
+        (NO_LIMIT, NO_LIMIT, [], 900),
         (256, 899, [(899, 899)], 899),
     ],
     ids=["raised", "enough", "raised to no limit", "no limit", "not enough"],
@@ -418,13 +423,13 @@ def test_the_limit_of_open_files_is_raised_where_descriptors_need_it(
 
 @pytest.mark.parametrize(
     ("hard", "made"),
-    [(-1, [(1 << 30, 1 << 30)]), (1 << 40, [(1 << 30, 1 << 30)]), (1 << 20, [])],
+    [(NO_LIMIT, [(1 << 30, 1 << 30)]), (1 << 40, [(1 << 30, 1 << 30)]), (1 << 20, [])],
     ids=["no limit", "a higher one", "a lower one"],
 )
 def test_a_worker_limits_its_own_memory_to_what_it_is_told_and_its_stack(
     monkeypatch: pytest.MonkeyPatch, hard: int, made: list[tuple[int, int]]
 ) -> None:
-    limits = patch_limits(monkeypatch, -1, hard)
+    limits = patch_limits(monkeypatch, NO_LIMIT, hard)
     worker._limit_memory((1 << 30) - worker._STACK_BYTES[0])
     assert limits == made
 

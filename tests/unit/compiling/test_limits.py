@@ -59,11 +59,11 @@ def warnings(root: Path, files: dict[str, str | bytes], options: str = "archs = 
         ("__block_size__((1, 1, 128))", f"… 1 x 1 x 128 threads, …{ABOUT_BLOCKS}"),
         (
             "__cluster_dims__(4, 3, 1)",
-            "asks for clusters of 12 blocks, which not every GPU can launch" + ABOUT_ATTRIBUTE,
+            "needs clusters of 12 blocks, which not every GPU can launch" + ABOUT_ATTRIBUTE,
         ),
         (
             "__cluster_dims__(32, 1, 1)",
-            f"asks for clusters of 32 blocks, which no GPU can launch{ABOUT_CLUSTERS}",
+            f"needs clusters of 32 blocks, which no GPU can launch{ABOUT_CLUSTERS}",
         ),
         ("__launch_bounds__(256, 1, 32)", f"… 32 blocks, …{ABOUT_CLUSTERS}"),
     ],

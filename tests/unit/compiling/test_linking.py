@@ -234,7 +234,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         (
             "nothing defines 'v', which demo/variable_a.cu needs\n"
             "  while linking MODULE for sm_90\n"
-            "  hint: demo/other.cu:2 defines it: add 'demo/other.cu' to 'sources' of this table"
+            "  hint: demo/other.cu:2 defines the symbol: add 'demo/other.cu' to 'sources' of this module"
         ),
         "",
     ),
@@ -260,7 +260,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
     ),
     "empty": (
         {"a": ADD},
-        "compiled to nothing: there is no kernel in it\n  while linking MODULE for sm_90",
+        "the compiled code does not contain a kernel\n  while linking MODULE for sm_90",
         "",
     ),
 }
@@ -360,7 +360,7 @@ def test_a_link_and_a_source_that_needs_a_gpu_of_its_own_fail_in_one_build(tmp_p
     of_link = (
         "pyproject.toml:19: nothing defines 'f(int)' (_Z1fi), which demo/c.cu needs\n"
         "  while linking n for sm_90\n"
-        "  hint: demo/b.cu:1 defines it: add 'demo/b.cu' to 'sources' of this table"
+        "  hint: demo/b.cu:1 defines the symbol: add 'demo/b.cu' to 'sources' of this module"
     )
     assert failure(tmp_path, files, linked) == [of_source, of_link]
 
@@ -670,7 +670,7 @@ def test_whatever_the_linker_says_is_told(tmp_path: Path) -> None:
     assert failed("something odd") == ["something odd"]
     assert failed("fatal: the compiler crashed (signal 11)") == ["the compiler crashed (signal 11)"]
     assert failed("ERROR 4: bad input: lib/x.cubin") == [
-        "nvJitLink cannot read lib/x.cubin: check that this file was built for this arch"
+        "nvJitLink cannot read lib/x.cubin: check that this file was built for sm_90"
     ]
     assert failed("ERROR in LTOIR arch newer than target arch") == [
         "an input of this link contains LTO-IR of a newer compiler, or for a newer arch"

@@ -133,7 +133,7 @@ def test_changes_that_come_with_another_compiler_are_summed_up() -> None:
     was = {**NOW, **brought, "define": ["N=8", NOW["define"][1]]}
     assert len(differences({**was, "compiler": "12.9.86"}, NOW)) == 6
     assert describe_all(differences({**was, "compiler": "12.9.86"}, NOW), NOW) == [
-        "NVRTC 12.9.86 -> 13.5.37, and the headers and options that come with it",
+        "NVRTC 12.9.86 -> 13.5.37, and the compiler's own headers and options differ too",
         "macro N: 8 -> 4",
     ]
     assert describe_all(differences(was, NOW), NOW) == [

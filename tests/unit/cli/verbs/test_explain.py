@@ -215,7 +215,11 @@ def test_keys_that_cuda_core_makes_in_another_way_differ_for_no_input(
     monkeypatch.setattr(
         ingredients, "core_key", lambda *unit: hashlib.sha256(toolkit_module.core_key(*unit)).digest()
     )
-    assert explain("k") == [MISS, "      the reason is unknown: no recorded input differs", *ARCHS]
+    assert explain("k") == [
+        MISS,
+        "      the reason is unknown: all recorded inputs are the same as in an earlier build",
+        *ARCHS,
+    ]
 
 
 def entry(explain: Explain, *asked: str) -> Path:
@@ -232,7 +236,7 @@ def test_a_damaged_entry_is_told_from_one_that_is_gone(explain: Explain, baked: 
     entry(explain, "k", "--arch", "sm_90").unlink()
     assert explain("k") == [
         "miss  k for sm_80",
-        "      the unit's cache entry is damaged, so the unit will be compiled again",
+        "      the unit's cache entry is damaged, so a build compiles the unit again",
         "miss  k for sm_90",
         "      the unit's result was removed from the cache",
         *ARCHS,
@@ -424,7 +428,7 @@ def test_a_driver_without_a_gpu_is_wrong_usage(root: Path, capsys: pytest.Captur
         ("demo/sub/red.cu", "did you mean 'demo/red.cu'?"),
         ("redd", "did you mean 'red'?"),
         ("nothing of the kind", "'hatch-cubin plan' lists all sources"),
-        ("demo/deep/b.cuh", "it is a header that these sources include: demo/k.cu"),
+        ("demo/deep/b.cuh", "this file is a header that these sources include: demo/k.cu"),
         ("demo/__init__.py", "the file exists, but 'sources' does not match it, or 'exclude' matches it"),
     ],
 )

@@ -184,7 +184,11 @@ def test_a_bundle_without_kernels_says_so(tmp_path: Path, capsys: pytest.Capture
 
 def test_a_newer_manifest_asks_for_a_newer_hatch_cubin(tmp_path: Path, command: Command) -> None:
     place = write_tree(tmp_path / "_cubins", {"manifest.json": b'{"format":4}'})
-    values = ("has format 4, ", " 3 ", "hint: a newer hatch-cubin made it: upgrade hatch-cubin")
+    values = (
+        "has format 4, ",
+        " 3 ",
+        "hint: a newer version of hatch-cubin built this wheel: upgrade hatch-cubin",
+    )
     errors = command("inspect", place).errors
     assert errors == [Coded("manifest-unreadable", place / "manifest.json", *values)]
 

@@ -119,7 +119,11 @@ def refusal(command: Command, wheel: Path, into: Path) -> str:
 def test_a_wheel_with_the_loader_of_another_version_is_not_split(tmp_path: Path, command: Command) -> None:
     """Its core would refuse the file that a split adds."""
     whole = finished_wheel(tmp_path / "whole", {**PLAIN, "__init__.py": b"# older\n"})
-    other = Coded("not-splittable", f"{whole}/demo/_cubins/__init__.py", "is not the loader of hatch-cubin")
+    other = Coded(
+        "not-splittable",
+        f"{whole}/demo/_cubins/__init__.py",
+        "is the loader of another version of hatch-cubin",
+    )
     assert refusal(command, whole, tmp_path / "x") == other
 
 
@@ -197,7 +201,9 @@ def test_a_wheel_whose_index_was_edited_is_not_split(tmp_path: Path, command: Co
 def test_a_wheel_is_not_replaced_by_its_part(tmp_path: Path, command: Command) -> None:
     whole = finished_wheel(tmp_path)
     before = whole.read_bytes()
-    overwritten = Coded("wheel-overwrites-itself", whole, "would be overwritten by a part of the same name")
+    overwritten = Coded(
+        "wheel-overwrites-itself", whole, "would be overwritten by a new wheel of the same name"
+    )
     assert refusal(command, whole, tmp_path) == overwritten
     assert whole.read_bytes() == before
 
@@ -235,7 +241,7 @@ def test_parts_that_are_together_are_verified_together(
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].endswith(" files agree with the manifest; the loader is from hatch-cubin 0.1.0")
-    said = "all files match the companion's description; the main wheel is The.Demo 1.0"
+    said = "all files match companion.json; this is a companion of the main wheel The.Demo 1.0"
     assert lines[1:] == [f"{parts / name}: {said}" for name in (SM80, SM90)]
 
 
@@ -324,7 +330,7 @@ def test_a_manifest_that_names_strange_companions(tmp_path: Path, command: Comma
         {**files, name: files[name].replace(b'"companion":"the_demo_cubins_sm80"', b'"companion":"../x"')},
     )
     inconsistent = Coded(
-        "manifest-inconsistent", f"{parts / MAIN}/{name}", "names the companion '../x', but does not"
+        "manifest-inconsistent", f"{parts / MAIN}/{name}", "names the companion '../x', but has no entry"
     )
     assert inconsistent in command("verify", parts / MAIN).errors
 
@@ -337,7 +343,7 @@ def test_what_inspect_shows_of_parts(tmp_path: Path, command: Command) -> None:
     facts = json.loads(ended.out)
     units = facts["results"][0]["bundles"][0]["units"]
     assert {(unit["module"], unit["arch"]): unit["problem"] for unit in units} == {
-        ("a", "sm_80"): "is in the-demo-cubins-sm80, which is not here",
+        ("a", "sm_80"): "is in the companion wheel the-demo-cubins-sm80, which is missing",
         **dict.fromkeys(
             [("a", "sm_90"), ("b", "sm_90"), ("b", "compute_80"), ("c", "sm_80"), ("c", "sm_90")]
         ),
@@ -362,7 +368,7 @@ def test_who_wants_a_bundle_is_told_whose_companion_it_is(
     monkeypatch.chdir(tmp_path)
     error, *_ = command(*(part if word == "PART" else word for word in ALONE[verb])).errors
     what = "is a companion of The.Demo 1.0 [companion-alone]"
-    hint = "name the main wheel: its companions are read with it"
+    hint = "name the main wheel, and the companion wheels in the same folder are read too"
     assert error == f"hatch-cubin: error: {part}: {what}\n  hint: {hint}"
     assert not (tmp_path / "out").exists()
 
@@ -382,7 +388,7 @@ def test_check_looks_at_a_companion_alone_as_verify_does(tmp_path: Path, command
     ended, name = command("check", part), "the_demo_cubins_sm90/a.sm_90.cubin"
     assert (ended.code, ended.out.splitlines()[0]) == (0, str(part))
     make_wheel(part, {**wheel_files(part), name: b"x"})
-    changed = Coded("file-changed", f"{part}/{name}", "is not the file that companion.json describes")
+    changed = Coded("file-changed", f"{part}/{name}", "does not have the digest and size in companion.json")
     assert changed in command("check", part).errors
 
 
@@ -412,11 +418,13 @@ def test_check_and_the_page_say_what_gpus_run_with_all_companions_whichever_are_
             (parts / name).unlink()
         page = tmp_path / "page.html"
         command("inspect", parts / MAIN, "--html", page)
-        assert ("is in the-demo-cubins-sm80, which is not here" in page.read_text("utf-8")) == bool(absent)
+        assert (
+            "is in the companion wheel the-demo-cubins-sm80, which is missing" in page.read_text("utf-8")
+        ) == bool(absent)
         shown = page.read_text("utf-8").partition("What each GPU runs")[2].partition("</table>")[0]
         code, out, err = command("check", parts / MAIN, "--except", "b")
         assert code == 0
-        said = "are not here, so they were not checked: the-demo-cubins-sm80, the-demo-cubins-sm90"
+        said = "are missing, so they were not checked: the-demo-cubins-sm80, the-demo-cubins-sm90"
         assert (said in err) == bool(absent)
         assert not whole or [*out.splitlines()[3:], shown] == whole
         whole = [*out.splitlines()[3:], shown]

@@ -123,7 +123,7 @@ def test_variants_of_another_build_do_not_stay_beside_those_of_this_one(
     (parts / there).write_bytes(b"")
     assert refusal(command, finished_wheel(tmp_path), parts) == (
         f"hatch-cubin: error: {parts / there}: is a variant of another build of this wheel"
-        " [variant-of-other-build]\n  hint: remove it, or name another folder with --into"
+        " [variant-of-other-build]\n  hint: remove this wheel, or name another folder with --into"
     )
 
 
@@ -195,7 +195,7 @@ def test_a_variant_on_which_a_gpu_could_run_nothing_is_not_made(tmp_path: Path, 
     whole = finished_wheel(tmp_path, bundle(*built, folder="demo/_cubins"))
     place = f"{whole}/demo/_cubins"
     ended = command("split", whole, "--by", "arch", "--as", "variants", "--into", tmp_path / "x")
-    what = "the wheel variant sm100 would be installed for GPU 10.3, but none of its kernels can run there"
+    what = "installers would choose the variant sm100 for GPU 10.3, which cannot run any of its kernels"
     hint = 'add "sm_103" to archs, or PTX: "compute_100"'
     assert ended.errors == [
         f"hatch-cubin: error: {place}: {what} [gpu-not-served]\n  hint: {hint}",
@@ -256,7 +256,7 @@ INDEX_OF_KERNELS = "demo/_cubins/manifest.json"
             b'"label":"sm75"',
             WRONG,
             "manifest.json",
-            "claims to be the wheel variant 'sm75', but a wheel with these archs has no such variant",
+            "claims to be the wheel variant 'sm75', but the manifest's archs do not allow this variant",
         ),
         (INDEX_OF_KERNELS, b"{}", "manifest-unreadable", "manifest.json", "'format'"),
         (f"{INFO}/variant.json", describe_variants(["sm80"]), WRONG, f"{INFO}/variant.json", "'sm90'"),
@@ -342,7 +342,7 @@ def test_check_warns_of_a_variant_that_nothing_describes(tmp_path: Path, command
     code, _out, err = command("check", parts / SM90, "--except", "b")
     assert code == 0
     assert err == (
-        f"hatch-cubin: warning: {parts / SM90}: {INDEX} is missing beside it, "
+        f"hatch-cubin: warning: {parts / SM90}: {INDEX} is not in the same folder, "
         "but installers need this file to choose a variant [wrong-variant-index]\n"
     )
     (parts / INDEX).mkdir()

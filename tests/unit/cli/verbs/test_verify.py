@@ -87,7 +87,7 @@ def test_the_facts(tmp_path: Path, command: Command) -> None:
     wheel = wheel_of(tmp_path, {**FILES, "more": b""})
     answer = Answer(command, wheel, "--json")
     assert answer.code == 1
-    what = "does not belong here: the manifest does not list this file"
+    what = "does not belong to the bundle: the manifest does not list this file"
     error = problem("file-not-listed", what, Location(f"{wheel}/demo/_cubins/more"))
     result = {"named": str(wheel), "path": str(wheel), "bundles": ["demo/_cubins"], "ok": False}
     facts = {"format": 1, "verb": "verify", "ok": False, "results": [result], "errors": [error.facts()]}
@@ -323,7 +323,7 @@ def test_json_that_would_fill_the_memory_is_not_read(
 
 
 NAMES = "its kernels do not have the names that the manifest gives them"
-TAKES = "its kernels take other parameters than the manifest says"
+TAKES = "its kernels have other parameters than the manifest says"
 T_INT, T_FLOAT = "_Z1tIiEvPT_", "_Z1tIfEvPT_"
 
 
@@ -437,7 +437,9 @@ def test_the_loader_of_an_older_release_is_known_by_its_digest(
     files = {**of_version(monkeypatch, "0.0.1", OLD), "_editable.py": b"# its notes"}
     answer = Answer(command, write_tree(tmp_path / "_cubins", files))
     assert (answer.code, answer.errors) == (0, [])
-    assert answer.out.endswith("; the loader is from hatch-cubin 0.0.1, the stub file was not compared\n")
+    assert answer.out.endswith(
+        "; the loader is from hatch-cubin 0.0.1, the type stub __init__.pyi was not compared\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -446,7 +448,7 @@ def test_the_loader_of_an_older_release_is_known_by_its_digest(
         ("99.0", "was made by a newer hatch-cubin, 99.0 [newer-release]"),
         (
             "evil",
-            f"says that hatch-cubin evil made it, but {OURS} does not know this release [unknown-release]",
+            f"names hatch-cubin evil as its builder, which {OURS} does not know [unknown-release]",
         ),
     ],
 )
@@ -457,7 +459,7 @@ def test_the_sentence_of_each_code_about_releases(
     hint = (
         "upgrade hatch-cubin"
         if version == "99.0"
-        else f"verify the wheel with hatch-cubin {version}, if it exists"
+        else f"if hatch-cubin {version} exists, use this version to verify the wheel"
     )
     answer = Answer(command, folder)
     assert answer.errors == [f"{folder.as_posix()}/manifest.json: {sentence}"]
@@ -501,7 +503,7 @@ def test_another_generator_is_none_that_is_known(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = of_version(monkeypatch, __version__, b"evil", name="hatch-cubin2")
-    unknown = Coded("unknown-release", "demo/_cubins/manifest.json", "hatch-cubin2 made it, not hatch-cubin")
+    unknown = Coded("unknown-release", "demo/_cubins/manifest.json", "names hatch-cubin2 as its builder")
     assert unknown in Answer(command, wheel_of(tmp_path, files)).errors
 
 

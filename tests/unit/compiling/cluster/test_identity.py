@@ -27,22 +27,30 @@ ASSEMBLES = MINE._replace(ptxas="13.5.37")
     [
         (MINE, MINE, None),
         (LINKS, MINE, None),
-        (MINE._replace(nvrtc="13.4.92"), MINE, "the worker has NVRTC 13.4.92, this build has 13.5.37"),
-        (MINE._replace(version="1.1"), MINE, "the worker has hatch-cubin 1.1, this build has 1.2"),
+        (MINE._replace(nvrtc="13.4.92"), MINE, "the worker has NVRTC 13.4.92, but this build has 13.5.37"),
+        (MINE._replace(version="1.1"), MINE, "the worker has hatch-cubin 1.1, but this build has 1.2"),
         (
             MINE._replace(schema="keys 0"),
             MINE,
-            ("the worker has hatch-cubin with the key format keys 0, this build has keys 1"),
+            ("the worker has hatch-cubin with the key format keys 0, but this build has keys 1"),
         ),
-        (MINE._replace(data_model="llp64"), MINE, "the worker has data model llp64, this build has lp64"),
-        (MINE._replace(machine="aarch64"), MINE, "the worker has processor aarch64, this build has x86_64"),
+        (MINE._replace(data_model="llp64"), MINE, "the worker has data model llp64, but this build has lp64"),
+        (
+            MINE._replace(machine="aarch64"),
+            MINE,
+            "the worker has processor aarch64, but this build has x86_64",
+        ),
         (
             LINKS._replace(nvjitlink="13.4.92"),
             LINKS,
-            ("the worker has nvJitLink 13.4.92, this build has 13.5.37"),
+            ("the worker has nvJitLink 13.4.92, but this build has 13.5.37"),
         ),
         (ASSEMBLES, MINE, None),
-        (MINE._replace(code="other"), MINE, "the worker's hatch-cubin 1.2 has other code than this build's"),
+        (
+            MINE._replace(code="other"),
+            MINE,
+            "the worker's hatch-cubin 1.2 differs from this build's hatch-cubin",
+        ),
     ],
 )
 def test_what_differs_is_named(theirs: Identity, mine: Identity, said: str | None) -> None:

@@ -175,11 +175,11 @@ def test_where_nobody_can_compile_that_is_an_error_or_done_here(tmp_path: Path) 
     name = f"{__name__}:Broken"
     project = make_project(tmp_path / "a", files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=name)
     assert told(project, ToolchainError) == [
-        f"{name} has no worker that can compile the missing units",
+        f"{name} has no worker that can compile for this build",
         f"worker {name}: RuntimeError: cannot schedule new futures",
         (
-            "hint: finished units are in the cache; add ',local' to the name to compile the "
-            "others on this machine"
+            "hint: finished results are in the cache; add ',local' to the cluster's name to compile the "
+            "rest on this machine"
         ),
     ]
     said: list[str] = []
@@ -187,7 +187,7 @@ def test_where_nobody_can_compile_that_is_an_error_or_done_here(tmp_path: Path) 
     object.__setattr__(project, "warn", said.append)
     assert workers(project) == {"one": None}
     assert said[-1] == (
-        f"{name} has no worker that can compile the missing units: this machine compiles them "
+        f"{name} has no worker that can compile for this build, so this machine compiles the rest "
         "[no-usable-worker]"
     )
 
@@ -214,10 +214,10 @@ def test_what_is_done_here_for_a_cluster_takes_no_more_than_the_cores_here(
 def test_a_worker_that_is_not_as_needed_is_told_with_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(identity, "difference", lambda *_both: "NVRTC 13.4.92, this build has 13.5.37")
+    monkeypatch.setattr(identity, "difference", lambda *_both: "NVRTC 13.4.92, but this build has 13.5.37")
     project = make_project(tmp_path, files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=NAME)
     _what, reason, hint = told(project, ToolchainError)
-    assert reason == f"worker {NAME}: {worker_side.here().name}: NVRTC 13.4.92, this build has 13.5.37"
+    assert reason == f"worker {NAME}: {worker_side.here().name}: NVRTC 13.4.92, but this build has 13.5.37"
     assert hint.startswith("hint: on each worker: pip install hatch-cubin==")
 
 

@@ -512,9 +512,9 @@ def test_who_joins_while_the_last_hope_is_given_up_is_heard(clock: Clock) -> Non
 
 
 def test_reasons_are_told_worker_by_worker(clock: Clock) -> None:
-    play = Play(clock, lambda _cluster: None, WorkerUnfit("a", "NVRTC 13.4.92, this build has 13.5.37"))
+    play = Play(clock, lambda _cluster: None, WorkerUnfit("a", "NVRTC 13.4.92, but this build has 13.5.37"))
     error = refusal(NoWorkersLeftError, play.results)
-    assert play.warnings == ["worker a: NVRTC 13.4.92, this build has 13.5.37"]
+    assert play.warnings == ["worker a: NVRTC 13.4.92, but this build has 13.5.37"]
     assert (error.why, error.reasons) == ((), tuple(play.warnings))
 
 

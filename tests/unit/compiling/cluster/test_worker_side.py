@@ -73,7 +73,7 @@ def test_who_is_as_the_build_needs_it_has_nothing_to_say(stub: Path) -> None:
     process, differs = worker_side.identify(REQUIREMENTS)
     assert (process, differs) == (worker_side.here().process, None)
     other = BuildRequirements(MINE._replace(nvrtc="13.4.92"), None)
-    assert worker_side.identify(other)[1] == "the worker has NVRTC 13.5.37, this build has 13.4.92"
+    assert worker_side.identify(other)[1] == "the worker has NVRTC 13.5.37, but this build has 13.4.92"
 
 
 def test_who_runs_other_code_than_what_is_installed_by_now_says_so(
@@ -222,7 +222,7 @@ def test_with_all_that_it_takes_a_lease_needs_nothing_before(
         assert [*checked_results(worker_side.compile_with(archive, anybody), anybody)] == [1]
     other = PackedArchive(BuildRequirements(MINE._replace(nvrtc="13.4.92"), None), LISTING, BLOBS)
     assert worker_side.compile_with(other, anybody).refusal == (
-        "the worker has NVRTC 13.5.37, this build has 13.4.92"
+        "the worker has NVRTC 13.5.37, but this build has 13.4.92"
     )
 
 

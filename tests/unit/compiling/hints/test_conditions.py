@@ -17,6 +17,9 @@ UNNAMED = f"{BY_NAME}; for example:" + table('instantiate = ["k<float>"]')
 TEMPLATE = "template <class T>\n__global__ void k(T *x) {}\n"
 
 
+REPLACED = "set the value in place of …:"
+
+
 def hint(root: Path, text: str, options: str = "", **files: str) -> str | None:
     return conditions.about_no_kernel(setting(root, options, text=text, files=files))
 
@@ -56,7 +59,7 @@ def test_a_file_with_no_kernel_of_its_own_is_behind_what_all_of_it_is(tmp_path: 
 
 @pytest.mark.parametrize(
     "condition",
-    ["#if __CUDA_ARCH__ >= 900", "#if 0", "#ifndef __CUDACC_RTC__", "#if !defined(__CUDACC__)", "#if !A"],
+    ["#if 0", "#ifndef __CUDACC_RTC__", "#if !defined(__CUDACC__)", "#if __has_include(<a.h>)"],
 )
 def test_of_what_only_a_compiler_can_tell_nothing_is_claimed(tmp_path: Path, condition: str) -> None:
     assert hint(tmp_path, f"{condition}\n{TEMPLATE}#endif\n") == (
@@ -65,10 +68,29 @@ def test_of_what_only_a_compiler_can_tell_nothing_is_claimed(tmp_path: Path, con
 
 
 @pytest.mark.parametrize(
+    ("condition", "how"),
+    [
+        ("#if N > 4", f'{REPLACED} define = {{ N = "…" }}'),
+        ("#if N == 4u && defined(X)", f'{REPLACED} define = {{ N = "…", X = "…" }}'),
+        ("#if !A", f'{REPLACED} define = {{ A = "…" }}'),
+        (
+            "#if __CUDA_ARCH__ >= 900",
+            "__CUDA_ARCH__ is 900 for sm_90, so set 'archs' to archs for which the condition holds",
+        ),
+    ],
+)
+def test_a_condition_that_only_a_compiler_can_evaluate_is_named_with_its_macros(
+    tmp_path: Path, condition: str, how: str
+) -> None:
+    assert hint(tmp_path, f"{condition}\n{TEMPLATE}#endif\n") == (
+        f"the condition '{condition}' (demo/a.cu:1) may hide the kernels from the compiler: {how}"
+    )
+
+
+@pytest.mark.parametrize(
     ("before", "branch"),
     [
-        ("#if 1", "#elif defined(NEVER)"),
-        ("#ifdef A", "#elif !defined(B)"),
+        ("#if 1", "#elif defined(__CUDACC__)"),
         ("#if 0", "#elif 1"),
         ("#ifdef __CUDA_ARCH__", "#else"),
         ("#ifdef __HIPCC__", "#else"),
@@ -125,7 +147,7 @@ def test_the_line_of_a_kernel_that_is_not_compiled_is_shown(tmp_path: Path, text
     assert "template" not in told
 
 
-LEFT_OUT = 'the source has only device functions, so leave it out: exclude = ["demo/old.cu", "{}"]'
+LEFT_OUT = 'the source has only device functions, so exclude the source: exclude = ["demo/old.cu", "{}"]'
 
 
 @pytest.mark.parametrize(
@@ -147,7 +169,7 @@ def test_a_file_that_has_no_kernel_at_all_can_only_be_left_out(tmp_path: Path, t
     "options", ['define = { KERNEL = "__global__" }', 'header-packages = ["nvidia-cutlass"]']
 )
 def test_a_macro_or_a_header_of_others_may_have_one(tmp_path: Path, options: str) -> None:
-    left_out = 'the source has only device functions, so leave it out: exclude = ["demo/a.cu"]'
+    left_out = 'the source has only device functions, so exclude the source: exclude = ["demo/a.cu"]'
     assert (
         hint(tmp_path, "template <class T> int f();\n", options)
         == f"{BY_NAME} with its arguments; {left_out}"
@@ -159,7 +181,7 @@ def test_a_template_of_a_header_is_named_by_the_source_that_only_includes_it(tmp
     assert hint(tmp_path, '#include "k.cuh"\n', **header) == UNNAMED
     functions = '#include "k.cuh"\n__device__ int f() { return 1; }\n'
     assert hint(tmp_path, functions, **header) == (
-        'the source has only device functions, so leave it out: exclude = ["demo/a.cu"]'
+        'the source has only device functions, so exclude the source: exclude = ["demo/a.cu"]'
     )
 
 
@@ -185,7 +207,7 @@ def test_the_only_source_of_a_project_is_not_to_be_excluded(tmp_path: Path) -> N
     alone = conditions.about_no_kernel(replace(there, sources={there.path: ""}))
     assert alone is not None
     assert "exclude" not in alone
-    assert "does not need a table" in alone
+    assert "does not need hatch-cubin" in alone
     assert "exclude" in str(conditions.about_no_kernel(replace(there, sources={there.path: "", "b.cu": ""})))
 
 

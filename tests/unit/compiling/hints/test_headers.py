@@ -18,15 +18,19 @@ from tests.helpers import SAXPY, make_project, refusal, write_tree
 from .failed_compiles import APART, error, setting
 
 NOBODY = (
-    "no file of the project and no wheel of 'header-packages' has this name: correct the name, or add the "
-    "folder that has it to 'include-dirs', or the wheel to 'header-packages'"
+    "neither the project nor a wheel in 'header-packages' contains this header: correct the name, "
+    "or add the header's folder to 'include-dirs', or its wheel to 'header-packages'"
 )
-BRINGS = 'this line installs the headers of the toolkit with the compiler: toolkit = "13.4"'
+BRINGS = 'to install the toolkit headers with the compiler: toolkit = "13.4"'
 HAS_NONE = (
     "CUDA 13.4 does not have this header: if a newer release has this header, set 'toolkit' to that release"
 )
 
 
+ABSOLUTE = (
+    "an absolute path is right on one machine only: copy the header into the project, and include its path "
+    "from this file, or from a folder in 'include-dirs'"
+)
 UNDER = "under [tool.hatch.build.hooks.cubin]: "
 
 
@@ -120,13 +124,16 @@ def test_where_only_the_compilers_own_headers_are_here_the_toolkit_brings_the_ot
             "mma.h",
             (12, 9),
             "",
-            ('this line installs the headers of the toolkit with the compiler: toolkit = "12.9"'),
+            ('to install the toolkit headers with the compiler: toolkit = "12.9"'),
         ),
         (
             "mma.h",
             (12, 9),
             'toolkit = "12.9"',
-            "isolated builds install the headers of CUDA 12.9; for other builds, install these headers",
+            (
+                "a build with isolation installs the headers of CUDA 12.9; "
+                "without isolation, install the headers yourself"
+            ),
         ),
         ("mma.h", (13, 0), 'toolkit = "system"', "the toolkit in CUDA_HOME does not have this header"),
     ],
@@ -197,6 +204,22 @@ def test_headers_of_a_virtual_environment_are_not_the_projects(tmp_path: Path) -
     assert hint("lib/x.h", setting(tmp_path / "one", files=env)) == NOBODY
     here = setting(tmp_path / "two", files={"pyvenv.cfg": "", "venv2/x.h": "", "venv/pyvenv.cfg": ""})
     assert hint("x.h", here) == 'include-dirs = ["venv2"]'
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("mma.hpp", "did you mean 'mma.h'?"),
+        ("cuda_fp16", "did you mean 'cuda_fp16.h'?"),
+        ("/usr/local/cuda/include/cuda_fp16.h", "did you mean 'cuda_fp16.h'?"),
+        ("utils.h", "did you mean 'utils.cuh'?"),
+        ("util.cuh", "did you mean 'utils.cuh'?"),
+        ("cutlass.h", "the headers of nvidia-cutlass are in the folder cutlass/, as in <cutlass/…>"),
+        ("/home/me/own.h", ABSOLUTE),
+    ],
+)
+def test_a_name_that_is_nearly_right_is_corrected(tmp_path: Path, name: str, meant: str) -> None:
+    assert hint(name, setting(tmp_path, files={"demo/utils.cuh": ""})) == meant
 
 
 def test_a_link_to_nothing_is_no_header(tmp_path: Path) -> None:
@@ -299,12 +322,12 @@ def test_headers_that_declare_anew_what_the_toolkit_has_are_of_another_time(tmp_
         error("more", "<nvidia-cutlass/include>/b.hpp"),
     ]
     (told,) = advise(found, there)
-    assert told.context == ("and 1 more error after it",)
+    assert told.context == ("and 1 more error after this error",)
     assert told.hint == (
-        'nvidia-cutlass does not fit CUDA 13.5: use another version of one of the two: toolkit = "13.0"'
+        'nvidia-cutlass does not fit CUDA 13.5: use another version of the wheel or of CUDA: toolkit = "13.0"'
     )
     (told,) = advise(found, replace(there, version=(13, 0)))
-    assert told.hint == ("nvidia-cutlass does not fit CUDA 13.0: use another version of one of the two")
+    assert told.hint == ("nvidia-cutlass does not fit CUDA 13.0: use another version of the wheel or of CUDA")
 
 
 @pytest.mark.parametrize("path", ["<cuda/cu13/include>/a.h", "demo/a.cu"])

@@ -20,6 +20,7 @@ UNANNOTATED = (
     "A function without execution space annotations (__host__/__device__/__global__) is considered a host one"
 )
 ONLY_DEVICE = f"this is host code, but NVRTC compiles only device code: {APART}"
+ONLY_HOSTS = f"only host code can do this: remove it from the kernels; if it is in a host function, {APART}"
 FOR_HOSTS = "is for host code, which NVRTC does not compile:"
 
 
@@ -28,7 +29,7 @@ def test_host_code_is_one_error_that_counts_the_others(tmp_path: Path) -> None:
     told = host_code.unannotated([error("x"), main, error("y")], setting(tmp_path))
     assert told is not None
     assert told[0].where == Location("demo/a.cu", 7)
-    assert told[0].context == ("int main() {", "and 2 more errors after it")
+    assert told[0].context == ("int main() {", "and 2 more errors after this error")
     marks = "mark kernels with __global__, and the functions that they call with __device__"
     assert told[0].hint == f"{marks}; if the file has host code, {APART}; {AS_DEVICE}"
     assert told[1] == []
@@ -49,7 +50,7 @@ def test_a_header_wheel_written_for_hosts_too_asks_for_the_option(tmp_path: Path
     found = [of_cute, error("x", "<nvidia-cutlass/include>/cute/b.hpp")]
     told = host_code.unannotated(found, setting(tmp_path, 'options = { std = "c++20" }'))
     assert told is not None
-    assert told[0].context == ("and 1 more error after it",)
+    assert told[0].context == ("and 1 more error after this error",)
     assert told[0].hint == (
         "to compile such functions as device code: "
         'options = { std = "c++20", device-as-default-execution-space = true }'
@@ -78,7 +79,7 @@ def test_of_errors_alike_the_projects_own_is_told_and_what_else_is_its_own_stays
     own = error('expected a ";"', "demo/a.cu", 3)
     told = host_code.unannotated([of_cub, main, own, of_cub], setting(tmp_path))
     assert told is not None
-    assert (told[0].where, told[0].context) == (main.where, ("and 2 more errors after it",))
+    assert (told[0].where, told[0].context) == (main.where, ("and 2 more errors after this error",))
     assert told[1] == [own]
 
 
@@ -93,7 +94,7 @@ def test_of_errors_alike_the_projects_own_is_told_and_what_else_is_its_own_stays
 def test_calls_of_the_host_are_named_as_host_code(tmp_path: Path, text: str) -> None:
     told = host_code.calls([error(text)], setting(tmp_path))
     assert told is not None
-    assert (told[0].hint, told[0].context) == (ONLY_DEVICE, ())
+    assert (told[0].hint, told[0].context) == (ONLY_HOSTS, ())
 
 
 LAUNCHES = error("device-side kernel launch could not be processed as the required runtime APIs are …")
@@ -119,7 +120,7 @@ def test_a_kernel_that_launches_kernels_is_told_the_table_that_links_the_device_
     assert ("libcudadevrt.a" in told[0].hint) == needs_runtime
     told = host_code.calls(found, setting(tmp_path, "options = { device-as-default-execution-space = true }"))
     assert told is not None
-    assert told[0].hint == ONLY_DEVICE
+    assert told[0].hint == ONLY_HOSTS
 
 
 def test_other_errors_are_no_host_code(tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ def test_errors_below_a_header_for_hosts_are_one_about_that_header(
     )
     told = host_code.included_for_hosts(found, there)
     assert told is not None
-    assert (told[0].text, told[0].context) == ("first", ("and 1 more error after it",))
+    assert (told[0].text, told[0].context) == ("first", ("and 1 more error after this error",))
     assert told[0].hint == f"<{name}> {FOR_HOSTS} {instead}"
     assert [each.text for each in told[1]] == ["own", "elsewhere"]
 
@@ -179,7 +180,7 @@ def test_variables_of_the_host_are_one_error(tmp_path: Path) -> None:
         "to compile all such variables as __device__: options = { device-as-default-execution-space = true }"
     )
     assert told.hint == f"mark the variable with __device__ or __constant__; {as_device}"
-    assert (told.context, other.hint) == (("and 1 more error after it",), None)
+    assert (told.context, other.hint) == (("and 1 more error after this error",), None)
     assert advise([error(MEMBER)], there)[0].hint == as_device
 
 

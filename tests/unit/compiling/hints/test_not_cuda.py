@@ -44,7 +44,7 @@ def test_another_language_is_named_in_place_of_all_errors(
     assert told.hint is not None
     assert told.hint.startswith(f"this is {language}, not CUDA C++; ")
     assert told.hint.endswith(': exclude = ["demo/a.cu"]')
-    assert told.context[-1] == "and 1 more error after it"
+    assert told.context[-1] == "and 1 more error after this error"
 
 
 @pytest.mark.parametrize("code", ["int i = get_global_id(0);", "int gl_threadID = n;"])
@@ -141,6 +141,10 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
             "__device__ int f();\n".encode("utf-16"),
             "demo/h.cuh contains null bytes, as in UTF-16 and UTF-32: save the file as UTF-8",
         ),
+        (
+            "__device__ int f\u00e9();\n".encode("latin-1"),
+            "a character of this line is not UTF-8: save demo/h.cuh as UTF-8",
+        ),
     ],
 )
 def test_a_header_that_is_not_text_is_one_error(tmp_path: Path, content: bytes, hint: str) -> None:
@@ -163,7 +167,7 @@ def test_a_character_outside_of_quotes_is_named(tmp_path: Path, char: str, named
     text = f'int a; // caf\u00e9\nprintf("\u00e9", {char}x);\n'
     found = [error("unrecognized token", line=1), error("unrecognized token", line=2), error("x", line=2)]
     plain, told = sorted(advise(found, setting(tmp_path, text=text)), key=lambda each: str(each.where))
-    assert (plain.hint, told.context) == (None, ("and 1 more error after it",))
+    assert (plain.hint, told.context) == (None, ("and 1 more error after this error",))
     assert told.hint == f"this line contains {named}, outside of quotes and comments"
 
 

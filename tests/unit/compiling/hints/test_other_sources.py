@@ -25,7 +25,7 @@ TABLE = """
     mode = "lto\""""
 IN_HEADER = "other sources cannot use the definition in demo/a.cu:1: move the definition into a header"
 EXCLUDED = (
-    "the source has only device functions, so leave it out: "
+    "the source has only device functions, so exclude the source: "
     'under [tool.hatch.build.hooks.cubin]: exclude = ["demo/a.cu"]'
 )
 
@@ -74,8 +74,8 @@ def test_a_source_that_a_module_table_lacks_is_added_to_that_table(tmp_path: Pat
     table = f"{OPTIONS}{TABLE}".replace("demo/a.cu", "demo/c.cu")
     sources = 'sources = ["demo/b.cu", "demo/c.cu", "demo/a.cu"]'
     assert hints(tmp_path / "before", files, table) == [
-        f"demo/b.cu calls 'twice', so add this source to the table of 'b':\n    {sources}",
-        "demo/a.cu:1 defines it: add 'demo/a.cu' to 'sources' of this table",
+        f"demo/b.cu calls 'twice', so add this source to the module 'b':\n    {sources}",
+        "demo/a.cu:1 defines the symbol: add 'demo/a.cu' to 'sources' of this module",
     ]
     followed = table.replace('sources = ["demo/b.cu", "demo/c.cu"]', sources)
     assert hints(tmp_path / "after", files, followed) == []
@@ -98,7 +98,7 @@ def test_a_variable_that_another_source_declares_is_linked(tmp_path: Path) -> No
 
 
 INCLUDE = (
-    "each source is compiled alone: include the file with the definition, or link both in a module table"
+    "each source is compiled alone: include the file with the definition, or link both with a module table"
 )
 
 

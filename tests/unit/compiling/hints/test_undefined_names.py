@@ -24,7 +24,7 @@ def test_a_type_that_nvcc_brings_unasked_names_the_option_that_brings_it_here(tm
     assert told is not None
     assert (told[0].text, told[0].context) == (
         'identifier "uint8_t" is undefined',
-        ("and 1 more error after it",),
+        ("and 1 more error after this error",),
     )
     assert told[0].hint == (
         'nvcc includes <cstdint> automatically, but NVRTC does not: options = { pre-include = ["cstdint"] }'
@@ -131,7 +131,7 @@ def test_values_lead_to_errors_in_their_lines_alone(tmp_path: Path) -> None:
     found = [undefined("INFINITY", 2), undefined("FLT_MAX", 3), error("after", line=3), error("own", line=4)]
     told = undefined_names.undefined(found, setting(tmp_path))
     assert told is not None
-    assert told[0].context == ("and 2 more errors after it",)
+    assert told[0].context == ("and 2 more errors after this error",)
     assert told[0].hint == (
         'include <cmath>, <cfloat>, which the source needs: options = { pre-include = ["cmath", "cfloat"] }'
     )
@@ -169,9 +169,9 @@ def test_names_written_as_macros_are_given_by_the_table(tmp_path: Path) -> None:
     ]
     told = undefined_names.not_given(found, setting(tmp_path, "define = { A = 1 }"))
     assert told is not None
-    assert (told[0].where, told[0].context) == (found[0].where, ("and 3 more errors after it",))
+    assert (told[0].where, told[0].context) == (found[0].where, ("and 3 more errors after this error",))
     line = 'define = { A = "1", BLOCK_SIZE = "…", N = "…" }'
-    assert told[0].hint == f"if this is a macro, set its value in place of …: {line}"
+    assert told[0].hint == f"if this name is a macro, replace … by its value: {line}"
     assert [each.text for each in told[1]] == ["own"]
     assert read_config(line.replace("…", "4")).define == (("A", "1"), ("BLOCK_SIZE", "4"), ("N", "4"))
 
@@ -199,6 +199,17 @@ def hinted(told: Explanation | None) -> str | None:
 
 def hint_of(name: str, root: Path) -> str | None:
     return hinted(undefined_names.undefined([undefined(name)], setting(root)))
+
+
+@pytest.mark.parametrize(
+    ("code", "is_of_std"), [("complex<float> *x", True), ("complex <float>", True), ("complex(1)", False)]
+)
+def test_a_template_of_std_is_named_with_its_namespace(tmp_path: Path, code: str, *, is_of_std: bool) -> None:
+    lacking = error('identifier "complex" is undefined', "demo/a.cu", 1, code, "^")
+    told = undefined_names.undefined([lacking], setting(tmp_path))
+    assert (told and told[0].hint) == (
+        f"write std::complex; {pre_included('complex')}" if is_of_std else None
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests import special_files
 from tests.cubins import FILES, inside, make_wheel
 from tests.helpers import Coded, write_tree
 
-MAKE = "'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"
+MAKE = "build a wheel with 'hatch build', 'python -m build' or 'pip wheel --no-deps .'"
 
 
 def contents(what: Path | str) -> dict[str, dict[str, bytes]]:
@@ -155,8 +155,8 @@ def test_a_pattern_that_no_shell_expanded_stands_for_what_it_matches(tmp_path: P
 
 def test_a_wheel_without_a_bundle_says_so(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "w.whl", {"a/__init__.py": b"", "a/_cubins": b"a file"})
-    what = "does not contain a bundle: there is no folder _cubins in it"
-    hint = "'hatch-cubin plan' in the wheel's project says why"
+    what = "does not contain a bundle (a folder _cubins with compiled kernels)"
+    hint = "run 'hatch-cubin plan' in the wheel's project to see which kernels a build compiles"
     assert refusal(wheel) == problem("no-bundle", what, Location(str(wheel)), hint)
 
 

@@ -69,7 +69,7 @@ def repacked(data: bytes) -> dict[str, bytes]:
 
 A, B = cubin("a", 50), cubin("b")
 BLOCK, IN_MANIFEST = "sm_90.0.xz", ("manifest-inconsistent", "manifest.json")
-NOT_ALL = Coded(*IN_MANIFEST, "lists entries that do not cover sm_90.0.xz without gaps")
+NOT_ALL = Coded(*IN_MANIFEST, "lists entries that overlap in sm_90.0.xz or leave a gap")
 WRONG = {
     "a block that is gone": (
         {name: data for name, data in FILES.items() if name != BLOCK},
@@ -91,7 +91,7 @@ WRONG = {
     ),
     "a block that is not described": (
         changed(a={"block": "sm_90.7.xz"}),
-        [NOT_ALL, Coded(*IN_MANIFEST, "names the block 'sm_90.7.xz', but does not describe it")],
+        [NOT_ALL, Coded(*IN_MANIFEST, "names the block 'sm_90.7.xz', but has no entry for this block")],
     ),
     "an entry beyond its block": (
         changed(a={"offset": SIZE + 1}),
@@ -103,7 +103,7 @@ WRONG = {
     ),
     "another format": (
         changed({"format": 1}),
-        [Coded(*IN_MANIFEST, "has format 1, ", "as this format requires")],
+        [Coded(*IN_MANIFEST, "has format 1, ", "not valid in this format")],
     ),
     "a file that is no block": ({**FILES, "sm_90.1.xz": b"x"}, [Coded("file-not-listed", "sm_90.1.xz")]),
 }
@@ -129,7 +129,10 @@ def test_entries_that_share_a_block_which_is_too_large(tmp_path: Path) -> None:
     del line["check"]
     manifest = b"".join(write_manifest(header, fields["kernels"], [module_line("a", line)]))
     told = problems(tmp_path, {**files, "manifest.json": manifest, "sm_90.0.xz": packed})
-    assert Coded(*IN_MANIFEST, "lists several entries in sm_90.0.xz, which is too large for several") in told
+    assert (
+        Coded(*IN_MANIFEST, "lists several entries in sm_90.0.xz, but a block of this size may have only one")
+        in told
+    )
 
 
 # What inspect says
