@@ -7,7 +7,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent.parent / "loader"  # not imported: a build needs only the bytes of the files
 FORMAT = 3  # the highest format of a manifest that this loader reads
 CORE = "__init__.py"
-# Only wheels with certain properties contain these files.
+# A wheel contains one of these files only if it is packed, split, editable or large.
 PACKED, SPLIT, EDITABLE, LARGE = "_packs.py", "_split.py", "_editable.py", "_large.py"
 TEXT_KEY = "_text_key.py"  # also imported by builds
 _MANY = 1000  # a wheel with this many compiled results gets the file `_large.py`
