@@ -98,6 +98,7 @@ def bundle_files(
     taken: set[str] = set()
     kernels: dict[str, list[str]] = defaultdict(list)
     names: set[str] = set()
+    fronts = {*header.get("fronts", ())}
     signatures: set[str] = set()
     lines, keys, count = [], {}, 0
     for name, group in itertools.groupby(built, key=lambda item: item.unit.module.name):
@@ -114,6 +115,9 @@ def bundle_files(
         entry = _module_fields(module, [*zip(units, places, strict=True)], major)
         lines.append(module_line(name, entry))
         keys[name] = keys_line(name, _keys_by_arch(units))
+        if module.front:  # the module is found by its key, and by no name
+            fronts.add(module.front)
+            continue
         names |= {name, module.base}
         # The stub file does not list more signatures than MOST_SIGNATURES.
         if len(signatures) <= MOST_SIGNATURES:
@@ -121,13 +125,15 @@ def bundle_files(
         for kernel in entry["kernels"]:
             kernels[kernel].append(name)
     manifest = {"format": RAW, "generator": GENERATOR, **header}
+    if fronts:
+        manifest["fronts"] = sorted(fronts)
     if packed is not None:
         manifest |= {"format": PACKED, "blocks": packed.manifest_entries}
         files = {**packed.files}
     indexes = {"manifest.json": write_manifest(manifest, kernels, lines), "keys.json": write_keys(keys)}
     for name, index in indexes.items():
         _refuse_large(name, sum(map(len, index)), len(lines))
-    needed = loader_files.needed_by(units=count, packed=packed is not None, split=False)
+    needed = loader_files.needed_by(units=count, packed=packed is not None, split=False, fronts=fronts)
     return {
         **{name: [loader_files.read(name)] for name in needed},
         "__init__.pyi": [stub(kernels, names, signatures)],
@@ -171,7 +177,7 @@ def _module_fields(
         entries.append(entry | added)
     paths = (
         module.sources
-        if module.link
+        if module.link or module.equal
         else [*dict.fromkeys(item.unit.module.source.path for item, _place in items)]
     )
     several = {"sources": paths} if module.link or len(paths) > 1 else {}

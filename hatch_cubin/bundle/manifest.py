@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,6 +14,7 @@ from . import loader_files
 # The exceptions that reading a manifest can raise if hatch-cubin did not write the manifest.
 NOT_OURS = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 
+_OF_CALL = re.compile("[a-z.]+:[0-9a-f]{64}")
 _T = TypeVar("_T")
 
 
@@ -75,6 +77,7 @@ class Manifest(NamedTuple):
     blocks: Mapping[str, ManifestBlock] | None = None  # the blocks of a packed bundle, by file name
     companions: Mapping[str, Mapping[str, str]] | None = None  # how to install each companion wheel
     wheel_variant: Mapping[str, str] | None = None  # set only in a wheel variant: its label
+    fronts: tuple[str, ...] = ()  # the libraries, such as "cupy", for whose calls the wheel was compiled
 
     @property
     def files(self) -> set[str]:
@@ -86,7 +89,9 @@ class Manifest(NamedTuple):
         """The file names of the loader in a wheel with this manifest."""
         is_split = self.companions is not None or self.wheel_variant is not None
         units = sum(len(module.entries) for module in self.modules)
-        return loader_files.needed_by(units=units, packed=self.blocks is not None, split=is_split)
+        return loader_files.needed_by(
+            units=units, packed=self.blocks is not None, split=is_split, fronts=self.fronts
+        )
 
     @property
     def here(self) -> Manifest:
@@ -174,7 +179,16 @@ def read_manifest(data: bytes) -> Manifest:
         _blocks(fields["blocks"]) if "blocks" in fields else None,
         _companions(fields["companions"]) if "companions" in fields else None,
         _wheel_variant(fields["wheel_variant"]) if "wheel_variant" in fields else None,
+        tuple(_is(front, str, "fronts") for front in _is(fields.get("fronts", []), list, "fronts")),
     )
+
+
+def is_of_call(module: str) -> bool:
+    """Return whether the name of a module is the key of a library's call, such as `cupy:1f…`.
+
+    Such a module is found by its key. The names of its kernels are not in the manifest's index.
+    """
+    return _OF_CALL.fullmatch(module) is not None
 
 
 class ManifestParts(NamedTuple):
@@ -211,7 +225,7 @@ def prove_manifest(data: bytes) -> None:
     header, _kernels, modules = split_manifest(data)
     index: dict[str, list[str]] = {}
     for name, line in modules.items():
-        for kernel in line["kernels"]:
+        for kernel in () if is_of_call(name) else line["kernels"]:
             index.setdefault(kernel, []).append(name)
     _same(data, write_manifest(header, index, (module_line(*each) for each in modules.items())))
 

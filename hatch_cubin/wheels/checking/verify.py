@@ -10,7 +10,7 @@ from ... import __version__
 from ...bundle import layout, loader_files, sbom
 from ...bundle.kernel_parameters import Parameter, signature, with_types
 from ...bundle.layout import min_driver
-from ...bundle.manifest import Manifest, ManifestEntry, prove_manifest, read_keys
+from ...bundle.manifest import Manifest, ManifestEntry, is_of_call, prove_manifest, read_keys
 from ...bundle.packs import MOST
 from ...bundle.stub import stub
 from ...common.arch_names import parse_arch
@@ -140,11 +140,12 @@ def _unknown_loader(bundle: Bundle, name: str, version: str) -> Problem:
 
 
 def _stub_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
-    kernels = {kernel for module in manifest.modules for entry in module.entries for kernel in entry.kernels}
-    modules = {name for module in manifest.modules for name in (module.name, module.base)}
+    found = [module for module in manifest.modules if not is_of_call(module.name)]
+    kernels = {kernel for module in found for entry in module.entries for kernel in entry.kernels}
+    modules = {name for module in found for name in (module.name, module.base)}
     signatures = {
         signature(kernel, parameters)
-        for module in manifest.modules
+        for module in found
         for entry in module.entries
         for kernel, parameters in entry.parameters.items()
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypedDict
 
+from ...bundle.manifest import is_of_call
 from ...common.natural_order import by_number
 from ..reading.report import kernel_title
 from ..reading.survey import BundleFacts, KernelFacts, TotalFacts, UnitFacts, arch_order, kernels_by_arch
@@ -126,6 +127,7 @@ class FailLimit(NamedTuple):
 
 def compare(before: BundleFacts | None, after: BundleFacts | None) -> BundleDiff:
     """Return the differences between two bundles. A bundle that does not exist is None."""
+    before, after = _named_by_source(before), _named_by_source(after)
     old, new = (kernels_by_arch(facts["units"] if facts else ()) for facts in (before, after))
     one, other = _totals(before), _totals(after)
     return {
@@ -145,6 +147,21 @@ def compare(before: BundleFacts | None, after: BundleFacts | None) -> BundleDiff
         "archs": _arch_sizes(before["archs"] if before else {}, after["archs"] if after else {}),
         "units": _resized_units(before, after),
     }
+
+
+def _named_by_source(facts: BundleFacts | None) -> BundleFacts | None:
+    """Return facts in which modules of a library's calls have the path of their source as their name.
+
+    The key in the name of such a module changes with each edit of the source.
+    """
+    if facts is None:
+        return None
+    named = facts.copy()
+    named["units"] = [unit.copy() for unit in facts["units"]]
+    for unit in named["units"]:
+        if is_of_call(unit["module"]):
+            unit["module"] = unit["source"]
+    return named
 
 
 def _totals(facts: BundleFacts | None) -> TotalFacts | None:
