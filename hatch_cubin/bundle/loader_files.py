@@ -10,9 +10,10 @@ CORE = "__init__.py"
 # Only wheels with certain properties contain these files.
 PACKED, SPLIT, EDITABLE, LARGE = "_packs.py", "_split.py", "_editable.py", "_large.py"
 TEXT_KEY = "_text_key.py"  # also imported by builds
+CUPY = "cupy.py"
 _MANY = 1000  # a wheel with this many compiled results gets the file `_large.py`
 OF_EVERY = (CORE, "_debugging.py", "_loading.py")
-ALL = (*OF_EVERY, EDITABLE, LARGE, PACKED, SPLIT, TEXT_KEY)
+ALL = (*OF_EVERY, EDITABLE, LARGE, PACKED, SPLIT, TEXT_KEY, CUPY)
 
 
 def needed_by(*, units: int, packed: bool, split: bool) -> tuple[str, ...]:

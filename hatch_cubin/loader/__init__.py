@@ -922,4 +922,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "8fcd8d81e712c21e"  # the same in all files of one version
+__build__ = "62b94cf3e24696ba"  # the same in all files of one version

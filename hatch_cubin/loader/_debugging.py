@@ -304,8 +304,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "84681309d7137ce90edc9fc2e87d4670354bb48d6bac379699612a560efe977c",
-    "_split": "9ae0e3c060c7e75ae200cd4a41d723bdcfb24266d4480e49a9f685568850a171",
+    "_packs": "cd70f2a7cd11c39bce6cc68c607dfa2a71209d98c5238bd85eb0a2ad57dbe13e",
+    "_split": "9fad92129ffbee5b0ef56368aaa1218f021f3b3f5986a471b0d345ed0651e16c",
 }
 
 
@@ -413,4 +413,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "8fcd8d81e712c21e"
+__build__ = "62b94cf3e24696ba"

@@ -152,4 +152,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "8fcd8d81e712c21e"
+__build__ = "62b94cf3e24696ba"

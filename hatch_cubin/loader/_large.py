@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "8fcd8d81e712c21e"
+__build__ = "62b94cf3e24696ba"

@@ -631,4 +631,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "8fcd8d81e712c21e"
+__build__ = "62b94cf3e24696ba"

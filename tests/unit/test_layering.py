@@ -74,6 +74,7 @@ MODULES: dict[str, dict[str, str]] = {
         "_packs": "__init__",
         "_split": "__init__",
         "_text_key": "",
+        "cupy": "__init__ _text_key",
         "finder": "",
     },
     "cubin": {
@@ -372,6 +373,7 @@ MODULES: dict[str, dict[str, str]] = {
 THIRD_PARTIES: dict[str, str] = {
     "common/user_folders": "platformdirs",
     "loader/_loading": "cuda",
+    "loader/cupy": "cupy",
     "remote/buckets": "obstore",
     "cache/entries": "cuda typing_extensions",
     "compiling/cluster/dask": "distributed",
@@ -510,7 +512,7 @@ def test_the_loader_imports_two_modules_when_it_is_imported() -> None:
 
 
 # The core does not import these files: users import the module of a library, and that module imports the key.
-DROP_INS = {"loader/_text_key"}
+DROP_INS = {"loader/_text_key", "loader/cupy"}
 
 
 # So no lock of the import system is held while one of them is imported, and a fork at that moment is safe.
