@@ -25,8 +25,11 @@ SWITCHES = (
 _OTHERS = ("HATCH_CUBIN_REBUILD", "HATCH_CUBIN_REPORT", "HATCH_CUBIN_STRICT")
 _PATHS = ("HATCH_CUBIN_CACHE_DIR", "HATCH_CUBIN_REPORT")
 _NOT_PATHS = frozenset({"0", "1", "true", "false", "yes", "no", "on", "off", "none"})
-# Variables of other build systems, and those that do the same here.
+# Variables of other build systems, and the variables or keys of the table that do the same here.
 _ELSEWHERE = {
+    **dict.fromkeys(
+        ("CUDAFLAGS", "NVCC_APPEND_FLAGS", "NVCC_FLAGS", "NVCC_PREPEND_FLAGS"), "'options' of the table"
+    ),
     "CMAKE_CUDA_ARCHITECTURES": "HATCH_CUBIN_ARCHS",
     "CUDAARCHS": "HATCH_CUBIN_ARCHS",
     "MAX_JOBS": "HATCH_CUBIN_JOBS",

@@ -10,7 +10,7 @@ from .capabilities import GPUS
 _BESIDE = re.compile(r"nvidia|geforce|tesla|quadro|jetson|[ad]gx|[rg]tx|laptop|gpu|sxm\d?|pcie|nvl|\d+gb")
 _AROUND = re.compile(r"^[rg]tx|(?:ti|super)+$")
 _CODE = re.compile(r"(?:code=\[?|(?<=,))((?:sm|compute)_[0-9]+[af]?)(?![0-9])")
-_NUMBER = re.compile(r"(sm|compute|)[^a-z0-9]*([0-9]{1,2})\.?([0-9])([af]?)")
+_NUMBER = re.compile(r"(sm|compute|)[^a-z0-9]*([0-9]+)\.?([0-9]?)([af]?)(?:-real)?")
 
 
 def capabilities(text: str) -> tuple[int, ...]:
@@ -23,7 +23,9 @@ def capabilities(text: str) -> tuple[int, ...]:
 def archs_meant(text: str) -> tuple[str, ...]:
     """Return the archs that a user may mean by *text*, such as `sm90`, `H100` or `80;90`."""
     if match := _NUMBER.fullmatch(text.lower()):
-        return _valid(f"{match[1] or 'sm'}_{match[2]}{match[3]}{match[4]}")
+        digits = match[2] + match[3]
+        if known := _valid(f"{match[1] or 'sm'}_{with_right_zeros(digits) or digits}{match[4]}"):
+            return known
     if match := re.fullmatch(r"(sm_?[0-9]+)\+ptx", text.lower()):  # PyTorch writes 9.0+PTX
         return tuple(arch for real in archs_meant(match[1]) for arch in (real, real.replace("sm", "compute")))
     if named := "code=" in text and _CODE.findall(text):  # as in nvcc's -gencode
@@ -33,6 +35,11 @@ def archs_meant(text: str) -> tuple[str, ...]:
     parts = arch_names.split_specs(text)
     each = [_valid(part) or archs_meant(part) for part in parts] if parts[1:] else []
     return tuple(arch for archs in each for arch in archs) if all(each) else ()
+
+
+def with_right_zeros(digits: str) -> str:
+    """Return the known capability that differs from *digits* only in zeros at the end: 90 for 9 and 900."""
+    return next((str(each) for each in GPUS if str(each).rstrip("0") == digits.rstrip("0")), "")
 
 
 def _valid(spec: str) -> tuple[str, ...]:

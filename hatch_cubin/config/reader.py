@@ -402,7 +402,8 @@ def _option_table(
         elif name not in nvrtc_options.ALLOWED:
             what = f"options.{key} is not an option of cuda.core.ProgramOptions"
             hint = reader.hint_for_other_table(key, path) or _option_meant(key, value, reader, path)
-            hint = hint or value_checks.guess(name, nvrtc_options.ALLOWED)
+            hint = hint or _meant("options", item) or value_checks.guess(name, nvrtc_options.ALLOWED)
+            hint = hint or f"the options are: {', '.join(nvrtc_options.ALLOWED).replace('_', '-')}"
             reader.add(problem("unknown-option", what, hint=hint), (*path, key))
         elif name in values:
             what = f"options.{key} is set twice, in two spellings"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import re
@@ -55,13 +56,15 @@ _STRINGS = frozenset(
     }
 )
 _AUTOMATIC = {
+    "archs": "a build compiles for 'all-major'",
+    "toolkit": "a build uses the installed NVRTC, or else the newest CUDA",
     "jobs": "each core compiles at the same time",
     "cache-size": "the cache has no size limit",
     "max-size": "a wheel may have any size",
     "timeout_s": "a unit may take 30 minutes",
 }
 _NO_CHOICE = re.compile(
-    r"|auto.*|default|none|null|all|max.*|unlimited|inf.*|cores|cpus?|\$.*|0|-1", re.IGNORECASE
+    r"|auto.*|default|true|false|none|null|all|max.*|unlimited|inf.*|cores|cpus?|\$.*|0|-1", re.IGNORECASE
 )
 _MACRO = re.compile(r"(?:-D *)?([A-Za-z_]\w*)(?:=(.*))?", re.ASCII)
 _NUMBER_OF_STD = re.compile(r"(?:c|gnu|cpp)?(?:\+\+)?(11|14|17|20|23)", re.IGNORECASE)
@@ -72,15 +75,17 @@ _WHEELS = re.compile(r"cu([0-9]{2})([0-9])")  # as in the names of PyTorch's whe
 
 def line(key: str, value: object) -> str | None:
     """Return a hint for a key with a wrong value: the likely correct line, or other advice."""
-    if key in _AUTOMATIC and isinstance(value, (str, int)) and _NO_CHOICE.fullmatch(str(value)[:_LONGEST]):
-        return f"without {key!r}, {_AUTOMATIC[key]}: leave it out"
-    try:
+    meant = None
+    with contextlib.suppress(TypeError, ValueError):  # a number that is too long to be written
         meant = _meant(key, value)
-    except (TypeError, ValueError):  # a number that is too long to be written
-        return None
     if key == "options" and meant == {}:  # all flags are only for nvcc, or are always on
-        return f"these flags would change nothing: leave {key!r} out"
-    return None if meant is None else _line(key, meant)
+        return "these flags would change nothing: leave them out"
+    if meant is not None:
+        return _line(key, meant)
+    is_short = isinstance(value, (str, bool)) or value in (0, -1)  # Python refuses to print long numbers
+    if key in _AUTOMATIC and is_short and _NO_CHOICE.fullmatch(str(value)[:_LONGEST]):
+        return f"without {key!r}, {_AUTOMATIC[key]}: leave it out"
+    return None
 
 
 def _line(key: str, meant: object) -> str | None:
@@ -222,14 +227,16 @@ def _numbers(value: object) -> list[int] | None:
 
 
 def _meant(key: str, value: object) -> Any:
+    if key == "instantiate" and isinstance(value, dict):
+        return [value]
+    if isinstance(value, dict):  # as in archs = { sm_90 = true } and toolkit = { version = "13.0" }
+        value = [*(value.values() if key in _STRINGS else value)] if key in _STRINGS | _ARRAYS else value
     if key in _STRINGS and isinstance(value, list) and len(value) == 1:
         value = value[0]
         if key not in _READERS:
             return value if isinstance(value, str) and value else None
     if key == "trusted-keys" and isinstance(value, str):
         value = value_checks.trusted_key(value)
-    if key == "instantiate" and isinstance(value, dict):
-        return [value]
     if key in _ARRAYS:
         return _array(key, [value] if isinstance(value, (str, int, float)) else value)
     if key in {"pack", "ship-sources", "provenance"}:
@@ -403,6 +410,15 @@ def above(path: str, *, is_file: bool = False) -> str | None:
 
 def header_package(text: str) -> str | None:
     """Return a hint for an entry of `header-packages` that is not the name of a distribution."""
+    if match := re.fullmatch(r"([\w.-]+?)\s*(?:\[.*\])?\s*(?:=|:|@|\s)\s*v?([0-9][\w.*+!-]*)", text):
+        return f'write "{match[1]}=={match[2]}"'
+    if match := re.fullmatch(r"([\w.-]+)\s*[\[;@].*", text):
+        return f'write "{match[1]}"'
+    if "://" in text:
+        return (
+            "put the headers into a folder of the project, for example as a git submodule, and list this "
+            "folder in 'include-dirs'"
+        )
     if "/" in text or "\\" in text:
         library = text.partition("/")[0]
         if text.endswith(value_checks.HEADER_SUFFIXES) and (meant := nvidia_wheels.without_headers(library)):
@@ -415,8 +431,7 @@ def header_package(text: str) -> str | None:
             if what
             else None
         )
-    match = re.fullmatch(r"([\w.-]+?)\s*(?:\[.*\])?\s*(?:=|:|@|\s)\s*v?([0-9][\w.*+!-]*)", text)
-    return f'write "{match[1]}=={match[2]}"' if match else None
+    return None
 
 
 def producer(file: str, call: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from .. import __version__
 from ..common import arch_names
+from ..common.capabilities import GPUS
 from ..errors import Problem, problem
 from . import nvidia_wheels
 from .known_names import BACKENDS, WRAPPER, is_misnamed_wrapper
@@ -138,7 +139,7 @@ def seconds(text: str) -> float:
 
 def strings(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ValueError(f"must be an array of strings, not {value!r}")
+        raise ValueError(f'must be an array of strings, as in ["a", "b"], not {value!r}')
     return tuple(value)
 
 
@@ -156,20 +157,32 @@ def boolean(value: object) -> bool:
 
 def arch(text: str) -> str:
     try:
-        arch_names.parse_spec(text)
+        parsed = arch_names.parse_spec(text)
     except ValueError as exc:
-        if "is not an arch" not in str(exc):
-            raise RefusedValueError(problem("unknown-arch", str(exc))) from None
-        from ..common import gpu_names  # lazy: only for mistakes
+        what = str(exc)
+    else:
+        if isinstance(parsed, str) or parsed[0].number in GPUS or not _has_wrong_zeros(parsed[0].number):
+            return text
+        what = f"{text!r} is not an arch"
+    advice = _arch_meant(text) if what.endswith("is not an arch") else ""
+    raise RefusedValueError(problem("unknown-arch", f"{what}{advice}"))
 
-        if meant := gpu_names.archs_meant(text):
-            what = f"{exc}, did you mean {', '.join(map(repr, meant))}?"
-            raise RefusedValueError(problem("unknown-arch", what)) from None
-        is_number = any(map(str.isdigit, text))  # a group such as all-major would not be meant
-        question = None if is_number else guess(text.lower(), arch_names.GROUPS)
-        advice = f", {question}" if question else f"; write {_SOME_ARCHS}"
-        raise RefusedValueError(problem("unknown-arch", f"{exc}{advice}")) from None
-    return text
+
+def _has_wrong_zeros(number: int) -> bool:
+    from ..common import gpu_names  # lazy: only for mistakes, and for archs that this version does not know
+
+    return bool(gpu_names.with_right_zeros(str(number)))
+
+
+def _arch_meant(text: str) -> str:
+    """Return the end of the message about a text that is not an arch."""
+    from ..common import gpu_names  # lazy: only for mistakes
+
+    if meant := gpu_names.archs_meant(text):
+        return f", did you mean {', '.join(map(repr, meant))}?"
+    is_number = any(map(str.isdigit, text))  # a group such as all-major would not be meant
+    question = None if is_number else guess(text.lower(), arch_names.GROUPS)
+    return f", {question}" if question else f"; write {_SOME_ARCHS}"
 
 
 def toolkit(value: object) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..config.toml_positions import TableLocation
     from ..project.project import Project
 
+_OWN_SECTION = re.compile(r"^\[(?:tool[.:])?(?:hatch[-_])?cubins?\b", re.MULTILINE)
 _LOADER_PYTHON = 10  # the loader in a wheel needs Python 3.10 or later
 _LOWEST_PYTHON = re.compile(r"(?:>=?|~=)\s*3\.(\d+)")
 _NOT_SHIPPED = {"benchmarks", "docs", "examples", "test", "tests"}  # folders that wheels do not contain
@@ -121,7 +122,7 @@ def check_build(project: Project) -> None:
         project.warn(reason.with_code())
     if replaced := table_location.replaced_by_wheels_table(project.root):
         project.warn(replaced.with_code())
-    for warning in _older_pythons(project.root):
+    for warning in (*_older_pythons(project.root), *_in_setup_cfg(project)):
         project.warn(warning.with_code())
 
 
@@ -135,6 +136,15 @@ def _older_pythons(root: Path) -> Iterator[Problem]:
         what = f"requires-python allows Python 3.{lowest}, but the loader needs Python 3.{_LOADER_PYTHON}"
         right = _LOWEST_PYTHON.sub(f">=3.{_LOADER_PYTHON}", allowed)
         yield problem("python-too-old", what, where, f'requires-python = "{right}"')
+
+
+def _in_setup_cfg(project: Project) -> Iterator[Problem]:
+    """Yield a warning if setup.cfg has settings of hatch-cubin, which no build reads."""
+    path, place = project.root / "setup.cfg", project.config.place
+    if path.is_file() and _OWN_SECTION.search(path.read_text("utf-8", "replace")):
+        what = "has settings of hatch-cubin, but no build reads them in this file"
+        hint = f"move the settings to {place} in {place.file}"
+        yield problem("table-in-wrong-place", what, Location(path.name), hint)
 
 
 def missing_requirement(root: str | Path) -> tuple[Problem, ...]:

@@ -32,7 +32,7 @@ from ..planning import linked_modules, unit_plan
 from ..planning.unit_plan import Module, Unit
 from ..project.project import Project, ProjectSources
 from ..project.scan import Include, can_hide_includes, include_values, line_of_include
-from ..project.source import without_comments
+from ..project.source import Source, without_comments
 from ..toolkit.toolkit import Keys, Toolkit
 from . import shared_names
 from .included_sources import drop_included_sources
@@ -156,7 +156,7 @@ def _jobs_of_modules(
     finder.check_packages()
     if not problems:  # otherwise, an unreadable module may include the empty source as a header
         problems += _empty_source_problems(
-            dict.fromkeys(each.source.path for each in modules if _is_empty(each)), project
+            dict.fromkeys(each.source for each in modules if _is_empty(each)), project
         )
         modules = [module for module in modules if not _is_empty(module)]
     if produced := [each for each in modules if each.source.produced and not each.link]:
@@ -197,14 +197,18 @@ def _is_empty(module: Module) -> bool:
     return alone and not without_comments(module.source.text).strip()
 
 
-def _empty_source_problems(paths: Iterable[str], project: Project) -> list[Problem]:
+def _empty_source_problems(sources: Collection[Source], project: Project) -> list[Problem]:
     from ..config.toml_lines import setting  # lazy: only hints need it
 
-    paths = [*paths]
-    exclude = setting("exclude", [*project.config.exclude, *paths])
-    hint = f"write a kernel into the file, or exclude the file: {exclude}"
+    files = [each.path for each in sources if not each.produced]
+    exclude = setting("exclude", [*project.config.exclude, *files])
+    of_file = f"write a kernel into the file, outside of comments, or exclude the file: {exclude}"
+    what = "is empty: there is no kernel in it"
     return [
-        problem("empty-source", "is empty: there is no kernel in it", Location(path), hint) for path in paths
+        problem(
+            "empty-source", what, Location(each.path), each.produced.leave_out if each.produced else of_file
+        )
+        for each in sources
     ]
 
 

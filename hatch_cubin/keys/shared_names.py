@@ -43,7 +43,7 @@ def _needless_sources(shared: Sequence[Sequence[Module]], config: Config) -> Ite
     for module in needless:
         what = f"this source has no kernel, and another source has its name, {module.base!r}"
         made = module.source.produced
-        hint = f"let {made.producer} not return it" if made else setting("exclude", paths)
+        hint = made.leave_out if made else setting("exclude", paths)
         yield problem("module-name-taken", what, module.location, hint)
 
 

@@ -130,9 +130,9 @@ class Entry(_Value):
         self.kernels: "Mapping[str, str]" = (
             _text_map(fields["kernels"]) if "kernels" in fields else module.kernels
         )
-        used = _typed(fields["resources"], dict) if "resources" in fields else {}
+        used = _view(fields.get("resources", {}))
         self.resources: "Mapping[str, Mapping[str, int]]" = _read_only(
-            {name: _view(used[name]) for name in used}
+            {key: _view(used[key]) for key in used}
         )
         self.rule: str = rule
         self._parameters = _typed(fields.get("parameters", module.parameters), dict)
@@ -331,7 +331,8 @@ def _resolve(name: "Any", module: "Any", macros: "dict[str, str]") -> "tuple[_Mo
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str):
-        raise TypeError(_message(f"the name of a kernel or module must be a string, not {name!r:.80}"))
+        what = f"the name of a kernel or module must be a string, not {name!r:.80}"
+        raise TypeError(_message(f"{what}; a device needs device="))
 
 
 def _search(
@@ -404,12 +405,11 @@ def _check_gpu(cc: "Any", driver: "Any", device: "Any") -> None:
             raise ValueError(wrong) if is_pair else TypeError(wrong)
         if device is not None:
             raise TypeError(_message("give cc or device, but not both"))
-    if driver is not None and driver is not _UNSET:
-        counted = "a number of cuDriverGetVersion (13.0 is 13000)"
-        if type(driver) is not int:
-            raise TypeError(_message(f"driver must be {counted} or None, not {driver!r:.80}"))
-        if driver < 1000:
-            raise ValueError(_message(f"driver must be {counted}, not {driver}"))
+    is_number = type(driver) is int
+    if driver is not None and driver is not _UNSET and not (is_number and 1000 <= driver < 100_000):
+        what = "driver must be a number of cuDriverGetVersion (13.0 is 13000) or None"
+        wrong = _message(f"{what}, not {driver!r:.80}")
+        raise ValueError(wrong) if is_number else TypeError(wrong)
 
 
 def _gpu(cc: "_Pair | None", driver: "int | None", device: "Any") -> "tuple[_Pair, int | None]":
@@ -897,12 +897,9 @@ def _text_map(value: "Any") -> "Mapping[str, str]":
     return _read_only({key: _typed(text, str) for key, text in _typed(value, dict).items()})
 
 
-_OUTSIDE = frozenset("/\\:")  # they could lead to other folders
-
-
 def _plain_file(value: "Any") -> str:
     name: str = _typed(value, str)
-    if name[:1] in ("", ".") or not _OUTSIDE.isdisjoint(name) or not name.isprintable():
+    if name[:1] in ("", ".") or not {*"/\\:"}.isdisjoint(name) or not name.isprintable():
         _damaged("manifest.json", f"it names a file outside the bundle: {name!r}")
     return name
 
@@ -914,12 +911,9 @@ def _damaged(file: str, how: str, cause: "BaseException | None" = None) -> "NoRe
 
 def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     known = header or next((manifest.header for manifest in _layer().manifests[:1]), {})
-    generator = known.get("generator")
-    named = "unknown"
-    if isinstance(generator, dict):
-        name, version = generator.get("name"), generator.get("version")
-        named = f"{name} {version}" if isinstance(name, str) and isinstance(version, str) else named
+    maker = known.get("generator")
+    named = f"{maker.get('name')} {maker.get('version')}" if isinstance(maker, dict) else "unknown"
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "62b94cf3e24696ba"  # the same in all files of one version
+__build__ = "a4f89111d1f3ab29"  # the same in all files of one version

@@ -25,6 +25,7 @@ from . import (
     _modules_named,
     _new_part,
     _own,
+    _parse_arch,
     _parts,
     _plain_size,
     _read,
@@ -50,9 +51,7 @@ if TYPE_CHECKING:
 # --- the texts of errors
 def no_such_name(name: str, manifest: "_Manifest") -> str:
     if manifest.header.get("skipped"):
-        return _message(
-            f"no kernel {name!r}: the package was built with HATCH_CUBIN_SKIP, without any kernels"
-        )
+        return _message(f"no kernel {name!r}: the package was built with HATCH_CUBIN_SKIP")
     known = sorted({*manifest.kernel_names(), *(each.name for each in manifest.everything())})
     if name in known:  # the search did not find it, so the order is wrong
         _damaged("manifest.json", "its lines are not in order")
@@ -119,7 +118,7 @@ def _shown_name(found: "_Module", kernel_name: "str | None") -> str:
 
 
 def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Entry]", cc: "_Pair") -> str:
-    """Return advice on how to serve a device."""
+    """Return how to serve a GPU."""
     number = cc[0] * 10 + cc[1]
     if select(number, None, [(each.arch, 0) for each in entries]):
         return "install a newer driver, or build with an older toolkit"
@@ -127,8 +126,12 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
     without = [each.arch for each in shipped if each.arch not in archs]
     if fitting := select(number, None, [(arch, 0) for arch in without]):
         return f"{fitting[0]} is shipped too, but {found.source} does not define this kernel for it"
-    older = ', and set toolkit = "12.9"' if (5, 0) <= cc < (7, 5) else ""  # CUDA 13 dropped these GPUs
-    fix = f'add "sm_{number}" to archs{older} in the build configuration'
+    if cc < (5, 0):
+        return "CUDA 12 does not support this GPU"
+    older = ', and set toolkit = "12.9"' if cc < (7, 5) else ""  # CUDA 13 dropped these GPUs
+    lower = {each for _, each, _ in map(_parse_arch, archs) if each < number}
+    ptx = f' or "compute_{max(lower)}"' if lower and shipped is found.entries else ""
+    fix = f'add "sm_{number}"{ptx} to archs{older} in the build configuration'
     if without:
         fix += f", if {found.source} defines this kernel for it (not defined for {', '.join(without)})"
     return fix
@@ -304,8 +307,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "cd70f2a7cd11c39bce6cc68c607dfa2a71209d98c5238bd85eb0a2ad57dbe13e",
-    "_split": "9fad92129ffbee5b0ef56368aaa1218f021f3b3f5986a471b0d345ed0651e16c",
+    "_packs": "5cdac2f882b66009ed26a1053150c3cdc1aaef2daadb3c6ea503e6d7ac7a0904",
+    "_split": "78d379f52989a2e853a01aa07cc179169dc967285df19140d0f1000fb2825a33",
 }
 
 
@@ -409,8 +412,10 @@ def _code(name: str, given: "Any") -> bytes:
 
 def _replacement(found: "_Module", data: bytes) -> Entry:
     kind = "cubin" if data.startswith(b"\x7fELF") else "ptx"
+    if kind == "ptx" and b".version" not in data:
+        raise ValueError(_message(f"the code for {found.name!r} is neither a cubin nor PTX"))
     fields = {"arch": "", "kind": kind, "size": len(data), "sha256": _sha256(data), "min_driver": 0}
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "62b94cf3e24696ba"
+__build__ = "a4f89111d1f3ab29"

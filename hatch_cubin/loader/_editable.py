@@ -152,4 +152,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "62b94cf3e24696ba"
+__build__ = "a4f89111d1f3ab29"

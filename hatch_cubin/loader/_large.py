@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "62b94cf3e24696ba"
+__build__ = "a4f89111d1f3ab29"

@@ -248,7 +248,7 @@ def preload(*names: str, device: "int | _Device | Sequence[int | _Device] | None
     """
     devices = device if isinstance(device, (list, tuple, range)) else [device]
     if not devices:
-        raise ValueError(_message("device names no device"))
+        raise ValueError(_message("device must not be empty"))
     preloaded: Preloaded = _retry_during_rebuild(lambda: _preload(names, devices))
     return preloaded
 
@@ -359,7 +359,7 @@ def _driver_version() -> int:
 def _start_driver(pid: int) -> int:
     driver = _driver_library()
     if driver is None:
-        raise _unavailable("there is no CUDA driver on this machine")
+        raise _unavailable("there is no CUDA driver here; without one, find() and read() need cc=")
     ctypes = _import("ctypes")
     count, version = ctypes.c_int(), ctypes.c_int()
     _drivers.setdefault(pid, 0)
@@ -499,8 +499,7 @@ def _ask_nvml(*, describe: bool) -> "list[tuple[str, Any]] | None":
 def _in_time(question: "Callable[[], bool]") -> bool:
     """Return the answer to a question about devices, or False if the driver hangs.
 
-    A thread asks the driver, because starting a process takes longer. It is a daemon thread, so that Python
-    can exit while the driver hangs.
+    A daemon thread asks the driver, so that Python can exit while the driver hangs.
     """
     threading = _import("threading")
     if any(thread.is_alive() for thread in _hanging):
@@ -594,10 +593,8 @@ def _cache_class(base: "Any") -> "Any":
             return len(self._units)
 
         def _refuse(self, *_given: "Any") -> "NoReturn":
-            where = "write to the cache that was given as then"
-            if self._then is None:
-                where = "give a writable cache as cache(then=…)"
-            raise TypeError(f"the kernels of an installed wheel are read-only: {where}")
+            what = "the kernels of an installed wheel are read-only"
+            raise TypeError(f"{what}: write to the cache in cache(then=…)")
 
         __delitem__ = clear = update = _refuse
 
@@ -631,4 +628,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "62b94cf3e24696ba"
+__build__ = "a4f89111d1f3ab29"

@@ -56,4 +56,4 @@ def _sort_key(option: "tuple[str, str]") -> "tuple[str, str]":
     return name, re.split("[(=]", value)[0]
 
 
-__build__ = "62b94cf3e24696ba"
+__build__ = "a4f89111d1f3ab29"

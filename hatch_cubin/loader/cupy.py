@@ -358,7 +358,7 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "62b94cf3e24696ba"
+__build__ = "a4f89111d1f3ab29"
 
 if __build__ != _build_of_core:
     raise CubinError(

@@ -233,7 +233,8 @@ def plan_modules(
     modules = []
     for source in sources:
         own = rules_of[source.path]
-        places = functools.reduce(operator.or_, map(written_in.__getitem__, own), written)
+        tables_of_source = (*map(written_in.__getitem__, own), _set_by_producer(source))
+        places = functools.reduce(operator.or_, tables_of_source, written)
         rules = rules_of_source(config, source, own)
         made = _modules_of(config, source, rules, expand_targets)
         modules += [replace(module, setting_lines=places, source_table_header=tables) for module in made]
@@ -298,6 +299,15 @@ def _settings_without_effect(
             spelled, where = option_location(config.place, table, name)
             what = f"the option {spelled!r} is set only for PTX sources, but ptxas does not have this option"
             yield problem("option-without-effect", what, where, hint)
+
+
+def _set_by_producer(source: Source) -> dict[str, Location]:
+    """Return the archs and the options that a producer sets for a source, each with the source's path."""
+    if source.produced is None:
+        return {}
+    parsed = map(arch_names.parse_spec, source.produced.rule.archs or ())
+    archs = (str(arch) for each in parsed if not isinstance(each, str) for arch in each)
+    return dict.fromkeys((*archs, *source.produced.rule.options), Location(source.path))
 
 
 def option_location(place: TableLocation, table: tuple[str | int, ...], name: str) -> tuple[str, Location]:

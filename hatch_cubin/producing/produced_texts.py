@@ -7,24 +7,31 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from ..common.arch_names import parse_arch
+from ..common.arch_names import number_of
 from ..common.digest import file_digest
 from ..config.config import ProducerRule, SourceRule, TableLocation
 from ..config.reader import read_source_settings
 from ..config.toml_lines import setting
+from ..config.toml_positions import loads
 from ..config.value_checks import PRODUCED_SUFFIXES
 from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError, problem
 from ..project.source import Production, Source, decode_source
 from .producer_inputs import Produced
 
 _NAME = re.compile(
-    r"(?P<base>[^/\\\[\]<>\":*?|.][^/\\\[\]<>\":*?|]*?)"
+    r"(?P<base>[^/\\\[\]{}<>\":*?|.]+)"
     r"(?:\[(?P<variant>[^/\\\[\]\"]*)\])?"
-    r"(?:\.(?P<arch>(?:sm|compute)_[0-9]{2,3}[af]?))?"
+    r"(?:\.(?P<arch>[^/\\\[\]{}.]*))?"
     r"\.(?P<suffix>[a-z]+)"
 )
 _VALUE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>[^=,]+)")
-_EXAMPLES = "such as 'axpy.cu', 'matmul[BM=64].cu' or 'matmul.sm_90a.ptx'"
+_EXAMPLES = "such as 'axpy.cu', 'matmul[BM=64].cu' or 'matmul[BM=64].sm_90a.ptx'"
+_FORM = (
+    "the form is stem[KEY=value,…].arch.cu or stem[KEY=value,…].arch.ptx; "
+    "[KEY=value,…] and .arch are optional, and the stem cannot contain a folder, a dot or a brace"
+)
+_NUMBERS_OF_BOOLEANS = {"True": "1", "False": "0"}  # how the loader writes these values too
+_WHERE_TO_PASTE = "in the mapping for this name: "
 
 
 class _PlaceOfScript(TableLocation):
@@ -35,6 +42,17 @@ class _PlaceOfScript(TableLocation):
 
     def of(self, *_path: str | int) -> Location:
         return Location(self.file)
+
+    def tables(self, _key: str) -> str:
+        return "the mapping that the function returns for a name"
+
+    def in_full(self, hint: str | None) -> str | None:
+        """Return a hint in which a line of TOML is written as an item of a Python mapping."""
+        try:
+            items = loads(hint or "").items()
+        except ValueError:
+            return hint
+        return _WHERE_TO_PASTE + ", ".join(f"{key!r}: {value!r}" for key, value in items) if items else hint
 
 
 def sources_of(produced: Produced, rule: ProducerRule, place: TableLocation) -> list[Source]:
@@ -61,7 +79,12 @@ def _source(name: Any, value: Any, rule: ProducerRule, place: TableLocation) -> 
     parts = _parts(name, rule, where)
     variant = dict(_variant(parts["variant"], where))
     settings = {**value} if isinstance(value, Mapping) and not _is_other(value) else {"text": value}
-    text = _text(settings.pop("text", None), where)
+    text = _text(settings.pop("text", {"": ""}), where)
+    for key, each in settings.items():
+        for other in _others(each):
+            what = f"{key} contains a value of type {_type(other)}"
+            hint = "use texts, numbers, booleans, lists and dicts"
+            raise ConfigError(problem("invalid-value", what, where, hint))
     if parts["arch"] and "archs" in settings:
         what = f"its name says that it is for {parts['arch']}, so 'archs' has no effect"
         raise ConfigError(problem("key-in-wrong-table", what, where))
@@ -89,14 +112,13 @@ def _parts(name: Any, rule: ProducerRule, where: Location) -> Mapping[str, Any]:
     match = _NAME.fullmatch(name) if isinstance(name, str) and name.isprintable() else None
     if match is None or match["suffix"] not in PRODUCED_SUFFIXES:
         shown = repr(name) if isinstance(name, str) else f"a key of type {_type(name)}"
-        what = f"{shown} is not the plain file name of a source, {_EXAMPLES}"
-        raise ConfigError(problem("bad-produced-name", what, where))
-    try:
-        parse_arch(match["arch"] or "sm_90")
-    except ValueError as exc:
-        raise ConfigError(
-            problem("bad-produced-name", f"has an arch that does not exist: {exc}", where)
-        ) from None
+        what = f"{shown} is not the file name of a source, {_EXAMPLES}"
+        raise ConfigError(problem("bad-produced-name", what, where, _FORM))
+    if match["arch"] is not None and number_of(match["arch"]) is None:
+        what = (
+            f"has {match['arch']!r} before its suffix, which is not an arch such as 'sm_90a' or 'compute_90'"
+        )
+        raise ConfigError(problem("bad-produced-name", what, where, _FORM))
     if match["suffix"] not in rule.produces:
         what = f"ends in .{match['suffix']}, which 'produces' of its table does not name"
         produces = [*rule.produces, match["suffix"]]
@@ -109,18 +131,22 @@ def _variant(text: str | None, where: Location) -> Iterator[tuple[str, str]]:
     """Yield the names and values of a variant, as in `BM=64,T=float`."""
     seen: set[str] = set()
     for part in text.split(",") if text is not None else ():
-        match = _VALUE.fullmatch(part)
+        match = _VALUE.fullmatch(part.strip())
         if match is None or match["name"] in seen:
-            what = f"has a variant that is not a list such as [BM=64,T=float], with each name once: {part!r}"
+            what = (
+                f"[{text}] must have a form such as [BM=64,T=float], "
+                "with each key once, and without a comma in a value"
+            )
             raise ConfigError(problem("bad-produced-name", what, where))
         seen.add(match["name"])
-        yield match["name"], match["value"].strip()
+        value = match["value"].strip()
+        yield match["name"], _NUMBERS_OF_BOOLEANS.get(value, value)
 
 
 def _text(text: Any, where: Location) -> str:
     if not isinstance(text, str):
-        found = "nothing" if text is None else f"a value of type {_type(text)}"
-        what = f"must be a text, or a mapping with 'text' and settings of the source, but is {found}"
+        found = f"is a value of type {_type(text)}" if _type(text) else "has no key 'text'"
+        what = f"must be a text, or a mapping with 'text' and settings of the source, but {found}"
         raise ConfigError(problem("produced-no-text", what, where))
     try:
         text.encode()
@@ -130,6 +156,15 @@ def _text(text: Any, where: Location) -> str:
     if not text.strip():
         raise ConfigError(problem("empty-source", "is empty: there is no kernel in it", where))
     return text
+
+
+def _others(value: Any) -> Iterator[Mapping[str, str]]:
+    """Yield each part of a value that the producer's process cannot send."""
+    if _is_other(value):
+        yield value
+    elif isinstance(value, (Mapping, list)):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _others(each)
 
 
 def _type(value: Any) -> str:

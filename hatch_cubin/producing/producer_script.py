@@ -186,12 +186,16 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, range)):
         return [plain(item) for item in value]
     try:
         return operator.index(value)
     except TypeError:
         return {"": type(value).__name__}
+
+
+def _text_or_type(value: Any) -> Any:
+    return plain(value) if isinstance(value, (str, Mapping)) else {"": type(value).__name__}
 
 
 def answer_of(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,7 +210,7 @@ def answer_of(request: Mapping[str, Any]) -> dict[str, Any]:
         found = function()
         if not isinstance(found, Mapping):
             return {"other": type(found).__name__}
-        return {"sources": [[plain(name), plain(value)] for name, value in found.items()]}
+        return {"sources": [[_text_or_type(name), _text_or_type(value)] for name, value in found.items()]}
     except BaseException as exc:  # noqa: BLE001 - whatever the project's code raises is reported
         return _failure(exc)
 

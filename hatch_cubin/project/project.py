@@ -45,6 +45,10 @@ _NOT_MODULES = frozenset(
     {"__init__.py", "conftest.py", "hatch_build.py", "noxfile.py", "setup.py", "tasks.py"}
 )
 _SHOWN_FOLDERS = 5
+_NO_FOLDER = (
+    "a path in 'include-dirs' begins at the project's folder; "
+    "'header-packages' is for headers in wheels such as nvidia-cutlass"
+)
 _LIKE_SOURCES = frozenset({".cuh", ".h", ".hpp", ".c", ".cc", ".cpp", ".cxx", ".cl", ".inl"})
 
 
@@ -267,6 +271,7 @@ def read_sources(project: Project) -> ProjectSources:
     if not paths and not problems and not config.producer:
         problems.append(_no_sources(project, files))
     _warn_of_exclude(project, files)
+    _warn_of_capitals(project, files)
     problems += _include_folder_problems(project)
     sources = []
     for path in paths:
@@ -309,13 +314,14 @@ def _taken_names(project: Project, produced: Iterable[Source]) -> Iterator[Probl
     """Yield a problem for each produced source whose path a file or another produced source has."""
     seen: dict[str, str] = {}
     for source in produced:
-        by = source.produced.producer if source.produced else ""
+        by = source.produced.by if source.produced else ""
         is_file = os.path.lexists(project.tree.disk_path(source.path))
         other = "a file of the project" if is_file else seen.get(source.path)
         seen[source.path] = by
         if other is not None:
             what = f"{by} returns a source with this name, and {other} has it already"
-            yield problem("produced-name-taken", what, Location(source.path), "give one of them another name")
+            hint = "two tables name this function: delete one" if other == by else "rename one of them"
+            yield problem("produced-name-taken", what, Location(source.path), hint)
 
 
 def _unmatched_members(project: Project, named: Sequence[Mapping[str, Sequence[str]]]) -> Iterator[Problem]:
@@ -342,6 +348,15 @@ def _warn_of_exclude(project: Project, files: ProjectFiles) -> None:
                 f'it is a folder: write "{path}/**" for the files in it' if is_folder else guess(path, every)
             )
             project.warn(str(problem("exclude-matches-nothing", what, where, hint)))
+
+
+def _warn_of_capitals(project: Project, files: ProjectFiles) -> None:
+    """Warn of each file in a package that 'sources' would match if its suffix were in small letters."""
+    capitals = [f"**/*{suffix.upper()}" for suffix in sorted(_SUFFIXES)]
+    paths, _unmatched = files.find(capitals, project.config.exclude)
+    for path in paths if project.config.sources == DEFAULT_SOURCES else ():
+        what = "is not compiled, because its suffix is in capital letters"
+        project.warn(str(problem("suffix-in-capitals", what, Location(path), "rename the file")))
 
 
 def _no_sources(project: Project, files: ProjectFiles) -> Problem:
@@ -422,7 +437,7 @@ def _folder_meant(project: Project, path: str) -> str | None:
     if os.path.isfile(project.tree.disk_path(path)):  # False for a path that cannot be read
         return f'it is a file: write the name of its folder, "{PurePosixPath(path).parent}"'
     folders = {str(parent) for each in walk(project.tree, ".") for parent in PurePosixPath(each).parents}
-    return guess(path, sorted(folders))
+    return guess(path, sorted(folders)) or _NO_FOLDER
 
 
 def _include_folder_problems(project: Project) -> list[Problem]:

@@ -41,6 +41,11 @@ class Production:
     arch: str = ""  # the only arch that this text is for; empty for a source of all archs
     settings: Mapping[str, Any]  # as the script returned them
 
+    @property
+    def leave_out(self) -> str:
+        """The hint for a source that should not exist: 'exclude' is only for files."""
+        return f"let {self.producer} return no text for this source"
+
 
 @dataclass(frozen=True)
 class Source:
@@ -341,6 +346,8 @@ def read_ptx_header(source: Source) -> PtxHeader:
             raise SourceError(problem("unknown-arch", what, Location(source.path, line), right))
         what = f"does not have a {missing} directive, so it is not valid PTX"
         hint = LFS_HINT if is_lfs_pointer(source.text) else None
+        if "__global__" in text:
+            hint = f"this is CUDA C++: rename the file to {source.path.removesuffix('.ptx')}.cu"
         raise SourceError(problem("ptx-header-missing", what, Location(source.path), hint))
     line = text.count("\n", 0, target.start(1)) + 1
     try:

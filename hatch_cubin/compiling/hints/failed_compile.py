@@ -55,7 +55,7 @@ class FailedCompile:
         """Return a line for pyproject.toml that adds the items of *value* to the list *key*."""
         produced = self.module.source.produced
         if produced and key == "exclude":  # a source that a script produces cannot be listed in 'exclude'
-            return f"let {produced.producer} return no text for this source"
+            return produced.leave_out
         there = getattr(self.config, key.replace("-", "_"))
         return toml_lines.setting(key, [*there, *(each for each in value if each not in there)])
 

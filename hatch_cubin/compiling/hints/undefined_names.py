@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...config.reserved_macros import NAMES as RESERVED
@@ -95,7 +96,10 @@ def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
     headers = {each: header for each, header in named.items() if header and header not in included}
     if not headers:
         return None
-    first = replace(next(iter(headers)), hint=_about_headers([*dict.fromkeys(headers.values())], failed))
+    first = next(iter(headers))
+    qualified = f"write std::{_name_in(first)}; " if _is_of_std(first) else ""
+    about = _about_headers([*dict.fromkeys(headers.values())], failed)
+    first = replace(first, hint=f"{qualified}{about}")
     is_value = all(_MACRO.fullmatch(_name_in(each)) for each in headers)
     lines = {each.where for each in headers}
     others = [each for each in found if each.where not in lines] if is_value else []
@@ -103,12 +107,17 @@ def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
 
 
 def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report undefined names in capital letters, which probably are macros."""
-    macros = {each: name for each in found if (name := _macro_in(each)) is not None}
+    """Report undefined names in capital letters, which probably are macros, or keys in the source's name."""
+    values = dict(failed.module.source.variant)
+    macros = {each: name for each in found if (name := _macro_in(each, values)) is not None}
     if not macros:
         return None
     pasted = failed.pasted("define", dict.fromkeys(macros.values(), "…"))
     hint = f"if this name is a macro, replace … by its value:{pasted}"
+    if defined := {name: values[name] for name in macros.values() if name in values}:
+        or_define = f', or return {{"text": …, "define": {json.dumps(defined)}}} for this name'
+        hint = "the values in the name of a source are not macros: write them into the text"
+        hint += or_define if RESERVED.isdisjoint(defined) else ""
     lines = {each.where for each in macros}
     others = [each for each in found if each.where not in lines]
     return replace(next(iter(macros)), hint=hint).followed_by(len(found) - len(others) - 1), others
@@ -133,7 +142,16 @@ def _header_of(error: Diagnostic) -> str | None:
         return _NAMESPACES.get(_name_in(error))
     if match := _NO_MEMBER.search(error.text):
         return _in(_MEMBERS.get(match[1], {}), match[2])
-    return _in({**_BY_NVCC, **_ELSEWHERE}, _name_in(error))
+    known = {**_BY_NVCC, **_ELSEWHERE}
+    return _in(_MEMBERS["std"] if _is_of_std(error) else known, _name_in(error))
+
+
+def _is_of_std(error: Diagnostic) -> bool:
+    """Return whether an undefined name is a template of the namespace std, as in `complex<float>`."""
+    code, at = _pointed_at(error)
+    name = _name_in(error)
+    is_template = re.match(rf"{name}\s*<(?!<)", code[at:]) is not None
+    return bool(_UNDEFINED.search(error.text) and is_template and _in(_MEMBERS["std"], name))
 
 
 def _in(headers: Mapping[str, str], name: str) -> str | None:
@@ -151,9 +169,13 @@ def _name_in(error: Diagnostic) -> str:
     return ""
 
 
-def _macro_in(error: Diagnostic) -> str | None:
+def _macro_in(error: Diagnostic, keys: Container[str]) -> str | None:
     match = _UNDEFINED.search(error.text)
-    if match is None or not _MACRO.fullmatch(match[1]) or match[1] in RESERVED or not error.is_own:
+    if match is None or not error.is_own:
+        return None
+    if match[1] in keys:
+        return match[1]
+    if not _MACRO.fullmatch(match[1]) or match[1] in RESERVED:
         return None
     code, at = _pointed_at(error)
     has_parameters = code[at + len(match[1]) :].lstrip().startswith("(")

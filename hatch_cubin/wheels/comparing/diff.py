@@ -24,7 +24,10 @@ class Sizes(TypedDict):
 
 
 class MovedKernel(TypedDict):
-    """A kernel that was added or removed for some archs. *whole*: whether these are all of its archs."""
+    """A kernel that was added or removed for some archs.
+
+    *whole*: whether the kernel was added or removed for all archs.
+    """
 
     module: str
     kernel: str
@@ -72,7 +75,7 @@ class ChangedBytes(TypedDict):
 
 
 class ResizedUnit(TypedDict):
-    """Compiled code of a module for an arch whose size has changed."""
+    """A module whose compiled code for an arch has another size than before."""
 
     module: str
     arch: str
@@ -151,7 +154,7 @@ def _totals(facts: BundleFacts | None) -> TotalFacts | None:
 def _moved_kernels(
     here: Mapping[tuple[_KernelName, str], KernelFacts], there: Mapping[tuple[_KernelName, str], KernelFacts]
 ) -> list[MovedKernel]:
-    """Return the kernels that are in *here* but not in *there*, with their archs."""
+    """Return the kernels of *here* that are missing from *there*, completely or for some archs."""
     known = {kernel for kernel, _arch in there}
     gone: dict[_KernelName, list[str]] = {}
     for kernel, arch in here:
@@ -256,7 +259,7 @@ def _limit_text(value: Sequence[int] | None) -> str | None:
 
 
 def _common_units(before: BundleFacts | None, after: BundleFacts | None) -> list[tuple[UnitFacts, UnitFacts]]:
-    """Return pairs of the compiled code that is in both bundles, before and after."""
+    """Return each module and arch that is in both bundles, as a pair: the code before, the code after."""
     old = {(unit["module"], unit["arch"]): unit for unit in (before["units"] if before else ())}
     units = after["units"] if after else ()
     return [(was, unit) for unit in units if (was := old.get((unit["module"], unit["arch"]))) is not None]
@@ -306,7 +309,7 @@ def _changed_tools(before: BundleFacts, after: BundleFacts) -> Iterator[ChangedT
 
 
 def exceeding(diff: BundleDiff, limit: FailLimit) -> list[str]:
-    """Return a line for each change of kernels that exceeds a limit of `--fail-on`."""
+    """Return a line of text for each changed kernel that exceeds a limit of `--fail-on`."""
     if limit.what == "lost":
         return [moved_title(each) for each in diff["lost"]]
     if limit.what == "signatures":

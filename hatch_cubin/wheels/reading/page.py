@@ -14,11 +14,11 @@ from .markup import breakable, escaped, scrolling, section_html
 from .report import ReportSection
 from .survey import BundleFacts, KernelFacts, UnitFacts, bundle_summary
 
-CompileTimes = Mapping[tuple[str, str], float]  # seconds, by module and arch
+CompileTimes = Mapping[tuple[str, str], float]  # the compile time in seconds, by module and arch
 
 _HTML_FILES = Path(__file__).with_name("html")
 _COLOURS = 8
-_MAX_UNFOLDED = 20  # the most rows of a chart that are visible before a click
+_MAX_UNFOLDED = 20  # a chart with more rows hides the rest behind a link
 _MAX_MATRIX_ROWS = 400
 _UNKNOWN = "&ndash;"
 _PACKED = "in parentheses, packed in the wheel"
@@ -106,7 +106,10 @@ def _tiles(facts: BundleFacts, seconds: CompileTimes) -> str:
 
 
 def _colours(archs: Iterable[str]) -> dict[str, str]:
-    """Return a CSS class for the colour of each arch, from old to new. PTX has its own colour."""
+    """Return a CSS class, that is, a colour, for each arch except PTX.
+
+    The classes are in the order of the archs.
+    """
     code = [arch for arch in archs if not arch.startswith("compute_")]
     step = _COLOURS / max(len(code), 1)
     return {

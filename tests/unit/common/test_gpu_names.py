@@ -52,7 +52,12 @@ def test_a_gpu_is_known_by_the_name_on_its_box(number: int, names: str) -> None:
         ("arch=compute_90a,code=[sm_90a,compute_90a]", "sm_90a compute_90a"),
         ("80;x", ""),
         ("", ""),
-        ("sm_9", ""),
+        ("sm_9", "sm_90"),
+        ("compute_900a", "compute_90a"),
+        ("sm_1000", "sm_100"),
+        ("12", "sm_120"),
+        ("900-real", "sm_90"),
+        ("sm_0", ""),
         ("100x", ""),
     ],
 )

@@ -182,7 +182,7 @@ def test_the_reserved_names_are_those_that_are_documented() -> None:
 
 def test_the_options_are_those_that_are_documented() -> None:
     tables = list(rows(section(CONFIGURATION, "## Options")))
-    prefix = "options with "
+    prefix = "options that accept "
     allowed = {
         name: kind.removeprefix(prefix)
         for kind, names in tables

@@ -229,6 +229,20 @@ def test_a_python_that_is_too_old_for_the_loader_is_warned_of(
     assert said == ([] if lowest is None else [f"{what} [python-too-old]\n{hint}"])
 
 
+@pytest.mark.parametrize("section", ["hatch-cubin", "tool:hatch-cubin", "tool.hatch_cubin", "cubin"])
+def test_settings_in_setup_cfg_are_warned_of(tmp_path: Path, section: str) -> None:
+    files = {"pyproject.toml": pyproject('package = "a"\n') + BOTH, "src/a/__init__.py": "", "src/a/k.cu": ""}
+    write_tree(tmp_path, {**files, "setup.cfg": f"[metadata]\n[{section}]\narchs = sm_90\n"})
+    said: list[str] = []
+    door.check_build(replace(_opened(tmp_path), warn=said.append))
+    what = "setup.cfg: has settings of hatch-cubin, but no build reads them in this file"
+    hint = "  hint: move the settings to [tool.hatch.build.hooks.cubin] in pyproject.toml"
+    assert said == [f"{what} [table-in-wrong-place]\n{hint}"]
+    write_tree(tmp_path, {"setup.cfg": "[metadata]\n"})
+    door.check_build(replace(_opened(tmp_path), warn=said.append))
+    assert len(said) == 1
+
+
 # A project whose package only its bundle knows
 
 

@@ -101,7 +101,7 @@ READ_ONLY = "the kernels of an installed wheel are read-only"
 def test_writing_is_refused(cubins: Any, write: Any) -> None:
     with pytest.raises(TypeError) as caught:
         write(cubins.cache())
-    assert str(caught.value) == f"{READ_ONLY}: give a writable cache as cache(then=…)"
+    assert str(caught.value) == f"{READ_ONLY}: write to the cache in cache(then=…)"
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
@@ -112,7 +112,7 @@ def test_with_a_cache_behind_a_write_is_sent_there(cubins: Any, write: Any) -> N
     then[b"there"] = b"before"
     with pytest.raises(TypeError) as caught:
         write(cubins.cache(then=then))
-    assert str(caught.value) == f"{READ_ONLY}: write to the cache that was given as then"
+    assert str(caught.value) == f"{READ_ONLY}: write to the cache in cache(then=…)"
     assert (len(then), then[b"there"]) == (1, b"before")
 
 

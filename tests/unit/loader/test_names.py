@@ -173,7 +173,7 @@ def test_a_kernel_has_one_spelling(spelled: str, normal: str) -> None:
 def test_an_empty_bundle_says_why(tmp_path: Path) -> None:
     cubins = load_bundle(tmp_path, bundle(skipped=True, major=0))
     assert (cubins.names(), cubins.archs()) == ((), ())
-    with pytest.raises(cubins.CubinNotFoundError, match="built with HATCH_CUBIN_SKIP, without any kernels"):
+    with pytest.raises(cubins.CubinNotFoundError, match="the package was built with HATCH_CUBIN_SKIP"):
         cubins.read("saxpy", cc=(9, 0))
 
 

@@ -192,7 +192,8 @@ def test_nothing_that_fits_says_what_would(tmp_path: Path, driver: int | None, h
         ((7, 5), 'add "sm_75" to archs in'),
         ((7, 2), 'add "sm_72" to archs, and set toolkit = "12.9" in'),
         ((5, 0), 'add "sm_50" to archs, and set toolkit = "12.9" in'),
-        ((3, 7), 'add "sm_37" to archs in'),
+        ((3, 7), "CUDA 12 does not support this GPU ("),
+        ((13, 0), 'add "sm_130" or "compute_90" to archs in'),
     ],
 )
 def test_what_the_newest_toolkit_cannot_target_is_said_with_one_that_can(
@@ -201,7 +202,7 @@ def test_what_the_newest_toolkit_cannot_target_is_said_with_one_that_can(
     cubins = load_bundle(tmp_path, bundle(made("k", "sm_90")))
     with pytest.raises(cubins.CubinNotFoundError) as caught:
         cubins.find("k", cc=cc)
-    assert f"(driver 13.0); {fix} the build configuration" in str(caught.value)
+    assert f"(driver 13.0); {fix}" in str(caught.value)
 
 
 def test_a_kernel_that_is_taken_for_an_attribute_is_told_how_it_is_loaded(tmp_path: Path) -> None:
@@ -244,5 +245,5 @@ def test_a_kernel_is_asked_for_by_its_name(tmp_path: Path, name: Any) -> None:
     cubins = load_bundle(tmp_path, bundle(made("saxpy")))
     for ask in (cubins.find, cubins.read):
         error = refusal(TypeError, ask, name, cc=(9, 0))
-        said = f": the name of a kernel or module must be a string, not {name!r}"
+        said = f": the name of a kernel or module must be a string, not {name!r}; a device needs device="
         assert str(error).endswith(said)

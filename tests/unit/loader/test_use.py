@@ -29,6 +29,7 @@ def seen(cubins: Any) -> tuple[bytes, tuple[str, ...]]:
     return cubins.read("k", cc=(9, 0)), cubins.names()
 
 
+MINE, YOURS = b".version 8.0", b".version 9.0"
 IN_OWN = (b"k for sm_90", ("k", "other", "reduce"))
 IN_ELSEWHERE = (b"theirs", ("k", "more"))
 
@@ -66,8 +67,8 @@ def test_none_is_the_packages_own(cubins: Any, elsewhere: Path) -> None:
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_each_undoes_itself_alone_in_any_order(cubins: Any, elsewhere: Path, order: tuple[int, ...]) -> None:
-    used = [cubins.use(elsewhere), cubins.use(None), cubins.use({"k": b"mine"})]
-    top = [IN_ELSEWHERE[0], IN_OWN[0], b"mine"]
+    used = [cubins.use(elsewhere), cubins.use(None), cubins.use({"k": MINE})]
+    top = [IN_ELSEWHERE[0], IN_OWN[0], MINE]
     left = [0, 1, 2]
     for number in order:
         used[number].close()
@@ -133,23 +134,29 @@ def test_a_cache_gives_what_stood_in_when_it_was_made(cubins: Any, elsewhere: Pa
     pytest.importorskip("cuda.core.utils")
     key = sha256(b"k for sm_90")
     own = cubins.cache()
-    with cubins.use({"k": b"mine"}):
+    with cubins.use({"k": MINE}):
         over = cubins.cache()
     with cubins.use(elsewhere):
         theirs = cubins.cache()
     other = sha256(b"other for sm_90")
-    assert [cache.get(key) for cache in (own, over, theirs)] == [b"k for sm_90", b"mine", b"theirs"]
+    assert [cache.get(key) for cache in (own, over, theirs)] == [b"k for sm_90", MINE, b"theirs"]
     assert [cache.get(other) for cache in (own, over, theirs)] == [b"other for sm_90"] * 2 + [None]
 
 
 def test_fresh_code_adds_to_what_is_there(cubins: Any, elsewhere: Path) -> None:
-    with cubins.use(elsewhere), cubins.use({"k": b"1"}), cubins.use({"more": b"2"}):
-        assert (cubins.read("k", cc=(9, 0)), cubins.read("more", cc=(9, 0))) == (b"1", b"2")
+    with cubins.use(elsewhere), cubins.use({"k": MINE}), cubins.use({"more": YOURS}):
+        assert (cubins.read("k", cc=(9, 0)), cubins.read("more", cc=(9, 0))) == (MINE, YOURS)
 
 
 def test_a_name_that_is_not_there_changes_nothing(cubins: Any) -> None:
     with pytest.raises(cubins.CubinNotFoundError):
-        cubins.use({"k": b"mine", "nothing": b""})
+        cubins.use({"k": MINE, "nothing": YOURS})
+    assert seen(cubins) == IN_OWN
+
+
+@pytest.mark.parametrize("text", [b"", b"saxpy", b'extern "C" __global__ void k() {}'])
+def test_only_a_cubin_or_ptx_stands_in(cubins: Any, text: bytes) -> None:
+    assert "the code for 'k' is neither a cubin nor PTX" in str(refusal(ValueError, cubins.use, {"k": text}))
     assert seen(cubins) == IN_OWN
 
 
@@ -234,11 +241,11 @@ def test_threads_see_one_or_the_other_and_at_the_end_their_own(cubins: Any, else
         barrier.wait()
         for _ in range(200):
             if number % 2:
-                with cubins.use(elsewhere if number > 2 else {"k": b"mine"}):
+                with cubins.use(elsewhere if number > 2 else {"k": MINE}):
                     data = cubins.read("k", cc=(9, 0))
             else:
                 data = cubins.read("k", cc=(9, 0))
-            if data not in (b"theirs", b"mine", b"k for sm_90"):
+            if data not in (b"theirs", MINE, b"k for sm_90"):
                 wrong.append(data)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]

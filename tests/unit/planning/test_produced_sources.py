@@ -147,6 +147,18 @@ def test_a_needless_text_is_not_to_be_excluded() -> None:
     made = plan(ARCHS, {"mm.cu": "int x;"}, Source("other/mm.cu", "int y;"))
     hints = {each.where.path: each.hint for each in shared_names.name_problems(made, config) if each.where}
     assert hints == {
-        "demo/mm.cu": "let demo/gen.py not return it",
+        "demo/mm.cu": "let demo/gen.py return no text for this source",
         "other/mm.cu": 'exclude = ["other/mm.cu"]',
     }
+
+
+def test_archs_and_options_that_a_script_sets_are_placed_at_the_source() -> None:
+    values = {
+        "a.sm_91.cu": "x",
+        "b.cu": {"text": "x", "archs": ["90", "all"], "options": {"lineinfo": True}},
+        "c.cu": "x",
+    }
+    one, other, plain = (each.setting_lines for each in plan(ARCHS, values))
+    assert str(one["sm_91"]) == "demo/a.sm_91.cu"
+    assert [str(other[name]) for name in ("sm_90", "lineinfo")] == ["demo/b.cu", "demo/b.cu"]
+    assert {each.path for each in plain.values()} == {"pyproject.toml"}

@@ -58,6 +58,10 @@ def test_a_name_can_be_taken_only_once(tmp_path: Path) -> None:
     script = f"{SCRIPT}more = sources\n"
     error = refusal(SourceError, paths, producer_project(tmp_path / "project", script, two))
     assert found(error) == [("produced-name-taken", "demo/one.cu")]
+    assert "demo/gen.py:sources" in str(error)
+    assert "demo/gen.py:more" in str(error)
+    same = refusal(SourceError, paths, producer_project(tmp_path / "project", SCRIPT, producer_table()))
+    assert (found(same), "delete one" in str(same)) == (found(error), True)
     files = {"one.cu": "x"}
     error = refusal(SourceError, paths, producer_project(tmp_path / "other", files=files))
     assert found(error) == [("produced-name-taken", "demo/one.cu")]

@@ -25,8 +25,9 @@ def sources(name: Any, value: Any = "text", rule: ProducerRule = RULE) -> Source
     ("name", "path", "stem", "variant", "arch"),
     [
         ("axpy.cu", "axpy.cu", "axpy", (), ""),
-        ("a.b.cu", "a.b.cu", "a.b", (), ""),
         ("mm[BM=64,T=a b].cu", "mm.cu", "mm", (("BM", "64"), ("T", "a b")), ""),
+        ("mm[A=1, B=2].cu", "mm.cu", "mm", (("A", "1"), ("B", "2")), ""),
+        ("mm[FAST=True,SAFE=False].cu", "mm.cu", "mm", (("FAST", "1"), ("SAFE", "0")), ""),
         ("mm[B=1].sm_90a.ptx", "mm.sm_90a.ptx", "mm", (("B", "1"),), "sm_90a"),
         ("mm.compute_90.ptx", "mm.compute_90.ptx", "mm", (), "compute_90"),
     ],
@@ -75,15 +76,24 @@ def test_a_value_may_have_settings() -> None:
         ("mm[].cu", "x", "bad-produced-name"),
         ("mm[A=1,A=2].cu", "x", "bad-produced-name"),
         ("mm.sm_70a.cu", "x", "bad-produced-name"),
+        ("mm.sm_91x.cu", "x", "bad-produced-name"),
+        ("mm.90.cu", "x", "bad-produced-name"),
+        ("mm.v2.cu", "x", "bad-produced-name"),
+        ("mm.sm_80.sm_90.cu", "x", "bad-produced-name"),
+        ("mm.sm_80[A=1].cu", "x", "bad-produced-name"),
+        ("mm{A=1}.cu", "x", "bad-produced-name"),
+        ("mm[T=vec<float, 4>].cu", "x", "bad-produced-name"),
         ("a.cu", {"": "bytes"}, "produced-no-text"),
-        ("a.cu", None, "produced-no-text"),
-        ("a.cu", 5, "produced-no-text"),
+        ("a.cu", {"text": None}, "produced-no-text"),
+        ("a.cu", {"text": 5}, "produced-no-text"),
         ("a.cu", {"define": {}}, "produced-no-text"),
         ("a.cu", "\ud800", "produced-no-text"),
         ("a.cu", " \n", "empty-source"),
         ("a.cu", "a\0b", "nul-byte-in-source"),
         ("a.cu", {"text": "x", "path": "y"}, "unknown-key"),
         ("a.cu", {"text": "x", "define": {"A": []}}, "invalid-value"),
+        ("a.cu", {"text": "x", "define": {"A": {"": "set"}}}, "invalid-value"),
+        ("a.cu", {"text": "x", "instantiate": [{"kernel": "k", "N": {"": "set"}}]}, "invalid-value"),
         ("a.cu", {"text": "x", "define": {"A": 1}, "variants": {"A": [1, 2]}}, "macro-without-effect"),
         ("a.sm_90.cu", {"text": "x", "archs": ["sm_80"]}, "key-in-wrong-table"),
     ],
@@ -93,10 +103,25 @@ def test_wrong_names_and_values_are_refused(name: Any, value: Any, code: str) ->
 
 
 def test_all_wrong_values_are_reported_with_their_names() -> None:
-    error = refusal(SourceError, sources_of, [("a.cu", 1), ("b.cu", None), ("c.cu", "x")], RULE, PLACE)
+    values = [("a.cu", {"": "int"}), ("b.cu", {}), ("c.cu", "x")]
+    error = refusal(SourceError, sources_of, values, RULE, PLACE)
     assert [each.what.partition(":")[0] for each in error.problems] == ["'a.cu'", "'b.cu'"]
 
 
 def test_a_suffix_that_the_table_does_not_name_has_a_line_to_paste() -> None:
     (one,) = refusal(SourceError, sources, "a.ptx", "x", ProducerRule(path="gen.py")).problems
     assert (one.code, one.hint) == ("unexpected-suffix", 'in its table: produces = ["cu", "ptx"]')
+
+
+@pytest.mark.parametrize(
+    ("setting", "hint"),
+    [
+        ({"archs": "sm_90"}, "in the mapping for this name: 'archs': ['sm_90']"),
+        ({"options": {"std": "c++26"}}, "in the mapping for this name: 'options': {'std': 'c++20'}"),
+        ({"option": {}}, "did you mean 'options'?"),
+        ({"name": ""}, None),
+    ],
+)
+def test_hints_for_settings_are_written_in_python(setting: dict[str, Any], hint: str | None) -> None:
+    (one,) = refusal(SourceError, sources, "a.cu", {"text": "x", **setting}).problems
+    assert (one.hint, PLACE.table[0] in str(one)) == (hint, False)

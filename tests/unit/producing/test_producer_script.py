@@ -171,6 +171,7 @@ class Index:
         (1.5, 1.5),
         (Index(), 5),
         (("a", [1]), ["a", [1]]),
+        (range(3), [0, 1, 2]),
         ({"a": {"b": 1}}, {"a": {"b": 1}}),
         (b"a", {"": "bytes"}),
         ({1: "a"}, {"": "dict"}),
@@ -194,7 +195,11 @@ def call(monkeypatch: pytest.MonkeyPatch, text: str, call: str = "sources") -> d
 
 def test_what_a_function_returns_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert call(monkeypatch, "def sources(): return {'a.cu': 'text', 1: b''}") == {
-        "sources": [["a.cu", "text"], [1, {"": "bytes"}]]
+        "sources": [["a.cu", "text"], [{"": "int"}, {"": "bytes"}]]
+    }
+    values = "{'a.cu': ('text',), 'b.cu': {'text': ''}}"
+    assert call(monkeypatch, f"def sources(): return {values}") == {
+        "sources": [["a.cu", {"": "tuple"}], ["b.cu", {"text": ""}]]
     }
     assert call(monkeypatch, "def sources(): return ['a.cu']") == {"other": "list"}
     assert call(monkeypatch, "def texts(): pass\n_x = 1") == {"absent": ["texts"]}

@@ -146,6 +146,15 @@ def test_a_variable_of_another_build_system_is_told_with_the_one_that_does_the_s
     assert said == ["TORCH_CUDA_ARCH_LIST has no effect on this build: use HATCH_CUBIN_ARCHS instead"]
 
 
+def test_a_variable_with_flags_of_nvcc_is_told_with_the_key_for_options(tmp_path: Path) -> None:
+    said: list[str] = []
+    environ = {"NVCC_APPEND_FLAGS": "-lineinfo"}
+    Project(
+        root=tmp_path, packages={}, config=read_config(), environ=environ, inform=said.append
+    ).warn_of_variables()
+    assert said == ["NVCC_APPEND_FLAGS has no effect on this build: use 'options' of the table instead"]
+
+
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
@@ -344,6 +353,18 @@ def test_a_path_in_exclude_that_is_not_a_source_is_warned_of(tmp_path: Path) -> 
     assert said == [f"{FIRST_PLACE}: {what}\n  hint: {hint}"]
 
 
+def test_a_source_with_a_suffix_in_capital_letters_is_warned_of(tmp_path: Path) -> None:
+    files = dict.fromkeys(("src/demo/a.cu", "src/demo/b.CU", "src/demo/c.PTX", "src/demo/d.CUH"), SAXPY)
+    write_tree(tmp_path, files)
+    said: list[str] = []
+    read_sources(replace(project(tmp_path, 'exclude = ["**/c.*"]'), warn=said.append))
+    assert said == [
+        "src/demo/b.CU: is not compiled, because its suffix is in capital letters\n  hint: rename the file"
+    ]
+    read_sources(replace(project(tmp_path, 'sources = ["**/*.cu"]'), warn=said.append))
+    assert len(said) == 1
+
+
 def test_a_folder_in_exclude_is_warned_of_with_the_glob_for_its_files(tmp_path: Path) -> None:
     said: list[str] = []
     write_tree(tmp_path, {"src/demo/k.cu": SAXPY, "src/demo/draft/e.cu": SAXPY})
@@ -396,7 +417,10 @@ def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> Non
         f"include-dirs: {folder!r} is not a folder of the project" for folder in ("include", "src/demo/a.cu")
     ]
     assert [each.hint for each in error.problems[1:3]] == [
-        None,
+        (
+            "a path in 'include-dirs' begins at the project's folder; "
+            "'header-packages' is for headers in wheels such as nvidia-cutlass"
+        ),
         'it is a file: write the name of its folder, "src/demo"',
     ]
 

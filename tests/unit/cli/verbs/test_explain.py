@@ -428,7 +428,7 @@ def test_a_driver_without_a_gpu_is_wrong_usage(root: Path, capsys: pytest.Captur
         ("demo/sub/red.cu", "did you mean 'demo/red.cu'?"),
         ("redd", "did you mean 'red'?"),
         ("nothing of the kind", "'hatch-cubin plan' lists all sources"),
-        ("demo/deep/b.cuh", "it is a header that these sources include: demo/k.cu"),
+        ("demo/deep/b.cuh", "this file is a header that these sources include: demo/k.cu"),
         ("demo/__init__.py", "the file exists, but 'sources' does not match it, or 'exclude' matches it"),
     ],
 )

@@ -31,3 +31,11 @@ def test_a_mistake_in_a_product_is_told_once_at_the_script(tmp_path: Path) -> No
 def test_an_entry_of_the_table_is_found_for_a_source_with_a_variant(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, {"scale[N=4].cu": TEMPLATE}, f"{RULE}instantiate = ['scale<flot, 4>']\n")
     assert str(problem.where).startswith("pyproject.toml:")
+
+
+@pytest.mark.parametrize(("name", "may_define"), [("N", True), ("T", False)])
+def test_a_key_in_the_name_of_a_source_is_not_a_macro(tmp_path: Path, name: str, may_define: object) -> None:
+    text = f'extern "C" __global__ void k(float *x) {{ x[0] = {name}; }}\n'
+    (one,) = problems(tmp_path, {f"k[{name}=1].cu": text})
+    assert "not macros" in (one.hint or "")
+    assert (f'"define": {{"{name}": "1"}}' in (one.hint or "")) is may_define
