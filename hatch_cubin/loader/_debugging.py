@@ -307,8 +307,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "5cdac2f882b66009ed26a1053150c3cdc1aaef2daadb3c6ea503e6d7ac7a0904",
-    "_split": "78d379f52989a2e853a01aa07cc179169dc967285df19140d0f1000fb2825a33",
+    "_packs": "cc85bd6fe7bb124385d336401dc55bbb50bede6f806e77b71f10306042186ac2",
+    "_split": "c71f52b9a0091234d56b5e20603258da163a10b25078e8104f1384a73fb328c1",
 }
 
 
@@ -418,4 +418,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "a4f89111d1f3ab29"
+__build__ = "b0b405ac89c6798d"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "a4f89111d1f3ab29"
+__build__ = "b0b405ac89c6798d"

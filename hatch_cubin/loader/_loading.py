@@ -628,4 +628,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "a4f89111d1f3ab29"
+__build__ = "b0b405ac89c6798d"

@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "a4f89111d1f3ab29"
+__build__ = "b0b405ac89c6798d"

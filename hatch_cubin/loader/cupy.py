@@ -358,9 +358,8 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "a4f89111d1f3ab29"
+__build__ = "b0b405ac89c6798d"
 
 if __build__ != _build_of_core:
-    raise CubinError(
-        _message(f"{__file__} is of another version than the imported loader: restart the process")
-    )
+    what = f"{__file__} is missing, damaged, or of another version than the imported loader"
+    raise CubinError(_message(f"{what}: restart the process"))

@@ -1,8 +1,8 @@
 """Explain why a cache miss occurs, why code for an arch is built or not, and which file a GPU would load.
 
 Nothing is compiled. Each cache miss is compared with the nearest entry of the cache: an entry of the same
-source, for the same arch if possible, with the fewest differing inputs. The command lists all inputs in which
-the two differ.
+source, for the same arch if possible, with the fewest differing inputs. The command lists all inputs that
+differ.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ def _one_arch(text: str) -> Arch:
         return arch_names.parse_arch(text)
     except ValueError as exc:
         meant = " or ".join(gpu_names.archs_meant(text))
-        advice = f"did you mean {meant}?" if meant else "write it as sm_89 or compute_89"
+        advice = f"did you mean {meant}?" if meant else "write the arch as sm_89 or compute_89"
         raise argparse.ArgumentTypeError(f"{exc}: {advice}") from None
 
 
