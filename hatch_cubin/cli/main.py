@@ -117,7 +117,7 @@ def _run(arguments: Sequence[str]) -> None:
 
 
 def _is_own(option: str) -> bool:
-    """Return whether *option*, or an option that begins like it, is allowed before the verb."""
+    """Return whether *option* is allowed before the verb. The option may be abbreviated."""
     return any(own.startswith(option.partition("=")[0]) for own in _OPTIONS)
 
 
@@ -254,7 +254,7 @@ def _with_parts(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentPa
 class _Parser(argparse.ArgumentParser):
     """A parser that suggests the most similar verb or option value for a misspelled one.
 
-    A failed write of the help text is an error. Without this class, argparse would ignore a failed write.
+    If the help text cannot be written, the parser reports an error, which argparse would ignore.
     """
 
     def error(self, message: str) -> NoReturn:

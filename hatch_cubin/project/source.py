@@ -60,6 +60,10 @@ class Source:
     encoding: str = "utf-8"  # the encoding of the file
     produced: Production | None = field(default=None, hash=False)
     is_text_known: bool = True  # false for a produced source that a lock describes
+    locked_key: str = ""  # the key of a library's call, if a lock describes the source
+    recorded: SourceRule | None = field(
+        default=None, hash=False
+    )  # the settings in the file of a recorded call
 
     @cached_property
     def is_ptx(self) -> bool:
@@ -69,6 +73,11 @@ class Source:
     def code(self) -> bytes:
         """The bytes to compile: PTX in the file's encoding, because ptxas may copy them into the cubin."""
         return self.text.encode(self.encoding if self.is_ptx else "utf-8")
+
+    @property
+    def own_rule(self) -> SourceRule | None:
+        """The settings that belong to this source alone, and not to a table."""
+        return self.produced.rule if self.produced else self.recorded
 
     @property
     def stem(self) -> str:

@@ -1,8 +1,8 @@
 """Explain why a cache miss occurs, why code for an arch is built or not, and which file a GPU would load.
 
 Nothing is compiled. Each cache miss is compared with the nearest entry of the cache: an entry of the same
-source, for the same arch if possible, with the fewest differing inputs. The command lists all inputs in which
-the two differ.
+source, for the same arch if possible, with the fewest differing inputs. The command lists all inputs that
+differ.
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ def _one_arch(text: str) -> Arch:
     except value_checks.RefusedValueError as exc:
         raise argparse.ArgumentTypeError(str(exc)) from None
     except ValueError as exc:
-        raise argparse.ArgumentTypeError(f"{exc}: write it as sm_89 or compute_89") from None
+        raise argparse.ArgumentTypeError(f"{exc}: write the arch as sm_89 or compute_89") from None
 
 
 def _driver(text: str) -> int:
