@@ -27,11 +27,11 @@ class ManifestEntry(NamedTuple):
     size: int
     sha256: str
     min_driver: int
-    kernels: Mapping[str, str]  # the symbol of each kernel in the compiled code, by the kernel's name
+    kernels: Mapping[str, str]  # the name of each kernel → its symbol in the compiled code
     resources: Mapping[str, Mapping[str, int]]
     offset: int | None = None  # the position of the compiled code in the unpacked block
     companion: str | None = None  # the import package of the companion wheel with the file
-    parameters: Mapping[str, Sequence[Sequence[Any]]] = {}  # kernel → offset, size and type of each parameter
+    parameters: Mapping[str, Sequence[Sequence[Any]]] = {}  # kernel → offset, size and type of its parameters
     absent: bool = False  # whether only other variants of the wheel contain the file
 
     @property
@@ -117,7 +117,7 @@ def canonical(value: object) -> str:
 def write_manifest(
     header: Mapping[str, Any], kernels: Mapping[str, Iterable[str]], modules: Iterable[bytes]
 ) -> list[bytes]:
-    """Return the bytes of a manifest as a list, without joining the items.
+    """Return the bytes of a manifest, as a list of lines or groups of lines.
 
     The manifest has a line for each kernel and each module, sorted by name, so that the loader can find one
     line with a binary search. The line of a module contains a checksum of this line. The first line contains
@@ -192,7 +192,7 @@ def is_of_call(module: str) -> bool:
 
 
 class ManifestParts(NamedTuple):
-    """The values of a manifest. The method `write` makes a changed manifest from them."""
+    """The values of a manifest, from which the method `write` makes a changed manifest."""
 
     header: Mapping[str, Any]
     kernels: Mapping[str, Sequence[str]]
@@ -201,7 +201,7 @@ class ManifestParts(NamedTuple):
     def write(
         self, header: Mapping[str, Any], change: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
     ) -> bytes:
-        """Write the manifest with a new *header*, after calling *change* for each entry of each module."""
+        """Return the bytes of the manifest with a new *header*. The function *change* changes each entry."""
         lines = (
             module_line(name, {**line, "entries": [change(name, entry) for entry in line["entries"]]})
             for name, line in self.modules.items()
@@ -210,7 +210,7 @@ class ManifestParts(NamedTuple):
 
 
 def split_manifest(data: bytes) -> ManifestParts:
-    """Parse a valid manifest, so that a changed manifest can be written."""
+    """Parse a valid manifest. The method `write` of the result makes a changed manifest."""
     fields = json.loads(data)
     modules = {
         name: {key: value for key, value in line.items() if key != "check"}
@@ -221,7 +221,7 @@ def split_manifest(data: bytes) -> ManifestParts:
 
 
 def prove_manifest(data: bytes) -> None:
-    """Raise ValueError if hatch-cubin would write other bytes than *data* for the manifest's content."""
+    """Raise ValueError if *data* is not exactly what hatch-cubin writes for the same manifest."""
     header, _kernels, modules = split_manifest(data)
     index: dict[str, list[str]] = {}
     for name, line in modules.items():
@@ -243,7 +243,7 @@ def _same(data: bytes, pieces: Iterable[bytes]) -> None:
 def read_keys(data: bytes) -> dict[str, dict[str, str]]:
     """Return the cache keys in `keys.json`, by module and arch.
 
-    Raise ValueError if hatch-cubin would write other bytes than *data* for the same keys.
+    Raise ValueError if *data* is not exactly what hatch-cubin writes for the same keys.
     """
     units = _typed(_object(data), "units", dict)
     keys: dict[str, dict[str, str]] = {}

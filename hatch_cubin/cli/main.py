@@ -50,11 +50,11 @@ _OTHER_NAMES = {  # commands of other tools, and the verb (or action of 'cache')
     "completion": ("--print-completion",),
     "freeze": ("lock",),
     "hash": ("key",),
-    "help": ("--help",),
     "info": ("stats", "inspect"),
     "list": ("stats", "plan"),
     "prune": ("gc",),
     "show": ("stats", "inspect"),
+    "size": ("stats",),
     "trim": ("gc",),
 }
 _DESCRIPTION = "Compile the CUDA kernels of a Python project ahead of time, and inspect the results."
@@ -117,7 +117,7 @@ def _run(arguments: Sequence[str]) -> None:
 
 
 def _is_own(option: str) -> bool:
-    """Return whether *option*, or an option that begins like it, is allowed before the verb."""
+    """Return whether *option* is allowed before the verb. The option may be abbreviated."""
     return any(own.startswith(option.partition("=")[0]) for own in _OPTIONS)
 
 
@@ -254,7 +254,7 @@ def _with_parts(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentPa
 class _Parser(argparse.ArgumentParser):
     """A parser that suggests the most similar verb or option value for a misspelled one.
 
-    A failed write of the help text is an error. Without this class, argparse would ignore a failed write.
+    If the help text cannot be written, the parser reports an error, which argparse would ignore.
     """
 
     def error(self, message: str) -> NoReturn:
@@ -295,8 +295,8 @@ def _guess(said: str, known: Sequence[str]) -> str:
     """Return an error message for the unknown word *said*, which suggests a similar word from *known*."""
     import difflib
 
-    possible = {*known, "cache clear", "--help", "--print-completion"} if known == [*VERBS] else {*known}
-    others = [name for name in _OTHER_NAMES.get(said, ()) if name in possible]
+    possible = {*known, "cache clear", *_OPTIONS} if known == [*VERBS] else {*known}
+    others = [name for name in (f"--{said}", *_OTHER_NAMES.get(said, ())) if name in possible]
     meant = others[:1] or difflib.get_close_matches(said, known, 1)
     listed = " or ".join(filter(None, (", ".join(known[:-1]), known[-1])))
     beside = " 'bake' fills the cache, and 'python -m build' makes the wheel" * (meant == ["bake"])

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _with_package(project: Project, into: str) -> Project:
-    """Return the project with the package in the folder *into*, instead of the package in the settings."""
+    """Return the project for the package in the folder *into*, whichever package its configuration names."""
     from pathlib import Path
 
     from ...frontends import open_project as frontend

@@ -100,10 +100,7 @@ def _matches_nothing(glob: str, known: Iterable[str]) -> Problem:
 
 
 def _checked(what: str, args: argparse.Namespace, budget: int | None) -> tuple[str, CheckResult]:
-    """Return the path of a wheel and the result of its check.
-
-    The result contains an error if it is unreadable.
-    """
+    """Check a wheel, and return its path and the result. For an unreadable wheel, the result is an error."""
     try:
         with open_wheel(what, companions=True) as opened:
             return opened.path, check(opened, args.gpu, budget, fallback_reader(os.environ), args.spared)

@@ -77,7 +77,8 @@ def run(args: argparse.Namespace) -> Answer:
         )
     packages = _packages(root, backend, place)
     has_frontend = backend in (*table_location.HATCH_BACKENDS, WRAPPER) or backend.startswith("setuptools.")
-    builds_kernels = has_frontend or is_new  # if false, only 'hatch-cubin bundle' builds the kernels
+    # If this is false, only the command 'hatch-cubin bundle' builds the kernels.
+    builds_kernels = has_frontend or is_new
     if builds_kernels:
         _require(files, pyproject, backend)
     if is_new:
@@ -216,7 +217,7 @@ def _table_place(root: Path) -> tuple[TableLocation, bool]:
 
 
 def _packages(root: Path, backend: str, place: TableLocation) -> Mapping[str, str]:
-    """Return the folder of each package of the project. Some are unknown if hatchling is not installed."""
+    """Return the folder of each package of the project that is known before the first build."""
     from ...frontends import open_project as frontend
 
     if backend in table_location.HATCH_BACKENDS:

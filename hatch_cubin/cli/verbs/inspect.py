@@ -2,8 +2,8 @@
 
 Sizes, registers, shared memory, stack and register spills are read from the compiled files. The command does
 not need a GPU, a driver or a project, and does not run any code of the wheel. The option --html also writes a
-page for a browser, with the same facts and with charts. The options --ptx and --sass print a kernel's code
-instead. If the kernel was built with lineinfo, its source lines are printed between the code.
+page for a browser, with the same facts and with charts. With --ptx or --sass, the command prints the code of
+a kernel. If the kernel was built with lineinfo, its source lines are printed between the code.
 """
 
 from __future__ import annotations

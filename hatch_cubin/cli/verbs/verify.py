@@ -125,12 +125,15 @@ def _agrees(bundle: Bundle) -> str:
 
 
 class _Rebuilder:
-    """The project with which `verify --rebuild` compares wheels. Each package is compiled only once."""
+    """The project with which `verify --rebuild` compares wheels.
+
+    Each package of the project is compiled only once.
+    """
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._opened = _once(lambda: _opened_project(args))
         self._rebuilt: dict[tuple[str, bool], Callable[[], Rebuilt]] = {}
-        self._named: set[str] = set()  # the digests of the manifests of all wheels on the command line
+        self._named: set[str] = set()  # digests of the manifests of all wheels on the command line.
         # The manifests of wheels that were compared, by the manifest's digest.
         self._wholes: dict[str, Manifest] = {}
         # Path of a companion wheel → its import package and its companion.json.
@@ -254,7 +257,7 @@ def _own(project: Project, opened: OpenedWheel) -> list[Bundle]:
     # In a wheel, the path of a bundle decides to which package it belongs, not the manifest.
     if opened.archive is not None:
         return bundles_of_package(opened, project.package)
-    # None: the manifest of a bundle without kernels does not contain the bundle's folder.
+    # None, because the manifest of a bundle without kernels does not contain the bundle's folder.
     folders = (project.bundle_folder, None)
     return [bundle for bundle in opened.bundles if manifest_of(bundle).folder in folders]
 

@@ -82,8 +82,8 @@ def check(
 
     *capabilities*: the GPUs on which all kernels must run. By default, all kernels must run on the GPUs of
     all archs in the wheel.
-    *excepted*: globs. A matching kernel or module need not run on all GPUs. A matching module may be compiled
-    for a debugger. A matching file of GPU code may be outside the bundle.
+    *excepted*: globs for exceptions. A kernel or module that matches need not run on all GPUs. A module that
+    matches may be compiled for a debugger. A file of GPU code that matches may be outside the bundle.
     """
     problems = [
         *integrity_problems(opened),

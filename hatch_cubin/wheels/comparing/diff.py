@@ -171,7 +171,7 @@ def _totals(facts: BundleFacts | None) -> TotalFacts | None:
 def _moved_kernels(
     here: Mapping[tuple[_KernelName, str], KernelFacts], there: Mapping[tuple[_KernelName, str], KernelFacts]
 ) -> list[MovedKernel]:
-    """Return the kernels of *here* that are missing from *there*, completely or for some archs."""
+    """Return the kernels in the wheel *here* that are missing from *there*, for all or for some archs."""
     known = {kernel for kernel, _arch in there}
     gone: dict[_KernelName, list[str]] = {}
     for kernel, arch in here:
@@ -276,7 +276,7 @@ def _limit_text(value: Sequence[int] | None) -> str | None:
 
 
 def _common_units(before: BundleFacts | None, after: BundleFacts | None) -> list[tuple[UnitFacts, UnitFacts]]:
-    """Return each module and arch that is in both bundles, as a pair: the code before, the code after."""
+    """Return pairs of compiled code before and after, for each module and arch that is in both bundles."""
     old = {(unit["module"], unit["arch"]): unit for unit in (before["units"] if before else ())}
     units = after["units"] if after else ()
     return [(was, unit) for unit in units if (was := old.get((unit["module"], unit["arch"]))) is not None]

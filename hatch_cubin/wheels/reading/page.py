@@ -21,7 +21,7 @@ _COLOURS = 8
 _MAX_UNFOLDED = 20  # a chart with more rows hides the rest behind a link
 _MAX_MATRIX_ROWS = 400
 _UNKNOWN = "&ndash;"
-_PACKED = "in parentheses, packed in the wheel"
+_PACKED = "in parentheses, the compressed size in the wheel"
 _RESOURCES = {"registers": "registers", "shared": "shared memory", "stack": "stack", "spills": "spills"}
 
 
@@ -53,8 +53,8 @@ def html_page(
 </main>
 <footer>
 <p>Registers and stack are for each thread, shared memory is the static part for each block; spills are
-instructions that save or reload a register. All numbers are read from the compiled files. The driver
-translates PTX, so its numbers are known only on the GPU.</p>
+instructions that save or reload a register. All numbers are read from the compiled files. For PTX,
+these numbers are unknown, because the driver compiles PTX for the GPU.</p>
 <p>Made by hatch-cubin {__version__}.</p>
 </footer>
 <script>{script}</script>
@@ -145,7 +145,7 @@ def _module_chart(facts: BundleFacts, colours: Mapping[str, str]) -> str:
         for name, total in ordered
     ]
     in_wheel = f"; {_PACKED}" if any(packed.values()) else ""
-    return _chart("Size by module", rows, f"each bar is split by arch, in the same colours{in_wheel}")
+    return _chart("Size by module", rows, f"the archs have the same colours as above{in_wheel}")
 
 
 def _size_and_packed(count: int, packed: int | None) -> str:
