@@ -29,7 +29,7 @@ _SECTIONS = {  # where new codes of a room go; others go into the last section
     "lockfile": "## `cubin.lock`",
     "cli": "## On the command line",
 }
-_LAST = "## When a wheel is looked at"
+_LAST = "## In a wheel"
 
 
 class Raised(NamedTuple):

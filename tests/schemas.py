@@ -96,6 +96,7 @@ OF_ONE: Mapping[Callable[..., Any], Schema] = {
     value_checks.python_file: text(
         pattern=rf"{_INSIDE[:-1]}(?<!__init__)\.py$", **{"not": {"pattern": r"[*?\[]"}}
     ),
+    value_checks.front: {"enum": ["cupy"]},
     value_checks.function: text(pattern=rf"^{_WORD}$"),
     value_checks.produced_suffix: {"enum": [*value_checks.PRODUCED_SUFFIXES]},
     value_checks.variable: text(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"),
@@ -148,6 +149,9 @@ def of_reader(read: Callable[..., Any]) -> Schema:
         reader._modules: lambda: {"type": "array", "items": _module()},
         reader._define: lambda: _macros(MACRO),
         reader._option_table: lambda: _ref("options"),
+        reader._options_of_source: lambda: {
+            "anyOf": [_ref("options"), {"type": "array", "items": {"type": "string"}}]
+        },
         reader._source_roots: lambda: {
             "type": "object",
             "propertyNames": {"pattern": r"^[^\W_](?:[\w.-]*[\w-])?$"},

@@ -124,7 +124,8 @@ def build_held(
     """
     if project.is_skipped:
         project.warn("HATCH_CUBIN_SKIP is set, so the wheel will not contain kernels")
-        empty = layout.bundle_files([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
+        header = {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}, **_fronts(project)}
+        empty = layout.bundle_files([], header, 0)
         return empty, needed_files(project, by_name=True)
     layout.refuse_foreign(project.root / project.bundle_folder)  # like a wrong package, before any compile
     if project.config.pack:
@@ -477,4 +478,13 @@ def _reachable(project: Project, *, by_name: bool = False) -> list[str]:
 
 def _header(project: Project, toolkit: Toolkit) -> dict[str, Any]:
     toolchain = {"cuda_core": toolkit.core, **toolkit.compilers}
-    return {"data_model": DATA_MODEL, "folder": project.bundle_folder, "toolchain": toolchain}
+    header = {"data_model": DATA_MODEL, "folder": project.bundle_folder, "toolchain": toolchain}
+    return {**header, **_fronts(project)}
+
+
+def _fronts(project: Project) -> dict[str, Any]:
+    """Return the libraries whose calls the table describes: the wheel needs their files in any case.
+
+    A bundle without kernels does not need them for a producer, which may return texts of such calls.
+    """
+    return {"fronts": sorted(project.config.fronts)} if project.config.fronts else {}

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from ..project.declared_kernels import ParameterTypes
 
 TypesInSources: TypeAlias = (
-    # Returns the parameter types of the kernels that a module's source declares.
+    # A function that returns the parameter types of the kernels in a module's source.
     "Callable[[], Mapping[str, ParameterTypes]]"
 )
-Parameter: TypeAlias = "list[int | str]"  # offset, size, and the type if it is known
+Parameter: TypeAlias = "list[int | str]"  # offset, size, and the type if the type is known
 
 _POINTER = frozenset({8})
 _LONG = frozenset({4, 8})  # `long` has 4 bytes on Windows, and 8 bytes on Linux
@@ -64,7 +64,7 @@ def describe_kernels(unit: Unit, compiled: Compiled, declared: TypesInSources) -
 def manifest_parameters(
     units: Sequence[tuple[Unit, Compiled]], declared: TypesInSources
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the parameters of a module's kernels, and each arch's resources and differing parameters."""
+    """Return fields of the manifest for a module: its kernels' parameters, and each arch's differences."""
     known = [json.loads(describe_kernels(*each, declared)) for each in units]
     common: dict[str, list[Parameter]] = {}
     for _uses, takes in known:

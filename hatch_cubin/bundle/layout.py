@@ -39,11 +39,12 @@ ResultLocation = Mapping[str, str | int]  # the file with the compiled code, or 
 
 GENERATOR = {"name": "hatch-cubin", "version": __version__}
 
-_SUFFIXES = frozenset({".cubin", ".json", ".py", ".pyi", ".xz"})  # a bundle also has .ptx files
+# Suffixes of a bundle's files; .ptx is also possible.
+_SUFFIXES = frozenset({".cubin", ".json", ".py", ".pyi", ".xz"})
 _HEAD = 200  # the first 200 bytes of each Python file of the loader contain the name hatch-cubin
 _TEMPORARY = ".writing-"
 _WORKPLACE = ".hatch"  # a folder name of Hatch: build backends do not put its files into a wheel.
-# A temporary file is removed after this many seconds: by a build with the lock, and by a build without a
+# A build removes the temporary files of other builds after so many seconds: with the lock, and without the
 # lock.
 _WRITTEN_S, _ABANDONED_S = 60, 3600
 _PATIENCE_S = 10.0  # seconds to wait for another build that writes to the same folder
@@ -62,7 +63,7 @@ class BuiltUnit(NamedTuple):
 class RebuildCommand(NamedTuple):
     """The command that builds an editable install again. The command runs in the project's folder."""
 
-    command: tuple[str, ...]  # the command-line arguments for Python
+    command: tuple[str, ...]  # the arguments with which Python is started
     needs: tuple[str, ...]  # the modules that the command imports
 
 
@@ -86,8 +87,8 @@ def bundle_files(
 ) -> dict[str, Content]:
     """Return every file of the bundle by name: its bytes, or the path of a file that already contains them.
 
-    *built*: all compiled units. All units of a module must follow each other, because the module's line in
-    the manifest is written after the last of them.
+    *built*: all compiled units. All units of a module must follow each other, because the manifest has one
+    line for a module.
     *header*: the manifest's values about the whole bundle.
     *major*: the major version of the toolkit.
     *packed*: the blocks that contain the compiled code, if the bundle is packed.
@@ -97,6 +98,7 @@ def bundle_files(
     taken: set[str] = set()
     kernels: dict[str, list[str]] = defaultdict(list)
     names: set[str] = set()
+    fronts = {*header.get("fronts", ())}
     signatures: set[str] = set()
     lines, keys, count = [], {}, 0
     for name, group in itertools.groupby(built, key=lambda item: item.unit.module.name):
@@ -113,19 +115,25 @@ def bundle_files(
         entry = _module_fields(module, [*zip(units, places, strict=True)], major)
         lines.append(module_line(name, entry))
         keys[name] = keys_line(name, _keys_by_arch(units))
+        if module.front:  # the module is found by its key, and by no name
+            fronts.add(module.front)
+            continue
         names |= {name, module.base}
-        if len(signatures) <= MOST_SIGNATURES:  # the stub file does not list more signatures
+        # The stub file does not list more signatures than MOST_SIGNATURES.
+        if len(signatures) <= MOST_SIGNATURES:
             signatures |= kernel_parameters.module_signatures(entry)
         for kernel in entry["kernels"]:
             kernels[kernel].append(name)
     manifest = {"format": RAW, "generator": GENERATOR, **header}
+    if fronts:
+        manifest["fronts"] = sorted(fronts)
     if packed is not None:
         manifest |= {"format": PACKED, "blocks": packed.manifest_entries}
         files = {**packed.files}
     indexes = {"manifest.json": write_manifest(manifest, kernels, lines), "keys.json": write_keys(keys)}
     for name, index in indexes.items():
         _refuse_large(name, sum(map(len, index)), len(lines))
-    needed = loader_files.needed_by(units=count, packed=packed is not None, split=False)
+    needed = loader_files.needed_by(units=count, packed=packed is not None, split=False, fronts=fronts)
     return {
         **{name: [loader_files.read(name)] for name in needed},
         "__init__.pyi": [stub(kernels, names, signatures)],
@@ -169,7 +177,7 @@ def _module_fields(
         entries.append(entry | added)
     paths = (
         module.sources
-        if module.link
+        if module.link or module.equal
         else [*dict.fromkeys(item.unit.module.source.path for item, _place in items)]
     )
     several = {"sources": paths} if module.link or len(paths) > 1 else {}
@@ -234,7 +242,8 @@ def describe_editable(
 ) -> dict[str, bytes]:
     """Return the files with which the loader of an editable install notices edits of *sources*.
 
-    The path of the project in these files is *found_at*. By default, it is relative to the bundle's *folder*.
+    *found_at*: the path of the project that the loader uses. The default is a path relative to the bundle's
+    *folder*.
     """
     files, now = {}, time.time_ns()
     for name in sources:
@@ -260,7 +269,8 @@ def describe_editable(
 def stage(files: Mapping[str, Content], folder: Path) -> dict[str, str]:
     """Write *files* into *folder*, which no other process uses, and return the path of each file.
 
-    If the content of a file is the path of an existing file, this path is returned and nothing is copied.
+    If *files* contains a path instead of bytes, the file at this path is not copied, and the path is
+    returned.
     """
     places = {}
     try:
@@ -308,8 +318,8 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
     """Make *folder* contain exactly *files*. A file that is already correct keeps its time stamp.
 
     Builds that write to the same folder at the same time wait for each other. All files are first written
-    under temporary names, and then moved to their final paths, the manifest last. If a program reads a new
-    file but the old manifest, it can read the new manifest a moment later.
+    under temporary names, and then moved to their final paths, the manifest last. A loader that finds a new
+    file but the old manifest can read the new manifest a moment later.
 
     *outside*: the folder for temporary files. The default is the nearest folder that is not a package,
     because build backends put only the files of packages into a wheel.
@@ -407,7 +417,10 @@ def _holds(path: Path, data: bytes) -> bool:
 
 
 def _written(data: bytes, place: Path, left_over: contextlib.ExitStack) -> Path:
-    """Write *data* to a temporary file in the folder *place*. *left_over* removes the file at the end."""
+    """Write *data* to a temporary file in the folder *place*.
+
+    The exit stack *left_over* removes the file, unless the file was moved.
+    """
     descriptor, name = tempfile.mkstemp(dir=place, prefix=_TEMPORARY)
     temporary = Path(name)
     left_over.callback(temporary.unlink, missing_ok=True)

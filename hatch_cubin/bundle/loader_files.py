@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 FOLDER = Path(__file__).parent.parent / "loader"  # not imported: a build needs only the bytes of the files
 FORMAT = 3  # the highest format of a manifest that this loader reads
 CORE = "__init__.py"
-# Only wheels with certain properties contain these files.
+# A wheel contains one of these files only if it is packed, split, editable or large.
 PACKED, SPLIT, EDITABLE, LARGE = "_packs.py", "_split.py", "_editable.py", "_large.py"
-TEXT_KEY = "_text_key.py"  # also imported by builds
+TEXT_KEY = "_text_key.py"  # builds import it too
+DROP_INS: Mapping[str, tuple[str, ...]] = {"cupy": (TEXT_KEY,)}  # the files for calls of each library
 _MANY = 1000  # a wheel with this many compiled results gets the file `_large.py`
 OF_EVERY = (CORE, "_debugging.py", "_loading.py")
-ALL = (*OF_EVERY, EDITABLE, LARGE, PACKED, SPLIT, TEXT_KEY)
+ALL = (*OF_EVERY, EDITABLE, LARGE, PACKED, SPLIT, *dict.fromkeys(itertools.chain(*DROP_INS.values())))
 
 
-def needed_by(*, units: int, packed: bool, split: bool) -> tuple[str, ...]:
-    """Return the names of the loader's files in a wheel. *units*: the number of compiled files."""
+def needed_by(*, units: int, packed: bool, split: bool, fronts: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the names of the loader's files in a wheel.
+
+    *units*: the number of compiled files. *fronts*: the libraries whose calls the wheel was compiled for.
+    """
     sometimes = {LARGE: units >= _MANY, PACKED: packed, SPLIT: split}
-    return (*OF_EVERY, *(name for name, is_needed in sometimes.items() if is_needed))
+    drop_ins = dict.fromkeys(name for front in sorted(fronts) for name in DROP_INS.get(front, ()))
+    return (*OF_EVERY, *(name for name, is_needed in sometimes.items() if is_needed), *drop_ins)
 
 
 def read(name: str) -> bytes:

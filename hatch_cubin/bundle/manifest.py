@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,6 +14,7 @@ from . import loader_files
 # The exceptions that reading a manifest can raise if hatch-cubin did not write the manifest.
 NOT_OURS = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 
+_OF_CALL = re.compile("[a-z.]+:[0-9a-f]{64}")
 _T = TypeVar("_T")
 
 
@@ -25,11 +27,11 @@ class ManifestEntry(NamedTuple):
     size: int
     sha256: str
     min_driver: int
-    kernels: Mapping[str, str]  # the symbol of each kernel in the compiled code, by the kernel's name
+    kernels: Mapping[str, str]  # the name of each kernel → its symbol in the compiled code
     resources: Mapping[str, Mapping[str, int]]
     offset: int | None = None  # the position of the compiled code in the unpacked block
     companion: str | None = None  # the import package of the companion wheel with the file
-    parameters: Mapping[str, Sequence[Sequence[Any]]] = {}  # kernel → offset, size and type of each parameter
+    parameters: Mapping[str, Sequence[Sequence[Any]]] = {}  # kernel → offset, size and type of its parameters
     absent: bool = False  # whether only other variants of the wheel contain the file
 
     @property
@@ -75,6 +77,7 @@ class Manifest(NamedTuple):
     blocks: Mapping[str, ManifestBlock] | None = None  # the blocks of a packed bundle, by file name
     companions: Mapping[str, Mapping[str, str]] | None = None  # how to install each companion wheel
     wheel_variant: Mapping[str, str] | None = None  # set only in a wheel variant: its label
+    fronts: tuple[str, ...] = ()  # the libraries, such as "cupy", for whose calls the wheel was compiled
 
     @property
     def files(self) -> set[str]:
@@ -86,7 +89,9 @@ class Manifest(NamedTuple):
         """The file names of the loader in a wheel with this manifest."""
         is_split = self.companions is not None or self.wheel_variant is not None
         units = sum(len(module.entries) for module in self.modules)
-        return loader_files.needed_by(units=units, packed=self.blocks is not None, split=is_split)
+        return loader_files.needed_by(
+            units=units, packed=self.blocks is not None, split=is_split, fronts=self.fronts
+        )
 
     @property
     def here(self) -> Manifest:
@@ -112,7 +117,7 @@ def canonical(value: object) -> str:
 def write_manifest(
     header: Mapping[str, Any], kernels: Mapping[str, Iterable[str]], modules: Iterable[bytes]
 ) -> list[bytes]:
-    """Return the bytes of a manifest as a list, without joining the items.
+    """Return the bytes of a manifest, as a list of lines or groups of lines.
 
     The manifest has a line for each kernel and each module, sorted by name, so that the loader can find one
     line with a binary search. The line of a module contains a checksum of this line. The first line contains
@@ -174,11 +179,20 @@ def read_manifest(data: bytes) -> Manifest:
         _blocks(fields["blocks"]) if "blocks" in fields else None,
         _companions(fields["companions"]) if "companions" in fields else None,
         _wheel_variant(fields["wheel_variant"]) if "wheel_variant" in fields else None,
+        tuple(_is(front, str, "fronts") for front in _is(fields.get("fronts", []), list, "fronts")),
     )
 
 
+def is_of_call(module: str) -> bool:
+    """Return whether the name of a module is the key of a library's call, such as `cupy:1f…`.
+
+    Such a module is found by its key. The names of its kernels are not in the manifest's index.
+    """
+    return _OF_CALL.fullmatch(module) is not None
+
+
 class ManifestParts(NamedTuple):
-    """The values of a manifest. The method `write` makes a changed manifest from them."""
+    """The values of a manifest, from which the method `write` makes a changed manifest."""
 
     header: Mapping[str, Any]
     kernels: Mapping[str, Sequence[str]]
@@ -187,7 +201,7 @@ class ManifestParts(NamedTuple):
     def write(
         self, header: Mapping[str, Any], change: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
     ) -> bytes:
-        """Write the manifest with a new *header*, after calling *change* for each entry of each module."""
+        """Return the bytes of the manifest with a new *header*. The function *change* changes each entry."""
         lines = (
             module_line(name, {**line, "entries": [change(name, entry) for entry in line["entries"]]})
             for name, line in self.modules.items()
@@ -196,7 +210,7 @@ class ManifestParts(NamedTuple):
 
 
 def split_manifest(data: bytes) -> ManifestParts:
-    """Parse a valid manifest, so that a changed manifest can be written."""
+    """Parse a valid manifest. The method `write` of the result makes a changed manifest."""
     fields = json.loads(data)
     modules = {
         name: {key: value for key, value in line.items() if key != "check"}
@@ -207,11 +221,11 @@ def split_manifest(data: bytes) -> ManifestParts:
 
 
 def prove_manifest(data: bytes) -> None:
-    """Raise ValueError if hatch-cubin would write other bytes than *data* for the manifest's content."""
+    """Raise ValueError if *data* is not exactly what hatch-cubin writes for the same manifest."""
     header, _kernels, modules = split_manifest(data)
     index: dict[str, list[str]] = {}
     for name, line in modules.items():
-        for kernel in line["kernels"]:
+        for kernel in () if is_of_call(name) else line["kernels"]:
             index.setdefault(kernel, []).append(name)
     _same(data, write_manifest(header, index, (module_line(*each) for each in modules.items())))
 
@@ -229,7 +243,7 @@ def _same(data: bytes, pieces: Iterable[bytes]) -> None:
 def read_keys(data: bytes) -> dict[str, dict[str, str]]:
     """Return the cache keys in `keys.json`, by module and arch.
 
-    Raise ValueError if hatch-cubin would write other bytes than *data* for the same keys.
+    Raise ValueError if *data* is not exactly what hatch-cubin writes for the same keys.
     """
     units = _typed(_object(data), "units", dict)
     keys: dict[str, dict[str, str]] = {}

@@ -16,8 +16,8 @@ from ..common.sizes import size
 from ..errors import BundleError, Problem, problem
 
 MOST = 1 << 21  # the most bytes of compiled code in a block; larger code gets its own block
-_WINDOW = 1 << 26  # the size of the window in which xz looks for repeated bytes
-_STEM = 8  # these bytes of a path depend only on the source's name, which keeps its variants together
+_WINDOW = 1 << 26  # xz looks for repeated bytes in a window of this size
+_STEM = 8  # the first 8 bytes of a path depend only on the source's name, which keeps variants together
 _LABEL = "hatch-cubin/block/v1"  # the version of the blocks' format and of the compression settings
 
 
@@ -58,7 +58,7 @@ class Block(NamedTuple):
 
     @property
     def slots(self) -> dict[tuple[str, str], Slot]:
-        """The position in the block of each piece of compiled code, by arch and digest."""
+        """The positions in the block of all its compiled code, by arch and digest."""
         found, at = {}, 0
         for piece in self.pieces:
             found[piece.arch, piece.sha256] = Slot(self.name, at)
@@ -92,9 +92,12 @@ def assemble_blocks(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) 
 
 def _compresses_too_well(block: Block, packed: int) -> Problem:
     """Return an error message for a block that compresses so well that loaders reject it as a zip bomb."""
-    (piece,) = block.pieces  # only the code of a single module can exceed the block size so much
+    # Only code that is larger than a block can have such a ratio, and such code has its own block.
+    (piece,) = block.pieces
     what = f"the {size(block.size)} of {piece.name} for {piece.arch} are packed in only {size(packed)}"
-    hint = "loaders reject this as a zip bomb: leave out 'pack', or let a kernel fill large constant arrays"
+    hint = (
+        "loaders reject this block as a zip bomb: remove 'pack', or let a kernel fill large constant arrays"
+    )
     return problem("too-compressible-to-pack", what, hint=hint)
 
 
@@ -122,7 +125,7 @@ def _split_into_blocks(pieces: list[Piece]) -> Iterator[list[Piece]]:
 
 
 def _halve_by_path(pieces: list[tuple[str, Piece]], depth: int) -> Iterator[list[Piece]]:
-    """Halve the compiled code by the next digit of each path, until each group fits into a block."""
+    """Split a group of compiled code into halves, and these again, until each group fits into a block."""
     if sum(piece.size for _path_in_tree, piece in pieces) > MOST:
         for side in "01":
             yield from _halve_by_path([item for item in pieces if item[0][depth] == side], depth + 1)
@@ -131,7 +134,7 @@ def _halve_by_path(pieces: list[tuple[str, Piece]], depth: int) -> Iterator[list
 
 
 def _path_in_tree(piece: Piece) -> str:
-    """Return digits that decide, each time a group of compiled code is halved, into which half *piece* goes.
+    """Return a 0 or 1 for each split of a group of compiled code: the half into which *piece* goes.
 
     The first digits are a digest of the source's name, and the other digits are a digest of the module's
     name.

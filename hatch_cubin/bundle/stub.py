@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-MOST_NAMES = 2000  # more names than this would slow down type checkers and editors
-MOST_IN_A_MESSAGE = 1000  # if all names together have more characters, messages of mypy become too long
-MOST_SIGNATURES = 200  # an editor's pop-up with more signatures is not readable
+MOST_NAMES = 2000  # a stub with more names than this would slow down type checkers and editors
+MOST_IN_A_MESSAGE = 1000  # if the names have more characters in all, the messages of mypy become too long
+MOST_SIGNATURES = 200  # a docstring with more signatures than this is not readable in an editor
 
 # cuda.core has no types yet, may not be installed, and defines its names when it is imported.
 _UNTYPED = "# type: ignore[attr-defined, import-not-found, import-untyped, unused-ignore]"
@@ -82,8 +82,8 @@ def stub(kernels: Iterable[str], modules: Iterable[str], signatures: Iterable[st
 def _functions(naming: str, *, many: bool) -> str:
     """Return the declarations of the loader's functions that accept the name of a kernel or module.
 
-    *many*: whether there are many names. If so, mypy gets declarations of its own, so that its messages stay
-    short.
+    *many*: whether the bundle has many names. For many names, mypy gets special declarations, so that
+    messages of mypy stay short.
     """
     if not many:
         return naming
@@ -95,7 +95,7 @@ def _functions(naming: str, *, many: bool) -> str:
 
 
 def _listed(signatures: set[str]) -> str:
-    """Return the signatures as a Markdown list for a docstring, which editors show to the user."""
+    """Return a Markdown list of the signatures, for a docstring that editors show."""
     if not signatures or len(signatures) > MOST_SIGNATURES:
         return ""
     lines = (ascii(each)[1:-1].replace('"', '\\"') for each in sorted(signatures))

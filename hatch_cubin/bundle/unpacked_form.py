@@ -25,7 +25,7 @@ def files_without_packing(data: bytes, manifest: Manifest, codes: Codes) -> dict
     files: dict[str, bytes] = {}
     stored, taken = dict[str, str](), set[str]()
     named: dict[str, dict[str, str]] = {}  # names of files, by module and arch
-    for module in manifest.modules:  # like a build, in the order of the modules' names
+    for module in manifest.modules:  # the modules are in the order of their names, as in a build
         stem = free_stem(file_stem(module.base, _macros(module)), module.name, taken)
         named[module.name] = {
             entry.arch: stored.setdefault(entry.sha256, stem + _suffix(entry)) for entry in module.entries
@@ -57,7 +57,7 @@ def _suffix(entry: ManifestEntry) -> str:
 
 
 def _macros(module: ManifestModule) -> list[tuple[str, str]]:
-    """Return the macros of a variant in the order of the variant's name, which is lost in the manifest."""
+    """Return a variant's macros in the order of the variant's name, because the manifest sorts the macros."""
     rest, left, found = module.name[len(module.base) + 1 : -1], dict(module.variant), list[tuple[str, str]]()
     while (macro := rest.partition("=")[0]) in left:
         found.append((macro, left.pop(macro)))

@@ -1,4 +1,4 @@
-"""Print a script with which a shell completes the command line. The package shtab writes the script."""
+"""Print a script that lets a shell complete verbs and options. The package shtab writes the script."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..errors import ConfigError, problem
 
-# The placeholders for paths in the help, and shtab's names for them.
+# Placeholders for paths in the help, and the names with which shtab completes files or folders.
 _PATHS = {"DIR": "DIRECTORY", "FILE": "FILE", "SOURCE": "FILE", "WHEEL|DIR|PACKAGE": "FILE"}
 
 

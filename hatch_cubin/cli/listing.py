@@ -61,13 +61,13 @@ def _lines(where: str, listing: Listing) -> Iterator[str]:
 
 
 class _SourceTexts:
-    """The texts of the sources that a wheel names, as far as these files are in the current folder."""
+    """The texts of a wheel's sources, if the wheel's project is the current folder."""
 
     def __init__(self) -> None:
         self._read: dict[str, list[str]] = {}
 
     def line(self, file: str, number: int) -> str:
-        """Return a line of a source, or an empty text if the file is not here or is not a source."""
+        """Return a line of a source; "" if the file is not in the current folder or is not a source."""
         if file not in self._read:
             self._read[file] = self._lines(file)
         lines = self._read[file]

@@ -13,7 +13,7 @@ import sys
 from .. import __version__
 from ..common import streams
 
-TYPE_CHECKING = False  # typing is slow to import
+TYPE_CHECKING = False  # not imported from the module typing, which is slow to import
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any, NoReturn
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 VERBS = {
     "init": "set a project up: add hatch-cubin to its pyproject.toml",
-    "plan": "list what a build would compile for each GPU, and what is in the cache",
+    "plan": "list what a build would compile for each GPU, and what is already in the cache",
     "bake": "compile everything that is missing from the cache",
     "lock": "write cubin.lock, a list of all inputs of a build, to commit to git",
     "explain": "explain a cache miss, the choice of an arch, or the file that a GPU loads",
@@ -42,7 +42,7 @@ FORMAT = 1  # the version of the output of --json
 _WRONG_USAGE = 2
 _BROKEN_PIPE = 141  # the exit code that shells give for SIGPIPE: 128 plus the signal's number
 _OPTIONS = ("-h", "--help", "--version", "--print-completion")
-_OTHER_NAMES = {  # names of commands in other tools, and the verbs or actions of 'cache' that a user may mean
+_OTHER_NAMES = {  # commands of other tools, and the verb (or action of 'cache') with the same purpose
     "build": ("bake",),
     "check": ("fsck",),
     "clean": ("cache clear",),
@@ -65,15 +65,16 @@ Exit codes: 0 done, 1 something is wrong with the project, 2 wrong usage.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb and return its exit code."""
-    gc.set_threshold(20_000)  # imported modules are not garbage: collect less often
+    """Run one verb (a subcommand such as `plan`) and return its exit code."""
+    # The garbage collector runs less often, because imported modules are never garbage.
+    gc.set_threshold(20_000)
     atexit.register(gc.freeze)  # freeing every object at exit would take as long as a short verb
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # As for standard error: escape a name that the encoding cannot represent instead of crashing.
+        # A character that the encoding of the terminal cannot represent is escaped, as on standard error.
         sys.stdout.reconfigure(errors="backslashreplace")
     # Without standard error, the next opened file would get descriptor 2, to which libraries write messages.
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - stays open until the process ends
     try:
         _run(sys.argv[1:] if arguments is None else arguments)
     except BrokenPipeError:  # the program that reads the output closed the pipe
@@ -116,7 +117,7 @@ def _run(arguments: Sequence[str]) -> None:
 
 
 def _is_own(option: str) -> bool:
-    """Return whether an option may come before the verb. An abbreviated option counts, as for argparse."""
+    """Return whether *option* is allowed before the verb. The option may be abbreviated."""
     return any(own.startswith(option.partition("=")[0]) for own in _OPTIONS)
 
 
@@ -168,9 +169,9 @@ def _require_folder(args: argparse.Namespace) -> None:
 
 
 def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argparse.ArgumentParser:
-    """Return the parser of the command line, which accepts the verbs in *shown*.
+    """Return the parser of the command line, which accepts the subcommands in *shown*.
 
-    Only the *verbs* get their arguments, because the arguments of a verb need an import of its module.
+    Only the modules of the subcommands in *verbs* are imported to add arguments, because imports take time.
     """
     parser = _Parser(
         prog="hatch-cubin",
@@ -202,7 +203,7 @@ def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argpa
 
 
 def _help_formatter(prog: str) -> argparse.HelpFormatter:
-    """Return a help formatter with a fixed width. Without a width, argparse would import the slow shutil."""
+    """Return a help formatter with a fixed width, so that argparse does not import the slow module shutil."""
     try:
         width = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size().columns or 80
     except (OSError, ValueError):
@@ -211,7 +212,7 @@ def _help_formatter(prog: str) -> argparse.HelpFormatter:
 
 
 class _UsageError(Exception):
-    """The arguments of a command are wrong. The error has the message and the parser that rejected them."""
+    """The arguments of a command are wrong. The exception has the message, and the parser with the usage."""
 
     def __init__(self, parser: argparse.ArgumentParser, what: str) -> None:
         super().__init__(what)
@@ -243,7 +244,7 @@ def _options_of_verbs() -> dict[str, list[str]]:
 
 
 def _with_parts(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield the parser of a verb, and the parsers of its actions, such as 'cache gc'."""
+    """Yield the parser of a verb, and the parsers of its subcommands, such as 'cache gc'."""
     yield parser
     for action in parser._actions:  # noqa: SLF001 - no public list exists
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
@@ -251,13 +252,13 @@ def _with_parts(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentPa
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that suggests the nearest choice for a wrong word.
+    """A parser that suggests the most similar verb or option value for a misspelled one.
 
-    The parser prints help like the results of a verb, because argparse would ignore a failed write.
+    If the help text cannot be written, the parser reports an error, which argparse would ignore.
     """
 
     def error(self, message: str) -> NoReturn:
-        """Raise the message as a usage error. The caller may add a suggestion before printing the error."""
+        """Raise a usage error, to whose message `_run` can add a suggestion before the error is printed."""
         raise _UsageError(self, message)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -291,7 +292,7 @@ class _PrintCompletion(argparse.Action):
 
 
 def _guess(said: str, known: Sequence[str]) -> str:
-    """Return the message that the word *said* is not in *known*, with a similar word from *known*."""
+    """Return an error message for the unknown word *said*, which suggests a similar word from *known*."""
     import difflib
 
     possible = {*known, "cache clear", "--help", "--print-completion"} if known == [*VERBS] else {*known}
@@ -317,7 +318,7 @@ def _plain(lines: Iterable[str]) -> str:
 
 
 def _print(text: str, problems: Sequence[Problem] = (), folder: str | None = None) -> None:
-    """Write *text* to standard output. Then report all problems and exit; a failed write is a problem too."""
+    """Write *text* to standard output, then report all problems. A failed write is reported as a problem."""
     try:
         if text:
             streams.write(sys.stdout, text)

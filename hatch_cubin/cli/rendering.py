@@ -15,7 +15,7 @@ _HTML = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
 
 
 def as_lines(parts: Iterable[ReportSection]) -> list[str]:
-    """Return the parts of a report as lines with aligned columns, and an empty line between two parts."""
+    """Return a report as lines of text with aligned columns, and an empty line between two sections."""
     lines: list[str] = []
     for part in parts:
         lines += [""] * bool(lines)
@@ -28,7 +28,7 @@ def as_lines(parts: Iterable[ReportSection]) -> list[str]:
 
 
 def as_markdown(parts: Iterable[ReportSection]) -> list[str]:
-    """Return the parts of a report as lines of Markdown. Names are escaped, so that they are not markup."""
+    """Return a report as lines of Markdown. Characters with a meaning in Markdown are escaped."""
     lines = [line for part in parts for line in _markdown(part)]
     size = 0
     for number, line in enumerate(lines):
@@ -39,7 +39,7 @@ def as_markdown(parts: Iterable[ReportSection]) -> list[str]:
 
 
 def problem_parts(problems: Sequence[Problem], warnings: Sequence[Problem]) -> Iterator[ReportSection]:
-    """Yield problems and warnings as tables, for readers of a report who do not see standard error."""
+    """Yield tables of problems and warnings, because a report does not show standard error."""
     for title, told in (("problems", problems), ("warnings", warnings)):
         if told:
             rows = [[str(each.where or ""), *_said(each)] for each in in_order(told)]
@@ -79,7 +79,10 @@ def _escaped(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a name as Markdown code. Only a pipe is escaped, because a pipe would end the table's cell."""
+    """Return a name as Markdown code.
+
+    A pipe is escaped, because it would end the cell of a Markdown table.
+    """
     name = plain(text).replace("`", "'").replace("|", r"\|")
     return f"`{name}`"
 

@@ -1,4 +1,4 @@
-"""Suggest a correction for an argument that a verb does not accept. Imported only for wrong arguments."""
+"""Suggest a correction for an argument that a verb (a subcommand such as `plan`) does not accept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 Options = Mapping[str, Sequence[str]]  # the options of each verb
-_OF_OTHERS = {  # options of other tools, each with our options for the same purpose
+_OF_OTHERS = {  # options of other tools, each with the options of hatch-cubin that have the same purpose
     "-C": ("--project",),
     "-a": ("--archs",),
     "-d": ("--project",),
@@ -31,7 +31,8 @@ _OF_OTHERS = {  # options of other tools, each with our options for the same pur
     "--path": ("--project",),
     "--targets": ("--archs",),
 }
-_UNITS = {"": "d", "mi": "m", "h": "h", "d": "d", "w": "w"}  # units of time, by the first letters of a name
+# The first letters of a unit of time → the suffix for '--unused-for'.
+_UNITS = {"": "d", "mi": "m", "h": "h", "d": "d", "w": "w"}
 _AFRESH = "after 'hatch-cubin cache clear', a build compiles everything"
 _BESIDE = {
     "--clean": _AFRESH,
@@ -85,7 +86,7 @@ def _name_and_value(argument: str) -> tuple[str, str]:
 
 
 def _own_name(name: str, own: Sequence[str]) -> str | None:
-    """Return the option of a verb that has the purpose of another tool's option *name*."""
+    """Return the option of a verb that has the same purpose as the option *name* of other tools."""
     return next((each for each in _OF_OTHERS.get(name, ()) if each in own), None)
 
 

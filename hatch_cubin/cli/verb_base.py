@@ -1,4 +1,4 @@
-"""Functions that several verbs of the command line share: arguments, opening a project, aligned columns."""
+"""Functions for several verbs of the command line: add arguments, open a project, align columns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ __all__ = [
 ]
 
 
-_VARIABLES = {  # the environment variable that each option replaces for one run
+# Option → the environment variable with the same meaning, which is ignored if the option is given.
+_VARIABLES = {
     "--archs": "HATCH_CUBIN_ARCHS",
     "--executor": "HATCH_CUBIN_EXECUTOR",
     "--jobs": "HATCH_CUBIN_JOBS",
@@ -61,7 +62,7 @@ def json_argument(parser: argparse._ActionsContainer) -> None:
 
 
 def output_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options `--json` and `--markdown`. A command can have only one of them."""
+    """Add the options `--json` and `--markdown`, which exclude each other."""
     either = parser.add_mutually_exclusive_group()
     json_argument(either)
     either.add_argument(
@@ -70,7 +71,7 @@ def output_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def wheels_argument(parser: argparse.ArgumentParser, number: str = "+") -> None:
-    """Add the wheels, folders and packages that a verb reads. *number*: how many, as argparse's `nargs`."""
+    """Add the argument that names wheels, folders and packages. *number*: the `nargs` of argparse."""
     parser.add_argument(
         "wheels",
         metavar="WHEEL|DIR|PACKAGE",
@@ -101,7 +102,7 @@ def archs_argument(parser: argparse.ArgumentParser) -> None:
         "--archs",
         metavar="LIST",
         type=_archs,
-        help="compile for these archs, as in 'sm_90,compute_90', and not for those of the project's table",
+        help="compile for these archs instead of the project's archs, as in 'sm_90,compute_90'",
     )
 
 

@@ -18,6 +18,7 @@ equal errors with `merge` in `diagnostics.py`, and merges the lines to paste wit
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -39,6 +40,7 @@ from .hints.failed_compile import FailedCompile
 _MISSING = "not open source file"  # Part of the compiler's message about a missing header.
 # How many lines to show before and after the line of an error, if a script has produced the source.
 _LINES_AROUND = 2
+_SETS_OPTIONS = re.compile(r"\b(?:define|options|variants) = ")  # In hints: lines for the table.
 # How many lines of an include chain to show: the last lines, which are about the project's own files.
 _LONGEST_CHAIN = 5
 # The functions that recognise causes of errors. The functions are called in this order until one function
@@ -69,7 +71,17 @@ def advise(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnosti
     of_source = [each for each in found if instantiations.entry_of(each) is None]
     explained = (instantiations.with_entry(each, failed) for each in _explained(of_source, failed))
     told = [*explained, *instantiations.wrong_entries(found, failed)]
+    if failed.module.front:
+        told = [_without_lines_of_call(each) for each in told]
     return [_with_produced_lines(_with_include_chain(each, failed), failed) for each in told]
+
+
+def _without_lines_of_call(error: Diagnostic) -> Diagnostic:
+    """Replace a hint to set macros or options: the table of a library's call can only repeat the call."""
+    if error.hint is None or not _SETS_OPTIONS.search(error.hint):
+        return error
+    hint = "the library reports this error at run time too: correct the text, or the options of its call"
+    return replace(error, hint=hint)
 
 
 def _explained(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnostic]:

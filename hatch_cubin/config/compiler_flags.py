@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_TARGETS = "targets are set with 'archs', a key of the table"
+_TARGETS = "the archs to compile for are set with 'archs', a key of the table"
 _HOST = "this flag is for the host's compiler or for nvcc itself, and a build runs neither: leave it out"
 _USUAL = "code is optimized without this flag: leave it out"
 _LINKED = "to link several sources, write a [[…module]] table with mode = {mode!r}"

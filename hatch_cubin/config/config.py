@@ -48,6 +48,10 @@ class SourceRule:
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     instantiate: Mapping[str, WrittenInstantiation] = field(default_factory=dict)
     variants: Variants = ()
+    # The library whose call the table describes with `as`, and the options of the call as they are written.
+    # `define`, `options` and `include_dirs` have the meaning of these options.
+    front: str = ""
+    call_options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +147,7 @@ class Config:
     source: tuple[SourceRule, ...] = ()
     module: tuple[ModuleRule, ...] = ()
     producer: tuple[ProducerRule, ...] = ()
+    recorded: tuple[str, ...] = ()  # folders with calls that a test run recorded
     backend: str | None = None  # the wrapped build backend
     backend_path: tuple[str, ...] = ()
     package_dir: str | None = None
@@ -161,6 +166,11 @@ class Config:
         """The requirements of all wheels that a build reads: wheels with headers, or with files to link."""
         linked = (wheel for rule in self.module for wheel in rule.wheels)
         return tuple(dict.fromkeys((*self.header_packages, *linked)))
+
+    @property
+    def fronts(self) -> frozenset[str]:
+        """The libraries whose calls the table describes. Sources of producers may describe further calls."""
+        return frozenset({*(rule.front for rule in self.source), "cupy" if self.recorded else ""} - {""})
 
     def with_table(self, found: Problem) -> Problem:
         """Return a problem whose hint names the table, if the hint is a line to add to it.

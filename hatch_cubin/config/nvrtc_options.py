@@ -39,7 +39,7 @@ _SIDE_EFFECT = "the compiler would write a file, but the compiler does not run i
 _AUTOMATIC = "precompiled headers are automatic and never change the result"
 
 REFUSED: Mapping[str, str] = {
-    "arch": "targets are set with 'archs'",
+    "arch": "the archs to compile for are set with 'archs'",
     "name": "a module has the name of its source, or the 'name' in a [[source]] table",
     "define_macro": "macros are set with 'define'",
     "include_path": "the search path is set with 'include-dirs' and 'header-packages'",

@@ -64,7 +64,7 @@ _REASONS = {
         compile-as-tools-patch/astoolspatch compile-only/c extensible-whole-program/ewp preserve-relocs
     """,
     _NO_RESULT: "help/h list-arch/arch-ls list-version/version-ls version/V",
-    "targets are set with 'archs'": "gpu-name/arch machine/m",
+    "the archs to compile for are set with 'archs'": "gpu-name/arch machine/m",
     "ptxas would use the file descriptors or pipes of a job server": "jobserver",
     "a build does not show the statistics that ptxas would print": "compiler-stats",
 }

@@ -63,7 +63,7 @@ def read_source_settings(settings: Mapping[str, Any], place: TableLocation) -> d
     *settings* may have the keys of a [[source]] table, except `path`.
     """
     reader, here = _Reader(place, None), ("source",)
-    values = reader.table(_PRODUCED_CHECKS, settings, here)
+    values = _with_call(reader.table(_PRODUCED_CHECKS, settings, here), settings, reader, here)
     if not reader.problems:
         _report_contradictions(values, reader, here)
     if reader.problems:
@@ -418,6 +418,27 @@ def _option_table(
     return values
 
 
+def _options_of_source(
+    value: object, reader: _Reader, path: tuple[str | int, ...]
+) -> dict[str, nvrtc_options.OptionValue] | tuple[str, ...]:
+    """Check the options of a source: a table, or the array of a call that the table describes with `as`."""
+    return value_checks.strings(value) if isinstance(value, list) else _option_table(value, reader, path)
+
+
+def _with_call(
+    values: dict[str, Any], table: Mapping[str, Any], reader: _Reader, path: tuple[str | int, ...]
+) -> dict[str, Any]:
+    """Return the values of a table, in which settings replace the call that its `as` describes."""
+    is_of_call = "as" in values if "as" in table else isinstance(values.get("options"), tuple)
+    if not is_of_call:
+        return values
+    from . import calls  # lazy: few tables describe calls
+
+    return calls.with_settings(
+        values, reader.place, lambda found, inside: reader.add(found, (*path, *inside))
+    )
+
+
 def _check_further(name: str, value: Any, reader: _Reader, path: tuple[str | int, ...]) -> None:
     """Check an option's value further than its type."""
     if (
@@ -551,7 +572,7 @@ def _array(
     for index, table in enumerate(value):
         here = (*path, index)
         before = len(reader.problems)
-        values = reader.table(known, table, here)
+        values = _with_call(reader.table(known, table, here), table, reader, here)
         guessed = " ".join(str(each.hint) for each in reader.problems[before:])  # of keys that are misspelled
         if missing := [key for key in required if key not in table and repr(key) not in guessed]:
             what = f"this table also needs {' and '.join(map(repr, missing))}"
@@ -640,15 +661,17 @@ _CHECKS: dict[str, Callable[..., Any]] = {
     "source": _sources,
     "module": _modules,
     "producer": _producers,
+    "recorded": ArrayCheck(value_checks.path),
 }
 # A new key here also becomes a field of `SourceRule` in config.py; `CompileSettings` there has the next step.
 _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
     "path": ValueCheck(value_checks.path),
     "name": ValueCheck(value_checks.name_of_sources),
+    "as": ValueCheck(value_checks.front),
     "archs": _archs,
     "include-dirs": ArrayCheck(value_checks.path, _above),
     "define": _define,
-    "options": _option_table,
+    "options": _options_of_source,
     "instantiate": _instantiate,
     "variants": _variants,
 }

@@ -33,6 +33,7 @@ _ARRAYS = frozenset(
         "inputs",
         "instantiate",
         "produces",
+        "recorded",
         "requires",
         "sources",
         "trusted-keys",
@@ -452,6 +453,7 @@ def link(entry: str, major: int | None) -> str | None:
 
 
 _READERS: dict[str, Callable[[object], Any]] = {
+    "as": lambda _value: "cupy",
     "backend": _backend,
     "cache-size": functools.partial(_size, unit="GB"),
     "max-size": functools.partial(_size, unit="MB"),

@@ -372,6 +372,12 @@ def header_package(text: str) -> str:
     return text
 
 
+def front(value: object) -> str:
+    if value != "cupy":
+        raise ValueError(f"must be 'cupy', not {value!r}")
+    return str(value)
+
+
 def mode(value: object) -> str:
     if value not in ("lto", "rdc"):
         raise ValueError(f"must be 'lto' or 'rdc', not {value!r}")

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 _ET_EXEC = 2
 _SYMTAB = 2
-# The types of ELF sections that have a size in memory but no bytes in the file. The first type is NOBITS. The
-# other types are NVIDIA's, for uninitialised global, local, shared and reserved shared memory.
+# The types of ELF sections that have a size in memory but no bytes in the file. The type 8 is NOBITS. The
+# other types are NVIDIA's types for uninitialised global, local, shared and reserved shared memory.
 _SIZED_BUT_EMPTY = frozenset({8, 0x70000007, 0x70000009, 0x7000000A, 0x70000015})
 _OBJECT, _FUNC = 1, 2
 _COMMON, _CUDA_OBJECT = 5, 13
@@ -38,7 +38,7 @@ _CUDA_INFO, _PROTOTYPES = 0x70000000, 0x70000002
 _SIZED_FORMAT = 4
 _FRAME_SIZE, _REGCOUNT, _API_VERSION, _ANNOTATIONS = 0x11, 0x2F, 0x37, 0x55
 _PARAMETER, _LARGE_PARAMETER, _PARAMETERS_END = 0x17, 0x45, 0x19
-# EIFMT_BVAL and EIFMT_HVAL: the attribute's header contains a value of one or two bytes instead of a size
+# EIFMT_BVAL and EIFMT_HVAL: the attribute's header contains the value (one or two bytes) instead of a size
 _BYTE_FORMAT, _HALF_FORMAT = 2, 3
 _LIMIT_NAMES = {
     0x05: "max_threads",
@@ -79,7 +79,7 @@ class SymbolShape(NamedTuple):
     """Facts about a symbol that must be the same in all inputs of a link. 0 and "" mean unknown."""
 
     kind: str = ""  # "function", "kernel", or a keyword such as "__shared__" for a variable
-    size: int = 0  # the size of a variable in bytes.
+    size: int = 0  # the size of a variable in bytes, or 0 for a function.
     # The sizes of a function's result and parameters, in the notation of NVIDIA's linkers.
     prototype: str = ""
 
@@ -175,7 +175,8 @@ def read_kernels(data: bytes) -> dict[str, KernelUse]:
         for name, symbol, code in _kernels(data, sections):
             stack = stacks.get(symbol, 0)
             uses = {"registers": registers[symbol], "shared": shared.get(code, 0), "stack": stack}
-            # A kernel without a stack cannot spill registers, so this number is 0 even without annotations.
+            # A kernel without a stack cannot spill registers, so it has 0 spills even if annotations are
+            # missing.
             if code in spills or not stack or code not in without_annotations:
                 uses["spills"] = spills.get(code, 0)
             kernels[name] = KernelUse(uses, _parameters(by_section.get(code, ())))
@@ -385,7 +386,7 @@ def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _integers(value: bytes) -> tuple[int, ...]:
-    """Parse the value of an attribute: one integer of one or two bytes, or integers of four bytes."""
+    """Parse an attribute's value: an integer of one or two bytes, or several integers of four bytes."""
     return tuple(int.from_bytes(value[at : at + 4], "little") for at in range(0, len(value), 4))
 
 
@@ -398,7 +399,7 @@ def _parameters(attributes: Iterable[tuple[int, bytes]]) -> tuple[tuple[int, int
         elif len(value) == 12:
             _index, number, offset, size, rest = struct.unpack("<IHHHH", value)
             if attribute == _PARAMETER:
-                # the attribute for small parameters has only 14 bits for the size
+                # in the attribute for small parameters, the size of a parameter has only 14 bits
                 size = (rest << 16 | size) >> 18
             found[number] = (offset, size)
     parameters = tuple(found[number] for number in sorted(found))

@@ -84,8 +84,8 @@ def kernels_by_name(symbols: Iterable[str], instantiated: Mapping[str, str]) -> 
 def names_fit_symbols(kernels: Mapping[str, str], symbols: Iterable[str], asked: Iterable[str]) -> bool:
     """Return whether *kernels* has the names that a build gives to kernels with these *symbols*.
 
-    *asked*: the template instantiations that the project's configuration lists. The symbol of an
-    instantiation is checked only if exactly one symbol demangles to the text of the instantiation.
+    *asked*: the template instantiations that the project's configuration lists. If the text of an
+    instantiation is the demangled name of exactly one symbol, the instantiation must have this symbol.
     """
     wanted = {*map(without_blanks, asked)}
     instantiated = {name: symbol for name, symbol in kernels.items() if without_blanks(name) in wanted}
@@ -100,7 +100,9 @@ def names_fit_symbols(kernels: Mapping[str, str], symbols: Iterable[str], asked:
 
 
 def names_may_fit_symbols(kernels: Mapping[str, str], symbols: Iterable[str]) -> bool:
-    """Return whether *kernels* can be the names of kernels with these *symbols* for some configuration.
+    """Return whether *kernels* can be the names of kernels with these *symbols*.
+
+    The configuration is unknown.
 
     A wrong name may be accepted, because a name can contain a macro or a type alias, whose value is unknown.
     """

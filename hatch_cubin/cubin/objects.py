@@ -44,8 +44,8 @@ class LinkSymbols(NamedTuple):
 def kind_of(data: bytes) -> str:
     """Return the kind of an input of a link: ptx, lto, cubin, fatbin or library.
 
-    Raise ValueError with the reason if *data* cannot be linked or is damaged. The data is checked because
-    linkers do not check it, and would read beyond the end of a damaged file.
+    Raise ValueError with the reason if *data* cannot be linked or is damaged. A linker does not check its
+    inputs, and would read beyond the end of a damaged file.
     """
     if data.startswith(LTO_MAGIC):
         if len(data) < _LTO_HEADER_SIZE:
@@ -144,9 +144,9 @@ def ptx_symbols(text: str) -> LinkSymbols:
 def shape_conflicts(
     inputs: Sequence[tuple[str, LinkSymbols]],
 ) -> Iterator[tuple[str, dict[str, list[str]]]]:
-    """Yield each symbol that inputs of a link declare differently, with the rules of nvlink.
+    """Yield each symbol that two inputs of a link declare in ways that nvlink does not accept.
 
-    The dict has a description of each declaration, such as "has 8 bytes", and the names of its inputs.
+    The dict maps a description of each declaration, such as "has 8 bytes", to the names of the inputs.
     """
     having: dict[str, list[tuple[str, SymbolShape]]] = {}
     for name, symbols in inputs:
@@ -172,7 +172,7 @@ def _describe_size(size: int) -> str:
 
 
 def _describe_prototype(text: str) -> str:
-    """Return a description of a prototype such as "#vib12", which takes 4 bytes and a struct of 12 bytes."""
+    """Describe a function's prototype: "#vib12" returns nothing, takes 4 bytes and a struct of 12 bytes."""
     sizes = [
         _SIZE_NAMES.get(each) or f"a struct of {each[1:]} bytes" for each in re.findall(r"[vil]|b\d+", text)
     ]

@@ -51,7 +51,8 @@ class _KernelSymbolReader(SymbolReader):
         super().__init__(text)
         self._template_arguments: list[
             list[str]
-        ] = []  # one list for each argument of the kernel's template; a pack is one argument
+            # A list of types for each argument of the kernel's template; a parameter pack has several types.
+        ] = []
         self._name_is_read = False
         self._depth = 0
 
@@ -68,11 +69,11 @@ class _KernelSymbolReader(SymbolReader):
     def _pack(self) -> list[str]:
         """Parse a parameter pack such as `T...` and return its types.
 
-        A pack such as `const T *...` is not supported.
+        A parameter pack such as `const T *...` is not supported.
         """
         types = self._template_parameter()
         self._remember("")
-        # the pack and its expansion have numbers, so that the numbers of later parts of the symbol are right
+        # The pack and its expansion have a number each, to which later parts of the symbol cannot refer.
         self._remember("")
         return types
 
@@ -124,7 +125,8 @@ class _KernelSymbolReader(SymbolReader):
     def _argument(self) -> list[str]:
         if not self._accept("X"):
             return super()._argument()
-        # An expression such as `X…E`, which must be a parameter of the kernel's template.
+        # The symbol has `X` before an expression. Only an expression that is a template parameter is
+        # supported.
         value = self._single_argument()
         if not self._accept("E"):
             raise UnreadableSymbolError

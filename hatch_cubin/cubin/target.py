@@ -23,7 +23,7 @@ _ARCH_FLAGS = {7: (0, 1 << 11), 8: (8, 1 << 3)}
 _TOOL_NOTES = ".note.nv.tkinfo"
 _ARCH_OPTION = re.compile(rb"(?<![^\0 ])-arch[ =]sm_([0-9]{2,4})([af]?)(?=[\0 ])")
 _TOOL_RELEASE = re.compile(rb"\brelease ([0-9]{1,3})\.[0-9]")
-_FIRST_NEW_LAYOUT = 100  # CUDA 12 writes cubins in the layout of CUDA 13 for this arch and newer archs.
+_FIRST_NEW_LAYOUT = 100  # for sm_100 and newer archs, CUDA 12 writes cubins in the layout of CUDA 13.
 # This section exists only with the option -G. Sections .debug_… also exist with line numbers only.
 _DEBUG_SECTION = ".nv_debug_info_reg_sass"
 # the numbers of two attributes of LTO-IR: the arch's number, and a flag for arch-specific code such as sm_90a
@@ -109,7 +109,10 @@ def _arch_of_lto(data: bytes) -> str | None:
 
 
 def _strictest(number: int, parts: Iterable[ArchAndSuffix]) -> str:
-    """Return the most restrictive of the archs *parts* from which code for arch *number* was linked."""
+    """Return the arch of code that was linked from code for several archs, *parts*.
+
+    *number*: the arch's number.
+    """
     known: Collection[ArchAndSuffix] = {*parts}
     for each, suffix in sorted(known):
         if suffix == "a":  # code for an arch with the suffix `a` does not run on any other arch

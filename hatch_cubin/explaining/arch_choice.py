@@ -106,7 +106,7 @@ def explain_arch(
 ) -> tuple[bool, str]:
     """Return whether *arch* is built for a module, and the reason."""
     if by := [each for each in specs if arch in each.gives]:
-        return True, f"{' and '.join(map(str, by))} ask{'s' * (len(by) == 1)} for it"
+        return True, f"{' and '.join(map(str, by))} include{'s' * (len(by) == 1)} this arch"
     for each in specs:
         for left, note in each.left_out:
             if left == arch:
@@ -117,16 +117,16 @@ def explain_arch(
         problem = exc.problems[0]
         return False, "; ".join((problem.what, *(problem.details or filter(None, [problem.hint]))))
     if served != arch:
-        return False, f"PTX sources are shipped unchanged, and the .target of this PTX makes it {served}"
-    return False, "no entry of archs asks for it"
+        return False, f"PTX sources are shipped unchanged, and the .target of this source is {served}"
+    return False, "no entry of archs includes this arch"
 
 
 def choose_for_gpu(cc: int, driver: int | None, entries: ArchEntries, newest: int) -> GpuChoice:
     """Return which of *entries* a GPU of compute capability *cc* would load.
 
-    Before PTX is compiled, the driver version that it requires is unknown, but is at most *newest*, the
-    version of the toolkit. The result is certain if the GPU would load the same entry whether the PTX
-    requires the oldest driver or the newest.
+    The driver version that PTX requires is known only after the PTX is compiled. *newest* is the highest
+    possible version. The result is certain if the GPU would load the same entry for the lowest and for the
+    highest possible version.
     """
     chosen = _select_entry(cc, driver, entries, assumed_driver=0)
     if chosen is None:

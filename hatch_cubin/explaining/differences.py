@@ -1,8 +1,8 @@
 """Explain a cache miss: find the cached unit with the most similar inputs, and list the differences.
 
 A unit is a module that is compiled for one arch. `keys/ingredients.py` lists all inputs of a compile, with
-their types and a sentence about each kind of difference. This module contains special comparisons for some
-inputs.
+their types and a sentence about each kind of difference. This module contains the comparison of two values of
+each input.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ def _compare_search(was: Inputs, now: Inputs) -> Iterator[Difference]:
     Folders outside the project are compared only if both search paths contain folders outside the project.
 
     A unit without headers has an empty search path, and a unit that includes only headers of the project has
-    only the project's folders. A folder that is in only one search path because of a new header is not
-    reported, because the header is reported.
+    only the project's folders. A new header can add folders to the search path. In this case, only the header
+    is reported.
     """
     paths = [was["search"], now["search"]]
     if not all(paths) and _user_headers(was["headers"]) != _user_headers(now["headers"]):
@@ -193,18 +193,18 @@ def _by_tree_name(trees: Iterable[str]) -> dict[str, str]:
     return {_tree_name(tree): tree for tree in trees}
 
 
-# For some inputs: the function that splits a value into named parts, which are compared one by one.
+# The inputs whose values are split into named parts before the comparison, and the function that splits them.
 _SPLIT_INTO_PARTS: Mapping[str, Callable[[Any], Mapping[str, str]]] = {
     "define": _macro_values,
     "headers": _user_headers,
     "linked": _linked_inputs,
     "trees": _by_tree_name,
 }
-# For some inputs: the function that compares two values and takes other inputs into account.
+# The inputs whose comparison depends on other inputs, and the function that compares them.
 _COMPARE_WITH_OTHERS: Mapping[str, Callable[[Inputs, Inputs], Iterable[Difference]]] = {
     "assembled": _compare_assembled,
     "builds": _compare_header_trees,
-    # The function `differences` compares cuda.core, only if no other input differs.
+    # The function `differences` compares the version of cuda.core, if no other input differs.
     "cuda_core": lambda _was, _now: (),
     "search": _compare_search,
 }

@@ -36,7 +36,8 @@ def source_files(jobs: Jobs) -> Mapping[str, str]:
     """Return the digest of each source of *jobs*, by path."""
     modules = dict.fromkeys(job.unit.module for job in jobs)
     texts = (text for module in modules if module.link for text in module.link.texts)
-    return {source.path: source.sha256 for source in (*(each.source for each in modules), *texts)}
+    sources = (source for module in modules for source in (module.source, *module.equal))
+    return {source.path: source.sha256 for source in (*sources, *texts)}
 
 
 def header_files(jobs: Jobs) -> Mapping[str, str]:
@@ -91,7 +92,7 @@ def own_linked_files(module: Module) -> list[str]:
 def produced_paths(module: Module) -> list[str]:
     """Return the paths of a module's sources that scripts produced, which are not on the disk."""
     texts = module.link.texts if module.link else ()
-    return [source.path for source in (module.source, *texts) if source.produced]
+    return [source.path for source in (module.source, *module.equal, *texts) if source.produced]
 
 
 def distinct_closures(closures: Iterable[Closure]) -> list[Closure]:

@@ -159,6 +159,12 @@ def _jobs_of_modules(
             dict.fromkeys(each.source for each in modules if _is_empty(each)), project
         )
         modules = [module for module in modules if not _is_empty(module)]
+    if calls := [each for each in modules if each.front]:
+        from .cupy_headers import host_struct_problems  # lazy: few projects have such modules
+
+        refused_calls = host_struct_problems({each: finder.find(each)[0] for each in calls}, project.config)
+        problems += refused_calls.values()
+        modules = [module for module in modules if module not in refused_calls]
     if produced := [each for each in modules if each.source.produced and not each.link]:
         from .produced_includes import undeclared_includes  # lazy: only with producers
 
@@ -202,7 +208,7 @@ def _empty_source_problems(sources: Collection[Source], project: Project) -> lis
 
     files = [each.path for each in sources if not each.produced]
     exclude = setting("exclude", [*project.config.exclude, *files])
-    of_file = f"write a kernel into the file, or exclude the file: {exclude}"
+    of_file = f"write a kernel into the file, outside of comments, or exclude the file: {exclude}"
     what = "is empty: there is no kernel in it"
     return [
         problem(
@@ -295,7 +301,7 @@ def _needed_files(
     files, perhaps = set[str](), set[str]()
     pairs = [*closures]
     for module, _closure in pairs:
-        files.update((module.source.path, *own_linked_files(module)))
+        files.update((module.source.path, *(each.path for each in module.equal), *own_linked_files(module)))
     for closure in distinct_closures(closure for _module, closure in pairs):
         files.update(own_files(closure, closure.widened))
         perhaps.update(own_files(closure))
@@ -343,7 +349,7 @@ def _modules(
     own = [
         *(rule.archs for rule in config.source),
         *(rule.archs for rule in config.module),
-        *(each.produced.rule.archs for each in sources if each.produced),
+        *(each.own_rule.archs for each in sources if each.own_rule),
     ]
     specs = {config.archs, *filter(None, own)}
     targets = {each: expand(each) for each in specs}
@@ -445,7 +451,7 @@ class _HeaderFinder:
             return closure, search
         for outside in (self._package_roots, self._toolkit_roots):
             if closure.missing:
-                search = (*search, *outside())
+                search = (*search, *self._own_folders(module, outside()))
                 closure = self._resolve(module, search, own)
         if unrequired := self._unrequired_headers(closure, search):
             left = tuple(root for root in search if not is_shared(root))
@@ -508,6 +514,14 @@ class _HeaderFinder:
         if "packages" not in self._outside:
             self._outside["packages"] = tuple(package_roots(self.project.config))
         return self._outside["packages"]
+
+    def _own_folders(self, module: Module, folders: tuple[SearchFolder, ...]) -> tuple[SearchFolder, ...]:
+        """Return folders of the search path, with further folders of CuPy for a module of CuPy's."""
+        if not module.front:
+            return folders
+        from .cupy_headers import with_folders_of_cupy  # lazy: few projects have such modules
+
+        return with_folders_of_cupy(folders)
 
     def _toolkit_roots(self) -> tuple[SearchFolder, ...]:
         assert self.toolkit is not None

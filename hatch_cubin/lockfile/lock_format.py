@@ -213,7 +213,7 @@ _PRODUCER: Mapping[str, _Check] = {
     "files": _table_of(_DIGEST, _is_path),
     "folders": _table_of(_DIGEST, _is_path),
     "environment": _table_of(_or_null(_DIGEST)),
-    "texts": _table_of(_record(_PRODUCED, {"ptx": _is_text}), _is_path),
+    "texts": _table_of(_record(_PRODUCED, {"key": _DIGEST, "ptx": _is_text}), _is_path),
 }
 _FIELDS: Mapping[str, _Check] = {
     "generator": _is_name,

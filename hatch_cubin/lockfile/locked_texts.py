@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ..errors import ConfigError, Location, problem
+from ..planning.unit_plan import call_key, call_of, rules_of_source
 from ..producing.produced_sources import add_sources
 from ..producing.produced_texts import sources_of
 from ..producing.producer_inputs import Producer, find_producers
@@ -35,7 +36,7 @@ def locked_producers(project: Project, sources: Iterable[Source]) -> dict[str, d
     texts: dict[str, dict[str, Any]] = {rule.name: {} for rule in project.config.producer}
     for source in sources:
         if source.produced:
-            texts[source.produced.by][PurePosixPath(source.path).name] = _text_entry(source)
+            texts[source.produced.by][PurePosixPath(source.path).name] = _text_entry(project, source)
     return {
         producer.rule.name: {
             **{name: dict(value) for name, value in producer.inputs._asdict().items()},
@@ -45,9 +46,11 @@ def locked_producers(project: Project, sources: Iterable[Source]) -> dict[str, d
     }
 
 
-def _text_entry(source: Source) -> dict[str, Any]:
+def _text_entry(project: Project, source: Source) -> dict[str, Any]:
     settings = source.produced.settings if source.produced else {}
     entry = {"sha256": source.sha256, "settings": dict(settings)}
+    if (call := call_of(rules_of_source(project.config, source))) is not None:
+        entry["key"] = call_key(call, source)
     if source.is_ptx:
         major, minor = source.ptx.version
         entry["ptx"] = f".version {major}.{minor}\n.target {source.ptx.target}\n"
@@ -95,4 +98,5 @@ def _sources(
         if source.is_ptx != ("ptx" in entry):
             what = f"does not describe the texts of {producer.rule.name}"
             raise ConfigError(problem("lock-damaged", what, Location(NAME), HINT))
-        yield replace(source, sha256=entry["sha256"], is_text_known=False)
+        key = entry.get("key", "")
+        yield replace(source, sha256=entry["sha256"], is_text_known=False, locked_key=key)

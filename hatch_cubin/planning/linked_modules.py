@@ -13,7 +13,7 @@ from . import unit_plan
 from .unit_plan import LinkRecipe, Module, TargetsBySpecs
 
 # The keys of a [[source]] table that are errors for a source of a linked module.
-_OF_MODULES = ("name", "archs", "variants")
+_OF_MODULES = ("name", "archs", "variants", "front")
 # The compiler option for the objects of a linked module, by the module's `mode`.
 OPTION_OF_MODE: Mapping[str, str] = {
     "lto": "link_time_optimization",
@@ -39,6 +39,10 @@ def plan_modules(
     alone = [source for source in sources if source.path not in apart]
     parts = [source for source in sources if source.path in apart]
     modules = unit_plan.plan_modules(config, alone, expand_targets, parts, is_complete=is_complete)
+    if any(module.front for module in modules):
+        from .equal_calls import merge_equal_calls  # lazy: few projects have such modules
+
+        modules = merge_equal_calls(modules)
     if not config.module:
         return modules
     _refuse_settings(config, parts)
@@ -55,12 +59,13 @@ def _refuse_settings(config: Config, parts: Sequence[Source]) -> None:
     problems = [
         problem(
             "key-in-wrong-table",
-            f"{key!r} is a key for modules, but {source.path} is only a part of a linked module",
-            config.place.of("source", index, key),
-            f"set it in {config.place.tables('module')}" if key != "name" else None,
+            f"{written!r} is a key for modules, but {source.path} is only a part of a linked module",
+            config.place.of("source", index, written),
+            f"set it in {config.place.tables('module')}" if key in {"archs", "variants"} else None,
         )
         for index, rule in enumerate(config.source)
         for key in _OF_MODULES
+        for written in ("as" if key == "front" else key,)
         if getattr(rule, key)
         for source in parts
         if glob_regex(rule.path).fullmatch(source.path_for_globs)
@@ -69,7 +74,7 @@ def _refuse_settings(config: Config, parts: Sequence[Source]) -> None:
         problem(
             "key-in-wrong-table",
             "is linked into a module, so it can have no arch and no variant in its name, "
-            "and no 'name', 'archs' or 'variants' of its own",
+            "and no 'name', 'as', 'archs' or 'variants' of its own",
             Location(source.path),
             f"leave them out in {source.produced.producer}",
         )

@@ -75,6 +75,8 @@ class Module(CompileSettings):
     link: LinkRecipe | None = None
     part_of: str = ""  # for an object, the name of the first module into which the object is linked
     where: Location | None = None  # for a linked module, the line of the table with the module's name
+    front: str = ""  # the library whose call the module stands for; the module's name has the call's key
+    equal: tuple[Source, ...] = ()  # further sources with the same key, which need no module of their own
 
     @property
     def name(self) -> str:
@@ -102,7 +104,7 @@ class Module(CompileSettings):
     @property
     def sources(self) -> list[str]:
         """The paths of all sources of the module."""
-        return self.link.sources if self.link else [self.source.path]
+        return self.link.sources if self.link else [each.path for each in (self.source, *self.equal)]
 
     @property
     def macros(self) -> Macros:
@@ -285,7 +287,9 @@ def _settings_without_effect(
     tables: list[tuple[tuple[str | int, ...], Config | SourceRule]] = [
         (("source", index), rule)
         for index, rule in enumerate(config.source)
-        if index not in is_for_cpp and any(index in rules_of[source.path] for source in sources)
+        if index not in is_for_cpp
+        and not rule.front
+        and any(index in rules_of[source.path] for source in sources)
     ]
     if sources and all(source.is_ptx for source in sources):
         tables = [((), config), *tables]
@@ -328,10 +332,26 @@ def locations_in_table(
         yield name, option_location(place, table, name)[1]
 
 
-def rules_of_source(config: Config, source: Source, matching: Iterable[int]) -> list[SourceRule]:
-    """Return the settings of a source: those of the *matching* tables, and last those of its producer."""
+def rules_of_source(
+    config: Config, source: Source, matching: Iterable[int] | None = None
+) -> list[SourceRule]:
+    """Return the settings of a source: those of the *matching* tables, and last those of its own."""
+    if matching is None:
+        matching = _matching([rule.path for rule in config.source])(source.path_for_globs)
     rules = [config.source[index] for index in matching]
-    return [*rules, source.produced.rule] if source.produced else rules
+    return rules if source.own_rule is None else [*rules, source.own_rule]
+
+
+def call_of(rules: Iterable[SourceRule]) -> SourceRule | None:
+    """Return the settings of the library's call that a source stands for; None for any other source."""
+    return next((rule for rule in reversed([*rules]) if rule.front), None)
+
+
+def call_key(call: SourceRule, source: Source) -> str:
+    """Return the key by which a library's call finds the module of a source."""
+    from ..loader._text_key import text_key  # lazy: few projects have such sources
+
+    return source.locked_key or text_key(call.front, call.call_options, source.text)
 
 
 def _modules_of(
@@ -340,6 +360,8 @@ def _modules_of(
     rules: Sequence[SourceRule],
     expand_targets: TargetsBySpecs,
 ) -> list[Module]:
+    if (call := call_of(rules)) is not None:
+        return [_module_of_call(config, source, rules, call, expand_targets)]
     base, archs = source.stem, config.archs
     variants: dict[str, tuple[str | None, ...]] = {}
     whole = Module(base, source).merged_with(config)
@@ -359,6 +381,49 @@ def _modules_of(
     check_instantiations(whole.instantiate, source)
     whole = replace(whole, base=base, targets=expand_targets[archs])
     return [replace(whole, variant=variant, undefined=undefined) for variant, undefined in combinations]
+
+
+def _module_of_call(
+    config: Config,
+    source: Source,
+    rules: Sequence[SourceRule],
+    call: SourceRule,
+    expand_targets: TargetsBySpecs,
+) -> Module:
+    """Return the module of a source that stands for a *call*. Only its own tables set its options."""
+    _refuse_other_settings(config, source, rules)
+    archs, whole = config.archs, Module(f"{call.front}:{call_key(call, source)}", source, front=call.front)
+    for rule in rules:
+        archs, whole = rule.archs or archs, whole.merged_with(rule)
+    check_instantiations(whole.instantiate, source)
+    return replace(whole, define=call.define, options=call.options, targets=expand_targets[archs])
+
+
+def _refuse_other_settings(config: Config, source: Source, rules: Sequence[SourceRule]) -> None:
+    """Raise ConfigError if a table would change the meaning of a call's text, or if the text is PTX."""
+    own = config.source
+    problems = [
+        problem(
+            "setting-changes-call",
+            f"{key!r} would change {source.path}, which stands for a call that has no such setting",
+            config.place.of("source", index, key),
+            f"let 'path' of this table match no source that has 'as', such as {source.path}",
+        )
+        for index, rule in enumerate(own)
+        if not rule.front and any(rule is each for each in rules)
+        for key in ("define", "options", "variants")
+        if getattr(rule, key)
+    ]
+    if source.variant or source.arch:
+        what = "its name has a variant or an arch, but it stands for a call, which is found by its text"
+        problems.append(
+            problem("setting-changes-call", what, Location(source.path), "leave '[…]' and the arch out")
+        )
+    if source.is_ptx:
+        what = "is PTX, but 'as' is for texts in C++ that a library compiles"
+        problems.append(problem("ptx-as-call", what, Location(source.path), "leave 'as' out for this source"))
+    if problems:
+        raise ConfigError(*problems)
 
 
 def module_name_from(pattern: str, path: str) -> str:

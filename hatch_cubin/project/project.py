@@ -260,6 +260,13 @@ def read_sources(project: Project) -> ProjectSources:
     files = ProjectFiles(project.tree, project.packages)
     paths, unmatched = files.find(config.sources, config.exclude)
     named = [{pattern: files.matching(pattern) for pattern in rule.sources} for rule in config.module]
+    recorded = {path for folder in config.recorded for path in _recorded_calls(project, folder)}
+    if recorded:
+        paths = [path for path in paths if path not in recorded]
+        named = [
+            {pattern: [path for path in found if path not in recorded] for pattern, found in each.items()}
+            for each in named
+        ]
     paths = sorted({*paths, *(path for each in named for found in each.values() for path in found)})
     problems = [
         _no_match(project, pattern, config.place.of("sources", index))
@@ -268,20 +275,36 @@ def read_sources(project: Project) -> ProjectSources:
     ]
     if not config.producer:
         problems += _unmatched_members(project, named)
-    if not paths and not problems and not config.producer:
+    if not paths and not problems and not (config.producer or config.recorded):
         problems.append(_no_sources(project, files))
     _warn_of_exclude(project, files)
     _warn_of_capitals(project, files)
     problems += _include_folder_problems(project)
     sources = []
-    for path in paths:
+    for path in sorted({*paths, *recorded}):
         try:
-            sources.append(read_source(project.tree, path))
+            sources.append(_read(project, path) if path in recorded else read_source(project.tree, path))
         except SourceError as exc:
             problems += exc.problems
     if problems:
         raise SourceError(*problems)
     return ProjectSources(tuple(sources), tuple(named), is_complete=not config.producer)
+
+
+def _recorded_calls(project: Project, folder: str) -> Iterator[str]:
+    """Yield the files with recorded calls in a folder. Warn if the folder does not exist."""
+    if not project.tree.disk_path(folder).is_dir():
+        what = f"recorded: {folder!r} is not a folder of the project, so no recorded calls are compiled"
+        hint = "a test run with --record-cubins writes the folder"
+        where = project.config.place.of("recorded", project.config.recorded.index(folder))
+        project.warn(problem("recorded-folder-not-found", what, where, hint).with_code())
+    yield from (path for path in walk(project.tree, folder, strict=True) if path.endswith(".cu"))
+
+
+def _read(project: Project, path: str) -> Source:
+    from .recorded_calls import read_recorded  # lazy: few projects record calls
+
+    return read_recorded(project.tree, path)
 
 
 def with_produced(

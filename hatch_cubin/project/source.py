@@ -60,6 +60,10 @@ class Source:
     encoding: str = "utf-8"  # the encoding of the file
     produced: Production | None = field(default=None, hash=False)
     is_text_known: bool = True  # false for a produced source that a lock describes
+    locked_key: str = ""  # the key of a library's call, if a lock describes the source
+    recorded: SourceRule | None = field(
+        default=None, hash=False
+    )  # the settings in the file of a recorded call
 
     @cached_property
     def is_ptx(self) -> bool:
@@ -69,6 +73,11 @@ class Source:
     def code(self) -> bytes:
         """The bytes to compile: PTX in the file's encoding, because ptxas may copy them into the cubin."""
         return self.text.encode(self.encoding if self.is_ptx else "utf-8")
+
+    @property
+    def own_rule(self) -> SourceRule | None:
+        """The settings that belong to this source alone, and not to a table."""
+        return self.produced.rule if self.produced else self.recorded
 
     @property
     def stem(self) -> str:
@@ -346,6 +355,8 @@ def read_ptx_header(source: Source) -> PtxHeader:
             raise SourceError(problem("unknown-arch", what, Location(source.path, line), right))
         what = f"does not have a {missing} directive, so it is not valid PTX"
         hint = LFS_HINT if is_lfs_pointer(source.text) else None
+        if "__global__" in text:
+            hint = f"this is CUDA C++: rename the file to {source.path.removesuffix('.ptx')}.cu"
         raise SourceError(problem("ptx-header-missing", what, Location(source.path), hint))
     line = text.count("\n", 0, target.start(1)) + 1
     try:

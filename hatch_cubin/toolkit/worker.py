@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # Stack sizes for threads. Deeply nested templates need a large stack, and unused pages take no memory. The
 # second size is used if the address space is too small for the first.
 _STACK_BYTES = (256 << 20, 8 << 20)
+# The allocator of a Python without a GIL reserves this much at the start; unused pages take no memory.
+_RESERVED_BYTES = (1 << 30) * ("t" in getattr(sys, "abiflags", ""))
 _HEAP_BYTES = 1 << 30  # the heap for precompiled headers; unused pages take no memory
 
 SCRIPT = __file__  # the script is started by its path, without importing hatch_cubin
@@ -510,10 +512,10 @@ def _allow_descriptors(count: int) -> int:
 
 
 def _limit_memory(size: int) -> None:
-    """Limit the memory of this process to *size* bytes plus the reserved size of the stack."""
+    """Limit the memory of this process to *size* bytes plus the reserved sizes of stack and allocator."""
     import resource  # Windows does not have this module, so the memory of workers is not limited there
 
-    most = size + _STACK_BYTES[0]
+    most = size + _STACK_BYTES[0] + _RESERVED_BYTES
     _soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard == resource.RLIM_INFINITY or most < hard:
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))

@@ -89,7 +89,7 @@ def test_a_header_that_changes_no_code_changes_what_the_wheel_says_of_itself(tmp
     assert done.stderr.splitlines()[-4:] == [
         (
             f"hatch-cubin: error: {wheel}/demo/_cubins: "
-            "the rebuild differs in 2 files although all units are equal [file-differs]"
+            "the rebuild differs in 2 files although all compiled code is equal [file-differs]"
         ),
         "  keys.json",
         f"  {sbom.NAME}",

@@ -18,9 +18,9 @@ ROOMS: dict[str, str] = {
     "common": "",
     "loader": "",
     "cubin": "",
-    "config": "common",
-    "project": "common config",
-    "planning": "common config project",
+    "config": "common loader",
+    "project": "common loader config",
+    "planning": "common loader config project",
     "cache": "common cubin project",
     "program_cache": "common",
     "toolkit": "common config project planning",
@@ -102,7 +102,8 @@ MODULES: dict[str, dict[str, str]] = {
         "suggestions": "compiler_flags known_names nvidia_wheels nvrtc_options ptxas_options toml_lines "
         "toml_positions value_checks",
         "instantiations": "toml_lines value_checks",
-        "reader": "compiler_flags instantiations known_names nvidia_wheels nvrtc_options ptxas_options "
+        "calls": "nvrtc_options toml_lines toml_positions value_checks",
+        "reader": "calls compiler_flags instantiations known_names nvidia_wheels nvrtc_options ptxas_options "
         "suggestions toml_positions value_checks toml_lines",
         "config": "nvrtc_options reader toml_positions value_checks",
     },
@@ -113,12 +114,14 @@ MODULES: dict[str, dict[str, str]] = {
         "build_time_macros": "scan",
         "declared_kernels": "scan",
         "source": "disk source_roots",
-        "project": "source source_roots",
+        "recorded_calls": "source source_roots",
+        "project": "recorded_calls source source_roots",
         "required_kernels": "declared_kernels source",
     },
     "planning": {
         "unit_plan": "",
-        "linked_modules": "unit_plan",
+        "equal_calls": "unit_plan",
+        "linked_modules": "equal_calls unit_plan",
     },
     "cache": {
         "history": "",
@@ -166,6 +169,7 @@ MODULES: dict[str, dict[str, str]] = {
         "search_path": "resolve",
     },
     "keys": {
+        "cupy_headers": "",
         "included_sources": "",
         "produced_includes": "",
         "input_files": "",
@@ -174,8 +178,8 @@ MODULES: dict[str, dict[str, str]] = {
         "recall": "",
         "link_files": "ingredients recall",
         "shared_names": "",
-        "jobs": "included_sources ingredients input_files link_files parameter_types produced_includes "
-        "recall shared_names",
+        "jobs": "cupy_headers included_sources ingredients input_files link_files parameter_types "
+        "produced_includes recall shared_names",
         "edited_headers": "input_files jobs",
     },
     "bundle": {

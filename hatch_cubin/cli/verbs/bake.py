@@ -1,6 +1,6 @@
 """Compile everything that is missing from the cache, without making a wheel.
 
-The next build then finds all compiled results in the cache. If a compile fails, or if this command is
+The next build of the wheel finds all compiled results in the cache. If a compile fails, or if this command is
 interrupted, the results that are already finished stay in the cache.
 """
 
@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     project_arguments(parser)
     archs_argument(parser)
     locked_argument(parser)
-    parser.add_argument("--jobs", metavar="N", type=jobs, help="run this many compiles at once")
+    parser.add_argument("--jobs", metavar="N", type=jobs, help="run N compiles at the same time")
     parser.add_argument(
         "--only",
         metavar="GLOB",
@@ -55,7 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--shard",
         metavar="N/COUNT",
         type=_shard,
-        help="divide the work between COUNT CI jobs, and compile the part of job N, as in '2/8'",
+        help="divide the compiles between COUNT CI jobs, and run those of job N, as in '2/8'",
     )
     parser.add_argument(
         "--weights",
@@ -73,7 +73,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--recheck",
         metavar="PART",
         type=_share,
-        help="compile this share of the other machines' results here too, and compare, as in '1%%'",
+        help="compile a share of the other machines' results here too, and compare them, as in '1%%'",
     )
     parser.add_argument(
         "--require-hits",
@@ -129,7 +129,7 @@ def _summary(found: Mapping[str, Any], problems: Sequence[Problem]) -> list[str]
 
 
 def _rechecked(project: Project, part: float) -> Project:
-    """Return the project with the setting to compile *part* of the results of other machines here too."""
+    """Set `recheck`: *part* of the results from other machines is compiled on this machine again."""
     from dataclasses import replace
 
     if project.config.executor is None:
@@ -164,7 +164,7 @@ def _shard(text: str) -> Shard:
 
 
 def _chosen(plan: Plan, globs: Sequence[str]) -> Plan:
-    """Return the plan reduced to the sources and modules that match one of the globs."""
+    """Remove all sources and modules from the plan that do not match one of the globs."""
     from ...project.source import glob_regex
 
     rules = [glob_regex(glob) for glob in globs]

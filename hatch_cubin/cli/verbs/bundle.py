@@ -1,9 +1,9 @@
 """Write the compiled kernels into a package's folder, from which any build backend can make the wheel.
 
-DIR is the package's folder inside the project. The bundle, the folder DIR/_cubins, gets the compiled kernels
-and the code that loads them. Files that are already correct are not written again, and files that do not
-belong to the bundle are removed. The bundle contains the bill of materials too, because only the build
-backend can write the wheel's metadata.
+DIR is the package's folder inside the project. The command writes the compiled kernels and the code that
+loads them into the folder DIR/_cubins (the bundle). Files that are already correct are not written again, and
+files that do not belong to the bundle are removed. The bundle contains the bill of materials too, because
+only the build backend can write the wheel's metadata.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb to its parser."""
     parser.add_argument(
-        "--into", metavar="DIR", required=True, help="the folder of the package that gets the kernels"
+        "--into",
+        metavar="DIR",
+        required=True,
+        help="the folder of the package into which the kernels are written",
     )
     project_arguments(parser)
     archs_argument(parser)
@@ -61,7 +64,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _with_package(project: Project, into: str) -> Project:
-    """Return the project with the package in the folder *into*, even if the table names another package."""
+    """Return the project for the package in the folder *into*, whichever package its configuration names."""
     from pathlib import Path
 
     from ...frontends import open_project as frontend
@@ -69,7 +72,7 @@ def _with_package(project: Project, into: str) -> Project:
     root, folder = Path(os.path.realpath(project.root)), Path(os.path.realpath(into))
     if not frontend.is_package(folder):
         what = "is not a package: it does not contain __init__.py"
-        hint = "name the folder of the package whose code imports _cubins"
+        hint = "--into must be the folder of the package whose code imports _cubins"
         raise ConfigError(problem("not-a-package", what, Location(into), hint))
     if root not in folder.parents:
         what = f"is outside the project {root}"

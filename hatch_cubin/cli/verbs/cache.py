@@ -1,8 +1,8 @@
 """Show, check, fill, trim or empty the cache, or print one hash of all keys for CI.
 
 Only 'key', 'pull' and 'push' need a project and a compiler. The cache's folder is the value of
-HATCH_CUBIN_CACHE_DIR, or else 'cache-dir' in the table of the project, or else the user's cache folder.
-Builds may run at the same time: a build compiles again what this command has removed.
+HATCH_CUBIN_CACHE_DIR, or else 'cache-dir' in the table of the project, or else the user's cache folder. The
+cache may be trimmed or emptied while builds run, because a build compiles missing code again.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _HINTS = {
     "orphaned": "builds cannot use this file: 'hatch-cubin cache gc' removes old files",
     "foreign": "builds ignore this file: remove it",
 }
-_ELSEWHERE = "remove the obstacle, or name another folder in HATCH_CUBIN_CACHE_DIR or cache-dir"
-_MERGED = "name cache folders of other machines or projects: 'hatch-cubin cache dir' prints the folder"
+_ELSEWHERE = "remove the file at this path, or set another folder with HATCH_CUBIN_CACHE_DIR or cache-dir"
+_MERGED = "name a cache folder: 'hatch-cubin cache dir' prints it on the other machine"
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -83,7 +83,7 @@ def _gc_arguments(parser: argparse.ArgumentParser) -> None:
         "--unused-for",
         metavar="TIME",
         type=_seconds,
-        help="remove the entries that were not used for this time: '30d', '12h' or '2w'",
+        help="remove the entries that no build has used for this time: '30d', '12h' or '2w'",
     )
     parser.add_argument(
         "--keep-last-build",
@@ -132,7 +132,7 @@ def _stats(args: argparse.Namespace) -> Answer:
 
 
 def _tier_line(name: str, tier: history.Tier) -> str:
-    return f"{name}: {tier['rate']:.0%} of all units, saved about {tier['saved_s']:.1f} s of compiling"
+    return f"{name}: {tier['rate']:.0%} of all units, which saved about {tier['saved_s']:.1f} s of compiling"
 
 
 def _merge(args: argparse.Namespace) -> Answer:
@@ -176,7 +176,7 @@ def _fsck(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
     there = audit(folder)
     if any(each.kind == "damaged" for each in there.found):
-        # Builds reuse facts about earlier compiles, and so would not notice that an entry is damaged.
+        # A build that finds its result in the user's file of recent facts does not read the cache entry.
         user_folders.remove_recalled_facts()
     facts = {"folder": str(folder), **there._asdict(), "found": [each._asdict() for each in there.found]}
     said = f"{_entries(there.entries)} undamaged, {size(there.bytes)}"
@@ -235,7 +235,7 @@ _ACTIONS = {
     "stats": (_stats, "print the size of the cache, and the hits and misses of the last builds"),
     "fsck": (_fsck, "read the whole cache, and report damaged, incomplete and foreign files"),
     "merge": (_merge, "copy the valid entries of other cache folders into this cache"),
-    "pull": (remote_cache.pull, "download from the shared store what this project's cache is missing"),
+    "pull": (remote_cache.pull, "download this project's results that are missing from the cache"),
     "push": (remote_cache.push, "upload this project's results that are missing from the shared store"),
     "gc": (_gc, "remove entries that are not needed any more"),
     "clear": (_clear, "remove all entries of all projects, and the history of builds"),
@@ -252,10 +252,10 @@ def _folder(args: argparse.Namespace) -> Path:
 
 
 def _obstacles(folder: Path) -> Iterator[Problem]:
-    """Yield a problem if the cache's folder is unusable, e.g. because its path is a file."""
+    """Yield a problem if the cache's folder is unusable, for example because a file has the same path."""
     try:
         mode = file_access.status_of(folder).st_mode
-    except FileNotFoundError:  # the next build makes the folder
+    except FileNotFoundError:  # a build creates the folder
         return
     except OSError as exc:
         why = exc.strerror
@@ -280,7 +280,7 @@ def _configured_folder(args: argparse.Namespace) -> Path:
 
 @contextlib.contextmanager
 def _os_errors_reported(folder: Path) -> Iterator[None]:
-    """Raise CheckError if an operation on the cache's files fails."""
+    """Turn an OSError in the `with` block into a CheckError about the cache."""
     try:
         yield
     except OSError as exc:

@@ -4,8 +4,8 @@ Each wheel must contain a bundle (the folder _cubins with the compiled kernels).
 GPU that the wheel is for: the GPUs of the wheel's archs, or the GPUs that --gpu lists. The wheel must pass
 'hatch-cubin verify', must not be larger than 'max-size', and its tags must be correct. The wheel must not
 contain a path of the machine that built it, code that was compiled for a debugger, or GPU code outside the
-bundle. The command reports all problems of all wheels. --table checks the project's configuration table too,
-and does not need a compiler.
+bundle. The command reports all problems of all wheels. The option --table also checks the project's
+configuration table in pyproject.toml, which does not need a compiler.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         dest="spared",
         action="append",
         default=[],
-        help="kernels or modules that need not run on all GPUs, or allowed files of code outside the bundle",
+        help="kernels or modules that need not run on all GPUs, or GPU code that may be outside the bundle",
     )
     parser.add_argument(
         "--max-size",
@@ -63,7 +63,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Check all wheels and the table, and return all problems."""
+    """Check all wheels and the project's configuration table, and return all problems."""
     if not (args.wheels or args.table):
         args.refuse("name a wheel, or write --table")
     table, wrong = _table(args.project) if args.table else (None, ())
@@ -100,7 +100,7 @@ def _matches_nothing(glob: str, known: Iterable[str]) -> Problem:
 
 
 def _checked(what: str, args: argparse.Namespace, budget: int | None) -> tuple[str, CheckResult]:
-    """Return the path of a wheel and the result of its check. An unreadable wheel is a problem too."""
+    """Check a wheel, and return its path and the result. For an unreadable wheel, the result is an error."""
     try:
         with open_wheel(what, companions=True) as opened:
             return opened.path, check(opened, args.gpu, budget, fallback_reader(os.environ), args.spared)
@@ -124,7 +124,7 @@ def _facts(what: str, path: str, verdict: CheckResult) -> dict[str, Any]:
 
 
 def _table(folder: str) -> tuple[str | None, Sequence[Problem]]:
-    """Return the location of the table that a build would read, or else all problems of the table."""
+    """Return the location of the project's configuration table, or None and the problems of this table."""
     try:
         settings, place, _backend = table_location.find_table(folder)
         missing = open_project.missing_requirement(folder)

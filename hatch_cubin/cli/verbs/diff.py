@@ -1,10 +1,11 @@
-"""Compare two wheels: lost kernels, register spills, registers, sizes.
+"""Compare two wheels: removed kernels, register spills, registers, sizes.
 
 Each side of the comparison is a wheel, a folder or an installed package. Without a second wheel, the first
 wheel is compared with the wheel that the project in the current folder would build. With --fail-on, the exit
-code is 1 if something got worse: 'lost' (a kernel, or its code for one arch), 'signatures' (a kernel's
-arguments changed), 'spills', 'registers', 'stack' or 'shared' (for any kernel), or 'size' (of the wheel). A
-limit allows some growth: 'size=5%' or 'registers=8'.
+code is 1 if the second wheel is worse in one of the listed properties. The properties of a kernel are 'lost'
+(the kernel or its code for an arch is missing), 'signatures' (its arguments changed), 'spills', 'registers',
+'stack' and 'shared'. The property of a wheel is 'size'. A limit allows some growth: 'size=5%' or
+'registers=8'.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         type=_limits,
         default=(),
-        help=f"exit with code 1 if one of these got worse: {','.join(FAIL_ON_KINDS)}, as in 'lost,size=5%%'",
+        help=f"exit with code 1 if one of LIST is worse: {','.join(FAIL_ON_KINDS)}; as in 'lost,size=5%%'",
     )
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a page for a browser")
     project_arguments(parser)
@@ -82,7 +83,7 @@ def run(args: argparse.Namespace) -> Answer:
         bundles = [facts for side in both for facts in side.bundles.values()]
         try:
             write_page(args.html, html_page(title, bundles, {}, parts))
-        except BundleError as exc:  # the comparison must still be printed
+        except BundleError as exc:  # the comparison must be printed even if the HTML page cannot be written
             problems += exc.problems
     sizes = {"before": before.bytes, "after": after.bytes}
     facts = {"before": before.path, "after": after.path, "bytes": sizes, "bundles": diffs}
@@ -91,7 +92,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _sides(args: argparse.Namespace) -> tuple[ComparedWheel, ComparedWheel]:
-    """Return the two sides to compare, or raise BundleError with the problems of both sides."""
+    """Return the two wheels to compare, or raise BundleError with the problems of both wheels."""
     sides: list[ComparedWheel] = []
     problems: list[Problem] = []
     for what in (args.before, args.after):
@@ -106,7 +107,7 @@ def _sides(args: argparse.Namespace) -> tuple[ComparedWheel, ComparedWheel]:
 
 
 def _side(what: str) -> ComparedWheel:
-    """Return one side of the comparison. A glob pattern must match exactly one wheel, folder or package."""
+    """Read one of the two wheels, folders or packages. A glob pattern must match exactly one path."""
     if len(meant := expand_patterns([what])) > 1:
         ambiguous = f"matches {len(meant)} files, but must match only one: {', '.join(meant)}"
         raise BundleError(problem("several-wheels", ambiguous, Location(what)))
@@ -117,7 +118,7 @@ def _side(what: str) -> ComparedWheel:
 
 
 def _of_project(args: argparse.Namespace) -> ComparedWheel:
-    """Build the project, and return the compiled kernels that its wheel would contain."""
+    """Build the project, and return the compiled kernels as if they were in a wheel."""
     try:
         project = open_project(args)
     except ConfigError as exc:
@@ -158,7 +159,7 @@ def _exceeded_limits(
 def _compared_sizes(
     before: ComparedWheel, after: ComparedWheel, diffs: Sequence[BundleDiff]
 ) -> tuple[int, int]:
-    """Return the sizes of two wheels, or the sizes of their compiled kernels if one side is not a wheel."""
+    """Return the sizes of two wheels, or of their compiled kernels if a folder or package is compared."""
     if before.bytes is not None and after.bytes is not None:
         return before.bytes, after.bytes
     sizes = [diff["bytes"] for diff in diffs]
@@ -183,7 +184,7 @@ def _limit(text: str) -> FailLimit:
     if not amount:
         return FailLimit(what, text)
     if what in ("lost", "signatures"):
-        raise ValueError(f"{what!r} does not accept a limit: a single kernel is already an error")
+        raise ValueError(f"{what!r} does not accept a limit: one such kernel is enough for an error")
     if amount.endswith("%"):
         return FailLimit(what, text, _number(text, amount[:-1]), percent=True)
     counted = what in ("spills", "registers")

@@ -2,8 +2,8 @@
 
 Comments, layout and existing settings of pyproject.toml do not change. The additions depend on the build
 backend. Hatch and setuptools can run hatch-cubin as a plugin. With any other build backend,
-'hatch_cubin.backend' becomes the build backend: it builds the kernels, and calls the former build backend,
-which the table names, for the rest of the wheel.
+'hatch_cubin.backend' becomes the build backend. The new build backend builds the kernels, and calls the
+former build backend for the rest of the wheel.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ _SETTINGS = (
         "PTX needs a driver that is as new as the toolkit: PTX of CUDA 13.0 runs on all drivers for CUDA 13",
     ),
 )
-_INSIDE = "the build backend that makes the rest of the wheel"
-_PAST_OURS = {"flit_core": "flit build", "maturin": "maturin build"}  # commands that bypass the build backend
+_INSIDE = "the build backend that makes the wheel, except the kernels"
+# Commands that do not run `hatch_cubin.backend`.
+_PAST_OURS = {"flit_core": "flit build", "maturin": "maturin build"}
 _KERNEL_FILES = ("*.cu", "*.cuh", "*.h", "*.ptx")
 
 
@@ -76,7 +77,8 @@ def run(args: argparse.Namespace) -> Answer:
         )
     packages = _packages(root, backend, place)
     has_frontend = backend in (*table_location.HATCH_BACKENDS, WRAPPER) or backend.startswith("setuptools.")
-    builds_kernels = has_frontend or is_new  # otherwise only 'hatch-cubin bundle' builds the kernels
+    # If this is false, only the command 'hatch-cubin bundle' builds the kernels.
+    builds_kernels = has_frontend or is_new
     if builds_kernels:
         _require(files, pyproject, backend)
     if is_new:
@@ -98,7 +100,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _required(pyproject: Mapping[str, Any], backend: str) -> list[Setting]:
-    """Return the table's setting for the wrapped build backend, if a build requirement names the backend."""
+    """Return the setting that names the wrapped build backend, if a build requirement names this backend."""
     requires = (
         table_location.inside(pyproject, "build-system").get("requires") if backend == WRAPPER else None
     )
@@ -107,7 +109,7 @@ def _required(pyproject: Mapping[str, Any], backend: str) -> list[Setting]:
 
 
 class _Files:
-    """The new texts of the project's files, and a list of the changes."""
+    """The edits that `init` makes to the project's files, and a list of these edits for the user."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -172,7 +174,7 @@ class _Files:
         self._change(name, f"{text}{before}{line}{end}", line)
 
     def save(self) -> None:
-        """Write all changed files. All edits have succeeded before, so that only the disk can fail now."""
+        """Write all changed files. No file is written before all edits have succeeded."""
         for name, text in self._texts.items():
             try:
                 _replace(Path(os.path.realpath(self.root / name)), text.encode())
@@ -185,7 +187,7 @@ def _replace(path: Path, data: bytes) -> None:
     """Replace a file in one step, so that a full disk does not destroy the user's file."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(beside, "xb") as file:  # "x": fail if the file exists already
+        with open(beside, "xb") as file:  # mode "x": fail if the file exists
             file.write(data)
         if path.exists():
             shutil.copymode(path, beside)
@@ -206,7 +208,7 @@ def _by_hand(name: str, lines: Sequence[str]) -> Iterator[None]:
 
 
 def _table_place(root: Path) -> tuple[TableLocation, bool]:
-    """Return the location of hatch-cubin's table, and whether the table still has to be added."""
+    """Return the location of hatch-cubin's table in a TOML file, and whether the table is still missing."""
     try:
         _table, place, _backend = table_location.find_table(root)
     except table_location.NoTableError as absent:
@@ -215,7 +217,7 @@ def _table_place(root: Path) -> tuple[TableLocation, bool]:
 
 
 def _packages(root: Path, backend: str, place: TableLocation) -> Mapping[str, str]:
-    """Return the project's packages with their folders, as far as they are known before the first build."""
+    """Return the folder of each package of the project that is known before the first build."""
     from ...frontends import open_project as frontend
 
     if backend in table_location.HATCH_BACKENDS:
@@ -225,7 +227,10 @@ def _packages(root: Path, backend: str, place: TableLocation) -> Mapping[str, st
 
 
 def _wrap(files: _Files, pyproject: Mapping[str, Any], backend: str) -> list[Setting]:
-    """Make our build backend wrap the project's backend, and return the table's settings for that backend."""
+    """Make `hatch_cubin.backend` the build backend.
+
+    Return the settings that name the former build backend.
+    """
     system = ("build-system",)
     files.replace_value(_PYPROJECT, (*system, "build-backend"), json.dumps(WRAPPER))
     inner = [Setting("backend", json.dumps(backend), _INSIDE)]
@@ -252,7 +257,7 @@ def _require(files: _Files, pyproject: Mapping[str, Any], backend: str) -> None:
 
 
 def _add_cache_keys(files: _Files, pyproject: Mapping[str, Any], packages: Mapping[str, str]) -> None:
-    """Tell uv the inputs of an editable install: otherwise, uv keeps an install with outdated kernels."""
+    """Add `cache-keys` for uv, so that uv rebuilds an editable install after an edit of a kernel."""
     uv = table_location.inside(pyproject, "tool", "uv")
     known = uv.get("cache-keys")
     if known is None:
@@ -266,7 +271,7 @@ def _add_cache_keys(files: _Files, pyproject: Mapping[str, Any], packages: Mappi
 
 
 def _default_keys(root: Path) -> Iterator[dict[str, str]]:
-    """Yield the keys that uv has by default, and the files that can contain the table."""
+    """Yield the default `cache-keys` of uv, and the files that can contain the project's configuration."""
     yield {"file": _PYPROJECT}
     yield from ({"file": name} for name in ("hatch.toml", "setup.py", "setup.cfg") if (root / name).exists())
     if (root / "src").is_dir():

@@ -1,9 +1,9 @@
 """Show the kernels in wheels, in folders or in installed packages.
 
 Sizes, registers, shared memory, stack and register spills are read from the compiled files. The command does
-not need a GPU, a driver or a project, and does not run any code of the wheel. --html also writes a single
-page for a browser, with the same facts and with charts. --ptx and --sass print a kernel's code instead. If
-the kernel was built with lineinfo, its source lines are printed between the code.
+not need a GPU, a driver or a project, and does not run any code of the wheel. The option --html also writes a
+page for a browser, with the same facts and with charts. With --ptx or --sass, the command prints the code of
+a kernel. If the kernel was built with lineinfo, its source lines are printed between the code.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> Answer:
         if args.html is not None:
             title = _title([result["path"] for result in results])
             write_page(args.html, html_page(title, bundles, times, _difference(results)))
-    except BundleError as exc:  # the facts must still be printed
+    except BundleError as exc:  # the facts must be printed even if the HTML page cannot be written
         problems += exc.problems
     lines = [line for bundle in bundles for line in (*_lines(bundle), "")][:-1]
     return Answer(
@@ -123,7 +123,7 @@ def _title(paths: Sequence[str]) -> str:
 
 
 def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str, str], float]:
-    """Return the compile times in a report, by module and arch.
+    """Return the compile times in a build report (HATCH_CUBIN_REPORT), by module and arch.
 
     Raise BundleError if the report belongs to a different build than the wheels.
     """
@@ -166,7 +166,10 @@ def _lines(facts: BundleFacts) -> Iterator[str]:
 
 
 def _rows(unit: UnitFacts) -> Iterator[Sequence[str]]:
-    """Yield a row for each kernel of a compiled file. Only the first row names the module, arch and size."""
+    """Yield a row of the table for each kernel of a compiled file.
+
+    Only the first row names the module, arch and size.
+    """
     start: Sequence[str] = (plain(unit["module"]), plain(unit["arch"]), size(unit["bytes"]))
     for kernel in [] if unit["problem"] else unit["kernels"]:
         yield (*start, *_uses(kernel), plain(kernel["signature"]))

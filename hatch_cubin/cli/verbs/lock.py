@@ -1,10 +1,10 @@
-"""Write the lock file cubin.lock, which lists all inputs of the project's kernels. Commit the file to git.
+"""Write the lock file cubin.lock, which lists all inputs of the project's kernels. Commit cubin.lock to git.
 
-Kernels that are missing from the cache are compiled first, with the toolkit that is installed here. Later, a
-build does not need a compiler if the project matches the lock file and all results are in the cache.
-Otherwise the build requires exactly the compiler versions in the lock file. '--check' writes and compiles
-nothing, and fails if the lock file is stale. Both run the producers, '--check' only if the packages that they
-need are installed.
+Kernels that are missing from the cache are compiled first, with the toolkit that is installed here. A build
+does not need a compiler if the project matches the lock file and all results are in the cache. A build that
+compiles requires exactly the compiler versions in the lock file. The option '--check' writes and compiles
+nothing, and fails if the lock file is outdated. The project's producers (functions that generate sources) run
+in both cases. With '--check', a producer is skipped if a package that it needs is not installed.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Write the lock file, or compare the existing file with the contents that would be written."""
-    project = replace(open_project(args), recalls_texts=False)  # a lock shows what the producers return now
+    # The producers run again, because the lock must contain their present results.
+    project = replace(open_project(args), recalls_texts=False)
     check_build(project)
     if args.check:
-        require_compiler(_without_producers(project))  # these are not compared if a requirement is missing
+        # Producers may be skipped, so the compiler alone is required.
+        require_compiler(_without_producers(project))
         return _check(project)
     require_compiler(project)
     return _write(project)
@@ -61,7 +63,7 @@ def _check(project: Project) -> Answer:
         where = Location(lock_format.NAME)
         stale = problem("lock-stale", "is stale", where, lock_format.HINT, tuple(changes))
         return Answer(facts, problems=[stale])
-    verdict = "is up to date, as far as it could be compared" if unchecked else "is up to date"
+    verdict = "is up to date, except for parts that were not compared" if unchecked else "is up to date"
     return Answer(facts, [f"{lock_format.NAME} {verdict}", *unchecked])
 
 
@@ -77,7 +79,7 @@ def _write(project: Project) -> Answer:
         raise BundleError(problem("file-not-writable", what, Location(lock_format.NAME))) from exc
     facts = _facts(made)
     units = count(facts["units"], "unit")
-    lines = [f"{lock_format.NAME} has {units}, compiled by NVRTC {made.builds['nvrtc']}: commit it"]
+    lines = [f"{lock_format.NAME} has {units}, compiled by NVRTC {made.builds['nvrtc']}: commit this file"]
     lines += (
         f"the includes of {path} depend on the compiler's headers, so every build needs the compiler"
         for path in made.unsure

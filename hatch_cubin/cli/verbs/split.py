@@ -1,15 +1,16 @@
-"""Split a finished wheel by arch, so that users download only the parts for their GPU. Nothing is compiled.
+"""Split a finished wheel by arch, so that users download only the kernels for their GPU. Nothing is compiled.
 
-'--as companions': the machine code of each arch moves into a companion, a separate wheel such as
-'mypkg-cubins-sm90'. The main wheel keeps its name, the code that loads kernels, and the PTX. 'pip install
-mypkg[sm90]' installs the companion for sm_90 too, and 'mypkg[all]' installs all companions. If a companion is
-missing at run time, the error names the companion. Register the companions' names with the package index
-before you publish the wheels.
+With '--as companions', the machine code of each arch moves into a companion, a separate wheel such as
+'mypkg-cubins-sm90'. The main wheel keeps its name, the code that loads kernels, and the PTX. The command 'pip
+install mypkg[sm90]' installs the main wheel and the companion for sm_90, and 'mypkg[all]' installs all
+companions. If a program needs a kernel of a missing companion, the error names the companion. Register the
+companions' names with the package index before you publish the wheels.
 
-'--as variants' (experimental): for each compute capability with machine code, a wheel such as
-'mypkg-1.0-py3-none-any-sm90.whl' is written, and a wheel with PTX for all other GPUs. The original wheel
-stays unchanged for installers that do not support variants, such as pip. 'uv pip install --preview-features
-wheel-variants' installs the variant for the machine's GPU, if the JSON file is beside the wheels.
+With '--as variants' (experimental), a wheel such as 'mypkg-1.0-py3-none-any-sm90.whl' is written for each
+compute capability with machine code, and a wheel with PTX for all other GPUs. The original wheel stays
+unchanged for installers that do not support variants, such as pip. The command 'uv pip install
+--preview-features wheel-variants' installs the variant for the machine's GPU. To choose a variant, uv needs
+the JSON file that this command writes into the folder of the wheels.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ from ...errors import BundleError, Location, problem
 from ...wheels.reading.bundles import OpenedWheel, open_wheel
 from ..verb_base import Answer, json_argument, size
 
-_PATIENCE_S = 10.0  # how long to wait for another process that splits a wheel into the same folder
+_PATIENCE_S = 10.0  # seconds to wait for another process that splits a wheel into the same folder
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb to its parser."""
     parser.add_argument("wheel", metavar="WHEEL", help="a finished wheel")
     parser.add_argument(
-        "--by", metavar="arch", choices=("arch",), required=True, help="how to divide: only 'arch' so far"
+        "--by",
+        metavar="arch",
+        choices=("arch",),
+        required=True,
+        help="'arch' is the only choice so far",
     )
     parser.add_argument(
         "--as",
@@ -39,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         dest="form",
         choices=("companions", "variants"),
         default="companions",
-        help="companions: packages beside the main wheel (the default); variants: wheels for some GPUs",
+        help="companions (the default): a package for each arch; variants: a wheel for each GPU",
     )
     parser.add_argument("--into", metavar="DIR", type=Path, required=True, help="the folder for the wheels")
     json_argument(parser)
@@ -49,7 +54,7 @@ def run(args: argparse.Namespace) -> Answer:
     """Split the wheel, and write its parts into a folder."""
     target = args.into / os.path.basename(args.wheel)
     if target.exists() and os.path.exists(args.wheel) and target.samefile(args.wheel):
-        what = "would be overwritten by a part of the same name"
+        what = "would be overwritten by a new wheel of the same name"
         raise BundleError(
             problem("wheel-overwrites-itself", what, Location(args.wheel), "name another folder with --into")
         )
@@ -59,7 +64,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _refuse_wrong_tags(opened: OpenedWheel) -> None:
-    """Raise BundleError if the wheel's name or its tags are wrong, because its parts would have them too."""
+    """Raise BundleError if a wheel's name or tags are wrong, because the new wheels would be wrong too."""
     from ...wheels.checking.wheel_tags import tag_problems
 
     if problems := [*tag_problems(opened)]:
@@ -92,7 +97,8 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
         _refuse_wrong_tags(opened)
     _refuse_other_builds(into, path, parts.labels)
     index = into / parts.described_in
-    _with_existing_labels(index, parts.labels)  # refuse an invalid index before writing anything
+    # Raise an error for an invalid index before any wheel is written.
+    _with_existing_labels(index, parts.labels)
     with repack.open_wheel(path) as wheel:
         names = [path.name]
         with repack.complete_file(into, path.name) as place:
@@ -101,7 +107,8 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
             added = {name: [data] for name, data in part.written.items()}
             named = wheel._replace(name=f"{path.stem}-{part.label}.whl")
             names.append(repack.write_copy(named, into, {**added}, part.gone.__contains__, platform=""))
-    with file_lock.wait_for_lock(into, _PATIENCE_S):  # another process may be adding its labels
+    # Another process may add labels to the index at the same time.
+    with file_lock.wait_for_lock(into, _PATIENCE_S):
         labels = _with_existing_labels(index, parts.labels)
         with repack.complete_file(into, index.name) as place:
             place.write_bytes(describe_variants(labels))
@@ -109,14 +116,14 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
 
 
 def _refuse_other_builds(into: Path, path: Path, labels: list[str]) -> None:
-    """Raise BundleError for variants of other builds in the folder, because installers could choose these."""
+    """Raise BundleError if the folder has variants of another build, because installers could choose them."""
     from ...wheels.checking.wheel_tags import WHEEL_NAME
 
     own, mine = WHEEL_NAME.fullmatch(path.name), {f"{path.stem}-{label}.whl" for label in labels}
     there = [(each, WHEEL_NAME.fullmatch(each.name)) for each in sorted(into.glob("*.whl"))]
     what, hint = (
         "is a variant of another build of this wheel",
-        "remove it, or name another folder with --into",
+        "remove this wheel, or name another folder with --into",
     )
     others = [
         problem("variant-of-other-build", what, Location(str(each)), hint)
@@ -128,7 +135,7 @@ def _refuse_other_builds(into: Path, path: Path, labels: list[str]) -> None:
 
 
 def _with_existing_labels(index: Path, labels: list[str]) -> list[str]:
-    """Return *labels* and the labels in the index. Wheels for other systems use the same index."""
+    """Return *labels* and the labels in the existing index, which wheels for other systems may have added."""
     from ...wheels.splitting.variants import read_labels
 
     try:

@@ -1,8 +1,8 @@
 """Write the compiled code of a wheel as one file per module and arch, for tools such as cuobjdump.
 
-DIR gets the cubins and PTX, unpacked, and a manifest. The loader in the wheel can load kernels from DIR:
-'_cubins.use(DIR)'. Each file is compared with its digest before it is written. If a wheel or a folder
-contains several bundles (_cubins folders), DIR gets a folder for each bundle.
+The command writes the unpacked cubins and PTX files, and a manifest, into DIR. The loader in the wheel can
+load kernels from DIR: '_cubins.use(DIR)'. Each file is compared with its digest before it is written. If a
+wheel contains several bundles (_cubins folders), DIR contains a folder for each bundle.
 """
 
 from __future__ import annotations

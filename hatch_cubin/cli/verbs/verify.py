@@ -2,14 +2,14 @@
 
 'verify' proves that a wheel's files agree with each other, and that the wheel's loader comes from a release
 of hatch-cubin. The loader is the Python code in '_cubins' that loads the kernels. Every file in '_cubins' is
-compared with manifest.json, and the loader with the loader of the release that manifest.json names. The two
-JSON files must have exactly the text that hatch-cubin writes. In a wheel, 'verify' also compares the bill of
-materials with the manifest, and all files with RECORD.
+compared with manifest.json. The loader is compared with the loader of the hatch-cubin version in
+manifest.json. The text of manifest.json and keys.json must be exactly what hatch-cubin writes. In a wheel,
+'verify' also compares the bill of materials with the manifest, and all files with RECORD.
 
 Only 'verify --rebuild' proves that every file that hatch-cubin put into the wheel is what the project builds.
-'--rebuild' compiles the kernels again, with an empty cache, and compares the bytes. It needs the same sources
-and the same compiler as the wheel's build. With other sources or another compiler, a difference proves
-nothing, and 'verify' says so.
+The option '--rebuild' compiles the kernels again, with an empty cache, and compares the bytes. The sources
+and the compiler must be the same as in the wheel's build. If the sources or the compiler differ, a difference
+between the kernels proves nothing, and the command reports this.
 
 For files that hatch-cubin did not make, such as the package's own '__init__.py', only a signature proves that
 nobody changed them. RECORD protects only against damage.
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _checked(what: str, again: _Rebuilder | None) -> Answer:
-    """Return the result of checking one wheel. If the wheel cannot be read, the reason is its problem."""
+    """Check one wheel. If the wheel cannot be read, the result contains the error."""
     facts: dict[str, Any] = {"named": what, "path": what, "bundles": []}
     lines: list[str] = []
     problems: list[Problem] = []
@@ -97,7 +97,7 @@ def _checked(what: str, again: _Rebuilder | None) -> Answer:
                 lines += _summary(bundle, comparison)
                 problems += _findings(bundle, comparison, again.install_command())
                 problems += _not_of_project(bundle, others)
-    except HatchCubinError as exc:  # problems that were found before must still be reported
+    except HatchCubinError as exc:  # the problems that were found before the error must still be reported
         problems += exc.problems
     return Answer({**facts, "ok": not problems}, lines, problems)
 
@@ -106,14 +106,14 @@ def _agreed(opened: OpenedWheel) -> Iterator[str]:
     yield from map(_agrees, opened.bundles)
     if opened.companion is not None:
         main = main_project_of(opened)
-        yield f"{opened.path}: all files match the companion's description; the main wheel is {main}"
+        yield f"{opened.path}: all files match companion.json; this is a companion of the main wheel {main}"
 
 
 def _agrees(bundle: Bundle) -> str:
     manifest = manifest_of(bundle)
     loader = f"the loader is from {' '.join(manifest.generator)}"
     empty = "; no kernels, because HATCH_CUBIN_SKIP was set in the build" if manifest.skipped else ""
-    unknown = "" if is_built_by_this_version(manifest) else ", the stub file was not compared"
+    unknown = "" if is_built_by_this_version(manifest) else ", the type stub __init__.pyi was not compared"
     label = f"; this is the wheel variant {manifest.wheel_variant['label']}" if manifest.wheel_variant else ""
     absent = missing_companions(bundle, manifest)
     part = f"; not found, so not checked: {', '.join(absent)}" if absent else ""
@@ -125,17 +125,25 @@ def _agrees(bundle: Bundle) -> str:
 
 
 class _Rebuilder:
-    """The project to compare wheels with. It is opened once, and compiled once for each of its packages."""
+    """The project with which `verify --rebuild` compares wheels.
+
+    Each package of the project is compiled only once.
+    """
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._opened = _once(lambda: _opened_project(args))
         self._rebuilt: dict[tuple[str, bool], Callable[[], Rebuilt]] = {}
-        self._named: set[str] = set()  # the digests of all manifests on the command line, compared or not
-        self._wholes: dict[str, Manifest] = {}  # the manifests of compared bundles, by digest of the manifest
-        self._parts: dict[str, tuple[str, Mapping[str, Any]]] = {}  # package and description of companions
+        self._named: set[str] = set()  # digests of the manifests of all wheels on the command line.
+        # The manifests of wheels that were compared, by the manifest's digest.
+        self._wholes: dict[str, Manifest] = {}
+        # Path of a companion wheel → its import package and its companion.json.
+        self._parts: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
     def project(self, opened: OpenedWheel) -> Project:
-        """Return the project with the package that the wheel's kernels were built for."""
+        """Return the project.
+
+        If it has several packages, choose the package whose kernels the wheel contains.
+        """
         from ...frontends import open_project as frontend
 
         told = (manifest_of(bundle).folder for bundle in opened.bundles)
@@ -155,22 +163,25 @@ class _Rebuilder:
         return self._rebuilt.setdefault(form, _once(lambda: rebuild(project)))()
 
     def note_named(self, opened: OpenedWheel) -> None:
-        """Remember a wheel's manifests, so that its error is not reported for its companions too."""
+        """Remember a main wheel's manifests, so that its error is not reported again for its companions."""
         for bundle in opened.bundles:
-            with contextlib.suppress(BundleError):  # the integrity check reports it
+            with contextlib.suppress(BundleError):  # the integrity check reports an unreadable manifest
                 self._named.add(file_digest(bundle.read("manifest.json")))
 
     def note_whole(self, bundle: Bundle) -> None:
-        """Remember the manifest of a compared wheel: it has the digests of the companions' files."""
+        """Remember the manifest of a compared wheel, which contains the digests of the companions' files."""
         self._wholes[file_digest(bundle.read("manifest.json"))] = manifest_of(bundle)
 
     def note_part(self, opened: OpenedWheel, said: Mapping[str, Any] | None) -> None:
-        """Remember a companion. *said*: the companion's description, or None if it is damaged."""
+        """Remember a companion wheel.
+
+        *said*: the content of companion.json, or None if this file is damaged.
+        """
         if said is not None:
             self._parts[opened.path] = (opened.companion or "", said)
 
     def with_whole(self, checked: Answer) -> Answer:
-        """Return a result of a check. For a companion, compare its files with the main wheel's manifest."""
+        """Add an error to *checked* if a companion wheel's files differ from the main wheel's manifest."""
         package, said = self._parts.get(checked.facts["path"], ("", None))
         if said is None or said["index"] in self._named - self._wholes.keys():
             return checked
@@ -195,7 +206,7 @@ def _opened_project(args: argparse.Namespace) -> Project:
 
 
 def _once(make: Callable[[], T]) -> Callable[[], T]:
-    """Return a function that calls *make* once. Every further call returns the same result or error."""
+    """Return a function that calls *make* only the first time, and always returns this first result."""
 
     @functools.cache
     def outcome() -> T | HatchCubinError:
@@ -218,7 +229,7 @@ def _compare(again: _Rebuilder, opened: OpenedWheel) -> tuple[Bundle, RebuildCom
 
     project = again.project(opened)
     bundle = _bundle_of(project, opened)
-    if EDITABLE_FILE in bundle.packed_sizes:  # editable installs are never packed
+    if EDITABLE_FILE in bundle.packed_sizes:  # the bundle of an editable install is never packed
         project = replace(project, config=replace(project.config, pack=False))
     bill = sbom_of(opened, bundle)
     again.note_whole(bundle)
@@ -238,14 +249,16 @@ def _bundle_of(project: Project, opened: OpenedWheel) -> Bundle:
         raise BundleError(problem("several-bundles", what, Location(opened.path), "name only one bundle"))
     places = ", ".join(bundle.place for bundle in opened.bundles)
     what = f"does not contain a bundle of this project ({project.bundle_folder}), only {places}"
-    hint = "name the right project with --project DIR"
+    hint = "name the project that built the wheel with --project DIR"
     raise BundleError(problem("bundle-of-other-project", what, Location(opened.path), hint))
 
 
 def _own(project: Project, opened: OpenedWheel) -> list[Bundle]:
-    if opened.archive is not None:  # Python imports a bundle by its path, whatever its manifest says
+    # In a wheel, the path of a bundle decides to which package it belongs, not the manifest.
+    if opened.archive is not None:
         return bundles_of_package(opened, project.package)
-    folders = (project.bundle_folder, None)  # a bundle without kernels does not name its folder
+    # None, because the manifest of a bundle without kernels does not contain the bundle's folder.
+    folders = (project.bundle_folder, None)
     return [bundle for bundle in opened.bundles if manifest_of(bundle).folder in folders]
 
 
@@ -267,10 +280,8 @@ def _summary(bundle: Bundle, comparison: RebuildComparison) -> Iterator[str]:
     units = count(len(comparison.verdicts), "unit")
     yield f"{bundle.where}: {units} compiled again: {_same(counts['same'])}"
     if unseen := counts["not looked at"]:
-        where = (
-            "other wheel variants" if manifest_of(bundle).wheel_variant else "companions that are not here"
-        )
-        yield f"{bundle.where}: {count(unseen, 'unit')} of {where}: not compared"
+        where = "other wheel variants" if manifest_of(bundle).wheel_variant else "missing companion wheels"
+        yield f"{bundle.where}: {count(unseen, 'unit')} in {where} not compared"
     files, same = count(len(comparison.files), "other file"), sum(comparison.files.values())
     yield f"{bundle.where}: {files} made again: {_same(same)}"
 
@@ -279,9 +290,7 @@ def _not_of_project(bundle: Bundle, others: Sequence[Bundle]) -> Iterator[Proble
     """Yield a problem for each bundle that was not compared, because such a bundle may contain anything."""
     for other in others:
         what = f"was not compared: this project builds only {bundle.place}"
-        hint = (
-            "remove it from the wheel, and verify the kernels of another project in that project's own wheel"
-        )
+        hint = "remove this bundle: the kernels of another project belong into that project's own wheel"
         yield problem("bundle-not-compared", what, Location(other.where), hint if other.wheel else None)
 
 
@@ -290,7 +299,7 @@ def _same(number: int) -> str:
 
 
 def _findings(bundle: Bundle, comparison: RebuildComparison, install: str | None) -> Iterator[Problem]:
-    """Yield a problem for each kind of difference, with the compiled files that differ in this way.
+    """Yield a problem for each kind of difference, with the names of the compiled files that differ.
 
     *install*: the command that installs the toolkit of the project's lock file.
     """
@@ -303,9 +312,10 @@ def _findings(bundle: Bundle, comparison: RebuildComparison, install: str | None
             hint = wrong.hint if install is None or not why else f"cubin.lock names a toolkit: {install}"
             yield wrong._replace(where=where, hint=hint, details=(*units, *why))
     files = [name for name, same in comparison.files.items() if not same]
-    # If a unit differs, the manifest and other files differ too: report these only if all units are equal.
+    # If compiled code differs, the manifest differs too: report other files only if all compiled code is
+    # equal.
     if files and {*comparison.verdicts.values()} <= _UNCHANGED:
-        what = f"the rebuild differs in {count(len(files), 'file')} although all units are equal"
+        what = f"the rebuild differs in {count(len(files), 'file')} although all compiled code is equal"
         details = (*files, *_toolchain(comparison))
         yield problem("file-differs", what, where, _where(comparison), details)
 
@@ -325,7 +335,7 @@ def _about(verdict: UnitVerdict, units: str) -> Problem:
 
 
 def _where(comparison: RebuildComparison) -> str:
-    """Return a hint that says with which sources to verify a wheel, such as a checkout of its commit."""
+    """Return a hint that recommends the sources to verify a wheel with, such as a checkout of its commit."""
     before = {name: shipped for name, shipped, _here in comparison.toolchain}
     if not before or not before.keys() <= {"commit", "dirty"}:
         return _OF_ITS_BUILD
@@ -336,6 +346,6 @@ def _where(comparison: RebuildComparison) -> str:
 
 def _toolchain(comparison: RebuildComparison) -> Iterator[str]:
     if comparison.toolchain:
-        yield "the difference proves nothing, because the builds differ in:"
+        yield "the difference proves nothing, because the two builds differ in:"
         for name, shipped, here in comparison.toolchain:
-            yield f"  {name}: {shipped} when the wheel was built, {here} here"
+            yield f"  {name}: {shipped} in the wheel, {here} in the rebuild"

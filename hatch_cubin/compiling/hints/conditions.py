@@ -16,6 +16,7 @@ from .other_sources import called_elsewhere
 
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif|define)\b(.*)")
 _ONE_MACRO = re.compile(r"(?:defined[ \t]*\(?[ \t]*)?([^\W\d]\w*)[ \t]*\)?")
+_NAME = re.compile(r"(?<![\w.])[^\W\d_]\w*")
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _NOT_DEFINED = re.compile(r"(?:ifndef|if[ \t]+![ \t]*defined)[ \t]*\(?[ \t]*(\w+)[ \t]*\)?")
 _OF_NVRTC = frozenset({"__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplusplus"})
@@ -78,11 +79,23 @@ def about_no_kernel(failed: FailedCompile) -> str | None:
         kept = f"'{shown}' ({Location(failed.path, condition.line)})"
         lacking = condition.lacking(given)
         if lacking is None:
-            return f"the condition {kept} may hide the kernels from the compiler"
+            return (
+                f"the condition {kept} may hide the kernels from the compiler{_set(condition, given, failed)}"
+            )
         if lacking:
             pasted = failed.pasted("define", dict.fromkeys(lacking, True))
             return f"the condition {kept} hides the kernels from the compiler:{pasted}"
     return unnamed
+
+
+def _set(condition: Condition, given: AbstractSet[str], failed: FailedCompile) -> str:
+    """Return the end of a hint with the line that sets the macros of a condition; empty if there are none."""
+    macros = [name for name in _NAME.findall(condition.operand) if name not in {*given, "defined"}]
+    if "__CUDA_ARCH__" in condition.operand:
+        return ": __CUDA_ARCH__ is 900 for sm_90, so set 'archs' to archs for which the condition holds"
+    if not macros or "__has_include" in condition.operand:
+        return ""
+    return f": set the value in place of …:{failed.pasted('define', dict.fromkeys(macros, '…'))}"
 
 
 def _about_templates(failed: FailedCompile, left_out: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import itertools
 import os
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from ...config.value_checks import HEADER_SUFFIXES
 from ...errors import Location
 from ...headers.includes import Resolver
 from ...project.scan import Include
@@ -46,6 +48,11 @@ _NOWHERE = (
     "neither the project nor a wheel in 'header-packages' contains this header: correct the name, "
     "or add the header's folder to 'include-dirs', or its wheel to 'header-packages'"
 )
+_ABSOLUTE = (
+    "an absolute path is right on one machine only: copy the header into the project, and include its path "
+    "from this file, or from a folder in 'include-dirs'"
+)
+_NEARLY = 0.8  # the least share of equal letters in the names of a misspelled header and the header meant
 _VENV = "pyvenv.cfg"  # A folder with this file is a virtual environment.
 # Matches the names of CUDA headers in subfolders; other packages are unlikely to use these names.
 _FOLDERS_OF_TOOLKIT = re.compile(
@@ -115,7 +122,25 @@ def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence
         packages = [_package_of(each, failed) for each, _by in everything]
         return _about_package(package, [*filter(None, packages)], failed)
     is_toolkits = _FOLDERS_OF_TOOLKIT.fullmatch(name) or _NAMES_OF_TOOLKIT.fullmatch(name)
-    return _about_toolkit(name, failed) if is_toolkits else _NOWHERE
+    if is_toolkits:
+        return _about_toolkit(name, failed)
+    return _about_name(name, includer, failed) or (_ABSOLUTE if name.startswith("/") else _NOWHERE)
+
+
+def _about_name(name: str, includer: str, failed: FailedCompile) -> str | None:
+    """Return a hint for a header whose name differs only slightly from a name that would be found."""
+    inside = name.rpartition("/include/")[2].lstrip("/")
+    stem = inside.rpartition(".")[0] or inside
+    for each in (inside, *(f"{stem}{suffix}" for suffix in (*HEADER_SUFFIXES, ""))):
+        is_known = _NAMES_OF_TOOLKIT.fullmatch(each) or _package_of(each, failed)
+        if each != name and (is_known or folder_of(each, includer, failed)):
+            return f"did you mean {each!r}?"
+    if (package := _package_of(f"{stem}/{inside}", failed)) is not None:
+        return f"the headers of {package} are in the folder {stem}/, as in <{stem}/…>"
+    own = [PurePosixPath(path) for path in _files_of(failed.tree) if path.endswith(HEADER_SUFFIXES)]
+    names = {path.stem: path.name for path in own}
+    close = difflib.get_close_matches(PurePosixPath(stem).name, names, n=1, cutoff=_NEARLY)
+    return f"did you mean {names[close[0]]!r}?" if close else None
 
 
 def older_than_cuda(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:

@@ -17,6 +17,7 @@ APART = (
     "move the kernels into a separate file, or put the host code between #ifndef __CUDACC_RTC__ and #endif"
 )
 _ONLY_DEVICE = f"this is host code, but NVRTC compiles only device code: {APART}"
+_ONLY_HOSTS = f"only host code can do this: remove it from the kernels; if it is in a host function, {APART}"
 _OF_TOOLKIT = re.compile(
     r"<(?:nvrtc|cuda)\b"
 )  # Matches headers of the CUDA toolkit: those for device code compile without an extra option.
@@ -172,7 +173,7 @@ def calls(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | N
     is_kernels = not failed.module.options.get("device_as_default_execution_space")
 
     def about(_first: Diagnostic) -> str:
-        return _with_runtime(failed) if is_kernels and _launches(like_it, failed) else _ONLY_DEVICE
+        return _with_runtime(failed) if is_kernels and _launches(like_it, failed) else _ONLY_HOSTS
 
     return _as_one(like_it, found, about)
 

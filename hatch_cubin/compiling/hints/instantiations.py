@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ...config.toml_lines import source_table
 from ...errors import Location
+from ...project.source import without_comments
 from ..diagnostics import Diagnostic
 from .failed_compile import FailedCompile
 from .kernel_declarations import Kernel, about_extern_template, declared, examples
@@ -98,12 +99,22 @@ def _about(entry: str, error: Diagnostic, failed: FailedCompile) -> str | None:
     unknown = (match[1] or match[2]) if match else ""
     kernels, words = _kernels(failed), _WORD.findall(entry)
     kernel = next((each for each in kernels if each.base in words), None)
+    if unknown and (enumeration := _enumeration_of(unknown, failed)):
+        right = re.sub(rf"\b{unknown}\b", f"{enumeration}::{unknown}", entry)
+        return f'{unknown} is a value of the enumeration {enumeration}: write "{right}"'
     if kernel is None:
         return _about_unknown(entry, unknown, kernels, failed)
     # No hint is needed if a type is unknown. If a kernel is unknown, an `#if` may hide the kernel from the
     # compiler.
     is_clear = unknown and (unknown not in kernel.name.split("::") or _name_of(entry) == kernel.name)
     return None if is_clear else _about_template(entry, kernel)
+
+
+def _enumeration_of(name: str, failed: FailedCompile) -> str | None:
+    """Return the `enum class` of the source or its headers that has a value of this name."""
+    scoped = re.compile(r"\benum\s+(?:class|struct)\s+(\w+)[^{};]*\{[^{}]*\b" + re.escape(name) + r"\b")
+    texts = (without_comments(failed.text_of(path)) for path in (failed.path, *failed.headers))
+    return next((match[1] for match in map(scoped.search, texts) if match), None)
 
 
 def _about_template(entry: str, kernel: Kernel) -> str:

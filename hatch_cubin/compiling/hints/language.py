@@ -17,10 +17,12 @@ _LATER = re.compile(
 _OF_CXX20 = re.compile(
     r"\^(?:requires\s*[\w({]|(?:concept|consteval|constinit|co_await|co_yield)\s+\w)"
     r'|"auto" is not allowed here\n.*[(,]\s*(?:const\s+)?\^auto\b[\s*&.]+\w'
+    r'|"auto" is not allowed here\n\s*(?:const\s+)?\^auto\b[\s*&.]+\w+\s*[,)]'
     r"|expected an expression\n.*[{,]\s*\^\.\s*\w+\s*[={]"
     r"|argument list for variable template .*\n.*\btemplate\s*<(?:[^>]*,)?\s*\^[\w:]+\s+\w"
 )
 _NEEDS_FLAG = re.compile(r'only supported in Linux with the "--([a-z0-9-]+)" flag')
+_UNQUOTED_C = re.compile(r"\bextern\s+C\b")
 _REFERENCE = re.compile(r"(texture|surface) is not a template")
 
 
@@ -42,6 +44,8 @@ def _about(error: Diagnostic, failed: FailedCompile) -> str | None:
         return f"to compile as C++{standard}:{failed.pasted('options', {'std': f'c++{standard}'})}"
     if match := _NEEDS_FLAG.search(error.text):
         return f"to allow this with an option:{failed.pasted('options', {match[1]: True})}"
+    if error.is_own and _UNQUOTED_C.search("".join(error.context[:1])):
+        return 'write extern "C", with quotes'
     if match := _REFERENCE.search(error.text):
         instead = f"pass a cuda{match[1].title()}Object_t to the kernel instead"
         return f"CUDA 12 and later do not have {match[1]} references: {instead}"

@@ -61,7 +61,9 @@ def beside_error(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanat
             value, place = macros.get(name, (None, None))
             if value is not None and not (missing and missing[1] not in value):
                 others = [other for other in found if other.where != each.where]
-                told = replace(each, hint=f"{name} is a macro, defined as {value!r} ({place})")
+                like_code = value.startswith("=") or value.endswith(";")
+                fix = ": a macro's value needs neither '=' nor ';'" if like_code else ""
+                told = replace(each, hint=f"{name} is a macro, defined as {value!r} ({place}){fix}")
                 return told.followed_by(len(found) - len(others) - 1), others
     return None
 

@@ -34,6 +34,7 @@ _PLACEHOLDER = re.compile(  # matches a placeholder of Jinja, CMake or Mako
 )
 _TILE = re.compile(r"\b__tile(?:_global)?__(?!\w)")
 _NO_TOKEN = re.compile(r"unrecognized token|expected a file name")
+_NOT_UTF8 = "\ufffd"  # replaces each byte that cannot be decoded
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 
 
@@ -84,6 +85,8 @@ def characters(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanatio
                 likely = _named(strange.encode("latin-1").decode("cp1252", "replace"))
                 what = f"the byte 0x{ord(strange):02X}, which is not UTF-8 and in Windows-1252 is {likely}"
             hint = f"this line contains {what}, outside of quotes and comments"
+            if strange == _NOT_UTF8:
+                hint = f"a character of this line is not UTF-8: save {each.where.path} as UTF-8"
             return replace(each, hint=hint).followed_by(len(found) - len(others) - 1), others
     return None
 

@@ -96,7 +96,10 @@ def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
     headers = {each: header for each, header in named.items() if header and header not in included}
     if not headers:
         return None
-    first = replace(next(iter(headers)), hint=_about_headers([*dict.fromkeys(headers.values())], failed))
+    first = next(iter(headers))
+    qualified = f"write std::{_name_in(first)}; " if _is_of_std(first) else ""
+    about = _about_headers([*dict.fromkeys(headers.values())], failed)
+    first = replace(first, hint=f"{qualified}{about}")
     is_value = all(_MACRO.fullmatch(_name_in(each)) for each in headers)
     lines = {each.where for each in headers}
     others = [each for each in found if each.where not in lines] if is_value else []
@@ -139,7 +142,16 @@ def _header_of(error: Diagnostic) -> str | None:
         return _NAMESPACES.get(_name_in(error))
     if match := _NO_MEMBER.search(error.text):
         return _in(_MEMBERS.get(match[1], {}), match[2])
-    return _in({**_BY_NVCC, **_ELSEWHERE}, _name_in(error))
+    known = {**_BY_NVCC, **_ELSEWHERE}
+    return _in(_MEMBERS["std"] if _is_of_std(error) else known, _name_in(error))
+
+
+def _is_of_std(error: Diagnostic) -> bool:
+    """Return whether an undefined name is a template of the namespace std, as in `complex<float>`."""
+    code, at = _pointed_at(error)
+    name = _name_in(error)
+    is_template = re.match(rf"{name}\s*<(?!<)", code[at:]) is not None
+    return bool(_UNDEFINED.search(error.text) and is_template and _in(_MEMBERS["std"], name))
 
 
 def _in(headers: Mapping[str, str], name: str) -> str | None:

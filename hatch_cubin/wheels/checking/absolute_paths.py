@@ -35,7 +35,7 @@ def path_problems(opened: OpenedWheel) -> Iterator[Problem]:
             if paths := absolute_paths(data):
                 what = f"contains the path of a folder: {_listed(paths)}"
                 yield problem("absolute-path", what, bundle.at(name), _hint(name))
-        with contextlib.suppress(BundleError):  # the integrity check reports the error
+        with contextlib.suppress(BundleError):  # the integrity check reports an unreadable file
             bill = sbom_of(opened, bundle)
             if bill is not None and (paths := absolute_paths(bill.data)):
                 what = f"contains the path of a folder: {_listed(paths)}"
@@ -52,7 +52,7 @@ def _written_files(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
     """Yield the files that hatch-cubin wrote. Packed files are unpacked."""
     for name in FILES_OF_EVERY_BUNDLE:
         if name.endswith((".json", ".pyi")):
-            with contextlib.suppress(BundleError):  # the integrity check reports the error
+            with contextlib.suppress(BundleError):  # the integrity check reports an unreadable file
                 yield name, bundle.read(name)
     with contextlib.suppress(BundleError):
         seen: set[tuple[str, int | None]] = set()

@@ -80,9 +80,10 @@ def check(
 ) -> CheckResult:
     """Check a wheel, folder or package.
 
-    *capabilities*: the GPUs on which all kernels must run. By default, the GPUs of the archs in the wheel.
-    *excepted*: globs for kernels and modules that need not run on all GPUs, for modules that may be compiled
-    for a debugger, and for code that may be outside the bundle.
+    *capabilities*: the GPUs on which all kernels must run. By default, all kernels must run on the GPUs of
+    all archs in the wheel.
+    *excepted*: globs for exceptions. A kernel or module that matches need not run on all GPUs. A module that
+    matches may be compiled for a debugger. A file of GPU code that matches may be outside the bundle.
     """
     problems = [
         *integrity_problems(opened),
@@ -96,11 +97,11 @@ def check(
     for bundle in opened.bundles:
         try:
             checked = _check_bundle(bundle, capabilities, fallback)
-        except BundleError:  # the integrity check reports the error
+        except BundleError:  # the integrity check reports an unreadable manifest
             continue
         bundles.append(checked)
         if absent := missing_companions(bundle, manifest_of(bundle)):
-            what = f"some companion wheels are not here, so they were not checked: {', '.join(absent)}"
+            what = f"some companion wheels are missing, so they were not checked: {', '.join(absent)}"
             warnings.append(problem("companions-not-checked", what, Location(bundle.where)))
         problems += _unserved_problems(bundle, checked, excepted)
         problems += _debug_code_problems(bundle, excepted)
@@ -120,7 +121,8 @@ def _check_bundle(
     bundle: Bundle, capabilities: Sequence[int], fallback: FallbackReader | None
 ) -> BundleCheck:
     facts = survey(bundle, fallback)
-    manifest = manifest_of(bundle)  # complete even in a wheel variant, because the loader chooses by it
+    # Even in a wheel variant, the manifest lists the code of all variants, from which the loader chooses.
+    manifest = manifest_of(bundle)
     units = units_in_files(facts) if manifest.wheel_variant is None else units_in_manifest(manifest)
     covers = coverage(units, capabilities_of(manifest, capabilities or promised_capabilities(units)))
     return {
@@ -163,7 +165,7 @@ def _debug_code_problems(bundle: Bundle, excepted: Sequence[str]) -> Iterator[Pr
     for module, entry, data in read_results(bundle, manifest_of(bundle).here):
         if any(rule.fullmatch(name) for rule in rules for name in (module.name, *entry.kernels)):
             continue
-        with contextlib.suppress(ValueError):  # the integrity check reports damaged code
+        with contextlib.suppress(ValueError):  # the integrity check reports damaged compiled code
             if isinstance(data, bytes) and is_for_debugger(data):
                 units.append(unit_name(module.name, entry.arch))
     if units:
@@ -174,7 +176,7 @@ def _debug_code_problems(bundle: Bundle, excepted: Sequence[str]) -> Iterator[Pr
 
 
 def _without_excepted(excepted: Sequence[str], lacks: Iterable[AffectedKernels]) -> Iterator[AffectedKernels]:
-    """Yield affected kernels, but leave out kernels whose name or module matches *excepted*."""
+    """Remove the kernels whose name or module matches a glob in *excepted*."""
     rules = [glob_regex(glob) for glob in excepted]
     for left in lacks:
         kernels = [

@@ -1,4 +1,4 @@
-"""Check `editable.json` of an editable install: it lists the watched sources, and the build command."""
+"""Check `editable.json` of an editable install, which lists the watched sources and the build command."""
 
 from __future__ import annotations
 

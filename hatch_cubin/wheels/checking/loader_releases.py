@@ -1,7 +1,7 @@
 """The digests of the loader's files for each version of hatch-cubin.
 
-The digests of releases are listed here. The digests of this version are computed from its files. Each release
-adds a line to the list, as CONTRIBUTING.md describes.
+The digests of released versions are listed in this module. The digests of the running version are computed
+from its files. A release adds its digests to the list, as CONTRIBUTING.md describes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def digests_of_version(version: str) -> Mapping[str, str] | None:
 
 
 def is_newer(version: str) -> bool:
-    """Return whether a version number is higher than the version of this hatch-cubin."""
+    """Return whether a version number is higher than the version of the running hatch-cubin."""
     return _numbers(version) > _numbers(__version__)
 
 

@@ -2,8 +2,8 @@
 
 Equal cache keys prove that the wheel and the rebuild had the same inputs: sources, headers, options,
 compiler. If the keys are equal but the compiled code differs, the code in the wheel was not compiled from
-these inputs. If the keys differ, different code proves nothing. All other files of the bundle depend only on
-the compiled code and on the project's configuration.
+these inputs. If the keys differ, a difference in the compiled code proves nothing. All other files of the
+bundle depend only on the compiled code and on the project's configuration.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def rebuild(project: Project) -> Rebuilt:
 def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebuilt]) -> RebuildComparison:
     """Compare a bundle and its *bill* of materials with a rebuild.
 
-    *again*: a function that builds the project.
+    *again*: a function that rebuilds the project.
     """
     shipped = {name: bundle.read(name) for name in ("manifest.json", "keys.json")}
     for name in {*bundle.packed_sizes} - {*shipped}:

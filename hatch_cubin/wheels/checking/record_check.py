@@ -55,7 +55,7 @@ def _name_problems(names: Sequence[str], at: LocationOf) -> Iterator[Problem]:
             yield problem("unsafe-path", what, at(ascii(name)[1:-1]))
         if BUNDLE_FOLDER in {_folded_part(part) for part in name.split("/") if part != BUNDLE_FOLDER}:
             what = (
-                f"would be in {BUNDLE_FOLDER} too, on systems that ignore case or a dot at the end of a name"
+                f"would also be in {BUNDLE_FOLDER} on systems that ignore case or a dot at the end of a name"
             )
             yield problem("unsafe-path", what, at(name))
         if (
@@ -63,7 +63,7 @@ def _name_problems(names: Sequence[str], at: LocationOf) -> Iterator[Problem]:
             and installed_path(name) == name
             and BUNDLE_FOLDER in map(_folded_part, name.split("/"))
         ):
-            what = f"may be installed over files in {BUNDLE_FOLDER}: it is in the wheel's .data folder"
+            what = f"is in the wheel's .data folder, so it may be installed over files in {BUNDLE_FOLDER}"
             yield problem("unsafe-path", what, at(name))
 
 
@@ -80,7 +80,7 @@ def _case_problems(places: Collection[str], at: LocationOf) -> Iterator[Problem]
 
 
 def _folded_part(part: str) -> str:
-    """Return a part of a path in the form that is equal for names that differ in case or in final dots."""
+    """Return a folder or file name in lower case and without final dots, as Windows compares names."""
     return part.casefold().rstrip(". ")
 
 

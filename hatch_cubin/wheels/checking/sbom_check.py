@@ -1,7 +1,7 @@
 """Check that hatch-cubin wrote a bill of materials, and that the bill agrees with the bundle's manifest.
 
 The manifest determines the package, the tools and the sources in the bill. The headers, the digests and the
-commit in the bill can be checked only with the project.
+commit in the bill can be checked only by a rebuild of the project.
 """
 
 from __future__ import annotations
@@ -44,12 +44,15 @@ def sbom_of(opened: OpenedWheel, bundle: Bundle) -> SbomFile | None:
 
 
 def sbom_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield the problems of bills of materials. A wheel must have a bill, a folder may have one."""
+    """Yield the problems of bills of materials.
+
+    A missing bill is a problem in a wheel, but not in a folder.
+    """
     paths, without = _sboms_in_metadata(opened), []
     for bundle in opened.bundles:
         try:
             manifest, bill = manifest_of(bundle), sbom_of(opened, bundle)
-        except BundleError:  # reported with the other files of the bundle or the wheel
+        except BundleError:  # other checks report an unreadable file
             paths = []
             continue
         if bill is None:
@@ -61,7 +64,7 @@ def sbom_problems(opened: OpenedWheel) -> Iterator[Problem]:
     for path in paths:
         what = "is a bill of materials that does not belong to any bundle in the wheel"
         yield problem("sbom-of-other-package", what, opened.at(path))
-    # A bundle that was copied from another package may have no bill of materials, if another bundle has one.
+    # A copied bundle need not have a bill of materials if another bundle in the wheel has one.
     if opened.archive is not None and len(without) == len(opened.bundles):
         for bundle, manifest in without:
             if manifest.modules or not manifest.skipped:
@@ -87,7 +90,7 @@ def _package_named_in(data: bytes) -> str:
         name: str = json.loads(data)["metadata"]["component"]["name"]
         return name.removesuffix(f".{BUNDLE_FOLDER}")
     except NOT_OURS:
-        return "?"  # not the name of a package
+        return "?"  # the component does not have the name of a package
 
 
 def _differences(data: bytes, manifest: Manifest, place: str | None, where: Location) -> Iterator[Problem]:
@@ -124,7 +127,7 @@ def _edited(where: Location) -> Problem:
 
 
 def _rewrite_bundle_part(part: Mapping[str, Any]) -> sbom.Component:
-    """Return the component that hatch-cubin writes for a bundle with this name and commit."""
+    """Return a bundle's component of a bill of materials, *part*, as hatch-cubin writes it."""
     return sbom.bundle_part(part["name"].removesuffix(f".{BUNDLE_FOLDER}"), _properties_of(part))
 
 
@@ -133,7 +136,7 @@ def _properties_of(part: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _rewrite_part(part: Mapping[str, Any]) -> sbom.Component:
-    """Return the component that hatch-cubin writes for this name and version or digest."""
+    """Return the component of a tool, header package or file, *part*, as hatch-cubin writes it."""
     if part["type"] == "file":
         return sbom.file_part(part["name"], part["hashes"][0]["content"])
     wheel = part["name"] if "purl" in part else None

@@ -1,4 +1,4 @@
-"""Find GPU code that no manifest in a wheel lists, and that nothing checks: stray files, copied bundles."""
+"""Find GPU code that no manifest in a wheel lists, and that therefore no other check covers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CODE_NAMES = re.compile(r".*\.(?:cubin|fatbin)", re.IGNORECASE | re.DOTALL)
 def stray_problems(opened: OpenedWheel, excepted: Sequence[str] = ()) -> Iterator[Problem]:
     """Yield a problem for each file of GPU code outside the bundles, and for each misplaced bundle.
 
-    *excepted*: globs for the paths of files that are allowed.
+    *excepted*: globs for the paths of files that may be outside the bundles.
     """
     if opened.archive is None:
         return
@@ -51,7 +51,7 @@ def _misplaced_bundles(opened: OpenedWheel) -> Iterator[Problem]:
         if installed_path(bundle.place) == BUNDLE_FOLDER:
             what = f"is not in a package: it would be installed as the module {BUNDLE_FOLDER}"
             yield problem("bundle-outside-package", what, Location(bundle.where))
-        with contextlib.suppress(BundleError):  # the integrity check reports the error
+        with contextlib.suppress(BundleError):  # the integrity check reports an unreadable manifest
             other = first.setdefault(bundle.read("manifest.json"), bundle.place)
             if other != bundle.place:
                 what = f"has the same manifest as {other}: one of the two folders is a copy"

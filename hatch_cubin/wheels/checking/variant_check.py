@@ -1,4 +1,4 @@
-"""Check that a wheel variant has the right files, and the description that installers read."""
+"""Check that a wheel variant has the right files, and a correct variant.json for installers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ VARIANT_FILE = re.compile(rf"[^/]+\.dist-info/{re.escape(VARIANT_JSON)}")
 
 
 def variant_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield the problems of a wheel variant. Other wheels have no such problems."""
+    """Yield the problems of a wheel variant. Wheels that are not variants have no such problems."""
     for bundle in opened.bundles:
         try:
             known = manifest_of(bundle).wheel_variant
-        except BundleError:  # the integrity check reports the error
+        except BundleError:  # the integrity check reports an unreadable manifest
             continue
         if known is not None:
             yield from _unit_problems(bundle, known["label"])
@@ -29,7 +29,7 @@ def _unit_problems(bundle: Bundle, label: str) -> Iterator[Problem]:
     manifest = manifest_of(bundle)
     units = variants(manifest).get(label)
     if units is None:
-        what = f"claims to be the wheel variant {label!r}, but a wheel with these archs has no such variant"
+        what = f"claims to be the wheel variant {label!r}, but the manifest's archs do not allow this variant"
         yield problem("wrong-variant", what, bundle.at("manifest.json"))
         return
     own = files_with(manifest, units)

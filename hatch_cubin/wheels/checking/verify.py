@@ -10,7 +10,7 @@ from ... import __version__
 from ...bundle import layout, loader_files, sbom
 from ...bundle.kernel_parameters import Parameter, signature, with_types
 from ...bundle.layout import min_driver
-from ...bundle.manifest import Manifest, ManifestEntry, prove_manifest, read_keys
+from ...bundle.manifest import Manifest, ManifestEntry, is_of_call, prove_manifest, read_keys
 from ...bundle.packs import MOST
 from ...bundle.stub import stub
 from ...common.arch_names import parse_arch
@@ -85,10 +85,7 @@ def _result_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 
 
 def is_built_by_this_version(manifest: Manifest) -> bool:
-    """Return whether this version of hatch-cubin built a bundle.
-
-    Another version may have written other facts.
-    """
+    """Return whether the running version of hatch-cubin built a bundle. Only then are all details checked."""
     return manifest.generator == (_GENERATOR, __version__)
 
 
@@ -143,11 +140,12 @@ def _unknown_loader(bundle: Bundle, name: str, version: str) -> Problem:
 
 
 def _stub_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
-    kernels = {kernel for module in manifest.modules for entry in module.entries for kernel in entry.kernels}
-    modules = {name for module in manifest.modules for name in (module.name, module.base)}
+    found = [module for module in manifest.modules if not is_of_call(module.name)]
+    kernels = {kernel for module in found for entry in module.entries for kernel in entry.kernels}
+    modules = {name for module in found for name in (module.name, module.base)}
     signatures = {
         signature(kernel, parameters)
-        for module in manifest.modules
+        for module in found
         for entry in module.entries
         for kernel, parameters in entry.parameters.items()
     }
@@ -246,7 +244,7 @@ def _label_problems(
     """Yield a problem if the manifest's arch, driver version or parameters do not fit a compiled file."""
     arch = parse_arch(entry.arch)
     if (entry.kind, entry.arch) != ("ptx" if arch.is_ptx else "cubin", str(arch)):
-        what = f"is not a {entry.kind} for {entry.arch}, as the manifest says"
+        what = f"is not a {entry.kind} for {entry.arch}, but the manifest lists it so"
         yield problem("wrong-arch", what, where)
     major = re.match(r"[0-9]{1,4}(?=\.)", str(manifest.toolchain.get("nvrtc")))
     known = {name: [(*each[:2],) for each in listed] for name, listed in entry.parameters.items()}
@@ -268,11 +266,11 @@ def _label_problems(
 
 
 def _parameter_places(data: bytes, entry: ManifestEntry) -> dict[str, list[tuple[int, int]]]:
-    """Return the offset and size of each kernel parameter that the compiled file describes."""
+    """Return the offset and size of each parameter of each kernel in a compiled file."""
     found: Mapping[str, Sequence[tuple[int, int]] | None]
     if entry.is_ptx:
         found = ptx_parameters(data.decode())
-    else:  # without resources in the manifest, the cubin's attributes are not readable
+    else:  # if the manifest does not list resources, the build could not read the cubin's attributes
         kernels = read_kernels(data) if entry.resources else {}
         found = {symbol: kernel.parameters for symbol, kernel in kernels.items()}
     named = {name: found.get(symbol) for name, symbol in entry.kernels.items()}

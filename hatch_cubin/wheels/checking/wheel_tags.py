@@ -18,7 +18,7 @@ from ..reading.survey import manifest_of
 from .variant_check import VARIANT_FILE
 
 WHEEL_NAME = re.compile(r"([^-]+-[^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)(?:-([0-9a-z_.]{1,16}))?\.whl")
-_REFUSED = "installers refuse a wheel with such a mistake"
+_REFUSED = "installers refuse a wheel whose name and metadata disagree"
 
 _METADATA_FOLDER = re.compile(r"([^/]+\.(?:dist-info|data))/", re.IGNORECASE)
 _PURELIB = re.compile(r"^Root-Is-Purelib: *(.*?) *\r?$", re.MULTILINE)
@@ -49,17 +49,17 @@ def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:
     for bundle in opened.bundles:
         try:
             model = manifest_of(bundle).data_model
-        except BundleError:  # the integrity check reports the error
+        except BundleError:  # the integrity check reports an unreadable manifest
             continue
         for platform in platforms:
             if platform.startswith("win") != (model == _WINDOWS_DATA_MODEL):
-                what = f"its kernels use the sizes of C types of {model}, which {platform} does not have"
+                what = f"its kernels use the C type sizes of {model}, but {platform} has other sizes"
                 hint = "only a wheel that was built on Windows is for win_amd64"
                 yield problem("wrong-platform", what, Location(opened.path), hint)
 
 
 def tag_warnings(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield a warning for a tag that PyPI does not accept."""
+    """Yield a warning for a platform tag that PyPI does not accept."""
     name = PurePath(opened.path).name
     if opened.archive is not None and (match := WHEEL_NAME.fullmatch(name)) and _LINUX.search(match[4]):
         what = "PyPI does not accept linux_… tags: 'auditwheel repair' replaces them by manylinux_… tags"
@@ -70,7 +70,7 @@ def _label_problems(opened: OpenedWheel, wheel: zipfile.ZipFile, label: str | No
     """Yield a problem if the variant labels in a wheel's file name and in its metadata differ."""
     place = next(filter(VARIANT_FILE.fullmatch, wheel.namelist()), None)
     said = None
-    with contextlib.suppress(BundleError, *NOT_OURS):  # the integrity check reports the error
+    with contextlib.suppress(BundleError, *NOT_OURS):  # the integrity check reports unreadable metadata
         said = None if place is None else next(iter(json.loads(read_member(wheel, place))["variants"]))
     if said != label:
         what = f"its metadata has the variant label {said or 'none'}, but its name has {label or 'none'}"
@@ -88,10 +88,10 @@ def _metadata_problems(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> 
         what = f"contains {folder}, but the wheel's name says {release}"
         yield problem("wheel-renamed", what, Location(str(wheel.filename)), _REFUSED)
     else:
-        with contextlib.suppress(BundleError):  # the integrity check reports the error
+        with contextlib.suppress(BundleError):  # the integrity check reports unreadable metadata
             yield from _release_problems(wheel, f"{folder}/METADATA", release)
     yield from _other_folder_problems(wheel, folder)
-    with contextlib.suppress(BundleError):  # the integrity check reports the error
+    with contextlib.suppress(BundleError):  # the integrity check reports unreadable metadata
         text = read_member(wheel, place).decode("utf-8", "replace")
         said = {*_TAG.findall(text)}
         if said != tags:
@@ -100,7 +100,7 @@ def _metadata_problems(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> 
             yield problem("wrong-tags", what, member_location(wheel, place))
         for value in _PURELIB.findall(text):
             if value.lower() not in ("true", "false"):
-                what = f"says Root-Is-Purelib: {value}, not true or false"
+                what = f"has the line Root-Is-Purelib: {value}, but the value must be true or false"
                 yield problem("wrong-tags", what, member_location(wheel, place))
 
 

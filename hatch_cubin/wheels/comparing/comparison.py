@@ -34,7 +34,7 @@ def compare_wheels(before: ComparedWheel, after: ComparedWheel) -> list[BundleDi
 def pair_bundles(
     before: Mapping[str, BundleFacts], after: Mapping[str, BundleFacts]
 ) -> list[tuple[BundleFacts | None, BundleFacts | None]]:
-    """Return the pairs of bundles to compare: of the same package, or the only bundle of each side."""
+    """Return pairs of bundles to compare: those of the same package, or the only bundle of each wheel."""
     if len(before) == len(after) == 1:
         ((one,), (other,)) = before.values(), after.values()
         return [(one, other)]

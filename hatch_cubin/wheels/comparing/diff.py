@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypedDict
 
+from ...bundle.manifest import is_of_call
 from ...common.natural_order import by_number
 from ..reading.report import kernel_title
 from ..reading.survey import BundleFacts, KernelFacts, TotalFacts, UnitFacts, arch_order, kernels_by_arch
@@ -24,7 +25,10 @@ class Sizes(TypedDict):
 
 
 class MovedKernel(TypedDict):
-    """A kernel that was added or removed for some archs. *whole*: whether these are all of its archs."""
+    """A kernel that was added or removed for some archs.
+
+    *whole*: whether the kernel was added or removed for all archs.
+    """
 
     module: str
     kernel: str
@@ -72,7 +76,7 @@ class ChangedBytes(TypedDict):
 
 
 class ResizedUnit(TypedDict):
-    """Compiled code of a module for an arch whose size has changed."""
+    """A module whose compiled code for an arch has another size than before."""
 
     module: str
     arch: str
@@ -123,6 +127,7 @@ class FailLimit(NamedTuple):
 
 def compare(before: BundleFacts | None, after: BundleFacts | None) -> BundleDiff:
     """Return the differences between two bundles. A bundle that does not exist is None."""
+    before, after = _named_by_source(before), _named_by_source(after)
     old, new = (kernels_by_arch(facts["units"] if facts else ()) for facts in (before, after))
     one, other = _totals(before), _totals(after)
     return {
@@ -144,6 +149,21 @@ def compare(before: BundleFacts | None, after: BundleFacts | None) -> BundleDiff
     }
 
 
+def _named_by_source(facts: BundleFacts | None) -> BundleFacts | None:
+    """Return facts in which modules of a library's calls have the path of their source as their name.
+
+    The key in the name of such a module changes with each edit of the source.
+    """
+    if facts is None:
+        return None
+    named = facts.copy()
+    named["units"] = [unit.copy() for unit in facts["units"]]
+    for unit in named["units"]:
+        if is_of_call(unit["module"]):
+            unit["module"] = unit["source"]
+    return named
+
+
 def _totals(facts: BundleFacts | None) -> TotalFacts | None:
     return None if facts is None else facts["totals"]
 
@@ -151,7 +171,7 @@ def _totals(facts: BundleFacts | None) -> TotalFacts | None:
 def _moved_kernels(
     here: Mapping[tuple[_KernelName, str], KernelFacts], there: Mapping[tuple[_KernelName, str], KernelFacts]
 ) -> list[MovedKernel]:
-    """Return the kernels that are in *here* but not in *there*, with their archs."""
+    """Return the kernels in the wheel *here* that are missing from *there*, for all or for some archs."""
     known = {kernel for kernel, _arch in there}
     gone: dict[_KernelName, list[str]] = {}
     for kernel, arch in here:
@@ -256,7 +276,7 @@ def _limit_text(value: Sequence[int] | None) -> str | None:
 
 
 def _common_units(before: BundleFacts | None, after: BundleFacts | None) -> list[tuple[UnitFacts, UnitFacts]]:
-    """Return pairs of the compiled code that is in both bundles, before and after."""
+    """Return pairs of compiled code before and after, for each module and arch that is in both bundles."""
     old = {(unit["module"], unit["arch"]): unit for unit in (before["units"] if before else ())}
     units = after["units"] if after else ()
     return [(was, unit) for unit in units if (was := old.get((unit["module"], unit["arch"]))) is not None]
@@ -306,7 +326,7 @@ def _changed_tools(before: BundleFacts, after: BundleFacts) -> Iterator[ChangedT
 
 
 def exceeding(diff: BundleDiff, limit: FailLimit) -> list[str]:
-    """Return a line for each change of kernels that exceeds a limit of `--fail-on`."""
+    """Return a line of text for each changed kernel that exceeds a limit of `--fail-on`."""
     if limit.what == "lost":
         return [moved_title(each) for each in diff["lost"]]
     if limit.what == "signatures":

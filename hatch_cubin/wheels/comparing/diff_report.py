@@ -63,7 +63,8 @@ def _moved_section(what: str, moved: Sequence[MovedKernel]) -> Iterator[ReportSe
     if not moved:
         return
     rows = [[kernel_title(each["module"], each["kernel"]), _archs(each)] for each in moved]
-    if len(rows) > _MAX_ROWS:  # probably a whole arch was added or removed: group the kernels by archs
+    # With so many rows, an arch was probably added or removed: group the kernels by archs.
+    if len(rows) > _MAX_ROWS:
         alike: dict[str, list[str]] = {}
         for name, archs in rows:
             alike.setdefault(archs, []).append(name)

@@ -85,7 +85,7 @@ class OpenedWheel:
 def expand_patterns(words: Iterable[str]) -> list[str]:
     """Replace each glob pattern in *words* by the paths that it matches.
 
-    The shells of Windows do not expand patterns.
+    Patterns are expanded here because the shells of Windows do not expand them.
     """
     return [each for word in words for each in _matching_paths(word) or [word]]
 
@@ -130,13 +130,16 @@ def installed_path(name: str) -> str:
 def may_be_package(place: str, package: str) -> bool:
     """Return whether a bundle can belong to *package*. *place*: the path of the bundle in its wheel.
 
-    Folders around the package in the path may be namespace packages, or ordinary folders.
+    The folders in *place* before the package may be namespace packages, or ordinary folders.
     """
     return f".{package_at(place)}".endswith(f".{package}")
 
 
 def bundles_of_package(opened: OpenedWheel, package: str) -> list[Bundle]:
-    """Return the bundles of *package*, or else the bundles of packages whose path ends with *package*."""
+    """Return the bundles of *package*.
+
+    If there are none, return bundles of namespace packages with this name.
+    """
     exact = [bundle for bundle in opened.bundles if package_at(bundle.place) == package]
     return exact or [bundle for bundle in opened.bundles if may_be_package(bundle.place, package)]
 
@@ -180,7 +183,7 @@ def refuse_large_directory(path: str | Path) -> None:
 
 
 def metadata_file(members: Iterable[str], name: str, wheel: str) -> str:
-    """Return the path of the metadata file *name*; BundleError if it is not in the wheel exactly once."""
+    """Return the path of the metadata file *name*; BundleError if the wheel does not have exactly one."""
     places = [each for each in members if re.fullmatch(rf"[^/]+\.dist-info/{name}", each)]
     if len(places) != 1:
         what = f"has {len(places)} .dist-info/{name} files, but a wheel has exactly one"

@@ -19,7 +19,7 @@ from .survey import arch_order, manifest_of
 _LINE_MARK = re.compile(r'\s*//## File "([^"]*)", line ([0-9]{1,9})')
 _LOC = re.compile(r"\s*\.loc\s+([0-9]{1,9})\s+([0-9]{1,9})\b")
 _FILE = re.compile(r'^\s*\.file\s+([0-9]{1,9})\s+"([^"\n]*)"', re.MULTILINE)
-# The compiler sees this path instead of the project's folder, so that all machines compile the same code.
+# Compilers see this path instead of the project's folder, so that all machines compile the same code.
 _FOLDER = re.compile(r"^/(?:proc/self/fd/[0-9]{1,9}/)?")
 _PADDING = re.compile(r"/\*[0-9a-f]+\*/\s*NOP\s*;|\.\w+:")
 _TIMEOUT_S = 60
@@ -46,7 +46,9 @@ class Listing(TypedDict):
 def code_listings(
     bundle: Bundle, kernel: str, kind: str, arch: str | None, program: str | None
 ) -> list[Listing]:
-    """Return the code of a kernel, for one arch or for all archs. Empty if the bundle has no such kernel.
+    """Return the code of a kernel, for one arch or for all archs.
+
+    The list is empty if the bundle does not contain the kernel.
 
     Raise BundleError with the available archs if the kernel is not compiled for *arch*. *program*: the path
     of nvdisasm, which is needed only for machine code.
@@ -89,7 +91,7 @@ def code_listings(
 def _no_such_code(
     bundle: Bundle, name: str, kind: str, arch: str | None, having: Sequence[ManifestEntry]
 ) -> Problem:
-    """Return the problem that a kernel is not compiled for an arch. The hint names the available archs."""
+    """Return an error message for a kernel that is not compiled for *arch*, with the available archs."""
     hint = f"it has code for {', '.join(sorted({entry.arch for entry in having}, key=arch_order))}"
     code = "PTX" if kind == "ptx" else "machine code"
     what = f"does not have {code} of {name!r}{f' for {arch}' if arch else ''}"
@@ -146,5 +148,5 @@ def ptx_lines(text: str, symbol: str) -> list[LineFacts]:
 
 
 def _path_in_project(path: str) -> str:
-    """Return the project's path for a path that the compiler saw, which is the same on each machine."""
+    """Return the path of a file in the project, without the placeholder for the project's folder."""
     return _FOLDER.sub("", path)

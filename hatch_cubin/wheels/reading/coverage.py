@@ -1,4 +1,4 @@
-"""Find out which code each GPU loads for each kernel, with the loader's own function. Does no I/O."""
+"""Find out which code each GPU loads for each kernel, with the loader's function `select`. Does no I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _MAX_ROWS = 40
 _NOTHING = "nothing"
 
 
-ChoicePerGpu = tuple[tuple[str | None, int | None], ...]  # for each GPU: the arch, and the needed driver
+# The chosen arch and the required driver, one pair for each GPU.
+ChoicePerGpu = tuple[tuple[str | None, int | None], ...]
 
 
 class ShippedUnit(NamedTuple):
@@ -74,7 +75,7 @@ def units_in_manifest(manifest: Manifest) -> list[ShippedUnit]:
 
 
 def units_in_files(facts: BundleFacts) -> list[ShippedUnit]:
-    """Return the compiled code with the kernels in its files, or in the manifest if a file is elsewhere."""
+    """Return the compiled code of a bundle. For missing files, the kernels are taken from the manifest."""
     return [
         ShippedUnit(
             unit["module"],
@@ -172,7 +173,10 @@ def _group_by_gpus(found: Iterable[tuple[KernelCover, list[str]]]) -> list[Affec
 
 
 def coverage_section(title: str, covers: Sequence[KernelCover]) -> ReportSection:
-    """Return a table of the code that each GPU loads. Kernels with equal rows share a row."""
+    """Return a table of the code that each GPU loads.
+
+    Kernels for which all GPUs load the same code are in one row.
+    """
     groups: dict[ChoicePerGpu, list[KernelCover]] = {}
     for cover in covers:
         shape = tuple((each["arch"], each["min_driver"]) for each in cover["served"])

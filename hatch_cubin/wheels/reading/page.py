@@ -14,14 +14,14 @@ from .markup import breakable, escaped, scrolling, section_html
 from .report import ReportSection
 from .survey import BundleFacts, KernelFacts, UnitFacts, bundle_summary
 
-CompileTimes = Mapping[tuple[str, str], float]  # seconds, by module and arch
+CompileTimes = Mapping[tuple[str, str], float]  # the compile time in seconds, by module and arch
 
 _HTML_FILES = Path(__file__).with_name("html")
 _COLOURS = 8
-_MAX_UNFOLDED = 20  # the most rows of a chart that are visible before a click
+_MAX_UNFOLDED = 20  # a chart with more rows hides the rest behind a link
 _MAX_MATRIX_ROWS = 400
 _UNKNOWN = "&ndash;"
-_PACKED = "in parentheses, packed in the wheel"
+_PACKED = "in parentheses, the compressed size in the wheel"
 _RESOURCES = {"registers": "registers", "shared": "shared memory", "stack": "stack", "spills": "spills"}
 
 
@@ -53,8 +53,8 @@ def html_page(
 </main>
 <footer>
 <p>Registers and stack are for each thread, shared memory is the static part for each block; spills are
-instructions that save or reload a register. All numbers are read from the compiled files. The driver
-translates PTX, so its numbers are known only on the GPU.</p>
+instructions that save or reload a register. All numbers are read from the compiled files. For PTX,
+these numbers are unknown, because the driver compiles PTX for the GPU.</p>
 <p>Made by hatch-cubin {__version__}.</p>
 </footer>
 <script>{script}</script>
@@ -106,7 +106,10 @@ def _tiles(facts: BundleFacts, seconds: CompileTimes) -> str:
 
 
 def _colours(archs: Iterable[str]) -> dict[str, str]:
-    """Return a CSS class for the colour of each arch, from old to new. PTX has its own colour."""
+    """Return a CSS class, that is, a colour, for each arch except PTX.
+
+    The classes are in the order of the archs.
+    """
     code = [arch for arch in archs if not arch.startswith("compute_")]
     step = _COLOURS / max(len(code), 1)
     return {
@@ -142,7 +145,7 @@ def _module_chart(facts: BundleFacts, colours: Mapping[str, str]) -> str:
         for name, total in ordered
     ]
     in_wheel = f"; {_PACKED}" if any(packed.values()) else ""
-    return _chart("Size by module", rows, f"each bar is split by arch, in the same colours{in_wheel}")
+    return _chart("Size by module", rows, f"the archs have the same colours as above{in_wheel}")
 
 
 def _size_and_packed(count: int, packed: int | None) -> str:

@@ -1,4 +1,4 @@
-"""The sections of a report about wheels, which are shown on a terminal, as Markdown or as HTML."""
+"""The sections and tables of a report about wheels, for a terminal, Markdown or HTML."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class ParameterFacts(TypedDict):
 class KernelFacts(TypedDict):
     """A kernel in the compiled code for one arch.
 
-    A number such as *registers* is None if it is unknown, which is always so for PTX.
+    A resource such as *registers* is None if it is unknown. For PTX, all resources are unknown.
 
     If the manifest does not list the kernel's parameters, the signature is only the name, and *parameters* is
     empty.
@@ -375,7 +375,7 @@ def _group_by(
 ) -> Iterator[tuple[str, Collection[UnitFacts]]]:
     """Yield each module, or each arch, with its compiled code.
 
-    Code that several modules or archs share is listed once for each.
+    A module or arch lists each file only once.
     """
     own: dict[str, dict[_FilePosition, UnitFacts]] = {}
     for unit in units:
@@ -392,7 +392,10 @@ def _position(unit: UnitFacts) -> _FilePosition:
 
 
 def _largest(units: Sequence[UnitFacts]) -> dict[str, int]:
-    """Return the sizes of the largest compiled files. In a packed bundle, the key is the module and arch."""
+    """Return the sizes of the largest compiled files.
+
+    The key is the file name, or the module and arch in a packed bundle.
+    """
     sizes: dict[str, int] = {}
     for place, unit in {_position(unit): unit for unit in reversed(units)}.items():
         sizes[place[0] if place[1] is None else unit_name(unit["module"], unit["arch"])] = unit["bytes"]

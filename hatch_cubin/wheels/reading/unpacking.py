@@ -51,11 +51,11 @@ def unpacked_files(bundle: Bundle) -> dict[str, bytes]:
 
 
 def write_bundle(files: Mapping[str, bytes], folder: Path) -> None:
-    """Write a bundle into a folder that is new, empty, or contains a bundle to be replaced."""
+    """Write a bundle into a new or empty folder, or replace the bundle in the folder."""
     try:
         there = os.listdir(folder)
     except OSError:
-        there = []  # writing the files will report the error
+        there = []  # the error is reported when the files are written
     if there and "manifest.json" not in there:
         what = "is not empty, and does not contain an unpacked bundle to replace"
         hint = "name a new folder with --into"

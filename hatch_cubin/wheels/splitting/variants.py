@@ -17,7 +17,7 @@ from ...bundle.manifest import NOT_OURS, Manifest, ManifestModule, canonical
 from ...common.arch_names import number_of
 from ...common.capabilities import NAMED
 
-ModuleAndArch = tuple[str, str]  # module and arch
+ModuleAndArch = tuple[str, str]
 # Each arch of a module, and the driver version that its code needs.
 ShippedArchs = tuple[tuple[str, int], ...]
 
@@ -61,10 +61,7 @@ def variants(manifest: Manifest) -> dict[str, frozenset[ModuleAndArch]]:
 
 
 def capabilities_of(manifest: Manifest, capabilities: Iterable[int]) -> list[int]:
-    """Return those *capabilities* for whose GPUs installers would choose a wheel.
-
-    For a wheel variant, these are some.
-    """
+    """Return those compute capabilities in *capabilities* for which installers choose a wheel or variant."""
     if manifest.wheel_variant is None:
         return [*capabilities]
     numbers, name = _capabilities_of_code(manifest), manifest.wheel_variant["label"]
@@ -103,8 +100,8 @@ def label_of(number: int | None) -> str:
 def describe_variants(labels: Iterable[str]) -> bytes:
     """Return the JSON description of wheel variants for installers.
 
-    In the metadata of a variant, the description has one label. In the JSON file beside the wheels, it has
-    all labels.
+    The file variant.json in a variant contains only the label of this variant. The file beside the wheels
+    contains all labels.
     """
     return f"{canonical({**_COMMON, 'variants': {name: _properties(name) for name in labels}})}\n".encode()
 
@@ -146,7 +143,7 @@ def _arch_numbers(manifest: Manifest) -> set[tuple[int, bool]]:
 
 
 def _choices(module: ManifestModule) -> set[ShippedArchs]:
-    """Return the archs of a module, and for each kernel the archs that have this kernel."""
+    """Return the sets of archs from which the loader chooses: all archs, and for each kernel its archs."""
     entries = [entry for entry in module.entries if number_of(entry.arch) is not None]
     kernels = {kernel for entry in entries for kernel in entry.kernels}
     asked = [entries, *([entry for entry in entries if kernel in entry.kernels] for kernel in kernels)]
@@ -154,6 +151,6 @@ def _choices(module: ManifestModule) -> set[ShippedArchs]:
 
 
 def _chosen(cc: int, shipped: ShippedArchs) -> set[str]:
-    """Return the archs that the loader would choose for compute capability *cc* with any of the drivers."""
+    """Return each arch that the loader would choose for compute capability *cc* with some driver version."""
     chosen = (loader.select(cc, driver, shipped) for driver in {driver for _arch, driver in shipped})
     return {found[0] for found in chosen if found is not None}

@@ -426,11 +426,12 @@ def test_the_limit_of_open_files_is_raised_where_descriptors_need_it(
     [(NO_LIMIT, [(1 << 30, 1 << 30)]), (1 << 40, [(1 << 30, 1 << 30)]), (1 << 20, [])],
     ids=["no limit", "a higher one", "a lower one"],
 )
-def test_a_worker_limits_its_own_memory_to_what_it_is_told_and_its_stack(
+def test_a_worker_limits_its_own_memory_to_what_it_is_told_and_what_is_reserved(
     monkeypatch: pytest.MonkeyPatch, hard: int, made: list[tuple[int, int]]
 ) -> None:
     limits = patch_limits(monkeypatch, NO_LIMIT, hard)
-    worker._limit_memory((1 << 30) - worker._STACK_BYTES[0])
+    monkeypatch.setattr(worker, "_RESERVED_BYTES", 1 << 20)
+    worker._limit_memory((1 << 30) - worker._STACK_BYTES[0] - (1 << 20))
     assert limits == made
 
 

@@ -943,7 +943,7 @@ def test_an_unknown_key_like_no_other_comes_with_all_that_there_are() -> None:
     (of_table,) = problems("zzz = 1")
     (of_source,) = problems(f"{SOURCE}\npath = '*'\nzzz = 1")
     assert str(of_table.hint).startswith("the known keys are: archs, cache-dir, cache-size, ")
-    names = "archs, define, include-dirs, instantiate, name, options, path, variants"
+    names = "archs, as, define, include-dirs, instantiate, name, options, path, variants"
     assert of_source.hint == f"the known keys are: {names}"
 
 

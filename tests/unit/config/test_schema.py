@@ -206,6 +206,7 @@ BOTH: dict[str, tuple[Iterable[Any], Iterable[Any]]] = {
             [{"name": "a", "sources": ["b.cu"], "mode": "lto", "path": "b.cu"}],
         ],
     ),
+    "recorded": ([["recorded"], [], ["tests/cubins", "a/b"]], ["recorded", [3], None]),
     "producer": (
         [
             [],

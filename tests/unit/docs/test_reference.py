@@ -121,7 +121,7 @@ def test_the_defaults_are_those_that_are_documented() -> None:
     nothing: tuple[object, ...] = (None, "", (), {})
     for key, (kind, default, *_rest) in KEYS.items():
         table, _, name = key.rpartition(".")
-        value: Any = getattr(rules[table], name.replace("-", "_"))
+        value: Any = getattr(rules[table], "front" if name == "as" else name.replace("-", "_"))
         if not default:
             assert value in nothing, key
             continue
@@ -182,7 +182,7 @@ def test_the_reserved_names_are_those_that_are_documented() -> None:
 
 def test_the_options_are_those_that_are_documented() -> None:
     tables = list(rows(section(CONFIGURATION, "## Options")))
-    prefix = "options with "
+    prefix = "options that accept "
     allowed = {
         name: kind.removeprefix(prefix)
         for kind, names in tables

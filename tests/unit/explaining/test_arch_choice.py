@@ -128,13 +128,13 @@ def test_ptx_gives_its_own_target_and_leaves_out_archs_that_it_cannot_serve() ->
 @pytest.mark.parametrize(
     ("arch", "source", "answer"),
     [
-        ("sm_80", K, (True, "'all-major' (pyproject.toml:10) asks for it")),
+        ("sm_80", K, (True, "'all-major' (pyproject.toml:10) includes this arch")),
         (
             "sm_90",
             K,
-            (True, "'all-major' (pyproject.toml:10) and '90' (pyproject.toml:10) ask for it"),
+            (True, "'all-major' (pyproject.toml:10) and '90' (pyproject.toml:10) include this arch"),
         ),
-        ("sm_89", K, (False, "no entry of archs asks for it")),
+        ("sm_89", K, (False, "no entry of archs includes this arch")),
         (
             "sm_37",
             K,
@@ -146,16 +146,16 @@ def test_ptx_gives_its_own_target_and_leaves_out_archs_that_it_cannot_serve() ->
             (False, "demo/copy.ptx: not built for sm_75, which cannot run PTX with .target sm_80"),
         ),
         ("sm_70", COPY, (False, "cannot be assembled for sm_70; because of: .target sm_80")),
-        ("sm_89", COPY, (False, "no entry of archs asks for it")),
+        ("sm_89", COPY, (False, "no entry of archs includes this arch")),
         (
             "compute_80",
             COPY,
-            (True, "'all-major' (pyproject.toml:10) and '90' (pyproject.toml:10) ask for it"),
+            (True, "'all-major' (pyproject.toml:10) and '90' (pyproject.toml:10) include this arch"),
         ),
         (
             "compute_90",
             COPY,
-            (False, "PTX sources are shipped unchanged, and the .target of this PTX makes it compute_80"),
+            (False, "PTX sources are shipped unchanged, and the .target of this source is compute_80"),
         ),
     ],
 )

@@ -57,7 +57,7 @@ def test_a_source_with_nothing_but_comments_is_refused_before_anything_is_compil
     files = {"k.cu": SAXPY, "empty.cu": text, "void.cu": text, "old.cu": ""}
     error = refusal(SourceError, modules, tmp_path, files, f'{ONE}exclude = ["demo/old.cu"]\n')
     hint = (
-        'write a kernel into the file, or exclude the file: exclude = ["demo/old.cu", '
+        'write a kernel into the file, outside of comments, or exclude the file: exclude = ["demo/old.cu", '
         '"demo/empty.cu", "demo/void.cu"]'
     )
     assert error.problems == tuple(

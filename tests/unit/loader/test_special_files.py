@@ -48,7 +48,8 @@ NO_PLAIN_FILE: dict[str, Callable[[Path], object]] = {
 
 def ask(package: Path, code: str) -> str:
     """Run *code* in a process with little memory, which must end, and return what it printed."""
-    first = "import os, resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))"
+    # A Python without a GIL reserves 1 GiB at the start.
+    first = "import os, resource; resource.setrlimit(resource.RLIMIT_AS, (5 << 28, 5 << 28))"
     done = subprocess.run(
         [sys.executable, "-c", f"{first}\nfrom pkg import _cubins as cubins\n{code}"],
         cwd=package.parent,

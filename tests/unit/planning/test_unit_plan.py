@@ -82,6 +82,8 @@ def test_a_source_is_one_module_with_the_tables_settings() -> None:
         "link": None,
         "part_of": "",
         "where": None,
+        "front": "",
+        "equal": (),
     }
     assert (module.name, module.file_stem, module.macros) == ("red", "red", (("N", "4"),))
 

@@ -275,6 +275,12 @@ def test_a_text_without_a_header_is_not_ptx(text: str, missing: str) -> None:
     assert error.problems == (problem("ptx-header-missing", what, Location("k.ptx")),)
 
 
+def test_cuda_code_in_a_ptx_file_is_told_its_suffix() -> None:
+    error = refusal(SourceError, lambda: Source("a/k.ptx", "__global__ void k() {}").ptx)
+    assert found(error) == [("ptx-header-missing", "a/k.ptx")]
+    assert error.problems[0].hint == "this is CUDA C++: rename the file to a/k.cu"
+
+
 @pytest.mark.parametrize(
     ("target", "hint"),
     [("compute_90", "write .target sm_90"), ("native", "write a valid arch, such as .target sm_90")],

@@ -111,7 +111,7 @@ def test_a_folder_that_is_no_package_is_refused(project: Path, command: Command)
     assert refusal(command, "python/demo/data") == (
         "hatch-cubin: error: python/demo/data: is not a package: it does not contain __init__.py"
         " [not-a-package]\n"
-        "  hint: name the folder of the package whose code imports _cubins\n"
+        "  hint: --into must be the folder of the package whose code imports _cubins\n"
     )
 
 

@@ -152,7 +152,7 @@ def test_stats_say_what_is_there_and_what_the_last_builds_found(
         "last builds           hits  fetched  misses",
         f"{first}     1        0       1  {project}",
         f"{second}     0        0       1  {project}",
-        f"local: 33% of all units, saved about {saved:.1f} s of compiling",
+        f"local: 33% of all units, which saved about {saved:.1f} s of compiling",
     ]
 
 
@@ -391,7 +391,7 @@ def test_folders_that_are_no_caches_are_all_told_before_anything_is_copied(
     errors = command("cache", "merge", *names).errors
     assert errors[0] == (
         f"hatch-cubin: error: {tmp_path}/file: is not a cache folder: it is a file [cache-not-mergeable]\n"
-        "  hint: name cache folders of other machines or projects: 'hatch-cubin cache dir' prints the folder"
+        "  hint: name a cache folder: 'hatch-cubin cache dir' prints it on the other machine"
     )
     assert errors[1:] == [
         Coded("cache-not-mergeable", tmp_path / "folder", "'entries'"),
@@ -542,7 +542,7 @@ def test_what_stands_where_the_cache_should_is_told(
     assert error == (
         f"hatch-cubin: error: {tmp_path}/cache: cannot be the cache's folder: {IN_THE_WAY[put]} "
         "[cache-unusable]\n"
-        "  hint: remove the obstacle, or name another folder in HATCH_CUBIN_CACHE_DIR or cache-dir"
+        "  hint: remove the file at this path, or set another folder with HATCH_CUBIN_CACHE_DIR or cache-dir"
     )
 
 

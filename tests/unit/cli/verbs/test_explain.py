@@ -319,7 +319,7 @@ def test_programs_get_all_of_it(explain: Explain, baked: Path) -> None:
             {"spec": spec, "where": "pyproject.toml:10", "own": False, "gives": [spec], "left_out": []}
             for spec in ("sm_80", "sm_90")
         ],
-        "arch": {"arch": "sm_80", "built": True, "why": "'sm_80' (pyproject.toml:10) asks for it"},
+        "arch": {"arch": "sm_80", "built": True, "why": "'sm_80' (pyproject.toml:10) includes this arch"},
         "gpu": {
             "cc": "8.9",
             "driver": "13.0",
@@ -340,11 +340,11 @@ def test_programs_get_all_of_it(explain: Explain, baked: Path) -> None:
 
 def test_an_arch_is_asked_about(explain: Explain, baked: Path) -> None:
     assert explain("k", "--arch", "sm_89") == [
-        "sm_89 is not built for demo/k.cu: no entry of archs asks for it",
+        "sm_89 is not built for demo/k.cu: no entry of archs includes this arch",
         *ARCHS,
     ]
     assert explain("k", "--arch", "sm_80") == [
-        "sm_80 is built for demo/k.cu: 'sm_80' (pyproject.toml:10) asks for it",
+        "sm_80 is built for demo/k.cu: 'sm_80' (pyproject.toml:10) includes this arch",
         "hit   k for sm_80",
         *ARCHS,
     ]
@@ -377,7 +377,7 @@ def test_the_variable_stands_for_the_tables_archs(
             ["k", "--gpu", "90", "--driver", "12.9"],
             "k on 9.0 with driver 12.9: nothing; the GPU would load sm_90 with a newer driver: 13.0",
         ),
-        (["k", "--gpu", "12.0"], "k on 12.0: nothing; no entry of archs asks for it"),
+        (["k", "--gpu", "12.0"], "k on 12.0: nothing; no entry of archs includes this arch"),
         (
             ["red", "--gpu", "9.0"],
             "red[BLOCK=64], red[BLOCK=128] on 9.0: sm_90 (exact); needs driver 13.0",
@@ -428,7 +428,7 @@ def test_a_driver_without_a_gpu_is_wrong_usage(root: Path, capsys: pytest.Captur
         ("demo/sub/red.cu", "did you mean 'demo/red.cu'?"),
         ("redd", "did you mean 'red'?"),
         ("nothing of the kind", "'hatch-cubin plan' lists all sources"),
-        ("demo/deep/b.cuh", "it is a header that these sources include: demo/k.cu"),
+        ("demo/deep/b.cuh", "this file is a header that these sources include: demo/k.cu"),
         ("demo/__init__.py", "the file exists, but 'sources' does not match it, or 'exclude' matches it"),
     ],
 )
@@ -443,7 +443,7 @@ def test_a_wrong_name_is_guessed(root: Path, command: Command, asked: str, hint:
     ("option", "complaint"),
     [
         ("--arch=89", "argument --arch: '89' is not one arch: did you mean sm_89?"),
-        ("--arch=sm_x", "argument --arch: 'sm_x' is not an arch: write it as sm_89 or compute_89"),
+        ("--arch=sm_x", "argument --arch: 'sm_x' is not an arch: write the arch as sm_89 or compute_89"),
         ("--arch=h100", "argument --arch: 'h100' is not an arch: did you mean sm_90?"),
         ("--gpu=x", "argument --gpu: 'x' is not a compute capability: write it as 8.9"),
         ("--gpu=H100", "argument --gpu: 'H100' is not a compute capability: did you mean 9.0?"),

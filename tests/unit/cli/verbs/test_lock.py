@@ -46,7 +46,9 @@ def test_a_lock_is_written_once_all_is_compiled(root: Path, capsys: pytest.Captu
         "  hint: 'hatch-cubin lock' writes cubin.lock",
     ]
     written = Said(capsys, root, "lock")
-    assert written.out == [f"cubin.lock has 1 unit, compiled by NVRTC {Toolkit(None).nvrtc}: commit it"]
+    assert written.out == [
+        f"cubin.lock has 1 unit, compiled by NVRTC {Toolkit(None).nvrtc}: commit this file"
+    ]
     assert written.err[0].startswith("hatch-cubin: 1 unit: 0 cached, 1 compiled in ")
     assert Said(capsys, root, "lock", "--check").out == ["cubin.lock is up to date"]
 

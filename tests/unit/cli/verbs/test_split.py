@@ -201,7 +201,9 @@ def test_a_wheel_whose_index_was_edited_is_not_split(tmp_path: Path, command: Co
 def test_a_wheel_is_not_replaced_by_its_part(tmp_path: Path, command: Command) -> None:
     whole = finished_wheel(tmp_path)
     before = whole.read_bytes()
-    overwritten = Coded("wheel-overwrites-itself", whole, "would be overwritten by a part of the same name")
+    overwritten = Coded(
+        "wheel-overwrites-itself", whole, "would be overwritten by a new wheel of the same name"
+    )
     assert refusal(command, whole, tmp_path) == overwritten
     assert whole.read_bytes() == before
 
@@ -239,7 +241,7 @@ def test_parts_that_are_together_are_verified_together(
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].endswith(" files agree with the manifest; the loader is from hatch-cubin 0.1.0")
-    said = "all files match the companion's description; the main wheel is The.Demo 1.0"
+    said = "all files match companion.json; this is a companion of the main wheel The.Demo 1.0"
     assert lines[1:] == [f"{parts / name}: {said}" for name in (SM80, SM90)]
 
 
@@ -422,7 +424,7 @@ def test_check_and_the_page_say_what_gpus_run_with_all_companions_whichever_are_
         shown = page.read_text("utf-8").partition("What each GPU runs")[2].partition("</table>")[0]
         code, out, err = command("check", parts / MAIN, "--except", "b")
         assert code == 0
-        said = "are not here, so they were not checked: the-demo-cubins-sm80, the-demo-cubins-sm90"
+        said = "are missing, so they were not checked: the-demo-cubins-sm80, the-demo-cubins-sm90"
         assert (said in err) == bool(absent)
         assert not whole or [*out.splitlines()[3:], shown] == whole
         whole = [*out.splitlines()[3:], shown]

@@ -123,7 +123,7 @@ def test_variants_of_another_build_do_not_stay_beside_those_of_this_one(
     (parts / there).write_bytes(b"")
     assert refusal(command, finished_wheel(tmp_path), parts) == (
         f"hatch-cubin: error: {parts / there}: is a variant of another build of this wheel"
-        " [variant-of-other-build]\n  hint: remove it, or name another folder with --into"
+        " [variant-of-other-build]\n  hint: remove this wheel, or name another folder with --into"
     )
 
 
@@ -256,7 +256,7 @@ INDEX_OF_KERNELS = "demo/_cubins/manifest.json"
             b'"label":"sm75"',
             WRONG,
             "manifest.json",
-            "claims to be the wheel variant 'sm75', but a wheel with these archs has no such variant",
+            "claims to be the wheel variant 'sm75', but the manifest's archs do not allow this variant",
         ),
         (INDEX_OF_KERNELS, b"{}", "manifest-unreadable", "manifest.json", "'format'"),
         (f"{INFO}/variant.json", describe_variants(["sm80"]), WRONG, f"{INFO}/variant.json", "'sm90'"),

@@ -437,7 +437,9 @@ def test_the_loader_of_an_older_release_is_known_by_its_digest(
     files = {**of_version(monkeypatch, "0.0.1", OLD), "_editable.py": b"# its notes"}
     answer = Answer(command, write_tree(tmp_path / "_cubins", files))
     assert (answer.code, answer.errors) == (0, [])
-    assert answer.out.endswith("; the loader is from hatch-cubin 0.0.1, the stub file was not compared\n")
+    assert answer.out.endswith(
+        "; the loader is from hatch-cubin 0.0.1, the type stub __init__.pyi was not compared\n"
+    )
 
 
 @pytest.mark.parametrize(

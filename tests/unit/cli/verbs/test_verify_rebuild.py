@@ -174,8 +174,8 @@ def test_another_toolchain_proves_nothing_and_is_named(
             "a source, a header, an option or the compiler [unit-inputs-differ]"
         ),
         "  saxpy for sm_90",
-        "  the difference proves nothing, because the builds differ in:",
-        f"    nvrtc: 13.0.88 when the wheel was built, {toolkit.nvrtc} here",
+        "  the difference proves nothing, because the two builds differ in:",
+        f"    nvrtc: 13.0.88 in the wheel, {toolkit.nvrtc} in the rebuild",
         "  hint: verify the wheel with the sources and the toolkit of its build",
     ]
     made_lock = pipeline.make_lock(project)
@@ -356,15 +356,15 @@ def test_a_loader_with_code_appended_passes_no_rebuild_whatever_version_it_claim
 
     answer = rebuilt(command, wheel_of(tmp_path, forge), tmp_path)
     assert answer.errors == [
-        "demo/_cubins: the rebuild differs in 3 files although all units are equal [file-differs]",
+        "demo/_cubins: the rebuild differs in 3 files although all compiled code is equal [file-differs]",
         Coded("unknown-release", "demo/_cubins/manifest.json", " 0.0.1 ", __version__),
     ]
     assert answer.err.splitlines()[2:8] == [
         "  __init__.py",
         "  manifest.json",
         f"  {sbom.NAME}",
-        "  the difference proves nothing, because the builds differ in:",
-        f"    hatch-cubin: 0.0.1 when the wheel was built, {__version__} here",
+        "  the difference proves nothing, because the two builds differ in:",
+        f"    hatch-cubin: 0.0.1 in the wheel, {__version__} in the rebuild",
         "  hint: verify the wheel with the sources and the toolkit of its build",
     ]
 
@@ -383,9 +383,9 @@ def test_the_commit_is_compared_where_the_bill_names_one(tmp_path: Path, command
     assert answer.errors == [Coded("file-differs", "demo/_cubins", "1 file ")]
     assert answer.err.splitlines()[-5:] == [
         f"  {sbom.NAME}",
-        "  the difference proves nothing, because the builds differ in:",
-        f"    commit: none when the wheel was built, {commit} here",
-        "    dirty: none when the wheel was built, false here",
+        "  the difference proves nothing, because the two builds differ in:",
+        f"    commit: none in the wheel, {commit} in the rebuild",
+        "    dirty: none in the wheel, false in the rebuild",
         "  hint: the wheel was built from an sdist: unpack the sdist, and verify the wheel there",
     ]
     wheel = wheel_of(tmp_path, table=traced)

@@ -17,6 +17,9 @@ UNNAMED = f"{BY_NAME}; for example:" + table('instantiate = ["k<float>"]')
 TEMPLATE = "template <class T>\n__global__ void k(T *x) {}\n"
 
 
+REPLACED = "set the value in place of …:"
+
+
 def hint(root: Path, text: str, options: str = "", **files: str) -> str | None:
     return conditions.about_no_kernel(setting(root, options, text=text, files=files))
 
@@ -56,7 +59,7 @@ def test_a_file_with_no_kernel_of_its_own_is_behind_what_all_of_it_is(tmp_path: 
 
 @pytest.mark.parametrize(
     "condition",
-    ["#if __CUDA_ARCH__ >= 900", "#if 0", "#ifndef __CUDACC_RTC__", "#if !defined(__CUDACC__)", "#if !A"],
+    ["#if 0", "#ifndef __CUDACC_RTC__", "#if !defined(__CUDACC__)", "#if __has_include(<a.h>)"],
 )
 def test_of_what_only_a_compiler_can_tell_nothing_is_claimed(tmp_path: Path, condition: str) -> None:
     assert hint(tmp_path, f"{condition}\n{TEMPLATE}#endif\n") == (
@@ -65,10 +68,29 @@ def test_of_what_only_a_compiler_can_tell_nothing_is_claimed(tmp_path: Path, con
 
 
 @pytest.mark.parametrize(
+    ("condition", "how"),
+    [
+        ("#if N > 4", f'{REPLACED} define = {{ N = "…" }}'),
+        ("#if N == 4u && defined(X)", f'{REPLACED} define = {{ N = "…", X = "…" }}'),
+        ("#if !A", f'{REPLACED} define = {{ A = "…" }}'),
+        (
+            "#if __CUDA_ARCH__ >= 900",
+            "__CUDA_ARCH__ is 900 for sm_90, so set 'archs' to archs for which the condition holds",
+        ),
+    ],
+)
+def test_a_condition_that_only_a_compiler_can_evaluate_is_named_with_its_macros(
+    tmp_path: Path, condition: str, how: str
+) -> None:
+    assert hint(tmp_path, f"{condition}\n{TEMPLATE}#endif\n") == (
+        f"the condition '{condition}' (demo/a.cu:1) may hide the kernels from the compiler: {how}"
+    )
+
+
+@pytest.mark.parametrize(
     ("before", "branch"),
     [
-        ("#if 1", "#elif defined(NEVER)"),
-        ("#ifdef A", "#elif !defined(B)"),
+        ("#if 1", "#elif defined(__CUDACC__)"),
         ("#if 0", "#elif 1"),
         ("#ifdef __CUDA_ARCH__", "#else"),
         ("#ifdef __HIPCC__", "#else"),

@@ -27,6 +27,10 @@ HAS_NONE = (
 )
 
 
+ABSOLUTE = (
+    "an absolute path is right on one machine only: copy the header into the project, and include its path "
+    "from this file, or from a folder in 'include-dirs'"
+)
 UNDER = "under [tool.hatch.build.hooks.cubin]: "
 
 
@@ -200,6 +204,22 @@ def test_headers_of_a_virtual_environment_are_not_the_projects(tmp_path: Path) -
     assert hint("lib/x.h", setting(tmp_path / "one", files=env)) == NOBODY
     here = setting(tmp_path / "two", files={"pyvenv.cfg": "", "venv2/x.h": "", "venv/pyvenv.cfg": ""})
     assert hint("x.h", here) == 'include-dirs = ["venv2"]'
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("mma.hpp", "did you mean 'mma.h'?"),
+        ("cuda_fp16", "did you mean 'cuda_fp16.h'?"),
+        ("/usr/local/cuda/include/cuda_fp16.h", "did you mean 'cuda_fp16.h'?"),
+        ("utils.h", "did you mean 'utils.cuh'?"),
+        ("util.cuh", "did you mean 'utils.cuh'?"),
+        ("cutlass.h", "the headers of nvidia-cutlass are in the folder cutlass/, as in <cutlass/…>"),
+        ("/home/me/own.h", ABSOLUTE),
+    ],
+)
+def test_a_name_that_is_nearly_right_is_corrected(tmp_path: Path, name: str, meant: str) -> None:
+    assert hint(name, setting(tmp_path, files={"demo/utils.cuh": ""})) == meant
 
 
 def test_a_link_to_nothing_is_no_header(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ UNANNOTATED = (
     "A function without execution space annotations (__host__/__device__/__global__) is considered a host one"
 )
 ONLY_DEVICE = f"this is host code, but NVRTC compiles only device code: {APART}"
+ONLY_HOSTS = f"only host code can do this: remove it from the kernels; if it is in a host function, {APART}"
 FOR_HOSTS = "is for host code, which NVRTC does not compile:"
 
 
@@ -93,7 +94,7 @@ def test_of_errors_alike_the_projects_own_is_told_and_what_else_is_its_own_stays
 def test_calls_of_the_host_are_named_as_host_code(tmp_path: Path, text: str) -> None:
     told = host_code.calls([error(text)], setting(tmp_path))
     assert told is not None
-    assert (told[0].hint, told[0].context) == (ONLY_DEVICE, ())
+    assert (told[0].hint, told[0].context) == (ONLY_HOSTS, ())
 
 
 LAUNCHES = error("device-side kernel launch could not be processed as the required runtime APIs are …")
@@ -119,7 +120,7 @@ def test_a_kernel_that_launches_kernels_is_told_the_table_that_links_the_device_
     assert ("libcudadevrt.a" in told[0].hint) == needs_runtime
     told = host_code.calls(found, setting(tmp_path, "options = { device-as-default-execution-space = true }"))
     assert told is not None
-    assert told[0].hint == ONLY_DEVICE
+    assert told[0].hint == ONLY_HOSTS
 
 
 def test_other_errors_are_no_host_code(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ template <class T,
           int N> __global__ void scale(T *x) { if (N) { *x = N; } }
 }
 extern "C" __global__ void plain() {}
+enum class Mode : int { SLOW, FAST = 2 };  // NEVER
 """
 
 ARCHS = 'archs = ["sm_90"]\n'
@@ -69,6 +70,11 @@ def rule(*entries: str) -> str:
         ("template __global__ void kern<int>(int*);", "expected an expression", ABOUT_KERN),
         ("kern<at::Half>", 'name followed by "::" must be a class or namespace name', ABOUT_KERN),
         ("kern<Nothing>", 'identifier "Nothing" is undefined', None),
+        (
+            "kern<FAST>",
+            'identifier "FAST" is undefined',
+            'FAST is a value of the enumeration Mode: write "kern<Mode::FAST>"',
+        ),
         (
             "kern<half>",
             'identifier "half" is undefined',

@@ -35,6 +35,11 @@ CXX20 = 'to compile as C++20: options = { std = "c++20" }'
             CXX20,
         ),
         ("__device__ float f(const auto x) { return x; }\n" + KERNEL.format("*x = f(1.f);"), "17", CXX20),
+        (
+            "__device__ float f(float y,\n  auto x) { return x; }\n" + KERNEL.format("*x = f(1.f, 1);"),
+            "17",
+            CXX20,
+        ),
         ("struct P { int a, b; };\n" + KERNEL.format("P p{.a = 1, .b = 2}; *x = p.b;"), "17", CXX20),
         (
             "#include <cub/block/block_reduce.cuh>\n" + KERNEL.format("*x = 1;"),
@@ -42,7 +47,7 @@ CXX20 = 'to compile as C++20: options = { std = "c++20" }'
             CXX20.replace("20", "17"),
         ),
     ],
-    ids=["int128", "concept", "consteval", "constrained", "auto", "designated", "cub"],
+    ids=["int128", "concept", "consteval", "constrained", "auto", "auto on its line", "designated", "cub"],
 )
 def test_the_option_that_is_named_lets_the_source_compile(
     tmp_path: Path, text: str, std: str, hint: str
@@ -66,7 +71,14 @@ def test_the_option_that_is_named_lets_the_source_compile(
         ("expected", ("  requires true", "^"), "", None),
         ('identifier "concept" is undefined', ("concept + 1;", "^"), "", None),
         ('"auto" is not allowed here', ("auto x;", "^"), "", None),
+        ('"auto" is not allowed here', ("auto x) {}", "^"), "", CXX20),
         ("expected an expression", ("f(, 1);", "  ^"), "", None),
+        (
+            'type is missing ("int" assumed)',
+            ("extern C void k() {}", "       ^"),
+            "",
+            'write extern "C", with quotes',
+        ),
         (
             "texture is not a template",
             (),

@@ -99,7 +99,9 @@ def test_a_macro_of_the_project_is_shown_if_it_is_defined_once(tmp_path: Path) -
         error("expected an expression", "demo/a.cu", 2),
     ]
     (told,) = advise(found, there)
-    assert told.hint == "N is a macro, defined as '10;' (demo/n.h:2)"
+    assert (
+        told.hint == "N is a macro, defined as '10;' (demo/n.h:2): a macro's value needs neither '=' nor ';'"
+    )
     twice = setting(tmp_path, text="#ifdef A\n#define N 1\n#else\n#define N 2;\n#endif\n")
     assert [each.hint for each in advise(found, twice)] == [None, None]
 

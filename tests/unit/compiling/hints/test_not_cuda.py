@@ -141,6 +141,10 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
             "__device__ int f();\n".encode("utf-16"),
             "demo/h.cuh contains null bytes, as in UTF-16 and UTF-32: save the file as UTF-8",
         ),
+        (
+            "__device__ int f\u00e9();\n".encode("latin-1"),
+            "a character of this line is not UTF-8: save demo/h.cuh as UTF-8",
+        ),
     ],
 )
 def test_a_header_that_is_not_text_is_one_error(tmp_path: Path, content: bytes, hint: str) -> None:

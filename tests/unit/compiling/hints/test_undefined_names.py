@@ -202,6 +202,17 @@ def hint_of(name: str, root: Path) -> str | None:
 
 
 @pytest.mark.parametrize(
+    ("code", "is_of_std"), [("complex<float> *x", True), ("complex <float>", True), ("complex(1)", False)]
+)
+def test_a_template_of_std_is_named_with_its_namespace(tmp_path: Path, code: str, *, is_of_std: bool) -> None:
+    lacking = error('identifier "complex" is undefined', "demo/a.cu", 1, code, "^")
+    told = undefined_names.undefined([lacking], setting(tmp_path))
+    assert (told and told[0].hint) == (
+        f"write std::complex; {pre_included('complex')}" if is_of_std else None
+    )
+
+
+@pytest.mark.parametrize(
     ("scope", "name", "header"),
     [
         ("cooperative_groups", "reduce", "cooperative_groups/reduce.h"),

@@ -43,7 +43,7 @@ def test_a_wheel_of_windows(tmp_path: Path) -> None:
 def test_kernels_of_another_platform(tmp_path: Path, model: str, tag: str) -> None:
     platform = tag.rpartition("-")[2]
     assert "".join(problems(whole_wheel(tmp_path, files(model), tag))) == (
-        f"W: its kernels use the sizes of C types of {model}, which {platform} does not have "
+        f"W: its kernels use the C type sizes of {model}, but {platform} has other sizes "
         "[wrong-platform]\n"
         "  hint: only a wheel that was built on Windows is for win_amd64"
     )

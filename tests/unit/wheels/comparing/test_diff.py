@@ -320,3 +320,17 @@ def test_attributes_that_cannot_be_read_limit_nothing(tmp_path: Path) -> None:
     cut = elf(("k", FUNC, KERNEL, 2), more=[(".nv.info.k", 0x70000000, b"\x04", 2)])
     (unit,) = facts(tmp_path, {("k", "sm_80"): cut})["units"]
     assert [kernel["limits"] for kernel in unit["kernels"]] == [{}]
+
+
+def test_modules_of_calls_are_compared_by_their_sources(tmp_path: Path) -> None:
+    """The key in such a name changes with every edit."""
+    before, after = (
+        facts_of(
+            tmp_path / name,
+            bundle(made(f"cupy:{digit * 64}", source="k.cu", data=code("a"), kernels={"k": "a"})),
+        )
+        for name, digit in (("before", "1"), ("after", "2"))
+    )
+    found = compare(before, after)
+    assert (found["lost"], found["gained"], found["compared"]) == ([], [], 1)
+    assert before["units"][0]["module"] == f"cupy:{'1' * 64}"

@@ -1,0 +1,143 @@
+"""Turn a call of a library's compiler, such as CuPy's, into the settings of a source. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..errors import Problem, problem
+from ..loader._text_key import parse_options
+from . import nvrtc_options, toml_lines, value_checks
+from .nvrtc_options import OptionValue
+from .toml_positions import TableLocation
+
+# The options that a library adds to each call. An option of the call replaces the option with the same name.
+_ADDED: Mapping[str, Mapping[str, OptionValue]] = {
+    "cupy": {"std": "c++17", "ftz": True, "device_as_default_execution_space": True},
+}
+_NOT_OF_A_CALL = {
+    "define": "write the macros in 'options', as in the call: \"-DN=4\"",
+    "variants": "write a [[source]] table for one call, or return a text for each call from a producer",
+    "name": "leave it out: the module is found by the text and the options of the call",
+}
+_LEAVE_OUT = "leave it out, here and in the call; or exclude this source, and it is compiled at run time"
+_NOT_IN_KEY = (
+    "leave it out, because a call's key has no folders: 'include-dirs' names folders of the project, and "
+    "'header-packages' names wheels with headers"
+)
+
+Report = Callable[[Problem, tuple[str | int, ...]], None]
+
+
+class _Option(NamedTuple):
+    """An option of a call: its name, its value, its text in the array, and its place there."""
+
+    name: str
+    value: str
+    written: str
+    position: int
+
+
+def with_settings(values: Mapping[str, Any], place: TableLocation, report: Report) -> dict[str, Any]:
+    """Return the values of a [[source]] table in which settings replace the call that `as` describes.
+
+    *report* gets each problem, with the path of its key inside the table.
+    """
+    front, written = values.get("as"), values.get("options", ())
+    kept = {key: value for key, value in values.items() if key not in {"as", "options"}}
+    if front is None:
+        what = "options is an array, but only a table with 'as' can have the options of a call"
+        report(problem("options-in-other-form", what, hint='as = "cupy"'), ("options",))
+        return kept
+    for key in sorted(_NOT_OF_A_CALL.keys() & values.keys()):
+        what = f"{key!r} cannot be in a table with 'as', because a call does not have it"
+        report(problem("setting-changes-call", what, hint=_NOT_OF_A_CALL[key]), (key,))
+    if not isinstance(written, tuple):
+        what = "options must be an array of strings in a table with 'as', as in the call"
+        hint = toml_lines.setting("options", [*_in_a_call(written)])
+        report(problem("options-in-other-form", what, hint=hint), ("options",))
+        written = ()
+    found = [*_parsed(written, report)]
+    settings = {name: [*_values(found, name, check, place, report)] for name, check in _CHECKS.items()}
+    options = {name: settings[name][-1] for name in ("std", "ofast_compile") if settings[name]}
+    if suppressed := [number for numbers in settings["diag_suppress"] for number in numbers]:
+        options["diag_suppress"] = tuple(dict.fromkeys(suppressed))
+    return {
+        **kept,
+        "front": front,
+        "call_options": written,
+        "define": tuple(dict(settings["define"]).items()),
+        "options": {**_ADDED[front], **options},
+        "include_dirs": tuple(dict.fromkeys((*settings["include"], *values.get("include_dirs", ())))),
+    }
+
+
+def _parsed(written: Sequence[str], report: Report) -> Iterator[_Option]:
+    """Yield the options of a call. The value of an option may be the next string of the array."""
+    index = 0
+    while index < len(written):
+        found = next((each for each in map(written[index:].__getitem__, _FIRST) if _is_option(each)), None)
+        if found is None:
+            what = f"options: {written[index]!r} is not an option that a call with a key can have"
+            report(problem("option-without-key", what, hint=_LEAVE_OUT), ("options", index))
+        else:
+            yield _Option(*parse_options(found)[0], " ".join(found), index)
+        index += len(found or "1")
+
+
+_FIRST = (slice(1), slice(2))  # an option is one string, or a name and a value
+
+
+def _is_option(written: Sequence[str]) -> bool:
+    try:
+        return len(parse_options(written)) == 1
+    except ValueError:
+        return False
+
+
+def _values(
+    options: Sequence[_Option], name: str, check: Callable[[str], Any], place: TableLocation, report: Report
+) -> Iterator[Any]:
+    """Yield the checked values of all options with a *name*, and report the wrong ones."""
+    for option in options:
+        try:
+            if option.name == name:
+                yield check(option.value)
+        except ValueError as exc:
+            hint = _LEAVE_OUT
+            if name == "include":
+                inside = place.path_in_project(option.value)
+                hint = f'write "-I{inside}"' if inside else _NOT_IN_KEY
+            found = problem("invalid-value", f"options: {option.written!r}: {exc}", hint=hint)
+            if isinstance(exc, value_checks.RefusedValueError):
+                found = found._replace(code=exc.problem.code)
+            report(found, ("options", option.position))
+
+
+def _macro(text: str) -> tuple[str, str | None]:
+    name, _, value = text.partition("=")
+    value_checks.macro_name(name)
+    return name, value_checks.macro_text(value)
+
+
+def _numbers(text: str) -> OptionValue:
+    return nvrtc_options.check_option(
+        "diag_suppress", [int(each) if each.strip().isdecimal() else each for each in text.split(",")]
+    )
+
+
+_CHECKS: Mapping[str, Callable[[str], Any]] = {
+    "define": _macro,
+    "include": value_checks.path,
+    "std": lambda text: nvrtc_options.check_option("std", text),
+    "ofast_compile": lambda text: nvrtc_options.check_option("ofast_compile", text),
+    "diag_suppress": _numbers,
+}
+
+
+def _in_a_call(options: Mapping[str, OptionValue]) -> Iterator[str]:
+    """Yield the options of a table as a call would have them, without options that no call can have."""
+    spelled = {"std": "-std={}", "ofast_compile": "--Ofast-compile={}", "diag_suppress": "--diag-suppress={}"}
+    for name, value in options.items():
+        values = value if isinstance(value, tuple) else (value,)
+        yield from (spelled[name].format(each) for each in values if name in spelled)

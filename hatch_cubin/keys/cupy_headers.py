@@ -1,0 +1,56 @@
+"""The headers that CuPy's compiler finds in CuPy's own wheel, and a header that wheels cannot contain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from ..config.config import Config
+from ..config.toml_lines import setting
+from ..errors import Location, Problem, problem
+from ..headers.includes import Closure
+from ..headers.resolve import SearchFolder
+from ..planning.unit_plan import Module
+from ..project.scan import Include, line_of_include
+
+_INCLUDE = "cupy/_core/include"
+_COPIES = ("cub", "thrust", "libcudacxx")  # CuPy searches its own copies of these libraries before all else
+_STRUCTS = "cupy/carray.cuh"
+_STRUCT = re.compile(r"\b(?:CArray|CIndexer)\b")
+
+
+def with_folders_of_cupy(folders: Sequence[SearchFolder]) -> tuple[SearchFolder, ...]:
+    """Return folders of the search path, and before them CuPy's copies of libraries if they are there."""
+    copies = (
+        SearchFolder(root.path / "cupy/_cccl" / name, f"{root.logical}/cupy/_cccl/{name}", root.tree)
+        for root in folders
+        if root.logical.endswith(f"/{_INCLUDE}")
+        for name in _COPIES
+    )
+    return (*(each for each in copies if each.path.is_dir()), *folders)
+
+
+def host_struct_problems(modules: Mapping[Module, Closure], config: Config) -> dict[Module, Problem]:
+    """Return a problem for each module with structs as arguments that the user's release of CuPy fills."""
+    problems = {}
+    for module, closure in modules.items():
+        text = module.source.text
+        line = line_of_include(Include(_STRUCTS, "angle"), text)
+        is_reached = any(name.endswith(_STRUCTS) for name in (*closure.files, *closure.missing))
+        if not is_reached or not (line or _STRUCT.search(text)):
+            continue
+        what = f"needs {_STRUCTS}, but the release of CuPy on the user's machine fills the structs in it"
+        where = Location(module.source.path, line)
+        problems[module] = problem("structs-of-host", what, where, _left_out(module, config))
+    return problems
+
+
+def _left_out(module: Module, config: Config) -> str:
+    """Return a hint that says how to leave a source out, so that CuPy compiles it at run time."""
+    source = module.source
+    if source.recorded:
+        return "delete this file: CuPy compiles the text at run time"
+    if source.produced:
+        return f"let {source.produced.producer} not return it: CuPy compiles the text at run time"
+    excluded = setting("exclude", [*config.exclude, source.path])
+    return f"exclude it, and CuPy compiles the text at run time: {excluded}"

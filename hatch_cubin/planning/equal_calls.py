@@ -1,0 +1,46 @@
+"""Make one module of all sources that stand for the same call of a library. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from ..errors import ConfigError, Problem, problem
+from .unit_plan import Module
+
+_QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
+
+
+def merge_equal_calls(modules: Iterable[Module]) -> list[Module]:
+    """Return the modules. Modules of equal calls become one, with the template names and archs of all.
+
+    Raise ConfigError if equal calls could include different headers: only one of them could be in the wheel.
+    """
+    merged: dict[object, Module] = {}
+    problems: list[Problem] = []
+    for module in modules:
+        first = merged.setdefault(module.name if module.front else module, module)
+        if first is module:
+            continue
+        problems += _different_headers(first, module)
+        merged[module.name] = replace(
+            first,
+            instantiate=tuple(dict.fromkeys((*first.instantiate, *module.instantiate))),
+            targets=tuple(dict.fromkeys((*first.targets, *module.targets))),
+            equal=(*first.equal, module.source),
+        )
+    if problems:
+        raise ConfigError(*problems)
+    return [*merged.values()]
+
+
+def _different_headers(first: Module, module: Module) -> Iterator[Problem]:
+    one, other = first.source, module.source
+    in_folder = _QUOTED_INCLUDE.search(other.text) is not None
+    if first.include_dirs != module.include_dirs or (in_folder and one.folder != other.folder):
+        what = f"has the text and the options of {one.path}, but could include other headers"
+        hint = "one wheel can have only one of them: give both the same 'include-dirs', or exclude one"
+        if first.include_dirs == module.include_dirs:
+            hint = "one wheel can have only one of them: move both into one folder, or exclude one"
+        yield problem("same-call-other-headers", what, module.location, hint)

@@ -1,0 +1,169 @@
+"""Builds of sources that stand for calls of CuPy: tables, texts of producers, and recorded calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin.building import pipeline
+from hatch_cubin.bundle import loader_files
+from hatch_cubin.bundle.manifest import read_manifest
+from hatch_cubin.common import user_folders
+from hatch_cubin.errors import SourceError
+from hatch_cubin.loader._text_key import text_key
+from hatch_cubin.lockfile import lock_format
+from hatch_cubin.producing import running
+from hatch_cubin.project.project import Project, read_sources
+from hatch_cubin.toolkit.toolkit import Toolkit
+from tests.helpers import TABLE, found, load_bundle, make_project, refusal
+from tests.producers import producer_table
+
+pytestmark = [pytest.mark.nvrtc, pytest.mark.usefixtures("unmeasured")]
+
+SOURCE = f"[[{'.'.join(TABLE)}.source]]"
+IN_TABLE = '#include "n.cuh"\nextern "C" __global__ void add(float *x) { *x += N / M; }\n'
+PRODUCED = "template <class T> __global__ void scale(T *x) { *x *= N; }\n"
+RECORDED = PRODUCED + "// another text"
+OPTIONS = ["-DN=4"]
+KEYS = {
+    name: text_key("cupy", OPTIONS, text)
+    for name, text in {"a": IN_TABLE, "p": PRODUCED, "r": RECORDED}.items()
+}
+FILES = {
+    "a.cu": IN_TABLE,
+    "plain.cu": 'extern "C" __global__ void add(float *x) { *x += M; }\n',
+    "inc/n.cuh": "#define M 3\n",
+    f"calls/{KEYS['r']}.cu": (
+        f"// {json.dumps({'front': 'cupy', 'instantiate': ['scale<int>'], 'options': OPTIONS})}\n{RECORDED}"
+    ),
+    f"calls/{KEYS['r']}-2.cu": (
+        f"// {json.dumps({'front': 'cupy', 'instantiate': ['scale<char>'], 'options': OPTIONS})}\n{RECORDED}"
+    ),
+    "gen.py": (
+        "def sources():\n"
+        f'    return {{"p.cu": {{"text": {PRODUCED!r}, "as": "cupy", "options": {OPTIONS!r}, '
+        '"instantiate": ["scale<float>"]}}\n'
+    ),
+}
+TABLES = f"""\
+archs = ["sm_80"]
+define = {{ M = 5 }}
+recorded = ["demo/calls"]
+{SOURCE}
+path = "demo/a.cu"
+as = "cupy"
+options = {json.dumps(OPTIONS)}
+include-dirs = ["demo/inc"]
+{producer_table()}"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return make_project(tmp_path / "p", FILES, TABLES, HATCH_CUBIN_CACHE_DIR=str(tmp_path / "cache"))
+
+
+def test_a_bundle_has_the_calls_under_their_keys(project: Project, tmp_path: Path) -> None:
+    files = pipeline.build(project)
+    manifest = json.loads(files["manifest.json"])
+    assert manifest["fronts"] == ["cupy"]
+    assert manifest["kernels"] == {"add": ["plain"]}
+    modules = manifest["modules"]
+    assert modules.keys() == {"plain", *(f"cupy:{key}" for key in KEYS.values())}
+    sources = {name: line["source"] for name, line in modules.items()}
+    assert sources[f"cupy:{KEYS['p']}"] == "demo/p.cu"
+    of_both = modules[f"cupy:{KEYS['r']}"]
+    assert of_both["sources"] == [f"demo/calls/{KEYS['r']}-2.cu", f"demo/calls/{KEYS['r']}.cu"]
+    assert [*of_both["kernels"]] == ["scale<char>", "scale<int>"]
+    options = modules[f"cupy:{KEYS['a']}"]["options"]
+    assert options.pop("define_macro") == ["N=4"]
+    assert options == {"std": "c++17", "ftz": True, "device_as_default_execution_space": True}
+    assert loader_files.TEXT_KEY in files
+    assert {*read_manifest(files["manifest.json"]).loader_files} == {
+        name for name in files if name.endswith(".py")
+    }
+    assert b"cupy:" not in files["__init__.pyi"]
+    assert b"scale" not in files["__init__.pyi"]
+    cubins = load_bundle(tmp_path / "bundle", files)
+    assert cubins.names() == ("add",)
+    assert cubins.find(f"cupy:{KEYS['r']}", cc=(8, 0)).kernels.keys() == {"scale<char>", "scale<int>"}
+
+
+def test_a_plain_bundle_has_nothing_of_calls(tmp_path: Path) -> None:
+    files = pipeline.build(
+        make_project(tmp_path, {"plain.cu": FILES["plain.cu"]}, "archs = ['sm_80']\ndefine = {M = 1}")
+    )
+    assert "fronts" not in json.loads(files["manifest.json"])
+    assert loader_files.TEXT_KEY not in files
+
+
+def test_a_skipped_or_empty_bundle_can_be_imported_by_its_drop_in(project: Project, tmp_path: Path) -> None:
+    skipped = replace(project, environ={**project.environ, "HATCH_CUBIN_SKIP": "1"})
+    empty = make_project(tmp_path / "e", {}, 'archs = ["sm_80"]\nrecorded = ["demo/calls"]')
+    for each in (skipped, empty):
+        files = pipeline.build(each)
+        assert (json.loads(files["manifest.json"])["fronts"], loader_files.TEXT_KEY in files) == (
+            ["cupy"],
+            True,
+        )
+
+
+def test_an_sdist_has_all_files_of_calls(project: Project) -> None:
+    assert {name.removeprefix("demo/") for name in pipeline.sdist_files(project)} >= FILES.keys()
+
+
+def test_a_locked_build_needs_no_text(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = pipeline.build(project)
+    made = pipeline.make_lock(project)
+    (project.root / lock_format.NAME).write_text(lock_format.encode(made), "utf-8")
+    (producer,) = made.producers.values()
+    assert producer["texts"]["p.cu"]["key"] == KEYS["p"]
+    assert not pipeline.check_lock(project, made).changes
+    user_folders.remove_recalled_facts()
+    monkeypatch.setattr(running, "run", None)
+    monkeypatch.setattr(Toolkit, "load", None)
+    strict = replace(project, environ={**project.environ, "HATCH_CUBIN_LOCKED": "1"})
+    locked = pipeline.build(strict)
+    assert {name: data for name, data in locked.items() if "sbom" not in name} == plain
+
+
+def without_line(project: Project) -> None:
+    path = project.root / f"demo/calls/{KEYS['r']}.cu"
+    path.write_text(path.read_text() + "// edited")
+
+
+def with_structs(project: Project) -> None:
+    (project.root / "demo/a.cu").write_text(f"#include <cupy/carray.cuh>\n{IN_TABLE}")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (without_line, ("recorded-call-damaged", f"demo/calls/{KEYS['r']}.cu")),
+        (with_structs, ("structs-of-host", "demo/a.cu:1")),
+    ],
+)
+def test_what_no_call_can_find_is_refused(
+    project: Project, change: Callable[[Project], object], expected: tuple[str, str]
+) -> None:
+    change(project)
+    assert found(refusal(SourceError, pipeline.build, project)) == [expected]
+
+
+def test_a_failed_compile_has_no_hint_to_set_what_the_call_does_not_have(project: Project) -> None:
+    (project.root / "demo/a.cu").write_text(f"{IN_TABLE}\n__global__ void k(int *x) {{ *x = BLOCK; }}\n")
+    error: Any = refusal(Exception, pipeline.build, project)
+    hints = [each.hint for each in error.problems]
+    assert hints == [
+        "the library reports this error at run time too: correct the text, or the options of its call"
+    ]
+
+
+def test_sources_that_the_lock_does_not_know_are_new(project: Project) -> None:
+    made = pipeline.make_lock(project)
+    assert made.modules.keys() == {"plain", *(f"cupy:{key}" for key in KEYS.values())}
+    assert len(read_sources(project).all) == 4

@@ -1,0 +1,144 @@
+"""[[source]] tables that stand for a call of CuPy: its options, and what cannot be in such a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hatch_cubin.config.config import SourceRule, TableLocation
+from hatch_cubin.config.reader import read_source_settings
+from hatch_cubin.errors import ConfigError, Problem
+from tests.helpers import TABLE, pyproject, read_config, refusal
+
+SOURCE = f"[[{'.'.join(TABLE)}.source]]"
+DEFAULTS = {"std": "c++17", "ftz": True, "device_as_default_execution_space": True}
+
+
+def rule(options: str) -> SourceRule:
+    (one,) = read_config(f'{SOURCE}\npath = "k.cu"\nas = "cupy"\n{options}').source
+    return one
+
+
+def refused(lines: str, start: str = 'as = "cupy"') -> list[tuple[str, int, str | None]]:
+    """Return code, line below the table's header and hint of each problem."""
+    text = f'{SOURCE}\npath = "k.cu"\n{start}\n{lines}'
+    error = refusal(ConfigError, read_config, text)
+    first = pyproject(text).splitlines().index(SOURCE)
+    return [(each.code, line_of(each) - first - 1, each.hint) for each in error.problems]
+
+
+def line_of(problem: Problem) -> int:
+    assert problem.where is not None
+    return problem.where.line or 0
+
+
+def test_a_call_without_options_has_those_that_cupy_adds() -> None:
+    one = rule('include-dirs = ["inc"]\narchs = ["sm_90"]\ninstantiate = ["f<1>"]')
+    assert (one.front, one.call_options, one.define, one.options) == ("cupy", (), (), DEFAULTS)
+    assert (one.include_dirs, one.archs, [*one.instantiate]) == (("inc",), ("sm_90",), ["f<1>"])
+
+
+def test_the_options_of_a_call_are_settings() -> None:
+    written = (
+        *("-std=c++14", "-DN=4", "-D", "M", "--define-macro=F(x)=x", "-DN=5", "-DE=", "-Icsrc"),
+        *("--include-path", "a/./b", "-Icsrc", "--diag-suppress=177,20", "-diag-suppress", "177"),
+        *("--Ofast-compile=max", "-Ofc=min"),
+    )
+    one = rule(f'options = {[*written]}\ninclude-dirs = ["inc", "csrc"]'.replace("'", '"'))
+    assert one.call_options == written
+    assert one.define == (("N", "5"), ("M", "1"), ("F(x)", "x"), ("E", ""))
+    assert one.include_dirs == ("csrc", "a/b", "inc")
+    changed = {"std": "c++14", "ofast_compile": "min", "diag_suppress": (177, 20)}
+    assert one.options == {**DEFAULTS, **changed}
+
+
+def test_a_project_knows_the_libraries_of_its_calls() -> None:
+    assert read_config("").fronts == frozenset()
+    assert read_config('recorded = ["calls"]').fronts == {"cupy"}
+    assert read_config(f'{SOURCE}\npath = "k.cu"\nas = "cupy"').fronts == {"cupy"}
+
+
+LEAVE_OUT = "leave it out, here and in the call; or exclude this source, and it is compiled at run time"
+
+
+@pytest.mark.parametrize(
+    ("option", "code"),
+    [
+        ("--use_fast_math", "option-without-key"),
+        ("-DA -DB", "invalid-value"),
+        (" -DA", "option-without-key"),
+        ("", "option-without-key"),
+        ("-D", "option-without-key"),
+        ("-arch=sm_90", "option-without-key"),
+        ("-DT=float", "reserved-macro"),
+        ("-D4=1", "invalid-value"),
+        ("-std=c++03", "invalid-value"),
+        ("--diag-suppress=x", "invalid-value"),
+        ("--Ofast-compile=1", "invalid-value"),
+    ],
+)
+def test_an_option_that_no_key_has_is_refused_where_it_is(option: str, code: str) -> None:
+    assert refused(f'options = ["-DN=4",\n"{option}"]') == [(code, 4, LEAVE_OUT)]
+
+
+def test_every_wrong_option_is_reported() -> None:
+    found = refused('options = ["-G", "-DN=4", "-w", "-std=c++03"]')
+    assert [code for code, _line, _hint in found] == ["option-without-key"] * 2 + ["invalid-value"]
+
+
+@pytest.mark.parametrize("folder", ["/usr/include", "../inc", "~/inc"])
+def test_a_folder_outside_of_the_project_has_another_key(folder: str) -> None:
+    ((code, line, hint),) = refused(f'options = ["-I{folder}"]')
+    assert (code, line) == ("path-leaves-project", 3)
+    assert "'include-dirs' names folders of the project" in str(hint)
+
+
+def test_an_absolute_folder_of_the_project_is_shown_as_it_may_be_written(tmp_path: Any) -> None:
+    place = TableLocation("pyproject.toml", "", TABLE)
+    place.root = str(tmp_path)
+    settings = {"as": "cupy", "options": [f"-I{tmp_path / 'inc'}"]}
+    error = refusal(ConfigError, read_source_settings, settings, place)
+    assert [each.hint for each in error.problems] == ['write "-Iinc"']
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("define = { N = 4 }", "write the macros in 'options', as in the call: \"-DN=4\""),
+        (
+            "variants = { N = [4, 5] }",
+            "write a [[source]] table for one call, or return a text for each call from a producer",
+        ),
+        ('name = "k"', "leave it out: the module is found by the text and the options of the call"),
+    ],
+)
+def test_a_call_has_no_settings_of_a_source(line: str, hint: str) -> None:
+    assert refused(line) == [("setting-changes-call", 3, hint)]
+
+
+def test_options_have_the_form_of_their_table() -> None:
+    table = 'options = { std = "c++14", ofast-compile = "min", diag-suppress = [1, 2], ftz = true }'
+    meant = 'options = ["-std=c++14", "--Ofast-compile=min", "--diag-suppress=1", "--diag-suppress=2"]'
+    assert refused(table) == [("options-in-other-form", 3, meant)]
+    assert rule(meant).front
+    assert refused('options = ["-DN=4"]', "") == [("options-in-other-form", 3, 'as = "cupy"')]
+    assert [each[0] for each in refused("options = [4]")] == ["invalid-value"]
+
+
+@pytest.mark.parametrize("value", ['"CuPy"', '"cuda.core"', "true", '["cupy"]'])
+def test_the_library_has_one_name(value: str) -> None:
+    assert refused('options = ["-DN=4"]', f"as = {value}") == [("invalid-value", 2, 'as = "cupy"')]
+
+
+def test_only_sources_stand_for_calls() -> None:
+    error = refusal(ConfigError, read_config, 'as = "cupy"\noptions = ["-DN=4"]')
+    assert [each.code for each in error.problems] == ["unknown-key", "invalid-value"]
+    assert "[[" in str(error.problems[0].hint)
+
+
+def test_a_producer_may_return_the_text_of_a_call() -> None:
+    place = TableLocation("pyproject.toml", "", TABLE)
+    values = read_source_settings({"as": "cupy", "options": ["-DN=4"], "instantiate": ["f<1>"]}, place)
+    one = SourceRule(path="k.cu", **values)
+    assert (one.front, one.define, one.call_options) == ("cupy", (("N", "4"),), ("-DN=4",))
