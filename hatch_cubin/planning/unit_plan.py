@@ -84,6 +84,11 @@ class Module(CompileSettings):
         return _name(self.base, self.variant)
 
     @property
+    def title(self) -> str:
+        """The module's name in messages; for a library's call the path of its source, which is shorter."""
+        return self.source.path if self.front else self.name
+
+    @property
     def full_name(self) -> str:
         """The name, with the arch if this is the text of one arch: several texts may share a name then."""
         return f"{self.name}.{self.source.arch}" if self.source.arch else self.name
@@ -147,7 +152,7 @@ class Unit(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.module.name} for {self.arch}"
+        return f"{self.module.title} for {self.arch}"
 
     @property
     def suffix(self) -> str:
