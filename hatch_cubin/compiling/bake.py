@@ -238,8 +238,8 @@ class Bake:
             outcome = self._outcome(job, answer, found)
             if edited is not None:
                 # The compiler may have read the edited header, but the cache key was made from the header
-                # before the edit. A result that was made from the edited header must not be stored with this
-                # cache key.
+                # before the edit. A result that was made from the edited header must not be stored with the
+                # key of the original header.
                 outcome = self._with_advice(
                     job, [failure("file-edited-during-build", _EDITED, Location(edited), "build again")]
                 )

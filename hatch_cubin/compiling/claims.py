@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 from ..cache.entries import Cache
 
-# A function that chooses a group of compiles, from which the next compile is taken. Its first argument maps
-# each group to the compiles that are left in the group. Its second argument lists the groups from which other
-# builds are compiling.
+# A function that chooses a group of compiles, from which the next compile is taken. The function's first
+# argument maps each group to the compiles that are left in the group. The second argument lists the groups
+# from which other builds are compiling.
 Choice: TypeAlias = Callable[[Mapping[int | None, Sized], Sequence[int]], int | None]
 
 

@@ -95,7 +95,7 @@ class CompilePaths:
     def copies(self, into: Path, closures: Iterable[Closure], folders: Iterable[str]) -> Mapping[int, str]:
         """Copy all headers in *closures*, and set the modification time of all copies to 0.
 
-        *folders* are the project's folders with files that include headers. These folders must exist in the
+        *folders* are the project's folders with files that include headers. All *folders* must exist in the
         copy, because an include of `../a.h` works only if its folder exists. Return a mapping like
         `descriptors`, with the folders of the copies.
         """

@@ -37,7 +37,7 @@ _OTHER = re.compile(r"^(?P<place>\S.*?):? *\berror(?: #\d+(?:-D)?)?\s*:\s*(?P<te
 _REDEFINED = re.compile(r'incompatible redefinition of macro "(\w+)"')
 OF_ITS_OWN = re.compile(r"extern declaration of the entity (\w+) is treated as a static definition")
 # Compiler warnings about undefined behaviour: 39 is a division by zero, 549 an unset variable, and 940 a
-# function without a return statement. No hint says how to silence these three warnings.
+# function without a return statement. No hint says how to silence the warnings 39, 549 and 940.
 MISTAKES = frozenset({39, 549, 940})
 _NOISE = re.compile(
     r"\d+ (?:catastrophic )?errors? detected in |compilation terminated|ERROR NVJITLINK|ptx assembly aborted"
@@ -144,13 +144,15 @@ def _of_ptx(kind: str, source: str, line: int, text: str) -> Diagnostic:
 
 
 def _warning(where: Location, text: str, number: int | None) -> Diagnostic:
-    # The user must not silence this warning, because the macro's value in pyproject.toml has no effect.
+    # No hint says how to silence the warning about a redefined macro, because the macro's value in
+    # pyproject.toml has no effect.
     if match := _REDEFINED.match(text):
         hint = (
             f"put #ifndef {match[1]} before this definition and #endif after it, to keep the configured value"
         )
         return Diagnostic("warning", where, text, hint=hint)
-    # The user must not silence this warning: the variable does not get the values that other sources assign.
+    # No hint says how to silence the warning about an `extern` variable, because the variable does not get
+    # the values that other sources assign.
     if match := OF_ITS_OWN.match(text):
         hint = (
             f"if another source defines {match[1]}, link both sources in a [[…module]] table; "

@@ -82,8 +82,9 @@ class Setup:
     memory: int = 0  # how many bytes of memory a worker process may use; 0 means no limit
 
 
-# A function that returns the next task for a worker process. Its arguments are the number of the precompiled
-# header that this worker has, and the numbers of the headers that the other workers have.
+# A function that returns the next task for a worker process. The function's arguments are the number of the
+# precompiled header that the worker process has, and the numbers of the headers that the other worker
+# processes have.
 Next: TypeAlias = Callable[[int | None, Sequence[int]], Task | None]
 
 
@@ -145,7 +146,7 @@ class WorkerPool:
                 yield result
 
     def halt(self) -> None:
-        """Kill all worker processes, so that `results` ends. Any thread may call this method."""
+        """Kill all worker processes, so that `results` ends. Any thread may call `halt`."""
         self.halted = True
         for worker in [*self._all]:
             worker.kill()

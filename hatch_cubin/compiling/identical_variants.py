@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from ..cache.entries import Compiled
 from ..planning.unit_plan import Unit
 
-# an arch, and the values of all macros of a variant except one macro
+# Identifies variants that differ in only one macro: the arch, and the values of all other macros.
 _Same = tuple[str, tuple[tuple[str, str], ...]]
 
 

@@ -2,7 +2,8 @@
 
 nvJitLink links machine code even if a symbol is defined twice or declared differently, and reports this only
 on standard error. nvJitLink may crash on damaged input, and does not report which input needs a missing
-symbol. To report these errors well, hatch-cubin itself compares the symbols of the inputs before linking.
+symbol. To report errors of the linker well, hatch-cubin itself compares the symbols of the inputs before
+linking.
 """
 
 from __future__ import annotations

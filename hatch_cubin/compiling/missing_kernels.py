@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from ..cache.entries import Compiled
 from ..planning.unit_plan import Module, Unit
 
-_SHOWN = 3  # A message lists at most this many kernel names; `hatch-cubin inspect` lists all kernel names.
+_SHOWN = 3  # The most kernel names that a message lists; `hatch-cubin inspect` lists all kernel names.
 
 
 def missing_kernel_notes(done: Mapping[Unit, Compiled]) -> list[str]:

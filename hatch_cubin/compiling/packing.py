@@ -68,7 +68,7 @@ def pack(
     for block, packed in _packed(project, misses, contents):
         cache.put(block.key, packed, {BLOCK: [piece.sha256 for piece in block.pieces]})
         again = cache.get(block.key, _known(packed, ""))
-        # The block is now read from the cache when its bytes are needed, so this process does not keep the
+        # The block is read from the cache when its bytes are needed, so that this process need not keep the
         # bytes.
         found[block.key] = again or packed
     before, after = sum(block.size for block in blocks), sum(found[block.key].size for block in blocks)
@@ -91,7 +91,7 @@ def recalled(packed: PackedBlocks, cache: Cache) -> dict[str, Units]:
 def _cached(block: Block, cache: Cache, recall: Recall) -> Compiled | None:
     """Return a block from the cache; None on a cache miss.
 
-    If an earlier build has verified the block, the cached block must have the digest that this build
+    If an earlier build has verified the block, the cached block must have the digest that the earlier build
     recorded.
     """
     recalled = recall.units(_recall_name(block.key)).get(_XZ)

@@ -143,8 +143,8 @@ class PlainCompileCheck:
     in the header use. So the order of functions and variables in the compiled code may differ from a plain
     compile, which is a compile without a precompiled header. Code that contains only kernels is accepted
     without a check. If code contains other functions or variables, the same source is also compiled without a
-    precompiled header. If the two results are equal, the check accepts all later results with this order of
-    functions and variables.
+    precompiled header. If both compiles give the same result, the check accepts all later results with the
+    same order of functions and variables.
     """
 
     def __init__(self) -> None:

@@ -115,9 +115,9 @@ class Process:
         self._write()
 
     def kill(self) -> None:
-        """Kill the process and its child processes. Any thread may call this method.
+        """Kill the process and its child processes. Any thread may call `kill`.
 
-        `Watch.next` then returns the message None for the process.
+        After the process was killed, `Watch.next` returns the message None for the process.
         """
         if self._process.returncode is None and sys.platform != "win32":
             with contextlib.suppress(ProcessLookupError, PermissionError):

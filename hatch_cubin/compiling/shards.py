@@ -46,8 +46,8 @@ def _longest_first(compiles: Iterable[Compile], count: int) -> tuple[dict[str, i
 def _fill_rooms(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, int]:
     """Assign *compiles* in order, so that each CI job has about the mean work.
 
-    Imagine a line on which the free time of all CI jobs is drawn one after another, and the compiles below
-    it. A compile is assigned to the CI job that is above the middle of the compile.
+    The free times of all CI jobs are added up in order, and the durations of the compiles are added up in
+    order too. A compile is assigned to the CI job in whose free time the middle of the compile is.
     """
     total = sum(loads) + sum(
         each.weight for each in compiles

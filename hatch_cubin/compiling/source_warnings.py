@@ -17,7 +17,7 @@ from ..project.source import Source, glob_regex
 from . import kernels_in_two_modules, launch_hazards, limits, templates
 from .hints.not_cuda import place_of_tile_code
 
-# The macros of pyproject.toml are checked like a file with this path and one line for each macro.
+# The macros of pyproject.toml are checked like a file with an empty path and one line for each macro.
 _TABLE = ""
 
 

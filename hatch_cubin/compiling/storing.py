@@ -35,8 +35,7 @@ class Storing:
 
     *count* is the expected number of results.
 
-    *stored* is called only inside the methods of this class, so usually a little after the result is on the
-    disk.
+    *stored* is called only inside methods of `Storing`, so usually a little after the result is on the disk.
     """
 
     def __init__(self, cache: Cache, stored: Callable[[int], object], count: int) -> None:

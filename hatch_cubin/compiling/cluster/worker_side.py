@@ -1,7 +1,7 @@
 """The functions that a build calls on a worker of a cluster.
 
-A worker compiles in separate processes. If the worker ends, these processes end too, because their standard
-input is closed.
+A worker compiles in separate processes. If the worker ends, its compiler processes end too, because their
+standard input is closed.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Cluster(Protocol):
         """
 
     def give(self, worker: str, lease: Lease) -> None:
-        """Send a lease (a group of compiles) to a worker. A later event reports the results."""
+        """Send a lease (a group of compiles) to a worker. A `LeaseAnswered` event reports the results."""
 
     def close(self) -> None:
         """Stop this build's processes on the workers and disconnect, within at most two seconds."""

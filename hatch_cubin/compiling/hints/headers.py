@@ -53,7 +53,7 @@ _ABSOLUTE = (
     "from this file, or from a folder in 'include-dirs'"
 )
 _NEARLY = 0.8  # the least share of equal letters in the names of a misspelled header and the header meant
-_VENV = "pyvenv.cfg"  # A folder with this file is a virtual environment.
+_VENV = "pyvenv.cfg"  # A folder with a file pyvenv.cfg is a virtual environment.
 # Matches the names of CUDA headers in subfolders; other packages are unlikely to use these names.
 _FOLDERS_OF_TOOLKIT = re.compile(
     r"cuda/((std|experimental|__\w+)/.+|\w+)|cub/.+\.cuh|thrust/.+\.(h|inl)|nv/\w+|(cooperative_groups|crt)/.+"

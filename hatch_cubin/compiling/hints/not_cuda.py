@@ -34,7 +34,7 @@ _PLACEHOLDER = re.compile(  # matches a placeholder of Jinja, CMake or Mako
 )
 _TILE = re.compile(r"\b__tile(?:_global)?__(?!\w)")
 _NO_TOKEN = re.compile(r"unrecognized token|expected a file name")
-_NOT_UTF8 = "\ufffd"  # replaces each byte that cannot be decoded
+_NOT_UTF8 = "\ufffd"  # the character with which each invalid byte of a source was replaced
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 
 

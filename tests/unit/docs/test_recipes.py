@@ -51,9 +51,9 @@ def test_a_package_with_the_recipe_for_ctypes_imports_where_there_is_no_driver(
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(ctypes, "CDLL", absent)
-    ops = importlib.import_module("mypkg.ops")
     for name in [name for name in sys.modules if name.partition(".")[0] == "mypkg"]:
         monkeypatch.delitem(sys.modules, name)
+    ops = importlib.import_module("mypkg.ops")
     with pytest.raises(OSError, match="cannot open shared object file"):
         ops.saxpy(2.0, 0, 0, 1)
 
