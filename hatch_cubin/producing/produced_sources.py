@@ -51,7 +51,7 @@ def _sources(project: Project, index: int, producer: Producer) -> list[Source]:
     produced = memo.read(project, key) if project.recalls_texts else None
     if produced is not None:
         return sources_of(produced, rule, place)
-    from .running import run  # lazy: a build that knows all texts starts no process
+    from .running import run  # lazy import: a build that knows all texts starts no process
 
     project.inform(f"running {rule.path}")
     produced = run(project, producer, place.of("producer", index))
