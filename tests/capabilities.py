@@ -84,6 +84,7 @@ CAPABILITIES: Mapping[str, Callable[[], bool]] = {
     "gpu": _has_gpu,
     "nvshmem": _has_nvshmem,
     "triton": lambda: importlib.util.find_spec("triton") is not None,
+    "cupy": lambda: importlib.util.find_spec("cupy") is not None,
     "cuobjdump": _has_cuobjdump,
     "cuda_home": _has_cuda_home,
     "gcc": lambda: shutil.which("gcc") is not None,

@@ -50,11 +50,11 @@ _OTHER_NAMES = {  # commands of other tools, and the verb (or action of 'cache')
     "completion": ("--print-completion",),
     "freeze": ("lock",),
     "hash": ("key",),
-    "help": ("--help",),
     "info": ("stats", "inspect"),
     "list": ("stats", "plan"),
     "prune": ("gc",),
     "show": ("stats", "inspect"),
+    "size": ("stats",),
     "trim": ("gc",),
 }
 _DESCRIPTION = "Compile the CUDA kernels of a Python project ahead of time, and inspect the results."
@@ -295,8 +295,8 @@ def _guess(said: str, known: Sequence[str]) -> str:
     """Return an error message for the unknown word *said*, which suggests a similar word from *known*."""
     import difflib
 
-    possible = {*known, "cache clear", "--help", "--print-completion"} if known == [*VERBS] else {*known}
-    others = [name for name in _OTHER_NAMES.get(said, ()) if name in possible]
+    possible = {*known, "cache clear", *_OPTIONS} if known == [*VERBS] else {*known}
+    others = [name for name in (f"--{said}", *_OTHER_NAMES.get(said, ())) if name in possible]
     meant = others[:1] or difflib.get_close_matches(said, known, 1)
     listed = " or ".join(filter(None, (", ".join(known[:-1]), known[-1])))
     beside = " 'bake' fills the cache, and 'python -m build' makes the wheel" * (meant == ["bake"])

@@ -60,7 +60,8 @@ def hint(verb: str, unknown: Sequence[str], arguments: Sequence[str], options: O
         if meant == "--unused-for":
             value = time_meant(value) or value
         return f"did you mean '{' '.join(filter(None, (meant, value)))}'?"
-    return _BESIDE.get(name) or _of_other_verbs(next(iter(_OF_OTHERS.get(name, ())), name), options)
+    other = next(iter(_OF_OTHERS.get(name, ())), name)
+    return _BESIDE.get(name) or _of_other_verbs(other, options) or _of_table(name)
 
 
 def with_verb_first(verb: str, arguments: Sequence[str], options: Options) -> str:
@@ -108,6 +109,13 @@ def _near(name: str, own: Sequence[str]) -> str | None:
 
     close = difflib.get_close_matches(name, own, n=1, cutoff=0.75) if name.startswith("--") else []
     return close[0] if close else None
+
+
+def _of_table(name: str) -> str | None:
+    from ..config.reader import KEYS  # lazy import: few mistakes need it
+
+    key = name.lstrip("-")
+    return f"{key!r} is a key of the table in pyproject.toml" if key in KEYS else None
 
 
 def _of_other_verbs(name: str, options: Options) -> str | None:

@@ -47,7 +47,7 @@ _INNER_KEYS = {
 }
 _ALIKE = {"cubin", "cubins", "hatchcubin", "hatchcubins"}
 _NAME = re.compile(r"[\w.-]+")
-_NEARLY = 0.85  # share of equal letters: it accepts misspellings, but not the names of other projects
+_NEARLY = 0.84  # share of equal letters: it accepts misspellings, but not the names of other projects
 _REQUIREMENT = re.compile(r"hatch[-_.]+cubin(?![\w.-])", re.IGNORECASE)
 
 
@@ -72,8 +72,11 @@ def backend_meant(text: str) -> str | None:
 
 
 def backend_of_tool(text: str) -> str:
-    """Return the build backend of the tool or distribution *text*. Return any other text unchanged."""
-    return text if re.search("[.:]", text) else backend_meant(text) or text
+    """Return the build backend that the name of a tool, or a misspelled name, means; otherwise *text*."""
+    if not re.search("[.:]", text):
+        return backend_meant(text) or text
+    alike = (right for right in BACKENDS.values() if right.count(".") == text.count("."))
+    return next((right for right in alike if right not in text and _is_near(text, right)), text)
 
 
 def is_misnamed_wrapper(text: str) -> bool:

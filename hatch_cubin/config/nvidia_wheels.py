@@ -33,11 +33,18 @@ _LIBRARIES = {
     **dict.fromkeys(("cufftdx", "cublasdx", "curanddx", "mathdx"), "did you mean 'nvidia-mathdx'?"),
     "flashinfer": "did you mean 'flashinfer-python'?",
 }
+_WITH_HEADERS = ("flashinfer-python", "nvidia-cutlass", "nvidia-mathdx")
+_NEARLY = 0.9  # the least share of equal letters in the names of a misspelled wheel and the wheel meant
 
 
 def without_headers(name: str) -> str | None:
     """Return a hint for a distribution without headers for kernels, or None for any other distribution."""
-    return _LIBRARIES.get(comparable_name(name))
+    import difflib  # lazy import: slow to import, and few tables name wheels with headers
+
+    known = comparable_name(name)
+    close = difflib.get_close_matches(known, (*_LIBRARIES, *_WITH_HEADERS), n=1, cutoff=_NEARLY)
+    meant = close[0] if close and known not in _WITH_HEADERS else ""
+    return _LIBRARIES.get(meant) or (f"did you mean {meant!r}?" if meant else None)
 
 
 def requires_cuda_python(name: str) -> bool:

@@ -70,7 +70,7 @@ _NO_CHOICE = re.compile(
 _MACRO = re.compile(r"(?:-D *)?([A-Za-z_]\w*)(?:=(.*))?", re.ASCII)
 _NUMBER_OF_STD = re.compile(r"(?:c|gnu|cpp)?(?:\+\+)?(11|14|17|20|23)", re.IGNORECASE)
 _MODES = {"lto": ("lto", "link-time"), "rdc": ("rdc", "relocatable", "dc", "separable")}
-_VERSION = re.compile(r"(?:cuda|cu|v|[\s=~>-])*([0-9]{1,2}(?:\.[0-9.]*[0-9])?)(?:\.\*)?")
+_VERSION = re.compile(r"(?:cuda|cu|v|[\s=~>-])*([0-9]{1,2}(?:\.[0-9.]*[0-9])?)(?:\.[*x])?")
 _WHEELS = re.compile(r"cu([0-9]{2})([0-9])")  # as in the names of PyTorch's wheels: cu130
 
 
@@ -340,7 +340,9 @@ def _variants(value: object) -> dict[str, list[Any]] | None:
             return None
         for name, each in named.items():
             value_checks.macro_name(name)
-            found.setdefault(name, []).extend(each if isinstance(each, list) else _listed(each))
+            values = each if isinstance(each, list) else _listed(each)
+            value_checks.once(values)
+            found.setdefault(name, []).extend(values)
     return found if found and all(found.values()) else None
 
 

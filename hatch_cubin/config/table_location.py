@@ -64,6 +64,7 @@ _SLIPS = (  # what is wrong with a line that is not TOML
     ),
     (re.compile(r"=\s*(True|False)\b"), "write true and false in lower case"),
     (re.compile("[\u201c\u201d\u2018\u2019]"), "TOML accepts only straight quotes"),
+    (re.compile("//"), "a comment in TOML begins with #"),
     (re.compile(r"^\s*[\w-]+\s*:"), "write = between a key and its value"),
     (re.compile(r"[\[=,]\s*(?!true|false|inf|nan)[A-Za-z_]"), "write texts in quotes"),
 )
@@ -317,6 +318,8 @@ def _not_toml(root: Folder, name: str, error: Exception) -> Problem:
         text = _STRINGS.sub("''", "".join(_text(root, name).splitlines()[number - 1 : number]))
         for right in [right for slip, right in _SLIPS if slip.search(text)][:1]:
             line, hint = number, right
+        if "overwrite" in str(error) or "Cannot declare" in str(error):
+            line, hint = number, "the file has this key or table twice: keep one of them"
     return problem("invalid-toml", f"is not TOML: {error}", Location(name, line), hint)
 
 

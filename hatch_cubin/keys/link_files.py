@@ -76,10 +76,9 @@ class LinkedFiles:
         return _input(path, disk.read_file(place, tree), place, None)
 
 
-def _hint_for_path(path: str, tree: ProjectTree) -> str | None:
-    if any(mark in path for mark in "*?["):
-        return "a glob is for the files of a wheel, as in 'nvidia-cuda-runtime:**/libcudadevrt.a'"
-    return guess(path, sorted(walk(tree, ".")))
+def _hint_for_path(path: str, tree: ProjectTree) -> str:
+    close = None if any(mark in path for mark in "*?[") else guess(path, sorted(walk(tree, ".")))
+    return close or "write a file of a wheel as WHEEL:GLOB, as in 'nvidia-cuda-runtime:**/libcudadevrt.a'"
 
 
 def _of_wheel(requirement: str, pattern: str) -> Iterator[tuple[Input, int | None]]:

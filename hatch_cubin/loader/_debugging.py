@@ -307,8 +307,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "1cc25806c444cd5b9a6029a349433bac6fd2dec559a076e84faa2fe5d4246bae",
-    "_split": "5c22316fb9639fb1fe630fb8997a2fd104e0a0f5652e63740154d879b5c3e94d",
+    "_packs": "cc85bd6fe7bb124385d336401dc55bbb50bede6f806e77b71f10306042186ac2",
+    "_split": "c71f52b9a0091234d56b5e20603258da163a10b25078e8104f1384a73fb328c1",
 }
 
 
@@ -418,4 +418,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "da788c3116f9e73a"
+__build__ = "b0b405ac89c6798d"

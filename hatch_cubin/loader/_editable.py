@@ -152,4 +152,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "da788c3116f9e73a"
+__build__ = "b0b405ac89c6798d"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "da788c3116f9e73a"
+__build__ = "b0b405ac89c6798d"

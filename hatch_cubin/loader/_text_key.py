@@ -56,4 +56,4 @@ def _sort_key(option: "tuple[str, str]") -> "tuple[str, str]":
     return name, re.split("[(=]", value)[0]
 
 
-__build__ = "da788c3116f9e73a"
+__build__ = "b0b405ac89c6798d"

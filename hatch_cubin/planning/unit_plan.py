@@ -19,7 +19,7 @@ from ..common.capabilities import FAMILIES_SINCE, GPUS, Gpu, Release
 from ..common.digest import digest
 from ..config.config import CompileSettings, Config, Macros, SourceRule, TableLocation, merge_macros
 from ..config.nvrtc_options import OF_PTX
-from ..config.value_checks import MAX_VARIANTS, guess
+from ..config.value_checks import MAX_VARIANTS
 from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError, problem
 from ..project.source import Source, glob_regex, is_glob
 
@@ -82,6 +82,11 @@ class Module(CompileSettings):
     def name(self) -> str:
         """The module's name in the API and in messages, such as `red[BLOCK=64,SCALAR=float]`."""
         return _name(self.base, self.variant)
+
+    @property
+    def title(self) -> str:
+        """The module's name in messages; for a library's call the path of its source, which is shorter."""
+        return self.source.path if self.front else self.name
 
     @property
     def full_name(self) -> str:
@@ -147,7 +152,7 @@ class Unit(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.module.name} for {self.arch}"
+        return f"{self.module.title} for {self.arch}"
 
     @property
     def suffix(self) -> str:
@@ -607,13 +612,19 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
 
 def _suggested_path(path: str, paths: Sequence[str]) -> str | None:
     """Return a hint with a corrected `path` for a [[source]] table whose path matches no source."""
+    import difflib  # lazy import: only hints need it
+
     from ..config.toml_lines import setting  # lazy import: only hints need it
 
     anywhere = f"**/{path}"
     found = [each for each in paths if glob_regex(anywhere).fullmatch(each)]
     if found:
         return setting("path", found[0] if len(found) == 1 else anywhere)
-    return guess(path, paths)
+    named = {name: each for each in paths for name in (PurePosixPath(each).stem, PurePosixPath(each).name)}
+    close = difflib.get_close_matches(PurePosixPath(path).name, named, n=1)
+    if close:
+        return setting("path", named[close[0]])
+    return f"the sources are {', '.join(paths[:5])}{' …' * (len(paths) > 5)}" if paths else None
 
 
 def unsupported_arch(arch: Arch, toolchain: Toolchain) -> Problem:

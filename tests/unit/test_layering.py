@@ -74,6 +74,7 @@ MODULES: dict[str, dict[str, str]] = {
         "_packs": "__init__",
         "_split": "__init__",
         "_text_key": "",
+        "cupy": "__init__ _text_key",
         "finder": "",
     },
     "cubin": {
@@ -376,6 +377,7 @@ MODULES: dict[str, dict[str, str]] = {
 THIRD_PARTIES: dict[str, str] = {
     "common/user_folders": "platformdirs",
     "loader/_loading": "cuda",
+    "loader/cupy": "cupy",
     "remote/buckets": "obstore",
     "cache/entries": "cuda typing_extensions",
     "compiling/cluster/dask": "distributed",
@@ -490,8 +492,8 @@ def test_only_some_modules_know_other_peoples_packages(module: str) -> None:
     assert _third_parties(_tree(module)) == set(THIRD_PARTIES.get(module, "").split())
 
 
-# The class of program_cache/sqlite_cache has a base of cuda.core's; nobody imports it who does not want that.
-@pytest.mark.parametrize("module", [module for module in HOMES if module != "program_cache/sqlite_cache"])
+# Their classes inherit from classes of cuda.core and of CuPy; nobody imports them who does not want that.
+@pytest.mark.parametrize("module", sorted({*HOMES} - {"program_cache/sqlite_cache", "loader/cupy"}))
 def test_cuda_is_imported_inside_functions_only(module: str) -> None:
     assert _third_parties(_at_import(_tree(module))) <= {"hatchling", "platformdirs", "setuptools", "tomli"}
 
@@ -514,7 +516,7 @@ def test_the_loader_imports_two_modules_when_it_is_imported() -> None:
 
 
 # The core does not import these files: users import the module of a library, and that module imports the key.
-DROP_INS = {"loader/_text_key"}
+DROP_INS = {"loader/_text_key", "loader/cupy"}
 
 
 # So no lock of the import system is held while one of them is imported, and a fork at that moment is safe.

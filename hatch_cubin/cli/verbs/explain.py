@@ -15,9 +15,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...common import arch_names, gpu_names
+from ...common import arch_names
 from ...common.natural_order import by_number
 from ...common.sizes import cuda
+from ...config import value_checks
 from ...errors import ConfigError, problem
 from ..verb_base import (
     Answer,
@@ -289,11 +290,11 @@ def _listed(names: Sequence[str], *, verbose: bool) -> str:
 
 def _one_arch(text: str) -> Arch:
     try:
-        return arch_names.parse_arch(text)
+        return arch_names.parse_arch(value_checks.arch(text))
+    except value_checks.RefusedValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from None
     except ValueError as exc:
-        meant = " or ".join(gpu_names.archs_meant(text))
-        advice = f"did you mean {meant}?" if meant else "write the arch as sm_89 or compute_89"
-        raise argparse.ArgumentTypeError(f"{exc}: {advice}") from None
+        raise argparse.ArgumentTypeError(f"{exc}: write the arch as sm_89 or compute_89") from None
 
 
 def _driver(text: str) -> int:

@@ -303,7 +303,7 @@ def test_messages_that_nobody_can_hear_change_no_answer(tmp_path: Path, redirect
     write_tree(tmp_path, {"pyproject.toml": pyproject(""), "demo/__init__.py": "", "demo/a.cu": SAXPY})
     assert shell(redirection, "cache", "dir", cwd=tmp_path) == shell("", "cache", "dir", cwd=tmp_path)
     assert shell(redirection, "plan", "--nix", cwd=tmp_path) == (2, "", "")
-    assert shell(redirection, "plan", "--archs=sm_10", cwd=tmp_path) == (1, "", "")
+    assert shell(redirection, "plan", "--archs=sm_20", cwd=tmp_path) == (1, "", "")
     assert shell(redirection, "inspect", "nothing", cwd=tmp_path) == (1, "", "")
 
 

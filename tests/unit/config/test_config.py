@@ -304,6 +304,7 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("toolkit = '13.0.1.2.3'", 'toolkit = "13.0"'),
         ("toolkit = 'cu118'", 'toolkit = "12.9"'),
         ("toolkit = 11", 'toolkit = "12.9"'),
+        ("toolkit = '13.x'", 'toolkit = "13"'),
         ("toolkit = 'latest'", 'toolkit = "13"'),
         ("toolkit = 'cuda-13.9'", 'toolkit = "13.5"'),
         ("toolkit = 'nightly'", None),
@@ -448,6 +449,9 @@ def test_a_source_is_not_linked_but_compiled(entry: str, hint: str | None) -> No
         ("cuda_core", "its headers come with the toolkit, so leave it out"),
         ("mine.cuh", ""),
         ("cutlass", ""),
+        ("cutlas", "did you mean 'nvidia-cutlass'?"),
+        ("nvidia-cutlas", "did you mean 'nvidia-cutlass'?"),
+        ("cuda-tookit", "its headers come with the toolkit, so leave it out"),
         ("flashinfer", ""),
         ("curand", ""),
     ],
@@ -519,6 +523,7 @@ def test_a_macro_is_not_defined_and_taken_back_in_one_table(table: str, undefine
         ("variants = { N = [] }", None),
         ("variants = { N = 1979-05-27 }", None),
         ("variants = { N = inf }", None),
+        ("variants = { N = { min = 1, max = 4 } }", None),
     ],
 )
 def test_variants_are_shown_as_they_may_be_meant(line: str, meant: str | None) -> None:

@@ -248,6 +248,7 @@ def test_a_misspelled_backend_of_ours_is_told(tmp_path: Path, backend: str) -> N
         ("hatchling", "hatchling.build"),
         ("hatch", "hatchling.build"),
         ("flit-core", "flit_core.buildapi"),
+        ("hatch.build", "hatchling.build"),
     ],
 )
 def test_the_name_of_a_tool_is_answered_with_its_build_backend(
@@ -260,6 +261,9 @@ def test_the_name_of_a_tool_is_answered_with_its_build_backend(
     assert find_table(write_tree(tmp_path, {"pyproject.toml": text}))[2] == tool
 
 
+TWICE = "the file has this key or table twice: keep one of them"
+
+
 @pytest.mark.parametrize(
     ("line", "right"),
     [
@@ -268,11 +272,15 @@ def test_the_name_of_a_tool_is_answered_with_its_build_backend(
         ("archs = [\u201csm_90\u201d]", "TOML accepts only straight quotes"),
         ("archs: ['sm_90']", "write = between a key and its value"),
         ("archs = [sm_90]", "write texts in quotes"),
+        ("archs = ['sm_90'] // Hopper", "a comment in TOML begins with #"),
+        ("jobs = 1\njobs = 2", TWICE),
+        (f"\n{HOOK}", TWICE),
     ],
 )
 def test_a_slip_in_toml_is_told(tmp_path: Path, line: str, right: str) -> None:
     error = refused(tmp_path, f"{HOOK}{line}\n")
-    assert (found(error), error.problems[0].hint) == ([("invalid-toml", "pyproject.toml:2")], right)
+    where = 2 + line.rstrip().count("\n")
+    assert (found(error), error.problems[0].hint) == ([("invalid-toml", f"pyproject.toml:{where}")], right)
 
 
 def test_a_project_with_setup_py_alone_needs_an_empty_pyproject_toml(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_each_file_that_cannot_be_linked_is_told_with_its_line(tmp_path: Path, s
         "'lib/none.ptx' is not a file of the project\n  hint: did you mean 'lib/out.ptx'?",
         (
             "'lib/*.ptx' is not a file of the project\n"
-            "  hint: a glob is for the files of a wheel, as in 'nvidia-cuda-runtime:**/libcudadevrt.a'"
+            "  hint: write a file of a wheel as WHEEL:GLOB, as in 'nvidia-cuda-runtime:**/libcudadevrt.a'"
         ),
         f"lib/x.bc {objects._BITCODE_REFUSED}",
         (

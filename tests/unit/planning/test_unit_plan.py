@@ -244,10 +244,13 @@ def test_a_source_table_that_matches_nothing_is_refused_with_its_line_and_a_gues
             "pattern-matches-nothing",
             "path 'demo/rde.cu' matches no source",
             Location("pyproject.toml", FIRST + 1),
-            "did you mean 'demo/red.cu'?",
+            'path = "demo/red.cu"',
         ),
         problem(
-            "pattern-matches-nothing", "path 'zzz' matches no source", Location("pyproject.toml", FIRST + 3)
+            "pattern-matches-nothing",
+            "path 'zzz' matches no source",
+            Location("pyproject.toml", FIRST + 3),
+            "the sources are demo/red.cu",
         ),
     ]
 
@@ -259,6 +262,8 @@ def test_a_source_table_that_matches_nothing_is_refused_with_its_line_and_a_gues
         ("demo/red.cu", 'path = "src/demo/red.cu"'),
         ("r*.cu", 'path = "src/demo/red.cu"'),
         ("*.cu", 'path = "**/*.cu"'),
+        ("red", 'path = "src/demo/red.cu"'),
+        ("rde.cu", 'path = "src/demo/red.cu"'),
     ],
 )
 def test_a_path_without_its_folders_is_told_with_them(path: str, hint: str) -> None:

@@ -17,6 +17,7 @@ import pytest
 from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.cache.signing import RECORD, Signer
 from hatch_cubin.cli.main import main
+from hatch_cubin.config.value_checks import _SOME_ARCHS
 from hatch_cubin.keys import ingredients
 from hatch_cubin.keys.jobs import make_jobs
 from hatch_cubin.project.project import read_sources
@@ -442,9 +443,10 @@ def test_a_wrong_name_is_guessed(root: Path, command: Command, asked: str, hint:
 @pytest.mark.parametrize(
     ("option", "complaint"),
     [
-        ("--arch=89", "argument --arch: '89' is not one arch: did you mean sm_89?"),
-        ("--arch=sm_x", "argument --arch: 'sm_x' is not an arch: write the arch as sm_89 or compute_89"),
-        ("--arch=h100", "argument --arch: 'h100' is not an arch: did you mean sm_90?"),
+        ("--arch=89", "argument --arch: '89' is not one arch: write the arch as sm_89 or compute_89"),
+        ("--arch=sm_x", f"argument --arch: 'sm_x' is not an arch; write {_SOME_ARCHS}"),
+        ("--arch=h100", "argument --arch: 'h100' is not an arch, did you mean 'sm_90'?"),
+        ("--arch=sm_900", "argument --arch: 'sm_900' is not an arch, did you mean 'sm_90'?"),
         ("--gpu=x", "argument --gpu: 'x' is not a compute capability: write it as 8.9"),
         ("--gpu=H100", "argument --gpu: 'H100' is not a compute capability: did you mean 9.0?"),
         (

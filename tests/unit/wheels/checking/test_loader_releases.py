@@ -30,7 +30,7 @@ def test_what_runs_is_only_changed_under_a_new_version() -> None:
 
 
 def test_this_version_is_known_by_the_bytes_that_it_writes() -> None:
-    rare = (loader_files.LARGE, loader_files.SPLIT, loader_files.TEXT_KEY)
+    rare = (loader_files.LARGE, loader_files.SPLIT, loader_files.TEXT_KEY, loader_files.CUPY)
     sometimes = {name: loader_files.read(name) for name in rare}
     files = {
         **packed_bundle(),
