@@ -65,7 +65,7 @@ class RefusedValueError(ValueError):
 
 def guess(text: str, known: Iterable[str]) -> str | None:
     """Return "did you mean …?" with the name most similar to *text*, or None if no name is similar."""
-    import difflib  # lazy: slow to import, and needed only for mistakes
+    import difflib  # lazy import: slow to import, and needed only for mistakes
 
     close = difflib.get_close_matches(text, known, n=1)
     return f"did you mean {close[0]!r}?" if close else None
@@ -88,7 +88,7 @@ def remote(value: object) -> str:
 
     The URL must not contain a password, because pyproject.toml is public.
     """
-    from . import store_urls  # lazy: few tables need it
+    from . import store_urls  # lazy import: few tables need it
 
     url = store_urls.parse(value)
     if url.user is not None:
@@ -99,7 +99,7 @@ def remote(value: object) -> str:
 
 def remote_of_variable(text: str) -> str | None:
     """Check a variable's URL of a remote store, and return the URL without password, or None for "off"."""
-    from . import store_urls  # lazy: few builds need it
+    from . import store_urls  # lazy import: few builds need it
 
     if text == "off":
         return None
@@ -176,14 +176,16 @@ def arch(text: str) -> str:
 
 
 def _has_wrong_zeros(number: int) -> bool:
-    from ..common import gpu_names  # lazy: only for mistakes, and for archs that this version does not know
+    from ..common import (
+        gpu_names,
+    )  # lazy import: only for mistakes, and for archs that this version does not know
 
     return bool(gpu_names.with_right_zeros(str(number)))
 
 
 def _arch_meant(text: str) -> str:
     """Return a suggestion for a text that is not an arch, as the end of an error message."""
-    from ..common import gpu_names  # lazy: only for mistakes
+    from ..common import gpu_names  # lazy import: only for mistakes
 
     if meant := gpu_names.archs_meant(text):
         return f", did you mean {', '.join(map(repr, meant))}?"
@@ -401,7 +403,7 @@ def link(text: str) -> str:
 
 def is_secret(value: object) -> bool:
     """Return whether a value contains a private key, also in nested arrays and tables."""
-    from ..common.ed25519_keys import PRIVATE  # lazy: few tables need it
+    from ..common.ed25519_keys import PRIVATE  # lazy import: few tables need it
 
     return f"{PRIVATE}:" in repr(value)
 
