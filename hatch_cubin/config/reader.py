@@ -168,32 +168,32 @@ class _Reader:
 
 
 def _meant(key: str, value: object) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.line(key, value)
 
 
 def _backend_required(text: str) -> str:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.backend_required(text)
 
 
 def _variable_meant(variable: str, text: str) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     field, check = _VARIABLES.get(variable, ("", None))
     return suggestions.variable(variable, field, text, check)
 
 
 def _option_called(key: str) -> str:
-    from . import compiler_flags  # lazy: only for mistakes
+    from . import compiler_flags  # lazy import: only for mistakes
 
     return compiler_flags.option_meant(key)
 
 
 def _flag_meant(key: str) -> str | None:
-    from . import compiler_flags  # lazy: only for mistakes
+    from . import compiler_flags  # lazy import: only for mistakes
 
     return compiler_flags.meaning(key)
 
@@ -201,7 +201,7 @@ def _flag_meant(key: str) -> str | None:
 def _option_meant(
     key: str, values: Mapping[str, object], reader: _Reader, path: tuple[str | int, ...]
 ) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.option(key, values, below=reader.place.is_header(*path))
 
@@ -209,7 +209,7 @@ def _option_meant(
 def _macro_meant(
     key: str, values: Mapping[str, object], reader: _Reader, path: tuple[str | int, ...]
 ) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.macro(key, values, below=reader.place.is_header(*path))
 
@@ -226,19 +226,19 @@ def _variants_meant(
 
 
 def _package_meant(item: str, reader: _Reader) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.header_package(f"{item}/" if reader.place.is_folder(item) else item)
 
 
 def _producer_meant(file: str, call: str) -> str:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.producer(file, call)
 
 
 def _link_meant(item: str, reader: _Reader) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.link(item, reader.major)
 
@@ -250,13 +250,13 @@ def _major(toolkit: object) -> int | None:
 
 
 def _above(path: str, _reader: _Reader) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.above(path)
 
 
 def _file_above(path: str, _reader: _Reader) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.above(path, is_file=True)
 
@@ -331,7 +331,7 @@ def _has_headers_for_this_cuda(requirement: str, reader: _Reader) -> None:
 
 def _of_this_cuda(requirement: str, reader: _Reader) -> None:
     """Raise ValueError if a wheel is for a different major version of CUDA than the build."""
-    from . import nvidia_wheels  # lazy: few tables name such wheels
+    from . import nvidia_wheels  # lazy import: few tables name such wheels
 
     name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
     if reader.major and not nvidia_wheels.is_for_major(name, reader.major):
@@ -435,7 +435,7 @@ def _with_call(values: dict[str, Any], reader: _Reader, path: tuple[str | int, .
     """Return the values of a table, in which settings replace the call that its `as` describes."""
     if "as" not in values:
         return values
-    from . import calls  # lazy: few tables describe calls
+    from . import calls  # lazy import: few tables describe calls
 
     return calls.with_settings(
         values, reader.place, lambda found, inside: reader.add(found, (*path, *inside))
@@ -454,7 +454,7 @@ def _check_further(name: str, value: Any, reader: _Reader, path: tuple[str | int
 
 
 def _ptxas_options(value: str | list[str], reader: _Reader, path: tuple[str | int, ...]) -> None:
-    from . import ptxas_options  # lazy: few tables have such options
+    from . import ptxas_options  # lazy import: few tables have such options
 
     for index, option in enumerate([value] if isinstance(value, str) else value):
         try:
@@ -505,7 +505,7 @@ def _written_out(
         except ValueError as exc:
             reader.refuse(exc, f"instantiate: {exc}", path)
     elif not reader.has_placeholder("instantiate", entry, path):
-        from . import instantiations  # lazy: few tables have products
+        from . import instantiations  # lazy import: few tables have products
 
         def report(error: ValueError, inside: tuple[str | int, ...], hint: str | None) -> None:
             key = ".".join(("instantiate", *map(str, inside[:1])))
@@ -591,7 +591,7 @@ def _array(
 
 def _path_with_template(table: Mapping[str, Any], reader: _Reader) -> dict[str, str]:
     """Return the line with the source that has the template of a table's first instantiation."""
-    from .toml_lines import setting  # lazy: only for mistakes
+    from .toml_lines import setting  # lazy import: only for mistakes
 
     entries = table.get("instantiate")
     first = entries[0] if isinstance(entries, list) and entries else None
