@@ -107,7 +107,7 @@ def misspelled(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanati
 
 def _nearest(word: str) -> str | None:
     """Return the name of CUDA C++ that *word* resembles; None for such a name itself."""
-    import difflib  # lazy: slow to import, and needed only for mistakes
+    import difflib  # lazy import: slow to import, and needed only for mistakes
 
     close = difflib.get_close_matches(word, _NAMES_OF_CUDA.split(), n=1, cutoff=_NEARLY)
     is_same = not close or close[0] == word or re.sub(r"\D", "", close[0]) != re.sub(r"\D", "", word)
