@@ -58,6 +58,7 @@ _CAUSES = (
     language.needs_of_source,
     macros.used_in_header,
     other_sources.unresolved,
+    undefined_names.misspelled,
     undefined_names.undefined,
     host_code.unannotated,
     host_code.variables,

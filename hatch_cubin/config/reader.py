@@ -63,7 +63,7 @@ def read_source_settings(settings: Mapping[str, Any], place: TableLocation) -> d
     *settings* may have the keys of a [[source]] table, except `path`.
     """
     reader, here = _Reader(place, None), ("source",)
-    values = _with_call(reader.table(_PRODUCED_CHECKS, settings, here), settings, reader, here)
+    values = _with_call(reader.table(_PRODUCED_CHECKS, settings, here), reader, here)
     if not reader.problems:
         _report_contradictions(values, reader, here)
     if reader.problems:
@@ -83,6 +83,7 @@ class _Reader:
         self.place = place
         self.major = major  # major version of CUDA for the build, if the project sets it
         self.problems: list[Problem] = []
+        self.beside: Mapping[str, Any] = {}  # the keys and values of the table whose key is read
 
     def table(
         self,
@@ -98,6 +99,7 @@ class _Reader:
                 continue
             if self.has_placeholder(key, value, (*path, key)):
                 continue
+            self.beside = table
             try:
                 values[key.replace("-", "_")] = read(value, self, (*path, key))
             except ValueError as exc:
@@ -166,32 +168,32 @@ class _Reader:
 
 
 def _meant(key: str, value: object) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.line(key, value)
 
 
 def _backend_required(text: str) -> str:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.backend_required(text)
 
 
 def _variable_meant(variable: str, text: str) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     field, check = _VARIABLES.get(variable, ("", None))
     return suggestions.variable(variable, field, text, check)
 
 
 def _option_called(key: str) -> str:
-    from . import compiler_flags  # lazy: only for mistakes
+    from . import compiler_flags  # lazy import: only for mistakes
 
     return compiler_flags.option_meant(key)
 
 
 def _flag_meant(key: str) -> str | None:
-    from . import compiler_flags  # lazy: only for mistakes
+    from . import compiler_flags  # lazy import: only for mistakes
 
     return compiler_flags.meaning(key)
 
@@ -199,7 +201,7 @@ def _flag_meant(key: str) -> str | None:
 def _option_meant(
     key: str, values: Mapping[str, object], reader: _Reader, path: tuple[str | int, ...]
 ) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.option(key, values, below=reader.place.is_header(*path))
 
@@ -207,7 +209,7 @@ def _option_meant(
 def _macro_meant(
     key: str, values: Mapping[str, object], reader: _Reader, path: tuple[str | int, ...]
 ) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.macro(key, values, below=reader.place.is_header(*path))
 
@@ -224,19 +226,19 @@ def _variants_meant(
 
 
 def _package_meant(item: str, reader: _Reader) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.header_package(f"{item}/" if reader.place.is_folder(item) else item)
 
 
 def _producer_meant(file: str, call: str) -> str:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.producer(file, call)
 
 
 def _link_meant(item: str, reader: _Reader) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.link(item, reader.major)
 
@@ -248,13 +250,13 @@ def _major(toolkit: object) -> int | None:
 
 
 def _above(path: str, _reader: _Reader) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.above(path)
 
 
 def _file_above(path: str, _reader: _Reader) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.above(path, is_file=True)
 
@@ -329,7 +331,7 @@ def _has_headers_for_this_cuda(requirement: str, reader: _Reader) -> None:
 
 def _of_this_cuda(requirement: str, reader: _Reader) -> None:
     """Raise ValueError if a wheel is for a different major version of CUDA than the build."""
-    from . import nvidia_wheels  # lazy: few tables name such wheels
+    from . import nvidia_wheels  # lazy import: few tables name such wheels
 
     name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
     if reader.major and not nvidia_wheels.is_for_major(name, reader.major):
@@ -420,19 +422,20 @@ def _option_table(
 
 def _options_of_source(
     value: object, reader: _Reader, path: tuple[str | int, ...]
-) -> dict[str, nvrtc_options.OptionValue] | tuple[str, ...]:
-    """Check the options of a source: a table, or the array of a call that the table describes with `as`."""
+) -> dict[str, nvrtc_options.OptionValue] | tuple[str, ...] | str:
+    """Check the options of a source: a table, or the array of the call that `as` in the same table means."""
+    if "as" not in reader.beside:
+        return _option_table(value, reader, path)
+    if isinstance(value, str):
+        return value  # `calls` reports it, with the array that it means
     return value_checks.strings(value) if isinstance(value, list) else _option_table(value, reader, path)
 
 
-def _with_call(
-    values: dict[str, Any], table: Mapping[str, Any], reader: _Reader, path: tuple[str | int, ...]
-) -> dict[str, Any]:
+def _with_call(values: dict[str, Any], reader: _Reader, path: tuple[str | int, ...]) -> dict[str, Any]:
     """Return the values of a table, in which settings replace the call that its `as` describes."""
-    is_of_call = "as" in values if "as" in table else isinstance(values.get("options"), tuple)
-    if not is_of_call:
+    if "as" not in values:
         return values
-    from . import calls  # lazy: few tables describe calls
+    from . import calls  # lazy import: few tables describe calls
 
     return calls.with_settings(
         values, reader.place, lambda found, inside: reader.add(found, (*path, *inside))
@@ -451,7 +454,7 @@ def _check_further(name: str, value: Any, reader: _Reader, path: tuple[str | int
 
 
 def _ptxas_options(value: str | list[str], reader: _Reader, path: tuple[str | int, ...]) -> None:
-    from . import ptxas_options  # lazy: few tables have such options
+    from . import ptxas_options  # lazy import: few tables have such options
 
     for index, option in enumerate([value] if isinstance(value, str) else value):
         try:
@@ -502,7 +505,7 @@ def _written_out(
         except ValueError as exc:
             reader.refuse(exc, f"instantiate: {exc}", path)
     elif not reader.has_placeholder("instantiate", entry, path):
-        from . import instantiations  # lazy: few tables have products
+        from . import instantiations  # lazy import: few tables have products
 
         def report(error: ValueError, inside: tuple[str | int, ...], hint: str | None) -> None:
             key = ".".join(("instantiate", *map(str, inside[:1])))
@@ -572,7 +575,7 @@ def _array(
     for index, table in enumerate(value):
         here = (*path, index)
         before = len(reader.problems)
-        values = _with_call(reader.table(known, table, here), table, reader, here)
+        values = _with_call(reader.table(known, table, here), reader, here)
         guessed = " ".join(str(each.hint) for each in reader.problems[before:])  # of keys that are misspelled
         if missing := [key for key in required if key not in table and repr(key) not in guessed]:
             what = f"this table also needs {' and '.join(map(repr, missing))}"
@@ -588,7 +591,7 @@ def _array(
 
 def _path_with_template(table: Mapping[str, Any], reader: _Reader) -> dict[str, str]:
     """Return the line with the source that has the template of a table's first instantiation."""
-    from .toml_lines import setting  # lazy: only for mistakes
+    from .toml_lines import setting  # lazy import: only for mistakes
 
     entries = table.get("instantiate")
     first = entries[0] if isinstance(entries, list) and entries else None

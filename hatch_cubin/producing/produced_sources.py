@@ -53,8 +53,10 @@ def _sources(project: Project, index: int, producer: Producer) -> list[Source]:
     produced = memo.read(project, key) if project.recalls_texts else None
     if produced is not None:
         return sources_of(produced, rule, place)
-    from ..toolkit import installed_wheels  # lazy: a build that knows all texts needs none of 'requires'
-    from .running import run  # lazy: a build that knows all texts starts no process
+    from ..toolkit import (
+        installed_wheels,
+    )  # lazy import: a build that knows all texts needs none of 'requires'
+    from .running import run  # lazy import: a build that knows all texts starts no process
 
     if missing := installed_wheels.unmet(rule.requires):
         named = ", ".join(map(installed_wheels.shown, missing))
