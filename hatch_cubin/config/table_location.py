@@ -230,7 +230,7 @@ def _misnamed_in_hatch_toml(root: Folder) -> TableLocation | None:
 
 
 def misnamed_hook(root: Folder, name: str) -> ConfigError:
-    """Return the error for a hook of Hatch whose name is a misspelling of ours; its hint corrects the name."""
+    """Return the error for a misspelled name of our hook for Hatch; its hint has the right name."""
     build = inside(_hatch_settings(root, _read(root, _PYPROJECT)), "build")
     targets = inside(build, "targets")
     homes = [*(("targets", target, "hooks") for target in targets), ("hooks",)]
