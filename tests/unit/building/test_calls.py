@@ -117,8 +117,11 @@ def test_a_plain_bundle_has_nothing_of_calls(tmp_path: Path) -> None:
 
 def test_a_skipped_or_empty_bundle_can_be_imported_by_its_drop_in(project: Project, tmp_path: Path) -> None:
     skipped = replace(project, environ={**project.environ, "HATCH_CUBIN_SKIP": "1"})
+    returned = make_project(
+        tmp_path / "r", {"gen.py": FILES["gen.py"]}, producer_table(), HATCH_CUBIN_SKIP="1"
+    )
     empty = make_project(tmp_path / "e", {}, 'archs = ["sm_80"]\nrecorded = ["demo/calls"]')
-    for each in (skipped, empty):
+    for each in (skipped, returned, empty):
         files = pipeline.build(each)
         assert (json.loads(files["manifest.json"])["fronts"], loader_files.TEXT_KEY in files) == (
             ["cupy"],
