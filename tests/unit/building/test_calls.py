@@ -180,6 +180,16 @@ def test_a_failed_compile_has_no_hint_to_set_what_the_call_does_not_have(project
     ]
 
 
+def test_the_hint_for_a_missing_header_is_a_table_of_the_call(project: Project) -> None:
+    (project.root / "far").mkdir()
+    (project.root / "demo/inc/n.cuh").rename(project.root / "far/n.cuh")
+    error: Any = refusal(Exception, pipeline.build, project)
+    (hint,) = [each.hint for each in error.problems]
+    lines = hint.partition(":")[2].replace("\n    ", "\n")
+    assert lines.splitlines() == ["", SOURCE, 'path = "demo/a.cu"', 'include-dirs = ["far"]']
+    pipeline.build(replace(project, config=read_config(TABLES + lines, project.environ)))
+
+
 def test_an_error_in_a_recorded_call_has_the_line_of_the_file(project: Project) -> None:
     text = "#include <cuda.h>\n\n__global__ void k(int *x) { *x = wrong; *x = 1 }\n#error end\n"
     path = f"demo/calls/{text_key('cupy', [], text)}.cu"
