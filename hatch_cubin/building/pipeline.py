@@ -129,7 +129,7 @@ def build_held(
         return empty, needed_files(project, by_name=True)
     layout.refuse_foreign(project.root / project.bundle_folder)  # like a wrong package, before any compile
     if project.config.pack:
-        from ..compiling.packing import require_packer  # lazy: only with `pack`
+        from ..compiling.packing import require_packer  # lazy import: only with `pack`
 
         require_packer(project)
     with _seldom_collected():
@@ -226,7 +226,7 @@ def with_producers(project: Project, sources: ProjectSources) -> ProjectSources:
     """Return all sources of a project. Python files that produce sources run if their results are unknown."""
     if sources.is_complete:
         return sources
-    from ..producing.produced_sources import complete  # lazy: only with producers
+    from ..producing.produced_sources import complete  # lazy import: only with producers
 
     return complete(project, sources)
 
@@ -285,7 +285,7 @@ def attempt(
             if noted:  # even if packing fails, because the compiled results are correct
                 at_the_end.callback(_note, project, plan, results, cache)
             if packs and not plan.refused and len(results.done) == len(plan.jobs):
-                from ..compiling.packing import pack  # lazy: only with `pack`
+                from ..compiling.packing import pack  # lazy import: only with `pack`
 
                 results.packed = pack(project, _shipped(plan), results.done, cache, plan.recall)
         report(project, results, seconds)
@@ -307,7 +307,7 @@ def _note(project: Project, plan: Plan, results: Results, cache: Cache) -> None:
     """Record facts for later builds, and the numbers of cache hits and misses of this build."""
     found = _found(plan, results, cache)
     if results.packed:
-        from ..compiling.packing import recalled  # lazy: only with `pack`
+        from ..compiling.packing import recalled  # lazy import: only with `pack`
 
         found |= recalled(results.packed, cache)
     plan.recall.record(plan.toolkit.facts, found)
@@ -360,7 +360,7 @@ def open_cache(project: Project, hold: Path | None = None) -> Cache:
     """Return the project's cache. *hold*: a folder in which the cache makes links to its results."""
     signing = None
     if project.uses_signatures:
-        from ..cache.signing import signing_of  # lazy: only with signatures
+        from ..cache.signing import signing_of  # lazy import: only with signatures
 
         signing = signing_of(project)
     return Cache(project.cache_folder, project.config.cache_size, project.warn, hold, signing)
@@ -433,7 +433,7 @@ def _described(
     lock = lock_comparison.make_lock(project, everything, plan.toolkit, plan.jobs, results)
     if not project.config.producer:
         return lock
-    from ..lockfile.locked_texts import locked_producers  # lazy: only with producers
+    from ..lockfile.locked_texts import locked_producers  # lazy import: only with producers
 
     return lock._replace(producers=locked_producers(project, sources))
 
@@ -467,7 +467,7 @@ def _reachable(project: Project, *, by_name: bool = False) -> list[str]:
         found = reachable_files(project, read_sources(project), by_name=by_name)
         if by_name or not project.config.producer:
             return found
-        from ..producing.produced_sources import files_for_producers  # lazy: only with producers
+        from ..producing.produced_sources import files_for_producers  # lazy import: only with producers
 
         return sorted({*found, *files_for_producers(project)})
     except HatchCubinError:

@@ -109,7 +109,7 @@ def _files_of_producers(project: Project) -> Iterable[str]:
     """Return the files of the project that its producers (functions that generate sources) may read."""
     if not project.config.producer:
         return ()
-    from ..producing.produced_sources import files_for_producers  # lazy: only with producers
+    from ..producing.produced_sources import files_for_producers  # lazy import: only with producers
 
     return sorted(files_for_producers(project))
 

@@ -154,7 +154,7 @@ class _FolderAudit:
 
 
 def _request(record: Record) -> Request:
-    """Return the requirements for a result that its record shows: the arch and the instantiations."""
+    """Return the requirements for a result that its record contains: the arch and the instantiations."""
     arch, names = record.inputs.get("arch"), record.inputs.get("instantiate")
     return Request(arch if isinstance(arch, str) else None, names if isinstance(names, list) else None)
 

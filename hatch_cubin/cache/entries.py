@@ -182,7 +182,8 @@ class Cache:
     ) -> Compiled | None:
         """Return the cached result of *key*; None on a cache miss.
 
-        The result has to match the facts *known* from an earlier build, or else its record and the *request*.
+        If an earlier build recorded facts about the result (*known*), the result must match these facts. If
+        not, the result must match its record and the *request*.
         """
         return self.attempt(lambda: self._get(key, known, request), None)
 
@@ -229,7 +230,10 @@ class Cache:
         self.attempt(remove, None)
 
     def attempt(self, action: Callable[[], _R], otherwise: _R) -> _R:
-        """Return the result of *action*; if *action* fails, print a warning and return *otherwise*."""
+        """Return the result of *action*.
+
+        If *action* fails, print a warning and return the value *otherwise*.
+        """
         try:
             return action()
         except (OSError, ValueError) as exc:
@@ -238,9 +242,9 @@ class Cache:
 
     @contextlib.contextmanager
     def open_importer(self) -> Iterator[Callable[[bytes, bytes, bytes], bool]]:
-        """Yield a function that stores results of other machines: `accept(key, checked record, bytes)`.
+        """Yield the function `accept(key, record, data)`, which stores a result of another machine.
 
-        The function returns whether the result was stored.
+        The record must have been checked. The function returns whether the result was stored.
         """
         with contextlib.closing(exchange.ResultImporter(self.folder)) as importer:
 

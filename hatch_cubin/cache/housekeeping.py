@@ -38,8 +38,8 @@ RECORD_HEAD = 66  # how many bytes at the beginning show that a file is a record
 class Stats(NamedTuple):
     """The number of files in a cache folder, and their size."""
 
-    entries: int  # entries with a matching record
-    # entries without a matching record, and records without an entry; builds do not use these files
+    entries: int  # entries with a matching record.
+    # Entries without a matching record, and records without an entry. Builds do not use these files.
     unproven: int
     temporaries: int  # temporary files that a build is writing, or that a killed build has left
     bytes: int
@@ -65,7 +65,7 @@ class _StoredEntry(NamedTuple):
         return sum(self.files.values())
 
     def was_used(self) -> bool:
-        """Return whether a build has used the entry since `used` was determined."""
+        """Return whether a build has used the entry after the time `used`."""
         return any(_last_use(status) > self.used for path in self.files if (status := _status(path)))
 
 
@@ -158,7 +158,7 @@ def _unlink(path: str) -> bool:
 
 
 def _stored_entries(folder: Path) -> list[_StoredEntry]:
-    """Return all entries with their records, and all entries and records without their counterpart."""
+    """Return all entries with their records, entries without a record, and records without an entry."""
     files = _files(folder)
     pairs = {}
     for path in files:

@@ -20,12 +20,11 @@ from ..common.digest import file_digest
 if TYPE_CHECKING:
     from ..cubin.elf import KernelUse
 
-_OBJECT = "object"  # the name of an input that only objects have, which are units that will be linked
-# the name of the only input of a packed block (several units that are compressed together): the digests of
-# the units' results
+_OBJECT = "object"  # the name of an input that only objects (units that will be linked) have.
+# The name of the only input of a packed block (units that are compressed together): the units' digests.
 BLOCK = "block"
 _OTHER_NAMES = "does not have exactly the kernels that were requested"
-_FORMAT = 2  # since format 2, kernels that a source itself instantiates have readable names
+_FORMAT = 2  # since format 2, kernels that a source instantiates have readable names
 MAX_RECORD_SIZE = 1 << 23  # bytes; the largest known record has a twelfth of this size
 _SIZES = range(read_limits.CODE + 1)
 _HEX = re.compile("(?:[0-9a-f]{2})+")
@@ -39,19 +38,19 @@ class Request(NamedTuple):
     """The requirements for a unit's result that are known before the unit is compiled."""
 
     arch: str | None = None
-    names: Collection[str] | None = None  # template instantiations that the result must contain
-    # returns the symbols of kernels that every result of the source must contain
+    names: Collection[str] | None = None  # template instantiations that the result must contain.
+    # A function that returns the symbols of kernels that every result of the source must contain.
     declared: Callable[[], Collection[str]] = tuple
 
     def mismatch(
         self, kernels: Mapping[str, str], symbols: Collection[str], data: bytes, *, is_object: bool = False
     ) -> str | None:
-        """Return how *data*, with these *kernels*, does not meet the request; None if *data* meets it.
+        """Return the reason why *data* with the kernels *kernels* does not meet the request; None if it does.
 
-        *symbols* are the symbols of all kernels in *data*, and are empty for PTX. An object, which will be
-        linked, may have no kernels; in LTO-IR, the names of kernels cannot be read.
+        *symbols* are the symbols of all kernels in *data*, and are empty for PTX. *is_object*: whether *data*
+        will be linked. An object need not contain kernels, and the names of kernels in LTO-IR cannot be read.
         """
-        # lazy: a build that knows all results from an earlier build does not need these
+        # lazy import: a build that knows all results from an earlier build does not need these
         from ..cubin.kernel_names import (
             names_fit_symbols,
             without_blanks,
@@ -104,7 +103,7 @@ class Record(NamedTuple):
         return (self.size, self.sha256) == (len(data), file_digest(data))
 
     def mismatch(self, request: Request, symbols: Collection[str], data: bytes) -> str | None:
-        """Return how *data* does not meet the request or this record; None if *data* meets both.
+        """Return the reason why *data* does not meet the request or this record; None if *data* meets both.
 
         *symbols* are the symbols of all kernels in *data*.
         """
@@ -177,7 +176,7 @@ def decode(data: bytes) -> Record | None:
 
 def _is_signature(line: bytes) -> bool:
     """Return whether a line has the form of a signature. The signature itself is not verified."""
-    from ..common.ed25519_keys import Signature  # lazy: needed only for signed records
+    from ..common.ed25519_keys import Signature  # lazy import: needed only for signed records
 
     return Signature.decode(line) is not None
 
@@ -191,7 +190,7 @@ def _is_digest(value: object) -> bool:
 
 
 def _are_texts(value: object) -> bool:
-    """Return whether *value* is a list of texts that can be encoded: JSON may contain lone surrogates."""
+    """Return whether *value* is a list of texts without lone surrogates, which JSON may contain."""
     texts: Any = value
     try:
         return type(texts) is list and all(type(each) is str and each.encode() for each in texts)

@@ -67,7 +67,10 @@ class SignaturePolicy:
         return None
 
     def accepts(self, kind: str, data: bytes, line: bytes) -> bool:
-        """Return whether *line* is a trusted key's signature of *data*, made for this *kind* of data."""
+        """Return whether *line* is a trusted key's signature of *data*.
+
+        *kind*: the kind of the signed data.
+        """
         signature = Signature.decode(line)
         if signature is None or signature.key not in self.keys:
             return False
@@ -89,7 +92,7 @@ class Signer:
         self.key = ed25519_keys.write(ed25519_keys.PUBLIC, self._private.public_key().public_bytes_raw())
 
     def sign(self, kind: str, data: bytes) -> bytes:
-        """Return a line of text with the signature of *data*, which is of this *kind*."""
+        """Return a line of text with the signature of *data*. *kind*: the kind of the signed data."""
         return Signature(self.key, self._private.sign(_message(kind, data))).encode()
 
 

@@ -112,7 +112,7 @@ def _near(name: str, own: Sequence[str]) -> str | None:
 
 
 def _of_table(name: str) -> str | None:
-    from ..config.reader import KEYS  # lazy: few mistakes need it
+    from ..config.reader import KEYS  # lazy import: few mistakes need it
 
     key = name.lstrip("-")
     return f"{key!r} is a key of the table in pyproject.toml" if key in KEYS else None

@@ -154,7 +154,7 @@ def _columns(text: str) -> int:
     """Return how many columns a terminal needs for *text*: two for a wide character, none for an accent."""
     if text.isascii():
         return len(text)
-    import unicodedata  # lazy: few names have characters outside ASCII
+    import unicodedata  # lazy import: few names have characters outside ASCII
 
     wide = (unicodedata.east_asian_width(char) in "WF" for char in text)
     return len(text) + sum(wide) - sum(map(bool, map(unicodedata.combining, text)))

@@ -97,7 +97,7 @@ def _meant(name: str, known: Iterable[str]) -> str | None:
 
     Characters between words do not count.
     """
-    import difflib  # lazy: slow to import, and needed only for misspelled variables
+    import difflib  # lazy import: slow to import, and needed only for misspelled variables
 
     bare = _bare(name) if name.upper().startswith("HATCH") else f"HATCH{_bare(name)}"
     start = _bare(_PREFIX) if bare.startswith(_bare(_PREFIX)) else ""

@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from ..project.source import Source
 from .diagnostics import NO_KERNEL, Diagnostic
 from .hints import (
     conditions,
@@ -57,6 +58,7 @@ _CAUSES = (
     language.needs_of_source,
     macros.used_in_header,
     other_sources.unresolved,
+    undefined_names.misspelled,
     undefined_names.undefined,
     host_code.unannotated,
     host_code.variables,
@@ -73,7 +75,16 @@ def advise(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnosti
     told = [*explained, *instantiations.wrong_entries(found, failed)]
     if failed.module.front:
         told = [_without_lines_of_call(each) for each in told]
-    return [_with_produced_lines(_with_include_chain(each, failed), failed) for each in told]
+    told = [_with_produced_lines(_with_include_chain(each, failed), failed) for each in told]
+    return [_in_file(each, failed.module.source) for each in told]
+
+
+def _in_file(error: Diagnostic, source: Source) -> Diagnostic:
+    """Return an error with its line in the file of a recorded call, where the text is not at the start."""
+    where = error.where
+    if source.recorded is None or where is None or where.path != source.path or where.line is None:
+        return error
+    return replace(error, where=where._replace(line=source.line_in_file(where.line)))
 
 
 def _without_lines_of_call(error: Diagnostic) -> Diagnostic:

@@ -204,7 +204,7 @@ def merge(
 def _problem(diagnostic: Diagnostic, units: Sequence[Unit], compiler_of: Callable[[Module], str]) -> Problem:
     compiler = compiler_of(units[0].module)
     doing = "linking" if units[0].module.link else "compiling"
-    modules = ", ".join(dict.fromkeys(unit.module.name for unit in units))
+    modules = ", ".join(dict.fromkeys(unit.module.title for unit in units))
     archs = ", ".join(dict.fromkeys(str(unit.arch) for unit in units))
     details = (
         *diagnostic.context,

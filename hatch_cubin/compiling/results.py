@@ -67,7 +67,7 @@ def require(results: Results, toolkit: Toolkit, refused: Sequence[Problem] = ())
 
 def _unwanted(module: Module, archs: str, switch: str, archs_option: str) -> Problem:
     path = module.source.path
-    what = f"{module.name} for {archs} is not in the cache, but {switch} is set"
+    what = f"{module.title} for {archs} is not in the cache, but {switch} is set"
     hint = f"run 'hatch-cubin explain {shlex.quote(path)}{archs_option}' to see the reason"
     return problem("not-in-cache", what, module.location, hint, _origin(module))
 

@@ -128,7 +128,7 @@ def _is_alike(name: str, tables: Mapping[str, Any]) -> bool:
 
 
 def _is_near(name: str, right: str) -> bool:
-    import difflib  # lazy: slow to import, and needed only for mistakes
+    import difflib  # lazy import: slow to import, and needed only for mistakes
 
     return difflib.SequenceMatcher(None, name, right).ratio() >= _NEARLY
 

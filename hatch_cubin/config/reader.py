@@ -166,32 +166,32 @@ class _Reader:
 
 
 def _meant(key: str, value: object) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.line(key, value)
 
 
 def _backend_required(text: str) -> str:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.backend_required(text)
 
 
 def _variable_meant(variable: str, text: str) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     field, check = _VARIABLES.get(variable, ("", None))
     return suggestions.variable(variable, field, text, check)
 
 
 def _option_called(key: str) -> str:
-    from . import compiler_flags  # lazy: only for mistakes
+    from . import compiler_flags  # lazy import: only for mistakes
 
     return compiler_flags.option_meant(key)
 
 
 def _flag_meant(key: str) -> str | None:
-    from . import compiler_flags  # lazy: only for mistakes
+    from . import compiler_flags  # lazy import: only for mistakes
 
     return compiler_flags.meaning(key)
 
@@ -199,7 +199,7 @@ def _flag_meant(key: str) -> str | None:
 def _option_meant(
     key: str, values: Mapping[str, object], reader: _Reader, path: tuple[str | int, ...]
 ) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.option(key, values, below=reader.place.is_header(*path))
 
@@ -207,7 +207,7 @@ def _option_meant(
 def _macro_meant(
     key: str, values: Mapping[str, object], reader: _Reader, path: tuple[str | int, ...]
 ) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.macro(key, values, below=reader.place.is_header(*path))
 
@@ -224,19 +224,19 @@ def _variants_meant(
 
 
 def _package_meant(item: str, reader: _Reader) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.header_package(f"{item}/" if reader.place.is_folder(item) else item)
 
 
 def _producer_meant(file: str, call: str) -> str:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.producer(file, call)
 
 
 def _link_meant(item: str, reader: _Reader) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.link(item, reader.major)
 
@@ -248,13 +248,13 @@ def _major(toolkit: object) -> int | None:
 
 
 def _above(path: str, _reader: _Reader) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.above(path)
 
 
 def _file_above(path: str, _reader: _Reader) -> str | None:
-    from . import suggestions  # lazy: only for mistakes
+    from . import suggestions  # lazy import: only for mistakes
 
     return suggestions.above(path, is_file=True)
 
@@ -329,7 +329,7 @@ def _has_headers_for_this_cuda(requirement: str, reader: _Reader) -> None:
 
 def _of_this_cuda(requirement: str, reader: _Reader) -> None:
     """Raise ValueError if a wheel is for a different major version of CUDA than the build."""
-    from . import nvidia_wheels  # lazy: few tables name such wheels
+    from . import nvidia_wheels  # lazy import: few tables name such wheels
 
     name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
     if reader.major and not nvidia_wheels.is_for_major(name, reader.major):
@@ -432,7 +432,7 @@ def _with_call(
     is_of_call = "as" in values if "as" in table else isinstance(values.get("options"), tuple)
     if not is_of_call:
         return values
-    from . import calls  # lazy: few tables describe calls
+    from . import calls  # lazy import: few tables describe calls
 
     return calls.with_settings(
         values, reader.place, lambda found, inside: reader.add(found, (*path, *inside))
@@ -451,7 +451,7 @@ def _check_further(name: str, value: Any, reader: _Reader, path: tuple[str | int
 
 
 def _ptxas_options(value: str | list[str], reader: _Reader, path: tuple[str | int, ...]) -> None:
-    from . import ptxas_options  # lazy: few tables have such options
+    from . import ptxas_options  # lazy import: few tables have such options
 
     for index, option in enumerate([value] if isinstance(value, str) else value):
         try:
@@ -502,7 +502,7 @@ def _written_out(
         except ValueError as exc:
             reader.refuse(exc, f"instantiate: {exc}", path)
     elif not reader.has_placeholder("instantiate", entry, path):
-        from . import instantiations  # lazy: few tables have products
+        from . import instantiations  # lazy import: few tables have products
 
         def report(error: ValueError, inside: tuple[str | int, ...], hint: str | None) -> None:
             key = ".".join(("instantiate", *map(str, inside[:1])))
@@ -588,7 +588,7 @@ def _array(
 
 def _path_with_template(table: Mapping[str, Any], reader: _Reader) -> dict[str, str]:
     """Return the line with the source that has the template of a table's first instantiation."""
-    from .toml_lines import setting  # lazy: only for mistakes
+    from .toml_lines import setting  # lazy import: only for mistakes
 
     entries = table.get("instantiate")
     first = entries[0] if isinstance(entries, list) and entries else None

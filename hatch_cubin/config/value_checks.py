@@ -61,7 +61,7 @@ class RefusedValueError(ValueError):
 
 def guess(text: str, known: Iterable[str]) -> str | None:
     """Return "did you mean …?" with the known name that *text* resembles, or None if no name is similar."""
-    import difflib  # lazy: slow to import, and needed only for mistakes
+    import difflib  # lazy import: slow to import, and needed only for mistakes
 
     close = difflib.get_close_matches(text, known, n=1)
     return f"did you mean {close[0]!r}?" if close else None
@@ -81,7 +81,7 @@ def jobs_of_variable(text: str) -> int:
 
 def remote(value: object) -> str:
     """Check the URL of a shared store in the table. It must not contain a password: the table is public."""
-    from . import store_urls  # lazy: few tables need it
+    from . import store_urls  # lazy import: few tables need it
 
     url = store_urls.parse(value)
     if url.user is not None:
@@ -92,7 +92,7 @@ def remote(value: object) -> str:
 
 def remote_of_variable(text: str) -> str | None:
     """Check the URL in a variable, and return the URL without user and password, or None for "off"."""
-    from . import store_urls  # lazy: few builds need it
+    from . import store_urls  # lazy import: few builds need it
 
     if text == "off":
         return None
@@ -169,14 +169,16 @@ def arch(text: str) -> str:
 
 
 def _has_wrong_zeros(number: int) -> bool:
-    from ..common import gpu_names  # lazy: only for mistakes, and for archs that this version does not know
+    from ..common import (
+        gpu_names,
+    )  # lazy import: only for mistakes, and for archs that this version does not know
 
     return bool(gpu_names.with_right_zeros(str(number)))
 
 
 def _arch_meant(text: str) -> str:
     """Return the end of the message about a text that is not an arch."""
-    from ..common import gpu_names  # lazy: only for mistakes
+    from ..common import gpu_names  # lazy import: only for mistakes
 
     if meant := gpu_names.archs_meant(text):
         return f", did you mean {', '.join(map(repr, meant))}?"
@@ -394,7 +396,7 @@ def link(text: str) -> str:
 
 def is_secret(value: object) -> bool:
     """Return whether a value contains a private key anywhere."""
-    from ..common.ed25519_keys import PRIVATE  # lazy: few tables need it
+    from ..common.ed25519_keys import PRIVATE  # lazy import: few tables need it
 
     return f"{PRIVATE}:" in repr(value)
 

@@ -63,7 +63,7 @@ class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
                 max_size.enforce(self._wheel_config, artifact_path)
 
     def _add_to_wheel(self, project: Project, version: str, build_data: dict[str, Any]) -> None:
-        from ..building import pipeline  # lazy: slow to import, and `dependencies` does not need it
+        from ..building import pipeline  # lazy import: slow to import, and `dependencies` does not need it
         from ..bundle import layout, sbom
 
         if version == "editable":

@@ -56,8 +56,8 @@ class Closure:
     missing: set[str] = field(default_factory=set)
     # For each include, the paths in the project at which no file was found.
     absent: AbstractSet[TriedPaths] = field(default_factory=set, compare=False)
-    search: tuple[str, ...] = ()  # the logical names of the search path's folders, in order
-    # the version of each header tree on the search path, for messages
+    search: tuple[str, ...] = ()  # the logical names of the search path's folders, in order.
+    # The version of each header tree on the search path, for messages.
     builds: dict[str, str] = field(default_factory=dict)
     computed: bool = False  # whether macros decide which headers are included
     guessed: bool = False  # whether such a macro may have values that the files do not show
@@ -245,7 +245,7 @@ class _Walk:
     def _operands(self, include: Include) -> list[Include | None]:
         """Return every include that a computed include can expand to.
 
-        None in the list means an unknown name.
+        An item None means that the name of the included file is unknown.
         """
         operands: list[Include | None] = []
         names, seen = [include], {include.name}

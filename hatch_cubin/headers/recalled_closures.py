@@ -28,7 +28,7 @@ from .includes import Closure, Resolver
 from .outside_project import AbsentPaths, ClosureFiles, OutsideFolder, TriedPaths
 from .resolve import FOLDERS, OutsideFolders, SearchFolder
 
-_UNREAD = "unread"  # in place of a digest: the file was read under another name
+_UNREAD = "unread"  # this text in place of a digest means that the file was read under another name
 _TRIED = digest(["tried"])
 
 
@@ -57,7 +57,7 @@ class RecalledClosures:
         self._scans = scans
         self._take_line = take
         self._began = time.time_ns()
-        self._lines: dict[str, str] = {}  # the lines of the closures that this build used
+        self._lines: dict[str, str] = {}  # the lines of the closures that this build used.
         # For each unchanged folder outside the project: the number of recorded paths, and the recorded digest
         # of the files' states.
         self._known: dict[SearchFolder, tuple[int, str]] = {}

@@ -81,7 +81,10 @@ class FileIncludes(NamedTuple):
 
 
 class OutsideFolders:
-    """The folders outside the project that a build searches. *known* adds recorded facts to a new folder."""
+    """The folders outside the project that a build searches.
+
+    The function *known* adds recorded facts to a new folder.
+    """
 
     def __init__(
         self, known: Callable[[SearchFolder, OutsideFolder], object] = lambda _root, _folder: None
@@ -206,9 +209,9 @@ class IncludeSearch:
     def _in_source_root(self, root: SearchFolder, written: str) -> tuple[SearchFolder, str]:
         """Return the folder and the path to search for an include in a project with source roots.
 
-        The compiler sees source roots as folders inside the project, but in a path with `..` it uses their
-        real folders. A path with `..` must also lead to the same file in an sdist, in which all source roots
-        are side by side. Otherwise this method raises SourceError.
+        The compiler sees source roots as folders inside the project, but uses their real folders for a path
+        with `..`. Raise SourceError for a path with `..` that leads to a different file in an sdist, because
+        in an sdist all source roots are in one folder.
         """
         if not self.tree.roots or root.tree or not root.logical:
             return root, written
@@ -298,7 +301,7 @@ class IncludeSearch:
                     yield root, relative
 
     def folders(self, *folders: Path) -> str:
-        """Return a digest of the names of all subfolders: `s/../a.h` leads to a file only if `s` exists."""
+        """Return a digest of the names of all subfolders, because `s/../a.h` is a file only if `s` exists."""
         there = (self.tree.name_of(parent) for parent, _files in self._walk_folders(*folders))
         return f"{FOLDERS}{digest(sorted(there))[:16]}"
 

@@ -73,7 +73,7 @@ def _include_folders(found: importlib.metadata.Distribution) -> set[str]:
 
 
 def toolkit_roots(toolkit: Toolkit, *, system: bool, unpacks: bool = True) -> list[SearchFolder]:
-    """Return the folders with the toolkit's headers: NVRTC's bundled headers, shims, and NVIDIA's wheels.
+    """Return the folders with the toolkit's headers (NVRTC's bundled headers, shims, and NVIDIA's wheels).
 
     If *unpacks* is false, NVRTC's bundled headers are used only if an earlier build has unpacked them.
 

@@ -40,7 +40,7 @@ def host_struct_problems(modules: Mapping[Module, Closure], config: Config) -> d
         if not is_reached or not (line or _STRUCT.search(text)):
             continue
         what = f"needs {_STRUCTS}, but the release of CuPy on the user's machine fills the structs in it"
-        where = Location(module.source.path, line)
+        where = Location(module.source.path, line and module.source.line_in_file(line))
         problems[module] = problem("structs-of-host", what, where, _left_out(module, config))
     return problems
 

@@ -58,7 +58,7 @@ class UnitInputs(NamedTuple):
 
 
 class DigestPositions(NamedTuple):
-    """The position of an input in the digest that a key contains, for each tool; None if it is not there."""
+    """The position of an input in the digest of a cache key, for each tool; None for no position."""
 
     nvrtc: int | None = _LAST
     ptxas: int | None = _LAST
@@ -72,23 +72,23 @@ class Ingredient(NamedTuple):
     *value* must return None for units without this input, because any other value changes their keys.
     """
 
-    name: str  # the name of the input in the cache's records
-    # returns the value for records, or None if a unit does not have this input
+    name: str  # the name of the input in the cache's records.
+    # A function that returns the value for records, or None if a unit does not have this input.
     value: Callable[[UnitInputs], Any]
-    # for `explain`, by kind of difference; the first kind is a changed value
+    # The sentences of `explain`, by kind of difference; the first kind is a changed value.
     sentences: Mapping[str, Sentences]
     type: type = object  # the type of the value; lists and dicts are compared item by item
     is_in_all: bool = False  # whether every record in the cache has this input
     is_of_arch: bool = False  # whether the value differs between the units of a module
     positions: DigestPositions = DigestPositions()
-    # returns the parts for the key's digest; None means name and value
+    # A function that returns the parts for the key's digest. None: the parts are the name and the value.
     parts: Callable[[UnitInputs], Sequence[str | bytes]] | None = None
     # the settings to write into the lock for each module, by name
     settings: Mapping[str, Callable[[Module], Any]] = {}
-    locked: Sequence[str] = ("modules",)  # the fields of the lock that change with this input
-    # returns digests of files, for the lock and the bill of materials
+    locked: Sequence[str] = ("modules",)  # the fields of the lock that change with this input.
+    # A function that returns digests of files, for the lock and the bill of materials.
     files: Callable[[Jobs], Mapping[str, str]] | None = None
-    # returns wheels and header trees, for the lock and the bill of materials
+    # A function that returns wheels and header trees, for the lock and the bill of materials.
     others: Callable[[Jobs], Mapping[str, str | None]] | None = None
 
     def digest_parts(self, unit_inputs: UnitInputs) -> Sequence[str | bytes]:
@@ -162,7 +162,7 @@ def _options(unit_inputs: UnitInputs) -> dict[str, Any]:
         return options
     if unit_inputs.tool == PTXAS:
         return {name: value for name, value in options.items() if name in OF_PTX}
-    from ..toolkit.linker import options_of_code  # lazy: needed only for linked modules
+    from ..toolkit.linker import options_of_code  # lazy import: needed only for linked modules
 
     found = options_of_code(unit_inputs.module)
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
@@ -171,7 +171,7 @@ def _options(unit_inputs: UnitInputs) -> dict[str, Any]:
 def _flags(unit_inputs: UnitInputs) -> list[str]:
     if unit_inputs.tool == PTXAS:
         return flags(unit_inputs.unit, unit_inputs.toolkit)
-    from ..toolkit.linker import link_options  # lazy: needed only for linked modules
+    from ..toolkit.linker import link_options  # lazy import: needed only for linked modules
 
     return ["options", *(option.decode() for option in link_options(unit_inputs.unit))]
 
@@ -192,7 +192,7 @@ def _builds(unit_inputs: UnitInputs) -> dict[str, str]:
 def _value_only(value: Callable[[UnitInputs], str | None]) -> Callable[[UnitInputs], Sequence[str]]:
     """Return a function for *parts* that returns only the value.
 
-    Keys of the first releases have no name there.
+    The input's name is left out, because it was not in the keys of the first releases.
     """
     return lambda unit_inputs: [found] if (found := value(unit_inputs)) is not None else []
 

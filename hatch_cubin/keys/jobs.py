@@ -90,7 +90,7 @@ def request_of(unit: Unit) -> Request:
 
 def _required_symbols(module: Module) -> Collection[str]:
     """Return the symbols of kernels that every result of a module must contain."""
-    # lazy: most results are known from an earlier build and need no check
+    # lazy import: most results are known from an earlier build and need no check
     from ..config.ptxas_options import names_kernels
     from ..project.required_kernels import required_kernels
 
@@ -160,13 +160,13 @@ def _jobs_of_modules(
         )
         modules = [module for module in modules if not _is_empty(module)]
     if calls := [each for each in modules if each.front]:
-        from .cupy_headers import host_struct_problems  # lazy: few projects have such modules
+        from .cupy_headers import host_struct_problems  # lazy import: few projects have such modules
 
         refused_calls = host_struct_problems({each: finder.find(each)[0] for each in calls}, project.config)
         problems += refused_calls.values()
         modules = [module for module in modules if module not in refused_calls]
     if produced := [each for each in modules if each.source.produced and not each.link]:
-        from .produced_includes import undeclared_includes  # lazy: only with producers
+        from .produced_includes import undeclared_includes  # lazy import: only with producers
 
         pairs = ((module.source, finder.named_files(module)) for module in produced)
         problems += undeclared_includes(project, declared, pairs)
@@ -186,7 +186,7 @@ def _jobs_of_modules(
         if module.link is None
     }
     if len(jobs) < len(groups):
-        from .link_files import find_links  # lazy: only with linked modules
+        from .link_files import find_links  # lazy import: only with linked modules
 
         keys = {job.unit: job.keys for each in jobs.values() for job in each}
         for found in find_links(project, groups, keys, toolkit, recall):
@@ -204,7 +204,7 @@ def _is_empty(module: Module) -> bool:
 
 
 def _empty_source_problems(sources: Collection[Source], project: Project) -> list[Problem]:
-    from ..config.toml_lines import setting  # lazy: only hints need it
+    from ..config.toml_lines import setting  # lazy import: only hints need it
 
     files = [each.path for each in sources if not each.produced]
     exclude = setting("exclude", [*project.config.exclude, *files])
@@ -428,9 +428,9 @@ class _HeaderFinder:
         return self._named[id(closure)]
 
     def declared(self, module: Module) -> Mapping[str, ParameterTypes]:
-        """Return the parameter types of a module's kernels, as far as its source and headers prove them."""
+        """Return the parameter types of a module's kernels, if no macro or header can change these types."""
         if module not in self._declared:
-            # lazy: needed only for new results
+            # lazy import: needed only for new results
             from .parameter_types import types_of_linked_module, types_of_module
 
             if module.link:
@@ -519,7 +519,7 @@ class _HeaderFinder:
         """Return folders of the search path, with further folders of CuPy for a module of CuPy's."""
         if not module.front:
             return folders
-        from .cupy_headers import with_folders_of_cupy  # lazy: few projects have such modules
+        from .cupy_headers import with_folders_of_cupy  # lazy import: few projects have such modules
 
         return with_folders_of_cupy(folders)
 

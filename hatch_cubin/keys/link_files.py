@@ -174,7 +174,7 @@ def find_links(
     toolkit: Toolkit,
     recall: Recall,
 ) -> list[LinkedUnit]:
-    """Return all linked units. *keys* are the cache keys of the objects that they are linked from.
+    """Return all linked units. *keys*: the cache keys of the objects from which the units are linked.
 
     Raise ConfigError with a problem for each file that cannot be linked.
     """

@@ -1,4 +1,4 @@
-"""Refuse headers of the project that a produced text includes, but that an sdist would not have."""
+"""Find headers of the project that a generated source includes, but that an sdist would not contain."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ def undeclared_includes(
 ) -> list[Problem]:
     """Return a problem for each producer whose texts include other files of the project than *declared* ones.
 
-    An sdist is made without running producers: it has the declared files and the include folders.
-    *included* has produced sources, each with the project's files that it includes.
+    A producer is a function that generates sources. An sdist is made without running producers, so it
+    contains only the declared files and the include folders. *included*: each generated source with the
+    project's files that it includes.
     """
     folders = tuple(f"{folder}/" for folder, _key in include_folders(project.config))
     missing: dict[str, dict[str, None]] = {}
@@ -32,6 +33,6 @@ def undeclared_includes(
 def _problem(project: Project, by: str, paths: list[str]) -> Problem:
     rules = enumerate(project.config.producer)
     index, rule = next((index, rule) for index, rule in rules if rule.name == by)
-    what = f"the texts of {rule.path} include {', '.join(paths)}, and 'inputs' does not name that"
+    what = f"the texts of {rule.path} include {', '.join(paths)}, but 'inputs' does not list this"
     hint = f"in its table: {setting('inputs', [*rule.inputs, *paths])}"
     return problem("undeclared-include", what, project.config.place.of("producer", index), hint)

@@ -54,7 +54,7 @@ def make_lock(
     """Make the lock of a project from its *jobs*, and from the digests of the *results* that are known.
 
     *all_modules* are all modules with their headers, including modules of sources that other sources include.
-    The result does not have the producers yet.
+    The caller adds the facts about producers to the lock.
     """
     files, built = file_digests(jobs), {job.unit.module.source.path for job in jobs}
     pairs = [(module, closure) for module, closure, _search in all_modules]
@@ -137,7 +137,7 @@ def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> Locke
     changes = [*_other_settings(lock, project)]
     planned = unit_plan.UnitPlan(())
     if not sources.is_complete:
-        from .locked_texts import with_locked_texts  # lazy: only with producers
+        from .locked_texts import with_locked_texts  # lazy import: only with producers
 
         sources, others = with_locked_texts(lock.producers, project, sources)
         changes += others
@@ -197,7 +197,7 @@ def _other_files(lock: Lock, project: Project, sources: Iterable[Source]) -> Ite
 
 
 def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
-    """Yield the differences of units and their settings; archs that are no longer built do not count."""
+    """Yield the differences of units and their settings, except archs that are no longer built."""
     seen: set[Module] = set()
     for unit in units:
         module = unit.module
@@ -249,7 +249,7 @@ def expected_result(sha256: str | None) -> RecalledResult | None:
 def with_locked_results(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
     """Yield *jobs* with the digests of their results in the lock.
 
-    A digest for a cache key is right even if the lock is stale.
+    Even in an outdated lock, the digest for a cache key is right.
     """
     digests = _digests(lock)
     for job in jobs:
@@ -295,10 +295,10 @@ def other_texts(lock: Lock, jobs: Iterable[Job]) -> tuple[str, ...]:
 
 
 def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
-    """Return the entry of a job's unit in the lock; its values are None if the unit is new.
+    """Return the entry of a job's unit in the lock; all values are None if the lock does not have the unit.
 
-    In an unchanged project, a unit is new if another source included its source earlier, and this other
-    source is rejected now.
+    The lock of an unchanged project may not have a unit whose source was a part of another source, if this
+    other source is rejected now.
     """
     units = lock.modules.get(job.unit.module.full_name, {"units": {}})["units"]
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]

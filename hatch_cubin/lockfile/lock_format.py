@@ -36,13 +36,13 @@ class Lock(NamedTuple):
     toolkit: str | None  # the value in the project's table
     header_packages: Sequence[str]
     builds: Mapping[str, Any]  # the versions of cuda.core and of the compilers, and the supported archs
-    wheels: Mapping[str, str]  # the wheels that a build with a compiler needs, with their versions
-    # header trees outside the project, with the version if the tree is a wheel
+    wheels: Mapping[str, str]  # the wheels that a build with a compiler needs, with their versions.
+    # The header trees outside the project, with the version if the tree is a wheel.
     headers: Mapping[str, str | None]
-    files: Mapping[str, str]  # the project's files that units read, with their digests
-    # the project's files that only sources without kernels read, with their digests
+    files: Mapping[str, str]  # the project's files that units read, with their digests.
+    # The project's files that only sources without kernels read, with their digests.
     of_parts: Mapping[str, str]
-    # by folder, the names that includes searched for and that must not exist
+    # For each folder: the names that includes searched for and that must not exist in the folder.
     absent: Mapping[str, Sequence[str]]
     # for each producer, its inputs, and the name, the digest and the settings of each text that it returned
     producers: Mapping[str, Mapping[str, Any]]
@@ -117,7 +117,7 @@ def _is_text(value: object) -> bool:
 
 
 def _is_name(value: object) -> bool:
-    """Return whether a value is a text that can be encoded: JSON can also contain lone surrogates."""
+    """Return whether a value is a text without lone surrogates, which JSON may contain."""
     return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
 
 

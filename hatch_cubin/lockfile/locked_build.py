@@ -79,7 +79,7 @@ def refuse_if_locked(project: Project, changes: Sequence[str], hint: str = lock_
 
 @contextlib.contextmanager
 def explain_missing_compiler(project: Project, verdict: LockVerdict | None) -> Iterator[None]:
-    """Explain the error of a build that needs a compiler, but did not require its installation."""
+    """Explain the error of a build that needs a compiler, but did not list the compiler as a requirement."""
     try:
         yield
     except ToolchainError as exc:
@@ -132,14 +132,14 @@ def _results(
     patience_s: float | None,
     warn: Callable[[str], object],
 ) -> tuple[Mapping[Unit, Compiled], SharedStore | None]:
-    """Return the verified results, and the remote store that was searched (None without a store)."""
+    """Return the verified results, and the remote store that was searched (None if there is no store)."""
     if hold is not None:
         (
             hold := hold / "locked"
         ).mkdir()  # a folder of its own, because a build that continues without the lock uses the same names
     signing, remote = None, None
     if project.uses_signatures:
-        from ..cache.signing import Signing, signature_policy_of  # lazy: needed only for signatures
+        from ..cache.signing import Signing, signature_policy_of  # lazy import: needed only for signatures
 
         signing = Signing(policy=signature_policy_of(project))
     cache = Cache(project.cache_folder, None, warn, hold, signing)

@@ -1,7 +1,8 @@
-"""The producers in a lock: write their inputs and texts into it, and make sources of it without running them.
+"""Write the texts of producers into a lock, and make sources from the lock without running producers.
 
-A lock has the digest of each text, but not the text. A build whose units are all in the cache needs from a
-text only what the lock has: the settings of the source, and the head of PTX, which says what it is for.
+A producer is a function of the project that returns texts of sources. A lock contains the digest of each
+text, but not the text. A build whose results are all in the cache needs only the settings of the source, and
+the first lines of PTX with the target. The lock contains both.
 """
 
 from __future__ import annotations
@@ -74,9 +75,11 @@ def producer_changes(locked: Locked, producers: Sequence[Producer]) -> Iterator[
 def with_locked_texts(
     locked: Locked, project: Project, sources: ProjectSources
 ) -> tuple[ProjectSources, list[str]]:
-    """Return all sources as a lock describes them, or the reasons why it does not; no producer runs.
+    """Return all sources as a lock describes them, or the reasons why the lock cannot be used.
 
-    If there are reasons, the sources that producers return are still missing.
+    No producer runs.
+
+    If the lock cannot be used, the result does not contain the sources of producers.
     """
     producers = find_producers(project)
     if changes := [*producer_changes(locked, producers)]:

@@ -1,4 +1,4 @@
-"""List the wheels that a build requires, which include no compiler if the cache has all results in a lock."""
+"""List the wheels that a build requires. No compiler is required if the cache has all results in a lock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def required_wheels(config: Config, root: str | Path, project: Callable[[], Proj
     required = requirements.build_requirements(config, os.environ, assembles=has_ptx)
     if not has_or_needs_lock(root):
         return required
-    from ..remote.build_store import SHORT_PATIENCE_S  # lazy: needed only if the project has a lock
+    from ..remote.build_store import SHORT_PATIENCE_S  # lazy import: needed only if the project has a lock
     from .lock_comparison import fits_table
     from .locked_build import evaluate
 

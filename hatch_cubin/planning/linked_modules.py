@@ -40,7 +40,7 @@ def plan_modules(
     parts = [source for source in sources if source.path in apart]
     modules = unit_plan.plan_modules(config, alone, expand_targets, parts, is_complete=is_complete)
     if any(module.front for module in modules):
-        from .equal_calls import merge_equal_calls  # lazy: few projects have such modules
+        from .equal_calls import merge_equal_calls  # lazy import: few projects have such modules
 
         modules = merge_equal_calls(modules)
     if not config.module:

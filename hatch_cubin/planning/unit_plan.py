@@ -84,6 +84,11 @@ class Module(CompileSettings):
         return _name(self.base, self.variant)
 
     @property
+    def title(self) -> str:
+        """The module's name in messages; for a library's call the path of its source, which is shorter."""
+        return self.source.path if self.front else self.name
+
+    @property
     def full_name(self) -> str:
         """The name, with the arch if this is the text of one arch: several texts may share a name then."""
         return f"{self.name}.{self.source.arch}" if self.source.arch else self.name
@@ -147,7 +152,7 @@ class Unit(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.module.name} for {self.arch}"
+        return f"{self.module.title} for {self.arch}"
 
     @property
     def suffix(self) -> str:
@@ -349,7 +354,7 @@ def call_of(rules: Iterable[SourceRule]) -> SourceRule | None:
 
 def call_key(call: SourceRule, source: Source) -> str:
     """Return the key by which a library's call finds the module of a source."""
-    from ..loader._text_key import text_key  # lazy: few projects have such sources
+    from ..loader._text_key import text_key  # lazy import: few projects have such sources
 
     return source.locked_key or text_key(call.front, call.call_options, source.text)
 
@@ -519,7 +524,7 @@ def _linked_for(
         if not target.named:
             notes.append(f"{module.base}: not built for {arch}: {_NO_PTX}")
             return None
-        from ..config.toml_lines import setting  # lazy: only hints need it
+        from ..config.toml_lines import setting  # lazy import: only hints need it
 
         archs = [str(each.arch) for each in module.targets if not each.arch.is_ptx]
         hint = f"in the module's table: {setting('archs', archs)}" if archs else None
@@ -571,7 +576,7 @@ def arch_for_source(
 
 
 def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Module | None) -> Problem:
-    from ..config.toml_lines import source_table  # lazy: only hints need it
+    from ..config.toml_lines import source_table  # lazy import: only hints need it
 
     header = source.ptx
     own = arch_names.parse_arch(header.target)
@@ -607,9 +612,9 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
 
 def _suggested_path(path: str, paths: Sequence[str]) -> str | None:
     """Return a hint with a corrected `path` for a [[source]] table whose path matches no source."""
-    import difflib  # lazy: only hints need it
+    import difflib  # lazy import: only hints need it
 
-    from ..config.toml_lines import setting  # lazy: only hints need it
+    from ..config.toml_lines import setting  # lazy import: only hints need it
 
     anywhere = f"**/{path}"
     found = [each for each in paths if glob_regex(anywhere).fullmatch(each)]

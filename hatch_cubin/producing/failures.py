@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,15 +13,20 @@ from .producer_inputs import Producer
 
 _FRAMES, _LINES = 8, 12  # the most frames of an error, and lines of output, that are shown
 _NAMES = 3  # the most undeclared files that the message names
+_STACK = re.compile(r'File "([^"/<][^"]*[.]py)", line ([0-9]+) in (.*)')
 _ENVIRON_KEY = re.compile(r"KeyError: ['\"]([A-Za-z_][A-Za-z0-9_]*)['\"]")
 
 
 class Answer(NamedTuple):
-    """The end of a producer's process: its exit status, None after a time-out; its output; its answer."""
+    """The end of a producer's process: its exit status, None after a time-out; its output; its answer.
+
+    *stacks*: after a time-out, the frames of all threads, as `faulthandler` writes them.
+    """
 
     status: int | None
     output: str
     content: Mapping[str, Any]
+    stacks: str = ""
 
     @property
     def last_lines(self) -> tuple[str, ...]:
@@ -33,9 +39,11 @@ def problems_of(producer: Producer, answer: Answer, table: Location) -> Iterator
     rule, content = producer.rule, answer.content
     where = Location(rule.path)
     if answer.status is None:
-        what = f"{rule.call}() took longer than {rule.seconds} seconds"
+        what = f"{rule.path} took longer than {rule.seconds} seconds"
         longer = f"in its table: {setting('seconds', rule.seconds * 5)}"
-        yield problem("producer-timed-out", what, table, longer, answer.last_lines)
+        stack = [f"{file}:{line}: in {function}" for file, line, function in _STACK.findall(answer.stacks)]
+        details = (*stack[:_FRAMES][::-1], *answer.last_lines)
+        yield problem("producer-timed-out", what, table, longer, details)
         return
     yield from _undeclared(producer, content, table)
     if "error" in content:
@@ -44,14 +52,17 @@ def problems_of(producer: Producer, answer: Answer, table: Location) -> Iterator
         hint = (
             f"in its table: {setting('call', content['absent'][0])}" if len(content["absent"]) == 1 else None
         )
-        yield problem("no-such-function", f"has no function {rule.call!r}", where, hint)
+        what = f"has no function {rule.call!r}"
+        if content["value"] is not None:
+            what = f"{what}, but a value of type {content['value']} with this name"
+        yield problem("no-such-function", what, where, hint)
     elif "other" in content:
         what = (
             f"{rule.call}() returns a value of type {content['other']}, and not a mapping of names to texts"
         )
         yield problem("producer-returns-no-mapping", what, where)
     elif "sources" not in content:
-        what = f"its process ended with status {answer.status} and did not answer"
+        what = f"its process ended with {_shown(answer.status)} and did not answer"
         yield problem("producer-crashed", what, where, details=answer.last_lines)
     elif not content["sources"]:
         yield problem("producer-returns-nothing", f"{rule.call}() returns no source", where)
@@ -59,14 +70,18 @@ def problems_of(producer: Producer, answer: Answer, table: Location) -> Iterator
 
 def _undeclared(producer: Producer, content: Mapping[str, Any], table: Location) -> Iterator[Problem]:
     """Yield a problem for files that were read, and folders that were listed, without being declared."""
-    rule, read = producer.rule, content.get("read", ())
-    listed = [folder for folder in content.get("listed", ()) if folder != "."]
-    if len(listed) < len(content.get("listed", ())):
+    rule, read, listed = producer.rule, content.get("read", ()), dict(content.get("listed", {}))
+    if "." in listed:
+        del listed["."]
         what = f"{rule.path} lists the top folder of the project, which 'inputs' cannot name"
         yield problem("undeclared-input", what, table, "list a folder in it, and name this folder's files")
-    globs = _globs(read, listed)
+    if absent := [folder for folder, inside in listed.items() if inside is None]:
+        what = f"{rule.path} lists {', '.join(absent)}, which does not exist or has no files"
+        yield problem("undeclared-input", what, table, "correct the path, or do not list it")
+    globs = _globs(read, [folder for folder in listed if folder not in absent])
     alone = [path for path in read if not any(path.startswith(glob.rstrip("*")) for glob in globs)]
-    seen = [*(f"the names in {glob.rstrip('/*')}/" for glob in globs), *alone]
+    inside = [path for paths in listed.values() for path in paths or ()]
+    seen = [*(_names_in(glob.rstrip("*"), inside) for glob in globs), *alone]
     if not seen:
         return
     left = len(seen) - _NAMES
@@ -74,6 +89,11 @@ def _undeclared(producer: Producer, content: Mapping[str, Any], table: Location)
     inputs = dict.fromkeys((*rule.inputs, *alone, *globs))
     what = f"{rule.path} reads {named}, and 'inputs' does not name that"
     yield problem("undeclared-input", what, table, f"in its table: {setting('inputs', [*inputs])}")
+
+
+def _names_in(folder: str, paths: Sequence[str]) -> str:
+    undeclared = [path.removeprefix(folder) for path in paths if path.startswith(folder)]
+    return f"the names in {folder}{f' (such as {undeclared[0]})' if undeclared else ''}"
 
 
 def _globs(read: Sequence[str], listed: Sequence[str]) -> list[str]:
@@ -96,24 +116,37 @@ def _failure(producer: Producer, answer: Answer) -> Problem:
     frames = content["frames"][-_FRAMES:]
     shown = tuple(f"{file}:{line}: {text}".rstrip(": ") for file, line, _function, text in frames)
     where = Location(*frames[-1][:2]) if frames else Location(producer.rule.path)
-    details = (*shown, *answer.last_lines)
-    return problem("producer-failed", f"raises {content['error']}", where, _hint(producer, content), details)
+    causes = (f"caused by {text}{_in_brackets(place)}" for text, place in content["causes"])
+    what, *more = content["error"].splitlines()
+    details = (*more, *shown, *causes, *answer.last_lines)
+    return problem("producer-failed", f"raises {what}", where, _hint(producer, content), details)
+
+
+def _in_brackets(frames: Sequence[Sequence[Any]]) -> str:
+    return "".join(f" ({file}:{line})" for file, line, *_more in frames)
+
+
+def _shown(status: int) -> str:
+    return f"status {status}" if status >= 0 else f"the signal {signal.Signals(-status).name}"
 
 
 def _hint(producer: Producer, content: Mapping[str, Any]) -> str | None:
-    missing: str | None = content["missing"]
+    return content["hint"] or next(_hints(producer, content), None)
+
+
+def _hints(producer: Producer, content: Mapping[str, Any]) -> Iterator[str]:
     error, rule = content["error"], producer.rule
-    if missing is not None:
-        top = missing.partition(".")[0]
-        if any(name.partition(".")[0] == top for name, _folder in producer.packages):
-            return None
-        requires = setting("requires", [*rule.requires, top])
-        return f"in its table, name the distribution that has it: {requires}"
-    if error.startswith(("ImportError: cannot import name", "AttributeError: module")):
-        return "the __init__.py of a package does not run here: import from the module that defines the name"
+    top = str(content["missing"] or "").partition(".")[0]
+    if top and all(name.partition(".")[0] != top for name, _folder in producer.packages):
+        requires = setting("requires", [*rule.requires, "…"])
+        yield (
+            "if the texts need this module, write the name of its distribution in place of …, "
+            f"in the producer's table: {requires}; otherwise, do not import the module in this file"
+        )
+    if error.startswith("FileNotFoundError"):
+        yield "the working folder is the project's folder: relative paths begin there"
     key = _ENVIRON_KEY.match(error)
     if key and any("environ" in text for *_place, text in content["frames"]):
         if key[1] in rule.environment:
-            return f"set the variable {key[1]} for the build"
-        return f"in its table: {setting('environment', [*rule.environment, key[1]])}"
-    return None
+            yield f"set the variable {key[1]} for the build"
+        yield f"in its table: {setting('environment', [*rule.environment, key[1]])}"

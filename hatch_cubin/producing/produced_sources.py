@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 
+from ..errors import ToolchainError, problem
 from ..project.project import Project, ProjectSources, include_folders, with_produced
 from ..project.source import Source, walk
 from . import memo
@@ -51,8 +53,16 @@ def _sources(project: Project, index: int, producer: Producer) -> list[Source]:
     produced = memo.read(project, key) if project.recalls_texts else None
     if produced is not None:
         return sources_of(produced, rule, place)
-    from .running import run  # lazy: a build that knows all texts starts no process
+    from ..toolkit import (
+        installed_wheels,
+    )  # lazy import: a build that knows all texts needs none of 'requires'
+    from .running import run  # lazy import: a build that knows all texts starts no process
 
+    if missing := installed_wheels.unmet(rule.requires):
+        named = ", ".join(map(installed_wheels.shown, missing))
+        what = f"{rule.path} needs packages that are not installed here: {named}"
+        where, hint = place.of("producer", index, "requires"), f"pip install {shlex.join(missing)}"
+        raise ToolchainError(problem("requirement-not-installed", what, where, hint))
     project.inform(f"running {rule.path}")
     produced = run(project, producer, place.of("producer", index))
     sources = sources_of(produced, rule, place)

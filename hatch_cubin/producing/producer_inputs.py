@@ -19,12 +19,11 @@ from ..project.project import Project
 from ..project.source import ProjectFiles, glob_regex, is_glob, walk
 from .import_closure import import_closure, module_name, packages_for
 from .installed import installed_digest
-from .producer_script import Packages
+from .producer_script import Packages, is_listed, undeclared_in
 
 Produced = Sequence[tuple[Any, Any]]  # names and values, as the function returned them
 
 _FORMAT = 1  # a new number makes every producer run again
-_NEVER_LISTED = frozenset({"__pycache__", "_cubins", "node_modules"})
 
 
 class ProducerInputs(NamedTuple):
@@ -140,21 +139,15 @@ def _searched_folders(project: Project, pattern: str) -> Iterator[str]:
 def _folders_below(project: Project, start: str) -> Iterator[str]:
     begin = str(project.tree.disk_path(start))
     for parent, folders, _files in os.walk(begin):
-        folders[:] = sorted(name for name in folders if _is_listed(name))
+        folders[:] = sorted(filter(is_listed, folders))
         inner = os.path.relpath(parent, begin).replace(os.sep, "/")
         yield start if inner == "." else f"{start}/{inner}".removeprefix("./")
 
 
 def _are_declared(project: Project, folder: str, files: AbstractSet[str]) -> bool:
     """Return whether all files in a folder are declared. An sdist has no others, so they may be listed."""
-    prefix = "" if folder == "." else f"{folder}/"
-    own = (prefix + name for name in _names_in(project, folder))
-    return all(path in files or project.tree.disk_path(path).is_dir() for path in own)
+    return not undeclared_in(folder, str(project.tree.disk_path(folder)), files)
 
 
 def _names_in(project: Project, folder: str) -> list[str]:
-    return sorted(filter(_is_listed, os.listdir(project.tree.disk_path(folder))))
-
-
-def _is_listed(name: str) -> bool:
-    return name not in _NEVER_LISTED and not name.startswith(".")
+    return sorted(filter(is_listed, os.listdir(project.tree.disk_path(folder))))

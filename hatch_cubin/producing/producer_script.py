@@ -7,21 +7,27 @@ files of packages do not run: the package's own often imports the kernels, which
 
 from __future__ import annotations
 
+import contextlib
+import difflib
+import faulthandler
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
 import operator
 import os
+import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 _READS = frozenset({"open", "sqlite3.connect", "ctypes.dlopen"})
 _LISTS = frozenset({"os.listdir", "os.scandir"})
+_NEVER_LISTED = frozenset({"__pycache__", "_cubins", "node_modules"})
 _NEVER_DECLARED = frozenset({".git", "__pycache__"})
+_NOT_IMPORTED = re.compile("cannot import name '([^']*)'")
 _WRITES_ONLY = os.O_WRONLY | os.O_TRUNC
 
 Packages = Sequence[tuple[str, str]]  # import names and their folders in the project; "": beside the script
@@ -43,6 +49,25 @@ def locate(
         if package and is_folder(path):
             return path, True
     return None
+
+
+def undeclared_in(folder: str, disk_path: str, files: Container[str]) -> list[str] | None:
+    """Return the files in a folder that are not in *files*; None if the folder is empty or does not exist.
+
+    Python modules do not have to be declared, because an sdist has them anyway.
+    """
+    try:
+        names = sorted(filter(is_listed, os.listdir(disk_path)))
+    except OSError:
+        names = []
+    prefix = "" if folder == "." else f"{folder}/"
+    others = [name for name in names if prefix + name not in files and not name.endswith(".py")]
+    return [prefix + name for name in others if not os.path.isdir(f"{disk_path}/{name}")] if names else None
+
+
+def is_listed(name: str) -> bool:
+    """Return whether a name in a folder counts as one that a listing shows."""
+    return name not in _NEVER_LISTED and not name.startswith(".")
 
 
 class ProjectFinder:
@@ -114,6 +139,21 @@ class _ProjectLoader(importlib.abc.Loader):
         inside = os.path.join(self._disk_path, "__init__.py") if self._is_package else self._disk_path
         return FileReader(SimpleNamespace(path=inside))  # type: ignore[arg-type]
 
+    def about_absent(self, name: str) -> str | None:
+        """Return a hint for a name that a package does not have here; None if this is not a package."""
+        if not self._is_package:
+            return None
+        with contextlib.suppress(OSError), open(os.path.join(self._disk_path, "__init__.py"), "rb") as file:
+            if re.search(rf"\b{re.escape(name)}\b".encode(), file.read()):
+                where = f"{self._path}/__init__.py does not run here"
+                return f"{where}: import {name} from another module, or move it into one"
+        close = difflib.get_close_matches(name, self.modules(), 1)
+        return f"did you mean {close[0]!r}?" if close else None
+
+    def modules(self) -> set[str]:
+        """Return the names of the modules in a package."""
+        return {name.removesuffix(".py") for name in os.listdir(self._disk_path)}
+
     def _read(self) -> bytes:
         with open(self._disk_path, "rb") as file:
             return file.read()
@@ -141,8 +181,12 @@ class Watch:
         self._exempt = tuple(os.path.join(folder, "") for folder in exempt)
         self._files, self._listed = {*files}, {*listed}
         self.read: dict[str, None] = {}
-        self.list: dict[str, None] = {}
+        self._list: dict[str, str] = {}
         self.is_on = True
+
+    def listed(self) -> dict[str, list[str] | None]:
+        """Return the folders that were listed without being declared, as `undeclared_in` describes them."""
+        return {folder: undeclared_in(folder, path, self._files) for folder, path in self._list.items()}
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Look at an event of Python's audit hooks."""
@@ -159,7 +203,7 @@ class Watch:
                 continue
             if event in _LISTS or os.path.isdir(spelled):
                 if name not in self._listed:
-                    self.list[name] = None
+                    self._list[name] = spelled
             elif name not in self._files and os.path.isfile(spelled):
                 self.read[name] = None
 
@@ -198,25 +242,55 @@ def _text_or_type(value: Any) -> Any:
     return plain(value) if isinstance(value, (str, Mapping)) else {"": type(value).__name__}
 
 
-def answer_of(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the function of a request returns, or how it failed."""
+def answer_of(request: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
+    """Return what the function of a request returns, or how it failed. Afterwards, *watch* is off."""
+    function = None
     try:
         module = importlib.import_module(request["module"])
-        if not callable(function := getattr(module, request["call"], None)):
+        function = getattr(module, request["call"], None)
+        if not callable(function):
             names = [
                 name for name, each in vars(module).items() if callable(each) and not name.startswith("_")
             ]
-            return {"absent": names}
+            return {
+                "absent": names,
+                "value": type(function).__name__ if request["call"] in vars(module) else None,
+            }
         found = function()
         if not isinstance(found, Mapping):
             return {"other": type(found).__name__}
         return {"sources": [[_text_or_type(name), _text_or_type(value)] for name, value in found.items()]}
     except BaseException as exc:  # noqa: BLE001 - whatever the project's code raises is reported
-        return _failure(exc)
+        watch.is_on = False
+        return _failure(exc, request["module"].rpartition(".")[0], function)
+    finally:
+        watch.is_on = False
 
 
-def _failure(error: BaseException) -> dict[str, Any]:
-    """Return the error with the frames of the project's own files."""
+def _failure(error: BaseException, package: str, function: Any) -> dict[str, Any]:
+    """Return the error with the frames of the project's own files. *package*: the script's package."""
+    frames, hint = _frames(error), _import_hint(error, package)
+    code = getattr(function, "__code__", None)
+    if not frames and code is not None:
+        frames = [[code.co_filename, code.co_firstlineno, code.co_name, ""]]
+        hint = f"hatch-cubin calls {code.co_name}() without arguments"
+    return {
+        "error": _text(error),
+        "frames": frames,
+        "causes": [[_text(each), _frames(each)[-1:]] for each in _causes(error)],
+        "missing": error.name if isinstance(error, ModuleNotFoundError) else None,
+        "hint": hint,
+    }
+
+
+def _text(error: BaseException) -> str:
+    """Return the type and the message of an error. Python shows the line of a SyntaxError with spaces."""
+    lines = traceback.format_exception_only(type(error), error)
+    return "".join(line for line in lines if not line.startswith("  ")).strip()
+
+
+def _frames(error: BaseException) -> list[list[Any]]:
+    """Return the frames of an error in the project's own files."""
     frames = [
         [frame.filename, frame.lineno, frame.name, frame.line or ""]
         for frame in traceback.extract_tb(error.__traceback__)
@@ -224,14 +298,38 @@ def _failure(error: BaseException) -> dict[str, Any]:
     ]
     if isinstance(error, SyntaxError) and error.filename and _is_own(error.filename):
         frames.append([error.filename, error.lineno, "", (error.text or "").strip()])
-    text = traceback.format_exception_only(type(error), error)[-1].strip()
-    missing = error.name if isinstance(error, ModuleNotFoundError) else None
-    return {"error": text, "frames": frames, "missing": missing}
+    return frames
 
 
 def _is_own(file: str) -> bool:
     """Return whether a file of a frame is the project's: only these have relative names."""
-    return not os.path.isabs(file) and not file.startswith("<")
+    return file.endswith(".py") and not os.path.isabs(file)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors that led to an error, the last one first."""
+    seen = [error]
+    while cause := seen[-1].__cause__ or (None if seen[-1].__suppress_context__ else seen[-1].__context__):
+        if cause in seen:
+            return
+        seen.append(cause)
+        yield cause
+
+
+def _import_hint(error: BaseException, package: str) -> str | None:
+    """Return a hint for a name of the project that cannot be imported. *package*: the script's package."""
+    owner, name = None, None
+    if isinstance(error, ModuleNotFoundError):
+        owner, _dot, name = str(error.name).rpartition(".")
+        beside = getattr(sys.modules.get(package), "__loader__", None)
+        if not owner and isinstance(beside, _ProjectLoader) and name in beside.modules():
+            return f"write: from {package} import {name}"
+    elif isinstance(error, ImportError) and (match := _NOT_IMPORTED.match(str(error))):
+        owner, name = error.name, match[1]
+    elif isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
+        owner, name = error.obj.__name__, error.name
+    loader = getattr(sys.modules.get(owner or ""), "__loader__", None)
+    return loader.about_absent(str(name)) if isinstance(loader, _ProjectLoader) else None
 
 
 def main(path: str) -> None:
@@ -253,12 +351,15 @@ def main(path: str) -> None:
     )
     watch = Watch(folders, request["exempt"], request["files"], request["listed"])
     sys.addaudithook(watch)
-    answer = answer_of(request)
-    watch.is_on = False
-    answer |= {"read": [*watch.read], "listed": [*watch.list]}
+    with open(request["stacks"], "w", encoding="utf-8") as stacks:
+        faulthandler.dump_traceback_later(request["seconds"], file=stacks)
+        answer = answer_of(request, watch)
+        faulthandler.cancel_dump_traceback_later()
+    answer |= {"read": [*watch.read], "listed": watch.listed()}
     with open(request["answer"], "w", encoding="utf-8") as file:
         json.dump(answer, file)
 
 
 if __name__ == "__main__":
     main(sys.argv[1])
+    os._exit(0)  # a thread that the function has left running does not matter any more

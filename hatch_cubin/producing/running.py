@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from ..common import temporary_folders
-from ..errors import Location, SourceError
+from ..errors import Location, Problem, SourceError
 from ..project.project import Project
 from ..project.source_roots import ProjectTree
 from . import producer_script
 from .failures import Answer, problems_of
 from .producer_inputs import Produced, Producer
 
+_FOR_STACKS = 1  # how many seconds the process has, after its time limit, to write the stacks of its threads
 _SITE_FOLDERS = frozenset({"site-packages", "dist-packages"})
 _OF_SYSTEM = ("SYSTEMROOT",)  # Windows starts no program without it
 
@@ -32,13 +33,18 @@ _OF_SYSTEM = ("SYSTEMROOT",)  # Windows starts no program without it
 def run(project: Project, producer: Producer, table: Location) -> Produced:
     """Return what a producer returns; SourceError, also at its *table*, says why that could not be used."""
     with temporary_folders.make() as folder:
-        request = {**_request(project, producer), "answer": str(folder / "answer.json")}
+        files = {name: str(folder / name) for name in ("answer", "stacks")}
+        request = {**_request(project, producer), **files}
         (folder / "request.json").write_text(json.dumps(request), "utf-8")
         status = _wait(project, producer, folder)
         output = (folder / "output").read_text("utf-8", "replace")
-        answer = Answer(status, output, _content(folder / "answer.json"))
+        stacks = (folder / "stacks").read_text("utf-8") if status is None else ""
+        answer = Answer(status, output, _content(folder / "answer"), stacks)
     if problems := [*problems_of(producer, answer, table)]:
         raise SourceError(*problems)
+    if answer.last_lines:
+        printed = Problem("has printed:", Location(producer.rule.path), details=answer.last_lines)
+        project.inform(str(printed))
     return [(name, value) for name, value in answer.content["sources"]]
 
 
@@ -66,6 +72,7 @@ def _request(project: Project, producer: Producer) -> dict[str, Any]:
         "path": [path for path in sys.path if _is_importable(tree, path)],
         "files": inputs.paths,
         "listed": [*inputs.folders],
+        "seconds": producer.rule.seconds,
     }
 
 
@@ -100,7 +107,7 @@ def _wait(project: Project, producer: Producer, folder: Path) -> int | None:
         if name in project.environ
     }
     environ = {**homes, **scratch, "PYTHONHASHSEED": "0", "PYTHONUTF8": "1", **named}
-    command = [sys.executable, "-B", "-s", producer_script.__file__, str(folder / "request.json")]
+    command = [sys.executable, "-B", "-s", "-u", producer_script.__file__, str(folder / "request.json")]
     with (
         open(folder / "output", "wb") as output,
         subprocess.Popen(  # noqa: S603 - the project's own code, as in every build
@@ -114,7 +121,7 @@ def _wait(project: Project, producer: Producer, folder: Path) -> int | None:
         ) as process,
     ):
         try:
-            return process.wait(producer.rule.seconds)
+            return process.wait(producer.rule.seconds + _FOR_STACKS)
         except subprocess.TimeoutExpired:
             return None
         finally:

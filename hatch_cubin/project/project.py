@@ -302,7 +302,7 @@ def _recorded_calls(project: Project, folder: str) -> Iterator[str]:
 
 
 def _read(project: Project, path: str) -> Source:
-    from .recorded_calls import read_recorded  # lazy: few projects record calls
+    from .recorded_calls import read_recorded  # lazy import: few projects record calls
 
     return read_recorded(project.tree, path)
 

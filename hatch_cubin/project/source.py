@@ -79,6 +79,10 @@ class Source:
         """The settings that belong to this source alone, and not to a table."""
         return self.produced.rule if self.produced else self.recorded
 
+    def line_in_file(self, line: int) -> int:
+        """Return the line of the file for a line of the text. A recorded call begins with one more line."""
+        return line if self.recorded is None else line + 1
+
     @property
     def stem(self) -> str:
         return self.produced.base if self.produced else PurePosixPath(self.path).stem

@@ -24,8 +24,8 @@ PATIENCE_S = 3.5
 # seconds: a single wait uses up at most this time, even if this machine was too busy to notice the answer
 _POLL_S = 0.25
 _MIN_BYTES_PER_S = 1 << 19  # a slower transfer uses up patience
-_CREDIT_PER_ANSWER_S = 0.01  # each answer adds this time to the patience
-# bytes that count as sent during each wait, for uploads without known progress
+_CREDIT_PER_ANSWER_S = 0.01  # each answer adds this time to the patience.
+# The bytes that count as sent during each wait, for uploads whose progress is unknown.
 _ASSUMED_SENT_PER_POLL = 1 << 17
 
 _K = TypeVar("_K")
@@ -114,7 +114,7 @@ class StoreCalls:
 
 
 class _RequestPool(Generic[_K, _R]):
-    """Daemon threads that run tasks. If all threads are busy, a task starts when a result has been read."""
+    """Daemon threads that run tasks. If all threads are busy, the next task waits until a result is read."""
 
     def __init__(self, tasks: Iterable[tuple[_K, Callable[[], _R]]], at_once: int) -> None:
         self.busy = 0

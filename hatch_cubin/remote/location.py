@@ -20,8 +20,8 @@ class StoreTarget(NamedTuple):
     """The URL of a remote store, and the credentials for the store."""
 
     url: Url
-    authorization: str | None  # the value of the HTTP header Authorization
-    # whether the URL comes from the environment: only then are its credentials sent
+    authorization: str | None  # the value of the HTTP header Authorization.
+    # Whether the URL comes from the environment. If not, no credentials are sent.
     is_from_environment: bool
 
 

@@ -4,8 +4,8 @@ Fetched results are checked in the same way as results in the cache folder, and 
 After fetching, the build only reads the cache folder. A fetched result counts as missing if it is damaged, or
 if no trusted key has signed it.
 
-docs/reference/shared-cache.md describes the whole protocol. This module makes the requests in that order:
-`fetch` reads, `push` writes. `packs.py` makes packs and their index, and `bazel_actions.py` encodes the
+The page docs/reference/shared-cache.md describes the protocol. In this module, `fetch` reads from the store,
+and `push` writes into the store. `packs.py` makes packs and their index, and `bazel_actions.py` encodes the
 messages. The protocol does not depend on the transport: a `Store` reads and writes bytes under names.
 """
 

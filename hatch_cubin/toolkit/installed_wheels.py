@@ -23,7 +23,7 @@ _COMPILER = (
 
 
 def name_of(requirement: str) -> str:
-    """Return the name of the distribution in a requirement: `cuda-core` for `cuda-core>=1.2`."""
+    """Return the name of the distribution in a requirement, such as `cuda-core` for `cuda-core>=1.2`."""
     match = _REQUIREMENT.match(requirement)
     return match[1] if match else requirement
 

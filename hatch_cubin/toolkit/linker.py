@@ -26,12 +26,12 @@ class Input(NamedTuple):
     digest: str  # the digest of the input's bytes, or for an object, of all inputs of its compile
     unit: Unit | None = None  # the unit of an object
     text: bytes = b""  # the text of a PTX source
-    path: Path | None = None  # the path of a file that was compiled elsewhere
+    path: Path | None = None  # the path of a file that was compiled before the build
     wheel: tuple[str, str] | None = None  # the name and version of the distribution that contains the file
 
     @property
     def is_own(self) -> bool:
-        """Whether this input is a file of the project that was compiled elsewhere."""
+        """Whether this input is a file of the project that was compiled before the build."""
         return self.path is not None and self.wheel is None
 
 

@@ -118,7 +118,7 @@ def versions(config: Config, major: int, others: Iterable[str], *, assembles: bo
         parts = {"cuda-toolkit", *_PARTS[13 if major >= 13 else 12]}
         parts |= {_LINKER[13 if major >= 13 else 12]} if config.module else set()
         if assembles:
-            from .assembler import wheel_name  # lazy: needed only for PTX sources
+            from .assembler import wheel_name  # lazy import: needed only for PTX sources
 
             parts.add(wheel_name(major))
     names = {"cuda-core", *parts, *map(name_of, config.packages), *others}

@@ -151,7 +151,7 @@ class Toolkit:
     @cached_property
     def assembler(self) -> str:
         """The path of ptxas; ToolchainError if the toolkit's ptxas is not installed."""
-        from . import assembler  # lazy: needed only for PTX sources
+        from . import assembler  # lazy import: needed only for PTX sources
 
         return assembler.find(self._wanted, self.major, self.ptxas, self._assembler_hint)
 
@@ -393,7 +393,7 @@ def compiler_options(unit: Unit, toolkit: Toolkit, search: tuple[str, ...]) -> t
 def assembled_for(unit: Unit, toolkit: Toolkit) -> Arch:
     """Return the `sm_` arch to compile a unit for.
 
-    PTX units also have one: their PTX is assembled as a check.
+    PTX for the driver is assembled for this arch too, to check that the PTX is valid.
     """
     if not unit.module.source.is_ptx or unit.module.link:
         return unit.arch.real

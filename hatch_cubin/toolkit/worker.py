@@ -72,7 +72,7 @@ def receive(stream: BinaryIO) -> dict[str, Any] | None:
 
 
 def compile_task(task: dict[str, Any]) -> dict[str, Any]:
-    """Compile one task and return the result: `ok` is whether it succeeded, `log` is the compiler's log."""
+    """Compile one task. In the returned dict, `ok` is whether it succeeded, `log` is the compiler's log."""
     start = time.perf_counter()
     run = {"c++": _compile, "lto": _compile, "ptx": _assemble, "link": _link, "xz": _pack}[task["kind"]]
     if _unnamed and task["searches"]:
@@ -380,7 +380,9 @@ def _defined_by_lto(task: dict[str, Any]) -> list[str]:
 
 
 def _declarations(task: dict[str, Any]) -> dict[str, str]:
-    """Return the declarations in each LTO-IR input, by the input's name, and in all inputs linked, under "".
+    """Return the declarations in each LTO-IR input, by name.
+
+    The name "" stands for all inputs linked together.
 
     The declarations are read from the PTX that is made from the LTO-IR, in which undefined symbols are
     declared `.extern`.
@@ -486,9 +488,9 @@ def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:
 
 
 def _open_folders(folders: dict[int, str]) -> None:
-    """Open each folder under its descriptor number.
+    """Open each folder, with the number in *folders* as its file descriptor.
 
-    Note other names for folders above the limit of open files.
+    If a number is above the limit of open files, remember two other names for the folder.
     """
     most = _allow_descriptors(max(folders) + 1)
     for number, folder in folders.items():

@@ -14,7 +14,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> Answer:
             hint = f"make an empty {_PYPROJECT}: an empty file is enough beside a setup.py"
         raise ConfigError(problem("not-a-project", what, hint=hint))
     pyproject, backend = table_location.read_project(root)
-    place, is_new = _table_place(root)
+    place, is_new, producers = _table_place(root)
     if is_new and (unread := table_location.unread_table(root, backend)):
         if table_location.is_hidden(unread, place):
             raise ConfigError(table_location.hidden(unread, place))
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> Answer:
         inside = _required(pyproject, backend) if has_frontend else _wrap(files, pyproject, backend)
         files.add_settings(place.file, place.table, *inside, *_SETTINGS)
     if builds_kernels:
-        _add_cache_keys(files, pyproject, packages)
+        _add_cache_keys(files, pyproject, [*_kernel_keys(packages), *_producer_keys(packages, producers)])
     _ignore(files)
     files.save()
     folder = next(iter(packages.values()), "PACKAGE")
@@ -207,13 +207,13 @@ def _by_hand(name: str, lines: Sequence[str]) -> Iterator[None]:
         raise ConfigError(problem("file-not-editable", what, Location(name), hint, tuple(lines))) from exc
 
 
-def _table_place(root: Path) -> tuple[TableLocation, bool]:
-    """Return the location of hatch-cubin's table in a TOML file, and whether the table is still missing."""
+def _table_place(root: Path) -> tuple[TableLocation, bool, list[Mapping[str, Any]]]:
+    """Return the location of hatch-cubin's table, whether the table is still missing, and its producers."""
     try:
-        _table, place, _backend = table_location.find_table(root)
+        table, place, _backend = table_location.find_table(root)
     except table_location.NoTableError as absent:
-        return absent.place, True
-    return place, False
+        return absent.place, True, []
+    return place, False, [each for each in table.get("producer", ()) if isinstance(each, Mapping)]
 
 
 def _packages(root: Path, backend: str, place: TableLocation) -> Mapping[str, str]:
@@ -256,17 +256,15 @@ def _require(files: _Files, pyproject: Mapping[str, Any], backend: str) -> None:
         files.add_items(_PYPROJECT, ("build-system", "requires"), ['"hatch-cubin"'])
 
 
-def _add_cache_keys(files: _Files, pyproject: Mapping[str, Any], packages: Mapping[str, str]) -> None:
+def _add_cache_keys(files: _Files, pyproject: Mapping[str, Any], wanted: Sequence[dict[str, str]]) -> None:
     """Add `cache-keys` for uv, so that uv rebuilds an editable install after an edit of a kernel."""
     uv = table_location.inside(pyproject, "tool", "uv")
     known = uv.get("cache-keys")
     if known is None:
-        keys = [*_default_keys(files.root), *_kernel_keys(packages)]
+        keys = [*_default_keys(files.root), *wanted]
         lines = "".join(f"  {_written(key)},\n" for key in keys)
         files.add_settings(_PYPROJECT, ("tool", "uv"), Setting("cache-keys", f"[\n{lines}]"))
-    elif missing := [
-        key for key in _kernel_keys(packages) if not isinstance(known, list) or key not in known
-    ]:
+    elif missing := [key for key in wanted if not isinstance(known, list) or key not in known]:
         files.add_items(_PYPROJECT, ("tool", "uv", "cache-keys"), [*map(_written, missing)])
 
 
@@ -282,6 +280,15 @@ def _kernel_keys(packages: Mapping[str, str]) -> Iterator[dict[str, str]]:
     for folder in packages.values():
         yield from ({"file": f"{folder}/**/{pattern}"} for pattern in _KERNEL_FILES)
         yield {"dir": f"{folder}/{BUNDLE_FOLDER}"}  # each build changes files in this folder
+
+
+def _producer_keys(
+    packages: Mapping[str, str], producers: Iterable[Mapping[str, Any]]
+) -> Iterator[dict[str, str]]:
+    """Yield the `inputs` of producers, and all Python modules that a producer could import."""
+    modules = (f"{folder}/**/*.py" for folder in packages.values())
+    files = [path for each in producers for path in (each.get("path"), *each.get("inputs", ()))]
+    yield from ({"file": str(path)} for path in dict.fromkeys((*files, *modules)) if files)
 
 
 def _written(key: Mapping[str, str]) -> str:

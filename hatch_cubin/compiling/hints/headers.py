@@ -129,7 +129,7 @@ def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence
 
 def _about_name(name: str, includer: str, failed: FailedCompile) -> str | None:
     """Return a hint for a header whose name differs only slightly from a name that would be found."""
-    inside = name.rpartition("/include/")[2].lstrip("/")
+    inside = name.replace("\\", "/").rpartition("/include/")[2].lstrip("/")
     stem = inside.rpartition(".")[0] or inside
     for each in (inside, *(f"{stem}{suffix}" for suffix in (*HEADER_SUFFIXES, ""))):
         is_known = _NAMES_OF_TOOLKIT.fullmatch(each) or _package_of(each, failed)
@@ -138,8 +138,8 @@ def _about_name(name: str, includer: str, failed: FailedCompile) -> str | None:
     if (package := _package_of(f"{stem}/{inside}", failed)) is not None:
         return f"the headers of {package} are in the folder {stem}/, as in <{stem}/…>"
     own = [PurePosixPath(path) for path in _files_of(failed.tree) if path.endswith(HEADER_SUFFIXES)]
-    names = {path.stem: path.name for path in own}
-    close = difflib.get_close_matches(PurePosixPath(stem).name, names, n=1, cutoff=_NEARLY)
+    names = {path.stem.lower(): path.name for path in own}
+    close = difflib.get_close_matches(PurePosixPath(stem).name.lower(), names, n=1, cutoff=_NEARLY)
     return f"did you mean {names[close[0]]!r}?" if close else None
 
 

@@ -22,6 +22,11 @@ _OF_CXX20 = re.compile(
     r"|argument list for variable template .*\n.*\btemplate\s*<(?:[^>]*,)?\s*\^[\w:]+\s+\w"
 )
 _NEEDS_FLAG = re.compile(r'only supported in Linux with the "--([a-z0-9-]+)" flag')
+_LIMITS = (  # limits of GPUs that ptxas reports
+    ("too much shared data", "use dynamic shared memory (extern __shared__), whose size the launch sets"),
+    ("too much global constant data", "pass a pointer to device memory to the kernel"),
+    ("Formal parameter space overflowed", "pass a pointer to device memory to the kernel"),
+)
 _UNQUOTED_C = re.compile(r"\bextern\s+C\b")
 _REFERENCE = re.compile(r"(texture|surface) is not a template")
 
@@ -44,6 +49,9 @@ def _about(error: Diagnostic, failed: FailedCompile) -> str | None:
         return f"to compile as C++{standard}:{failed.pasted('options', {'std': f'c++{standard}'})}"
     if match := _NEEDS_FLAG.search(error.text):
         return f"to allow this with an option:{failed.pasted('options', {match[1]: True})}"
+    for limit, instead in _LIMITS:
+        if limit in error.text:
+            return instead
     if error.is_own and _UNQUOTED_C.search("".join(error.context[:1])):
         return 'write extern "C", with quotes'
     if match := _REFERENCE.search(error.text):

@@ -85,11 +85,13 @@ def _macros(failed: FailedCompile) -> Mapping[str, tuple[str, Location]]:
 
 
 def _broken(error: Diagnostic, macros: Mapping[str, tuple[str, Location]]) -> Iterator[str]:
-    """Yield the macros in an error's line that have an extra semicolon or an unpaired bracket."""
+    """Yield the macros in an error's line with quotes, an extra semicolon or an unpaired bracket."""
     for name in _NAME.findall("".join(error.context[:1])):
         value = macros[name][0] if name in macros else ""
-        if _EXTRA.fullmatch(value) or any(
-            value.count(one) != value.count(other) for one, other in ("()", "[]")
+        if (
+            value.startswith('"')
+            or _EXTRA.fullmatch(value)
+            or any(value.count(one) != value.count(other) for one, other in ("()", "[]"))
         ):
             yield name
 

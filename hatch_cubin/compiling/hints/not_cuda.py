@@ -27,6 +27,7 @@ _LANGUAGES = {
     "SYCL": r'source file "(?:CL/)?sycl|\bsycl::',
     "Metal": r'source file "metal_|\[\[(?:buffer\(|thread\w*_in_\w+\]\])|\bkernel\s+void\b',
     "HLSL": r"\[numthreads\(|\bSV_\w+ID\b|\bRWStructuredBuffer\b",
+    "Python": r"(?m)^\s*(?:import|from) \w[\w.]*(?:$| import\b)|^(?:def|class) \w.*:$",
     "GLSL": r"\blayout\s*\(\s*(?:local_size_|std430|binding)|\bgl_\w+ID\b|#\s*version\s+\d",
 }
 _PLACEHOLDER = re.compile(  # matches a placeholder of Jinja, CMake or Mako

@@ -79,7 +79,39 @@ _MEMBERS = {
         "cooperative_groups/memcpy_async.h": r"memcpy_async|wait(_prior)?",
     },
 }
+_NAMES_OF_CUDA = """
+__global__ __device__ __host__ __shared__ __constant__ __managed__ __restrict__ __launch_bounds__ __inline__
+__forceinline__ __noinline__ __grid_constant__ __cluster_dims__ __tile_global__ __align__ __volatile__ printf
+threadIdx blockIdx blockDim gridDim warpSize __syncthreads __syncwarp __threadfence __threadfence_block __ldg
+__shfl_sync __shfl_up_sync __shfl_down_sync __shfl_xor_sync __ballot_sync __any_sync __all_sync __activemask
+__popc __clz atomicAdd atomicSub atomicMin atomicMax atomicExch atomicCAS atomicAnd atomicOr atomicXor
+int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
+"""
+_QUALIFIER = re.compile(r"\b__\w+__\b")
+_NEARLY = 0.8  # the least share of equal letters in a misspelled name and the name meant
 _NAMESPACES = {"cooperative_groups": "cooperative_groups.h", "nvcuda": "mma.h"}
+
+
+def misspelled(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanation | None:
+    """Report a name that is nearly a name of CUDA C++, such as `__gloabl__`, without its other errors."""
+    for each in found:
+        words = _QUALIFIER.findall("".join(each.context[:1])) if each.is_own else []
+        for word in filter(None, (_name_in(each) if each.is_own else "", *words)):
+            if (right := _nearest(word)) is not None and _header_of(each) is None:
+                mask = ", with a mask of threads as its first argument" if right.endswith("_sync") else ""
+                others = [other for other in found if other.where != each.where]
+                told = replace(each, hint=f"did you mean {right!r}{mask}?")
+                return told.followed_by(len(found) - len(others) - 1), others
+    return None
+
+
+def _nearest(word: str) -> str | None:
+    """Return the name of CUDA C++ that *word* resembles; None for such a name itself."""
+    import difflib  # lazy import: slow to import, and needed only for mistakes
+
+    close = difflib.get_close_matches(word, _NAMES_OF_CUDA.split(), n=1, cutoff=_NEARLY)
+    is_same = not close or close[0] == word or re.sub(r"\D", "", close[0]) != re.sub(r"\D", "", word)
+    return None if is_same else close[0]
 
 
 def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:

@@ -145,7 +145,7 @@ def _module_chart(facts: BundleFacts, colours: Mapping[str, str]) -> str:
         for name, total in ordered
     ]
     in_wheel = f"; {_PACKED}" if any(packed.values()) else ""
-    return _chart("Size by module", rows, f"the archs have the same colours as above{in_wheel}")
+    return _chart("Size by module", rows, f"an arch has the same colour in all charts{in_wheel}")
 
 
 def _size_and_packed(count: int, packed: int | None) -> str:

@@ -163,6 +163,15 @@ def test_a_failed_compile_has_no_hint_to_set_what_the_call_does_not_have(project
     ]
 
 
+def test_an_error_in_a_recorded_call_has_the_line_of_the_file(project: Project) -> None:
+    text = "#include <cuda.h>\n\n__global__ void k(int *x) { *x = wrong; *x = 1 }\n#error end\n"
+    path = f"demo/calls/{text_key('cupy', [], text)}.cu"
+    (project.root / path).write_text(f'// {{"front": "cupy", "options": []}}\n{text}')
+    error: Any = refusal(Exception, pipeline.build, project)
+    assert [str(each.where) for each in error.problems] == [f"{path}:4", f"{path}:4", f"{path}:5"]
+    assert f"while compiling {path} for sm_80" in str(error)
+
+
 def test_sources_that_the_lock_does_not_know_are_new(project: Project) -> None:
     made = pipeline.make_lock(project)
     assert made.modules.keys() == {"plain", *(f"cupy:{key}" for key in KEYS.values())}

@@ -70,7 +70,8 @@ def test_a_text_that_is_no_file_is_left_out_where_it_comes_from() -> None:
     recorded, produced = (
         replace(Source("k.cu", DIRECT), **each) for each in ({"recorded": rule}, {"produced": made})
     )
-    ((_, _, of_recorded),) = place_and_hint(recorded, REACHED)
+    ((_, where, of_recorded),) = place_and_hint(recorded, REACHED)
+    assert where == "k.cu:3"
     ((_, _, of_produced),) = place_and_hint(produced, REACHED)
     assert of_recorded == "delete this file: CuPy compiles the text at run time"
     assert of_produced == "let gen.py not return it: CuPy compiles the text at run time"

@@ -20,12 +20,15 @@ PRODUCER = Producer(
 )
 
 
-def problems(content: dict[str, Any], status: int | None = 0, output: str = "") -> list[Problem]:
-    return [*problems_of(PRODUCER, Answer(status, output, content), TABLE)]
+def problems(
+    content: dict[str, Any], status: int | None = 0, output: str = "", stacks: str = ""
+) -> list[Problem]:
+    return [*problems_of(PRODUCER, Answer(status, output, content, stacks), TABLE)]
 
 
-def failure(error: str, *frames: list[Any], missing: str | None = None) -> Problem:
-    (one,) = problems({"error": error, "frames": [*frames], "missing": missing}, 0, "printed\n\n")
+def failure(error: str, *frames: list[Any], missing: str | None = None, **more: object) -> Problem:
+    content = {"error": error, "frames": [*frames], "missing": missing, "causes": [], "hint": None, **more}
+    (one,) = problems(content, 0, "printed\n\n")
     return one
 
 
@@ -34,8 +37,15 @@ def test_an_answer_with_sources_has_no_problem() -> None:
 
 
 def test_a_time_out_shows_the_output_and_a_line_to_paste() -> None:
-    (one,) = problems({}, None, "line\n\nlast")
-    assert (one.code, one.where, one.details) == ("producer-timed-out", TABLE, ("line", "last"))
+    stacks = """\
+Thread 0x1 (most recent call first):
+  File "demo/x.py", line 4 in wait
+  File "/usr/lib/python3/y.py", line 4 in call
+  File "demo/gen.py", line 7 in sources
+"""
+    (one,) = problems({}, None, "line\n\nlast", stacks)
+    assert (one.code, one.where) == ("producer-timed-out", TABLE)
+    assert one.details == ("demo/gen.py:7: in sources", "demo/x.py:4: in wait", "line", "last")
     assert one.hint == "in its table: seconds = 300"
 
 
@@ -49,31 +59,44 @@ def test_a_time_out_shows_the_output_and_a_line_to_paste() -> None:
     ],
 )
 def test_undeclared_reads_have_a_line_to_paste(read: list[str], listed: list[str], inputs: str) -> None:
-    (one,) = problems({"sources": [["a.cu", ""]], "read": read, "listed": listed})
+    (one,) = problems({"sources": [["a.cu", ""]], "read": read, "listed": {key: [] for key in listed}})
     assert (one.code, one.where) == ("undeclared-input", TABLE)
     assert one.hint == f'in its table: inputs = ["demo/a.txt", {inputs}]'
 
 
 def test_a_message_names_few_of_many_undeclared_files() -> None:
     read = [f"demo/{number}.txt" for number in range(116)]
-    (one,) = problems({"sources": [["a.cu", ""]], "read": read, "listed": []})
+    (one,) = problems({"sources": [["a.cu", ""]], "read": read, "listed": {}})
     assert "demo/2.txt and 113 more, " in one.what
     assert "demo/115.txt" in (one.hint or "")
 
 
 def test_the_top_folder_of_the_project_cannot_be_declared() -> None:
-    top, other = problems({"sources": [["a.cu", ""]], "read": ["demo/b.txt"], "listed": ["."]})
+    top, other = problems({"sources": [["a.cu", ""]], "read": ["demo/b.txt"], "listed": {".": []}})
     assert (top.code, top.where) == ("undeclared-input", TABLE)
     assert "inputs =" not in (top.hint or "inputs =")
     assert other.hint == 'in its table: inputs = ["demo/a.txt", "demo/b.txt"]'
-    assert len(problems({"sources": [["a.cu", ""]], "read": [], "listed": ["."]})) == 1
+    assert len(problems({"sources": [["a.cu", ""]], "read": [], "listed": {".": []}})) == 1
+
+
+def test_the_undeclared_file_of_a_listed_folder_is_named() -> None:
+    listed = {"demo/t": ["demo/t/py.typed", "demo/t/x"]}
+    (one,) = problems({"sources": [["a.cu", ""]], "read": [], "listed": listed})
+    assert "demo/t/ (such as py.typed), " in one.what
+    assert one.hint == 'in its table: inputs = ["demo/a.txt", "demo/t/*"]'
+
+
+def test_a_folder_without_files_cannot_be_declared() -> None:
+    (one,) = problems({"sources": [["a.cu", ""]], "read": [], "listed": {"demo/no": None}})
+    assert (one.code, one.where, "demo/no" in one.what) == ("undeclared-input", TABLE, True)
+    assert "inputs =" not in (one.hint or "inputs =")
 
 
 @pytest.mark.parametrize(
     ("content", "code", "hint"),
     [
-        ({"absent": ["texts"]}, "no-such-function", 'in its table: call = "texts"'),
-        ({"absent": ["a", "b"]}, "no-such-function", None),
+        ({"absent": ["texts"], "value": None}, "no-such-function", 'in its table: call = "texts"'),
+        ({"absent": ["a", "b"], "value": "dict"}, "no-such-function", None),
         ({"other": "list"}, "producer-returns-no-mapping", None),
         ({}, "producer-crashed", None),
         ({"sources": []}, "producer-returns-nothing", None),
@@ -91,6 +114,22 @@ def test_an_exception_shows_the_frames_of_the_project() -> None:
     assert failure("ValueError").where == GEN
 
 
+def test_an_exception_shows_its_other_lines_and_its_causes() -> None:
+    causes = [["KeyError: 1", [["demo/x.py", 7, "f", ""]]], ["OSError", []]]
+    one = failure("ValueError: bad\nmore", causes=causes)
+    assert one.what == "raises ValueError: bad"
+    assert one.details == ("more", "caused by KeyError: 1 (demo/x.py:7)", "caused by OSError", "printed")
+
+
+def test_a_process_that_a_signal_ended_names_it() -> None:
+    (one,) = problems({}, -11, "before")
+    assert (one.code, "SIGSEGV" in one.what, one.details) == ("producer-crashed", True, ("before",))
+
+
+def test_a_hint_of_the_process_is_shown() -> None:
+    assert failure("ModuleNotFoundError", missing="helper", hint="write it so").hint == "write it so"
+
+
 @pytest.mark.parametrize(
     ("error", "missing", "frames", "hint"),
     [
@@ -98,14 +137,17 @@ def test_an_exception_shows_the_frames_of_the_project() -> None:
             "ModuleNotFoundError",
             "jinja2.ext",
             [],
-            'in its table, name the distribution that has it: requires = ["jinja2"]',
+            (
+                "if the texts need this module, write the name of its distribution in place of …, in the "
+                'producer\'s table: requires = ["…"]; otherwise, do not import the module in this file'
+            ),
         ),
         ("ModuleNotFoundError", "demo.no", [], None),
         (
-            "ImportError: cannot import name 'X' from 'demo'",
+            "FileNotFoundError: [Errno 2] No such file or directory: 'a.j2'",
             None,
             [],
-            "the __init__.py of a package does not run here: import from the module that defines the name",
+            "the working folder is the project's folder: relative paths begin there",
         ),
         (
             "KeyError: 'LEVEL'",

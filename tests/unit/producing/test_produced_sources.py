@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.common import user_folders
-from hatch_cubin.errors import SourceError
+from hatch_cubin.errors import SourceError, ToolchainError
 from hatch_cubin.producing import running
 from hatch_cubin.producing.produced_sources import complete
 from hatch_cubin.project.project import Project, ProjectSources, read_sources
@@ -83,3 +83,10 @@ def test_tables_of_linked_modules_can_name_produced_sources(tmp_path: Path) -> N
 
 def test_all_sources_is_a_project_of_sources() -> None:
     assert ProjectSources((), ()).is_complete
+
+
+def test_a_producer_does_not_run_without_its_requirements(tmp_path: Path) -> None:
+    project = producer_project(tmp_path / "project", options='requires = ["no-such-wheel-here>=2"]\n')
+    error = refusal(ToolchainError, paths, project)
+    assert found(error) == [("requirement-not-installed", "pyproject.toml:13")]
+    assert error.problems[0].hint == "pip install 'no-such-wheel-here>=2'"

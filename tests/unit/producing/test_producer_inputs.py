@@ -45,7 +45,7 @@ TEMPLATES = {"t/a.j2": "A", "t/b.j2": "B", "t/in/c.j2": "C", "t/.hidden": "", "o
         ),
         ("demo/**/*.j2", ["demo/t/a.j2", "demo/t/b.j2", "demo/t/in/c.j2"], ["demo/t", "demo/t/in"]),
         ("**/c.j2", ["demo/t/in/c.j2"], ["demo/t/in"]),
-        ("*.txt", ["demo/other.txt"], []),
+        ("*.txt", ["demo/other.txt"], ["demo"]),
         ("*.*", ["demo/__init__.py", "demo/gen.py", "demo/other.txt"], ["demo"]),
     ],
 )

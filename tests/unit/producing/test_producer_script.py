@@ -105,7 +105,7 @@ class Open:
 
     def seen(self, event: str, *arguments: Any) -> tuple[list[str], list[str]]:
         self.watch(event, arguments)
-        return [*self.watch.read], [*self.watch.list]
+        return [*self.watch.read], [*self.watch.listed()]
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def call(monkeypatch: pytest.MonkeyPatch, text: str, call: str = "sources") -> d
         return module
 
     monkeypatch.setattr(importlib, "import_module", load)
-    return producer_script.answer_of({"module": "demo.gen", "call": call})
+    return producer_script.answer_of({"module": "demo.gen", "call": call}, Watch([], [], [], []))
 
 
 def test_what_a_function_returns_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +202,8 @@ def test_what_a_function_returns_is_answered(monkeypatch: pytest.MonkeyPatch) ->
         "sources": [["a.cu", {"": "tuple"}], ["b.cu", {"text": ""}]]
     }
     assert call(monkeypatch, "def sources(): return ['a.cu']") == {"other": "list"}
-    assert call(monkeypatch, "def texts(): pass\n_x = 1") == {"absent": ["texts"]}
+    assert call(monkeypatch, "def texts(): pass\n_x = 1") == {"absent": ["texts"], "value": None}
+    assert call(monkeypatch, "sources = {}") == {"absent": [], "value": "dict"}
 
 
 @pytest.mark.parametrize(
@@ -213,6 +214,7 @@ def test_what_a_function_returns_is_answered(monkeypatch: pytest.MonkeyPatch) ->
         ("def sources(:", "SyntaxError: ", [1], None),
         ("def sources():\n  compile('(', '<text>', 'exec')", "SyntaxError: ", [2], None),
         ("def sources():\n  raise SystemExit(3)", "SystemExit: 3", [2], None),
+        ("X = 1\ndef sources(archs): pass", "TypeError: sources() missing", [2], None),
     ],
 )
 def test_an_exception_is_answered_with_the_project_own_frames(
@@ -236,6 +238,8 @@ def test_the_process_answers_a_request(tmp_path: Path, monkeypatch: pytest.Monke
     for name in ("path", "argv", "meta_path"):
         monkeypatch.setattr(sys, name, [*getattr(sys, name)])
     monkeypatch.setattr(sys, "addaudithook", hooks.append)
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
     monkeypatch.chdir(tmp_path)
     request = {
         "module": "demo.kernels.gen",
@@ -247,7 +251,9 @@ def test_the_process_answers_a_request(tmp_path: Path, monkeypatch: pytest.Monke
         "path": sys.path,
         "files": [],
         "listed": [],
+        "seconds": 60,
         "answer": str(tmp_path / "answer.json"),
+        "stacks": str(tmp_path / "stacks"),
     }
     (tmp_path / "request.json").write_text(json.dumps(request))
     (tmp_path / "roots" / "__init__.py").write_text("")
@@ -259,4 +265,68 @@ def test_the_process_answers_a_request(tmp_path: Path, monkeypatch: pytest.Monke
             del sys.modules[name]
     answer = json.loads((tmp_path / "answer.json").read_text())
     assert answer["error"] == "AttributeError: module 'tools' has no attribute 'TEXT'"
-    assert (answer["read"], answer["listed"], len(hooks)) == ([], [], 1)
+    assert (answer["read"], answer["listed"], len(hooks), ended) == ([], {}, 1, [0])
+
+
+def test_the_causes_of_an_exception_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """\
+def sources():
+  try:
+    1 / 0
+  except ZeroDivisionError as exc:
+    try:
+      {}[1]
+    except KeyError:
+      raise RuntimeError('bad') from exc
+"""
+    answer = call(monkeypatch, text)
+    assert (answer["error"], [line for _file, line, *_more in answer["frames"]]) == ("RuntimeError: bad", [8])
+    assert [(text, frames[0][1]) for text, frames in answer["causes"]] == [
+        ("ZeroDivisionError: division by zero", 3)
+    ]
+    in_circle = call(monkeypatch, text.replace("RuntimeError('bad') from exc", "exc from exc"))
+    assert in_circle["causes"] == []
+    hidden = call(monkeypatch, text.replace("from exc", "from None"))
+    assert hidden["causes"] == []
+
+
+def test_frames_of_compiled_modules_are_not_the_projects() -> None:
+    assert [producer_script._is_own(file) for file in ("demo/gen.py", "cuda/core/_device.pyx", "<text>")] == [
+        True,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("import parts", "write: from demo.kernels import parts"),
+        ("import nowhere_", None),
+        ("import demo.kernels.part", "did you mean 'parts'?"),
+        ("from demo.kernels import part", "did you mean 'parts'?"),
+        ("from demo.kernels import nothing", None),
+        ("from demo.plain import nothing", None),
+        ("from demo.kernels.parts import TEXTS", None),
+        ("from demo import RuntimeError", "src/demo/__init__.py does not run here: "),
+        ("import demo; demo.RuntimeError", "src/demo/__init__.py does not run here: "),
+        ("from json import nothing", None),
+        ("object().nothing", None),
+        ("raise ImportError('other')", None),
+    ],
+)
+@pytest.mark.usefixtures("finder")
+def test_a_name_that_cannot_be_imported_has_a_hint(tmp_path: Path, line: str, hint: str | None) -> None:
+    (tmp_path / "src/demo/kernels/gen.py").write_text(line)
+    request = {"module": "demo.kernels.gen", "call": "sources"}
+    found = producer_script.answer_of(request, Watch([], [], [], []))["hint"]
+    assert found is hint is None or found.startswith(hint)
+
+
+def test_a_folder_has_undeclared_files_but_no_undeclared_modules(tmp_path: Path) -> None:
+    write_tree(
+        tmp_path, dict.fromkeys(["t/a.j2", "t/b.j2", "t/x.py", "t/in/c", "t/.swap", "t/_cubins/x"], "")
+    )
+    assert producer_script.undeclared_in("t", str(tmp_path / "t"), ["t/a.j2"]) == ["t/b.j2"]
+    assert producer_script.undeclared_in(".", str(tmp_path / "t"), []) == ["a.j2", "b.j2"]
+    assert producer_script.undeclared_in("t/_cubins", str(tmp_path / "no"), []) is None

@@ -105,7 +105,8 @@ def sources():
 """
     error = refusal(SourceError, run, producer_project(tmp_path, script, "seconds = 2"))
     assert found(error) == [("producer-timed-out", str(TABLE))]
-    (line,) = error.problems[0].details
+    place, *_of_python, line = error.problems[0].details
+    assert place == "demo/gen.py:5: in sources"
     pid = int(line.split()[1])
     deadline = time.monotonic() + 20
     while _is_alive(pid) and time.monotonic() < deadline:
@@ -120,8 +121,25 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
+def test_a_thread_that_the_function_leaves_running_does_not_matter(tmp_path: Path) -> None:
+    script = """\
+import threading, time
+def sources():
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    return {"a.cu": "x"}
+"""
+    assert run(producer_project(tmp_path, script)) == {"a.cu": "x"}
+
+
+def test_the_output_is_shown_even_if_nothing_is_wrong(tmp_path: Path) -> None:
+    said: list[str] = []
+    script = "def sources():\n    print('printed')\n    return {'a.cu': 'x'}\n"
+    assert run(replace(producer_project(tmp_path, script), inform=said.append)) == {"a.cu": "x"}
+    assert said == ["demo/gen.py: has printed:\n  printed"]
+
+
 def test_a_process_that_ends_without_an_answer_is_reported(tmp_path: Path) -> None:
-    script = "import os\ndef sources():\n    print('before', flush=True)\n    os._exit(7)\n"
+    script = "import os\ndef sources():\n    print('before')\n    os._exit(7)\n"
     (one,) = refusal(SourceError, run, producer_project(tmp_path, script)).problems
     assert (one.code, one.details) == ("producer-crashed", ("before",))
 

@@ -12,7 +12,7 @@ import pytest
 from hatch_cubin.cli.main import main
 from hatch_cubin.cli.verbs import init
 from hatch_cubin.common import arch_names
-from hatch_cubin.config import table_location
+from hatch_cubin.config import table_location, toml_positions
 from hatch_cubin.config.config import parse_config
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.command_line import Command
@@ -423,3 +423,14 @@ def test_a_pipe_beside_a_file_is_said_and_not_opened(
     with pytest.raises(SystemExit):
         main(["init", "--project", str(tmp_path)])
     assert "pyproject.toml: cannot be written: File exists [file-not-writable]\n" in capsys.readouterr().err
+
+
+def test_uv_looks_at_the_modules_and_the_inputs_of_producers(tmp_path: Path) -> None:
+    table = (
+        "[tool.hatch.build.hooks.cubin]\n[[tool.hatch.build.hooks.cubin.producer]]\n"
+        'path = "tools/gen.py"\ninputs = ["src/demo/*.j2"]\n'
+    )
+    files = add(tmp_path, {"pyproject.toml": HATCH + table})
+    keys = toml_positions.loads(files["pyproject.toml"])["tool"]["uv"]["cache-keys"]
+    assert [each["file"] for each in keys[-3:]] == ["tools/gen.py", "src/demo/*.j2", "src/demo/**/*.py"]
+    assert add(tmp_path, {}) == files

@@ -214,12 +214,14 @@ def test_headers_of_a_virtual_environment_are_not_the_projects(tmp_path: Path) -
         ("/usr/local/cuda/include/cuda_fp16.h", "did you mean 'cuda_fp16.h'?"),
         ("utils.h", "did you mean 'utils.cuh'?"),
         ("util.cuh", "did you mean 'utils.cuh'?"),
+        ("UTILS.cuh", "did you mean 'utils.cuh'?"),
+        ("sub\\deep.h", "did you mean 'sub/deep.h'?"),
         ("cutlass.h", "the headers of nvidia-cutlass are in the folder cutlass/, as in <cutlass/…>"),
         ("/home/me/own.h", ABSOLUTE),
     ],
 )
 def test_a_name_that_is_nearly_right_is_corrected(tmp_path: Path, name: str, meant: str) -> None:
-    assert hint(name, setting(tmp_path, files={"demo/utils.cuh": ""})) == meant
+    assert hint(name, setting(tmp_path, files={"demo/utils.cuh": "", "sub/deep.h": ""})) == meant
 
 
 def test_a_link_to_nothing_is_no_header(tmp_path: Path) -> None:

@@ -74,6 +74,12 @@ def test_the_option_that_is_named_lets_the_source_compile(
         ('"auto" is not allowed here', ("auto x) {}", "^"), "", CXX20),
         ("expected an expression", ("f(, 1);", "  ^"), "", None),
         (
+            "Entry function 'k' uses too much shared data (0x61a80 bytes, 0xc000 max)",
+            (),
+            "",
+            "use dynamic shared memory (extern __shared__), whose size the launch sets",
+        ),
+        (
             'type is missing ("int" assumed)',
             ("extern C void k() {}", "       ^"),
             "",

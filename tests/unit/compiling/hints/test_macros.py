@@ -82,7 +82,8 @@ def test_beside_an_error_of_the_source_it_is_said_what_a_macro_of_the_table_stan
 
 
 @pytest.mark.parametrize(
-    ("value", "is_shown"), [("256;", True), ("(256", True), ("x[", True), ("256", False), ("f(1);", False)]
+    ("value", "is_shown"),
+    [("256;", True), ('"float"', True), ("(256", True), ("x[", True), ("256", False), ("f(1);", False)],
 )
 def test_a_macro_with_a_broken_value_is_shown_anywhere_in_its_line(
     tmp_path: Path, value: str, *, is_shown: bool

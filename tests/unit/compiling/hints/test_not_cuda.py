@@ -30,6 +30,7 @@ MISSING = 'cannot open source file "{}"'
         ("expected a declaration", "kernel void k(global float* x) {", "OpenCL C"),
         ('identifier "get_local_id" is undefined', "x[get_local_id(0)] = 1;", "OpenCL C"),
         (MISSING.format("sycl/sycl.hpp"), "", "SYCL"),
+        ('identifier "import" is undefined', "    import torch", "Python"),
         (MISSING.format("CL/sycl.hpp"), "", "SYCL"),
         (MISSING.format("metal_stdlib"), "", "Metal"),
         ("expected a declaration", "kernel void k(device float* x [[buffer(0)]]) {", "Metal"),

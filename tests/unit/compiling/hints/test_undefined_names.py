@@ -213,6 +213,34 @@ def test_a_template_of_std_is_named_with_its_namespace(tmp_path: Path, code: str
 
 
 @pytest.mark.parametrize(
+    ("text", "code", "right"),
+    [
+        ('identifier "threadidx" is undefined', "x[threadidx.x] = 1;", "'threadIdx'"),
+        ('identifier "uint8" is undefined', "uint8 *x", "'uint8_t'"),
+        ('identifier "int_t" is undefined', "int_t *x", None),
+        ('explicit type is missing ("int" assumed)', "__gloabl__ void k() {}", "'__global__'"),
+        ("expected a declaration", "__inline__ __device__ void f() {", None),
+        (
+            'identifier "__shfl_down" is undefined',
+            "__shfl_down(x, 1)",
+            "'__shfl_down_sync', with a mask of threads as its first argument",
+        ),
+    ],
+)
+def test_a_misspelled_name_of_cuda_is_corrected(
+    tmp_path: Path, text: str, code: str, right: str | None
+) -> None:
+    found = [error(text, "demo/a.cu", 1, code, "^"), error("follows", line=1), error("other", line=2)]
+    told = undefined_names.misspelled(found, setting(tmp_path))
+    if right is None:
+        assert told is None
+    else:
+        assert told is not None
+        assert told[0].hint == f"did you mean {right}?"
+        assert told[1] == found[2:]
+
+
+@pytest.mark.parametrize(
     ("scope", "name", "header"),
     [
         ("cooperative_groups", "reduce", "cooperative_groups/reduce.h"),
