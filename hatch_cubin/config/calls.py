@@ -20,7 +20,10 @@ _NOT_OF_A_CALL = {
     "variants": "write a [[source]] table for one call, or return a text for each call from a producer",
     "name": "leave it out: the module is found by the text and the options of the call",
 }
-_LEAVE_OUT = "leave it out, here and in the call; or exclude this source, and it is compiled at run time"
+_LEAVE_OUT = (
+    "leave it out, here and in the call; or remove this table and exclude the source, and CuPy compiles the "
+    "text at run time"
+)
 _NOT_IN_KEY = (
     "leave it out, because a call's key has no folders: 'include-dirs' names folders of the project, and "
     "'header-packages' names wheels with headers"
@@ -43,18 +46,15 @@ def with_settings(values: Mapping[str, Any], place: TableLocation, report: Repor
 
     *report* gets each problem, with the path of its key inside the table.
     """
-    front, written = values.get("as"), values.get("options", ())
+    front, written = values["as"], values.get("options", ())
     kept = {key: value for key, value in values.items() if key not in {"as", "options"}}
-    if front is None:
-        what = "options is an array, but only a table with 'as' can have the options of a call"
-        report(problem("options-in-other-form", what, hint='as = "cupy"'), ("options",))
-        return kept
     for key in sorted(_NOT_OF_A_CALL.keys() & values.keys()):
         what = f"{key!r} cannot be in a table with 'as', because a call does not have it"
         report(problem("setting-changes-call", what, hint=_NOT_OF_A_CALL[key]), (key,))
     if not isinstance(written, tuple):
         what = "options must be an array of strings in a table with 'as', as in the call"
-        hint = toml_lines.setting("options", [*_in_a_call(written)])
+        meant = written.split() if isinstance(written, str) else _in_a_call(written)
+        hint = toml_lines.setting("options", [*meant])
         report(problem("options-in-other-form", what, hint=hint), ("options",))
         written = ()
     found = [*_parsed(written, report)]

@@ -63,7 +63,7 @@ def read_source_settings(settings: Mapping[str, Any], place: TableLocation) -> d
     *settings* may have the keys of a [[source]] table, except `path`.
     """
     reader, here = _Reader(place, None), ("source",)
-    values = _with_call(reader.table(_PRODUCED_CHECKS, settings, here), settings, reader, here)
+    values = _with_call(reader.table(_PRODUCED_CHECKS, settings, here), reader, here)
     if not reader.problems:
         _report_contradictions(values, reader, here)
     if reader.problems:
@@ -83,6 +83,7 @@ class _Reader:
         self.place = place
         self.major = major  # major version of CUDA for the build, if the project sets it
         self.problems: list[Problem] = []
+        self.beside: Mapping[str, Any] = {}  # the keys and values of the table whose key is read
 
     def table(
         self,
@@ -98,6 +99,7 @@ class _Reader:
                 continue
             if self.has_placeholder(key, value, (*path, key)):
                 continue
+            self.beside = table
             try:
                 values[key.replace("-", "_")] = read(value, self, (*path, key))
             except ValueError as exc:
@@ -420,17 +422,18 @@ def _option_table(
 
 def _options_of_source(
     value: object, reader: _Reader, path: tuple[str | int, ...]
-) -> dict[str, nvrtc_options.OptionValue] | tuple[str, ...]:
-    """Check the options of a source: a table, or the array of a call that the table describes with `as`."""
+) -> dict[str, nvrtc_options.OptionValue] | tuple[str, ...] | str:
+    """Check the options of a source: a table, or the array of the call that `as` in the same table means."""
+    if "as" not in reader.beside:
+        return _option_table(value, reader, path)
+    if isinstance(value, str):
+        return value  # `calls` reports it, with the array that it means
     return value_checks.strings(value) if isinstance(value, list) else _option_table(value, reader, path)
 
 
-def _with_call(
-    values: dict[str, Any], table: Mapping[str, Any], reader: _Reader, path: tuple[str | int, ...]
-) -> dict[str, Any]:
+def _with_call(values: dict[str, Any], reader: _Reader, path: tuple[str | int, ...]) -> dict[str, Any]:
     """Return the values of a table, in which settings replace the call that its `as` describes."""
-    is_of_call = "as" in values if "as" in table else isinstance(values.get("options"), tuple)
-    if not is_of_call:
+    if "as" not in values:
         return values
     from . import calls  # lazy import: few tables describe calls
 
@@ -572,7 +575,7 @@ def _array(
     for index, table in enumerate(value):
         here = (*path, index)
         before = len(reader.problems)
-        values = _with_call(reader.table(known, table, here), table, reader, here)
+        values = _with_call(reader.table(known, table, here), reader, here)
         guessed = " ".join(str(each.hint) for each in reader.problems[before:])  # of keys that are misspelled
         if missing := [key for key in required if key not in table and repr(key) not in guessed]:
             what = f"this table also needs {' and '.join(map(repr, missing))}"

@@ -20,7 +20,7 @@ from hatch_cubin.lockfile import lock_format
 from hatch_cubin.producing import running
 from hatch_cubin.project.project import Project, read_sources
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import TABLE, found, load_bundle, make_project, refusal
+from tests.helpers import TABLE, found, load_bundle, make_project, read_config, refusal
 from tests.producers import producer_table
 
 pytestmark = [pytest.mark.nvrtc, pytest.mark.usefixtures("unmeasured")]
@@ -91,6 +91,20 @@ def test_a_bundle_has_the_calls_under_their_keys(project: Project, tmp_path: Pat
     cubins = load_bundle(tmp_path / "bundle", files)
     assert cubins.names() == ("add",)
     assert cubins.find(f"cupy:{KEYS['r']}", cc=(8, 0)).kernels.keys() == {"scale<char>", "scale<int>"}
+
+
+def test_calls_are_not_warned_about_like_modules_with_names(project: Project) -> None:
+    """Templates that nobody used, and kernels that another source has too."""
+    (project.root / "demo/b.cu").write_text('#include "plain.cu"\n')
+    text = f"{PRODUCED}template <class T> __global__ void unused(T *x) {{}}\n"
+    key = text_key("cupy", OPTIONS, text)
+    line = json.dumps({"front": "cupy", "instantiate": ["scale<int>"], "options": OPTIONS})
+    (project.root / f"demo/calls/{key}.cu").write_text(f"// {line}\n{text}")
+    said: list[str] = []
+    table = f'{SOURCE}\npath = "demo/b.cu"\nas = "cupy"\noptions = ["-DM=2"]\n'
+    config = read_config(TABLES + table, project.environ)
+    pipeline.build(replace(project, config=config, warn=said.append))
+    assert said == []
 
 
 def test_a_plain_bundle_has_nothing_of_calls(tmp_path: Path) -> None:

@@ -59,7 +59,10 @@ def test_a_project_knows_the_libraries_of_its_calls() -> None:
     assert read_config(f'{SOURCE}\npath = "k.cu"\nas = "cupy"').fronts == {"cupy"}
 
 
-LEAVE_OUT = "leave it out, here and in the call; or exclude this source, and it is compiled at run time"
+LEAVE_OUT = (
+    "leave it out, here and in the call; or remove this table and exclude the source, and CuPy compiles the "
+    "text at run time"
+)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +125,12 @@ def test_options_have_the_form_of_their_table() -> None:
     meant = 'options = ["-std=c++14", "--Ofast-compile=min", "--diag-suppress=1", "--diag-suppress=2"]'
     assert refused(table) == [("options-in-other-form", 3, meant)]
     assert rule(meant).front
-    assert refused('options = ["-DN=4"]', "") == [("options-in-other-form", 3, 'as = "cupy"')]
+    text = 'options = "-DN=4 -G"'
+    assert refused(text) == [("options-in-other-form", 3, 'options = ["-DN=4", "-G"]')]
     assert [each[0] for each in refused("options = [4]")] == ["invalid-value"]
+    assert [each[0] for each in refused("options = 4")] == ["invalid-value"]
+    meant = "options = { use-fast-math = true }"
+    assert refused('options = ["--use_fast_math"]', "") == [("invalid-value", 3, meant)]
 
 
 @pytest.mark.parametrize("value", ['"CuPy"', '"cuda.core"', "true", '["cupy"]'])

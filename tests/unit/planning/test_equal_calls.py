@@ -7,15 +7,17 @@ from dataclasses import replace
 import pytest
 
 from hatch_cubin.common.arch_names import expand
-from hatch_cubin.config.config import SourceRule
+from hatch_cubin.config.config import ProducerRule, SourceRule, TableLocation
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.loader._text_key import text_key
 from hatch_cubin.planning.linked_modules import plan_modules
 from hatch_cubin.planning.unit_plan import Module
+from hatch_cubin.producing.produced_texts import sources_of
 from hatch_cubin.project.source import Source
 from tests.helpers import TABLE, found, pyproject, read_config, refusal
 
 SOURCE = f"[[{'.'.join(TABLE)}.source]]"
+PLACE = TableLocation("pyproject.toml", "", TABLE)
 TEXT = "__global__ void k() {}\n"
 
 
@@ -79,6 +81,8 @@ def test_another_table_cannot_change_a_call(setting: str) -> None:
 def test_ptx_and_variants_are_no_calls() -> None:
     ptx = Source("k.ptx", ".version 8.0\n.target sm_80\n")
     assert refused(call("**/*"), ptx) == [("ptx-as-call", "k.ptx")]
+    (made,) = sources_of([("k[N=1].cu", {"text": TEXT, "as": "cupy"})], ProducerRule(path="gen.py"), PLACE)
+    assert refused("", made) == [("setting-changes-call", "k[N=1].cu")]
 
 
 def test_a_part_of_a_linked_module_is_no_call() -> None:
