@@ -69,4 +69,6 @@ def has_no_effect(flag: str) -> bool:
 
 def meaning(flag: str) -> str | None:
     """Return a hint for a flag of nvcc that is not an option of the table, or None if the flag is unknown."""
-    return _MEANINGS.get(bare(flag))
+    name = bare(flag)
+    is_joined = flag.startswith(("-D", "-I", "-L", "-l"))  # a flag with its value, such as -DN=4
+    return _MEANINGS.get(name) or (_MEANINGS[name[0]] if is_joined else None)

@@ -38,7 +38,11 @@ _KEYS = {
     "[[source]] with instantiate": "instantiate-templates template templates instantiations",
 }
 _INNER_KEYS = {
-    "source": {"path": "file files glob source sources src", "name": "module"},
+    "source": {
+        "path": "file files glob source sources src",
+        "name": "module",
+        "instantiate": "instantiate-templates template templates instantiations",
+    },
     "module": {
         "link": "lib libs libraries library link-libraries objects",
         "name": "module",
@@ -91,7 +95,7 @@ def key_meant(key: str, table: object = "") -> str | None:
     *table*: "source" or "module" if the name was found in a `[[source]]` or `[[module]]` table.
     """
     name = key.lower().replace("_", "-")
-    known = {**_KEYS, **_INNER_KEYS.get(str(table), {})} if table else _KEYS
+    known = {**_INNER_KEYS.get(str(table), {}), **_KEYS}
     return next((f"did you mean {right!r}?" for right, names in known.items() if name in names.split()), None)
 
 

@@ -420,6 +420,9 @@ def test_a_value_of_the_wrong_kind_is_shown_as_it_may_be_meant(line: str, meant:
         ("options = { O9 = true }", ALL_OPTIONS),
         ("options = { Xptxas = '--no-such' }", ALL_OPTIONS),
         ("options = { nvcc = '-O3' }", NO_EFFECT),
+        ("options = { '-DN' = 4 }", "macros are set with 'define', a key of the table"),
+        (f"{SOURCE}\npath = 'a.cu'\ntemplates = ['k<int>']", "did you mean 'instantiate'?"),
+        (f"{SOURCE}\npath = 'a.cu'\nfiles = ['b.cu']", "did you mean 'path'?"),
         ("options = { Xptxas = [1] }", ALL_OPTIONS),
         (
             "toolkit = ''",
