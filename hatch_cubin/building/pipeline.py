@@ -55,7 +55,7 @@ _Result = TypeVar("_Result")
 def _names_table(
     step: Callable[Concatenate[Project, _Arguments], _Result],
 ) -> Callable[Concatenate[Project, _Arguments], _Result]:
-    """Decorate a step of a build: a hint with a line for pyproject.toml also names the table for this line."""
+    """Decorate a step of a build: a hint with a line for pyproject.toml also names the line's table."""
 
     @functools.wraps(step)
     def with_table(project: Project, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
@@ -494,8 +494,10 @@ def _header(project: Project, toolkit: Toolkit) -> dict[str, Any]:
 
 
 def _fronts(project: Project) -> dict[str, Any]:
-    """Return the libraries (such as CuPy) whose calls pyproject.toml describes: the wheel needs their files.
+    """Return the manifest's entry for the libraries (such as CuPy) whose calls load kernels from the wheel.
 
-    If a producer returns texts for calls of a library, a wheel without kernels does not need these files.
+    A build without kernels does not run producers, which may return texts for calls of a library.
     """
-    return {"fronts": sorted(project.config.fronts)} if project.config.fronts else {}
+    is_unknown = project.is_skipped and bool(project.config.producer)
+    fronts = {*project.config.fronts, *(("cupy",) if is_unknown else ())}
+    return {"fronts": sorted(fronts)} if fronts else {}
