@@ -64,7 +64,7 @@ def describe_kernels(unit: Unit, compiled: Compiled, declared: TypesInSources) -
 def manifest_parameters(
     units: Sequence[tuple[Unit, Compiled]], declared: TypesInSources
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return fields of the manifest for a module: its kernels' parameters, and each arch's differences."""
+    """Return fields of a module in the manifest: parameters of kernels, and resources for each arch."""
     known = [json.loads(describe_kernels(*each, declared)) for each in units]
     common: dict[str, list[Parameter]] = {}
     for _uses, takes in known:

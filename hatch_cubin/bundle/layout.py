@@ -43,7 +43,7 @@ GENERATOR = {"name": "hatch-cubin", "version": __version__}
 _SUFFIXES = frozenset({".cubin", ".json", ".py", ".pyi", ".xz"})
 _HEAD = 200  # the first 200 bytes of each Python file of the loader contain the name hatch-cubin
 _TEMPORARY = ".writing-"
-_WORKPLACE = ".hatch"  # a folder name of Hatch: build backends do not put its files into a wheel.
+_WORKPLACE = ".hatch"  # build backends do not put files of this folder into a wheel.
 # A build removes the temporary files of other builds after so many seconds: with the lock, and without the
 # lock.
 _WRITTEN_S, _ABANDONED_S = 60, 3600
@@ -63,7 +63,7 @@ class BuiltUnit(NamedTuple):
 class RebuildCommand(NamedTuple):
     """The command that builds an editable install again. The command runs in the project's folder."""
 
-    command: tuple[str, ...]  # the arguments with which Python is started
+    command: tuple[str, ...]  # the command without the path of Python
     needs: tuple[str, ...]  # the modules that the command imports
 
 
@@ -119,7 +119,7 @@ def bundle_files(
             fronts.add(module.front)
             continue
         names |= {name, module.base}
-        # The stub file does not list more signatures than MOST_SIGNATURES.
+        # The stub file lists at most MOST_SIGNATURES signatures.
         if len(signatures) <= MOST_SIGNATURES:
             signatures |= kernel_parameters.module_signatures(entry)
         for kernel in entry["kernels"]:
@@ -401,7 +401,7 @@ def _write_once(files: Mapping[str, bytes], folder: Path, place: Path) -> bool:
 
 
 def _is_in_work(path: Path, seconds: float) -> bool:
-    """Return whether another build may still be writing this temporary file."""
+    """Return whether *path* is a temporary file that another build may still be writing."""
     try:
         return path.name.startswith(_TEMPORARY) and time.time() - path.stat().st_mtime < seconds
     except FileNotFoundError:

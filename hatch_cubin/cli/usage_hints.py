@@ -31,7 +31,7 @@ _OF_OTHERS = {  # options of other tools, each with the options of hatch-cubin t
     "--path": ("--project",),
     "--targets": ("--archs",),
 }
-# The first letters of a unit of time → the suffix for '--unused-for'.
+# The first letters of a unit of time, and the suffix of '--unused-for' for this unit.
 _UNITS = {"": "d", "mi": "m", "h": "h", "d": "d", "w": "w"}
 _AFRESH = "after 'hatch-cubin cache clear', a build compiles everything"
 _BESIDE = {

@@ -124,9 +124,9 @@ def explain_arch(
 def choose_for_gpu(cc: int, driver: int | None, entries: ArchEntries, newest: int) -> GpuChoice:
     """Return which of *entries* a GPU of compute capability *cc* would load.
 
-    The driver version that PTX requires is known only after the PTX is compiled. *newest* is the highest
-    possible version. The result is certain if the GPU would load the same entry for the lowest and for the
-    highest possible version.
+    The driver version that PTX requires is known only after the PTX is compiled. *newest*: the highest driver
+    version that PTX of the toolkit can require. The result is certain if the GPU would load the same entry
+    for the lowest and for the highest driver version.
     """
     chosen = _select_entry(cc, driver, entries, assumed_driver=0)
     if chosen is None:

@@ -232,7 +232,7 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "source",
         _source,
-        {"source": ("{path} was edited", "", "")},
+        {"source": ("{path} has changed", "", "")},
         str,
         is_in_all=True,
         positions=DigestPositions(_CORE, 3, None),  # None: the keys of the objects are in the row *linked*

@@ -28,7 +28,12 @@ def name_problems(modules: Sequence[Module], config: Config) -> list[Problem]:
         return [*_needless_sources(shared, config)] or [*_taken_names(shared, modules, config)]
     by_full_name = Counter(module.full_name for module in modules)
     return [
-        problem("module-name-taken", f"{module.name!r} is the name of two modules", module.location)
+        problem(
+            "module-name-taken",
+            f"{module.name!r} is the name of two modules",
+            module.location,
+            "return one of the sources under another name" if module.source.produced else None,
+        )
         for module in modules
         if by_full_name[module.full_name] > 1
     ]

@@ -288,7 +288,8 @@ def other_texts(lock: Lock, jobs: Iterable[Job]) -> tuple[str, ...]:
     locked = {text["sha256"] for entry in lock.producers.values() for text in entry["texts"].values()}
     sources = {job.unit.module.source.path: job.unit.module.source for job in jobs}
     return tuple(
-        f"{path}: {source.produced.producer} returns another text now"
+        f"{path}: {source.produced.producer} returns another text now, although its inputs are unchanged: an "
+        "installed package has changed, or the function does not always return the same text"
         for path, source in sources.items()
         if source.produced and source.sha256 not in locked
     )

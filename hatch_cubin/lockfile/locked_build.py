@@ -116,7 +116,7 @@ def install_command(project: Project) -> str | None:
     lock = lock_format.read(project.root)
     if lock is None or not lock.wheels or not lock_comparison.fits_table(lock, project):
         return None
-    return requirements.locked_command(project.config, lock.wheels)
+    return requirements.locked_command(project.config, project.environ, lock.wheels)
 
 
 def report_stale(project: Project, changes: Sequence[str]) -> None:

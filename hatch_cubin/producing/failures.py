@@ -146,7 +146,10 @@ def _hints(producer: Producer, content: Mapping[str, Any]) -> Iterator[str]:
     if error.startswith("FileNotFoundError"):
         yield "the working folder is the project's folder: relative paths begin there"
     key = _ENVIRON_KEY.match(error)
-    if key and any("environ" in text for *_place, text in content["frames"]):
+    uses_variable = any(re.search("environ|getenv", text) for *_place, text in content["frames"])
+    if key and uses_variable:
         if key[1] in rule.environment:
             yield f"set the variable {key[1]} for the build"
         yield f"in its table: {setting('environment', [*rule.environment, key[1]])}"
+    if uses_variable:
+        yield "the function sees only variables that 'environment' in its table names"

@@ -28,7 +28,8 @@ _VALUE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>[^=,]+)")
 _EXAMPLES = "such as 'axpy.cu', 'matmul[BM=64].cu' or 'matmul[BM=64].sm_90a.ptx'"
 _FORM = (
     "the form is stem[KEY=value,…].arch.cu or stem[KEY=value,…].arch.ptx; "
-    "[KEY=value,…] and .arch are optional, and the stem cannot contain a folder, a dot or a brace"
+    "[KEY=value,…] and .arch are optional, the stem cannot contain a dot or a brace, "
+    "and no part can contain a slash"
 )
 _NUMBERS_OF_BOOLEANS = {"True": "1", "False": "0"}  # how the loader writes these values too
 _WHERE_TO_PASTE = "in the mapping for this name: "
@@ -135,7 +136,7 @@ def _variant(text: str | None, where: Location) -> Iterator[tuple[str, str]]:
         if match is None or match["name"] in seen:
             what = (
                 f"[{text}] must have a form such as [BM=64,T=float], "
-                "with each key once, and without a comma in a value"
+                "with each key once, and without ',' or '=' in a value"
             )
             raise ConfigError(problem("bad-produced-name", what, where))
         seen.add(match["name"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -23,6 +24,7 @@ from .producer_script import Packages, is_listed, undeclared_in
 
 Produced = Sequence[tuple[Any, Any]]  # names and values, as the function returned them
 
+_SCRIPT = re.compile(r"(?<!__init__)\.py$")
 _FORMAT = 1  # a new number makes every producer run again
 
 
@@ -91,7 +93,7 @@ def _missing_files(
     place = project.config.place
     if not disk.is_file(project.tree.disk_path(rule.path), project.tree):
         what, where = f"path: {rule.path!r} is not a file of the project", place.of("producer", index, "path")
-        scripts = sorted(path for path in walk(project.tree, ".") if path.endswith(".py"))
+        scripts = sorted(path for path in walk(project.tree, ".") if _SCRIPT.search(path))
         yield problem("producer-not-found", what, where, guess(rule.path, scripts))
     for number, pattern in enumerate(rule.inputs):
         if not files.matching(pattern):

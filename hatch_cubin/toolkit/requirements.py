@@ -62,9 +62,14 @@ def build_requirements(
         return []
     wanted = [*_toolkit_requirements(config, assembles=assembles), *config.packages]
     exact = _exact(wanted, locked) if wanted and locked else wanted
+    return [*exact, *_unlocked(config, environ)]
+
+
+def _unlocked(config: Config, environ: Mapping[str, str]) -> list[str]:
+    """Return the requirements that a lock file does not list."""
     others = [*store_requirements(config), *of_signatures(config, environ), *of_clusters(config)]
     produced = dict.fromkeys(each for rule in config.producer for each in rule.requires)
-    return [*exact, *others, *produced]
+    return [*others, *produced]
 
 
 def nvrtc_requirement(toolkit: str | None) -> list[str]:
@@ -106,9 +111,10 @@ def install_command(config: Config, environ: Mapping[str, str], *, assembles: bo
     return f"pip install {shlex.join(build_requirements(chosen, environ, assembles=assembles))}"
 
 
-def locked_command(config: Config, locked: Mapping[str, str]) -> str:
-    """Return a pip command that installs the *locked* versions of the requirements."""
-    return f"pip install {shlex.join(_exact(_toolkit_requirements(config, assembles=False), locked))}"
+def locked_command(config: Config, environ: Mapping[str, str], locked: Mapping[str, str]) -> str:
+    """Return a pip command that installs the requirements of a build, with the *locked* versions."""
+    exact = _exact(_toolkit_requirements(config, assembles=False), locked)
+    return f"pip install {shlex.join([*exact, *_unlocked(config, environ)])}"
 
 
 def versions(config: Config, major: int, others: Iterable[str], *, assembles: bool) -> dict[str, str]:

@@ -64,7 +64,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         type=_limits,
         default=(),
-        help=f"exit with code 1 if one of LIST is worse: {','.join(FAIL_ON_KINDS)}; as in 'lost,size=5%%'",
+        help=f"exit with code 1 if one of these got worse: {','.join(FAIL_ON_KINDS)}; as in 'lost,size=5%%'",
     )
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a page for a browser")
     project_arguments(parser)

@@ -167,7 +167,7 @@ def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: ProjectT
     if produced:
         return f"this file is a script that generates these sources: {_listed([*produced], verbose=False)}"
     if tree.disk_path(asked).is_file():
-        return "the file exists, but 'sources' does not match it, or 'exclude' matches it"
+        return "the file exists, but it is not a .cu or .ptx file, or 'sources' or 'exclude' leaves it out"
     same = [name for name in known if posixpath.basename(name) == posixpath.basename(asked)]
     close = same or difflib.get_close_matches(asked, known, n=3)
     return (

@@ -95,7 +95,7 @@ def _checked(what: str, again: _Rebuilder | None) -> Answer:
                 others = [each for each in opened.bundles if each is not bundle]
                 facts["rebuild"] = {**_facts(comparison), "others": [each.place for each in others]}
                 lines += _summary(bundle, comparison)
-                problems += _findings(bundle, comparison, again.install_command())
+                problems += _findings(bundle, comparison, again)
                 problems += _not_of_project(bundle, others)
     except HatchCubinError as exc:  # the problems that were found before the error must still be reported
         problems += exc.problems
@@ -154,6 +154,10 @@ class _Rebuilder:
         from ...lockfile import locked_build
 
         return locked_build.install_command(self._opened())
+
+    def has_producers(self) -> bool:
+        """Return whether Python functions return sources of the project."""
+        return bool(self._opened().config.producer)
 
     def rebuilt(self, project: Project) -> Rebuilt:
         """Return the result of compiling the project again. The project is compiled only once per package."""
@@ -298,18 +302,17 @@ def _same(number: int) -> str:
     return f"{number} {'has' if number == 1 else 'have'} exactly the same bytes"
 
 
-def _findings(bundle: Bundle, comparison: RebuildComparison, install: str | None) -> Iterator[Problem]:
-    """Yield a problem for each kind of difference, with the names of the compiled files that differ.
-
-    *install*: the command that installs the toolkit of the project's lock file.
-    """
-    where = Location(bundle.where)
+def _findings(bundle: Bundle, comparison: RebuildComparison, again: _Rebuilder) -> Iterator[Problem]:
+    """Yield a problem for each kind of difference, with the names of the compiled files that differ."""
+    where, install = Location(bundle.where), again.install_command()
     for verdict in _WRONG:
         units = [unit_name(*unit) for unit, found in comparison.verdicts.items() if found == verdict]
         if units:
             why = [*_toolchain(comparison)] if verdict == "other inputs" else []
             wrong = _about(verdict, count(len(units), "unit"))
             hint = wrong.hint if install is None or not why else f"cubin.lock names a toolkit: {install}"
+            if verdict == "other inputs" and not why and again.has_producers():
+                hint = f"{hint}; if they are the same, a producer has returned another text"
             yield wrong._replace(where=where, hint=hint, details=(*units, *why))
     files = [name for name, same in comparison.files.items() if not same]
     # If compiled code differs, the manifest differs too: report other files only if all compiled code is

@@ -1,7 +1,7 @@
 """The digests of the loader's files for each version of hatch-cubin.
 
-The digests of released versions are listed in this module. The digests of the running version are computed
-from its files. A release adds its digests to the list, as CONTRIBUTING.md describes.
+This module lists the digests of released versions. The digests of the running version are computed from its
+files. A release adds its digests to the list, as CONTRIBUTING.md describes.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ def _instantiating(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
 
 
 def _saved_by_merging(bundle: Bundle, modules: Sequence[ManifestModule]) -> int:
-    """Return the bytes that a single module instead of *modules* would save (for large modules, about)."""
+    """Return (for large modules, estimate) the bytes that one module instead of *modules* would save."""
     archs: dict[str, dict[str, int]] = {}
     for entry in (entry for module in modules for entry in module.entries if not entry.is_ptx):
         archs.setdefault(entry.arch, {})[entry.file] = entry.size

@@ -14,7 +14,7 @@ VARIANT_FILE = re.compile(rf"[^/]+\.dist-info/{re.escape(VARIANT_JSON)}")
 
 
 def variant_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield the problems of a wheel variant. Wheels that are not variants have no such problems."""
+    """Yield the problems of a wheel variant. There are no problems if the wheel is not a variant."""
     for bundle in opened.bundles:
         try:
             known = manifest_of(bundle).wheel_variant

@@ -85,7 +85,7 @@ def _result_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 
 
 def is_built_by_this_version(manifest: Manifest) -> bool:
-    """Return whether the running version of hatch-cubin built a bundle. Only then are all details checked."""
+    """Return whether the running version of hatch-cubin built a bundle, so that it can check all details."""
     return manifest.generator == (_GENERATOR, __version__)
 
 

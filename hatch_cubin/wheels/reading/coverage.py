@@ -59,7 +59,7 @@ class GpuCover(TypedDict):
 
 
 class AffectedKernels(TypedDict):
-    """Kernels with the same problem on the same GPUs."""
+    """Kernels that cannot run, or have only PTX, on the same GPUs."""
 
     gpus: list[str]
     kernels: list[KernelCover]

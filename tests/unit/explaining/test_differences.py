@@ -45,7 +45,7 @@ HEADERS = NOW["headers"]
         ({"arch": "sm_80"}, ["compiled for sm_80, and not for sm_90"]),
         ({"object": "rdc"}, ["no longer compiled to be linked"]),
         ({"path": "demo/old.cu"}, ["compiled as demo/old.cu, and not as demo/k.cu"]),
-        ({"source": "other"}, ["demo/k.cu was edited"]),
+        ({"source": "other"}, ["demo/k.cu has changed"]),
         ({"data_model": "llp64"}, ["data model llp64 -> lp64"]),
         (
             {"schema": "hatch-cubin 0"},

@@ -162,6 +162,12 @@ def test_a_hint_of_the_process_is_shown() -> None:
             "set the variable X for the build",
         ),
         ("KeyError: 'LEVEL'", None, [], None),
+        (
+            "TypeError: int() argument",
+            None,
+            [["demo/gen.py", 1, "sources", "int(os.getenv('LEVEL'))"]],
+            "the function sees only variables that 'environment' in its table names",
+        ),
     ],
 )
 def test_usual_exceptions_have_a_hint(

@@ -115,6 +115,10 @@ def test_missing_files_are_named_with_their_lines(tmp_path: Path) -> None:
     ]
     (missing,) = refusal(ConfigError, find_producers, other).problems
     assert (missing.code, missing.hint) == ("producer-not-found", "did you mean 'demo/gen.py'?")
+    project = producer_project(tmp_path / "empty", SCRIPT)
+    (tmp_path / "empty/demo/gen.py").unlink()
+    (missing,) = refusal(ConfigError, find_producers, project).problems
+    assert (missing.code, missing.hint) == ("producer-not-found", None)
 
 
 def test_an_input_cannot_lead_out_of_the_project_or_be_unreadable(

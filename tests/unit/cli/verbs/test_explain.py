@@ -113,7 +113,7 @@ def test_every_input_that_differs_is_named(explain: Explain, baked: Path) -> Non
     assert headers  # of wheels and, from CUDA 13.3 on, NVRTC's own
     assert lines == [
         MISS,
-        "      demo/k.cu was edited",
+        "      demo/k.cu has changed",
         "      macro N: 4 -> 5",
         "      option lineinfo=true is gone",
         "      option std=c++20 is new",
@@ -430,7 +430,10 @@ def test_a_driver_without_a_gpu_is_wrong_usage(root: Path, capsys: pytest.Captur
         ("redd", "did you mean 'red'?"),
         ("nothing of the kind", "'hatch-cubin plan' lists all sources"),
         ("demo/deep/b.cuh", "this file is a header that these sources include: demo/k.cu"),
-        ("demo/__init__.py", "the file exists, but 'sources' does not match it, or 'exclude' matches it"),
+        (
+            "demo/__init__.py",
+            "the file exists, but it is not a .cu or .ptx file, or 'sources' or 'exclude' leaves it out",
+        ),
     ],
 )
 def test_a_wrong_name_is_guessed(root: Path, command: Command, asked: str, hint: str) -> None:
