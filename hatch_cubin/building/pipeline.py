@@ -483,8 +483,10 @@ def _header(project: Project, toolkit: Toolkit) -> dict[str, Any]:
 
 
 def _fronts(project: Project) -> dict[str, Any]:
-    """Return the libraries whose calls the table describes: the wheel needs their files in any case.
+    """Return the manifest's entry for the libraries whose drop-ins the wheel needs even without kernels.
 
-    A bundle without kernels does not need them for a producer, which may return texts of such calls.
+    A skipped build does not run producers, which may return texts of calls, so it adds the drop-in for them.
     """
-    return {"fronts": sorted(project.config.fronts)} if project.config.fronts else {}
+    is_unknown = project.is_skipped and bool(project.config.producer)
+    fronts = {*project.config.fronts, *(("cupy",) if is_unknown else ())}
+    return {"fronts": sorted(fronts)} if fronts else {}

@@ -307,8 +307,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "cc85bd6fe7bb124385d336401dc55bbb50bede6f806e77b71f10306042186ac2",
-    "_split": "c71f52b9a0091234d56b5e20603258da163a10b25078e8104f1384a73fb328c1",
+    "_packs": "fcbb20063f145aa191dd1418fb042c64621d7c95c77e55fe4d3df632c31ec18c",
+    "_split": "ae290749bfaec947d9a1e77c3bf5d90e086cd9c6e9f6f3680d6bb96606515337",
 }
 
 
@@ -418,4 +418,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "b0b405ac89c6798d"
+__build__ = "34c74b6c4c91a911"

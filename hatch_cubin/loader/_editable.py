@@ -152,4 +152,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "b0b405ac89c6798d"
+__build__ = "34c74b6c4c91a911"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "b0b405ac89c6798d"
+__build__ = "34c74b6c4c91a911"

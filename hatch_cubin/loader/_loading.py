@@ -628,4 +628,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "b0b405ac89c6798d"
+__build__ = "34c74b6c4c91a911"

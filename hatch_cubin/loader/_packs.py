@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "b0b405ac89c6798d"
+__build__ = "34c74b6c4c91a911"

@@ -44,10 +44,15 @@ def text_key(front: str, options: "Iterable[str]", text: str) -> str:
     """
     changing = [each for each in parse_options(options) if each[0] not in _WITHOUT_EFFECT_ON_CODE]
     changing.sort(key=_sort_key)
+    parts = (front, *map("=".join, changing), "", text_of_key(text))
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def text_of_key(text: str) -> str:
+    """Return the text from which the key is computed: with plain line ends, and without a first `#line`."""
     text = text.replace("\r\n", "\n") if "\r" in text else text  # the search for one character is faster
     line = _LINE_DIRECTIVE.match(text)
-    parts = (front, *map("=".join, changing), "", text[line.end() if line else 0 :])
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    return text[line.end() if line else 0 :]
 
 
 def _sort_key(option: "tuple[str, str]") -> "tuple[str, str]":
@@ -56,4 +61,4 @@ def _sort_key(option: "tuple[str, str]") -> "tuple[str, str]":
     return name, re.split("[(=]", value)[0]
 
 
-__build__ = "b0b405ac89c6798d"
+__build__ = "34c74b6c4c91a911"

@@ -151,22 +151,22 @@ class _Call:
         return kernel.name, kernel.kernel
 
     def _leave_to_cupy(self, name: str) -> None:
-        self.report(f"the package's code of this text does not have {name}")
+        self.report(f"the package's code of this text does not have {name}", self.key)
         self.is_shipped = False
         self.modules.clear()
         self.functions.clear()
 
     def _look_up(self) -> None:
         """Find out whether the package has the text, and report if it has not."""
-        reason = self._why_passed_on() or _retry_during_rebuild(self._why_not_shipped)
-        if reason:
+        if reason := self._why_passed_on():
             self.report(reason)
+        elif reason := _retry_during_rebuild(self._why_not_shipped):
+            self.report(reason, self.key)
         self.is_shipped = not reason
 
     def _why_passed_on(self) -> str:
         reasons = {
             _lacking: _lacking,
-            "HATCH_CUBIN_SKIP is set": _is_on("HATCH_CUBIN_SKIP"),
             "CUPY_CUDA_COMPILE_WITH_DEBUG is set": _is_on("CUPY_CUDA_COMPILE_WITH_DEBUG"),
             "CuPy uses HIP": getattr(cupy.cuda.runtime, "is_hip", False),
             "its backend is not nvrtc": self.arguments.get("backend", "nvrtc") != "nvrtc",
@@ -176,6 +176,8 @@ class _Call:
         return next((reason for reason, holds in reasons.items() if holds), "")
 
     def _why_not_shipped(self) -> str:
+        if _is_on("HATCH_CUBIN_SKIP"):
+            return "HATCH_CUBIN_SKIP is set"
         if self.key is None:
             return "one of its options is not among the options of compiled texts"
         if _manifest().module(f"{_FRONT}:{self.key}") is None:
@@ -230,11 +232,14 @@ class _Call:
         module._set_mapping({name: symbol for name, symbol in symbols.items() if symbol} or None)
         return found.loaded.setdefault(identity, module)  # another thread may have been faster
 
-    def report(self, reason: str) -> None:
-        """Warn that CuPy compiles this text, or raise an error if nothing may be compiled."""
+    def report(self, reason: str, key: "str | None" = None) -> None:
+        """Warn that CuPy compiles this text, or raise an error if nothing may be compiled.
+
+        *key*: the key under which a build could compile the text, if this would have changed the result.
+        """
         warning = CompiledAtRunTimeWarning(_FRONT, self.code, self.options, self.names, reason)
         for folder in filter(None, {_record_at_import, os.environ.get(_RECORD)}):
-            _record(folder, warning, self.key)
+            _record(folder, warning, key)
         if _is_on("HATCH_CUBIN_NO_COMPILE"):
             raise CubinNotFoundError(f"{warning}; HATCH_CUBIN_NO_COMPILE is set")
         warnings.warn(warning, stacklevel=_depth_of_caller())
@@ -358,7 +363,7 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "b0b405ac89c6798d"
+__build__ = "34c74b6c4c91a911"
 
 if __build__ != _build_of_core:
     what = f"{__file__} is missing, damaged, or of another version than the imported loader"

@@ -36,6 +36,7 @@ ROOMS: dict[str, str] = {
     "wheels": "common loader cubin project bundle building",
     "frontends": "common loader config project cache toolkit bundle lockfile building wheels",
     "backend": "frontends",
+    "pytest_plugin": "loader",
     "cli": "common config project cache headers keys bundle explaining remote lockfile building wheels "
     "frontends",
     "__main__": "cli",
@@ -344,6 +345,9 @@ MODULES: dict[str, dict[str, str]] = {
     "backend": {
         "backend": "",
     },
+    "pytest_plugin": {
+        "pytest_plugin": "",
+    },
     "cli": {
         "completion": "",
         "verb_base": "",
@@ -378,6 +382,7 @@ THIRD_PARTIES: dict[str, str] = {
     "common/user_folders": "platformdirs",
     "loader/_loading": "cuda",
     "loader/cupy": "cupy",
+    "pytest_plugin": "pytest",
     "remote/buckets": "obstore",
     "cache/entries": "cuda typing_extensions",
     "compiling/cluster/dask": "distributed",
@@ -495,7 +500,13 @@ def test_only_some_modules_know_other_peoples_packages(module: str) -> None:
 # Their classes inherit from classes of cuda.core and of CuPy; nobody imports them who does not want that.
 @pytest.mark.parametrize("module", sorted({*HOMES} - {"program_cache/sqlite_cache", "loader/cupy"}))
 def test_cuda_is_imported_inside_functions_only(module: str) -> None:
-    assert _third_parties(_at_import(_tree(module))) <= {"hatchling", "platformdirs", "setuptools", "tomli"}
+    assert _third_parties(_at_import(_tree(module))) <= {
+        "hatchling",
+        "platformdirs",
+        "pytest",
+        "setuptools",
+        "tomli",
+    }
 
 
 @pytest.mark.parametrize("module", HOMES)

@@ -56,6 +56,10 @@ class FailedCompile:
         produced = self.module.source.produced
         if produced and key == "exclude":  # a source that a script produces cannot be listed in 'exclude'
             return produced.leave_out
+        if self.module.front and key == "include-dirs":  # a library's call does not get the global folders
+            path = self.module.source.path_for_globs
+            lines = toml_lines.source_table(self.module.source_table_header, path, **{key: [*value]})
+            return f"these lines add the folder for this source:{lines}"
         there = getattr(self.config, key.replace("-", "_"))
         return toml_lines.setting(key, [*there, *(each for each in value if each not in there)])
 

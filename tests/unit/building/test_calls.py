@@ -117,8 +117,11 @@ def test_a_plain_bundle_has_nothing_of_calls(tmp_path: Path) -> None:
 
 def test_a_skipped_or_empty_bundle_can_be_imported_by_its_drop_in(project: Project, tmp_path: Path) -> None:
     skipped = replace(project, environ={**project.environ, "HATCH_CUBIN_SKIP": "1"})
+    returned = make_project(
+        tmp_path / "r", {"gen.py": FILES["gen.py"]}, producer_table(), HATCH_CUBIN_SKIP="1"
+    )
     empty = make_project(tmp_path / "e", {}, 'archs = ["sm_80"]\nrecorded = ["demo/calls"]')
-    for each in (skipped, empty):
+    for each in (skipped, returned, empty):
         files = pipeline.build(each)
         assert (json.loads(files["manifest.json"])["fronts"], loader_files.TEXT_KEY in files) == (
             ["cupy"],
@@ -175,6 +178,16 @@ def test_a_failed_compile_has_no_hint_to_set_what_the_call_does_not_have(project
     assert hints == [
         "the library reports this error at run time too: correct the text, or the options of its call"
     ]
+
+
+def test_the_hint_for_a_missing_header_is_a_table_of_the_call(project: Project) -> None:
+    (project.root / "far").mkdir()
+    (project.root / "demo/inc/n.cuh").rename(project.root / "far/n.cuh")
+    error: Any = refusal(Exception, pipeline.build, project)
+    (hint,) = [each.hint for each in error.problems]
+    lines = hint.partition(":")[2].replace("\n    ", "\n")
+    assert lines.splitlines() == ["", SOURCE, 'path = "demo/a.cu"', 'include-dirs = ["far"]']
+    pipeline.build(replace(project, config=read_config(TABLES + lines, project.environ)))
 
 
 def test_an_error_in_a_recorded_call_has_the_line_of_the_file(project: Project) -> None:

@@ -6,8 +6,13 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
+from hatch_cubin.loader._text_key import text_key
+
+TEXT = "template <class T> __global__ void k() {}\n" + 'extern "C" __global__ void saxpy() {}\n'
+KERNELS = {"k<int>": "_Z1kIiEvv", "saxpy": "saxpy"}
 SYMBOLS = ("_Z1kIiEvv", "_Z1kIfEvv", "saxpy")
 
 
@@ -175,3 +180,23 @@ def make() -> Any:  # noqa: C901 - it defines the classes of a module
     cupy.__dict__.update(RawKernel=RawKernel, RawModule=RawModule, cuda=cuda, compiled=compiled)
     cupy.__dict__.update(__version__="14.2.0")
     return cupy
+
+
+def units(*archs: str, text: str = TEXT, options: tuple[str, ...] = ()) -> list[Any]:
+    """Return a text's units for these archs (default: one for each device)."""
+    from tests.helpers import made  # lazy: a session of its own imports the stand-in
+
+    base = text_key("cupy", options, text)
+    return [made(base, arch, KERNELS) for arch in archs or ("sm_80", "sm_90")]
+
+
+def files(*built: Any, make: Callable[..., dict[str, bytes]] | None = None) -> dict[str, bytes]:
+    """Return the files of a bundle in which CuPy's calls find these units."""
+    from hatch_cubin.bundle import manifest
+    from tests.helpers import bundle
+
+    found = (make or bundle)(*(built or units()), fronts=["cupy"])
+    header, _, modules = manifest.split_manifest(found["manifest.json"])
+    lines = [manifest.module_line(f"cupy:{key}", line) for key, line in modules.items()]
+    found["manifest.json"] = b"".join(manifest.write_manifest(header, {}, lines))
+    return found

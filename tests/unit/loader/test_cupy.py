@@ -19,14 +19,12 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.bundle import manifest
 from hatch_cubin.loader._text_key import text_key
-from tests.helpers import bundle, load_bundle, made, packed_bundle, run_threads
+from tests.helpers import load_bundle, packed_bundle, run_threads
 
 from . import cupy_double
+from .cupy_double import TEXT, files, units
 
-TEXT = "template <class T> __global__ void k() {}\n" + 'extern "C" __global__ void saxpy() {}\n'
-KERNELS = {"k<int>": "_Z1kIiEvv", "saxpy": "saxpy"}
 INT, FLOAT = "k<int>", "k<float>"
 
 # Coverage decides by the first name that a file is imported by whether its lines count.
@@ -106,21 +104,6 @@ def setting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         yield Setting(cupy, runtime, monkeypatch)
-
-
-def units(*archs: str, text: str = TEXT, options: tuple[str, ...] = ()) -> list[Any]:
-    """Return a text's units for these archs (default: one for each device)."""
-    base = text_key("cupy", options, text)
-    return [made(base, arch, KERNELS) for arch in archs or ("sm_80", "sm_90")]
-
-
-def files(*built: Any, make: Callable[..., dict[str, bytes]] = bundle) -> dict[str, bytes]:
-    """Return the files of a bundle in which CuPy's calls find these units."""
-    found = make(*(built or units()))
-    header, _, modules = manifest.split_manifest(found["manifest.json"])
-    lines = [manifest.module_line(f"cupy:{key}", line) for key, line in modules.items()]
-    found["manifest.json"] = b"".join(manifest.write_manifest({**header, "fronts": ["cupy"]}, {}, lines))
-    return found
 
 
 @pytest.fixture

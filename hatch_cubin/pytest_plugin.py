@@ -1,0 +1,158 @@
+"""A pytest plugin that finds the texts that CuPy compiles during tests, because no package contains them.
+
+`--record-cubins FOLDER` writes these texts into a folder, for the key `recorded` of the table.
+`--forbid-run-time-compiles` fails the session if there are any.
+
+The plugin sets HATCH_CUBIN_RECORD, so that the classes of `_cubins.cupy` write each call into a temporary
+folder. Filters of warnings and `except` clauses do not change this, and workers of pytest-xdist and other
+processes that tests start write into the same folder.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_VARIABLE = "HATCH_CUBIN_RECORD"
+_MOST_LINES = 20
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the two options of this plugin."""
+    group = parser.getgroup("hatch-cubin")
+    group.addoption(
+        "--record-cubins",
+        metavar="FOLDER",
+        help="write each text that CuPy compiles at run time into this folder, for a build to compile",
+    )
+    group.addoption(
+        "--forbid-run-time-compiles",
+        action="store_true",
+        help="fail if CuPy compiles a text at run time because a package does not contain it",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Begin to watch before the tests' own modules are imported. Workers of pytest-xdist only inherit."""
+    options = early_config.known_args_namespace
+    is_on = options.record_cubins or options.forbid_run_time_compiles
+    is_worker = {"PYTEST_XDIST_WORKER", _VARIABLE} <= {*os.environ}
+    if is_on and not is_worker:
+        early_config.pluginmanager.register(
+            _Watch(early_config, options.record_cubins, forbids=options.forbid_run_time_compiles)
+        )
+
+
+class _Watch:
+    """The calls that were written while a session runs, and what the session does with them."""
+
+    def __init__(self, config: pytest.Config, folder: str | None, *, forbids: bool) -> None:
+        self._calls = Path(tempfile.mkdtemp(prefix="hatch-cubin-calls-"))
+        self._recorded = None if folder is None else Path(folder).absolute()
+        self._forbids = forbids
+        self._root = config.rootpath
+        self._session: pytest.Session | None = None
+        self._reported: set[str] = set()
+        self._before = os.environ.get(_VARIABLE)
+        os.environ[_VARIABLE] = str(self._calls)
+        atexit.register(self._at_exit)
+        config.add_cleanup(self._finish)  # runs after all fixtures and hooks, because it is the first one
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        self._session = session
+
+    def _finish(self) -> None:
+        if self._before is None:
+            os.environ.pop(_VARIABLE, None)
+        else:
+            os.environ[_VARIABLE] = self._before
+        if self._fails() and self._session is not None:
+            failed = self._session.exitstatus or pytest.ExitCode.TESTS_FAILED
+            is_empty = failed == pytest.ExitCode.NO_TESTS_COLLECTED
+            self._session.exitstatus = pytest.ExitCode.TESTS_FAILED if is_empty else failed
+
+    def _at_exit(self) -> None:
+        """Fail for a call in a function that runs when Python exits, too."""
+        fails = self._fails()
+        shutil.rmtree(self._calls, ignore_errors=True)
+        if fails:
+            sys.stderr.flush()
+            os._exit(pytest.ExitCode.TESTS_FAILED)
+
+    def _fails(self) -> bool:
+        """Record and report the calls that are new, and return whether they fail the session."""
+        new = {path.name: path for path in self._calls.glob("*.json") if path.name not in self._reported}
+        self._reported |= {*new}
+        calls = [json.loads(path.read_bytes()) for path in new.values()]
+        if self._recorded is not None and calls:
+            with_key = (call for call in calls if call["key"])
+            count = sum(write_recorded(self._recorded, self._root, call) for call in with_key)
+            _print(f"{count} new recorded calls in {self._recorded}")
+        for call in sorted(calls, key=lambda call: (call["package"], call["text"]))[:_MOST_LINES]:
+            _print(_line_of(call))
+        if calls and self._forbids:
+            _print(f"{len(calls)} calls compiled at run time: --forbid-run-time-compiles fails this session")
+        return self._forbids and bool(calls)
+
+
+def _print(text: str) -> None:
+    sys.__stderr__ and print(f"hatch-cubin: {text}", file=sys.__stderr__)
+
+
+def _line_of(call: dict[str, Any]) -> str:
+    begin = next((line.strip() for line in call["text"].splitlines() if line.strip()), "")
+    record = "" if call["key"] else "; this call cannot be recorded"
+    return f"{call['package']} compiled {begin!r:.60}: {call['reason']}{record}"
+
+
+def write_recorded(folder: Path, root: Path, call: dict[str, Any]) -> bool:
+    """Write a call into a folder of recorded calls. Return whether the call is new there.
+
+    The name of the file is the key of the call. Calls with other template names have files of their own, so
+    that the recordings of two people can be merged without a conflict.
+    """
+    from .loader._text_key import text_of_key  # lazy: pytest imports this file in each session
+
+    options = [*_portable(call["options"], root)]
+    fields = {"front": call["front"], "options": options}
+    name = call["key"]
+    if call["names"]:
+        fields["instantiate"] = call["names"]
+        name += "-" + hashlib.sha256("\0".join(call["names"]).encode()).hexdigest()[:16]
+    text = f"// {json.dumps(fields, sort_keys=True)}\n{text_of_key(call['text'])}"
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:  # a source is UTF-8
+        return False
+    path = folder / f"{name}.cu"
+    if path.is_file() and path.read_bytes() == data:
+        return False
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return True
+
+
+def _portable(options: Iterable[str], root: Path) -> Iterator[str]:
+    """Yield the options of a call. Include folders are relative to the project, or left out."""
+    rest = iter(options)
+    for option in rest:
+        flag = next((flag for flag in ("--include-path", "-I") if option.startswith(flag)), None)
+        if flag is None:
+            yield option
+            continue
+        value = option[len(flag) :].removeprefix("=" if flag != "-I" else "") or next(rest, "")
+        place = Path(os.path.normpath(root / value))
+        if place.is_relative_to(root):
+            yield f"-I{place.relative_to(root).as_posix()}"
