@@ -32,4 +32,4 @@ def _notes(results: Mapping[tuple[str, str], Mapping[_Same, list[str]]]) -> Iter
     for (path, name), found in results.items():
         count = max(map(len, found.values()))
         if count > 1 and all(len({*digests}) == 1 for digests in found.values()):
-            yield f"{path}: the macro {name} has no effect: its {count} variants have the same code"
+            yield f"{path}: {name} has no effect: its {count} variants have the same code"

@@ -25,7 +25,7 @@ _LANGUAGES = {
         r"|\bget_num_groups\b|\bCLK_\w+|\bkernel\s+void\s+\w+\s*\([^)]*\bglobal\b"
     ),
     "SYCL": r'source file "(?:CL/)?sycl|\bsycl::',
-    "PTX": r"(?m:^)\.(?:version|target) ",
+    "PTX": r"(?m:^)\s*\.(?:version|target) ",
     "Metal": r'source file "metal_|\[\[(?:buffer\(|thread\w*_in_\w+\]\])|\bkernel\s+void\b',
     "HLSL": r"\[numthreads\(|\bSV_\w+ID\b|\bRWStructuredBuffer\b",
     "Python": r"(?m)^\s*(?:import|from) \w[\w.]*(?:$| import\b)|^(?:def|class) \w.*:$",

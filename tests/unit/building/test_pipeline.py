@@ -389,7 +389,7 @@ def test_variants_that_are_the_same_code_are_named(tmp_path: Path) -> None:
     options = TWO + RULE + 'path = "demo/k.cu"\nvariants = { BLOCk = [64, 128] }'
     project = dataclasses.replace(project_of(tmp_path, {"k.cu": SAXPY}, options), inform=said.append)
     pipeline.build(project)
-    assert said[0] == "demo/k.cu: the macro BLOCk has no effect: its 2 variants have the same code"
+    assert said[0] == "demo/k.cu: BLOCk has no effect: its 2 variants have the same code"
 
 
 TELLTALE = """\

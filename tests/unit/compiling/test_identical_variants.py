@@ -21,7 +21,7 @@ def test_a_macro_that_no_code_reads_is_named() -> None:
         ({"N": "1"}, 80, b"a"), ({"N": "2"}, 80, b"a"), ({"N": "1"}, 90, b"b"), ({"N": "2"}, 90, b"b")
     )
     assert identical_variant_notes(found) == [
-        ("demo/k.cu: the macro N has no effect: its 2 variants have the same code")
+        ("demo/k.cu: N has no effect: its 2 variants have the same code")
     ]
 
 
@@ -37,7 +37,7 @@ def test_each_macro_is_looked_at_beside_the_same_others() -> None:
         *(({"A": a, "B": b}, 80, b.encode()) for a in "12" for b in "xy"),
     )
     assert identical_variant_notes(found) == [
-        ("demo/k.cu: the macro A has no effect: its 2 variants have the same code")
+        ("demo/k.cu: A has no effect: its 2 variants have the same code")
     ]
 
 

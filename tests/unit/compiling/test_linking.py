@@ -389,7 +389,7 @@ def test_macros_that_change_one_source_of_a_module_are_no_vain_variants(tmp_path
     assert len(said) == 1
     write_tree(tmp_path, {"demo/b.cu": ADD})
     pipeline.build(project)
-    assert said[1] == "m: the macro STEP has no effect: its 2 variants have the same code"
+    assert said[1] == "m: STEP has no effect: its 2 variants have the same code"
 
 
 def test_an_ordinary_source_that_needs_another_is_told_which_table_links_the_two(tmp_path: Path) -> None:

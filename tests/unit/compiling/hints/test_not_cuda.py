@@ -34,7 +34,7 @@ MISSING = 'cannot open source file "{}"'
         (MISSING.format("CL/sycl.hpp"), "", "SYCL"),
         (MISSING.format("metal_stdlib"), "", "Metal"),
         ("expected a declaration", "kernel void k(device float* x [[buffer(0)]]) {", "Metal"),
-        ("expected a declaration", ".version 8.0", "PTX"),
+        ("expected a declaration", "    .version 8.0", "PTX"),
         ("invalid specifier", "[numthreads(64, 1, 1)]", "HLSL"),
         ('identifier "gl_GlobalInvocationID" is undefined', "uint i = gl_GlobalInvocationID.x;", "GLSL"),
     ],
