@@ -42,7 +42,7 @@ class Audit(NamedTuple):
     found: list[Finding]
 
 
-# called with a record, the bytes of the record, and the bytes of its entry
+# a function that gets a record, the bytes of the record, and the bytes of its entry
 OnProven = Callable[[Record, bytes, bytes], object]
 
 

@@ -60,7 +60,8 @@ class Closure:
     # The version of each header tree on the search path, for messages.
     builds: dict[str, str] = field(default_factory=dict)
     computed: bool = False  # whether macros decide which headers are included
-    guessed: bool = False  # whether such a macro may have values that the files do not show
+    # Whether a macro that decides about includes may have values that the files do not define.
+    guessed: bool = False
     at_root: tuple[str, ...] = ()  # pre-included files that are found only by their path in the project
     reached: AbstractSet[HeaderFile] = field(default_factory=frozenset, repr=False, compare=False)
     _digest: str = field(default="", repr=False, compare=False)

@@ -55,7 +55,7 @@ class HttpStore:
     def replace(self, name: str, data: bytes, tag: str | None) -> bool:
         del tag  # many servers ignore the request headers that compare tags
         self.put(name, data)
-        return False  # False: a simultaneous write by another build may have been lost
+        return False  # False, because a write of another build at the same time may have been lost
 
     def close_idle(self) -> None:
         while self._idle:

@@ -34,7 +34,7 @@ _PACKS_AT_ONCE = 4  # a small number, because each pack is kept in memory
 _TRIES = 5  # attempts to write the index, because other builds may write it at the same time
 _RETRY_PAUSE_S = 0.2  # the pause before the first retry, in seconds; each further pause is twice as long
 _MAX_ACTION_SIZE = 1 << 22  # several times the largest record
-_MAX_BLOB_SIZE = 1 << 27  # bytes: a limit, so that a store cannot fill the memory
+_MAX_BLOB_SIZE = 1 << 27  # the most bytes of an answer, so that a store cannot fill the memory
 
 _UNIT, _INDEX = "unit", "index"  # kinds of actions
 _CANNOT_SIGN = "nothing was pushed, because the store's index must be signed: set HATCH_CUBIN_SIGNING_KEY"

@@ -62,7 +62,7 @@ class Store(Protocol):
     def get(self, name: str, max_size: int) -> bytes | None:
         """Return the bytes of an object, or None if it does not exist.
 
-        Raise StoreError if larger than *max_size*.
+        Raise StoreError if the object is larger than *max_size*.
         """
 
     def read(self, name: str, max_size: int) -> tuple[bytes | None, str | None]:

@@ -27,8 +27,8 @@ _MARK = b"Cuda compilation tools, release "
 def candidates(name: str, major: int, wanted: str | None) -> Iterator[Path]:
     """Yield the paths where a library of CUDA *major* may be, beginning with the preferred path.
 
-    *wanted* is the value of `toolkit` in the project's table. If it is "system", only CUDA_HOME is searched,
-    otherwise only wheels.
+    *wanted* is the value of `toolkit` in the project's table. The value "system" means that only CUDA_HOME is
+    searched. For all other values, only wheels are searched.
     """
     lower = name.lower()
     if sys.platform == "win32":

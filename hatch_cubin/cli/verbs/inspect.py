@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...bundle.manifest import is_of_call
 from ...common import read_limits, user_folders
 from ...common.sizes import count, size
 from ...errors import BundleError, Location, Problem, problem
@@ -168,9 +169,11 @@ def _lines(facts: BundleFacts) -> Iterator[str]:
 def _rows(unit: UnitFacts) -> Iterator[Sequence[str]]:
     """Yield a row of the table for each kernel of a compiled file.
 
-    Only the first row names the module, arch and size.
+    Only the first row names the module, arch and size. A module of a library's call has the name of its
+    source here, because its own name is a long key.
     """
-    start: Sequence[str] = (plain(unit["module"]), plain(unit["arch"]), size(unit["bytes"]))
+    name = unit["source"] if is_of_call(unit["module"]) else unit["module"]
+    start: Sequence[str] = (plain(name), plain(unit["arch"]), size(unit["bytes"]))
     for kernel in [] if unit["problem"] else unit["kernels"]:
         yield (*start, *_uses(kernel), plain(kernel["signature"]))
         start = ("", "", "")

@@ -49,7 +49,8 @@ def variants(manifest: Manifest) -> dict[str, frozenset[ModuleAndArch]]:
     gpus: dict[str, list[int]] = {NULL_LABEL: [], **{label_of(number): [] for number in numbers}}
     for cc in range(top):
         gpus[label_of(installed_capability(cc, numbers))].append(cc)
-    known: dict[tuple[str, ShippedArchs], set[str]] = {}  # most modules are compiled for the same archs
+    # Cached, because most modules are compiled for the same archs.
+    known: dict[tuple[str, ShippedArchs], set[str]] = {}
     found: dict[str, set[ModuleAndArch]] = {name: set() for name in gpus}
     for module in manifest.modules:
         for name, shipped in itertools.product(gpus, _choices(module)):

@@ -412,6 +412,23 @@ def test_a_value_of_the_wrong_kind_is_shown_as_it_may_be_meant(line: str, meant:
 
 
 @pytest.mark.parametrize(
+    ("arch", "meant"), [("sm_900", "sm_90"), ("compute_1000", "compute_100"), ("90.0", "sm_90")]
+)
+def test_an_arch_with_wrong_zeros_is_corrected(arch: str, meant: str) -> None:
+    (problem,) = problems(f"archs = ['{arch}']")
+    assert (problem.code, problem.what) == (
+        "unknown-arch",
+        f"archs: {arch!r} is not an arch, did you mean {meant!r}?",
+    )
+    assert read_config("archs = ['sm_130']").archs == ("sm_130",)  # later versions of CUDA may know it
+
+
+def test_a_product_that_is_not_in_an_array_is_shown_in_one() -> None:
+    (problem,) = problems(f"{SOURCE}\npath = 'a.cu'\ninstantiate = {{ kernel = 'k<{{T}}>', T = ['int'] }}")
+    assert problem.hint == 'instantiate = [{ kernel = "k<{T}>", T = ["int"] }]'
+
+
+@pytest.mark.parametrize(
     ("line", "advice"),
     [
         ("archs = true", LEAVE_ARCHS),

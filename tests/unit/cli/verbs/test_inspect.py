@@ -165,6 +165,18 @@ def _registers(symbol: int, count: int) -> bytes:
     return bytes.fromhex("042f0800") + symbol.to_bytes(4, "little") + count.to_bytes(4, "little")
 
 
+def test_a_module_of_a_call_is_shown_by_its_source(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"cupy:{'1' * 64}"
+    folder = write_tree(tmp_path / "_cubins", bundle(made(name, source="demo/k.cu", data=cubin("f"))))
+    assert main(["inspect", str(folder)]) == 0
+    shown = capsys.readouterr().out
+    assert "demo/k.cu" in shown
+    assert name not in shown
+    assert inspect_json(capsys, folder)["units"][0]["module"] == name
+
+
 def test_several_bundles_of_one_wheel_are_all_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
