@@ -37,7 +37,7 @@ class Production:
     file: str  # the name of the source without its variant
     base: str
     rule: SourceRule
-    variant: Macros = ()  # a part of the module's name; it defines no macros
+    variant: Macros = ()  # a part of the module's name; no macros are defined for it
     arch: str = ""  # the only arch that this source is for; empty for a source of all archs
     settings: Mapping[str, Any]  # as the Python function returned them
 
