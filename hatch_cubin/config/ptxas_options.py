@@ -52,7 +52,7 @@ _NAMES = {
 }
 _EXAMPLES = {_NUMBER: "2", _REGISTERS: "64", _BLOCK: "256", _KERNELS: "KERNEL"}
 
-_FILE = "it names a file, and the cache cannot know which files ptxas reads and writes"
+_FILE = "the option names a file, and the cache cannot know which files ptxas reads and writes"
 _NOT_LOADABLE = "the compiled result could not be loaded as a kernel"
 _NO_RESULT = "ptxas prints something and compiles nothing"
 _REASONS = {

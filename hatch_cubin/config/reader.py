@@ -41,10 +41,10 @@ def read_table(table: Mapping[str, Any], place: TableLocation, environ: Mapping[
     own = {key: value for key, value in table.items() if key not in HATCHLING_KEYS}
     values = reader.table({**_CHECKS, **_WRAPPER_CHECKS} if place.wraps else _CHECKS, own, ())
     if place.wraps and not {"backend", "build-backend"} & own.keys():  # 'build-backend' is reported already
-        what = "the table does not name the build backend that makes the wheel"
+        what = "the key 'backend' is missing: it names the build backend that makes the wheel"
         reader.add(problem("missing-key", what, hint=_backend_required(place.text)), ())
     if is_on(environ, REQUIRE_SIGNED) and "trusted-keys" not in own:
-        what = f"{REQUIRE_SIGNED} is set, but the table has no 'trusted-keys' to check signatures with"
+        what = f"{REQUIRE_SIGNED} is set, but there are no 'trusted-keys' to check signatures with"
         reader.add(problem("no-trusted-keys", what, hint=_KEYGEN_HINT), ())
     replaced, wrong = read_environment(environ, _VARIABLES)
     _report_contradictions(values, reader, ())
@@ -719,7 +719,7 @@ _REQUIRED_MODULE_KEYS = {
     "sources": 'sources = ["**/*.cu"]  # the sources to link',
     "mode": 'mode = "lto"',
 }
-_KEYGEN_HINT = "'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
+_KEYGEN_HINT = "'hatch-cubin keygen FILE' makes a key, and prints the line for pyproject.toml"
 _WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
     "backend": ValueCheck(value_checks.backend),
     "backend-path": ArrayCheck(value_checks.path),

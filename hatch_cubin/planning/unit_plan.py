@@ -381,7 +381,7 @@ def _modules_of(
         variants |= dict(rule.variants)
     where = Location(source.path)
     if source.variant and variants:
-        what = "its name has a variant, so 'variants' cannot give it others"
+        what = "the name of this source contains a variant, so 'variants' cannot add more"
         hint = "leave 'variants' out, or produce one text without '[…]' in its name"
         raise ConfigError(problem("variants-of-one-variant", what, where, hint))
     combinations = [(source.variant, ())] if source.variant else variant_combinations(variants, where)
@@ -425,7 +425,7 @@ def _refuse_other_settings(config: Config, source: Source, rules: Sequence[Sourc
         if getattr(rule, key)
     ]
     if source.variant or source.arch:
-        what = "its name has a variant or an arch, but it stands for a call, which is found by its text"
+        what = "the source's name has a variant or an arch, but a library's call finds it by its text"
         problems.append(
             problem("setting-changes-call", what, Location(source.path), "leave '[…]' and the arch out")
         )
@@ -603,7 +603,7 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
     hint = f"this table builds it for archs that can run it:{pasted}"
     if source.arch:  # the source's file name determines the arch, so no table is suggested
         name = PurePosixPath(source.path).name.replace(f".{source.arch}.", f".{header.target}.")
-        hint = f"if that is the arch that its text is for, produce it as {name!r}"
+        hint = f"if the text of this source is for that arch, produce it as {name!r}"
     can_be = arch_names.is_supported(own, toolchain.supported, families=toolchain.families)
     because = (f"because of: {header.target_text}",)
     return problem(

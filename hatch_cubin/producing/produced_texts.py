@@ -90,7 +90,7 @@ def _source(name: Any, value: Any, rule: ProducerRule, place: TableLocation) -> 
             hint = "use texts, numbers, booleans, lists and dicts"
             raise ConfigError(problem("invalid-value", what, where, hint))
     if parts["arch"] and "archs" in settings:
-        what = f"its name says that it is for {parts['arch']}, so 'archs' has no effect"
+        what = f"the name of this source says that it is for {parts['arch']}, so 'archs' has no effect"
         raise ConfigError(problem("key-in-wrong-table", what, where))
     fields = read_source_settings(settings, place)
     if parts["arch"]:

@@ -99,7 +99,7 @@ def _missing_files(
     for number, pattern in enumerate(rule.inputs):
         if not files.matching(pattern):
             is_folder = project.tree.disk_path(pattern).is_dir()
-            hint = f'it is a folder: write "{pattern}/**" for the files in it' if is_folder else None
+            hint = f'the path is a folder: write "{pattern}/**" for the files in it' if is_folder else None
             what, where = (
                 f"inputs: {pattern!r} matches no file",
                 place.of("producer", index, "inputs", number),
