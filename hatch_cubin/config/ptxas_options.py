@@ -4,9 +4,9 @@ The options in this module only change code and warnings. ptxas knows more optio
 some of them create files. All other options are rejected.
 
 Measured with ptxas, NVRTC and nvJitLink of CUDA 12.9, 13.0 and 13.5: each string of the array `ptxas-options`
-is one option. No release accepts an abbreviated name of an option, or several options in one string. But an
-option that needs a value and does not have one takes the next string as its value. ptxas reads a string
-without a hyphen as the name of a file.
+is one option. No release accepts an abbreviated name of an option, or several options in one string. But if
+an option has no value and needs one, ptxas takes the next string of the array as the value. ptxas reads a
+string without a hyphen as the name of a file.
 """
 
 from __future__ import annotations

@@ -157,4 +157,4 @@ def _hints(producer: Producer, content: Mapping[str, Any]) -> Iterator[str]:
             yield f"set the variable {key[1]} for the build"
         yield f"in its table: {setting('environment', [*rule.environment, key[1]])}"
     if uses_variable:
-        yield "the function sees only variables that 'environment' in its table names"
+        yield "the function sees only variables that 'environment' in the [[producer]] table lists"

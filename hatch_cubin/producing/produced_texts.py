@@ -124,7 +124,7 @@ def _parts(name: Any, rule: ProducerRule, where: Location) -> Mapping[str, Any]:
         )
         raise ConfigError(problem("bad-produced-name", what, where, _FORM))
     if match["suffix"] not in rule.produces:
-        what = f"ends in .{match['suffix']}, which 'produces' of its table does not name"
+        what = f"ends in .{match['suffix']}, which 'produces' in the [[producer]] table does not list"
         produces = [*rule.produces, match["suffix"]]
         hint = f"in its table: {setting('produces', produces)}"
         raise ConfigError(problem("unexpected-suffix", what, where, hint))

@@ -235,7 +235,7 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
                 "missing-key",
                 9,
                 "this table also needs 'path'",
-                'for example, in this table:\n    path = "**/*.cu"  # the sources that the table is for',
+                'for example, in this table:\n    path = "**/*.cu"  # the sources to which the table applies',
             ),
             (
                 "unknown-option",
