@@ -88,7 +88,7 @@ class PackIndex:
         return PackIndex(self.packs, slots, now)
 
     def packs_to_rewrite(self) -> set[str]:
-        """Return the packs to rewrite: packs that are less than half used, and small packs if there are many."""
+        """Return the packs to rewrite: packs that are mostly unused, and small packs if there are many."""
         used = _used_bytes(self.slots)
         small = {pack for pack, count in used.items() if count < _SMALL_PACK_SIZE}
         half_empty = {pack for pack, count in used.items() if 2 * count < self.packs[pack]}
