@@ -1,8 +1,12 @@
-"""hatch-cubin compiles CUDA kernels when a wheel is built. The wheel loads them without a compiler."""
+"""hatch-cubin compiles CUDA kernels when a wheel is built.
+
+The package in the wheel loads these kernels without a compiler.
+"""
 
 __version__ = "0.1.0"
 
-TYPE_CHECKING = False  # type checkers read it as True; importing typing would take longer than this module
+# type checkers treat TYPE_CHECKING as True; importing typing would take longer than importing this module
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .program_cache.sqlite_cache import SQLiteProgramCache
 
@@ -13,7 +17,7 @@ def __getattr__(name: str) -> object:
     """Import `SQLiteProgramCache` when it is first used, because few projects need it."""
     if name != "SQLiteProgramCache":
         how = "a package's own kernels are loaded with 'from mypkg import _cubins'"
-        if name.startswith("build_"):  # a build front end calls this module as a build backend
+        if name.startswith("build_"):  # a build front end imports this module as a build backend
             how = 'in pyproject.toml, write build-backend = "hatch_cubin.backend"'
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}: {how}")
     from .program_cache.sqlite_cache import SQLiteProgramCache

@@ -1,7 +1,8 @@
-"""The build backend `hatch_cubin.backend`: it builds the kernels, and calls another backend for all else.
+"""The build backend `hatch_cubin.backend`: it builds the kernels, and lets another backend do all other work.
 
-The project's table names the other backend. `hatch_cubin.backend` has exactly the build hooks of the other
-backend. This module must not be renamed, because projects and their editable installs contain its name.
+The key `backend` in pyproject.toml names the other backend. `hatch_cubin.backend` has exactly the build hooks
+of the other backend. This module must not be renamed, because projects and their editable installs contain
+its name.
 """
 
 from __future__ import annotations

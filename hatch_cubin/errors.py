@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PREFIX = "hatch-cubin: "
 _ANNOTATED = 20  # a GitHub annotation shows at most this many lines of details
 _MANY = 3  # this many problems with one cause are printed as one message
-_SHOWN = 10  # a message about many problems shows at most this many places
+_SHOWN = 10  # a message about many problems shows at most this many locations
 _INTERRUPTED = 130  # the usual exit code after an interrupt: 128 plus the signal's number
 _UNEXPECTED = "this error is unexpected, probably a bug in hatch-cubin: please report it with the lines above"
 # A file's name may contain a line end. An escaped line end cannot begin a new line, which a CI service could
@@ -99,7 +99,7 @@ class HatchCubinError(Exception):
 
 
 class ConfigError(HatchCubinError):
-    """The project's configuration table has a mistake."""
+    """The project's configuration of hatch-cubin has a mistake."""
 
 
 class SourceError(HatchCubinError):
@@ -115,7 +115,7 @@ class CompileError(HatchCubinError):
 
 
 class BundleError(HatchCubinError):
-    """A bundle cannot be laid out, written or read."""
+    """A bundle (the folder of compiled kernels in a package) cannot be written or read."""
 
 
 class MissError(HatchCubinError):
@@ -137,7 +137,8 @@ class CheckError(HatchCubinError):
 def render(error: HatchCubinError, outcome: str = "", *, verbose: bool = False) -> list[str]:
     """Return the messages to print for an error: one message for each cause, then the count of problems.
 
-    A message lists at most ten places of its cause. A *verbose* message lists all places.
+    A message about several problems lists at most ten locations. If *verbose* is true, a message lists all
+    locations.
     """
     ordered = in_order(error.problems)
     summary = [f"{PREFIX}{count(len(ordered), 'error')}{outcome}"] if outcome or ordered[1:] else []
@@ -152,7 +153,8 @@ def _by_cause(problems: Iterable[Problem]) -> Iterator[list[Problem]]:
     """Yield groups of problems: three or more problems with the same cause together, and all others alone."""
 
     def cause(problem: Problem) -> tuple[str | None, ...]:
-        is_change = problem.hint is not None and " = " in problem.hint  # the hint is a line of the table
+        # the hint is a line for pyproject.toml
+        is_change = problem.hint is not None and " = " in problem.hint
         return (problem.hint,) if is_change else (problem.what, problem.hint)
 
     groups: dict[tuple[str | None, ...], list[Problem]] = {}
@@ -167,7 +169,7 @@ def _by_cause(problems: Iterable[Problem]) -> Iterator[list[Problem]]:
 
 
 def _as_one(group: list[Problem], shown: int) -> Problem:
-    """Return one problem for a group of problems: the first, with the places of all others in its details."""
+    """Return the first problem of a group, with the locations of the other problems in its details."""
     first, *others = group
     if not others:
         return first
@@ -194,11 +196,12 @@ def reported(
 ) -> Iterator[None]:
     """Print the messages of a HatchCubinError and exit with code 1. Exit with code 130 after an interrupt.
 
-    Other exceptions pass through, unless their traceback contains commands for a terminal or a CI service.
+    An exception of any other type is not caught, unless its traceback has text that a terminal or a CI
+    service would read as a command.
 
-    *outcome*: the text after the count of problems, such as "; no wheel was built".
-    *folder*: the folder to which the paths in the problems are relative.
-    *verbose*: whether each message lists all places of its problem.
+    *outcome*: the text after the count of problems, such as "; no wheel was built". *folder*: the folder to
+    which the paths in the problems are relative. *verbose*: whether each message lists all locations of its
+    problem.
     """
     try:
         yield
@@ -221,7 +224,7 @@ def reported(
 
 
 def _contain(error: Exception, display: Callable[[str], object]) -> None:
-    """If the traceback of *error* contains commands for a terminal or CI, print it with escapes, and exit."""
+    """If *error*'s traceback has text that a terminal or CI would run, print it with escapes, and exit."""
     import traceback  # slow to import
 
     if (trace := "".join(traceback.format_exception(error))) != plain(trace):

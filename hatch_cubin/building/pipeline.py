@@ -1,4 +1,4 @@
-"""The whole build: plan a project's compiles, run them, and return the files that go into the wheel."""
+"""The whole build: plan the compiles of a project, run them, and return the files that go into the wheel."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _Result = TypeVar("_Result")
 def _names_table(
     step: Callable[Concatenate[Project, _Arguments], _Result],
 ) -> Callable[Concatenate[Project, _Arguments], _Result]:
-    """Decorate a step of a build: if a hint is a line for the table, its error names the table."""
+    """Decorate a step of a build: a hint with a line for pyproject.toml also names the line's table."""
 
     @functools.wraps(step)
     def with_table(project: Project, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
@@ -69,7 +69,7 @@ def _names_table(
 
 
 class Plan(NamedTuple):
-    """What a build compiles (*jobs*), and the compiler and records of earlier builds that it uses."""
+    """The compiles of a build (*jobs*), the compiler, and the records of earlier builds."""
 
     toolkit: Toolkit
     jobs: tuple[Job, ...]
@@ -78,20 +78,20 @@ class Plan(NamedTuple):
     headers: Mapping[str, str | None] | None = (
         None  # headers outside the project, if the lock file lists them
     )
-    found: Mapping[Unit, Compiled] = MappingProxyType({})  # compiled results that were already looked up
-    remote: SharedStore | None = None  # the shared store, if requests were already sent to it
+    found: Mapping[Unit, Compiled] = MappingProxyType({})  # results that were already found in the cache
+    remote: SharedStore | None = None  # the remote store, if requests were already sent to it
     lock: Lock | None = None  # the content of the project's cubin.lock
 
 
 def build(
     project: Project, *, noted: bool = True, require: Callable[[Project], object] | None = None
 ) -> dict[str, bytes]:
-    """Compile what is missing from the cache, and return the files of the bundle by name.
+    """Compile what is missing from the cache, and return the kernels' files in the wheel by name.
 
-    The bill of materials is one of these files.
+    The bill of materials (SBOM) is one of these files.
 
-    *noted*: whether to record the build for later builds. A build with a temporary cache must not be noted,
-    because its notes would replace the notes of other builds.
+    *noted*: whether to record facts about the build for later builds. A build with a temporary cache must not
+    do this, because its facts would replace the facts of other builds.
     """
     files, _sources = build_with_sources(project, noted=noted, require=require)
     return files
@@ -119,15 +119,16 @@ def build_held(
 ) -> tuple[dict[str, Content], list[str]]:
     """Return the files of the bundle by name, and the paths of the project's files that were compiled.
 
-    *hold*: a folder for links to cached results. With this folder, a cached result is returned as the path of
-    a link, and not as bytes.
+    *hold*: a folder for links to cached results. If *hold* is given, a cached result is returned as the
+    path of a link in this folder, and not as bytes.
     """
     if project.is_skipped:
         project.warn("HATCH_CUBIN_SKIP is set, so the wheel will not contain kernels")
         header = {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}, **_fronts(project)}
         empty = layout.bundle_files([], header, 0)
         return empty, needed_files(project, by_name=True)
-    layout.refuse_foreign(project.root / project.bundle_folder)  # like a wrong package, before any compile
+    # reported before any compile, as a wrong package is
+    layout.refuse_foreign(project.root / project.bundle_folder)
     if project.config.pack:
         from ..compiling.packing import require_packer  # lazy import: only with `pack`
 
@@ -168,15 +169,16 @@ def choose_plan(
 ) -> Plan:
     """Return the plan of a build: from cubin.lock if the lock file fits, or else from the installed toolkit.
 
-    *require*: a function to call before the toolkit is used. It may raise an error with an install command.
-    *hold*: a folder for links to cached results that are found.
-    *followed*: whether to search for headers with the installed toolkit even if the lock file fits.
+    *require*: a function that is called before the toolkit is used, and that may raise an error with an
+    install command. *hold*: a folder for links to the cached results. *followed*: whether to search for
+    headers with the installed toolkit even if the lock file fits.
     """
     project.warn_of_variables()
     plan = _chosen_plan(project, require, hold, in_part=in_part, followed=followed)
     table = project.config.place.file
     if any(each.where is not None and each.where.path == table for each in plan.refused):
-        raise SourceError(*plan.refused)  # a mistake in the table is reported before anything is compiled
+        # a mistake in pyproject.toml is reported before anything is compiled
+        raise SourceError(*plan.refused)
     if not plan.refused:  # these warnings are correct only for the whole project
         for warning in outside_headers(project, plan.jobs):
             project.warn(warning.with_code())
@@ -223,7 +225,10 @@ def _chosen_plan(
 
 
 def with_producers(project: Project, sources: ProjectSources) -> ProjectSources:
-    """Return all sources of a project. Python files that produce sources run if their results are unknown."""
+    """Return all sources of a project.
+
+    Producers (Python functions that return sources) run if their texts were not saved by an earlier build.
+    """
     if sources.is_complete:
         return sources
     from ..producing.produced_sources import complete  # lazy import: only with producers
@@ -233,9 +238,9 @@ def with_producers(project: Project, sources: ProjectSources) -> ProjectSources:
 
 @_names_table
 def make_plan(project: Project, sources: ProjectSources | None = None, *, in_part: bool = False) -> Plan:
-    """Return the plan of a build without a lock file: every compile, with its headers and its keys.
+    """Return the plan of a build without a lock file: every compile, with its headers and its cache keys.
 
-    *in_part*: whether to leave out modules with an unreadable header, which is an error by default.
+    *in_part*: whether to leave out modules with an unreadable header, which otherwise raises an error.
     """
     sources = with_producers(project, read_sources(project) if sources is None else sources)
     ptx = any(source.is_ptx for source in sources)
@@ -253,7 +258,8 @@ def bake(
 ) -> Results:
     """Return the compiled code of every module for every arch.
 
-    If compiles fail, one error names all of them after the results of the other compiles are in the cache.
+    If compiles fail, one error lists all failures, after the results of the other compiles were saved in the
+    cache.
     """
     results = attempt(project, plan, noted=noted, hold=hold, packs=packs)
     require(results, plan.toolkit, plan.refused)
@@ -266,7 +272,10 @@ def bake(
 def attempt(
     project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None, packs: bool = False
 ) -> Results:
-    """Return the results of all compiles, also the failed ones. *packs*: pack the results if all succeed."""
+    """Return the results of all compiles, also the failed ones.
+
+    *packs*: whether to compress the results together if all compiles succeed.
+    """
     start = time.monotonic()
     user_folders.sweep()
     with contextlib.ExitStack() as at_the_end:
@@ -282,7 +291,7 @@ def attempt(
             if remote is not None:
                 _exchange_with_store(project, remote, plan.jobs, results)
             seconds = time.monotonic() - start
-            if noted:  # even if packing fails, because the compiled results are correct
+            if noted:  # even if compressing fails, because the compiled results are correct
                 at_the_end.callback(_note, project, plan, results, cache)
             if packs and not plan.refused and len(results.done) == len(plan.jobs):
                 from ..compiling.packing import pack  # lazy import: only with `pack`
@@ -295,7 +304,7 @@ def attempt(
 def _exchange_with_store(
     project: Project, remote: SharedStore, jobs: Iterable[Job], results: Results
 ) -> None:
-    """Upload results that are missing from the shared store, if this build may write to the store."""
+    """Upload results that are missing from the remote store, if this build may write to the store."""
     done = [job for job in jobs if job.unit in results.done]
     if project.is_switched_on(REMOTE_WRITE):
         remote.push([job.keys.key for job in done])
@@ -304,7 +313,7 @@ def _exchange_with_store(
 
 
 def _note(project: Project, plan: Plan, results: Results, cache: Cache) -> None:
-    """Record facts for later builds, and the numbers of cache hits and misses of this build."""
+    """Record facts for later builds, and count the cache hits and cache misses of this build."""
     found = _found(plan, results, cache)
     if results.packed:
         from ..compiling.packing import recalled  # lazy import: only with `pack`
@@ -324,7 +333,7 @@ def _note(project: Project, plan: Plan, results: Results, cache: Cache) -> None:
 
 
 def _shipped(plan: Plan) -> list[Job]:
-    """Return the jobs whose results go into the wheel: all except objects, which are only linked."""
+    """Return the compiles whose results go into the wheel: all except objects, which are only linked."""
     return [job for job in plan.jobs if not job.unit.module.part_of]
 
 
@@ -338,7 +347,7 @@ def failures(project: Project, results: Results, plan: Plan) -> Sequence[Problem
 
 
 def _found(plan: Plan, results: Results, cache: Cache) -> dict[str, Units]:
-    """Return facts about each module with a new result, for later builds to reuse."""
+    """Return facts about each newly compiled module, for later builds to reuse."""
     found: dict[str, Units] = {}
     for module_digest, units in itertools.groupby(plan.jobs, key=lambda job: job.module_digest):
         pairs = [(job, results.done[job.unit]) for job in units if job.unit in results.done]
@@ -369,14 +378,15 @@ def open_cache(project: Project, hold: Path | None = None) -> Cache:
 def build_in_place(project: Project, rebuild: layout.RebuildCommand, *, linked: bool = False) -> None:
     """Build the kernels of an editable install, and write them into the source tree.
 
-    The bundle is not packed, and contains files with which the loader notices edits of the sources.
+    The kernels are not compressed, and files are added with which the loader notices edits of the sources.
 
-    *linked*: whether the install is a folder with links to these files. Linked files have to contain the
-    path of the project's folder.
+    *linked*: whether the editable install is a folder with links to these files. Linked files have to contain
+    the path of the project's folder.
     """
     notes = {}
     project = replace(project, config=replace(project.config, pack=False))
-    if not project.is_skipped:  # the sources are read before the build, so that edits during it are noticed
+    # the sources are read before the build, so that an edit during the build is noticed
+    if not project.is_skipped:
         root = project.root.as_posix() if linked else None
         sources = needed_files(project)
         notes = layout.describe_editable(project.tree, project.bundle_folder, sources, rebuild, root)
@@ -402,9 +412,9 @@ class LockCheck(NamedTuple):
 
 
 def check_lock(project: Project, found: Lock) -> LockCheck:
-    """Return the differences between cubin.lock and the lock for the project as it is. Compile nothing.
+    """Return the differences between cubin.lock and a new lock file for the current project. Compile nothing.
 
-    Producers do not run if a package that they need is missing.
+    Producers (Python functions that return sources) do not run if a package that they need is missing.
     """
     sources, unchecked = read_sources(project), [*_producers_without_requirements(project)]
     changes = lock_comparison.plan_by_lock(found, project, sources).changes
@@ -441,7 +451,8 @@ def _described(
 def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
     """Return every file of the project that compiles may read: sources and headers.
 
-    *by_name* leaves out headers that only a computed include could reach, and files of producers.
+    *by_name*: leave out the files of producers, and headers that only an include with a computed name can
+    reach.
     """
     return [path for path in _reachable(project, by_name=by_name) if not lies_outside(path)]
 
@@ -471,7 +482,7 @@ def _reachable(project: Project, *, by_name: bool = False) -> list[str]:
 
         return sorted({*found, *files_for_producers(project)})
     except HatchCubinError:
-        if project.is_skipped:  # a bundle without kernels does not need correct sources
+        if project.is_skipped:  # a build without kernels must not fail because of wrong sources
             return []
         raise
 
@@ -483,9 +494,9 @@ def _header(project: Project, toolkit: Toolkit) -> dict[str, Any]:
 
 
 def _fronts(project: Project) -> dict[str, Any]:
-    """Return the manifest's entry for the libraries whose drop-ins the wheel needs even without kernels.
+    """Return the manifest's entry for the libraries (such as CuPy) whose calls load kernels from the wheel.
 
-    A skipped build does not run producers, which may return texts of calls, so it adds the drop-in for them.
+    A build without kernels does not run producers, which may return texts for calls of a library.
     """
     is_unknown = project.is_skipped and bool(project.config.producer)
     fronts = {*project.config.fronts, *(("cupy",) if is_unknown else ())}

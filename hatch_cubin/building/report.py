@@ -16,7 +16,7 @@ from ..project.project import Project
 
 FORMAT = 1
 
-_SHOWN = 8  # the most workers that the line of text names; the JSON file lists all workers
+_SHOWN = 8  # the line of text names at most this many workers; the JSON file lists all workers
 
 
 def report(project: Project, results: Results, seconds: float) -> None:
@@ -72,7 +72,7 @@ def facts(results: Results) -> dict[str, Any]:
 
 
 def _by_worker(results: Results) -> str:
-    """Return how much each other machine compiled, with the largest number first."""
+    """Return how many results each other machine compiled, with the largest number first."""
     counts = Counter(results.workers.values()).most_common()
     more = f", and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else ""
     return ", ".join(f"{worker} {count}" for worker, count in counts[:_SHOWN]) + more

@@ -22,10 +22,10 @@ from ..planning.unit_plan import Unit
 from ..project.project import Project
 from ..toolkit.toolkit import Toolkit, assembled_for
 
-# The estimated milliseconds of any compile and of each template instantiation, and the bytes of source and of
-# headers that take one millisecond.
+# estimates: the milliseconds of any compile and of each template instantiation, and the bytes of source and
+# of headers that take one millisecond
 _ANY, _INSTANCE, _SOURCE_BYTES, _HEADER_BYTES = 30, 50, 100, 5000
-_LONGEST_S = 1e7  # the longest compile that a report may claim
+_LONGEST_S = 1e7  # a report with a longer compile is invalid
 _HINT = "set HATCH_CUBIN_REPORT=FILE for a build: the build then writes a report"
 
 
@@ -51,7 +51,7 @@ class Shard(NamedTuple):
 
 
 class Share(NamedTuple):
-    """The compiles of one CI job, and facts about all CI jobs for the JSON output."""
+    """The compiles of one CI job, and facts about the compiles of all CI jobs for the JSON output."""
 
     jobs: tuple[Job, ...]
     facts: Mapping[str, Any]
@@ -60,7 +60,7 @@ class Share(NamedTuple):
 def share(
     project: Project, jobs: Sequence[Job], toolkit: Toolkit, shard: Shard, reports: Sequence[str]
 ) -> Share:
-    """Return the part of *jobs* that one CI job compiles.
+    """Return the part of the compiles *jobs* that one CI job does.
 
     *reports*: files with the compile times of earlier builds.
     """
@@ -92,12 +92,13 @@ def share(
 
 
 def _compiled_together(jobs: Sequence[Job], toolkit: Toolkit) -> list[list[Job]]:
-    """Return groups of compiles that must be in the same part, such as a link and the objects it links."""
+    """Return groups of compiles that one CI job must do together, such as a link and its objects."""
     groups = served_together(jobs, toolkit)
     if not any(job.linked for job in jobs):
         return groups
     place = {job.unit: number for number, group in enumerate(groups) for job in group}
-    first = [*range(len(groups))]  # for each group: the smallest number of a group that it is joined with
+    # for each group, the smallest number of a group that must be in the same part
+    first = [*range(len(groups))]
 
     def home(unit: Unit) -> int:
         number = place[unit]
@@ -120,12 +121,12 @@ def _name(job: Job, toolkit: Toolkit) -> str:
 
 
 def _family(job: Job, toolkit: Toolkit) -> str:
-    """Return the name that variants of one source share: in one part, they can share a precompiled header."""
+    """Return a name that variants of one source share, because they can share a precompiled header."""
     return f"{job.unit.module.source.path} for {assembled_for(job.unit, toolkit)}"
 
 
 def _known(groups: Mapping[str, Sequence[Job]], reports: Sequence[str], toolkit: Toolkit) -> dict[str, int]:
-    """Return the compile times in milliseconds of the groups that are in a report."""
+    """Return the compile times in milliseconds for the groups whose compiles are in a report."""
     names = {job.unit.module.name for group in groups.values() for job in group}
     seconds: dict[tuple[str, str], float] = {}
     for path in reports:
@@ -145,7 +146,7 @@ def _known(groups: Mapping[str, Sequence[Job]], reports: Sequence[str], toolkit:
 
 
 def _seconds(path: str) -> dict[tuple[str, str], float]:
-    """Return the compile times in a report by module and arch: 0 if the build did not compile it."""
+    """Return the compile times in a report by module and arch; the time of a cache hit is 0."""
     try:
         with user_folders.open_retained(Path(path), read_limits.INDEX) as file:
             report = json.loads(file.read())
@@ -174,7 +175,7 @@ def _guess(job: Job, headers: _Headers) -> int:
 
 
 class _Headers:
-    """The total size of the headers that each compile can read, which is equal on all machines."""
+    """The total size of the headers that each compile can read, computed in the same way on all machines."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -190,7 +191,7 @@ class _Headers:
         if logical not in self._files:
             try:
                 size = header_path(job, self._project.tree, logical).stat().st_size
-            except OSError:  # another process has removed the header, and the compile reports an error
+            except OSError:  # another process has removed the header; the compile will report an error
                 size = 0
             self._files[logical] = size
         return self._files[logical]

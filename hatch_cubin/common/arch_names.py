@@ -1,4 +1,4 @@
-"""Read GPU architecture names in every usual spelling, and compare them. The module reads no files."""
+"""Read GPU architecture names in every usual spelling, and compare them. This module reads no files."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Arch(NamedTuple):
 
     @property
     def real(self) -> Arch:
-        """The `sm_` arch with the same number and suffix, for which the PTX of this arch is assembled."""
+        """The `sm_` arch that PTX of this arch is compiled for: the arch with the same number and suffix."""
         return Arch(self.number, self.suffix)
 
 
 class Target(NamedTuple):
-    """An arch to build for, and whether the user named the arch or a group that contains it."""
+    """An arch to build for, and whether the user named the arch itself or only a group that contains it."""
 
     arch: Arch
     named: bool = True
@@ -81,7 +81,7 @@ def parse_arch(text: str) -> Arch:
 
 
 def number_of(text: str) -> int | None:
-    """Return the number of the arch that *text* names.
+    """Return the number in the name of an arch, such as 90 for `sm_90a`.
 
     The result is None if *text* is not an arch, as in a damaged manifest.
     """
@@ -98,9 +98,9 @@ def split_specs(text: str) -> list[str]:
 
 
 def expand(specs: Iterable[str], supported: Sequence[int], native: Sequence[int]) -> tuple[Target, ...]:
-    """Return the targets that *specs* (archs and groups) mean, in the same order and without duplicates.
+    """Return the targets for *specs* (archs and groups of archs), in the same order and without duplicates.
 
-    A target that *specs* name and that is also in a named group counts as named.
+    If *specs* contains an arch and also a group with this arch, the target counts as named by the user.
     """
     named: dict[Arch, bool] = {}
     for spec in specs:
@@ -112,7 +112,7 @@ def expand(specs: Iterable[str], supported: Sequence[int], native: Sequence[int]
 
 
 def group(name: str, supported: Sequence[int], native: Sequence[int]) -> tuple[Arch, ...]:
-    """Return the archs of a group, such as `all-major`, as nvcc and CMake define the group."""
+    """Return the archs of a group of archs, such as `all-major`, as nvcc and CMake define the group."""
     if name == "native":
         return tuple(Arch(number) for number in dict.fromkeys(native))
     numbers = sorted(supported)
@@ -129,7 +129,7 @@ def is_supported(arch: Arch, supported: Sequence[int], *, families: bool) -> boo
 
 
 def can_assemble(target: Arch, arch: Arch) -> bool:
-    """Return whether PTX that was written for *target* can be assembled for the cubin arch *arch*."""
+    """Return whether ptxas can compile PTX with the `.target` *target* for the arch *arch*."""
     if target.suffix == "a":
         return (arch.number, arch.suffix) == (target.number, "a")
     if target.suffix == "f":

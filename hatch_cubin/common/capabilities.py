@@ -1,8 +1,9 @@
-"""A table of facts about GPUs, by compute capability: GPU names, Tegra parts, CUDA releases.
+"""Facts about GPUs, by compute capability: GPU names, Tegra parts, CUDA releases.
 
-A new capability needs a row in `GPUS`. Builds ask NVRTC which capabilities it can compile for
-(`toolkit/toolkit.py`), and the loader's rules hold for any number. Only Tegra parts are an exception: the
-loader imports nothing from the package, so `_TEGRA` in `loader/__init__.py` is a copy. A test compares both.
+A new capability needs a row in `GPUS`. No other code needs a new number: builds ask NVRTC which capabilities
+it can compile for (`toolkit/toolkit.py`), and the loader accepts any number. Only for Tegra parts, the loader
+has its own copy (`_TEGRA` in `loader/__init__.py`), because it imports nothing from this package. A test
+compares both.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ class Gpu(NamedTuple):
     # GPU names as in NVIDIA's table, without the brand and without additions such as "Laptop"
     names: str = ""
     ptx: Release = (1, 0)  # the first `.version` of PTX that accepts this capability as `.target`
-    # the first CUDA release that can compile for these GPUs; None if every supported release can
+    # the first CUDA release that can compile for these GPUs; None for all supported releases
     since: Release | None = None
-    # the last major version of CUDA that can compile for these GPUs; None if the newest can
+    # the last major version of CUDA that can compile for these GPUs; None if the newest version can
     last: int | None = None
     # whether the GPU is in a system on a chip, which does not run machine code of other capabilities
     is_tegra: bool = False
-    # the capability of the same GPUs in the next major version of CUDA, if the number changed
+    # the new capability of the same GPUs in the next major version of CUDA, if the number has changed
     renamed: int | None = None
 
 

@@ -1,8 +1,7 @@
 """Show messages and progress while a build runs.
 
 On a terminal, the progress line is redrawn several times a second. Elsewhere, a plain line is written every
-few seconds. A message replaces the progress line, and the progress line is then drawn again below the
-message.
+few seconds. A message is written in place of the progress line, which is then drawn again below the message.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Console:
 
     @contextlib.contextmanager
     def units(self, total: int, cached: int) -> Iterator[Progress]:
-        """Show a progress line while the `with` block runs; *cached* of the *total* units are cache hits."""
+        """Show a progress line while the `with` block runs; *cached* of *total* units were in the cache."""
         progress, over = Progress(total, cached), threading.Event()
         drawer = threading.Thread(target=self._keep_drawing, args=(progress, over), daemon=True)
         drawer.start()
@@ -97,23 +96,23 @@ class Progress:
         self._start = time.monotonic()
 
     def started(self, unit: str) -> None:
-        """Note that the compile of a unit has started."""
+        """Record that the compile of a unit has started."""
         self._running[unit] = None
 
     def finished(self, unit: str) -> None:
-        """Note that the compile of a unit has ended, with or without success."""
+        """Record that the compile of a unit has ended, with or without success."""
         self._running.pop(unit, None)
         self._compiled += 1
 
     def found(self) -> None:
-        """Note that another build has compiled a unit, so that this build found the result in the cache."""
+        """Record that another build has compiled a unit, so that this build found the result in the cache."""
         self._cached += 1
 
     def line(self, columns: int | None = None) -> str:
         """Return the progress as one line.
 
-        If the line is longer than *columns*, the name of the compiled unit is shortened first, and left out
-        if the line is still too long. The count of units and the remaining time are kept longest.
+        If the line is longer than *columns*, the name of the compiled module is shortened or left out. The
+        count of units and the remaining time are left out last.
         """
         done = self._cached + self._compiled
         parts = [f"hatch-cubin: {done} of {self._total} units", f"{self._cached} cached"]
@@ -137,7 +136,7 @@ class Progress:
 
 
 def _shortened(name: str, columns: int) -> str:
-    """Return the start and the end of a module's name, joined by dots, in at most *columns* columns.
+    """Return the start and the end of a module's name, joined by "...", in at most *columns* columns.
 
     The end of the name is kept, because variants of a module differ only in the middle and at the end of
     their names.

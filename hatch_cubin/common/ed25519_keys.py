@@ -1,9 +1,9 @@
 """Encode Ed25519 keys and signatures as text in which a typing error is noticed.
 
-The text of a key or signature begins with its kind, such as `ed25519:`. After the kind come the bytes of the
-key and the first bytes of a digest of kind and key, in base64 without padding. Each key has exactly one valid
-text. This module only converts keys and signatures to texts and back; `cache/signing.py` makes and checks
-signatures.
+The text of a key or signature begins with its kind, such as `ed25519:`. The kind is followed by the bytes of
+the key and the first bytes of a digest of kind and key, in base64 without padding. Each key can be written in
+exactly one way. This module only converts keys and signatures to texts and back; `cache/signing.py` makes and
+checks signatures.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _OF_LOW_ORDER = {0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8}
 
 
 def write(kind: str, raw: bytes) -> str:
-    """Return a key or a signature as text."""
+    """Write a key or a signature as text."""
     import base64
 
     return f"{kind}:{base64.urlsafe_b64encode(raw + _check(kind, raw)).decode()}"
 
 
 def read(kind: str, text: str) -> bytes:
-    """Return the bytes of the key or signature in *text*.
+    """Return the bytes of the key or signature that *text* encodes.
 
     Raise ValueError if *text* is not valid for *kind*. The error message never shows *text*, which may be a
     private key.

@@ -1,4 +1,4 @@
-"""Read hatch-cubin's environment variables: switches, and settings that replace those of the table."""
+"""Read hatch-cubin's environment variables: switches, and settings that replace those of pyproject.toml."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 SIGNING_KEY = "HATCH_CUBIN_SIGNING_KEY"
 REQUIRE_SIGNED = "HATCH_CUBIN_REQUIRE_SIGNED"
-# secret: the URL may contain a password
+# secret, because the URL may contain a password
 REMOTE, REMOTE_TOKEN = "HATCH_CUBIN_REMOTE", "HATCH_CUBIN_REMOTE_TOKEN"
 REMOTE_WRITE = "HATCH_CUBIN_REMOTE_WRITE"
 
@@ -21,11 +21,11 @@ SWITCHES = (
     REMOTE_WRITE,
     "HATCH_CUBIN_TRACEBACK",
 )
-# Variables that editable installs, the build report and the loader read.
+# variables that only editable installs, the build report and the loader read
 _OTHERS = ("HATCH_CUBIN_REBUILD", "HATCH_CUBIN_REPORT", "HATCH_CUBIN_STRICT")
 _PATHS = ("HATCH_CUBIN_CACHE_DIR", "HATCH_CUBIN_REPORT")
 _NOT_PATHS = frozenset({"0", "1", "true", "false", "yes", "no", "on", "off", "none"})
-# Variables of other build systems, and the variables or keys of the table that do the same here.
+# Variables of other build systems, each with the variable or key of hatch-cubin that has the same effect.
 _ELSEWHERE = {
     **dict.fromkeys(
         ("CUDAFLAGS", "NVCC_APPEND_FLAGS", "NVCC_FLAGS", "NVCC_PREPEND_FLAGS"), "'options' of the table"
@@ -38,16 +38,16 @@ _ELSEWHERE = {
 _PREFIX = "HATCH_CUBIN_"
 _LIKE_OURS = re.compile(
     "HATCH[^A-Z]?CU|CUBIN", re.IGNORECASE
-)  # the beginning of a variable's name that may be a misspelled name of a hatch-cubin variable
-_NEARLY = 0.8  # the least share of equal letters, for a name that does not begin with HATCH_CUBIN_
-_ROUGHLY = 0.6  # the least share of equal letters after the prefix HATCH_CUBIN_
+)  # the start of a variable's name that may be a misspelled name of a hatch-cubin variable
+_NEARLY = 0.8  # minimum similarity for a name that does not begin with HATCH_CUBIN_
+_ROUGHLY = 0.6  # minimum similarity after the prefix HATCH_CUBIN_
 _STATES = {"1": True, "true": True, "": False, "0": False, "false": False}
 
 
 def is_on(environ: Mapping[str, str], switch: str) -> bool:
-    """Return whether a switch is on.
+    """Return whether an environment variable that is a switch is on.
 
-    If its value is neither on nor off, `read_environment` reports the mistake.
+    If the variable's value is neither on nor off, `read_environment` reports the mistake.
     """
     return _STATES.get(environ.get(switch, "").lower(), False)
 
@@ -68,10 +68,10 @@ def as_written(environ: Mapping[str, str], variable: str) -> str:
 
 
 def unknown_variables(environ: Mapping[str, str], readers: Iterable[str], keys: Iterable[str]) -> list[str]:
-    """Return a message for each variable whose name looks like a hatch-cubin variable but is unknown.
+    """Return a message for each unknown variable whose name is similar to the name of a hatch-cubin variable.
 
-    *readers* are the known variables that have a value, that is, all except switches. *keys* are the keys of
-    the project's configuration table.
+    *readers* are the known variables that have a value, that is, all variables except switches. *keys* are
+    the keys of hatch-cubin's configuration in pyproject.toml.
     """
     known, of_table = {*readers, *_SECRETS, *SWITCHES, *_OTHERS}, {*keys}
     messages = []
@@ -93,9 +93,9 @@ def variables_of_others(environ: Mapping[str, str]) -> list[str]:
 
 
 def _meant(name: str, known: Iterable[str]) -> str | None:
-    """Return a guess that names the known variable whose name is most similar to *name*.
+    """Return "did you mean …?" with the known variable whose name is most similar to *name*.
 
-    Characters between words do not count.
+    Characters between the words of a name are ignored.
     """
     import difflib  # lazy import: slow to import, and needed only for misspelled variables
 
@@ -112,14 +112,14 @@ def _bare(name: str) -> str:
 
 
 def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without signing keys and the credentials of the shared store."""
+    """Return the environment without signing keys and without the credentials of the remote store."""
     return {name: value for name, value in environ.items() if name not in _SECRETS}
 
 
 def read_environment(
     environ: Mapping[str, str], readers: Mapping[str, tuple[str, Callable[[str], Any]]]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the settings that variables set, by name, and a message for each variable with a wrong value.
+    """Return the settings that environment variables set, and a message for each variable with a wrong value.
 
     *readers* maps each variable to the name of its setting and to the function that parses its value.
     """

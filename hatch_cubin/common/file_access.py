@@ -27,7 +27,7 @@ def kind(mode: int) -> str:
 
 
 def status_of(path: str | Path) -> os.stat_result:
-    """Return the status of a file, or the status of the link itself if *path* is a broken link."""
+    """Return the status of a file, or the status of a link if *path* is a link without a target."""
     try:
         return os.stat(path)
     except OSError:
@@ -60,7 +60,7 @@ def read(path: str | Path, most: int) -> bytes:
 
 
 def refuse_larger(descriptor: int, most: int) -> int:
-    """Return the size of an open file; OSError if the file has more bytes than *most*."""
+    """Return the size of an open file; raise OSError if the file has more bytes than *most*."""
     found = os.fstat(descriptor).st_size
     if found > most:
         raise OSError(errno.EFBIG, f"the file has {size(found)}, and hatch-cubin reads at most {size(most)}")
@@ -88,6 +88,6 @@ def _at_once(path: str, flags: int) -> int:
         if exc.errno != errno.ENXIO:
             raise
         raise OSError(errno.ENXIO, f"it {kind(os.stat(path).st_mode)} that nobody reads") from exc
-    if never_wait:  # a pipe has a reader at this point, and writes must wait for a slow reader
+    if never_wait:  # at this point, a process reads the pipe, and writes must wait for a slow reader
         os.set_blocking(descriptor, True)
     return descriptor

@@ -1,9 +1,8 @@
-"""Locks between the processes of one machine: a process locks an existing folder.
+"""Locks between the processes of one machine: a process locks an existing folder, without an extra file.
 
-A lock needs no extra file. The system releases the locks of a process when the process ends, also if the
-process is killed. If a folder cannot be locked (Windows, some network file systems), every process may
-continue. So the work under a lock must be correct even without the lock; at worst two processes do the same
-work.
+The system releases the locks of a process when the process ends, also if the process is killed. If a folder
+cannot be locked (on Windows and some network file systems), no process has to wait. So work under a lock
+must be correct without the lock too; at worst, two processes do the same work.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class FileLock:
 
 
 def try_lock(folder: str | Path, *, shared: bool = False) -> FileLock | None:
-    """Return a lock on *folder* without waiting; None if another process holds the lock.
+    """Lock *folder* without waiting, and return the lock; None if another process holds the lock.
 
     Several processes can hold a *shared* lock at the same time. If *folder* cannot be locked, the returned
     lock is a placeholder (`real` is false).
@@ -66,7 +65,7 @@ def try_lock(folder: str | Path, *, shared: bool = False) -> FileLock | None:
 def wait_for_lock(folder: Path, seconds: float) -> FileLock:
     """Wait for the lock on *folder* and return it.
 
-    After *seconds*, return a placeholder that locks nothing.
+    After *seconds*, stop waiting and return a placeholder that locks nothing.
     """
     deadline = time.monotonic() + seconds
     while (lock := try_lock(folder)) is None:

@@ -30,9 +30,9 @@ def annotation(kind: str, text: str, place: str | None, line: int | None) -> str
 def in_repository(path: str, folder: str | None) -> str:
     """Return the path of a file relative to the repository, or *path* itself if the file is not found there.
 
-    A build from an sdist runs in a temporary folder outside the repository. So this function looks for the
-    file in *folder* and in the folder in which the build command was started. If the file is in neither
-    folder, the function looks in all projects of the repository, and returns a match only if it is unique.
+    A build from an sdist runs in a temporary folder outside the repository. So this function looks in
+    *folder* and in the folder in which the user started the build. If neither folder contains the file, the
+    function searches all projects of the repository, and returns a match only if it is unique.
     """
     found: list[str] = []
     if workspace := os.environ.get("GITHUB_WORKSPACE"):
@@ -50,7 +50,8 @@ def _inside(path: str, workspace: str) -> str | None:
     """Return *path* relative to *workspace*; None if *path* is not in *workspace*."""
     try:
         inside = os.path.relpath(os.path.realpath(path), os.path.realpath(workspace))
-    except (OSError, ValueError):  # no current folder, a null byte in the path, another drive
+    # there is no current folder, the path contains a null byte, or the path is on another drive
+    except (OSError, ValueError):
         return None
     return None if inside.startswith(os.pardir) else inside.replace(os.sep, "/")
 

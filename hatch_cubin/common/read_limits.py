@@ -1,18 +1,20 @@
 """Limits for reading files and unpacking archives that an attacker may have written.
 
-The sizes in a wheel or a lock file prove nothing, because an attacker can also write digests that match. Each
-limit on a file's size is several times the size of the largest real file; the comment beside a limit
-describes that file. The loader has its own copy of these limits.
+The sizes and digests in a wheel or a lock file prove nothing, because an attacker can write them. Each limit
+on a file's size is several times the size of the largest real file, which a comment describes. The loader has
+its own copy of these limits.
 """
 
 from __future__ import annotations
 
-INDEX = 1 << 25  # bytes of an index or another JSON or text file: the index of 70 000 units has 19 MB
+INDEX = (
+    1 << 25
+)  # bytes of an index or another JSON or text file: the index of 70 000 compiled files has 19 MB
 SOURCE = 1 << 26  # bytes of a source or a header: generated sources have a few MB
-TABLE = 1 << 22  # bytes of pyproject.toml: a table of 2 000 sources has 0.2 MB
+TABLE = 1 << 22  # bytes of pyproject.toml: a file that configures 2 000 sources has 0.2 MB
 CODE = 1 << 29  # bytes of a compiled file: package indexes accept 0.1 to 1 GB for a whole wheel
 # Number of arrays and objects in a JSON text, because each takes far more memory than its text. The index of
-# 70 000 units has 0.5 million.
+# 70 000 compiled files has 0.5 million arrays and objects.
 PARTS = 1 << 21
 DIRECTORY = 1 << 25  # bytes of an archive's list of members: a list of 10 000 members has 1 MB
 # bytes and compression ratio: a file that unpacks to more than both is a decompression bomb
@@ -22,7 +24,7 @@ _OF_CODE = (".cubin", ".ptx", ".xz")
 
 
 def most(name: str) -> int:
-    """Return the largest size that a file of a bundle or of a wheel's metadata may have."""
+    """Return the maximum size of a file in a wheel's folder _cubins or in a wheel's metadata."""
     return CODE if name.endswith(_OF_CODE) else INDEX
 
 

@@ -1,4 +1,4 @@
-"""Format numbers for people: sizes in bytes, counts of things, and CUDA releases."""
+"""Format numbers for people: sizes in bytes, counts with a noun, and CUDA releases."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def count(number: int, what: str) -> str:
 
 
 def cuda(number: int) -> str:
-    """Return the CUDA release that a driver's version number means: '13.0' for 13000."""
+    """Return the CUDA release that a driver's version number means, such as '13.0' for 13000."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 

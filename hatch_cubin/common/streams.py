@@ -1,4 +1,4 @@
-"""Write to standard streams, which may be closed or full, and make text from other people safe to print."""
+"""Write to standard streams, which may be closed or full, and escape text that other people wrote."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ _WORDS = r"(?m)^(hatch-cubin[a-z ]*: (?!hint)|  (?=hint))(error|warning|hint):"
 
 
 def plain(text: str) -> str:
-    """Return *text* with all parts escaped that would control a terminal or a CI service.
+    """Return *text* with escapes in place of all parts that would control a terminal or a CI service.
 
     Printed text may contain file names, source lines and compiler messages that other people wrote. All
     printed text passes this function, except the progress line on a terminal, JSON, and hatch-cubin's own
-    annotations. Line ends and tabs are kept.
+    annotations. Line ends and tabs are not escaped.
     """
     if not text.isprintable():
         shown = (char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
         text = "".join(shown)
-    # the length stays, so a compiler's caret on the next line still points at the right column
+    # the length of the line does not change, so a compiler's caret on the next line still points at the right
+    # column
     text = _COMMAND.sub(lambda found: f"{found[1].removesuffix(' ')}\\:", text)
     return _TAGGED.sub(r"#\\", text)
 
@@ -42,15 +43,15 @@ def one_line(text: str) -> str:
 
 
 def one_message(text: str) -> str:
-    """Return *text* safe to print.
+    """Return *text* with escapes, so that it is safe to print as one message.
 
-    Lines after the first are indented, so that none looks like a new message.
+    Lines after the first are indented, so that no line looks like a new message.
     """
     return re.sub(r"\n(?=\S)", "\n  ", plain(text))
 
 
 def write(stream: TextIO | None, text: str) -> None:
-    """Write *text* to *stream* and flush the stream; OSError if this fails."""
+    """Write *text* to *stream* and flush the stream; raise OSError if this fails."""
     if stream is None:  # the stream was closed when Python started
         raise OSError(errno.EBADF, "the stream is closed")
     try:
@@ -97,7 +98,7 @@ class Lossy:
         self._stream = stream
 
     def __enter__(self) -> None:
-        """Enter the block, which does nothing yet."""
+        """Enter the `with` block."""
 
     def __exit__(
         self, kind: type[BaseException] | None, _raised: BaseException | None, _trace: TracebackType | None

@@ -25,15 +25,15 @@ from .file_lock import FileLock, try_lock
 
 _LOCKED, _UNLOCKED = ".held", ".tmp"
 _NAME = re.compile(rf"hatch-cubin-[a-z0-9_]{{8}}({_LOCKED}|{_UNLOCKED})")
-_OLD_S = 86_400  # seconds: no build takes a day
-_ATTEMPTS = 100  # at making a folder: another process may remove the new folder before it is locked
+_OLD_S = 86_400  # seconds: no build takes as long as a day
+_ATTEMPTS = 100  # attempts to make a folder: another process may remove the new folder before it is locked
 _ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 _open: set[Folder] = set()
 
 
 class Folder:
-    """A temporary folder. The process that made the folder removes it; forked processes leave it alone."""
+    """A temporary folder. The process that made the folder removes it; forked processes do not."""
 
     def __init__(self, path: Path, lock: FileLock) -> None:
         self.path = path
@@ -68,7 +68,7 @@ def make() -> Folder:
 
 
 def make_in(place: Path | None) -> Folder:
-    """Make a temporary folder in *place* and return it; OSError if this fails."""
+    """Make a temporary folder in *place* and return it; raise OSError if this fails."""
     for _attempt in range(_ATTEMPTS):
         path = Path(tempfile.mkdtemp(prefix="hatch-cubin-", suffix=_LOCKED, dir=place))
         if (lock := try_lock(path)) is None:  # another process is removing the new folder already
@@ -102,7 +102,7 @@ def _user() -> int:
 
 
 def _answer_endings() -> None:
-    """Install signal handlers that remove the folders before a signal ends the process.
+    """Install signal handlers that remove the temporary folders before a signal ends the process.
 
     A signal handler that the surrounding Python program has set stays in place. A handler that was set by C
     code cannot be noticed.
@@ -134,8 +134,7 @@ def _end(number: int, _frame: FrameType | None) -> None:
 def _disown() -> None:
     """In a forked process, leave the temporary folders to the parent, and restore the signal handlers.
 
-    The default signal handlers are restored because a Python handler would run only after a long C call, such
-    as a compile.
+    A Python signal handler would run only after the end of a long C call, such as a compile.
     """
     _open.clear()
     _leave_endings()

@@ -21,7 +21,7 @@ HEADERS = "headers"  # name of the folder for NVRTC's bundled headers, inside th
 NONBLOCKING = getattr(os, "O_NONBLOCK", 0)
 
 _MOST = 1 << 28  # bytes: a larger file is damaged
-_WRITING_S = 3600  # seconds: an older temporary file was left by a build that was killed
+_WRITING_S = 3600  # seconds: an older temporary file is left over from a killed build
 
 _why: list[str] = []
 
@@ -80,16 +80,16 @@ def _process_folder() -> Path:
 
 
 def write_retained(path: Path, data: bytes, most: int) -> None:
-    """Write *data* to *path* atomically, and keep at most *most* files of this kind in the folder.
+    """Write *data* to *path* atomically, and keep at most *most* files with this suffix in the folder.
 
-    Files in the same folder with the same suffix count as files of this kind, and the least recently used
-    ones are removed. Temporary files of killed builds are removed too.
+    The least recently used files with the same suffix are removed. Temporary files of killed builds are
+    removed too.
     """
     for folder in (path.parent.parent, path.parent):
         clear_path(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(f".{os.getpid()}")
-    beside.unlink(missing_ok=True)  # left by an earlier process with the same process ID
+    beside.unlink(missing_ok=True)  # left over from an earlier process with the same process ID
     try:
         with open(beside, "xb", opener=_for_this_user) as file:
             file.write(data)
@@ -103,7 +103,7 @@ def write_retained(path: Path, data: bytes, most: int) -> None:
 
 
 def _for_this_user(path: str, flags: int) -> int:
-    """Open a new file that other users cannot read: it may have the texts of sources."""
+    """Open a new file that other users cannot read, because the file may contain the texts of sources."""
     return os.open(path, flags, 0o600)
 
 
@@ -131,7 +131,7 @@ def clear_path(folder: str | Path) -> None:
     """
     try:
         mode = os.lstat(folder).st_mode
-    except OSError:  # the path does not exist, or making the folder will report the error
+    except OSError:  # the path does not exist, or `mkdir` will report the error
         return
     if stat.S_ISREG(mode) or (stat.S_ISLNK(mode) and not os.path.isdir(folder)):
         raise NotADirectoryError(errno.ENOTDIR, f"{folder} is not a folder")
@@ -141,7 +141,7 @@ def clear_path(folder: str | Path) -> None:
 
 
 def recall_folder() -> Path:
-    """Return the folder of the facts that builds record for later builds.
+    """Return the folder in which builds record facts for later builds.
 
     Raise RuntimeError if the user has no home folder.
     """
@@ -149,7 +149,7 @@ def recall_folder() -> Path:
 
 
 def remove_recalled_facts() -> None:
-    """Remove the facts that builds have recorded: the next build determines these facts again."""
+    """Remove the facts that builds have recorded; the next build determines these facts again."""
     with contextlib.suppress(RuntimeError, OSError):
         folder = recall_folder()
         for file in [*folder.iterdir()]:
@@ -159,7 +159,7 @@ def remove_recalled_facts() -> None:
 
 
 def sweep() -> None:
-    """Remove temporary folders of killed builds."""
+    """Remove temporary folders that killed builds left in the user's cache folder."""
     with contextlib.suppress(OSError):  # the system has no folder for temporary files
         temporary_folders.sweep(Path(tempfile.gettempdir()))
     with contextlib.suppress(RuntimeError):

@@ -1,1 +1,1 @@
-"""Find the project's configuration table, check its keys and values, and read it."""
+"""Find, check and read the project's configuration in pyproject.toml or hatch.toml."""

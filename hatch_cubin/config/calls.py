@@ -1,4 +1,4 @@
-"""Turn a call of a library's compiler, such as CuPy's, into the settings of a source. Pure."""
+"""Turn the options of a call of a library's compiler, such as CuPy's, into the settings of a source. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Report = Callable[[Problem, tuple[str | int, ...]], None]
 
 
 class _Option(NamedTuple):
-    """An option of a call: its name, its value, its text in the array, and its place there."""
+    """An option of a call: its name and value, and its text and position in the array of options."""
 
     name: str
     value: str
@@ -42,9 +42,9 @@ class _Option(NamedTuple):
 
 
 def with_settings(values: Mapping[str, Any], place: TableLocation, report: Report) -> dict[str, Any]:
-    """Return the values of a [[source]] table in which settings replace the call that `as` describes.
+    """Return the values of a [[source]] table, with settings in place of the call that `as` describes.
 
-    *report* gets each problem, with the path of its key inside the table.
+    *report* is called with each problem, and with the path of its key inside the table.
     """
     front, written = values["as"], values.get("options", ())
     kept = {key: value for key, value in values.items() if key not in {"as", "options"}}
@@ -73,7 +73,10 @@ def with_settings(values: Mapping[str, Any], place: TableLocation, report: Repor
 
 
 def _parsed(written: Sequence[str], report: Report) -> Iterator[_Option]:
-    """Yield the options of a call. The value of an option may be the next string of the array."""
+    """Yield the options in a call's array of strings.
+
+    The value of an option may be the next string of the array.
+    """
     index = 0
     while index < len(written):
         found = next((each for each in map(written[index:].__getitem__, _FIRST) if _is_option(each)), None)
@@ -85,7 +88,7 @@ def _parsed(written: Sequence[str], report: Report) -> Iterator[_Option]:
         index += len(found or "1")
 
 
-_FIRST = (slice(1), slice(2))  # an option is one string, or a name and a value
+_FIRST = (slice(1), slice(2))  # an option is one string, or two strings: a name and a value
 
 
 def _is_option(written: Sequence[str]) -> bool:
@@ -98,7 +101,7 @@ def _is_option(written: Sequence[str]) -> bool:
 def _values(
     options: Sequence[_Option], name: str, check: Callable[[str], Any], place: TableLocation, report: Report
 ) -> Iterator[Any]:
-    """Yield the checked values of all options with a *name*, and report the wrong ones."""
+    """Yield the checked values of all options that have this *name*, and report wrong values."""
     for option in options:
         try:
             if option.name == name:
@@ -136,7 +139,7 @@ _CHECKS: Mapping[str, Callable[[str], Any]] = {
 
 
 def _in_a_call(options: Mapping[str, OptionValue]) -> Iterator[str]:
-    """Yield the options of a table as a call would have them, without options that no call can have."""
+    """Yield options from pyproject.toml in the spelling of a call, without options that no call can have."""
     spelled = {"std": "-std={}", "ofast_compile": "--Ofast-compile={}", "diag_suppress": "--diag-suppress={}"}
     for name, value in options.items():
         values = value if isinstance(value, tuple) else (value,)

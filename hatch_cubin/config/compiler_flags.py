@@ -1,4 +1,4 @@
-"""The keys and options of the table that replace flags of nvcc and of host compilers. Pure."""
+"""The keys and options of pyproject.toml that replace flags of nvcc and of host compilers. Pure."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ def bare(flag: str) -> str:
 
 
 def option_meant(flag: str) -> str:
-    """Return the option of the table that replaces a flag of nvcc, or the flag's name if none is known."""
+    """Return the option in pyproject.toml that replaces a flag of nvcc, or else the flag's name."""
     name = bare(flag)
     return _NAMES.get(name, name)
 
 
 def has_no_effect(flag: str) -> bool:
-    """Return whether a flag of nvcc would change nothing in a build, so that a project can leave it out."""
+    """Return whether a flag of nvcc has no effect in a build, so that a project can leave the flag out."""
     return meaning(flag) in {_HOST, _USUAL, _LAMBDAS}
 
 
 def meaning(flag: str) -> str | None:
-    """Return a hint for a flag of nvcc that is not an option of the table, or None if the flag is unknown."""
+    """Return a hint for a flag of nvcc that is not an option of hatch-cubin; None for an unknown flag."""
     name = bare(flag)
     is_joined = flag.startswith(("-D", "-I", "-L", "-l"))  # a flag with its value, such as -DN=4
     return _MEANINGS.get(name) or (_MEANINGS[name[0]] if is_joined else None)

@@ -1,4 +1,4 @@
-"""`Config`, the checked configuration of a project, made of its table and the environment."""
+"""`Config`, the checked configuration of a project, from pyproject.toml and environment variables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
     "parse_config",
 ]
 
-_LINE = re.compile(rf"(?:^|(?<=: ))(?=(?:{'|'.join(KEYS)}) = )")  # the start of a line of the table
+_LINE = re.compile(rf"(?:^|(?<=: ))(?=(?:{'|'.join(KEYS)}) = )")  # the start of a line of TOML
 DEFAULT_SOURCES = ("**/*.cu", "**/*.ptx")
 
 
@@ -48,8 +48,8 @@ class SourceRule:
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     instantiate: Mapping[str, WrittenInstantiation] = field(default_factory=dict)
     variants: Variants = ()
-    # The library whose call the table describes with `as`, and the options of the call as they are written.
-    # `define`, `options` and `include_dirs` have the meaning of these options.
+    # The library whose call the key `as` describes, and the options of the call as they are written.
+    # `define`, `options` and `include_dirs` contain the same options, parsed.
     front: str = ""
     call_options: tuple[str, ...] = ()
 
@@ -72,19 +72,19 @@ class ModuleRule:
 
     @property
     def wheels(self) -> tuple[str, ...]:
-        """The requirements of the wheels that contain files listed in `link`."""
+        """The requirements of the wheels whose files `link` lists."""
         return tuple(each.partition(":")[0].strip() for each in self.link if ":" in each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompileSettings:
-    """The settings for one source: the project's table, merged with the [[source]] tables that match it.
+    """The settings for one source: the project's settings, and those of the matching [[source]] tables.
 
-    A module of `planning/unit_plan.py` inherits these fields, whether it is linked or not. A new key of
-    [[source]] tables that can change a result becomes a field of SourceRule and a field here, and
-    `merged_with` merges its values. If no other table has the key, `Config` and `ModuleRule` get its empty
-    value as a `ClassVar`, as for `instantiate`. A row in `keys/ingredients.py` then puts it into keys,
-    records, the lock and the messages of `explain`.
+    `Module` in `planning/unit_plan.py` inherits these fields. A new key of [[source]] tables that can change
+    compiled code becomes a field of SourceRule and a field of this class, and `merged_with` merges its
+    values. If only [[source]] tables have the key, `Config` and `ModuleRule` get its empty value as a
+    `ClassVar`, as for `instantiate`. A row in `keys/ingredients.py` then adds the key to cache keys, to
+    records, to the lock file and to the messages of `explain`.
     """
 
     define: Macros = ()
@@ -93,7 +93,7 @@ class CompileSettings:
     instantiate: tuple[str, ...] = ()
 
     def merged_with(self, rule: Config | SourceRule | ModuleRule) -> Self:
-        """Return a copy of these settings in which the settings of the table *rule* override old values."""
+        """Return a copy of these settings, with values replaced by those of a [[source]] table (*rule*)."""
         return replace(
             self,
             define=merge_macros(self.define, rule.define, rule.undefined),
@@ -105,7 +105,7 @@ class CompileSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerRule:
-    """The settings of one [[producer]] table: a Python function that returns the texts of sources."""
+    """The settings of one [[producer]] table: a Python function that returns the texts of CUDA sources."""
 
     path: str
     call: str = "sources"
@@ -117,13 +117,16 @@ class ProducerRule:
 
     @property
     def name(self) -> str:
-        """The name of the producer in cubin.lock: its script and its function."""
+        """The name of the producer in cubin.lock: the path of its Python file, and its function."""
         return f"{self.path}:{self.call}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The project's checked configuration. Environment variables have replaced values of the table."""
+    """The project's checked configuration.
+
+    Values from environment variables have replaced values from pyproject.toml.
+    """
 
     archs: tuple[str, ...] = ("all-major",)
     toolkit: str | None = None
@@ -131,7 +134,8 @@ class Config:
     exclude: tuple[str, ...] = ()
     package: str | None = None
     include_dirs: tuple[str, ...] = ()
-    source_roots: tuple[tuple[str, str], ...] = ()  # each: a name, and the path of a folder above the project
+    # each entry: a name, and the path of a folder above the project
+    source_roots: tuple[tuple[str, str], ...] = ()
     header_packages: tuple[str, ...] = ()
     define: Macros = ()
     options: Mapping[str, OptionValue] = field(default_factory=dict)
@@ -147,15 +151,19 @@ class Config:
     source: tuple[SourceRule, ...] = ()
     module: tuple[ModuleRule, ...] = ()
     producer: tuple[ProducerRule, ...] = ()
-    recorded: tuple[str, ...] = ()  # folders with calls that a test run recorded
+    # folders of files in which test runs recorded calls of a library's compiler
+    recorded: tuple[str, ...] = ()
     backend: str | None = None  # the wrapped build backend
     backend_path: tuple[str, ...] = ()
     package_dir: str | None = None
     timeout_s: float = 1800.0
-    # The executor never comes from the table: a change of the project must not send code to other machines.
+    # The executor is never read from pyproject.toml: a change of the project must not send code to other
+    # machines.
     executor: str | None = None
-    recheck: float = 0.0  # the share of other machines' results that this machine compiles again to compare
-    undefined: ClassVar[tuple[str, ...]] = ()  # this table inherits no macros that it could remove
+    # the fraction of the results of other machines that this machine compiles again to compare them
+    recheck: float = 0.0
+    # the top-level settings inherit no macros, so they cannot undefine any
+    undefined: ClassVar[tuple[str, ...]] = ()
     instantiate: ClassVar[tuple[str, ...]] = ()  # only [[source]] tables have this key
     # Each field that an environment variable or a command-line option sets, and the name that the user wrote.
     replaced: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -169,13 +177,16 @@ class Config:
 
     @property
     def fronts(self) -> frozenset[str]:
-        """The libraries whose calls the table describes. Sources of producers may describe further calls."""
+        """The libraries (such as CuPy) whose calls are described in pyproject.toml.
+
+        Sources that producers return may describe calls of further libraries.
+        """
         return frozenset({*(rule.front for rule in self.source), "cupy" if self.recorded else ""} - {""})
 
     def with_table(self, found: Problem) -> Problem:
-        """Return a problem whose hint names the table, if the hint is a line to add to it.
+        """Return a problem whose hint says to which table the user has to add the suggested line.
 
-        A problem with a line of the table keeps its hint: the hint corrects that line.
+        A problem that already has a line in this table keeps its hint, because the hint corrects that line.
         """
         where, prefix, hint = found.where, f"under {self.place}: ", self.place.in_full(found.hint)
         is_in_table = where is not None and where.path == self.place.file and where != self.place.of()
@@ -185,7 +196,10 @@ class Config:
 
 
 def parse_config(table: Mapping[str, Any], place: TableLocation, environ: Mapping[str, str]) -> Config:
-    """Return the configuration from the table and the environment. A ConfigError lists all their mistakes."""
+    """Return the configuration from pyproject.toml (*table*) and environment variables.
+
+    A ConfigError lists all mistakes in both.
+    """
     return make_config(read_table(table, place, environ))
 
 
@@ -198,9 +212,9 @@ def make_config(values: Mapping[str, Any]) -> Config:
 
 
 def merge_macros(base: Macros, over: Macros, undefined: tuple[str, ...] = ()) -> Macros:
-    """Return the macros of two tables, without the *undefined* macros.
+    """Return *base* with the macros of *over* added, and without the *undefined* macros.
 
-    A macro that is in both tables keeps its position in *base* and gets its value from *over*.
+    A macro that is in both mappings keeps its position in *base* and gets its value from *over*.
     """
     merged = dict(base) | dict(over)
     return tuple((name, text) for name, text in merged.items() if name not in undefined)

@@ -1,4 +1,7 @@
-"""Read the tables in `instantiate`: each asks for an instantiation per combination of its values. Pure."""
+"""Read the tables in `instantiate`: each table describes one instantiation per combination of its values.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,9 @@ _KERNEL = "kernel"
 
 
 def written_out(product: Mapping[str, object], most: int, report: Report) -> Iterator[str]:
-    """Yield the instantiations that a table asks for. The last placeholder of `kernel` varies first.
+    """Yield the instantiations of a table in `instantiate`, varying the last placeholder first.
 
-    Yield nothing if the table has a mistake, or asks for more than *most* instantiations.
+    Yield nothing if the table has a mistake, or describes more than *most* instantiations.
     """
     correct = True
 
@@ -56,7 +59,7 @@ def written_out(product: Mapping[str, object], most: int, report: Report) -> Ite
 
 
 def _add_kernel(product: Mapping[str, object]) -> str:
-    """Return a hint for a table without `kernel`."""
+    """Return a hint for a table in `instantiate` that has no `kernel`."""
     if misspelled := next((key for key in product if value_checks.guess(key, [_KERNEL])), None):
         return f"did you mean {_KERNEL!r} by {misspelled!r}?"
     for key, value in product.items():
@@ -67,7 +70,10 @@ def _add_kernel(product: Mapping[str, object]) -> str:
 
 
 def _kernel(value: object, names: Iterable[str], refuse: Callable[..., None]) -> str:
-    """Return the kernel's name, with its placeholders. Return an empty text if the name is wrong."""
+    """Return the template name in `kernel`, with its placeholders.
+
+    Return an empty text if the name is wrong.
+    """
     hint = None
     try:
         text = value_checks.kernel(value_checks.string(value))
@@ -85,7 +91,7 @@ def _kernel(value: object, names: Iterable[str], refuse: Callable[..., None]) ->
 
 
 def _with_braces(text: str, names: Iterable[str]) -> str:
-    """Return a hint for a name without placeholders: it needs braces, or the entry needs no table."""
+    """Return a hint for a `kernel` without placeholders: add braces, or replace the table by a string."""
     meant = text
     for name in names:
         meant = re.sub(rf"\$?\b{re.escape(name)}\b", f"{{{name}}}", meant)
@@ -97,7 +103,7 @@ def _with_braces(text: str, names: Iterable[str]) -> str:
 def _compare(
     kernel: str, names: Sequence[str], values: Mapping[str, object], refuse: Callable[..., None]
 ) -> None:
-    """Report placeholders without values, and values without a placeholder."""
+    """Report each placeholder that has no values, and each list of values that has no placeholder."""
     for name in names:
         if name == _KERNEL:
             what = f"cannot have the placeholder {{{_KERNEL}}}, because {_KERNEL!r} is the key of the name"
@@ -114,7 +120,10 @@ def _compare(
 
 
 def _values(name: str, value: object, refuse: Callable[..., None]) -> Sequence[object]:
-    """Return the values of a placeholder. A range remains a range: it may be too long for a list."""
+    """Return the values of a placeholder.
+
+    A range is returned as a range, because a list of its numbers may be too long.
+    """
     if isinstance(value, list) and value:
         return _listed(name, value, refuse)
     match = _RANGE.fullmatch(value) if isinstance(value, str) else None
@@ -126,7 +135,7 @@ def _values(name: str, value: object, refuse: Callable[..., None]) -> Sequence[o
 
 
 def _meant(name: str, value: object) -> str | None:
-    """Return the likely correct line for values that are neither an array nor a range."""
+    """Return the line that the user probably meant, for values that are neither an array nor a range."""
     if isinstance(value, (bool, int)):
         return toml_lines.setting(name, [value])
     if not isinstance(value, str) or not value.strip():
@@ -155,7 +164,7 @@ def _listed(name: str, items: Sequence[object], refuse: Callable[..., None]) -> 
 
 
 def _text(value: object) -> str:
-    """Return the text of a value in C++."""
+    """Return a value as C++ code."""
     if isinstance(value, bool):
         return str(value).lower()
     is_whole = isinstance(value, int) and value in value_checks.WHOLE

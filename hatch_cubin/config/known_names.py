@@ -1,4 +1,4 @@
-"""The names that a project uses for hatch-cubin, and likely misspellings of these names. Pure."""
+"""The names by which projects refer to hatch-cubin, and likely misspellings of these names. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 from ..common.distribution_names import comparable_name
 
-WRAPPER = "hatch_cubin.backend"  # our build backend: it calls another build backend, which the table names
+WRAPPER = "hatch_cubin.backend"  # our build backend, which calls the build backend that pyproject.toml names
 HOOK = "cubin"
-BACKENDS = {  # the tested build backends, by their requirement in [build-system]
+BACKENDS = {  # the tested build backends, each with its requirement in [build-system]
     "flit-core": "flit_core.buildapi",
     "hatchling": "hatchling.build",
     "maturin": "maturin",
@@ -24,7 +24,7 @@ BACKENDS = {  # the tested build backends, by their requirement in [build-system
 }
 MISNAMED_HOOKS = ("cubins", "hatch-cubin", "hatch_cubin")
 
-# The names that other tools use for the keys of the table.
+# The names that other tools use for our keys of pyproject.toml.
 _KEYS = {
     "options": "cflags compile-args compile-flags compile-options cuda-flags extra-compile-args flags "
     "nvcc-args nvcc-flags nvcc-options",
@@ -51,14 +51,14 @@ _INNER_KEYS = {
 }
 _ALIKE = {"cubin", "cubins", "hatchcubin", "hatchcubins"}
 _NAME = re.compile(r"[\w.-]+")
-_NEARLY = 0.84  # share of equal letters: it accepts misspellings, but not the names of other projects
+_NEARLY = 0.84  # minimum similarity: low enough for misspellings, too high for the names of other projects
 _REQUIREMENT = re.compile(r"hatch[-_.]+cubin(?![\w.-])", re.IGNORECASE)
 
 
 def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
-    """Return the TOML table at *path*, or an empty table if there is no table.
+    """Return the TOML table at *path*, or an empty table if the table does not exist.
 
-    For a value that is not a table, the result is an empty table too: other code reports the mistake.
+    A value that is not a table also gives an empty table: other code reports this mistake.
     """
     value: Any = tables
     for key in path:
@@ -67,7 +67,7 @@ def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
 
 
 def backend_meant(text: str) -> str | None:
-    """Return the build backend of a tool or distribution, such as 'flit_core', or None if it is unknown."""
+    """Return the build backend that a tool's or distribution's name means, such as 'flit_core', or None."""
     name = {"hatch": "hatchling"}.get(text, comparable_name(text))
     for tool, right in BACKENDS.items():
         if f"{tool}-".startswith(f"{name}-") or name.startswith(f"{tool}-"):
@@ -76,7 +76,7 @@ def backend_meant(text: str) -> str | None:
 
 
 def backend_of_tool(text: str) -> str:
-    """Return the build backend that the name of a tool, or a misspelled name, means; otherwise *text*."""
+    """Return the build backend that *text* (a tool or a misspelling) means; *text* itself if unknown."""
     if not re.search("[.:]", text):
         return backend_meant(text) or text
     alike = (right for right in BACKENDS.values() if right.count(".") == text.count("."))
@@ -84,15 +84,15 @@ def backend_of_tool(text: str) -> str:
 
 
 def is_misnamed_wrapper(text: str) -> bool:
-    """Return whether a name is a likely misspelling of our build backend, as in 'hatch_cubin.build'."""
+    """Return whether a name is a likely misspelling of `hatch_cubin.backend`, such as 'hatch_cubin.build'."""
     module, name = (re.sub("[-_.:]", "", part).lower() for part in (re.split("[.:]", text)[0], text))
     return text != WRAPPER and (module in _ALIKE or _is_near(name, "hatchcubinbackend"))
 
 
 def key_meant(key: str, table: object = "") -> str | None:
-    """Return a hint with the table's key for a name that setup scripts or CMake use for the same setting.
+    """Return a hint with the right key for a name that setup scripts or CMake use for the same setting.
 
-    *table*: "source" or "module" if the name was found in a `[[source]]` or `[[module]]` table.
+    *table*: "source" or "module" if the name is in a `[[source]]` or `[[module]]` table.
     """
     name = key.lower().replace("_", "-")
     known = {**_INNER_KEYS.get(str(table), {}), **_KEYS}
@@ -100,10 +100,10 @@ def key_meant(key: str, table: object = "") -> str | None:
 
 
 def misnamed(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield the path of each TOML table whose name is hatch-cubin or cubin, or nearly: correct tables too.
+    """Yield the path of each TOML table whose name is equal or similar to hatch-cubin or cubin.
 
-    Outside Hatch's settings, only the three upper levels are searched: in deeper tables, such a name may be a
-    requirement.
+    Outside Hatch's settings, only the three upper levels are searched, because the name of a deeper table may
+    be a requirement.
     """
     tools = (("tool", name) for name in inside(pyproject, "tool") if name != "hatch")
     for outer in ((), ("tool",), *tools):
@@ -113,7 +113,7 @@ def misnamed(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> Iterator
 
 
 def misnamed_in_hatch_toml(tables: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the path of hatch-cubin's table in hatch.toml if its header is written as for pyproject.toml."""
+    """Return the path of a table in hatch.toml whose header wrongly contains "tool" or "hatch"."""
     outer = {name: tables[name] for name in ("tool", "hatch") if name in tables}
     return next(_misnamed_in((), outer), None)
 
@@ -138,12 +138,12 @@ def _is_near(name: str, right: str) -> bool:
 
 
 def is_required(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> bool:
-    """Return whether a build of the project requires hatch-cubin: in [build-system] or in Hatch's tables."""
+    """Return whether hatch-cubin is a build requirement, in [build-system] or in Hatch's tables."""
     return any(is_own(each) for each in required(pyproject, hatch))
 
 
 def required(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> list[object]:
-    """Return the project's requirements for a build: from [build-system], and from Hatch's tables."""
+    """Return the project's build requirements: from [build-system], and from Hatch's tables."""
     tables = (
         ("build", *target, *hook) for target in ((), ("targets", "wheel")) for hook in ((), ("hooks", HOOK))
     )
@@ -158,7 +158,7 @@ def build_tables(pyproject: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mappi
 
 
 def with_hatch_cubin(requires: object, usual: Iterable[str] = ("setuptools",)) -> list[object]:
-    """Return build requirements that include hatch-cubin: correct a misspelling, or add a missing entry."""
+    """Return build requirements with hatch-cubin: correct its misspelled entry, or add a missing entry."""
     listed = [requires] if isinstance(requires, str) else requires if isinstance(requires, list) else [*usual]
     right = [_NAME.sub("hatch-cubin", each, count=1) if is_nearly_own(each) else each for each in listed]
     return [*dict.fromkeys(map(str, right)), *([] if any(map(is_own, right)) else ["hatch-cubin"])]
@@ -167,7 +167,8 @@ def with_hatch_cubin(requires: object, usual: Iterable[str] = ("setuptools",)) -
 def is_nearly_own(requirement: object) -> bool:
     """Return whether a requirement is a likely misspelling of hatch-cubin.
 
-    A misspelling is dangerous: another person may have published a malicious package of that name.
+    A misspelling is dangerous, because an attacker may have published a malicious package with the misspelled
+    name.
     """
     match = _NAME.match(str(requirement))
     name = re.sub("[-_.]", "", match[0]).lower() if match else ""

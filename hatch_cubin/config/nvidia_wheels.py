@@ -6,8 +6,8 @@ import re
 
 from ..common.distribution_names import comparable_name
 
-# Parts of the toolkit: the names of their wheels end in -cu12 for CUDA 12, and have no suffix for CUDA 13.
-# The wheels of other libraries (cuDNN, NCCL, cuSPARSELt …) end in -cu12 and in -cu13.
+# Parts of the CUDA toolkit, whose wheels have names that end in -cu12 for CUDA 12, and no suffix for CUDA 13.
+# Other libraries (cuDNN, NCCL, cuSPARSELt …), whose wheels have names that end in -cu12 and in -cu13.
 _PARTS = frozenset(
     {
         *(f"cuda-{part}" for part in ("cccl", "cupti", "nvcc", "nvrtc", "profiler-api", "runtime")),
@@ -34,7 +34,7 @@ _LIBRARIES = {
     "flashinfer": "did you mean 'flashinfer-python'?",
 }
 _WITH_HEADERS = ("flashinfer-python", "nvidia-cutlass", "nvidia-mathdx")
-_NEARLY = 0.9  # the least share of equal letters in the names of a misspelled wheel and the wheel meant
+_NEARLY = 0.9  # minimum similarity between a misspelled name and the name of a wheel
 
 
 def without_headers(name: str) -> str | None:
@@ -48,7 +48,7 @@ def without_headers(name: str) -> str | None:
 
 
 def requires_cuda_python(name: str) -> bool:
-    """Return whether a wheel with headers requires an arbitrary release of cuda-python."""
+    """Return whether a wheel with headers requires cuda-python without a version."""
     return comparable_name(name) == "nvidia-cutlass"
 
 

@@ -70,7 +70,8 @@ _REGISTERS = range(256)  # ptxas ignores larger values
 # The values that these options accept: all that the compilers know, and no text that could become several
 # arguments.
 PATTERNS: Mapping[str, str] = {
-    "std": r"c\+\+(?:11|14|17|20|23)",  # not C++03: our scanner reads raw strings, which C++03 does not have
+    # C++03 is not allowed, because our scanner reads raw strings, which C++03 does not have
+    "std": r"c\+\+(?:11|14|17|20|23)",
     "optimization_info": "inline",
     "ofast_compile": "0|min|mid|max",
     "undefine_macro": "[A-Za-z_][A-Za-z0-9_]*",

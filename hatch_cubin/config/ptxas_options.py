@@ -1,10 +1,10 @@
 """The options of ptxas that a project may set, and the values that each option accepts. Pure.
 
-The listed options only change code and warnings. ptxas knows more options than its help shows, and some of
-them create files. So every option that is not listed here is refused.
+The options in this module only change code and warnings. ptxas knows more options than its help shows, and
+some of them create files. All other options are rejected.
 
 Measured with ptxas, NVRTC and nvJitLink of CUDA 12.9, 13.0 and 13.5: each string of the array `ptxas-options`
-is one option. No release accepts an abbreviated name, or separates options at a comma or a blank. But an
+is one option. No release accepts an abbreviated name of an option, or several options in one string. But an
 option that needs a value and does not have one takes the next string as its value. ptxas reads a string
 without a hyphen as the name of a file.
 """
@@ -24,7 +24,7 @@ _LEVEL = "0|min|mid|max"
 _KERNELS = "[A-Za-z_][A-Za-z0-9_]*(?:,[A-Za-z_][A-Za-z0-9_]*)*"
 _TOOL = "memcheck|threadsteer"
 
-# Each long name, followed by a slash and the short name if ptxas has one.
+# Each option's long name, followed by a slash and the short name if ptxas has one.
 _NAMES = {
     _SWITCH: """
         compiler-annotations/annotate device-debug/g disable-optimizer-constants/disable-optimizer-consts
@@ -71,7 +71,10 @@ _REASONS = {
 
 
 def _spelled(names: Mapping[str, str]) -> dict[str, str]:
-    """Return a dict from each spelling of an option to the option's value. *names* maps values to options."""
+    """Return a dict that maps each spelling of each option to the option's value.
+
+    *names* maps values to options.
+    """
     by_spelling: dict[str, str] = {}
     for value, group in names.items():
         for name in group.split():
@@ -80,11 +83,12 @@ def _spelled(names: Mapping[str, str]) -> dict[str, str]:
     return by_spelling
 
 
-ALLOWED: Mapping[str, str] = _spelled(_NAMES)  # the pattern of each option's value, empty if it has no value
+# a regular expression for each option's value, empty if the option has no value
+ALLOWED: Mapping[str, str] = _spelled(_NAMES)
 REFUSED: Mapping[str, str] = _spelled(_REASONS)  # the reason why each option cannot be set
 _OF_KERNELS = frozenset(_spelled({_KERNELS: _NAMES[_KERNELS]}))
 LEVELS = "-O[0-9]"  # the only option whose value ptxas accepts without a "="
-# All allowed options as one expression. The schema for editors contains it too.
+# A regular expression for all allowed options. The JSON schema for editors contains this expression too.
 PATTERN = "|".join([f"{name}=(?:{value})" if value else name for name, value in ALLOWED.items()] + [LEVELS])
 
 NVCC_PREFIXES = ("-Xptxas", "--ptxas-options")  # the flags with which nvcc passes options to ptxas
@@ -100,7 +104,7 @@ def is_allowed(option: str) -> bool:
 
 
 def names_kernels(options: Iterable[str]) -> bool:
-    """Return whether an option limits ptxas to some kernels, so that the result has only these kernels."""
+    """Return whether an option makes ptxas compile only some kernels of a text."""
     return not _OF_KERNELS.isdisjoint(option.partition("=")[0] for option in options)
 
 
@@ -121,8 +125,8 @@ def check(option: str) -> str:
 def hint(option: str, *, alone: bool = False) -> str | None:
     """Return a hint for a wrong option of ptxas: the likely correct option, or the page with all options.
 
-    *alone*: whether the option is a string and not an element of an array. If the string contains several
-    options, the hint shows an array.
+    *alone*: whether the user wrote the option as a string and not as an element of an array. If this string
+    contains several options, the hint shows an array.
     """
     name = option.partition("=")[0]
     if option in NVCC_PREFIXES:
@@ -131,7 +135,8 @@ def hint(option: str, *, alone: bool = False) -> str | None:
         return None
     if name in ALLOWED:
         return _of_value(name)
-    if len(option) > _LONGEST:  # regular expressions and guesses would be slow
+    # for a text longer than any option, regular expressions and guesses would be slow
+    if len(option) > _LONGEST:
         return _SEE_REFERENCE
     import difflib
 

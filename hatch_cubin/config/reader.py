@@ -1,4 +1,4 @@
-"""Read the table key by key: return its checked values, or report every problem at once with its line."""
+"""Read the configuration key by key: return the checked values, or report every problem with its line."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ HATCHLING_KEYS = frozenset(
     }
 )
 
-_PLACEHOLDER = re.compile(
-    r"(?:^|[<,/]\s*)…\s*(?:$|[>,])"
-)  # hints show lines in which the user replaces a "…"
+_PLACEHOLDER = re.compile(r"(?:^|[<,/]\s*)…\s*(?:$|[>,])")  # users must replace the "…" that hints contain
 
 
 def read_table(table: Mapping[str, Any], place: TableLocation, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a `Config` from table and environment. A ConfigError lists all their mistakes."""
+    """Return the fields of a `Config` from pyproject.toml (*table*) and environment variables.
+
+    A ConfigError lists all mistakes in both.
+    """
     reader = _Reader(place, _major(environ.get("HATCH_CUBIN_TOOLKIT") or table.get("toolkit")))
     own = {key: value for key, value in table.items() if key not in HATCHLING_KEYS}
     values = reader.table({**_CHECKS, **_WRAPPER_CHECKS} if place.wraps else _CHECKS, own, ())
@@ -48,7 +49,7 @@ def read_table(table: Mapping[str, Any], place: TableLocation, environ: Mapping[
     replaced, wrong = read_environment(environ, _VARIABLES)
     _report_contradictions(values, reader, ())
     values |= replaced
-    for variable, what in wrong.items():  # a problem of an environment variable does not have a line
+    for variable, what in wrong.items():  # a problem of an environment variable has no line
         hint = _variable_meant(variable, environ[variable])
         reader.problems.append(problem("invalid-variable", _short_line(what), hint=hint))
     if reader.problems:
@@ -72,16 +73,16 @@ def read_source_settings(settings: Mapping[str, Any], place: TableLocation) -> d
 
 
 def variables_unread(environ: Mapping[str, str]) -> list[str]:
-    """Return a message for each environment variable whose name begins like ours but is not known."""
+    """Return a message for each unknown environment variable whose name begins like ours."""
     return unknown_variables(environ, _VARIABLES, KEYS)
 
 
 class _Reader:
-    """Reads tables key by key, and collects all problems."""
+    """Reads tables of TOML key by key, and collects all problems."""
 
     def __init__(self, place: TableLocation, major: int | None) -> None:
         self.place = place
-        self.major = major  # major version of CUDA for the build, if the project sets it
+        self.major = major  # the major version of CUDA for the build, if the project sets it
         self.problems: list[Problem] = []
         self.beside: Mapping[str, Any] = {}  # the keys and values of the table whose key is read
 
@@ -117,14 +118,17 @@ class _Reader:
         return bool(placeholders)
 
     def add(self, found: Problem, path: tuple[str | int, ...]) -> None:
-        """Add a problem, with the line of the key at *path*."""
+        """Add a problem with the line of the key at *path* to the list of problems."""
         where, what, hint = self.place.of(*path), _short_line(found.what), self.place.in_full(found.hint)
         self.problems.append(found._replace(what=what, where=where, hint=hint))
 
     def refuse(
         self, error: ValueError, what: str, path: tuple[str | int, ...], hint: str | None = None
     ) -> None:
-        """Add a problem for a value that a check refused with *error*. *what* is the whole message."""
+        """Add a problem for a value that a check rejected with *error*.
+
+        *what* is the whole message of the problem.
+        """
         found = problem("invalid-value", what, hint=hint)
         if isinstance(error, RefusedValueError):
             inner = None if error.path is None else self.place.path_in_project(error.path)
@@ -150,10 +154,10 @@ class _Reader:
         self.add(problem("unknown-key", what, hint=hint), (*path, key))
 
     def hint_for_other_table(self, key: str, path: tuple[str | int, ...]) -> str | None:
-        """Return a hint if *key*, which is in the table at *path*, belongs in another table."""
+        """Return a hint if the key *key*, which is in the table at *path*, belongs in a different table."""
         name, in_options = key.replace("_", "-"), path[-1:] == ("options",)
         own = str(path[0]) if path[: -1 if in_options else None] else ""
-        if name in _TABLES[own] and not in_options:  # the key belongs in this table, but is misspelled
+        if name in _TABLES[own] and not in_options:  # the name is a misspelled key of this table
             return None
         for table in dict.fromkeys((own, *_TABLES)):
             if name not in _TABLES[table]:
@@ -217,7 +221,7 @@ def _macro_meant(
 def _variants_meant(
     name: str, values: list[object], reader: _Reader, path: tuple[str | int, ...]
 ) -> str | None:
-    """Return a hint for a macro with several values: the `variants` that make one module for each value."""
+    """Return a hint to use `variants` for a macro to which `define` gives several values."""
     variants = _meant("variants", {name: values})
     if variants is None:
         return None
@@ -262,7 +266,7 @@ def _file_above(path: str, _reader: _Reader) -> str | None:
 
 
 def _placeholders(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield each text in a key's value that contains a placeholder from a hint, with the text's path.
+    """Yield each text in a value that still contains a placeholder copied from a hint, with its path.
 
     Tables inside an array are skipped here, because the reader checks their keys later, one by one.
     """
@@ -287,9 +291,9 @@ def _cut(text: str) -> str:
 
 
 class ArrayCheck:
-    """Checks each string of an array. A wrong string is reported with its line and a hint from *about*.
+    """Checks each string of an array, and reports a wrong string with a hint from the function *about*.
 
-    *further*: a check that depends on other keys of the table.
+    *further*: a check that also depends on other keys.
     """
 
     def __init__(
@@ -312,7 +316,7 @@ class ArrayCheck:
 
 
 class ValueCheck:
-    """Checks one value, independently of other keys of the table."""
+    """Checks one value, independently of all other keys."""
 
     def __init__(self, check: Callable[[Any], Any]) -> None:
         self.check = check
@@ -322,7 +326,7 @@ class ValueCheck:
 
 
 def _has_headers_for_this_cuda(requirement: str, reader: _Reader) -> None:
-    """Raise ValueError for a folder of the project, and for a wheel for another major version of CUDA."""
+    """Raise ValueError if a requirement is a folder of the project, or a wheel for another CUDA version."""
     if reader.place.is_folder(requirement):
         what = f"{requirement!r} is a folder of the project, but this key is for wheels"
         raise RefusedValueError(problem("folder-as-package", what))
@@ -331,7 +335,7 @@ def _has_headers_for_this_cuda(requirement: str, reader: _Reader) -> None:
 
 def _of_this_cuda(requirement: str, reader: _Reader) -> None:
     """Raise ValueError if a wheel is for a different major version of CUDA than the build."""
-    from . import nvidia_wheels  # lazy import: few tables name such wheels
+    from . import nvidia_wheels  # lazy import: few projects name wheels of NVIDIA
 
     name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
     if reader.major and not nvidia_wheels.is_for_major(name, reader.major):
@@ -341,9 +345,10 @@ def _of_this_cuda(requirement: str, reader: _Reader) -> None:
 
 
 def _linkable(entry: str, reader: _Reader) -> None:
-    """Raise ValueError if an entry of `link` is a flag, a library's name, or a wheel for another CUDA."""
+    """Raise ValueError if an entry of `link` is a flag, a library, or a wheel for another CUDA version."""
     wheel, colon, _files = (part.strip() for part in entry.partition(":"))
-    if colon and not re.fullmatch("(lib)?cudadevrt", wheel):  # no wheel: anybody could register that name
+    # cudadevrt is not a wheel: anybody could register a distribution with that name
+    if colon and not re.fullmatch("(lib)?cudadevrt", wheel):
         _of_this_cuda(wheel, reader)
     elif not colon and entry.endswith((".cu", ".cuh", ".cpp", ".cc", ".c")):
         what = f"{entry!r} is a source, but 'link' is for files that are compiled already"
@@ -360,7 +365,8 @@ def _archs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple
 
 
 def _trusted_keys(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
-    if value_checks.is_secret(value):  # checked first, because the messages of other checks show the value
+    # checked first, because the messages of other checks show the value, which may be secret
+    if value_checks.is_secret(value):
         what = "trusted-keys contains a private key: everybody who reads the file can sign with the key"
         hint = "make a new key with 'hatch-cubin keygen', and put its public key here"
         reader.add(problem("private-key-in-table", what, hint=hint), path)
@@ -432,7 +438,7 @@ def _options_of_source(
 
 
 def _with_call(values: dict[str, Any], reader: _Reader, path: tuple[str | int, ...]) -> dict[str, Any]:
-    """Return the values of a table, in which settings replace the call that its `as` describes."""
+    """Return the values of a [[source]] table, with settings in place of the call that `as` describes."""
     if "as" not in values:
         return values
     from . import calls  # lazy import: few tables describe calls
@@ -443,10 +449,8 @@ def _with_call(values: dict[str, Any], reader: _Reader, path: tuple[str | int, .
 
 
 def _check_further(name: str, value: Any, reader: _Reader, path: tuple[str | int, ...]) -> None:
-    """Check an option's value further than its type."""
-    if (
-        name == "pre_include"
-    ):  # only headers of the project: the keys of cached results cover no other headers
+    """Check the value of an option, after its type was checked."""
+    if name == "pre_include":  # only headers of the project, because cache keys do not contain other headers
         for header in value if isinstance(value, list) else [value]:
             value_checks.path(header)
     if name == "ptxas_options":
@@ -498,7 +502,7 @@ def _instantiate(
 def _written_out(
     entry: str | dict[str, Any], reader: _Reader, path: tuple[str | int, ...], most: int
 ) -> Iterator[str]:
-    """Yield the instantiations that an entry of `instantiate` asks for, at most *most* instantiations."""
+    """Yield the instantiations that an entry of `instantiate` describes, at most *most* of them."""
     if isinstance(entry, str):
         try:
             yield value_checks.kernel(entry)
@@ -550,7 +554,7 @@ def _producers(value: object, reader: _Reader, path: tuple[str | int, ...]) -> t
 
 
 def _python_file(value: object, reader: _Reader, path: tuple[str | int, ...]) -> str:
-    """Check the path of a producer; the hint has the lines for a name such as "demo.gen:make"."""
+    """Check the path of a producer's Python file; suggest the right lines for a name like "demo.gen:make"."""
     module, _colon, call = str(value).partition(":")
     stem = module.removesuffix(".py")
     files = [f"{top}{stem if '/' in stem else stem.replace('.', '/')}.py" for top in ("", "src/")]
@@ -568,7 +572,10 @@ def _array(
     known: Mapping[str, Callable[..., Any]],
     required: Mapping[str, str],
 ) -> tuple[dict[str, Any], ...]:
-    """Return the correct tables of an array. *required*: the keys that tables must have, with examples."""
+    """Return the valid tables of an array of tables.
+
+    *required*: the keys that each table must have, with examples.
+    """
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise ValueError(f"must be an array of tables, written as {reader.place.tables(str(path[-1]))}")
     rules = []
@@ -576,7 +583,7 @@ def _array(
         here = (*path, index)
         before = len(reader.problems)
         values = _with_call(reader.table(known, table, here), reader, here)
-        guessed = " ".join(str(each.hint) for each in reader.problems[before:])  # of keys that are misspelled
+        guessed = " ".join(str(each.hint) for each in reader.problems[before:])  # hints for misspelled keys
         if missing := [key for key in required if key not in table and repr(key) not in guessed]:
             what = f"this table also needs {' and '.join(map(repr, missing))}"
             examples = {**required, **_path_with_template(table, reader)}
@@ -590,7 +597,7 @@ def _array(
 
 
 def _path_with_template(table: Mapping[str, Any], reader: _Reader) -> dict[str, str]:
-    """Return the line with the source that has the template of a table's first instantiation."""
+    """Return the line `path = …` with the source that defines a table's first instantiated template."""
     from .toml_lines import setting  # lazy import: only for mistakes
 
     entries = table.get("instantiate")

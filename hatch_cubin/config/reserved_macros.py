@@ -1,8 +1,8 @@
-"""Macros that a table cannot define: names in NVRTC's built-in header, and NVRTC's own macros.
+"""Macros that a project cannot define: names in NVRTC's built-in header, and NVRTC's own macros.
 
 Measured with NVRTC 12.9.86, 13.0.88 and 13.5.37: an empty kernel does not compile if one of NAMES is defined
-as `4`, `float` or `1`. `__GNUC__` fails only with the last two releases. Names of the CUDA runtime (`cuda…`)
-are left out, because projects do not define such macros.
+as `4`, `float` or `1`. With `__GNUC__` defined, only the last two releases fail. Names of the CUDA runtime
+(`cuda…`) are left out, because projects do not define such macros.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ CALLED = frozenset(
     """.split()
 )
 
-# The macros that NVRTC 12.9.86, 13.0.88 and 13.5.37 predefine, found with `#ifdef`. NVRTC would ignore a
-# different value, or the value would contradict the GPU that the code is compiled for. Macros that only
+# The macros that NVRTC 12.9.86, 13.0.88 and 13.5.37 predefine, found with `#ifdef`. A definition in the
+# project would be ignored, or would contradict the GPU that the code is compiled for. Macros that only
 # NVRTC's own header uses (`NV_…`, `_NV_…`, `cuda…`) are left out.
 PREDEFINED = re.compile(
     r"""
@@ -102,5 +102,5 @@ PREDEFINED = re.compile(
     """,
     re.VERBOSE,
 )
-# The keys of the table that set the values of two predefined macros.
+# The keys in pyproject.toml that set the values of two predefined macros.
 BY_KEY = {"__CUDA_ARCH__": "archs", "__cplusplus": "options.std"}

@@ -1,8 +1,8 @@
-"""The JSON schemas of hatch-cubin's table, for tools that check a pyproject.toml without a build.
+"""The JSON schemas of hatch-cubin's settings, for tools that check a pyproject.toml without a build.
 
-`table.schema.json` describes only the table. `tests/schemas.py` writes this file from the keys that
-`reader.py` reads. `python -m hatch_cubin.config.schema` prints the schema of a whole pyproject.toml, which
-includes the schema of the table.
+`table.schema.json` describes only the tables of hatch-cubin. `tests/schemas.py` writes this file from the
+keys that `reader.py` reads. `python -m hatch_cubin.config.schema` prints the schema of a whole
+pyproject.toml, which includes hatch-cubin's settings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-_WRAPPER_KEYS = ("backend", "backend-path", "package-dir")  # not for Hatch's hook, which wraps no backend
+# Hatch's hook does not have this key, because it does not wrap a build backend
+_WRAPPER_KEYS = ("backend", "backend-path", "package-dir")
 
 
 def of_tool(_name: str) -> Schema:

@@ -1,4 +1,4 @@
-"""Check and parse the URL of a shared store of results, and show the URL without its password. Pure."""
+"""Check and parse the URL of a remote store of results, and show the URL without its password. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 
 
 class Url(NamedTuple):
-    """The address of a shared store of results, and the credentials, which are sent only to this store."""
+    """The address of a remote store of results, and the credentials, which are sent only to this store."""
 
     scheme: str
-    host: str  # or the name of the bucket
+    host: str  # for a bucket, the name of the bucket
     port: int | None
     path: str  # without a slash at its end
     user: str | None = None
@@ -49,5 +49,5 @@ def parse(value: object) -> Url:
 
 
 def is_here(url: Url) -> bool:
-    """Return whether a shared store is on this machine, so that requests to it cannot be intercepted."""
+    """Return whether a remote store is on this machine, so that nobody can intercept requests to it."""
     return url.host in {"localhost", "127.0.0.1", "[::1]"}

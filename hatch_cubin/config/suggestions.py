@@ -1,4 +1,4 @@
-"""Suggest the correct line for a wrong line of the table. Pure."""
+"""Suggest the correct line for a wrong line of pyproject.toml. Pure."""
 
 from __future__ import annotations
 
@@ -71,15 +71,15 @@ _MACRO = re.compile(r"(?:-D *)?([A-Za-z_]\w*)(?:=(.*))?", re.ASCII)
 _NUMBER_OF_STD = re.compile(r"(?:c|gnu|cpp)?(?:\+\+)?(11|14|17|20|23)", re.IGNORECASE)
 _MODES = {"lto": ("lto", "link-time"), "rdc": ("rdc", "relocatable", "dc", "separable")}
 _VERSION = re.compile(r"(?:cuda|cu|v|[\s=~>-])*([0-9]{1,2}(?:\.[0-9.]*[0-9])?)(?:\.[*x])?")
-_WHEELS = re.compile(r"cu([0-9]{2})([0-9])")  # as in the names of PyTorch's wheels: cu130
+_WHEELS = re.compile(r"cu([0-9]{2})([0-9])")  # as in the version of a PyTorch wheel: cu130
 
 
 def line(key: str, value: object) -> str | None:
     """Return a hint for a key with a wrong value: the likely correct line, or other advice."""
     meant = None
-    with contextlib.suppress(TypeError, ValueError):  # a number that is too long to be written
+    with contextlib.suppress(TypeError, ValueError):  # a number that has too many digits to be printed
         meant = _meant(key, value)
-    if key == "options" and meant == {}:  # all flags are only for nvcc, or are always on
+    if key == "options" and meant == {}:  # every flag is only for nvcc, or is always on
         return "these flags would change nothing: leave them out"
     if meant is not None:
         return _line(key, meant)
@@ -93,7 +93,7 @@ def _line(key: str, meant: object) -> str | None:
     try:
         shown = toml_lines.setting(key, meant)
         loads(shown)
-    except (TypeError, ValueError):  # a date, or a number that is too long to be written
+    except (TypeError, ValueError):  # a date, or a number that has too many digits to be printed
         return None
     return shown if shown.isprintable() and 0 < len(shown) <= _LONGEST else None
 
@@ -101,8 +101,8 @@ def _line(key: str, meant: object) -> str | None:
 def option(key: str, values: Mapping[str, object], *, below: bool) -> str | None:
     """Return a hint for an unknown option, or for an option with a wrong value: the likely correct line.
 
-    The suggested line contains all correct options of the table. If the options have their own table with a
-    header (*below*), the suggested line contains only the option *key*.
+    The suggested line contains all correct options of the project. If the options have their own header, as
+    in `[….options]` (*below*), the suggested line contains only the option *key*.
     """
     correct = _correctable(values, _correct_option)
     return _suggested_line("options", key, correct, below=below) or compiler_flags.meaning(key)
@@ -195,7 +195,10 @@ def _correct_option(key: str, value: object) -> tuple[str, object] | None:
 
 
 def _of_ptxas(value: object) -> object:
-    """Return options of ptxas as a list of single options. Raise ValueError if an option is not allowed."""
+    """Return the options of ptxas in *value* as a list in which each item is one option.
+
+    Raise ValueError if an option is not allowed.
+    """
     each = value if isinstance(value, list) else [value]
     texts = [item for item in each if isinstance(item, str)]
     if all(map(ptxas_options.is_allowed, texts)):
@@ -230,7 +233,7 @@ def _numbers(value: object) -> list[int] | None:
 def _meant(key: str, value: object) -> Any:
     if key == "instantiate" and isinstance(value, dict):
         return [value]
-    if isinstance(value, dict):  # as in archs = { sm_90 = true } and toolkit = { version = "13.0" }
+    if isinstance(value, dict):  # users write archs = { sm_90 = true } and toolkit = { version = "13.0" }
         value = [*(value.values() if key in _STRINGS else value)] if key in _STRINGS | _ARRAYS else value
     if key in _STRINGS and isinstance(value, list) and len(value) == 1:
         value = value[0]
@@ -286,7 +289,7 @@ def _size(value: object, unit: str) -> str | None:
     number = match[1].replace(",", ".")
     if match[2]:
         meant = f"{number} {match[2].upper()}{match[3]}B"
-    elif float(number) >= 1_000_000_000:  # a number of bytes: suggest it in MB, rounded up
+    elif float(number) >= 1_000_000_000:  # the user wrote a number of bytes: suggest it in MB, rounded up
         meant = f"{math.ceil(float(number) / 1_000_000)} MB"
     elif float(number) >= 100_000 or not _plain(value).endswith(number):  # a number of bytes
         meant = f"{number} B"
@@ -300,7 +303,7 @@ def _plain(value: object) -> str:
 
 
 def _define(value: object) -> dict[str, Any] | None:
-    """Return the macros in texts such as `-DN=4`, or in an array of tables."""
+    """Return the macros that texts such as `-DN=4`, or an array of tables, define."""
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         return None
@@ -311,7 +314,7 @@ def _define(value: object) -> dict[str, Any] | None:
 
 
 def _options(value: object) -> dict[str, Any] | None:
-    """Return the options of the table that replace flags of nvcc."""
+    """Return the options for pyproject.toml that have the same effect as flags of nvcc."""
     items = value.split() if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         return None
@@ -331,7 +334,7 @@ def _typed(text: str | None) -> Any:
 
 
 def _variants(value: object) -> dict[str, list[Any]] | None:
-    """Return the values of each macro, from a list of variants, or from values that are not in lists."""
+    """Return the values of each macro from a value of `variants` that has the wrong form."""
     tables = value if isinstance(value, list) else [value]
     found: dict[str, list[Any]] = {}
     for table in tables:
@@ -384,7 +387,7 @@ def _toolkit(value: object) -> str | None:
     except ValueError:
         major, minor = (*map(int, named.split(".")[:2]), None)[:2]
         assert major is not None
-        if minor in value_checks.CUDA.get(major, {}):  # only the patch version is unknown
+        if minor in value_checks.CUDA.get(major, {}):  # only the patch version of the CUDA release is unknown
             return f"{major}.{minor}"
         return value_checks.newest_of(min(max(major, min(value_checks.CUDA)), max(value_checks.CUDA)))
 
@@ -401,7 +404,7 @@ def _source_roots(value: object) -> dict[str, str] | None:
 
 
 def above(path: str, *, is_file: bool = False) -> str | None:
-    """Return a hint for a path that leaves the project: the entry of `source-roots` for its folder."""
+    """Return a hint for a path outside the project: the entry of `source-roots` for the path's folder."""
     match = re.fullmatch(r"((?:\.\./)+([^\W_][\w.-]*))(/.*)?", path)
     if match is None:
         return None
@@ -438,7 +441,7 @@ def header_package(text: str) -> str | None:
 
 
 def producer(file: str, call: str) -> str:
-    """Return a hint with the lines for a producer: its file, and the function *call* if it is known."""
+    """Return a hint with the lines for a producer: its Python file, and the function's name if known."""
     lines = {"path": file, "call": call} if call else {"path": file}
     shown = "".join(f"\n    {toml_lines.setting(key, text)}" for key, text in lines.items())
     return f"in this table, write:{shown}"

@@ -48,7 +48,8 @@ __all__ = [
 OWN_TABLE = ("tool", "hatch-cubin")
 HATCH_BACKENDS = ("hatchling.build", "hatchling.ouroboros")
 _INNER_TABLES = ("source", "module", "producer")
-_OUTER_TABLES = ((), ("tool",), ("tool", "hatch", "build", "hooks"))  # where headers are shortened wrongly
+# tables in which users may have written a shortened header such as [[source]]
+_OUTER_TABLES = ((), ("tool",), ("tool", "hatch", "build", "hooks"))
 _HATCH_TOML = "hatch.toml"
 _PYPROJECT = "pyproject.toml"
 _ELSEWHERE_HINT = "run the command in a project, or name the project's folder: --project DIR"
@@ -57,7 +58,7 @@ _START_HINT = "'hatch-cubin init' adds the table"
 _HATCH_BUILD = 'requires = ["hatchling", "hatch-cubin"] and build-backend = "hatchling.build"'
 
 _STRINGS = re.compile(r""""[^"]*"|'[^']*'""")
-_SLIPS = (  # what is wrong with a line that is not TOML
+_SLIPS = (  # common mistakes in TOML: a regular expression for the line, and advice
     (
         re.compile(r"=\s*\{\s*(#.*)?$"),
         "a table in braces must end on its line; write a long one below a [header]",
@@ -73,10 +74,11 @@ Folder = str | os.PathLike[str]
 
 
 class NoTableError(ConfigError):
-    """The project does not have hatch-cubin's configuration table where its build backend reads the table.
+    """The project's build backend finds no configuration of hatch-cubin where it looks for the configuration.
 
-    *place*: the location that the build backend reads. *unread*: a table in a wrong location, if any.
-    *alternative*: another advice, which follows the advice to rename the table.
+    *place*: the location where the build backend looks for the configuration. *unread*: the location of a
+    table that the build backend does not read, if there is one. *alternative*: advice that follows the advice
+    to rename the table.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class NoTableError(ConfigError):
 
 
 def is_hidden(unread: TableLocation, right: TableLocation) -> bool:
-    """Return whether Hatch ignores a table of pyproject.toml, because hatch.toml has its outer table."""
+    """Return whether Hatch ignores a table of pyproject.toml because hatch.toml replaces an outer table."""
     return (unread.file, right.file) == (_PYPROJECT, _HATCH_TOML) and unread.table[1] == "hatch"
 
 
@@ -137,7 +139,7 @@ def read_project(root: Folder) -> tuple[Mapping[str, Any], str]:
 def hatch_table(
     root: Folder, build: Mapping[str, Any], target: str
 ) -> tuple[Mapping[str, Any], TableLocation]:
-    """Return the first table of Hatch's hook that exists: for wheels, for all targets, or for *target*."""
+    """Return Hatch's first existing table for hatch-cubin: for wheels, for all targets, or for *target*."""
     path = _hook_path(build, target)
     if path is None:
         unread = unread_table(root, HATCH_BACKENDS[0])
@@ -156,7 +158,7 @@ def hatch_table(
 
 
 def replaced_by_wheels_table(root: Folder) -> Problem | None:
-    """Return a problem if Hatch replaces hatch-cubin's table for all targets by the table of wheels."""
+    """Return a problem if Hatch ignores hatch-cubin's table for all targets because of one for wheels."""
     pyproject, backend = read_project(root)
     build = inside(_hatch_settings(root, pyproject), "build")
     path = _hook_path(build, "wheel")
@@ -202,7 +204,7 @@ def unread_table(root: Folder, backend: str) -> TableLocation | None:
     if backend in HATCH_BACKENDS:
         if has_own_table(root):
             return _own_place(root)
-        if path is not None:  # the table of a target that is not the wheel
+        if path is not None:  # a table for a target that is not the wheel
             return _hatch_place(root, path)
     elif path is not None:
         return _hatch_place(root, path)
@@ -214,7 +216,7 @@ def unread_table(root: Folder, backend: str) -> TableLocation | None:
 
 
 def _replaced(root: Folder) -> TableLocation | None:
-    """Return the location of a table in pyproject.toml that [build] in hatch.toml replaces."""
+    """Return the location of a table in pyproject.toml that Hatch ignores because hatch.toml has [build]."""
     if not _has_hatch_toml(root) or "build" not in _read(root, _HATCH_TOML):
         return None
     outer = ("tool", "hatch", "build")
@@ -228,7 +230,7 @@ def _misnamed_in_hatch_toml(root: Folder) -> TableLocation | None:
 
 
 def misnamed_hook(root: Folder, name: str) -> ConfigError:
-    """Return the error for a hook with a misspelled name, with the right name in its hint."""
+    """Return the error for a misspelled name of our hook for Hatch; its hint has the right name."""
     build = inside(_hatch_settings(root, _read(root, _PYPROJECT)), "build")
     targets = inside(build, "targets")
     homes = [*(("targets", target, "hooks") for target in targets), ("hooks",)]
@@ -262,7 +264,7 @@ def _hook_path(build: Mapping[str, Any], target: str) -> tuple[str, ...] | None:
 
 
 def _hatch_settings(root: Folder, pyproject: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return Hatch's settings: a key of hatch.toml replaces the same key of pyproject.toml."""
+    """Return Hatch's settings: a key in hatch.toml takes precedence over the same key in pyproject.toml."""
     settings = inside(pyproject, "tool", "hatch")
     return {**settings, **_read(root, _HATCH_TOML)} if _has_hatch_toml(root) else settings
 
@@ -324,7 +326,7 @@ def _not_toml(root: Folder, name: str, error: Exception) -> Problem:
 
 
 def _has_bom(root: Folder, name: str) -> bool:
-    """Return whether a file begins with a byte order mark: some editors write it, TOML parsers reject it."""
+    """Return whether a file begins with a byte order mark, which TOML parsers reject."""
     with open(os.path.join(root, name), "rb") as file:
         return file.read(3).startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
 
@@ -350,9 +352,9 @@ def _checked(root: Folder, table: Any, place: TableLocation) -> tuple[Mapping[st
 
 
 def _refuse_wrong_headers(root: Folder, place: TableLocation) -> None:
-    """Raise ConfigError for tables that the user meant for hatch-cubin, beside its table at *place*.
+    """Raise ConfigError for tables with wrong headers that the user meant for hatch-cubin.
 
-    These are `[[source]]` and the like, whose headers the documentation shortens, and misspelled headers.
+    Wrong headers are misspelled headers, and headers such as `[[source]]`, which the documentation shortens.
     """
     pyproject = _read(root, _PYPROJECT)
     wrong = [
@@ -390,7 +392,8 @@ def _is_hook_path(path: tuple[str, ...]) -> bool:
 def _unread(place: TableLocation, read: TableLocation) -> ConfigError:
     other = str(read) if read.file == place.file else f"{read} in {read.file}"
     hint = "delete one of the two tables"
-    if place.file == read.file and str(place) not in place.headers:  # only inner tables, such as [[….source]]
+    # the project has only inner tables, such as [[….source]]
+    if place.file == read.file and str(place) not in place.headers:
         hint = f"rename {place.renamed(read)}"
     elif place.file == _HATCH_TOML and place.table[0] != "build":
         hint = (

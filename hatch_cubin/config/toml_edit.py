@@ -1,7 +1,6 @@
-"""Change settings in a TOML text, and keep everything else: comments, layout and line ends.
+"""Change settings in a TOML text without changing anything else: comments, layout and line ends.
 
-Each function parses the new text before it returns the text: apart from the change, the content must be the
-same as before.
+Each function parses its result, to check that nothing except the requested setting has changed.
 """
 
 from __future__ import annotations
@@ -22,13 +21,16 @@ class Setting(NamedTuple):
 
 
 def add_settings(text: str, table: Sequence[str], settings: Sequence[Setting]) -> str:
-    """Return *text* with *settings* in a table. ValueError if existing lines would have to change."""
+    """Return *text* with *settings* in a table. Raise ValueError if existing lines would have to change."""
     values = loads("".join(_lines(settings)))
     return _first_equal(text, _merged(_parsed(text), table, values), _candidates(text, table, settings))
 
 
 def add_items(text: str, array: Sequence[str], items: Sequence[str]) -> str:
-    """Return *text* with *items*, in TOML, added to an array. ValueError if they cannot be added."""
+    """Return *text* with *items*, in TOML, added to an array.
+
+    Raise ValueError if the items cannot be added.
+    """
     present: Any = _parsed(text)
     for part in array:
         present = present[part]
@@ -44,22 +46,25 @@ def add_items(text: str, array: Sequence[str], items: Sequence[str]) -> str:
 
 
 def replace_value(text: str, key: Sequence[str], written: str) -> str:
-    """Return *text* with another value for an existing key. ValueError if the key is a table's header."""
+    """Return *text* with another value for an existing key.
+
+    Raise ValueError if *key* is the header of a table.
+    """
     expected = _merged(_parsed(text), key[:-1], {key[-1]: loads(f"value = {written}")["value"]})
     start, end = _span(text, key)
     return _first_equal(text, expected, iter([f"{text[:start]}{written}{text[end:]}"]))
 
 
 def remove_key(text: str, key: Sequence[str]) -> str:
-    """Return *text* without an existing key: its lines, or its part of a line, are removed."""
+    """Return *text* without an existing key and its value."""
     value, end = _span(text, key)
     start = re.search(r"""[\w"'. \t-]*=?[ \t]*\Z""", text[:value])
-    assert start is not None  # the pattern matches an empty text too
+    assert start is not None  # the pattern also matches an empty text
     return _first_equal(text, _without(_parsed(text), key), _shortened(text, start.start(), end))
 
 
 def _shortened(text: str, start: int, end: int) -> Iterator[str]:
-    """Yield the text without the lines of a range, or without the range and the comma before or after it."""
+    """Yield the text without the whole lines of a range, then without the range and a comma beside it."""
     yield text[: text.rfind("\n", 0, start) + 1] + text[(text.find("\n", end) + 1) or len(text) :]
     yield re.sub(r",?\s*\Z", "", text[:start]) + text[end:]
     yield text[:start] + re.sub(r"\A\s*,?", "", text[end:])
@@ -73,7 +78,7 @@ def _span(text: str, key: Sequence[str]) -> tuple[int, int]:
 
 
 class _Spans(Scanner):
-    """Finds the start and end of each value, and the end of the header line of each table."""
+    """Finds the start and end of each value, and the end of the header line of each table, in a TOML text."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -94,7 +99,7 @@ class _Spans(Scanner):
 
 
 def _candidates(text: str, table: Sequence[str], settings: Sequence[Setting]) -> Iterator[str]:
-    """Yield the text with *settings* in each possible position, beginning with the best-looking result."""
+    """Yield the text with *settings* in each possible position, the most readable result first."""
     yield f"{_with_line_end(text)}[{'.'.join(table)}]\n{''.join(_lines(settings))}"
     spans = _Spans(text)
     for length in reversed(range(len(table) + 1)):
@@ -116,14 +121,17 @@ def _lines(settings: Sequence[Setting], inner: str = "") -> Iterator[str]:
 
 
 def _with_line_end(text: str, *, blank: bool = True) -> str:
-    """Return *text* with a line end, and a *blank* line after it. An empty text is returned unchanged."""
+    """Return *text* with a line end, followed by an empty line if *blank* is true.
+
+    An empty text is returned unchanged.
+    """
     if not text:
         return ""
     return text + "\n" * (not text.endswith("\n")) + "\n" * blank
 
 
 def _lengthened(text: str, spans: _Spans, array: Path, count: int, items: Sequence[str]) -> str:
-    """Return the text with *items* after the last item of an array.
+    """Return the text of a TOML file with *items* added after the last item of an array.
 
     Each item gets its own line if the array's closing bracket is on a later line than the last item.
     """
@@ -146,7 +154,7 @@ def _lengthened(text: str, spans: _Spans, array: Path, count: int, items: Sequen
 
 
 def _with_tables(text: str, array: Sequence[str], items: Sequence[Mapping[str, str]]) -> str:
-    """Return the text with a `[[table]]` for each item appended."""
+    """Return the text of a TOML file with a `[[table]]` appended for each item."""
     for item in items:
         pairs = "".join(f'{key} = "{value}"\n' for key, value in item.items())
         text = f"{_with_line_end(text)}[[{'.'.join(array)}]]\n{pairs}"
@@ -154,7 +162,7 @@ def _with_tables(text: str, array: Sequence[str], items: Sequence[Mapping[str, s
 
 
 def _first_equal(text: str, expected: Mapping[str, Any], candidates: Iterator[str]) -> str:
-    """Return the first candidate whose content is exactly *expected*."""
+    """Return the first candidate that parses to exactly *expected*."""
     only_crlf = "\r\n" in text and not re.search("(?<!\r)\n", text)
     for candidate in candidates:
         result = re.sub("(?<!\r)\n", "\r\n", candidate) if only_crlf else candidate
@@ -171,11 +179,11 @@ def _has_content(text: str, expected: Mapping[str, Any]) -> bool:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    return loads(text, parse_float=str)  # a float stays text, because the number `nan` does not equal itself
+    return loads(text, parse_float=str)  # floats stay texts, because the number `nan` is not equal to itself
 
 
 def _merged(tables: Any, path: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return *tables* with *values* in the table at *path*."""
+    """Return parsed TOML *tables* with *values* added to the table at *path*."""
     if not isinstance(tables, Mapping):
         raise ValueError("the existing value is not a table")
     if not path:
@@ -184,7 +192,7 @@ def _merged(tables: Any, path: Sequence[str], values: Mapping[str, Any]) -> dict
 
 
 def _without(tables: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
-    """Return *tables* without the key at *path*."""
+    """Return parsed TOML *tables* without the key at *path*."""
     if len(path) == 1:
         return {key: value for key, value in tables.items() if key != path[0]}
     return {**tables, path[0]: _without(tables[path[0]], path[1:])}

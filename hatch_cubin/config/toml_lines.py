@@ -1,4 +1,4 @@
-"""Write lines of the table for hints, so that users can paste them unchanged."""
+"""Write lines of pyproject.toml for hints, so that users can paste the lines unchanged."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def setting(key: str, value: Any) -> str:
-    """Return a key of the table with its value."""
+    """Return a line of TOML that sets a key to a value."""
     return f"{_key(key)} = {literal(value)}"
 
 
 def source_table(tables: str, path: str, **values: Any) -> str:
-    """Return the lines of a table for one source, each on a new line below a hint's text."""
+    """Return the lines of a [[source]] table for one source, to add below the text of a hint."""
     lines = [tables, setting("path", path), *(setting(key, value) for key, value in values.items())]
     return "".join(f"\n    {line}" for line in lines)
 
@@ -26,7 +26,7 @@ def _key(key: str) -> str:
 
 
 def literal(value: Any) -> str:
-    """Return the text of a value in TOML."""
+    """Return a Python value as TOML."""
     if isinstance(value, Mapping):
         return f"{{ {', '.join(setting(key, each) for key, each in value.items())} }}"
     if isinstance(value, (list, tuple)):

@@ -22,7 +22,7 @@ Path = tuple[str | int, ...]
 
 _KEY = re.compile(r"""[ \t]*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([A-Za-z0-9_-]+))[ \t]*(\.?)""")
 _STATEMENT = re.compile(r"^[ \t]*(?:\[|[\w.\"'-][^=\n]*=)", re.MULTILINE)
-_MOST_OF_A_SOURCE = 1_000_000  # bytes of a source that are searched for a template
+_MOST_OF_A_SOURCE = 1_000_000  # how many bytes of a source are searched for a template
 _FURTHER = 20  # how many more statements are tried after the statement that the binary search finds
 _BLANK = re.compile(r"(?:[ \t\r\n,]|#[^\n]*)*")
 _STRING = re.compile(
@@ -32,14 +32,15 @@ _STRING = re.compile(
 _SCALAR = re.compile(r"[^,\]}#\n]*")
 
 
-@functools.lru_cache(maxsize=8)  # every problem of a table needs the lines of the same text
+# cached, because every message about the same file needs the lines of its keys
+@functools.lru_cache(maxsize=8)
 def key_lines(text: str) -> Mapping[Path, int]:
     """Return the line of every table, key and array element of *text*, which must be valid TOML."""
     return Scanner(text.replace("\r\n", "\n")).scan()
 
 
 def broken_line(text: str) -> int | None:
-    """Return the line on which the first statement begins that is not valid TOML."""
+    """Return the line on which the first invalid statement of a TOML text begins."""
     starts = [match.start() for match in _STATEMENT.finditer(text)]
     if not starts or not _is_toml(text[: starts[0]]):
         return None
@@ -47,7 +48,7 @@ def broken_line(text: str) -> int | None:
     while end - first > 1:
         middle = (first + end) // 2
         first, end = (middle, end) if _is_toml(text[: starts[middle]]) else (first, middle)
-    # A line inside an array may look like a statement, so the search may have stopped too early.
+    # A line inside an array may look like a statement, so the binary search may have stopped too early.
     for further in range(first + 1, min(first + _FURTHER, len(starts))):
         first = further if _is_toml(text[: starts[further]]) else first
     return text.count("\n", 0, starts[first]) + 1
@@ -71,19 +72,20 @@ def line_of(lines: Mapping[Path, int], path: Path) -> int | None:
 
 
 class TableLocation:
-    """The file and position of a table, so that messages can name the line of a key."""
+    """The file and position of hatch-cubin's table, so that messages can name the line of a key."""
 
     def __init__(self, file: str, text: str, table: tuple[str, ...], *, wraps: bool = False) -> None:
         self.file, self.text, self.table = file, text, table
-        self.wraps = wraps  # whether our build backend is used: it wraps the backend that the table names
+        # whether the project uses `hatch_cubin.backend`, which wraps another build backend
+        self.wraps = wraps
         self.root: str | None = None  # the project's folder, if it is known
 
     def of(self, *path: str | int) -> Location:
-        """Return the location of a key of the table, or of the table itself."""
+        """Return the location of a key of hatch-cubin's table, or of the table itself."""
         return Location(self.file, line_of(self._lines, (*self.table, *path)))
 
     def has(self, *path: str | int) -> bool:
-        """Return whether the table has a key."""
+        """Return whether hatch-cubin's table has a key."""
         return (*self.table, *path) in self._lines
 
     def is_header(self, *path: str | int) -> bool:
@@ -93,14 +95,14 @@ class TableLocation:
 
     @property
     def headers(self) -> list[str]:
-        """The headers of the table and of its inner tables, as in the file; at least the table's own."""
+        """The headers of hatch-cubin's table and of the tables inside it, as in the file."""
         size, rows = len(self.table), self.text.splitlines()
         numbers = sorted({line for path, line in self._lines.items() if path[:size] == self.table})
         found = (rows[number - 1].partition("#")[0].strip() for number in numbers)
         return [*dict.fromkeys(header for header in found if header.startswith("["))] or [str(self)]
 
     def renamed(self, right: TableLocation) -> str:
-        """Return "A to B" for each header of the table, and of the tables in it, where B is for *right*."""
+        """Return "A to B" for each header of this table, where B is the header in the table *right*."""
         old, new = (".".join(each.table) for each in (self, right))
         return " and ".join(f"{header} to {header.replace(old, new)}" for header in self.headers)
 
@@ -136,7 +138,7 @@ class TableLocation:
         try:
             return key_lines(self.text)
         except (ValueError, LookupError, RecursionError):
-            return {}  # the message is printed without a line number
+            return {}  # without a line number, the message is still printed
 
     def __str__(self) -> str:
         return f"[{'.'.join(self.table)}]"

@@ -1,4 +1,7 @@
-"""Check one value of the table or of an environment variable, and return the normalized value. Pure."""
+"""Check one value from pyproject.toml or from an environment variable, and return the normalized value.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from .known_names import BACKENDS, WRAPPER, is_misnamed_wrapper
 Macros = tuple[tuple[str, str], ...]
 Variants = tuple[tuple[str, tuple[str | None, ...]], ...]  # None: the macro is not defined
 
-MAX_VARIANTS = 100_000  # the most variants of one source, and also its most instantiations
+MAX_VARIANTS = 100_000  # the maximum number of variants of one source, and also of its instantiations
 WHOLE = range(-(2**63), 2**64)  # the integers that fit into a type of the compiler
 _SIZE_UNITS: Mapping[str, int] = {"B": 1} | {
     f"{letter}{infix}B": base**power
@@ -30,37 +33,38 @@ _EXECUTOR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+|(\w+\.)*\w+:[^\W\d]\w*
 _MOST_SECONDS = 86_400
 HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".cuh")
 PRODUCED_SUFFIXES = ("cu", "ptx")
-NAME_PARTS = ("{parent}", "{stem}")  # parts of a source's path, for the `name` of a table for many sources
+NAME_PARTS = ("{parent}", "{stem}")  # placeholders for parts of a source's path in `name`
 # The minor versions of CUDA that are published as wheels (12.7 was not), and the newest patch of each.
 CUDA: Mapping[int, Mapping[int, int]] = {
     12: {0: 1, 1: 1, 2: 2, 3: 2, 4: 1, 5: 1, 6: 3, 8: 2, 9: 2},
     13: {0: 3, 1: 2, 2: 2, 3: 1, 4: 3, 5: 0},
 }
-_VARIABLE = re.compile(r"\$\{?\w|%\w+%")  # a variable of a shell or a build system
+# the start of a variable of a shell or a build system, such as `$HOME`
+_VARIABLE = re.compile(r"\$\{?\w|%\w+%")
 _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
 
 
 class WrittenInstantiation(NamedTuple):
-    """The entry of `instantiate` that asks for an instantiation: its number, and its text or its table."""
+    """The entry of `instantiate` that describes an instantiation: its number, and its text or table."""
 
     entry: int
     written: str | Mapping[str, Any]
 
 
 class RefusedValueError(ValueError):
-    """A check refuses a value for a reason that has its own error code.
+    """A check rejects a value for a reason that has its own error code.
 
-    For a reason without a code, checks raise a plain ValueError.
+    If the reason has no code of its own, checks raise a plain ValueError.
     """
 
     def __init__(self, found: Problem, path: str | None = None) -> None:
         super().__init__(found.what)
         self.problem = found
-        self.path = path  # the refused path, if it leads out of the project
+        self.path = path  # the rejected path, if the path leads out of the project
 
 
 def guess(text: str, known: Iterable[str]) -> str | None:
-    """Return "did you mean …?" with the known name that *text* resembles, or None if no name is similar."""
+    """Return "did you mean …?" with the name most similar to *text*, or None if no name is similar."""
     import difflib  # lazy import: slow to import, and needed only for mistakes
 
     close = difflib.get_close_matches(text, known, n=1)
@@ -80,7 +84,10 @@ def jobs_of_variable(text: str) -> int:
 
 
 def remote(value: object) -> str:
-    """Check the URL of a shared store in the table. It must not contain a password: the table is public."""
+    """Check the URL of a remote store in pyproject.toml.
+
+    The URL must not contain a password, because pyproject.toml is public.
+    """
     from . import store_urls  # lazy import: few tables need it
 
     url = store_urls.parse(value)
@@ -91,7 +98,7 @@ def remote(value: object) -> str:
 
 
 def remote_of_variable(text: str) -> str | None:
-    """Check the URL in a variable, and return the URL without user and password, or None for "off"."""
+    """Check a variable's URL of a remote store, and return the URL without password, or None for "off"."""
     from . import store_urls  # lazy import: few builds need it
 
     if text == "off":
@@ -105,9 +112,9 @@ def remote_of_variable(text: str) -> str | None:
 
 
 def executor(text: str) -> str:
-    """Check the value for an executor: the URL of a cluster or a function.
+    """Check the value for an executor, which compiles on other machines: the URL of a cluster, or a function.
 
-    If ',local' follows, this machine compiles when no worker of the cluster can compile.
+    If ',local' follows the URL, this machine compiles when no worker of the cluster can compile.
     """
     where = text.removesuffix(",local")
     if not (_CLUSTER if where.startswith(("dask://", "tls://")) else _EXECUTOR).fullmatch(where):
@@ -177,12 +184,12 @@ def _has_wrong_zeros(number: int) -> bool:
 
 
 def _arch_meant(text: str) -> str:
-    """Return the end of the message about a text that is not an arch."""
+    """Return a suggestion for a text that is not an arch, as the end of an error message."""
     from ..common import gpu_names  # lazy import: only for mistakes
 
     if meant := gpu_names.archs_meant(text):
         return f", did you mean {', '.join(map(repr, meant))}?"
-    is_number = any(map(str.isdigit, text))  # a group such as all-major would not be meant
+    is_number = any(map(str.isdigit, text))  # digits never mean a group such as all-major
     question = None if is_number else guess(text.lower(), arch_names.GROUPS)
     return f", {question}" if question else f"; write {_SOME_ARCHS}"
 
@@ -231,7 +238,7 @@ def jobs(value: object) -> int:
 def size(value: object) -> int:
     """Return the number of bytes of a size such as '2 GiB'.
 
-    A number without a unit is refused: users mean gigabytes, and a cache of 2 bytes would always be empty.
+    A number without a unit is rejected: users mean gigabytes, and a cache of 2 bytes would always be empty.
     """
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) *([KMGT]?i?B?)", string(value))
     if match and not match[2]:
@@ -277,7 +284,7 @@ def _toolkit_is_found(text: str) -> str:
 
 
 def python_file(value: object) -> str:
-    """Check the path of one Python file in the project, which is not a package's `__init__.py`."""
+    """Check the path of one Python file in the project, which must not be an `__init__.py`."""
     text = path(value)
     is_module = text.endswith(".py") and "." not in text.rpartition("/")[2][:-3]
     if not is_module or text.endswith("__init__.py") or any(mark in text for mark in "*?["):
@@ -323,7 +330,7 @@ def folder_above(value: object) -> str:
 
 
 def root_name(text: str, others: Iterable[str]) -> str:
-    """Check the name of a source root in the project."""
+    """Check the name of a source root, which must differ from the names *others*."""
     if not re.fullmatch(r"[^\W_](?:[\w.-]*[\w-])?", text):
         raise ValueError("must be named like one plain folder, such as 'csrc'")
     if text.casefold() in map(str.casefold, others):
@@ -357,7 +364,7 @@ def distribution(text: str) -> str:
 
 
 def requirement(text: str) -> str:
-    """Check a requirement for a build: a distribution, which may have extras and versions."""
+    """Check a build requirement: a distribution, optionally with extras and versions."""
     distribution(re.sub(r" *\[[A-Za-z0-9._, -]*\]", "", text, count=1))
     return text
 
@@ -387,7 +394,7 @@ def mode(value: object) -> str:
 
 
 def link(text: str) -> str:
-    """Check an entry of `link`: a file of the project, or a wheel and a glob of its files."""
+    """Check an entry of `link`: a file of the project, or a wheel with a glob of files in the wheel."""
     wheel, colon, files = text.partition(":")
     if not colon:
         return path(text)
@@ -395,7 +402,7 @@ def link(text: str) -> str:
 
 
 def is_secret(value: object) -> bool:
-    """Return whether a value contains a private key anywhere."""
+    """Return whether a value contains a private key, also in nested arrays and tables."""
     from ..common.ed25519_keys import PRIVATE  # lazy import: few tables need it
 
     return f"{PRIVATE}:" in repr(value)
@@ -407,7 +414,7 @@ def trusted_key(text: str) -> str:
     try:
         read_public(text)
     except ValueError as exc:
-        # Without the cause: the cause would show the text, which may be secret.
+        # `from None`: the original error would show the text, which may be secret.
         raise RefusedValueError(problem("bad-public-key", f"a key {exc}")) from None
     return text
 
@@ -420,7 +427,7 @@ def name(value: object) -> str:
 
 
 def name_of_sources(value: object) -> str:
-    """Check the `name` of sources, which may contain the placeholders `{parent}` and `{stem}`."""
+    """Check the `name` in a [[source]] table, which may contain the placeholders `{parent}` and `{stem}`."""
     text = name(value)
     for part in re.findall(r"\{[^{}]*\}", text):
         if part not in NAME_PARTS:
@@ -444,7 +451,7 @@ def macro_name(text: str) -> None:
 
 
 def macro_text(value: object) -> str | None:
-    """Return the text of a macro: "1" for true, a number as Python writes it, None for false (undefined)."""
+    """Return a macro's value as text: "1" for true, a number as in Python, None for false (undefined)."""
     if isinstance(value, bool):
         return "1" if value else None
     if value in WHOLE if isinstance(value, int) else isinstance(value, float) and math.isfinite(value):
@@ -455,7 +462,7 @@ def macro_text(value: object) -> str | None:
 
 
 def once(items: Sequence[object]) -> tuple[str | None, ...]:
-    """Return the texts of a macro's values in `variants`. Equal texts raise ValueError."""
+    """Return the texts of the values that `variants` lists for a macro. Equal texts raise ValueError."""
     values = [*map(macro_text, items)]
     if len({*values}) < len(values):
         twice = next(value for value in values if values.count(value) > 1)

@@ -1,7 +1,7 @@
 """Make the folder _cubins importable in an editable install.
 
 _cubins is only in the source tree. The import finder of the build backend may know only the files that the
-backend itself installs, so hatch-cubin may have to add a finder of its own.
+backend itself installs, so hatch-cubin adds its own finder if necessary.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def finder_files(project: Project, wheel: Wheel) -> dict[str, Content]:
     return {
         f"{name}.py": [Path(shipped_finder.__file__).read_bytes(), start.encode()],
         f"{name}.pth": [f"import {name}; {name}.start()\n".encode()],
-        # PEP 829: Python 3.15 reads this file and skips the line above. Python 3.18 ignores such lines.
+        # PEP 829: Python 3.15 reads this file, and ignores the line above Python 3.18 ignores such lines.
         f"{name}.start": [f"{name}:start\n".encode()],
     }
 

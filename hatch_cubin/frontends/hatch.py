@@ -1,4 +1,4 @@
-"""The build hook for Hatch: it translates between hatchling and the build of the kernels."""
+"""The build hook for Hatch, which connects hatchling to the build of the kernels."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from . import max_size
 _NOTHING_BUILT = ", nothing was built"
 
 
-# Not `BuildHookInterface[Any]`: hatchling has had releases in which this class takes no type argument.
+# Not `BuildHookInterface[Any]`, because this class takes no type argument in some releases of hatchling.
 class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     """The hook that compiles the project's kernels and adds them to the wheel."""
 
     PLUGIN_NAME = table_location.HOOK
     _remove_staging: Callable[[], object] | None = None
-    _wheel_config: Config | None = None  # set while a wheel is built that is not editable
+    _wheel_config: Config | None = None  # not None while a wheel is built that is not editable
 
     def dependencies(self) -> list[str]:
-        """Return the packages that a build of the wheel needs, such as the compiler, for pip to install."""
+        """Return the packages that pip has to install for a build of the wheel, such as the compiler."""
         if self.target_name != "wheel":
             return []
         with reported(self.app.display_error, _NOTHING_BUILT):
             return required_wheels.required_wheels(self._read_config(), self.root, self._project)
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the compiled kernels to a wheel, or add to an sdist all files that compiling them needs."""
+        """Add the compiled kernels to a wheel, or add to an sdist the files from which kernels are built."""
         with reported(self.app.display_error, _NOTHING_BUILT, verbose=self.app.verbosity > 0):
             if self.target_name == "wheel":
                 self._add_to_wheel(self._project(), version, build_data)
@@ -55,7 +55,7 @@ class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
                 self._add_to_sdist(self._project(), build_data)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-        """Remove the staging folder, and also the wheel if it is larger than `max-size`."""
+        """Remove the staging folder, and remove the wheel if it is larger than `max-size`."""
         if self._remove_staging is not None:
             self._remove_staging()
         if self._wheel_config is not None:
@@ -97,7 +97,7 @@ class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         build_data["force_include"] |= {str(path): place for place, path in files.items()}
 
     def _staging(self) -> Path:
-        """Return a temporary folder for the bundle, outside the source tree, which stays unchanged."""
+        """Return a temporary folder for the kernels, outside the source tree."""
         folder = temporary_folders.make()
         # The folder is also removed at exit: `finalize` does not run after a failure or with --hooks-only.
         self._remove_staging = weakref.finalize(self, folder.close)
@@ -114,12 +114,14 @@ class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         for key, patterns in added.items():
             before = config.get(key, shared.get(key, []))
             config[key] = [*before, *(pattern for pattern in patterns if pattern not in before)]
-        vars(self.build_config).pop("exclude_spec", None)  # hatchling may have cached the old patterns
+        # hatchling may have cached the old exclude patterns
+        vars(self.build_config).pop("exclude_spec", None)
 
     def _warn_about_sdists(self, project: Project, *folders: str) -> None:
-        """Warn if sdists would contain one of the *folders*, which belong only to this source tree.
+        """Warn if sdists would contain one of the *folders*, which are useful only in this source tree.
 
-        A hook in the table for wheels does not run for sdists, so the hook cannot keep the folders out.
+        A hook that is configured only for wheels does not run for sdists, so the hook cannot exclude the
+        folders.
         """
         if self.PLUGIN_NAME in self.build_config.build_config.get("hooks", {}):
             return
@@ -148,7 +150,7 @@ class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         )
 
     def _read_config(self) -> Config:
-        """Return the configuration of wheels, also for sdists, which contain all that a wheel needs."""
+        """Return the configuration for wheels, even for an sdist: it must contain all that a wheel needs."""
         build = self.metadata.hatch.build_config
         return parse_config(*table_location.hatch_table(Path(self.root), build, self.target_name), os.environ)
 
@@ -161,10 +163,10 @@ def packages_of(root: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _refusals_reported() -> Iterator[None]:
-    """Raise ConfigError instead of hatchling's own errors about a project."""
+    """Raise ConfigError in place of the errors that hatchling raises for mistakes in a project."""
     try:
         yield
-    except (TypeError, ValueError) as exc:  # hatchling raises these for every mistake in a project
+    except (TypeError, ValueError) as exc:  # hatchling raises these errors for mistakes in a project
         what = " ".join(str(exc).split())
         raise ConfigError(
             problem("project-not-buildable", f"hatchling cannot build this project: {what}")
@@ -180,8 +182,7 @@ def runs_hook(root: Path) -> bool:
 def _patterns(root: str, paths: Iterable[str]) -> Iterator[str]:
     """Yield patterns that match exactly *paths*, with as few patterns as possible.
 
-    One pattern such as `/demo/*.cu` is enough if *paths* has all files of a folder with one suffix. hatchling
-    tries each pattern on each file, which takes long with thousands of patterns and files.
+    One pattern such as `/demo/*.cu` is enough if *paths* has all files of a folder that have this suffix.
     """
     alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for path in map(posixpath.normpath, paths):
@@ -208,7 +209,7 @@ def _names_in(root: str, folder: str) -> list[str]:
 def _packages(root: str, metadata: Any) -> dict[str, str]:
     """Return the top-level packages that hatchling would put into the wheel, each with its folder.
 
-    The function makes its own builder: the hook's builder would read `exclude` before we add patterns to it.
+    The function makes its own builder, because the hook's builder would read `exclude` too early.
     """
     folders: dict[str, str] = {}
     for file in WheelBuilder(root, metadata=metadata).recurse_selected_project_files():
@@ -247,14 +248,18 @@ def _declare_tag(build_data: dict[str, Any], platform: str, *, last: bool) -> No
     """Set the wheel's tag, unless another hook sets a tag or adds compiled code, which needs its own tag."""
     if "tag" in build_data or build_data["infer_tag"] or not build_data["pure_python"]:
         return
-    if platform == "win32":  # kernels that were compiled on Windows have a `long` of 32 bits
+    # code for Windows treats a `long` as 32 bits, so the wheel's tag must name Windows
+    if platform == "win32":
         build_data.update(tag="py3-none-win_amd64", pure_python=False)
-    elif last:  # otherwise a later hook may still set a tag; hatchling's default tag is nearly the same
+    elif last:  # otherwise, a later hook may still set a tag; hatchling's default tag is nearly the same
         build_data["tag"] = "py3-none-any"
 
 
 class _MisnamedHook(BuildHookInterface):  # type: ignore[type-arg]
-    """A hook with a misspelled name of ours. It reports the right name, which hatchling's error does not."""
+    """A hook whose name is a misspelling of our hook's name.
+
+    The hook reports the right name, which hatchling's own error does not contain.
+    """
 
     def dependencies(self) -> list[str]:
         self._complain()
@@ -269,6 +274,6 @@ class _MisnamedHook(BuildHookInterface):  # type: ignore[type-arg]
 
 @hookimpl
 def hatch_register_build_hook() -> list[type[BuildHookInterface]]:  # type: ignore[type-arg]
-    """Register our hook, and for likely misspellings of its name a hook that reports the right name."""
+    """Register our hook, and for misspellings of its name a hook that reports the right name."""
     misnamed = (type("MisnamedHook", (_MisnamedHook,), {"PLUGIN_NAME": name}) for name in MISNAMED_HOOKS)
     return [CubinBuildHook, *misnamed]

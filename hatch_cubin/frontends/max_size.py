@@ -1,4 +1,4 @@
-"""Remove finished wheels that are larger than `max-size` in the project's table.
+"""Remove finished wheels that are larger than `max-size` in pyproject.toml.
 
 The code that measures the parts of a wheel is imported only if a wheel is too large.
 """

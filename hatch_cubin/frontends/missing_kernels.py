@@ -64,7 +64,7 @@ def _other_backend(project: Project, backend: str, requires: object) -> Problem:
 
 
 def _has_bundle(project: Project) -> bool:
-    """Return whether a package contains a folder _cubins, which the backend may ship as package data."""
+    """Return whether a package contains a folder _cubins, which may get into the wheel as package data."""
     folders = (project.root / folder for folder in project.packages.values())
     return any(path.is_dir() for folder in folders for path in folder.rglob(BUNDLE_FOLDER))
 

@@ -1,6 +1,6 @@
 """Open a project for the command line, with the packages and settings that the project's build would use.
 
-Modules that are slow to import are imported only after the table was read, so that mistakes in the table are
+Modules that are slow to import are imported only after pyproject.toml was read, so that mistakes in it are
 reported quickly.
 """
 
@@ -28,7 +28,7 @@ _NOT_SHIPPED = {"benchmarks", "docs", "examples", "test", "tests"}  # folders th
 
 
 def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None, *, verbose: bool) -> Project:
-    """Return the project in *folder*. The project's messages are printed to *stream*, unless it is None."""
+    """Return the project in *folder*. Messages are printed to *stream*, unless *stream* is None."""
     table, place, backend = table_location.find_table(folder)
     values = reader.read_table(table, place, environ)
     from pathlib import Path
@@ -82,7 +82,8 @@ def require_compiler(project: Project) -> None:
         place, needs = project.config.place.of("trusted-keys"), "signing"
         if not project.config.trusted_keys:
             place, needs = None, f"{SIGNING_KEY}: signing"
-    elif missing == [requirements.CLUSTERS]:  # only the variable selects a cluster, never the table
+    # only an environment variable can select a cluster, never pyproject.toml
+    elif missing == [requirements.CLUSTERS]:
         place, needs = None, project.as_written("HATCH_CUBIN_EXECUTOR")
     shown = ", ".join(map(installed_wheels.shown, missing))
     what = f"{needs} needs packages that are not installed here: {shown}"
@@ -96,10 +97,10 @@ def require_compiler(project: Project) -> None:
 
 
 def check_build(project: Project) -> None:
-    """Raise ConfigError for mistakes outside the table that would make the project's build fail.
+    """Raise ConfigError for mistakes outside hatch-cubin's configuration that would make a build fail.
 
-    Warn about each reason why the wheels would not contain kernels. If the wheel's packages are unknown
-    because the build backend does not declare them, only the table's settings of the package are checked.
+    Warn about each reason why the wheels would not contain kernels. If the build backend does not declare the
+    wheel's packages, only the package that the configuration names is checked.
     """
     from ..bundle import layout
 
@@ -139,7 +140,7 @@ def _older_pythons(root: Path) -> Iterator[Problem]:
 
 
 def _in_setup_cfg(project: Project) -> Iterator[Problem]:
-    """Yield a warning if setup.cfg has settings of hatch-cubin, which no build reads."""
+    """Yield a warning if setup.cfg contains settings for hatch-cubin, because no build reads them."""
     path, place = project.root / "setup.cfg", project.config.place
     if path.is_file() and _OWN_SECTION.search(path.read_text("utf-8", "replace")):
         what = "has settings of hatch-cubin, but no build reads them in this file"
@@ -169,7 +170,7 @@ def missing_requirement(root: str | Path) -> tuple[Problem, ...]:
 
 
 def with_package(project: Project, folder: Path) -> Project:
-    """Return the project with the setting that the package in *folder* gets the kernels."""
+    """Return the project, configured to put the kernels into the package in *folder*."""
     import os
     from dataclasses import replace
     from pathlib import Path
@@ -186,11 +187,11 @@ def with_package(project: Project, folder: Path) -> Project:
 
 
 def with_package_of_bundle(project: Project, bundles: Iterable[str]) -> Project:
-    """Return the project with the setting that the package around one of *bundles* gets the kernels.
+    """Return the project, configured to put the kernels into the package that contains one of *bundles*.
 
     *bundles*: folders named _cubins in the project, from the command line or from a finished wheel. They are
-    used only if neither the table nor the build backend names the package. If several packages match, the
-    project is returned unchanged.
+    used only if neither the configuration nor the build backend names the package. If several packages match,
+    the project is returned unchanged.
     """
     import os
     from pathlib import Path
@@ -214,7 +215,7 @@ def _declares_packages(backend: str) -> bool:
 
 
 def _packages_in(root: Path, values: Mapping[str, Any]) -> Mapping[str, str] | None:
-    """Return the package and its folder from the table's `package-dir`, or None without this key."""
+    """Return the package that the key `package-dir` names, with its folder; None without this key."""
     if (folder := values.get("package_dir")) is None:
         return None
     from ..project.source_roots import ProjectTree
@@ -244,7 +245,7 @@ def packages(root: Path, backend: str, place: TableLocation) -> Mapping[str, str
 
 
 def found_packages(root: Path) -> dict[str, str]:
-    """Return the packages in `src/`, or else in the project's folder, or else in the only folder with any."""
+    """Return the packages in `src/`, in the project's folder, or in its only subfolder with packages."""
     from ..project.source import BUNDLE_FOLDER
 
     def shipped(pattern: str) -> list[Path]:

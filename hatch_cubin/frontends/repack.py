@@ -31,7 +31,7 @@ Date = tuple[int, int, int, int, int, int]
 
 
 class Wheel(NamedTuple):
-    """An open wheel: the members, the `.dist-info` folder (*metadata*), and the folder of each package."""
+    """An open wheel: its members, its `.dist-info` folder (*metadata*), and the folder of each package."""
 
     archive: zipfile.ZipFile
     name: str
@@ -73,7 +73,7 @@ def write_copy(
     is_dropped: Callable[[str], bool],
     platform: str = sys.platform,
 ) -> str:
-    """Write a copy of a wheel with the *added* files and without the dropped files, and return its name.
+    """Write a copy of a wheel with *added* files and without dropped files, and return the copy's name.
 
     No other process sees an incomplete wheel, because only the complete wheel is moved into the folder.
     """
@@ -115,10 +115,11 @@ def complete_file(into: Path, name: str) -> Iterator[Path]:
 
 
 def _for_platform(wheel: Wheel, platform: str) -> tuple[str, dict[str, Content]]:
-    """Return the name of the new wheel, and a new WHEEL file if the wheel's tags have to change."""
+    """Return the name of the new wheel, and a changed file WHEEL if the wheel's tags have to change."""
     if platform != "win32" or not wheel.name.endswith("-any.whl"):
         return wheel.name, {}
-    place = f"{wheel.metadata}/WHEEL"  # kernels that were compiled on Windows have a `long` of 32 bits
+    # code for Windows treats a `long` as 32 bits, so the wheel's tag must name Windows
+    place = f"{wheel.metadata}/WHEEL"
     tags = _ANY_PLATFORM.sub(rb"\1win_amd64", wheel.archive.read(place))
     return f"{wheel.name.removesuffix('any.whl')}win_amd64.whl", {place: [tags]}
 
@@ -157,7 +158,7 @@ def _encoded(digest: hashlib._Hash) -> str:
 
 
 def _same_attributes(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
-    """Return a member for the new wheel with the attributes of a member of the old wheel."""
+    """Return a member for the new wheel that has the attributes of *member* in the old wheel."""
     copy = zipfile.ZipInfo(info.filename, info.date_time)
     copy.external_attr, copy.create_system = info.external_attr, info.create_system
     copy.compress_type, copy.file_size = info.compress_type, info.file_size

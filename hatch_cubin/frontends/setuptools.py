@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def finalize(distribution: Distribution) -> None:
-    """Let setuptools build the kernels if the project's pyproject.toml has hatch-cubin's table."""
+    """Let setuptools build the kernels if the project's pyproject.toml has a configuration of hatch-cubin."""
     try:
         text = Path(distribution.src_root or os.curdir, "pyproject.toml").read_text("utf-8")
     except (OSError, ValueError):
@@ -47,7 +47,7 @@ def packages_of(root: Path) -> dict[str, str]:
         ["setup.py"] if (root / "setup.py").is_file() else ["-c", "import setuptools; setuptools.setup()"]
     )
     with temporary_folders.make() as folder:
-        answer = folder / "packages"  # not standard output, to which setup.py may write other text
+        answer = folder / "packages"  # not to standard output, because setup.py may write other text there
         command = [sys.executable, *script, "-q", "cubin_packages", f"--into={answer}"]
         done = subprocess.run(  # noqa: S603
             command, cwd=root, capture_output=True, text=True, errors="replace", check=False

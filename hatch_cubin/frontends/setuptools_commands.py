@@ -35,7 +35,7 @@ _BUILD_CUBINS = "build_cubins"
 
 
 def add_kernels(distribution: Distribution) -> None:
-    """Let the build of *distribution* build kernels too, if the project has hatch-cubin's table."""
+    """Let the build of *distribution* also build kernels, if the project configures hatch-cubin."""
     with reported(_print, _NOTHING_BUILT):
         if not _builds_kernels(_root(distribution)):
             return
@@ -49,17 +49,18 @@ def add_kernels(distribution: Distribution) -> None:
 def _builds_kernels(root: Path) -> bool:
     """Return whether setuptools builds the project's kernels.
 
-    Raise ConfigError if the project requires hatch-cubin, but does not have the table.
+    Raise ConfigError if the project requires hatch-cubin, but does not have a configuration for it.
     """
     try:
         _pyproject, backend = table_location.read_project(root)
         required = table_location.requires_hatch_cubin(root)
-    except ConfigError:  # setuptools reports the mistake in the file
+    except ConfigError:  # the file is not valid TOML, and setuptools reports the mistake
         return False
-    if backend == WRAPPER:  # the wrapper builds the kernels, and setuptools is only the wrapped backend
+    # `hatch_cubin.backend` builds the kernels, and calls setuptools only as the wrapped backend
+    if backend == WRAPPER:
         return False
     if not table_location.has_own_table(root) and required and backend not in table_location.HATCH_BACKENDS:
-        table_location.own_table(root)  # raises an error that names the misplaced table
+        table_location.own_table(root)  # raises an error that names the table in the wrong place
     return table_location.has_own_table(root)
 
 
@@ -70,9 +71,9 @@ def _extended(found: Callable[[str], type[Command]], name: str) -> type[Command]
 
 
 def _report_requirements(distribution: Distribution) -> None:
-    """If a front end asks for the requirements of a wheel, report the requirements and end setuptools."""
-    # setuptools uses this class only for such requests. A request for an sdist is ignored: sdists need no
-    # compiler.
+    """If a build front end asks for the requirements of a wheel, report them and end setuptools."""
+    # setuptools uses this class only for requests for requirements A request for the requirements of an sdist
+    # is ignored, because building an sdist needs no compiler.
     if type(distribution).__module__ != "setuptools.build_meta" or _called_by("get_requires_for_build_sdist"):
         return
     with reported(_print, _NOTHING_BUILT):
@@ -136,7 +137,7 @@ class BuildCubins(Command):
                 place.unlink(missing_ok=True)
 
     def _paths_in_build(self, project: Project, paths: Iterable[str]) -> Iterator[tuple[str, Path]]:
-        """Yield the *paths* that are in the project's packages, each with its path in the build folder."""
+        """Yield each of *paths* that is in a package of the project, with its path in the build folder."""
         for path in map(PurePosixPath, paths):
             candidates = [
                 (folder, package)
@@ -148,18 +149,18 @@ class BuildCubins(Command):
                 yield str(path), Path(self.build_lib, *package.split("."), path.relative_to(folder))
 
     def _bundle_in_build(self, project: Project) -> Path:
-        """Return the bundle's folder in the build folder."""
+        """Return the path of the folder _cubins in setuptools' build folder."""
         return Path(self.build_lib, *project.package.split("."), BUNDLE_FOLDER)
 
     def get_outputs(self) -> list[str]:
-        """Return the paths of the bundle's files in the build folder."""
+        """Return the paths of the compiled kernels in setuptools' build folder."""
         project = _project(self.distribution)
         built = self._bundle_in_build(project)
         folder = project.root / project.bundle_folder if self.editable_mode else built
         return [str(built / path.name) for path in sorted(folder.iterdir()) if path.is_file()]
 
     def get_output_mapping(self) -> dict[str, str]:
-        """Return each output of an editable install, with its path in the source tree."""
+        """Return each file of an editable install, with its path in the source tree."""
         folder = _project(self.distribution).bundle_folder
         outputs = self.get_outputs() if self.editable_mode else []
         return {output: os.path.join(folder, os.path.basename(output)) for output in outputs}
@@ -172,7 +173,7 @@ class _Build(build):
 
 class _EggInfo(egg_info):
     def finalize_options(self) -> None:
-        """Report a wheel's requirements here if they depend on its packages, which are known only now."""
+        """Report a wheel's requirements now if they depend on its packages, which were unknown before."""
         super().finalize_options()
         if required_wheels.has_or_needs_lock(_root(self.distribution)):
             _report_requirements(self.distribution)
@@ -196,7 +197,8 @@ class _Sdist(sdist):
     def make_distribution(self) -> None:
         """Add the files that a build of the kernels needs, even if MANIFEST.in excludes them.
 
-        An earlier step would also write these files to SOURCES.txt, and setuptools would add them to wheels.
+        Files that are added earlier would also be in SOURCES.txt, and setuptools would then add them to
+        wheels.
         """
         with reported(_print, _NOTHING_BUILT):
             project = _project(self.distribution)
@@ -223,7 +225,7 @@ class _Wheel(Command):
             max_size.enforce(_read_config(_root(self.distribution)), wheel)
 
     def write_wheelfile(self, folder: str, *rest: str) -> None:
-        """Write the wheel's metadata, and the bill of materials beside it."""
+        """Write the wheel's metadata, and the bill of materials (SBOM) beside the metadata."""
         super().write_wheelfile(folder, *rest)
         if bill := self.get_finalized_command(_BUILD_CUBINS).bill:
             file = Path(folder, "sboms", sbom.NAME)
@@ -232,12 +234,12 @@ class _Wheel(Command):
 
     def get_tag(self) -> tuple[str, str, str]:
         python, abi, platform = super().get_tag()
-        # Kernels that were compiled on Windows have a `long` of 32 bits.
+        # Code for Windows treats a `long` as 32 bits, so the wheel's tag must name Windows.
         return python, abi, "win_amd64" if (sys.platform, platform) == ("win32", "any") else platform
 
 
 def rebuild(mode: str) -> None:
-    """Rebuild the editable install of the project in the current folder, in a *mode* of setuptools."""
+    """Rebuild the editable install (of kind *mode*) of the project in the current folder."""
     from setuptools.build_meta import build_editable
 
     with temporary_folders.make() as folder:
@@ -291,7 +293,7 @@ def _read_config(root: Path) -> Config:
 
 
 def _packages(distribution: Distribution) -> dict[str, str]:
-    """Return top-level packages, and packages outside their parent's folder, each with its folder."""
+    """Return top-level packages, and packages that are not in their parent's folder, each with its folder."""
     folders: dict[str, str] = {}
     for package in sorted(distribution.packages or (), key=lambda name: (name.count("."), name)):
         folder = PurePath(find_package_path(package, distribution.package_dir or {}, "")).as_posix()

@@ -1,4 +1,4 @@
-"""Rewrite a finished sdist: add the files that a build of the kernels needs, remove _cubins and caches."""
+"""Rewrite a finished sdist: add the files that kernels are built from, remove _cubins and caches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..project.source import BUNDLE_FOLDER
 
 
 def write_copy(made: Path, into: Path, files: Mapping[str, Path], caches: Sequence[str]) -> None:
-    """Write a copy of the sdist *made* into a folder, with the current content of the project's *files*.
+    """Write a copy of the sdist *made* into a folder, and add the current content of the project's *files*.
 
     The build backend may have left these files out, or may have taken their content from the last commit. No
     other process sees an incomplete sdist, because only the complete sdist is moved into the folder.
@@ -48,7 +48,10 @@ def write_copy(made: Path, into: Path, files: Mapping[str, Path], caches: Sequen
 
 
 def _top_folder(archive: tarfile.TarFile, name: str) -> str:
-    """Return the folder that contains all members. Raise BundleError if a member is outside this folder."""
+    """Return the folder in the sdist that contains all members.
+
+    Raise BundleError if a member is outside this folder.
+    """
     if not any(info.isreg() for info in archive.getmembers()):
         raise BundleError(problem("not-an-sdist", "does not contain files", Location(name)))
     top = posixpath.normpath(archive.getmembers()[0].name).split("/")[0]

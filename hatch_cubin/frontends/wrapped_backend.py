@@ -1,4 +1,4 @@
-"""Import the build backend that the project's table names, or report why it cannot be used."""
+"""Import the build backend that pyproject.toml names, or report why the import fails."""
 
 from __future__ import annotations
 

@@ -43,7 +43,10 @@ def hook(name: str) -> Callable[..., Any]:
 
 
 class _Hooks:
-    """The build hooks that add kernels. The front end's settings are passed on to the wrapped backend."""
+    """The build hooks that add kernels.
+
+    Settings from the build front end (such as pip) are passed on to the wrapped backend.
+    """
 
     def __init__(self, config: Config, backend: Any) -> None:
         self._config, self._inner = config, backend
@@ -91,7 +94,8 @@ class _Hooks:
         with reported(_print, _NOTHING_BUILT), temporary_folders.make() as folder:
             project = _current_project()
             name: str = self._inner.build_sdist(str(folder), config_settings)
-            # Some backends take pyproject.toml from the last commit, but kernels need the current table.
+            # Some build backends take pyproject.toml from the last commit, but kernels need its current
+            # content.
             files = {**pipeline.sdist_files(project), "pyproject.toml": project.root / "pyproject.toml"}
             source_archive.write_copy(folder / name, Path(sdist_directory), files, cache_entries(project))
             return name
@@ -108,7 +112,7 @@ def _current_project() -> Project:
 
 
 def _with_shipped_packages(project: Project, wheel: repack.Wheel) -> Project:
-    """Return the project with only the packages in its wheel.
+    """Return the project without the packages that are not in its wheel.
 
     Raise ConfigError if no package in the wheel can contain the kernels.
     """
@@ -127,7 +131,7 @@ def _with_shipped_packages(project: Project, wheel: repack.Wheel) -> Project:
             problem("package-folder-not-found", what, place.of(), _package_hint(project, wheel))
         )
     project = replace(project, packages=shipped)
-    _ = project.package  # raises an error if several packages are left
+    _ = project.package  # raises an error if the wheel still has several packages
     return project
 
 
@@ -185,7 +189,7 @@ def _add_kernels(project: Project, wheel: repack.Wheel, folder: Path, into: Path
 
 
 def _wheel_paths(project: Project, wheel: repack.Wheel, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the path in the wheel for each of the project's *paths* in a package, and the path itself."""
+    """Yield each of the project's *paths* that is in a package, with its path in the wheel."""
     for path in map(PurePosixPath, paths):
         for package, folder in project.packages.items():
             if path.is_relative_to(folder):

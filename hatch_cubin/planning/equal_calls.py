@@ -1,4 +1,4 @@
-"""Make one module of all sources that stand for the same call of a library. Pure."""
+"""Merge sources that are compiled for the same call of a library (such as CuPy) into one module. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ _QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
 
 
 def merge_equal_calls(modules: Iterable[Module]) -> list[Module]:
-    """Return the modules. Modules of equal calls become one, with the template names and archs of all.
+    """Return the modules, with modules for equal calls merged into one.
 
-    Raise ConfigError if equal calls could include different headers: only one of them could be in the wheel.
+    The merged module has the template names and archs of all.
+
+    Raise ConfigError if equal calls could include different headers, because a wheel can contain only one
+    result.
     """
     merged: dict[object, Module] = {}
     problems: list[Problem] = []

@@ -32,8 +32,8 @@ def plan_modules(
     """Return all modules and the objects of linked modules, sorted by name; modules may share a name.
 
     *members* contains, for each [[module]] table, the paths of the sources that the table lists. The sources
-    in a [[module]] table are linked, and do not become separate modules. If the list of sources is not
-    *complete*, modules whose source is not known yet are left out.
+    in a [[module]] table are linked, and do not become separate modules. If *complete* is false, modules
+    whose sources are not known yet are left out.
     """
     apart = {path for paths in members for path in paths}
     alone = [source for source in sources if source.path not in apart]
@@ -99,7 +99,8 @@ def _refuse_macros_of_variants(config: Config, members: Sequence[Sequence[str]])
         for index, rule in enumerate(config.source)
         for name in dict(module.variants)
         if name in dict(rule.define) or name in rule.undefined
-        if any(map(glob_regex(rule.path).fullmatch, paths))  # a variant in a name is refused for these
+        # the name of a linked source cannot contain a variant
+        if any(map(glob_regex(rule.path).fullmatch, paths))
     ]
     if problems:
         raise ConfigError(*problems)
@@ -113,7 +114,7 @@ class _LinkedModules:
         self.objects: dict[object, Module] = {}
 
     def modules(self, number: int, paths: Sequence[str]) -> Iterator[Module]:
-        """Yield all variants of the module in the [[module]] table with this *number*."""
+        """Yield all variants of the module that the [[module]] table number *number* describes."""
         config, rule = self._config, self._config.module[number]
         place, where = config.place, config.place.of("module", number, "name")
         sources = [self._sources[path] for path in paths if path in self._sources]
@@ -142,7 +143,7 @@ class _LinkedModules:
             yield replace(of_variant, link=link, instantiate=tuple(names))
 
     def _object(self, whole: Module, source: Source, rule: ModuleRule) -> Module:
-        """Return a source's object, with the settings of its module and of matching [[source]] tables."""
+        """Return a source's object, with the settings of its module and of the matching [[source]] tables."""
         path = source.path_for_globs
         matching = [
             index for index, each in enumerate(self._config.source) if glob_regex(each.path).fullmatch(path)
@@ -163,7 +164,7 @@ class _LinkedModules:
 
 
 def _without_names(module: Module) -> str:
-    """Return a text with all settings that change an object's result: equal objects have equal texts."""
+    """Return a text of all settings that can change an object's code: equal texts mean equal objects."""
     return repr(
         replace(
             module,
@@ -181,6 +182,6 @@ def _without_names(module: Module) -> str:
 
 
 def location_of_file(config: Config, module: Module, index: int) -> Location:
-    """Return the line of the project's table with an entry of a module's `link`."""
+    """Return the line of pyproject.toml with the entry number *index* of a module's `link`."""
     number = next(number for number, rule in enumerate(config.module) if rule.name == module.base)
     return config.place.of("module", number, "link", index)

@@ -25,7 +25,7 @@ from ..project.source import Source, glob_regex, is_glob
 
 _WINDOWS_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
 
-# for each list of archs in the table, the targets that it means
+# for each list of archs in pyproject.toml, the targets that the list means
 TargetsBySpecs = Mapping[tuple[str, ...], tuple[Target, ...]]
 
 _PLAIN_FILE_PART = re.compile(r"[A-Za-z0-9_-]{1,80}")
@@ -37,11 +37,11 @@ class LinkRecipe(NamedTuple):
 
     mode: str
     parts: tuple[Module | Source, ...]
-    files: tuple[str, ...]  # the entries of `link`, as they are written in the table
+    files: tuple[str, ...]  # the entries of `link`, as they are written in pyproject.toml
 
     @property
     def objects(self) -> tuple[Module, ...]:
-        """The objects that are compiled for this link."""
+        """The objects that are compiled and then linked."""
         return tuple(part for part in self.parts if isinstance(part, Module))
 
     @property
@@ -57,7 +57,7 @@ class LinkRecipe(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Module(CompileSettings):
-    """A unit of loading: one source with its settings, one variant of a source, or several linked sources.
+    """What a program loads: a source with its settings, a variant of a source, or several linked sources.
 
     If a module is linked from several sources, each of these sources becomes an object. An object is compiled
     and cached separately, and cannot be loaded.
@@ -69,14 +69,15 @@ class Module(CompileSettings):
     targets: tuple[Target, ...] = ()
     # macros that the variant leaves undefined; the variant's name shows them with the value 0
     undefined: tuple[str, ...] = ()
-    # The lines of the table with the module's archs and options.
+    # the lines of pyproject.toml that set the module's archs and options
     setting_lines: Mapping[str, Location] = field(default_factory=dict)
     source_table_header: str = ""  # the header of a [[source]] table in this project, for hints
     link: LinkRecipe | None = None
     part_of: str = ""  # for an object, the name of the first module into which the object is linked
-    where: Location | None = None  # for a linked module, the line of the table with the module's name
-    front: str = ""  # the library whose call the module stands for; the module's name has the call's key
-    equal: tuple[Source, ...] = ()  # further sources with the same key, which need no module of their own
+    where: Location | None = None  # for a linked module, the line of pyproject.toml with the module's name
+    # the library (such as CuPy) that loads this module in place of compiling; empty for other modules
+    front: str = ""
+    equal: tuple[Source, ...] = ()  # further sources with the same text and options as `source`
 
     @property
     def name(self) -> str:
@@ -85,17 +86,17 @@ class Module(CompileSettings):
 
     @property
     def title(self) -> str:
-        """The module's name in messages; for a library's call the path of its source, which is shorter."""
+        """The module's name in messages; for a library's call, the shorter path of its source."""
         return self.source.path if self.front else self.name
 
     @property
     def full_name(self) -> str:
-        """The name, with the arch if this is the text of one arch: several texts may share a name then."""
+        """The module's name, followed by the arch if the source is only for this arch."""
         return f"{self.name}.{self.source.arch}" if self.source.arch else self.name
 
     @property
     def location(self) -> Location:
-        """The file or line to show in messages: the module's source, or the table of a linked module."""
+        """The location for messages: the module's source file, or the [[module]] table of a linked module."""
         return self.where or Location(self.source.path)
 
     @property
@@ -113,7 +114,7 @@ class Module(CompileSettings):
 
     @property
     def macros(self) -> Macros:
-        """All macros of the module's compile: macros of the table, and macros of the variant.
+        """All macros that the module is compiled with: macros from pyproject.toml, and macros of the variant.
 
         If a Python function returned a separate text for each variant, the variant's macros are left out.
         """
@@ -161,7 +162,7 @@ class Unit(NamedTuple):
 
 
 class UnitPlan(NamedTuple):
-    """The units to build, sorted by module name, and messages about archs that are left out."""
+    """The modules to build, each for one arch, sorted by name, and messages about archs that are left out."""
 
     units: tuple[Unit, ...]
     notes: tuple[str, ...] = ()
@@ -185,9 +186,10 @@ def plan_modules(
 ) -> list[Module]:
     """Return the modules of all sources and variants, sorted by name; modules may share a name.
 
-    [[source]] tables may also match *others*, which are sources of linked modules. Raise ConfigError if a
-    table matches no source, or sets a key for a PTX source that is only for C++. If the list of sources is
-    not *complete*, a table may match a source that is not known yet.
+    *others* are sources of linked modules, which a [[source]] table may match too. Raise ConfigError if a
+    [[source]] table matches no source, or sets a key for a PTX source that only C++ sources can have. If
+    *complete* is false, sources are still missing from the list, and a table that matches no source is not an
+    error.
     """
     own_archs = () if "archs" in config.replaced else config.archs
     tables = config.place.source_tables
@@ -249,7 +251,7 @@ def plan_modules(
 
 
 def _without_archs_of_pieces(modules: Sequence[Module]) -> list[Module]:
-    """Return the modules; a text of all archs is not built for an arch that has a text of its own."""
+    """Return the modules without the archs for which a producer returned a separate text."""
     own = {(module.name, module.source.arch) for module in modules if module.source.arch}
     if not own:
         return [*modules]
@@ -287,7 +289,7 @@ def _matching(patterns: Sequence[str]) -> Callable[[str], list[int]]:
 def _settings_without_effect(
     config: Config, rules_of: Mapping[str, Sequence[int]], sources: Sequence[Source]
 ) -> Iterator[Problem]:
-    """Yield a problem for each setting of only PTX sources that neither PTX nor ptxas has."""
+    """Yield a problem for each setting that matches only PTX sources and has no effect on PTX or in ptxas."""
     is_for_cpp = {index for source in sources if not source.is_ptx for index in rules_of[source.path]}
     tables: list[tuple[tuple[str | int, ...], Config | SourceRule]] = [
         (("source", index), rule)
@@ -320,7 +322,7 @@ def _set_by_producer(source: Source) -> dict[str, Location]:
 
 
 def option_location(place: TableLocation, table: tuple[str | int, ...], name: str) -> tuple[str, Location]:
-    """Return the name of an option as the table spells it, and the option's line."""
+    """Return the name of an option as it is spelled in pyproject.toml, and the option's line."""
     spelled = name if place.has(*table, "options", name) else name.replace("_", "-")
     return spelled, place.of(*table, "options", spelled)
 
@@ -328,7 +330,7 @@ def option_location(place: TableLocation, table: tuple[str | int, ...], name: st
 def locations_in_table(
     place: TableLocation, table: tuple[str | int, ...], specs: Sequence[str], options: Iterable[str]
 ) -> Iterator[tuple[str, Location]]:
-    """Yield each arch and each option that a table sets, with its line in the file."""
+    """Yield each arch and each option that a table of pyproject.toml sets, with its line in the file."""
     for index, spec in enumerate(specs):
         archs = arch_names.parse_spec(spec)
         for arch in () if isinstance(archs, str) else archs:
@@ -340,7 +342,7 @@ def locations_in_table(
 def rules_of_source(
     config: Config, source: Source, matching: Iterable[int] | None = None
 ) -> list[SourceRule]:
-    """Return the settings of a source: those of the *matching* tables, and last those of its own."""
+    """Return the settings for a source: first of the *matching* [[source]] tables, last the source's own."""
     if matching is None:
         matching = _matching([rule.path for rule in config.source])(source.path_for_globs)
     rules = [config.source[index] for index in matching]
@@ -348,12 +350,12 @@ def rules_of_source(
 
 
 def call_of(rules: Iterable[SourceRule]) -> SourceRule | None:
-    """Return the settings of the library's call that a source stands for; None for any other source."""
+    """Return the settings of the library call (such as CuPy's) that a source is compiled for, or None."""
     return next((rule for rule in reversed([*rules]) if rule.front), None)
 
 
 def call_key(call: SourceRule, source: Source) -> str:
-    """Return the key by which a library's call finds the module of a source."""
+    """Return the key by which a library's call finds its compiled module at run time."""
     from ..loader._text_key import text_key  # lazy import: few projects have such sources
 
     return source.locked_key or text_key(call.front, call.call_options, source.text)
@@ -395,7 +397,10 @@ def _module_of_call(
     call: SourceRule,
     expand_targets: TargetsBySpecs,
 ) -> Module:
-    """Return the module of a source that stands for a *call*. Only its own tables set its options."""
+    """Return the module of a source that is compiled for a library's *call*.
+
+    Only tables that describe this call set the options of the module.
+    """
     _refuse_other_settings(config, source, rules)
     archs, whole = config.archs, Module(f"{call.front}:{call_key(call, source)}", source, front=call.front)
     for rule in rules:
@@ -405,7 +410,7 @@ def _module_of_call(
 
 
 def _refuse_other_settings(config: Config, source: Source, rules: Sequence[SourceRule]) -> None:
-    """Raise ConfigError if a table would change the meaning of a call's text, or if the text is PTX."""
+    """Raise ConfigError if a [[source]] table would change a library's call, or if the source is PTX."""
     own = config.source
     problems = [
         problem(
@@ -466,7 +471,7 @@ def variant_combinations(
 def plan_units(modules: Iterable[Module], toolchain: Toolchain, archs_from: str | None = None) -> UnitPlan:
     """Return one unit per module and arch; ConfigError lists every arch that cannot be built.
 
-    *archs_from* is the name of the variable or command-line option that replaces the table's archs.
+    *archs_from* is the name of the variable or command-line option that replaces the archs in pyproject.toml.
     """
     chosen: dict[Module, dict[Arch, None]] = {module: {} for module in modules}
     notes: list[str] = []
@@ -494,7 +499,7 @@ def plan_units(modules: Iterable[Module], toolchain: Toolchain, archs_from: str 
 
 
 def _from(setter: str, target: Target, problem: Problem) -> Problem:
-    """Add the name of the variable or option that asks for an arch to a problem with this arch."""
+    """Add to a problem the name of the variable or command-line option that requested the arch."""
     if problem.where is None:
         return problem._replace(what=f"{setter}: {problem.what}")
     return problem._replace(details=(*problem.details, f"{setter} asks for {target.arch}"))
@@ -510,9 +515,9 @@ def arch_to_build(module: Module, target: Target, toolchain: Toolchain, notes: l
 def _linked_for(
     module: Module, link: LinkRecipe, target: Target, toolchain: Toolchain, notes: list[str]
 ) -> Arch | None:
-    """Return the arch to link *module* for; None to leave out a target that comes from a group of archs.
+    """Return the arch to link *module* for; None if a target from a group of archs has to be left out.
 
-    The linker makes PTX only from LTO-IR: machine code and existing PTX cannot become part of the result.
+    The linker can make PTX only from LTO-IR, not from machine code or PTX.
     """
     arch = target.arch
     for text in link.texts:
@@ -552,7 +557,7 @@ def _no_arch_served(module: Module, toolchain: Toolchain) -> Problem:
 def arch_for_source(
     source: Source, target: Target, toolchain: Toolchain, notes: list[str], module: Module | None = None
 ) -> Arch | None:
-    """Return the arch to build *source* for; None to leave out a target that comes from a group of archs.
+    """Return the arch to build *source* for; None if a target from a group of archs has to be left out.
 
     If the user named the target and it cannot be built, an error is raised. A message about each target that
     is left out is added to *notes*.
@@ -596,7 +601,7 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
         archs=[*dict.fromkeys(archs)] or [header.target],
     )
     hint = f"this table builds it for archs that can run it:{pasted}"
-    if source.arch:  # its name says what it is for, not a table
+    if source.arch:  # the source's file name determines the arch, so no table is suggested
         name = PurePosixPath(source.path).name.replace(f".{source.arch}.", f".{header.target}.")
         hint = f"if that is the arch that its text is for, produce it as {name!r}"
     can_be = arch_names.is_supported(own, toolchain.supported, families=toolchain.families)
@@ -611,7 +616,7 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
 
 
 def _suggested_path(path: str, paths: Sequence[str]) -> str | None:
-    """Return a hint with a corrected `path` for a [[source]] table whose path matches no source."""
+    """Return a hint with a corrected `path` for a [[source]] table whose `path` matches no source."""
     import difflib  # lazy import: only hints need it
 
     from ..config.toml_lines import setting  # lazy import: only hints need it
@@ -644,7 +649,7 @@ def unsupported_arch(arch: Arch, toolchain: Toolchain) -> Problem:
 
 
 def _other_toolkit(arch: Arch, toolchain: Toolchain) -> str:
-    """Return the end of a hint: a toolkit that supports the arch, or PTX that runs on such GPUs."""
+    """Return the end of a hint for an unsupported arch: another CUDA version, or a PTX arch to use."""
     gpu = GPUS.get(arch.number, Gpu())
     if gpu.last is not None:
         renamed = f"; in CUDA {gpu.last + 1} its name is sm_{gpu.renamed}" if gpu.renamed else ""
@@ -673,7 +678,7 @@ def _name(base: str, variant: Iterable[tuple[str, str]]) -> str:
 
 
 def file_stem(base: str, variant: Sequence[tuple[str, str]]) -> str:
-    """Return the name of a module in file names, made from the module's name and its variant's macros."""
+    """Return the start of a module's file names, made from the module's name and its variant's macros."""
     parts = [base, *(f"{name}-{value}" for name, value in variant)]
     stem = ".".join(map(_file_part, parts))
     return stem if len(stem) <= 160 else f"{_file_part(base)}.{_short(_name(base, variant))}"

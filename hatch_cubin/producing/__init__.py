@@ -1,1 +1,1 @@
-"""Run the Python functions that return sources, and keep their texts for the next build."""
+"""Run the Python functions (producers) that return CUDA sources, and save their texts for the next build."""

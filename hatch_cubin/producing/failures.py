@@ -11,14 +11,14 @@ from ..config.toml_lines import setting
 from ..errors import Location, Problem, problem
 from .producer_inputs import Producer
 
-_FRAMES, _LINES = 8, 12  # the most frames of an error, and lines of output, that are shown
-_NAMES = 3  # the most undeclared files that the message names
+_FRAMES, _LINES = 8, 12  # how many stack frames of an error, and how many lines of output, a message shows
+_NAMES = 3  # how many undeclared files a message names
 _STACK = re.compile(r'File "([^"/<][^"]*[.]py)", line ([0-9]+) in (.*)')
 _ENVIRON_KEY = re.compile(r"KeyError: ['\"]([A-Za-z_][A-Za-z0-9_]*)['\"]")
 
 
 class Answer(NamedTuple):
-    """The end of a producer's process: its exit status, None after a time-out; its output; its answer.
+    """The end of a producer's process: its exit status (None after a time-out), its output, and its answer.
 
     *stacks*: after a time-out, the frames of all threads, as `faulthandler` writes them.
     """
@@ -30,12 +30,15 @@ class Answer(NamedTuple):
 
     @property
     def last_lines(self) -> tuple[str, ...]:
-        """The end of the output."""
+        """The last lines of the output."""
         return tuple(line for line in self.output.splitlines() if line.strip())[-_LINES:]
 
 
 def problems_of(producer: Producer, answer: Answer, table: Location) -> Iterator[Problem]:
-    """Yield each reason why an answer cannot be used. *table* is the place of the producer's table."""
+    """Yield each reason why the answer of a producer's process cannot be used.
+
+    *table* is the location of the [[producer]] table.
+    """
     rule, content = producer.rule, answer.content
     where = Location(rule.path)
     if answer.status is None:
@@ -69,7 +72,7 @@ def problems_of(producer: Producer, answer: Answer, table: Location) -> Iterator
 
 
 def _undeclared(producer: Producer, content: Mapping[str, Any], table: Location) -> Iterator[Problem]:
-    """Yield a problem for files that were read, and folders that were listed, without being declared."""
+    """Yield a problem for undeclared files that the producer read, and undeclared folders that it listed."""
     rule, read, listed = producer.rule, content.get("read", ()), dict(content.get("listed", {}))
     if "." in listed:
         del listed["."]
@@ -97,7 +100,7 @@ def _names_in(folder: str, paths: Sequence[str]) -> str:
 
 
 def _globs(read: Sequence[str], listed: Sequence[str]) -> list[str]:
-    """Return a glob for each listed folder that is not in another one, and for the folders that are in it."""
+    """Return a glob for each listed folder, except for folders that are inside another listed folder."""
     globs = []
     for folder in listed:
         if any(folder.startswith(f"{other}/") for other in listed):
@@ -111,7 +114,7 @@ def _globs(read: Sequence[str], listed: Sequence[str]) -> list[str]:
 
 
 def _failure(producer: Producer, answer: Answer) -> Problem:
-    """Return the problem of an exception, with the frames in the project's own files."""
+    """Return the problem for an exception of a producer, with the stack frames in the project's own files."""
     content = answer.content
     frames = content["frames"][-_FRAMES:]
     shown = tuple(f"{file}:{line}: {text}".rstrip(": ") for file, line, _function, text in frames)

@@ -1,7 +1,7 @@
-"""Find the modules of the project that a producer imports, without running any of them.
+"""Find the modules of the project that a producer (a Python function) imports, without running any module.
 
 The producer's process finds modules by the same rules, in `producer_script.py`. A module that is imported
-under a computed name is not found here: the process reports its file as an undeclared read.
+under a computed name is not found by this code: the process reports its file as an undeclared input.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from .producer_script import Packages, locate
 def packages_for(packages: Mapping[str, str], script: str) -> list[tuple[str, str]]:
     """Return the import names of the project and their folders, the longest name first.
 
-    A script outside of the packages can also import the modules beside it. Their names are without a package.
+    A script outside of the packages can also import the modules beside it. The names of these modules have no
+    package.
     """
     named = [(name, str(PurePosixPath(folder))) for name, folder in packages.items()]
     if module_name(packages, script).count(".") == 0:

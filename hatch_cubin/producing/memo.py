@@ -1,9 +1,9 @@
-"""Keep the texts of a producer for the next build of the same project on this machine.
+"""Save the texts that a producer returned, for the next build of the same project on this machine.
 
-They are beside the facts that builds recall, in the user's own folder, and not in the cache: everybody who
-may read binaries could read sources there. A file has a record like the cache's: a digest, then JSON, then
-the signature if the build signs. Without a digest that fits, or without a required signature, the producer
-runs again.
+The texts are saved in the user's own cache folder, and not in the shared cache, because other users who may
+read compiled code must not read sources. A file contains a digest, then JSON, then a signature if the build
+signs cache entries. If the digest does not match, or a required signature is missing, the producer runs
+again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .producer_inputs import Produced
 if TYPE_CHECKING:
     from ..cache.signing import Signing
 
-_FILES = 50  # the most recently used ones are retained
+_FILES = 50  # the most recently used files are kept
 _MOST = 1 << 28  # bytes
 
 
 def read(project: Project, key: str) -> Produced | None:
-    """Return the texts that were kept for a producer's key; None if there are none that can be trusted."""
+    """Return the texts that were saved for a producer's key; None if no trusted texts were saved."""
     signing = _signing(project)
     with contextlib.suppress(OSError, ValueError, RuntimeError):
         path = _path(project, key)
@@ -44,7 +44,7 @@ def read(project: Project, key: str) -> Produced | None:
 
 
 def write(project: Project, key: str, produced: Produced) -> None:
-    """Keep the texts of a producer. A folder that cannot be written is not an error."""
+    """Save the texts of a producer. It is not an error if the folder cannot be written."""
     body = json.dumps([key, [*produced]]).encode()
     record = file_digest(body).encode() + b"\n" + body + b"\n"
     signing = _signing(project)

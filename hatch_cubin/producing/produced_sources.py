@@ -14,7 +14,10 @@ from .producer_inputs import Producer, find_producers
 
 
 def complete(project: Project, sources: ProjectSources) -> ProjectSources:
-    """Return all sources of a project. A producer runs if its texts are not known from an earlier build."""
+    """Return all sources of a project.
+
+    A producer runs only if its texts were not saved by an earlier build.
+    """
     if sources.is_complete:
         return sources
     producers = find_producers(project)
@@ -27,14 +30,15 @@ def complete(project: Project, sources: ProjectSources) -> ProjectSources:
 def add_sources(
     project: Project, sources: ProjectSources, producers: Iterable[Producer], produced: Iterable[Source]
 ) -> ProjectSources:
-    """Return the sources with those that producers returned, now or when a lock was written."""
+    """Return the sources with those added that producers returned, now or when the lock file was written."""
     return with_produced(project, sources, produced, _declared(producers))
 
 
 def files_for_producers(project: Project) -> set[str]:
-    """Return the files that an sdist needs for its producers, and whose edits make kernels stale.
+    """Return the files that an sdist needs for its producers; an edit of these files makes kernels stale.
 
-    They are the producers' own inputs and the include folders, because the texts are not known here.
+    These files are the producers' own inputs and all files in include folders, because the texts that include
+    them are not known without a run.
     """
     config, tree = project.config, project.tree
     folders = dict.fromkeys(folder for folder, _key in include_folders(config))

@@ -1,4 +1,7 @@
-"""Turn what a producer returned into sources, or report each name and value that is wrong. Pure."""
+"""Turn what a producer (a Python function) returned into sources, or report wrong names and values.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,12 @@ _FORM = (
     "[KEY=value,…] and .arch are optional, the stem cannot contain a dot or a brace, "
     "and no part can contain a slash"
 )
-_NUMBERS_OF_BOOLEANS = {"True": "1", "False": "0"}  # how the loader writes these values too
+_NUMBERS_OF_BOOLEANS = {"True": "1", "False": "0"}  # the loader writes these values in the same way
 _WHERE_TO_PASTE = "in the mapping for this name: "
 
 
 class _PlaceOfScript(TableLocation):
-    """The place of the settings that a producer returns: the script, whatever the key."""
+    """The location of all settings that a producer returns: the producer's Python file, without a line."""
 
     def __init__(self, path: str, table: tuple[str, ...]) -> None:
         super().__init__(path, "", table)
@@ -57,7 +60,7 @@ class _PlaceOfScript(TableLocation):
 
 
 def sources_of(produced: Produced, rule: ProducerRule, place: TableLocation) -> list[Source]:
-    """Return the sources that a producer returned; SourceError has every one that is wrong."""
+    """Return the sources that a producer returned; a SourceError lists all wrong names and values."""
     sources: list[Source] = []
     problems: list[Problem] = []
     for name, value in produced:
@@ -109,7 +112,7 @@ def _source(name: Any, value: Any, rule: ProducerRule, place: TableLocation) -> 
 
 
 def _parts(name: Any, rule: ProducerRule, where: Location) -> Mapping[str, Any]:
-    """Return the parts of a name; ConfigError if it is not a plain name, or has an unexpected suffix."""
+    """Return the parts of a source's name; ConfigError if it is not a file name, or has a wrong suffix."""
     match = _NAME.fullmatch(name) if isinstance(name, str) and name.isprintable() else None
     if match is None or match["suffix"] not in PRODUCED_SUFFIXES:
         shown = repr(name) if isinstance(name, str) else f"a key of type {_type(name)}"
@@ -160,7 +163,7 @@ def _text(text: Any, where: Location) -> str:
 
 
 def _others(value: Any) -> Iterator[Mapping[str, str]]:
-    """Yield each part of a value that the producer's process cannot send."""
+    """Yield each value inside *value* whose type cannot be sent from the producer's process."""
     if _is_other(value):
         yield value
     elif isinstance(value, (Mapping, list)):
@@ -173,5 +176,5 @@ def _type(value: Any) -> str:
 
 
 def _is_other(value: Any) -> bool:
-    """Return whether a value stands for one of a type that the producer's process cannot send."""
+    """Return whether a value is a placeholder for one that the producer's process cannot send."""
     return isinstance(value, Mapping) and [*value] == [""]

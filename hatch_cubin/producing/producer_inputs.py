@@ -1,4 +1,4 @@
-"""Find everything that the sources of a producer depend on, without running it, and make its key."""
+"""Find the inputs of a producer (a Python function) without calling it, and make a key of the inputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .import_closure import import_closure, module_name, packages_for
 from .installed import installed_digest
 from .producer_script import Packages, is_listed, undeclared_in
 
-Produced = Sequence[tuple[Any, Any]]  # names and values, as the function returned them
+Produced = Sequence[tuple[Any, Any]]  # names and values of the mapping that a producer returned
 
 _SCRIPT = re.compile(r"(?<!__init__)\.py$")
 _FORMAT = 1  # a new number makes every producer run again
@@ -33,17 +33,18 @@ class ProducerInputs(NamedTuple):
 
     modules: Mapping[str, str]  # the script, and the modules of the project that it can import, by path
     files: Mapping[str, str]  # the files that `inputs` names, by path
-    folders: Mapping[str, str]  # the folders that may be listed, with a digest of the names in them
+    # folders that the producer may list, with a digest of the names in each folder
+    folders: Mapping[str, str]
     environment: Mapping[str, str | None]  # None for a variable that is not set
 
     @property
     def paths(self) -> list[str]:
-        """The paths of all files."""
+        """The paths of all files that are inputs."""
         return sorted({*self.modules, *self.files})
 
 
 class Producer(NamedTuple):
-    """A [[producer]] table with its inputs, and the names by which its modules are imported."""
+    """A [[producer]] table with its inputs, and the names under which the producer's modules are imported."""
 
     rule: ProducerRule
     inputs: ProducerInputs
@@ -51,14 +52,14 @@ class Producer(NamedTuple):
     packages: Packages
 
     def key(self) -> str:
-        """Return a digest of everything that the texts depend on."""
+        """Return a digest of everything that can change the texts that the producer returns."""
         rule, python = self.rule, f"{sys.implementation.cache_tag} {sys.platform}"
         known = [_FORMAT, python, rule.name, rule.produces, self.packages, self.inputs]
         return digest([json.dumps(known, sort_keys=True), installed_digest(sys.path)])
 
 
 def find_producers(project: Project) -> list[Producer]:
-    """Return the producers of a project; ConfigError or SourceError if a file of one is missing."""
+    """Return the producers of a project; ConfigError or SourceError if a file of a producer is missing."""
     files = ProjectFiles(project.tree, project.packages)
     problems: list[Problem] = []
     found: list[Producer] = []
@@ -121,7 +122,7 @@ def _value_digest(value: str | None) -> str | None:
 
 
 def _searched_folders(project: Project, pattern: str) -> Iterator[str]:
-    """Yield the folders that a script lists to find what a glob matches."""
+    """Yield the folders that a Python script has to list to find all files that a glob matches."""
     if not is_glob(pattern):
         return
     parts = pattern.split("/")
@@ -147,7 +148,10 @@ def _folders_below(project: Project, start: str) -> Iterator[str]:
 
 
 def _are_declared(project: Project, folder: str, files: AbstractSet[str]) -> bool:
-    """Return whether all files in a folder are declared. An sdist has no others, so they may be listed."""
+    """Return whether all files in a folder are declared as inputs.
+
+    An sdist contains only declared files, so a listing of such a folder is the same in an sdist.
+    """
     return not undeclared_in(folder, str(project.tree.disk_path(folder)), files)
 
 

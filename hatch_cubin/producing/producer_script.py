@@ -1,8 +1,8 @@
-"""Call a producer in a fresh process. This file imports only the standard library.
+"""Call a producer (a Python function) in a new process. This script imports only the standard library.
 
-`running.py` starts it with the path of a request. The modules of the project get names and file names that
-are relative to the project, so that text which depends on them is the same in every folder. The `__init__.py`
-files of packages do not run: the package's own often imports the kernels, which do not exist yet.
+`running.py` starts this script with the path of a request file. The modules of the project get names and file
+names that are relative to the project, so that texts which contain these names are the same in every folder.
+The `__init__.py` files of packages do not run, because they often import the kernels, which do not exist yet.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ _NEVER_DECLARED = frozenset({".git", "__pycache__"})
 _NOT_IMPORTED = re.compile("cannot import name '([^']*)'")
 _WRITES_ONLY = os.O_WRONLY | os.O_TRUNC
 
-Packages = Sequence[tuple[str, str]]  # import names and their folders in the project; "": beside the script
+# import names and their folders in the project; the empty name is for modules beside the script
+Packages = Sequence[tuple[str, str]]
 
 
 def locate(
     name: str, packages: Packages, is_file: Callable[[str], bool], is_folder: Callable[[str], bool]
 ) -> tuple[str, bool] | None:
-    """Return the project's path of a module, and whether it is a package; None if it is not the project's."""
+    """Return a module's path in the project, and whether the module is a package; None for other modules."""
     for package, folder in packages:
         if package and name != package and not name.startswith(f"{package}."):
             continue
@@ -66,12 +67,12 @@ def undeclared_in(folder: str, disk_path: str, files: Container[str]) -> list[st
 
 
 def is_listed(name: str) -> bool:
-    """Return whether a name in a folder counts as one that a listing shows."""
+    """Return whether a listed name counts as an input; hidden files and caches do not count."""
     return name not in _NEVER_LISTED and not name.startswith(".")
 
 
 class ProjectFinder:
-    """Finds the project's modules, before Python looks for them elsewhere."""
+    """Finds the project's modules before Python looks for them in other folders."""
 
     def __init__(self, packages: Packages, disk_path: Callable[[str], str]) -> None:
         self._packages, self._disk_path = packages, disk_path
@@ -84,7 +85,7 @@ class ProjectFinder:
         if found is not None:
             return self._spec(name, found[0], is_package=found[1])
         if any(package and name.startswith(f"{package}.") for package, _folder in self._packages):
-            # Python would list the package's folder to look for it.
+            # Python would list the package's folder to look for the module.
             raise ModuleNotFoundError(f"No module named {name!r} in the project", name=name)
         if any(package.startswith(f"{name}.") for package, _folder in self._packages):
             spec = importlib.machinery.PathFinder.find_spec(name, path, target)
@@ -108,13 +109,16 @@ class ProjectFinder:
 
 
 class _ProjectLoader(importlib.abc.Loader):
-    """Loads a module of the project under its path in the project. A package is empty."""
+    """Loads a module of the project, with the module's path in the project as its file name.
+
+    A package is empty.
+    """
 
     def __init__(self, path: str, disk_path: str, *, is_package: bool) -> None:
         self._path, self._disk_path, self._is_package = path, disk_path, is_package
 
     def create_module(self, _spec: importlib.machinery.ModuleSpec) -> None:
-        """Let Python make the module."""
+        """Let Python create the module object."""
 
     def exec_module(self, module: ModuleType) -> None:
         if not self._is_package:
@@ -125,7 +129,7 @@ class _ProjectLoader(importlib.abc.Loader):
         return "" if self._is_package else importlib.util.decode_source(self._read())
 
     def get_data(self, path: str) -> bytes:
-        """Return the bytes of a file beside a module or in a package, for `pkgutil.get_data`."""
+        """Return the bytes of a file that is in a package or beside a module, for `pkgutil.get_data`."""
         name, folder = self._path, self._disk_path
         if not self._is_package:
             name, folder = os.path.dirname(name), os.path.dirname(folder)
@@ -133,14 +137,14 @@ class _ProjectLoader(importlib.abc.Loader):
             return file.read()
 
     def get_resource_reader(self, _name: str) -> Any:
-        """Return a reader for `importlib.resources`, of the files in the folder of a package or a module."""
+        """Return a reader of the files in the folder of a package or a module, for `importlib.resources`."""
         from importlib.readers import FileReader
 
         inside = os.path.join(self._disk_path, "__init__.py") if self._is_package else self._disk_path
         return FileReader(SimpleNamespace(path=inside))  # type: ignore[arg-type]
 
     def about_absent(self, name: str) -> str | None:
-        """Return a hint for a name that a package does not have here; None if this is not a package."""
+        """Return a hint for a name that this package lacks because `__init__.py` did not run, or None."""
         if not self._is_package:
             return None
         with contextlib.suppress(OSError), open(os.path.join(self._disk_path, "__init__.py"), "rb") as file:
@@ -160,10 +164,10 @@ class _ProjectLoader(importlib.abc.Loader):
 
 
 class Watch:
-    """Notes the files of the project that are read, and the folders that are listed, without being declared.
+    """Records which undeclared files of the project are read, and which folders of the project are listed.
 
-    *folders* are the folders of the project on the disk, and their names in the project. Folders that are
-    *exempt* belong to Python or to its environment.
+    *folders* are the paths of the project's folders on the disk, each with its path in the project. Folders
+    that are *exempt* belong to Python or to its environment.
     """
 
     def __init__(
@@ -189,12 +193,13 @@ class Watch:
         return {folder: undeclared_in(folder, path, self._files) for folder, path in self._list.items()}
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Look at an event of Python's audit hooks."""
+        """Check an event of Python's audit hooks."""
         if not self.is_on or not arguments or (event not in _READS and event not in _LISTS):
             return
         if isinstance(arguments[0], int) or (event == "open" and _only_writes(arguments)):
             return
-        if arguments[0] is None and event not in _LISTS:  # `import ctypes` opens the running program so
+        # `import ctypes` opens the running program, which is not an input
+        if arguments[0] is None and event not in _LISTS:
             return
         path = "." if arguments[0] is None else os.fsdecode(arguments[0])
         for spelled in dict.fromkeys((os.path.abspath(path), os.path.realpath(path))):
@@ -208,7 +213,7 @@ class Watch:
                 self.read[name] = None
 
     def _name(self, path: str) -> str | None:
-        """Return the name in the project of a path that has to be declared; None for other paths."""
+        """Return a path's name in the project if it has to be declared as an input; None for other paths."""
         inside = os.path.join(path, "")
         if inside.startswith(self._exempt):
             return None
@@ -225,7 +230,7 @@ def _only_writes(arguments: tuple[Any, ...]) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return a value in the types of JSON; a mapping with the name of its type if it has another type."""
+    """Return a value in the types of JSON; for any other type, a mapping with the name of the type."""
     if value is None or isinstance(value, (str, bool, float)):
         return value
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
@@ -243,7 +248,7 @@ def _text_or_type(value: Any) -> Any:
 
 
 def answer_of(request: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
-    """Return what the function of a request returns, or how it failed. Afterwards, *watch* is off."""
+    """Return what the requested function returns, or how the function failed. Afterwards, *watch* is off."""
     function = None
     try:
         module = importlib.import_module(request["module"])
@@ -268,7 +273,10 @@ def answer_of(request: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
 
 
 def _failure(error: BaseException, package: str, function: Any) -> dict[str, Any]:
-    """Return the error with the frames of the project's own files. *package*: the script's package."""
+    """Return a description of the error, with the stack frames in the project's own files.
+
+    *package*: the script's package.
+    """
     frames, hint = _frames(error), _import_hint(error, package)
     code = getattr(function, "__code__", None)
     if not frames and code is not None:
@@ -284,13 +292,16 @@ def _failure(error: BaseException, package: str, function: Any) -> dict[str, Any
 
 
 def _text(error: BaseException) -> str:
-    """Return the type and the message of an error. Python shows the line of a SyntaxError with spaces."""
+    """Return the type and the message of an error.
+
+    Lines that begin with spaces are left out: they show the source line of a SyntaxError.
+    """
     lines = traceback.format_exception_only(type(error), error)
     return "".join(line for line in lines if not line.startswith("  ")).strip()
 
 
 def _frames(error: BaseException) -> list[list[Any]]:
-    """Return the frames of an error in the project's own files."""
+    """Return the stack frames of an error that are in the project's own files."""
     frames = [
         [frame.filename, frame.lineno, frame.name, frame.line or ""]
         for frame in traceback.extract_tb(error.__traceback__)
@@ -302,12 +313,12 @@ def _frames(error: BaseException) -> list[list[Any]]:
 
 
 def _is_own(file: str) -> bool:
-    """Return whether a file of a frame is the project's: only these have relative names."""
+    """Return whether the file of a stack frame is in the project: only these files have relative names."""
     return file.endswith(".py") and not os.path.isabs(file)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the errors that led to an error, the last one first."""
+    """Yield the errors that led to an error, beginning with its direct cause."""
     seen = [error]
     while cause := seen[-1].__cause__ or (None if seen[-1].__suppress_context__ else seen[-1].__context__):
         if cause in seen:
@@ -317,7 +328,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _import_hint(error: BaseException, package: str) -> str | None:
-    """Return a hint for a name of the project that cannot be imported. *package*: the script's package."""
+    """Return a hint for a name in the project that cannot be imported. *package*: the script's package."""
     owner, name = None, None
     if isinstance(error, ModuleNotFoundError):
         owner, _dot, name = str(error.name).rpartition(".")
@@ -333,13 +344,13 @@ def _import_hint(error: BaseException, package: str) -> str | None:
 
 
 def main(path: str) -> None:
-    """Answer the request in a file, in the file that it names."""
+    """Read the request in a file, and write the answer into the file that the request names."""
     with open(path, encoding="utf-8") as file:
         request = json.load(file)
     folders = request["folders"]
 
     def disk_path(name: str) -> str:
-        """Return where a path of the project is; the last folder is the project's own, without a name."""
+        """Return the location on the disk of a path in the project."""
         owns = ((folder, root) for folder, root in folders if not root or f"{name}/".startswith(f"{root}/"))
         folder, root = next(owns)
         return os.path.normpath(os.path.join(folder, name[len(root) :].lstrip("/")))

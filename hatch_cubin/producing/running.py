@@ -1,8 +1,8 @@
-"""Run a producer in a fresh process.
+"""Call a producer (a Python function) in a new process.
 
-The process has a time limit, no variables except declared ones, an empty home folder, and the project as its
-working folder. This makes the texts the same on every machine. It does not protect from a hostile project:
-a build runs the project's code anyway.
+The process has a time limit, only declared environment variables, an empty home folder, and the project as
+its working folder. So the producer returns the same texts on every machine. The separate process does not
+protect from a hostile project, because a build runs the project's code anyway.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from . import producer_script
 from .failures import Answer, problems_of
 from .producer_inputs import Produced, Producer
 
-_FOR_STACKS = 1  # how many seconds the process has, after its time limit, to write the stacks of its threads
+_FOR_STACKS = 1  # after its time limit, the process has this many seconds to write the stacks of its threads
 _SITE_FOLDERS = frozenset({"site-packages", "dist-packages"})
-_OF_SYSTEM = ("SYSTEMROOT",)  # Windows starts no program without it
+_OF_SYSTEM = ("SYSTEMROOT",)  # Windows cannot start a program without this variable
 
 
 def run(project: Project, producer: Producer, table: Location) -> Produced:
-    """Return what a producer returns; SourceError, also at its *table*, says why that could not be used."""
+    """Return what a producer returned; a SourceError gives the reasons why the result cannot be used."""
     with temporary_folders.make() as folder:
         files = {name: str(folder / name) for name in ("answer", "stacks")}
         request = {**_request(project, producer), **files}
@@ -49,7 +49,7 @@ def run(project: Project, producer: Producer, table: Location) -> Produced:
 
 
 def _content(path: Path) -> Mapping[str, Any]:
-    """Return the answer in a file; empty if the process ended without one."""
+    """Return the answer in a file; an empty answer if the process ended without writing the file."""
     try:
         found: Mapping[str, Any] = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
@@ -81,7 +81,7 @@ def _is_site_folder(path: str) -> bool:
 
 
 def _is_importable(tree: ProjectTree, path: str) -> bool:
-    """Return whether the process may import from a folder of `sys.path`: not from the project's own."""
+    """Return whether the process may import from a folder of `sys.path`: not if it is in the project."""
     if path == "" or os.path.realpath(path) == os.path.realpath(tree.root):
         return False
     is_of_environment = _is_inside(tree, sys.prefix) and Path(path).is_relative_to(sys.prefix)
@@ -95,7 +95,7 @@ def _is_inside(tree: ProjectTree, path: str) -> bool:
 
 
 def _wait(project: Project, producer: Producer, folder: Path) -> int | None:
-    """Run the process in its scratch *folder*, and return its exit status; None if it took too long."""
+    """Run the process in its temporary *folder*, and return its exit status; None after a time-out."""
     home, temporary = folder / "home", folder / "tmp"
     home.mkdir()
     temporary.mkdir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -320,7 +321,7 @@ def _refused(
     """Return what is wrong where *wheels* are installed, by their names with their versions."""
     for name, version in wheels.items():
         install_wheel(root / "site", name, {}, version)
-    monkeypatch.setattr(sys, "path", [str(root / "site")])
+    monkeypatch.setattr(sys, "path", [str(root / "site"), *map(sysconfig.get_path, ("stdlib", "platstdlib"))])
     files = {"pyproject.toml": f"{FLIT}{table}\n", "demo/__init__.py": "", "demo/k.cu": SAXPY}
     try:
         door.require_compiler(_opened(write_tree(root, files), **environ))
