@@ -1,1 +1,1 @@
-"""Remote stores, in which many machines share compiled results, in addition to the local cache folder."""
+"""Remote caches: stores of compiled results that many machines share, besides the local cache folder."""
