@@ -117,7 +117,7 @@ def build_held(
     noted: bool = True,
     require: Callable[[Project], object] | None = None,
 ) -> tuple[dict[str, Content], list[str]]:
-    """Return the files of the bundle by name, and the paths of the project's files that were compiled.
+    """Return the compiled files for the wheel by name, and the paths of the files that were compiled.
 
     *hold*: a folder for links to cached results. If *hold* is given, a cached result is returned as the
     path of a link in this folder, and not as bytes.
@@ -127,7 +127,7 @@ def build_held(
         header = {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}, **_fronts(project)}
         empty = layout.bundle_files([], header, 0)
         return empty, needed_files(project, by_name=True)
-    # reported before any compile, as a wrong package is
+    # like the error for a wrong package, this error is reported before any compile
     layout.refuse_foreign(project.root / project.bundle_folder)
     if project.config.pack:
         from ..compiling.packing import require_packer  # lazy import: only with `pack`
@@ -167,11 +167,11 @@ def choose_plan(
     in_part: bool = False,
     followed: bool = False,
 ) -> Plan:
-    """Return the plan of a build: from cubin.lock if the lock file fits, or else from the installed toolkit.
+    """Return the plan of a build: from cubin.lock if it matches the project, or else from the toolkit.
 
     *require*: a function that is called before the toolkit is used, and that may raise an error with an
     install command. *hold*: a folder for links to the cached results. *followed*: whether to search for
-    headers with the installed toolkit even if the lock file fits.
+    headers with the installed toolkit even if the lock file is used.
     """
     project.warn_of_variables()
     plan = _chosen_plan(project, require, hold, in_part=in_part, followed=followed)

@@ -88,7 +88,7 @@ def remote(value: object) -> str:
 
     The URL must not contain a password, because pyproject.toml is public.
     """
-    from . import store_urls  # lazy import: few tables need it
+    from . import store_urls  # lazy import: few projects need it
 
     url = store_urls.parse(value)
     if url.user is not None:
@@ -403,7 +403,7 @@ def link(text: str) -> str:
 
 def is_secret(value: object) -> bool:
     """Return whether a value contains a private key, also in nested arrays and tables."""
-    from ..common.ed25519_keys import PRIVATE  # lazy import: few tables need it
+    from ..common.ed25519_keys import PRIVATE  # lazy import: few projects need it
 
     return f"{PRIVATE}:" in repr(value)
 
