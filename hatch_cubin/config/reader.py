@@ -173,32 +173,32 @@ class _Reader:
 
 
 def _meant(key: str, value: object) -> str | None:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.line(key, value)
 
 
 def _backend_required(text: str) -> str:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.backend_required(text)
 
 
 def _variable_meant(variable: str, text: str) -> str | None:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     field, check = _VARIABLES.get(variable, ("", None))
     return suggestions.variable(variable, field, text, check)
 
 
 def _option_called(key: str) -> str:
-    from . import compiler_flags  # lazy import: only for mistakes
+    from . import compiler_flags  # lazy import: needed only to report mistakes
 
     return compiler_flags.option_meant(key)
 
 
 def _flag_meant(key: str) -> str | None:
-    from . import compiler_flags  # lazy import: only for mistakes
+    from . import compiler_flags  # lazy import: needed only to report mistakes
 
     return compiler_flags.meaning(key)
 
@@ -206,7 +206,7 @@ def _flag_meant(key: str) -> str | None:
 def _option_meant(
     key: str, values: Mapping[str, object], reader: _Reader, path: tuple[str | int, ...]
 ) -> str | None:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.option(key, values, below=reader.place.is_header(*path))
 
@@ -214,7 +214,7 @@ def _option_meant(
 def _macro_meant(
     key: str, values: Mapping[str, object], reader: _Reader, path: tuple[str | int, ...]
 ) -> str | None:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.macro(key, values, below=reader.place.is_header(*path))
 
@@ -231,19 +231,19 @@ def _variants_meant(
 
 
 def _package_meant(item: str, reader: _Reader) -> str | None:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.header_package(f"{item}/" if reader.place.is_folder(item) else item)
 
 
 def _producer_meant(file: str, call: str) -> str:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.producer(file, call)
 
 
 def _link_meant(item: str, reader: _Reader) -> str | None:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.link(item, reader.major)
 
@@ -255,13 +255,13 @@ def _major(toolkit: object) -> int | None:
 
 
 def _above(path: str, _reader: _Reader) -> str | None:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.above(path)
 
 
 def _file_above(path: str, _reader: _Reader) -> str | None:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.above(path, is_file=True)
 
@@ -599,7 +599,7 @@ def _array(
 
 def _path_with_template(table: Mapping[str, Any], reader: _Reader) -> dict[str, str]:
     """Return the line `path = …` with the source that defines a table's first instantiated template."""
-    from .toml_lines import setting  # lazy import: only for mistakes
+    from .toml_lines import setting  # lazy import: needed only to report mistakes
 
     entries = table.get("instantiate")
     first = entries[0] if isinstance(entries, list) and entries else None

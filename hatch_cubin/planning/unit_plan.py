@@ -25,7 +25,7 @@ from ..project.source import Source, glob_regex, is_glob
 
 _WINDOWS_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
 
-# for each list of archs in pyproject.toml, the targets that the list means
+# the targets (archs to build for) that each list of archs in pyproject.toml means
 TargetsBySpecs = Mapping[tuple[str, ...], tuple[Target, ...]]
 
 _PLAIN_FILE_PART = re.compile(r"[A-Za-z0-9_-]{1,80}")
@@ -529,7 +529,7 @@ def _linked_for(
         if not target.named:
             notes.append(f"{module.base}: not built for {arch}: {_NO_PTX}")
             return None
-        from ..config.toml_lines import setting  # lazy import: only hints need it
+        from ..config.toml_lines import setting  # lazy import: needed only for hints
 
         archs = [str(each.arch) for each in module.targets if not each.arch.is_ptx]
         hint = f"in the module's table: {setting('archs', archs)}" if archs else None
@@ -581,7 +581,7 @@ def arch_for_source(
 
 
 def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Module | None) -> Problem:
-    from ..config.toml_lines import source_table  # lazy import: only hints need it
+    from ..config.toml_lines import source_table  # lazy import: needed only for hints
 
     header = source.ptx
     own = arch_names.parse_arch(header.target)
@@ -617,9 +617,9 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
 
 def _suggested_path(path: str, paths: Sequence[str]) -> str | None:
     """Return a hint with a corrected `path` for a [[source]] table whose `path` matches no source."""
-    import difflib  # lazy import: only hints need it
+    import difflib  # lazy import: needed only for hints
 
-    from ..config.toml_lines import setting  # lazy import: only hints need it
+    from ..config.toml_lines import setting  # lazy import: needed only for hints
 
     anywhere = f"**/{path}"
     found = [each for each in paths if glob_regex(anywhere).fullmatch(each)]
