@@ -1,1 +1,1 @@
-"""A program cache for cuda.core in an SQLite file. A build of a wheel does not use this program cache."""
+"""A program cache for cuda.core in an SQLite file. Builds do not use this program cache."""
