@@ -1,4 +1,4 @@
-"""Read all files in a cache folder, and report each file that is not as a build wrote it."""
+"""Read all files in a cache folder, and report each file with other content than a build wrote."""
 
 from __future__ import annotations
 

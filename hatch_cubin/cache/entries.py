@@ -131,10 +131,10 @@ class _LinkedResult(Compiled):
 
 
 class Cache:
-    """The cache folder of one build.
+    """The cache folder, as one build uses it.
 
-    With a *link_folder*, the build makes a hard link to each cache hit in this folder. Because of the hard
-    link, no bytes are copied or stay in memory, and no other build can remove the file. *signing* signs the
+    With a *link_folder*, `get` makes a hard link in this folder to each cached result. Because of the hard
+    link, no bytes are copied or kept in memory, and no other build can remove the file. *signing* signs the
     cache records that this build stores, and decides which records in the cache are trusted.
     """
 
@@ -220,7 +220,7 @@ class Cache:
         self._refused.discard(key)
 
     def forget(self, key: bytes) -> None:
-        """Remove the cache entry of *key*: the record first, and then the bytes."""
+        """Remove the files of the cache entry *key*: the cache record first, and then the compiled bytes."""
 
         def remove() -> None:
             for each in (record_key(key), key):
@@ -256,7 +256,7 @@ class Cache:
             yield accept
 
     def import_result(self, key: bytes, record: bytes, data: bytes) -> None:
-        """Store a result that another machine has compiled."""
+        """Store a compiled result that another machine has made."""
         with self.open_importer() as accept:
             accept(key, record, data)
 

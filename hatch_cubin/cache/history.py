@@ -33,7 +33,7 @@ class Tier(TypedDict):
 
 
 class _CacheNotes(NamedTuple):
-    """The notes about builds with one cache folder."""
+    """The notes about the last builds with one cache folder."""
 
     builds: list[dict[str, Any]]
     keys: set[bytes]

@@ -1,6 +1,6 @@
 """Count, trim and clear the entries of a cache folder, even while builds use the folder.
 
-The functions remove only files whose file names and folder names are those of cache files.
+Housekeeping removes only files whose paths have the form of cache files.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def is_record(head: bytes) -> bool:
 
 
 def open_unnoticed(path: str) -> BinaryIO:
-    """Open a cache file without changing its access time, because reading for housekeeping is not a use."""
+    """Open a cache file without changing the access time, because housekeeping does not count as a use."""
     return open(path, "rb", opener=_without_access_time)
 
 

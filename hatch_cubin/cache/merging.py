@@ -24,7 +24,7 @@ class MergeResult(NamedTuple):
 
 
 def merge(cache: Cache, folder: Path) -> MergeResult:
-    """Copy entries of *folder* that *cache* does not have, and signatures that are missing in its records."""
+    """Copy entries of *folder* that are missing in *cache*, and signatures that records in *cache* lack."""
     sizes: list[int] = []
     there = 0
 

@@ -278,7 +278,7 @@ def stat_file(path: str) -> StoredFile | None:
 
 
 def read_file(file: StoredFile) -> bytes:
-    """Return the bytes of a cache file, but at most one byte more than the size in its status."""
+    """Return the bytes of a cache file; at most one byte more than the size in the file status is read."""
     size = file.status.st_size
     descriptor = os.open(file.path, _READ)
     try:
@@ -299,7 +299,7 @@ def read_record(file: StoredFile) -> tuple[bytes, Record | None]:
 def mark_used(entry: StoredFile, record: StoredFile) -> None:
     """Set the access times of an entry and its record to now, so that trimming removes both together.
 
-    The access time of the record is slightly earlier than that of the entry.
+    The record's access time is slightly earlier than the access time of the entry.
     """
     now = time.time_ns()
     # access times do not matter in a read-only folder, because no build trims such a folder

@@ -2,10 +2,10 @@
 
 Cache keys, cache records, the command `explain`, the lock file and the bill of materials all use this list.
 
-If an input were missing in this list, it could change a result without changing the result's cache key. So
-`tests/unit/keys/test_ingredients.py` changes each field of a module and of the project's configuration, and
-fails if no row of the list shows the change. The test `test_ingredients.py` lists the fields that cannot
-change a result.
+If this list did not contain an input, the input could change a result without changing the result's cache
+key. So `tests/unit/keys/test_ingredients.py` changes each field of a module and of the project's
+configuration, and fails if no row of the list shows the change. The test `test_ingredients.py` lists the
+fields that cannot change a result.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def _value_only(value: Callable[[UnitInputs], str | None]) -> Callable[[UnitInpu
     """Return a function for the field *parts* that returns only the input's value.
 
     The digest does not contain the input's name, because the cache keys of the first releases did not contain
-    it.
+    the name.
     """
     return lambda unit_inputs: [found] if (found := value(unit_inputs)) is not None else []
 
@@ -416,7 +416,7 @@ INGREDIENTS: Sequence[Ingredient] = (
         },
         list,
         is_in_all=True,
-        # No positions, because the digest in the row *headers* covers the trees.
+        # The row has no positions, because the digest in the row *headers* covers the header trees.
         positions=DigestPositions(None, None, None),
     ),
     Ingredient(

@@ -245,7 +245,8 @@ def every_closure(
 ) -> list[ModuleWithHeaders]:
     """Return the modules of all sources, with their header closures (all headers that a source can read).
 
-    The headers of a module with a job are known; only modules without a job need a new search.
+    The headers of a module with a job are already known; the function searches for headers only for the other
+    modules.
     """
     found = {job.unit.module: (job.unit.module, job.closure, job.search) for job in jobs}
     known = {module.source.path for module in found}

@@ -18,7 +18,7 @@ _BY_FOLDER, _AS_PTX = "{parent}_{stem}", "{stem}_ptx"
 
 
 def name_problems(modules: Sequence[Module], config: Config) -> list[Problem]:
-    """Return a problem for each module whose name another module also has, ignoring upper and lower case."""
+    """Return a problem for each module that has the name of another module, ignoring upper and lower case."""
     by_name: dict[str, dict[Location, Module]] = defaultdict(dict)
     for module in modules:
         maker = module.where or Location(module.source.name_path)

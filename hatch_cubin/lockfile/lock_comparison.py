@@ -134,7 +134,7 @@ def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
 
 
 def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> LockedPlan:
-    """Return the units of *project* as its *lock* file lists them, without loading CUDA libraries."""
+    """Return the units that the *lock* file of *project* lists, without loading CUDA libraries."""
     toolkit = Toolkit(None, facts=Facts(**{**lock.builds, "supported": tuple(lock.builds["supported"])}))
     changes = [*_other_settings(lock, project)]
     planned = unit_plan.UnitPlan(())

@@ -106,7 +106,7 @@ def _of_extras(requirement: str) -> Iterator[str]:
     match = _REQUIREMENT.match(requirement)
     extras = {extra.strip() for extra in ((match and match[2]) or "").split(",")}
     for each in importlib.metadata.requires(name_of(requirement)) or () if extras - {""} else ():
-        # The other conditions in an environment marker name platforms. The conditions for platforms are
+        # The remaining conditions in an environment marker select platforms. The conditions for platforms are
         # ignored, because NVIDIA has wheels for all platforms that hatch-cubin supports.
         if extras.intersection(_EXTRA.findall(each)):
             yield each.partition(";")[0].strip()

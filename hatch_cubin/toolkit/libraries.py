@@ -28,7 +28,8 @@ def candidates(name: str, major: int, wanted: str | None) -> Iterator[Path]:
     """Yield the paths where a library of CUDA version *major* may be, beginning with the preferred path.
 
     *wanted* is the value of the setting `toolkit` in the project's configuration. If the setting `toolkit` is
-    "system", only CUDA_HOME is searched. For all other values of `toolkit`, only wheels are searched.
+    "system", only CUDA_HOME is searched. For all other values of the setting `toolkit`, only wheels are
+    searched.
     """
     lower = name.lower()
     if sys.platform == "win32":
@@ -46,7 +47,7 @@ def candidates(name: str, major: int, wanted: str | None) -> Iterator[Path]:
 
 
 def with_builtins(library: Path) -> list[str]:
-    """Return *library* and its companions to load: NVRTC 13.0 does not load libnvrtc-builtins itself."""
+    """Return the libraries to load for *library*: NVRTC 13.0 does not load libnvrtc-builtins itself."""
     return [*map(str, sorted(library.parent.glob("libnvrtc-builtins.so.*"))), str(library)]
 
 
@@ -124,7 +125,7 @@ class Installation:
         return digest([self.name, *self._states])
 
     def is_that_of(self, evidence: Evidence) -> bool:
-        """Return whether an earlier build's *evidence* is about this installation and no file has changed."""
+        """Return whether *evidence* of an earlier build shows that this installation is unchanged."""
         if self._evidence is None:
             same_state = evidence.state == self.state
             if same_state or evidence.contents == self._contents(evidence.marks):

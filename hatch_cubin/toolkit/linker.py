@@ -33,7 +33,7 @@ class Input(NamedTuple):
 
     @property
     def is_own(self) -> bool:
-        """Whether this input is a project file that was compiled before the build."""
+        """Whether this input of the linker is a project file that was compiled before the build."""
         return self.path is not None and self.wheel is None
 
 

@@ -36,8 +36,8 @@ _BUILD = re.compile(rb"Cuda compilation tools, release [\d.]+, V(\d+\.\d+\.\d+)"
 _PROBE_PTX = b".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry probe() { ret; }\n"
 _FIRST_WITH_SEED = (12, 9)
 # A function that is put before each source if NVRTC does not have the option --frandom-seed. NVRTC derives
-# names in anonymous namespaces from the first name with external linkage; without such a name, it makes
-# random names.
+# names in anonymous namespaces from the first name with external linkage; if a source has no such name, NVRTC
+# makes random names.
 _NAMESAKE = 'extern "C" __device__ void hatch_cubin_namesake() {}\n'
 _NEWEST = 'toolkit = "13"'
 _SYSTEM_HINT = (
@@ -47,7 +47,7 @@ _SYSTEM_HINT = (
 
 
 class Keys(NamedTuple):
-    """The cache key of a unit, and the key that cuda.core's Program.compile would use for the same source."""
+    """The cache key of a unit, and the key with which cuda.core's Program.compile would cache the source."""
 
     key: bytes
     program_key: bytes | None
@@ -63,7 +63,7 @@ class Keys(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """The facts about cuda.core and the CUDA toolkit that each build needs, even one without compiles."""
+    """The facts about cuda.core and the CUDA toolkit that each build needs, even if it compiles nothing."""
 
     core: str
     major: int

@@ -1,8 +1,8 @@
 """The script of a worker process, which receives tasks over a pipe and runs NVRTC, ptxas and nvJitLink.
 
 `compiling/executor.py` starts the script, and imports this module only for the script's path and the message
-format. The script imports only `cuda.bindings`, so it starts fast. If a compiler crashes, hangs or takes all
-memory, only the worker process is affected, and the build continues.
+format. The worker script imports only `cuda.bindings`, so the script starts fast. If a compiler crashes,
+hangs or takes all memory, only the worker process is affected, and the build continues.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def compile_task(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_precompiled_header(task: dict[str, Any]) -> Outcome | None:
-    """Compile a task with its headers precompiled; return None if the task must be compiled without them."""
+    """Compile a task with precompiled headers; return None if the task must be compiled without them."""
     # After an error with a precompiled header, a compile without it works or reports the problem.
     with contextlib.suppress(Exception):
         return _precompiled(task)
@@ -164,7 +164,7 @@ class _Header:
             os.unlink(self._place)
 
     def forget(self) -> None:
-        """Close the file of the precompiled header, which frees its disk space."""
+        """Close the file of the precompiled header, to free disk space."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self.path = self._descriptor = None
@@ -244,7 +244,7 @@ _unnamed: dict[int, tuple[str, str]] = {}
 
 
 def _compile_unnamed(task: dict[str, Any]) -> Outcome:
-    """Compile a task twice, each time with different names for its folders.
+    """Compile a task twice, each time with different names for the task's folders.
 
     If both results are equal, the result does not depend on the folders' names.
     """
@@ -319,7 +319,7 @@ class _Assembler:
         return os.path.join(self.scratch, f"ptxas-{os.getpid()}")
 
     def leave(self) -> None:
-        """Kill a ptxas process that is still running, and remove its files.
+        """Kill a ptxas process that is still running, and remove the files of this process.
 
         The worker removes these files because the build process may have ended before it could remove them.
         """
@@ -367,8 +367,8 @@ def _defined_by_lto(task: dict[str, Any]) -> list[str]:
     """Return the symbols that LTO-IR and another input both define, which nvJitLink does not report.
 
     The symbols of LTO-IR cannot be read directly. The PTX made from LTO-IR shows variables and kernels, but
-    not functions. To find the functions, the LTO-IR is linked with a probe that calls them: a function that
-    the LTO-IR does not define is declared `.extern` in the resulting PTX.
+    not functions. To find the functions, the LTO-IR is linked with a probe, which is code that calls these
+    functions: a function that the LTO-IR does not define is declared `.extern` in the resulting PTX.
     """
     arch = [option for option in task["options"] if option.startswith(b"-arch=")]
     probe = {**task, "kind": "lto", "options": [*arch, b"-dlto"], "instantiate": [], "ptx": False}
@@ -411,7 +411,7 @@ def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Out
     """Link *inputs*; each input consists of a kind, a name and bytes.
 
     If two inputs declare a symbol differently, nvJitLink prints an error of nvlink and still succeeds. (With
-    LTO, nvJitLink writes the error to its log.) This function makes such a link fail.
+    LTO, nvJitLink writes the error to its log.) This function makes a link with this error fail.
     """
     with _caught_stderr() as printed:
         outcome = _linked_anyway(options, inputs)
@@ -502,7 +502,7 @@ def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:
 def _open_folders(folders: dict[int, str]) -> None:
     """Open each folder in *folders* with the given number as the folder's file descriptor.
 
-    If a number is above the limit of open files, remember two other names for the folder.
+    If a number is above the limit of open files, the function notes two other names for the folder.
     """
     most = _allow_descriptors(max(folders) + 1)
     for number, folder in folders.items():
