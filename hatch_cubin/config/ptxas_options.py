@@ -4,9 +4,9 @@ The options in this module only change code and warnings. ptxas knows more optio
 some of them create files. All other options are rejected.
 
 Measured with ptxas, NVRTC and nvJitLink of CUDA 12.9, 13.0 and 13.5: each string of the array `ptxas-options`
-is one option. No release accepts an abbreviated name of an option, or several options in one string. But an
-option that needs a value and does not have one takes the next string as its value. ptxas reads a string
-without a hyphen as the name of a file.
+is one option. No release accepts an abbreviated name of an option, or several options in one string. But if
+an option has no value and needs one, ptxas takes the next string of the array as the value. ptxas reads a
+string without a hyphen as the name of a file.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _NAMES = {
 }
 _EXAMPLES = {_NUMBER: "2", _REGISTERS: "64", _BLOCK: "256", _KERNELS: "KERNEL"}
 
-_FILE = "it names a file, and the cache cannot know which files ptxas reads and writes"
+_FILE = "the option names a file, and the cache cannot know which files ptxas reads and writes"
 _NOT_LOADABLE = "the compiled result could not be loaded as a kernel"
 _NO_RESULT = "ptxas prints something and compiles nothing"
 _REASONS = {

@@ -281,13 +281,28 @@ def reachable_files(project: Project, sources: ProjectSources, *, by_name: bool 
     """
     finder = _HeaderFinder(project, None, Recall(None))
     modules = _modules(project, sources, lambda _specs: ())
-    return _needed_files(project, ((module, finder.find(module)[0]) for module in modules), by_name=by_name)
+    pairs = [(module, finder.find(module)[0]) for module in modules]
+    return _files_to_leave_out(project, pairs) if by_name else _needed_files(project, pairs, by_name=False)
 
 
 def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
-    """Return the sources of *jobs*, and the project's headers that includes in these sources name."""
+    """Return the sources of *jobs*, and the project's headers that they name, without those of calls."""
     closures = {job.unit.module: job.closure for job in jobs}
-    return [path for path in _needed_files(project, closures.items(), by_name=True) if not lies_outside(path)]
+    return [path for path in _files_to_leave_out(project, closures.items()) if not lies_outside(path)]
+
+
+def _files_to_leave_out(project: Project, closures: Iterable[tuple[Module, Closure]]) -> list[str]:
+    """Return the files that includes name and that a wheel can do without.
+
+    The package reads the text of a library's call at run time, so its file and its headers stay in the wheel.
+    Files of recorded calls are left out, because only builds read them.
+    """
+    pairs = [*closures]
+    others = [pair for pair in pairs if not pair[0].front or pair[0].source.recorded]
+    calls = [pair for pair in pairs if pair[0].front and not pair[0].source.recorded]
+    read_at_run_time = {*_needed_files(project, calls, by_name=True)}
+    found = _needed_files(project, others, by_name=True)
+    return [path for path in found if path not in read_at_run_time]
 
 
 def lies_outside(path: str) -> bool:

@@ -16,7 +16,7 @@ _TIME_MACRO = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 
 
 class TimeMacroUse(NamedTuple):
-    """A line whose compiled code depends on the time, and the macro that it uses."""
+    """A line whose code depends on the time of the compile, and the macro that the line uses."""
 
     path: str
     line: int
@@ -24,14 +24,14 @@ class TimeMacroUse(NamedTuple):
 
 
 def time_macro_uses(texts: Mapping[str, str]) -> Iterator[TimeMacroUse]:
-    """Yield the lines of *texts* that make each compile different; *texts* maps paths to their texts."""
+    """Yield lines that give different code at each compile; *texts* maps paths to the texts to search."""
     for path, text in texts.items():
         yield from (TimeMacroUse(path, line, name) for line, name in _uses(text))
 
 
-@functools.lru_cache(maxsize=1024)  # variants of a source share the same texts
+@functools.lru_cache(maxsize=1024)  # cached, because variants of a source share the same texts
 def _uses(text: str) -> tuple[tuple[int, str], ...]:
-    """Return the number of each line that uses such a macro, and the first macro on the line."""
+    """Return the number of each line that uses `__DATE__` or a similar macro, with the line's first macro."""
     code = TOKEN.sub(_line_ends, join_continued_lines(text.replace("\r\n", "\n")))
     names: dict[int, str] = {}
     line, before = 1, 0
@@ -42,5 +42,5 @@ def _uses(text: str) -> tuple[tuple[int, str], ...]:
 
 
 def _line_ends(match: re.Match[str]) -> str:
-    """Replace a comment, string or number by its line ends, so that line numbers stay the same."""
+    """Replace a comment, string or number by its line ends, so that line numbers do not change."""
     return "\n" * match[0].count("\n") or " "

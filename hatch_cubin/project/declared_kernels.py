@@ -1,9 +1,9 @@
-"""Find the `extern "C"` kernels that a source's text defines, and the types of their parameters.
+"""Find the `extern "C"` kernels that the text of a source defines, and the types of their parameters.
 
-Macros and conditionals can change the meaning of a text. So a kernel is reported only if nothing can change
-the definition or hide it from the compiler: the definition contains no macro, no conditional is around the
-definition, and no other line mentions the kernel's name. A parameter's type is known only if it consists of
-C++ keywords.
+Macros and conditionals can change the meaning of a source's text. So a kernel is reported only if nothing can
+change the definition or hide it from the compiler: the definition contains no macro, no conditional is around
+the definition, and no other line mentions the kernel's name. A parameter's type is reported only if it
+consists of C++ keywords.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import NamedTuple, TypeAlias
 from .scan import PASTE_OPERATOR, TOKEN, is_before_directive
 
 ParameterTypes: TypeAlias = (
-    "tuple[str | None, ...]"  # the type of each parameter of a kernel; None if a type is not known
+    "tuple[str | None, ...]"  # the type of each parameter of a kernel; None for an unknown type
 )
 
-# Text whose meaning depends on the compiler's release and options: trigraphs, escapes in names, and blanks
-# between a backslash and the end of the line.
+# Text whose meaning depends on the release and options of the compiler: trigraphs, escapes in names, and
+# blanks between a backslash and the end of the line.
 _DISPUTED = re.compile(r"\?\?[=/'()!<>-]|\\[uU]00|\\[ \t\f\v\r]+\n")
 _DIGRAPH = re.compile(r"<[%:]|[%:]>|%:")
 _UNCLEAR = "\0"  # replaces code whose meaning is not clear; sources never contain this character
@@ -60,19 +60,19 @@ _KEYWORDS = _TYPE_KEYWORDS.union(_QUALIFIERS)
 
 
 class TextNames(NamedTuple):
-    """The words in a source or header, and the names of all macros that it may define."""
+    """The words in a source or header, and the names of all macros that the text may define."""
 
     words: Counter[str]
     macros: frozenset[str]
     is_plain: bool  # whether no macro in the text uses `##` or has unbalanced brackets
 
 
-@functools.lru_cache(maxsize=256)  # sources share headers, so the same text is analysed often
+@functools.lru_cache(maxsize=256)  # cached, because sources share headers, so the same text is analysed often
 def names_of(text: str) -> TextNames:
-    """Return the words and macros of a source or header, or of `define X …` for a macro of the table."""
+    """Return the words and macros of a source or header, or of `define X …` for a macro in pyproject.toml."""
     joined = _joined(text)
     code = TOKEN.sub(lambda match: " " if match[0][0] == "/" else match[0], joined)
-    # searched in both texts, because a comment may continue on the next line
+    # the search covers both texts, because a comment may continue on the next line
     defined = {*_DEFINE.findall(joined), *_DEFINE.findall(code)}
     return TextNames(
         Counter(_WORD.findall(_INCLUDE.sub("", code))),
@@ -117,8 +117,8 @@ def declared_types(
 def declared_names(text: str, macros: Mapping[str, str]) -> list[str]:
     """Return the names of the kernels that every compile of *text* with these *macros* contains.
 
-    The result is empty if *text* includes headers or has conditionals. Kernels in a namespace are left out:
-    in an anonymous namespace, the symbol of a kernel differs from its name, and a macro can hide that a
+    The result is empty if *text* includes headers or contains conditionals. Kernels in a namespace are left
+    out: in an anonymous namespace, the symbol of a kernel differs from its name, and a macro can hide that a
     namespace is anonymous.
     """
     own, theirs = names_of(text), [names_of(f"define {name} {value}") for name, value in macros.items()]
@@ -133,11 +133,12 @@ def declared_names(text: str, macros: Mapping[str, str]) -> list[str]:
     ]
 
 
-@functools.lru_cache(maxsize=32)  # this function is called for each arch and variant of a source in turn
+# cached, because this function is called for each arch and variant of a source in turn
+@functools.lru_cache(maxsize=32)
 def _unconditional_kernels(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the kernels that a text defines, each with the words of its definition.
+    """Return the kernels that a text defines, each with the words of the definition.
 
-    The result is empty if *text* includes headers or has conditionals.
+    The result is empty if *text* includes headers or contains conditionals.
     """
     if '"C"' not in text:
         return ()
@@ -201,7 +202,7 @@ def _unconditional(code: str) -> str | None:
 
 
 def _nesting(code: str) -> list[tuple[int, str]] | None:
-    """Return the position after each bracket, and the brackets that are open there; None if unbalanced.
+    """Return the position after each bracket, with the brackets open at that position; None if unbalanced.
 
     The open brackets are a string of `(`, `{`, `C` for the block of an `extern "C"`, and `n` for a namespace.
     """
@@ -223,7 +224,7 @@ def _kernels(
 ) -> Iterator[re.Match[str]]:
     """Yield the definitions of `extern "C"` kernels that are only inside brackets of the kinds *scopes*.
 
-    With *blocks*, kernels in a block `extern "C" { … }` are found too.
+    If *blocks* is true, kernels in a block `extern "C" { … }` are found too.
     """
     if (nesting := _nesting(code)) is None:
         return
@@ -254,7 +255,7 @@ def _parameter_types(listed: str) -> ParameterTypes | None:
 
 
 def _parameter_type(pieces: Sequence[str]) -> str | None:
-    """Return a parameter's type in the spelling of demangled symbols.
+    """Return a parameter's type as it is spelled in demangled symbols.
 
     The result is None if the type contains a word that is not a C++ keyword.
     """

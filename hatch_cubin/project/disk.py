@@ -1,4 +1,4 @@
-"""Look up and read files, so that a file that cannot be read is an error and does not count as missing."""
+"""Look up and read files; an unreadable file is an error, and does not count as a missing file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from ..common import file_access, read_limits
 from ..errors import Location, SourceError, problem
 from .source_roots import ProjectTree
 
-# The largest step of timestamps in file systems: two writes within one step may give a file the same times.
+# The largest step of timestamps in common file systems: two writes within one step may give a file the same
+# times.
 TIMESTAMP_STEP_NS = 2 * 10**9
 
 _MEANS_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
@@ -22,16 +23,16 @@ def is_file(path: str | Path, tree: ProjectTree) -> bool:
     """Return whether *path* is a file, and not a folder.
 
     Raise SourceError if the system reports an error, or if *path* is a pipe or a device, which a compiler
-    might read without end. *tree* gives the name of the file in the message.
+    might read forever. *tree* is used to name the file in the error message.
     """
     status = _status(path, tree)
     return status is not None and stat.S_ISREG(status.st_mode)
 
 
 def file_state(path: str | Path, tree: ProjectTree) -> str:
-    """Return a text with the size, times and inode of a file; empty if *path* is not a file.
+    """Return a text with the size, times and inode of a file; an empty text if *path* is not a file.
 
-    Raise SourceError in the same cases as `is_file`.
+    Raise SourceError if the system reports an error, or if *path* is a pipe or a device.
     """
     status = _status(path, tree)
     if status is None or not stat.S_ISREG(status.st_mode):
@@ -40,7 +41,7 @@ def file_state(path: str | Path, tree: ProjectTree) -> str:
 
 
 def state_from_status(status: os.stat_result) -> str:
-    """Return a text with a file's size, times and inode, which changes whenever the file is written.
+    """Return a text with a file's size, times and inode; the text changes whenever the file is written.
 
     The text can also change without a write: each new hard link to a file changes the file's ctime.
     """
@@ -48,9 +49,9 @@ def state_from_status(status: os.stat_result) -> str:
 
 
 def are_settled(states: Iterable[str], now_ns: int) -> bool:
-    """Return whether the files were last changed so long ago that any later change changes their *states*.
+    """Return whether files were last changed so long ago that any later change changes their *states*.
 
-    If a file is written twice within one step of its timestamps, its state may be the same after both writes.
+    If a file is written twice within one step of the file system's clock, its state may not change.
     """
     newest = max((int(time) for state in states if state for time in state.split()[1::2]), default=0)
     return newest < now_ns - TIMESTAMP_STEP_NS
@@ -73,7 +74,7 @@ def _status(path: str | Path, tree: ProjectTree) -> os.stat_result | None:
 def read_file(path: str | Path, tree: ProjectTree) -> bytes:
     """Return the bytes of a file; SourceError if the file cannot be read.
 
-    *tree* gives the name of the file in the message.
+    *tree* is used to name the file in the error message.
     """
     try:
         with open(path, "rb", buffering=0) as file:
@@ -84,7 +85,7 @@ def read_file(path: str | Path, tree: ProjectTree) -> bytes:
 
 
 def size_and_time(path: str | Path) -> str:
-    """Return a text with a file's size and modification time; empty if the file does not exist."""
+    """Return a text with a file's size and modification time; an empty text if the file does not exist."""
     try:
         return size_and_time_from_status(os.stat(path))
     except OSError:
@@ -92,12 +93,12 @@ def size_and_time(path: str | Path) -> str:
 
 
 def size_and_time_from_status(status: os.stat_result) -> str:
-    """Return the same text as `size_and_time`, for a file whose status is already known."""
+    """Return the same text as `size_and_time`, from the status of a file."""
     return f"{status.st_size} {status.st_mtime_ns}"
 
 
 def not_regular_error(name: str) -> SourceError:
-    """Return the error for a path that is a pipe or a device, which a compiler might read without end."""
+    """Return the error for a path that is a pipe or a device, which a compiler might read forever."""
     return SourceError(problem("not-a-regular-file", "is not a regular file", Location(name)))
 
 
@@ -108,7 +109,7 @@ def unreadable_error(exc: OSError, path: str | Path, tree: ProjectTree) -> Sourc
 
 
 def outside_link_error(tree: ProjectTree, path: str) -> SourceError:
-    """Return the error for a file that is a link to a place outside of the project or its source root."""
+    """Return the error for a file that is a link to a file outside the project or outside its source root."""
     home, where = tree.source_root_of(path), Location(path)
     if home is not None:
         text = f"is a link to a place outside of the source root {home.name!r}"

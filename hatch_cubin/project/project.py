@@ -71,10 +71,11 @@ class Project:
     inform: Callable[[str], object] = _silent
     warn: Callable[[str], object] = _silent
     show_progress: Callable[[int, int], AbstractContextManager[Progress]] = (
-        _no_progress  # called with the number of all units, and the number of cached units
+        # called with the number of units (modules for one arch), and the number of units that are cached
+        _no_progress
     )
     verbose: bool = False
-    recalls_texts: bool = True  # whether texts that producers returned earlier may be used again
+    recalls_texts: bool = True  # whether texts that producers returned in an earlier build may be used again
 
     @cached_property
     def tree(self) -> ProjectTree:
@@ -83,7 +84,7 @@ class Project:
 
     @property
     def package(self) -> str:
-        """The import package into which the bundle of kernels is written."""
+        """The import package into which the compiled kernels are written."""
         wanted, place = self.config.package, self.config.place
         known = ", ".join(map(repr, self.packages)) or "none"
         if wanted is None:
@@ -119,7 +120,7 @@ class Project:
         return next(having, next(iter(self.packages)))
 
     def _folder(self, package: str) -> str | None:
-        """Return the project-relative folder of a package, which may not exist; None if not in the wheel."""
+        """Return a package's folder, which may not exist; None if the wheel does not contain the package."""
         for top, folder in self.packages.items():
             if package == top or package.startswith(top + "."):
                 return str(PurePosixPath(folder, *package.split(".")[len(top.split(".")) :]))
@@ -127,17 +128,17 @@ class Project:
 
     @property
     def bundle_folder(self) -> str:
-        """The project-relative folder into which an editable install writes the bundle of kernels."""
+        """The folder in the project into which an editable install writes the compiled kernels."""
         return str(PurePosixPath(self._folder(self.package) or "", BUNDLE_FOLDER))
 
     @property
     def cache_folder(self) -> Path:
-        """The cache folder: the folder in the project's configuration, or a folder of the user."""
+        """The cache folder: the folder that pyproject.toml configures, or a folder of the user."""
         return user_folders.cubins_folder(self.root, self.config.cache_dir)
 
     @property
     def is_skipped(self) -> bool:
-        """Whether the user has requested a bundle without kernels (`HATCH_CUBIN_SKIP`)."""
+        """Whether the user has requested a wheel without kernels (`HATCH_CUBIN_SKIP`)."""
         return self.is_switched_on("HATCH_CUBIN_SKIP")
 
     @property
@@ -146,7 +147,7 @@ class Project:
         return bool(self.config.trusted_keys or self.environ.get(SIGNING_KEY))
 
     def warn_of_variables(self) -> None:
-        """Warn of environment variables that look like hatch-cubin's but have no effect."""
+        """Warn of environment variables that look like hatch-cubin's variables but have no effect."""
         for message in variables_unread(self.environ):
             self.warn(message)
         for note in variables_of_others(self.environ):
@@ -174,7 +175,7 @@ class Project:
 
 
 def _namespace_package(root: Path) -> str | None:
-    """Return a hint with the lines for the package in a namespace package, if there is exactly one."""
+    """Return a hint with the lines for the only package inside a namespace package, if there is only one."""
     inits = [*root.glob("src/*/*/__init__.py"), *root.glob("*/*/__init__.py")]
     folders = [path.parent.relative_to(root) for path in inits if path.parent.parent != root / "src"]
     if len(folders) != 1:
@@ -186,7 +187,7 @@ def _namespace_package(root: Path) -> str | None:
 
 
 def _how_to_have_a_package(root: Path) -> str:
-    """Return a hint how to get a package, for a project that may have only a single Python module."""
+    """Return a hint how to add a package, because the project may have only a single Python module."""
     modules = sorted(
         path.relative_to(root).as_posix()
         for folder in (root / "src", root)
@@ -200,7 +201,7 @@ def _how_to_have_a_package(root: Path) -> str:
 
 
 def cache_folders(project: Project) -> list[str]:
-    """Return the project-relative paths of the cache folder, as it is written and with links followed.
+    """Return the paths of the cache folder in the project: as configured, and with links followed.
 
     The list is empty if the cache folder is outside the project.
     """
@@ -217,9 +218,9 @@ def cache_entries(project: Project) -> list[str]:
 
 
 def has_ptx_modules(project: Project) -> bool:
-    """Return whether a PTX source becomes a separate module, without reading any file.
+    """Return whether a PTX source becomes a separate module, without reading a file.
 
-    Producers do not run for this question: their tables say whether they may return PTX.
+    Producers (Python functions) are not called: their [[producer]] tables say whether they may return PTX.
     """
     config, files = project.config, ProjectFiles(project.tree, project.packages)
     linked = {path for rule in config.module for pattern in rule.sources for path in files.matching(pattern)}
@@ -230,10 +231,10 @@ def has_ptx_modules(project: Project) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ProjectSources:
-    """The project's sources, sorted by path; for each [[module]] table, the paths that each pattern matches.
+    """The project's sources, sorted by path, and the paths that each pattern in [[module]] tables matches.
 
-    The list of sources is not complete while producers have not run: running them needs time and installed
-    packages.
+    The list of sources is incomplete until producers (Python functions) were called, which needs time and
+    installed packages.
     """
 
     all: tuple[Source, ...]
@@ -243,7 +244,7 @@ class ProjectSources:
 
     @property
     def by_module_table(self) -> tuple[tuple[str, ...], ...]:
-        """The paths that each [[module]] table names, in its order."""
+        """The paths of the sources in each [[module]] table, in the order of the table."""
         return tuple(tuple(dict.fromkeys(itertools.chain(*each.values()))) for each in self.named)
 
     def __iter__(self) -> Iterator[Source]:
@@ -253,8 +254,8 @@ class ProjectSources:
 def read_sources(project: Project) -> ProjectSources:
     """Find and read the project's source files.
 
-    Raise SourceError with all sources that are missing or unreadable. The sources that producers return are
-    not in the result: `with_produced` adds these sources.
+    Raise SourceError with all sources that are missing or unreadable. `with_produced` adds the sources
+    that producers return.
     """
     config = project.config
     files = ProjectFiles(project.tree, project.packages)
@@ -292,7 +293,7 @@ def read_sources(project: Project) -> ProjectSources:
 
 
 def _recorded_calls(project: Project, folder: str) -> Iterator[str]:
-    """Yield the files with recorded calls in a folder. Warn if the folder does not exist."""
+    """Yield the files in a folder that contain recorded calls. Warn if the folder does not exist."""
     if not project.tree.disk_path(folder).is_dir():
         what = f"recorded: {folder!r} is not a folder of the project, so no recorded calls are compiled"
         hint = "a test run with --record-cubins writes the folder"
@@ -310,9 +311,9 @@ def _read(project: Project, path: str) -> Source:
 def with_produced(
     project: Project, sources: ProjectSources, produced: Iterable[Source], declared: Iterable[str]
 ) -> ProjectSources:
-    """Return the sources with those that producers returned; *declared* are the files that producers may use.
+    """Return *sources* with *produced* sources added; *declared* are the files that producers may use.
 
-    SourceError if a name is taken by a file or by another producer, or if a pattern still matches nothing.
+    Raise SourceError if another source has the same name, or if a pattern still matches no source.
     """
     produced = sorted(produced, key=lambda source: source.path)
     problems = [*_taken_names(project, produced)]
@@ -334,7 +335,7 @@ def with_produced(
 
 
 def _taken_names(project: Project, produced: Iterable[Source]) -> Iterator[Problem]:
-    """Yield a problem for each produced source whose path a file or another produced source has."""
+    """Yield a problem for each produced source that has the path of a file or of another produced source."""
     seen: dict[str, str] = {}
     for source in produced:
         by = source.produced.by if source.produced else ""
@@ -342,7 +343,7 @@ def _taken_names(project: Project, produced: Iterable[Source]) -> Iterator[Probl
         other = "a file of the project" if is_file else seen.get(source.path)
         seen[source.path] = by
         if other is not None:
-            what = f"{by} returns a source with this name, and {other} has it already"
+            what = f"{by} returns a source with this name, but {other} already has this name"
             hint = "two tables name this function: delete one" if other == by else "rename one of them"
             yield problem("produced-name-taken", what, Location(source.path), hint)
 
@@ -356,7 +357,7 @@ def _unmatched_members(project: Project, named: Sequence[Mapping[str, Sequence[s
 
 
 def _warn_of_exclude(project: Project, files: ProjectFiles) -> None:
-    """Warn of each path in 'exclude' that matches no source, probably because of a spelling mistake."""
+    """Warn of each path in 'exclude' that matches no source, because the path is probably misspelled."""
     config = project.config
     plain = [(index, path) for index, path in enumerate(config.exclude) if not is_glob(path)]
     if not plain:
@@ -368,13 +369,15 @@ def _warn_of_exclude(project: Project, files: ProjectFiles) -> None:
             what, where = f"exclude: {path!r} matches no source", config.place.of("exclude", index)
             is_folder = project.tree.disk_path(path).is_dir()
             hint = (
-                f'it is a folder: write "{path}/**" for the files in it' if is_folder else guess(path, every)
+                f'the path is a folder: write "{path}/**" for the files in it'
+                if is_folder
+                else guess(path, every)
             )
             project.warn(str(problem("exclude-matches-nothing", what, where, hint)))
 
 
 def _warn_of_capitals(project: Project, files: ProjectFiles) -> None:
-    """Warn of each file in a package that 'sources' would match if its suffix were in small letters."""
+    """Warn of each file in a package that is not a source only because its suffix is in capital letters."""
     capitals = [f"**/*{suffix.upper()}" for suffix in sorted(_SUFFIXES)]
     paths, _unmatched = files.find(capitals, project.config.exclude)
     for path in paths if project.config.sources == DEFAULT_SOURCES else ():
@@ -415,7 +418,7 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
             f"this project is an sdist (it has PKG-INFO) without {folder}: build the sdist with hatch-cubin"
         )
     if project.tree.disk_path(pattern).is_dir():
-        return f'it is a folder: write "{pattern}/**/*.cu" for the sources in the folder'
+        return f'the path is a folder: write "{pattern}/**/*.cu" for the sources in the folder'
     if not is_glob(pattern):
         suffixes = {*_SUFFIXES, PurePosixPath(pattern).suffix}
         paths = (path for path in walk(project.tree, ".") if PurePosixPath(path).suffix.lower() in suffixes)
@@ -430,7 +433,7 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
 
 
 def _sources_elsewhere(project: Project) -> list[str] | None:
-    """Return globs for sources outside the packages, or else the files that seem to contain kernels."""
+    """Return globs for sources outside the packages, or else for files that seem to contain kernels."""
     packages = tuple(f"{folder}/" for folder in project.packages.values())
     paths = [*map(PurePosixPath, walk(project.tree, "."))]
     found = [
@@ -458,7 +461,7 @@ def _may_have_kernel(project: Project, path: str) -> bool:
 def _folder_meant(project: Project, path: str) -> str | None:
     """Return a hint for a path that is not a folder: a file's folder, or a folder with a similar name."""
     if os.path.isfile(project.tree.disk_path(path)):  # False for a path that cannot be read
-        return f'it is a file: write the name of its folder, "{PurePosixPath(path).parent}"'
+        return f'the path is a file: write the name of its folder, "{PurePosixPath(path).parent}"'
     folders = {str(parent) for each in walk(project.tree, ".") for parent in PurePosixPath(each).parents}
     return guess(path, sorted(folders)) or _NO_FOLDER
 
@@ -466,13 +469,13 @@ def _folder_meant(project: Project, path: str) -> str | None:
 def _include_folder_problems(project: Project) -> list[Problem]:
     """Return a problem for each include folder that is missing, or is a link to a place outside the project.
 
-    The compiler itself does not report a missing include folder.
+    The compiler itself reports no error for a missing include folder.
     """
     tree, problems = project.tree, []
     for folder, key in include_folders(project.config):
         home, where = tree.source_root_of(folder), project.config.place.of(*key)
         if home is not None and home.is_partial and not os.path.lexists(tree.disk_path(folder)):
-            continue  # an sdist does not contain include folders that no kernel needs
+            continue  # an sdist does not contain include folders that no kernel uses
         if not os.path.isdir(tree.disk_path(folder)):
             what = f"include-dirs: {folder!r} is not a folder of the project"
             problems.append(problem("include-folder-not-found", what, where, _folder_meant(project, folder)))
@@ -484,7 +487,7 @@ def _include_folder_problems(project: Project) -> list[Problem]:
 
 
 def include_folders(config: Config) -> Iterator[tuple[str, tuple[str | int, ...]]]:
-    """Yield each include folder that the table names, and the path of its entry in the table."""
+    """Yield each include folder in pyproject.toml, with the keys and index that lead to its entry."""
     yield from ((folder, ("include-dirs", index)) for index, folder in enumerate(config.include_dirs))
     tables: tuple[tuple[str, Sequence[SourceRule | ModuleRule]], ...] = (
         ("source", config.source),

@@ -19,17 +19,17 @@ _AGAIN = "record the call again, or move the file to another folder"
 
 
 class _FirstLine(TableLocation):
-    """The place of all settings of a recorded call: the first line of the file."""
+    """The location of all settings of a recorded call: the first line of the file."""
 
     def of(self, *_path: str | int) -> Location:
         return Location(self.file, 1)
 
 
 def read_recorded(tree: ProjectTree, path: str) -> Source:
-    """Return the source that a file with a recorded call describes. Raise SourceError if it is damaged.
+    """Return the source that a file with a recorded call describes. Raise SourceError if the file is damaged.
 
-    The first line of the file is a comment with the call as JSON. The call's text begins after this line.
-    The name of the file begins with the key of the call, so an edit of the file is noticed.
+    The first line of the file is a comment with the call as JSON. The source code of the call begins after
+    this line. The name of the file begins with the key of the call, so that an edit of the file is noticed.
     """
     whole = read_source(tree, path)
     line, _, text = whole.text.partition("\n")
@@ -42,14 +42,17 @@ def read_recorded(tree: ProjectTree, path: str) -> Source:
         raise SourceError(*exc.problems) from exc
     key = text_key(rule.front, rule.call_options, text)
     if not PurePosixPath(path).name.startswith(key):
-        what = "was edited: its name is the key of another call"
+        what = "was edited: the file's name is the key of another call"
         hint = f"rename the file to {key}.cu, or record the call again"
         raise SourceError(problem("recorded-call-damaged", what, Location(path), hint))
     return replace(whole, text=text, recorded=rule)
 
 
 def _settings(line: str) -> dict[str, Any]:
-    """Return the settings in the first line of a file. Raise ValueError if the line has another form."""
+    """Return the settings in the first line of a file with a recorded call.
+
+    Raise ValueError if the line does not have the right form.
+    """
     call = json.loads(line.removeprefix("// ")) if line.startswith("// {") else {}
     if not {"front", "options"} <= call.keys() <= {"front", "options", "instantiate"}:
         raise ValueError

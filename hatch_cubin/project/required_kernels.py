@@ -1,7 +1,7 @@
-"""Find kernels that every compile of a source contains, as far as the source's text alone shows this.
+"""Find kernels that every compile of a source contains, as far as the text of the source alone proves this.
 
-A header, a condition or a macro may change the meaning of every line, so for most sources no kernel is
-certain.
+A header, a condition or a macro may change the meaning of every line, so for most sources the result is
+empty.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Scan a source or a header for includes, and for macros that an include can use.
+"""Scan a source or a header for includes, and for macros that change includes.
 
-The scan covers every branch of every conditional. The scan does not look for the included files.
+The scan covers all branches of each conditional. The scan does not look for the included files.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ IDENTIFIER = re.compile(r"[^\W\d]\w*")
 # lines.
 _CONTINUED_LINES = re.compile(r"^(?:[^\n]*\\\n)+[^\n]*", re.MULTILINE)
 UNKNOWN = "?"
-UNKNOWN_WITH_PARENT = "?../"  # an unknown value that may contain `..`, and so may lead out of a folder
+UNKNOWN_WITH_PARENT = "?../"  # an unknown value that may contain `..`, and so may lead to a different folder
 UNKNOWN_PASTED = "?##"  # an unknown value that is pasted together with ##
 _OTHER_BLANKS = str.maketrans("\f\v\r", "   ")  # NVRTC reads these characters as blanks
 
@@ -76,7 +76,7 @@ class Include(NamedTuple):
     # The form is "quote", "angle", "macro" or "unknown". "argument" is an angled name in which macros can
     # replace words.
     form: str
-    # for #include_next, which may mean a later file of the same name on the search path
+    # true for #include_next, which may mean a later file of the same name on the search path
     searches_on: bool = False
 
 
@@ -112,8 +112,8 @@ def _scan(text: str) -> tuple[list[Include], list[tuple[str, str]]]:
             defines.append(_macro(defined[1], defined[2], defined[3]))
             if PASTE_OPERATOR.search(defined[3]):
                 defines.append((defined[1], UNKNOWN_PASTED))
-            # the name is not scanned, because many files define __has_include for compilers that do not have
-            # it
+            # the macro's own name is not scanned, because many files define __has_include for compilers that
+            # do not have it
             rest = defined[3]
             if (
                 defined[2]
@@ -131,7 +131,7 @@ def _scan(text: str) -> tuple[list[Include], list[tuple[str, str]]]:
 
 
 def _has_include_operands(text: str) -> Iterator[Include]:
-    """Yield the headers for which a condition may look, by `__has_include` or a macro that uses it."""
+    """Yield the headers that a condition may look for, by `__has_include` or a macro that uses it."""
     for found in _HAS_INCLUDE.finditer(text):
         yield parse_operand(found[2] or "", every=found[1] is not None)
     for found in _WRAPPER_CALL.finditer(text):
@@ -160,13 +160,13 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def is_before_directive(match: re.Match[str]) -> bool:
-    """Return whether a token is a comment of several lines that is followed by a directive."""
+    """Return whether a token is a comment of several lines with a directive after it on its last line."""
     is_long = match[0].startswith("/*") and "\n" in match[0]
     return is_long and _LATE_DIRECTIVE.match(match.string, match.end()) is not None
 
 
 def _macro(name: str, parameters: str | None, value: str) -> tuple[str, str]:
-    """Return a macro's name, and its value as far as an include can use the value."""
+    """Return a macro's name, and the parts of its value that an include can use."""
     if not parameters and (parse_operand(value).form != "unknown" or _is_path(value.strip())):
         return name, value.strip()
     if parameters and ".." not in value and _TEMPLATE.fullmatch(f"({value}"):
@@ -180,13 +180,13 @@ def _is_path(value: str) -> bool:
 
 
 def include_values(macros: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the names of a table's macros, and their values as far as an include can use the values."""
+    """Return the names of macros in pyproject.toml, and the parts of their values that an include can use."""
     parts = ((*name.partition("("), value) for name, value in macros)
     return tuple(_macro(name, parenthesis, rest + value) for name, parenthesis, rest, value in parts)
 
 
 def can_hide_includes(macros: Iterable[tuple[str, str]]) -> bool:
-    """Return whether a table's macros can make a condition look for a header that no file names."""
+    """Return whether macros in pyproject.toml can make a condition look for a header that no file names."""
     return any(_count_has_include(value) or _can_build_has_include(value) for _name, value in macros)
 
 
@@ -221,9 +221,9 @@ def line_of_include(include: Include, text: str) -> int | None:
 
 
 class ScanCache:
-    """The includes and macros of all files of a build.
+    """The includes and macros of all files of a build, which are scanned at most once.
 
-    Each file is read once. A file is not scanned if its digest is *known* from an earlier build.
+    A file is not scanned if its digest is *known* from an earlier build.
     """
 
     def __init__(self, known: Callable[[str], Scan | None] = lambda _digest: None) -> None:

@@ -1,4 +1,4 @@
-"""Find the project's sources, and read their text as it is passed to the compiler."""
+"""Find the project's sources, and decode their text for the compiler."""
 
 from __future__ import annotations
 
@@ -30,40 +30,41 @@ _WIDE_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, cod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Production:
-    """How a script produced a source: the script, the parts of the name, and the settings for this source."""
+    """A source that a Python function returned: the function's file, the parts of its name, its settings."""
 
-    producer: str  # the path of the script
-    by: str  # the script and its function
+    producer: str  # the path of the Python file with the function
+    by: str  # the path of the Python file, and the function's name
     file: str  # the name of the source without its variant
     base: str
     rule: SourceRule
-    variant: Macros = ()  # part of the module's name, not a macro
-    arch: str = ""  # the only arch that this text is for; empty for a source of all archs
-    settings: Mapping[str, Any]  # as the script returned them
+    variant: Macros = ()  # a part of the module's name; no macros are defined for it
+    arch: str = ""  # the only arch that this source is for; empty for a source of all archs
+    settings: Mapping[str, Any]  # as the Python function returned them
 
     @property
     def leave_out(self) -> str:
-        """The hint for a source that should not exist: 'exclude' is only for files."""
+        """Return the hint for a source that should not exist; the key 'exclude' works only for files."""
         return f"let {self.producer} return no text for this source"
 
 
 @dataclass(frozen=True)
 class Source:
-    """One `.cu` or `.ptx` file: its project-relative path, its text, and the digest of its bytes.
+    """One `.cu` or `.ptx` file: its path in the project, its text, and the digest of its bytes.
 
-    A source that a script produced is not on the disk, but is treated like a file beside the script.
+    A source that a Python function returned is not on the disk, but is treated like a file beside the
+    function's file.
     """
 
     path: str
     text: str
     sha256: str = ""
-    encoding: str = "utf-8"  # the encoding of the file
+    encoding: str = "utf-8"  # the encoding of the source file
     produced: Production | None = field(default=None, hash=False)
-    is_text_known: bool = True  # false for a produced source that a lock describes
-    locked_key: str = ""  # the key of a library's call, if a lock describes the source
+    is_text_known: bool = True  # false for a produced source that the lock file describes
+    locked_key: str = ""  # the key of a library's call, if the lock file describes the source
     recorded: SourceRule | None = field(
         default=None, hash=False
-    )  # the settings in the file of a recorded call
+    )  # for a recorded call, the settings in its file
 
     @cached_property
     def is_ptx(self) -> bool:
@@ -71,16 +72,22 @@ class Source:
 
     @property
     def code(self) -> bytes:
-        """The bytes to compile: PTX in the file's encoding, because ptxas may copy them into the cubin."""
+        """The bytes to compile.
+
+        PTX keeps the encoding of its file, because ptxas may copy bytes of the text into the cubin.
+        """
         return self.text.encode(self.encoding if self.is_ptx else "utf-8")
 
     @property
     def own_rule(self) -> SourceRule | None:
-        """The settings that belong to this source alone, and not to a table."""
+        """The settings that belong to this source alone, and not to a [[source]] table."""
         return self.produced.rule if self.produced else self.recorded
 
     def line_in_file(self, line: int) -> int:
-        """Return the line of the file for a line of the text. A recorded call begins with one more line."""
+        """Return the line number in the file for a line number in the text.
+
+        The file of a recorded call has one more line before the text.
+        """
         return line if self.recorded is None else line + 1
 
     @property
@@ -89,22 +96,22 @@ class Source:
 
     @property
     def path_for_globs(self) -> str:
-        """The path that globs of the table are compared with: without the variant in a produced name."""
+        """The path to compare with globs in pyproject.toml, without the variant of a produced source."""
         return f"{self.folder}/{self.produced.file}".removeprefix("./") if self.produced else self.path
 
     @property
     def name_path(self) -> str:
-        """The path that the module's name comes from: the texts of a produced module share it."""
+        """The path for the module's name: equal for the produced sources of one module."""
         return f"{self.folder}/{self.produced.base}.cu" if self.produced else self.path
 
     @property
     def variant(self) -> Macros:
-        """The variant in a produced name."""
+        """The variant in the name of a produced source."""
         return self.produced.variant if self.produced else ()
 
     @property
     def arch(self) -> str:
-        """The only arch that a produced text is for; empty for a source of all archs."""
+        """The only arch that a produced source is for; empty for a source of all archs."""
         return self.produced.arch if self.produced else ""
 
     @property
@@ -134,7 +141,7 @@ def is_ptx(path: str) -> bool:
 def decode_source(data: bytes, where: Location) -> tuple[str, str]:
     """Decode a source as UTF-8, or as Latin-1 if it is not valid UTF-8; return the text and the encoding.
 
-    Raise SourceError, with the place *where*, if *data* is not text that a compiler can read.
+    Raise SourceError, with the location *where*, if *data* is not text that a compiler can read.
     """
     if data.startswith(_WIDE_BOMS):
         what = "is UTF-16 or UTF-32: save it as UTF-8"
@@ -156,10 +163,11 @@ def decode_source(data: bytes, where: Location) -> tuple[str, str]:
 class ProjectFiles:
     """An index of the project's files, to find files by patterns.
 
-    Each folder of the project is listed only once.
+    The index lists each folder of the project only once.
 
-    *packages* maps import packages to their project-relative folders. A pattern is relative to the project or
-    to a package. A pattern that begins with a wildcard matches only files in packages.
+    *packages* maps import packages to their project-relative folders. A pattern is relative to the project's
+    folder or to the folder of a package. A pattern that begins with a wildcard matches only files in
+    packages.
     """
 
     def __init__(self, tree: ProjectTree, packages: Mapping[str, str]) -> None:
@@ -169,7 +177,7 @@ class ProjectFiles:
         self._outside: dict[str, dict[str, list[str]]] = {}
 
     def find(self, patterns: Iterable[str], exclude: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Return the project-relative paths that *patterns* match, and the patterns that match no file."""
+        """Return the paths of files that *patterns* match, and the patterns that match no file."""
         excluded = [glob_regex(pattern) for pattern in exclude]
         matched = {pattern: self.matching(pattern) for pattern in patterns}
         found = sorted({path for paths in matched.values() for path in paths})
@@ -212,10 +220,10 @@ class ProjectFiles:
 
 
 def walk(tree: ProjectTree, folder: str, *, strict: bool = False) -> Iterator[str]:
-    """Yield all files below a folder of the project; if *folder* is a file, yield its path.
+    """Yield the paths of all files below a folder of the project; if *folder* is a file, yield its path.
 
-    Links to folders are not followed. A folder that cannot be read is skipped. With *strict*, such a folder
-    is a SourceError, because its kernels would be missing in the wheel without a message.
+    Links to folders are not followed. A folder that cannot be read is skipped. If *strict* is true, an
+    unreadable folder is a SourceError, because its kernels would be missing in the wheel without a message.
     """
     start = tree.disk_path(folder)
 
@@ -237,7 +245,7 @@ def walk(tree: ProjectTree, folder: str, *, strict: bool = False) -> Iterator[st
             own = above + os.path.join(parent, name)[start_ends:].replace(os.sep, "/")
             if tree.source_root_of(own) and not tree.is_inside(
                 own
-            ):  # without this error, the folder's kernels would be missing without a message
+            ):  # without this error, kernels in the folder would be missing without a message
                 raise disk.outside_link_error(tree, own)
         for name in sorted(files):
             yield above + os.path.join(parent, name)[start_ends:].replace(os.sep, "/")
@@ -324,8 +332,8 @@ def without_comments(text: str) -> str:
     return _PTX_COMMENT.sub(blank, text)
 
 
-# Words that can define a kernel: `__global__`, its parts, or names of a library's macros. In cases of doubt,
-# a text counts as a text with a kernel.
+# Words that can define a kernel: `__global__`, its parts, or names of a library's macros. If in doubt, a text
+# counts as a text with a kernel.
 _POSSIBLE_KERNEL = re.compile(r"__global__|__glo|bal__|attribute\s*\(\s*\(\s*global|[A-Z]*(?:GLOBAL|KERNEL)")
 
 
@@ -342,7 +350,7 @@ def is_lfs_pointer(text: str) -> bool:
 def read_ptx_header(source: Source) -> PtxHeader:
     """Return `.version` and `.target` of a PTX source.
 
-    Raise SourceError if one is missing, or `.version` is too old.
+    Raise SourceError if a directive is missing, or if `.version` is too old.
     """
     text = without_comments(_ptx_head(source.text))
     version = read_ptx_version(text)
@@ -386,9 +394,9 @@ def _dotted(version: tuple[int, int]) -> str:
 
 
 def _ptx_head(text: str) -> str:
-    """Return the start of a PTX text up to `.target`.
+    """Return the start of a PTX text, up to `.target`.
 
-    The whole text if a comment or string is in the start.
+    The result is the whole text if a comment or string precedes `.target`.
     """
     target = _PTX_TARGET.search(text)
     head = text[: target.end()] if target else text

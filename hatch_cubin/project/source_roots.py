@@ -1,8 +1,8 @@
 """Locate the project's files on the disk, in the project's folder or in source roots.
 
-A source root is a folder outside the project (above it) to which the project's table gives a name. Messages
-and the compiler see a source root as a folder of the project, which has the root's name. An sdist
-contains copies of the source roots.
+A source root is a folder above the project to which pyproject.toml gives a name. Messages and the compiler
+see a source root as a folder of the project that has the root's name. An sdist contains copies of the source
+roots.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SourceRoot(NamedTuple):
     name: str
     folder: Path  # the folder's path with links resolved
     path_from_project: str
-    # whether the root is in an sdist, which contains only the files that kernels need
+    # whether the source root is in an unpacked sdist, which contains only the files that kernels need
     is_partial: bool = False
 
 
@@ -55,7 +55,7 @@ class ProjectTree:
 
         The result is None if no source root contains it.
         """
-        # a fast return, because most projects do not have source roots, and this runs for each file
+        # a fast path, because this code runs for each file, and most projects do not have source roots
         if not self.roots:
             return None
         name = path.partition("/")[0]
@@ -105,7 +105,7 @@ class ProjectTree:
 
 
 def find_tree(root: Path, declared: Iterable[tuple[str, str]], place: TableLocation) -> ProjectTree:
-    """Return the tree of the project at *root*; ConfigError lists all source roots that are wrong.
+    """Return the tree of the project at *root*; a ConfigError lists all source roots that are wrong.
 
     If the project is an unpacked sdist, its source roots are inside the sdist. Folders above an unpacked
     sdist do not belong to the project.
@@ -129,7 +129,7 @@ def find_tree(root: Path, declared: Iterable[tuple[str, str]], place: TableLocat
 
 
 def _located(root: Path, name: str, way: str, *, is_sdist: bool) -> SourceRoot:
-    """Locate the source root *name*: in an unpacked sdist, its copy there, otherwise the table's folder."""
+    """Locate the source root *name*: inside an unpacked sdist, or else in the configured folder."""
     if is_sdist:
         way = f"{_IN_SDISTS}/{name}"
     project, folder = Path(os.path.realpath(root)), Path(os.path.realpath(root / way))

@@ -16,13 +16,14 @@ from ..toolkit.toolkit import Toolkit
 if TYPE_CHECKING:
     from .shared_store import SharedStore
 
-SHORT_PATIENCE_S = 1.0  # seconds to wait for the store before a build, which waits for the store again later
+# How many seconds to wait for the store before a build, which waits for the store again later.
+SHORT_PATIENCE_S = 1.0
 
 
 def open_store(
     project: Project, cache: Cache, jobs: Sequence[Job], toolkit: Toolkit, patience_s: float | None = None
 ) -> SharedStore | None:
-    """Return the remote store of a build of *jobs*; None if the project does not have a remote store.
+    """Return the remote store for a build of *jobs*; None if the project does not have a remote store.
 
     *patience_s* is how many seconds the build waits for the store in total.
     """
@@ -34,5 +35,5 @@ def open_store(
 
 
 def fetch(remote: SharedStore, jobs: Iterable[Job]) -> None:
-    """Copy the results of *jobs* from the remote store into the local cache folder, as far as they exist."""
+    """Copy those results of *jobs* that exist in the remote store into the local cache folder."""
     remote.fetch({job.keys.key: job.request for job in jobs})

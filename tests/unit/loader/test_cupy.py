@@ -45,6 +45,8 @@ class Setting:
     def use(self, folder: Path, files: dict[str, bytes]) -> Any:
         """Import the classes of a package with this bundle."""
         self.cubins = load_bundle(folder, files)
+        for part in ("_debugging", "_packs", "_text_key"):  # whose import could remove a name in sys.modules
+            self.cubins._part(part)
         self.classes = self.cubins._part("cupy")
         names = self.classes.__package__, self.classes.__name__  # pickle imports both
         for name, module in zip(names, (self.cubins, self.classes), strict=True):
