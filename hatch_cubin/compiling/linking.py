@@ -212,7 +212,7 @@ class Links:
         by = (
             f"by {' and by '.join(places)}" if places else "probably by a header that several sources include"
         )
-        what = f"{_symbol_label(symbol)} is defined more than once, {by}"
+        what = f"{_symbol_label(symbol)} is defined more than once, by {by}"
         return self._error("symbol-defined-twice", what, job, hint=hint or self._once(job, symbol))
 
     def _once(self, job: Job, symbol: str) -> str:
