@@ -195,7 +195,7 @@ class _Walk:
         self._added_packages: set[SearchFolder] = set()
 
     def visit(self, file: HeaderFile, scanned: Scan) -> None:
-        """Follow the includes of a file, and recursively the includes of every file that is found."""
+        """Follow the includes of a file, and recursively the includes of every file found."""
         pending = [(file, scanned)]
         while pending:
             file, scanned = pending.pop()
@@ -352,8 +352,8 @@ class _Walk:
     def _add_all_candidates(self, include: Include, root: SearchFolder, relative: str) -> None:
         """Add every file that a computed include with unknown macros can mean.
 
-        For an include in a header tree, this function adds all files of the same tree; for an include in the
-        project, it adds all files on the search path.
+        For an include in a header tree, this function adds all files of the same header tree; for an include
+        in the project, the function adds all files on the search path.
         """
         self.closure.guessed = True
         # A header package's files can be edited without a new version, so the digest of each file is needed.

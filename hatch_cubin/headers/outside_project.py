@@ -116,7 +116,7 @@ class ClosureFiles(Mapping[str, str]):
 
 
 class AbsentPaths(AbstractSet[TriedPaths]):
-    """Paths in the project at which includes were searched for, but no file was found.
+    """Paths in the project at which a search for an include found no file.
 
     *own* are the paths for includes in the project's files, *others* are the paths for includes in headers
     outside the project.

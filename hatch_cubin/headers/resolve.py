@@ -1,4 +1,4 @@
-"""Find the file that an include means, by searching the same folders in the same order as the compiler."""
+"""Find the file that an include directive means, by searching folders in the same order as the compiler."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class FileIncludes(NamedTuple):
 class OutsideFolders:
     """The folders of the search path outside the project.
 
-    The function *known* adds facts that an earlier build recorded to a new folder object.
+    The function *known* is called with each new folder object, to add facts that an earlier build recorded.
     """
 
     def __init__(

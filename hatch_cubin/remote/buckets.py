@@ -1,4 +1,4 @@
-"""A remote store in a bucket of S3, Google Cloud Storage or Azure, with the same layout as an HTTP store."""
+"""A remote store in a bucket of S3, Google Cloud Storage or Azure, with the file layout of an HTTP store."""
 
 from __future__ import annotations
 

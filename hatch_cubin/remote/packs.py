@@ -111,7 +111,7 @@ class PackIndex:
 
 
 def decode(data: bytes) -> PackIndex:
-    """Return the index that *data* encodes; ValueError if *data* is not an index of this format."""
+    """Return the pack index that *data* encodes; ValueError if *data* is not a pack index in this format."""
     try:
         values = json.loads(data)
         if values["format"] != _FORMAT:

@@ -1,8 +1,8 @@
 """Exchange results with a remote store: fetch results missing in the cache folder, and push new results.
 
-Fetched results are checked in the same way as results in the cache folder, and stored in the cache folder.
-After fetching, the build only reads the cache folder. A fetched result counts as missing if it is damaged, or
-if no trusted key has signed it.
+Fetched results are checked in the same way as results in the cache folder, and are then stored in the cache
+folder. After fetching, the build only reads the cache folder. A fetched result is a cache miss if the result
+is damaged, or if no trusted key has signed it.
 
 The page docs/reference/shared-cache.md describes the protocol. In this module, `fetch` reads from the store,
 and `push` writes into the store. `packs.py` makes packs and their index, and `bazel_actions.py` encodes the
@@ -47,9 +47,10 @@ RequestsByKey = Mapping[bytes, records.Request]
 class SharedStore:
     """The remote store of one build, from which the build fetches results, and to which it pushes results.
 
-    *name* identifies the project and its compiler: builds with the same name share an index. *units* is the
-    number of the project's units (a unit is a module for one arch). The results of a small project are stored
-    one by one; the results of a large project are stored in packs, and an index contains their locations.
+    *name* identifies the project and its compiler: builds with the same *name* share a pack index. *units* is
+    the number of the project's units (a unit is a module for one arch). The results of a small project are
+    stored one by one; the results of a large project are stored in packs, and an index contains their
+    locations.
     """
 
     def __init__(
@@ -194,7 +195,7 @@ class SharedStore:
             yield from (index.slots[key].read_from(key, data) for key in wanted_packs[pack])
 
     def _read_packs(self, index: PackIndex, wanted_packs: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """Read packs from the store and yield them; note the packs that are missing."""
+        """Read packs from the remote store and yield the packs; note which packs are missing in the store."""
         tasks = ((pack, partial(self._read_blob, pack, index.packs[pack])) for pack in wanted_packs)
         for pack, data in self._calls.run_all(tasks, _PACKS_AT_ONCE):
             if data is None:

@@ -42,7 +42,7 @@ class TrafficCounter:
             self._sending = max(0, self._sending - count)
 
     def assume_sent(self, count: int) -> bool:
-        """Assume that *count* more bytes were uploaded; return False if no bytes were left to upload."""
+        """Assume that *count* more bytes were uploaded; return False if all uploads were already complete."""
         with self._lock:
             before = self._sending
             self._sending = max(0, before - count)
