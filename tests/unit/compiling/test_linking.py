@@ -192,7 +192,7 @@ OTHER_KERNEL = "__global__ void k(int *p) { *p = 2; }\n"
         ),
         (
             {"k.cuh": f"static {ONE_KERNEL}", "a.cu": '#include "k.cuh"\n', "b.cu": '#include "k.cuh"\n'},
-            "probably by a header that several sources include",
+            "by a header that several sources include (probably)",
         ),
     ],
 )
@@ -731,7 +731,7 @@ def test_whatever_the_linker_says_is_told(tmp_path: Path) -> None:
         "an input of this link contains LTO-IR of a newer compiler, or for a newer arch"
     ]
     assert failed("error: Multiple definition of 'nowhere'") == [
-        "'nowhere' is defined more than once, probably by a header that several sources include"
+        "'nowhere' is defined more than once, by a header that several sources include (probably)"
     ]
     assert failed("error: Undefined reference to 'nowhere' in 'x'") == ["nothing defines 'nowhere'"]
     assert told_of(found, Result(0, ok=True, output=b"no cubin")) == ["the linker's result is not a cubin"]

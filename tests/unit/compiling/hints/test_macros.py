@@ -209,8 +209,8 @@ def test_of_macros_that_may_all_be_the_cause_all_are_named(tmp_path: Path) -> No
             "*x = N + 1;",
             "4;",
             (
-                "N is a macro, defined as '4;' (pyproject.toml:11): a macro's value needs neither '=' nor ';'; "
-                "to silence this warning: options = { diag-suppress = [174] }"
+                "N is a macro, defined as '4;' (pyproject.toml:11): a macro's value needs "
+                "neither '=' nor ';'; to silence this warning: options = { diag-suppress = [174] }"
             ),
         ),
         ("x + 1; *x = N;", "4", "to silence this warning: options = { diag-suppress = [174] }"),
