@@ -140,19 +140,24 @@ def hint(option: str, *, alone: bool = False) -> str | None:
         return _SEE_REFERENCE
     import difflib
 
-    if written := split_options(option):
-        listed = ", ".join(map(repr, written))
-        return f"write [{listed}]" if alone and written[1:] else f"write {listed}"
+    if (words := _words(option))[1:] or is_allowed(words[0]):
+        listed = ", ".join(map(repr, words))
+        return f"write [{listed}]" if alone and words[1:] else f"write {listed}"
     close = difflib.get_close_matches(name, ALLOWED, n=1)
     return f"did you mean {close[0]!r}?" if close else _SEE_REFERENCE
 
 
 def split_options(option: str) -> list[str]:
     """Return the options in a text such as `-Xptxas -O3,-v`, or an empty list if an option is not allowed."""
+    words = _words(option)
+    return words if all(map(is_allowed, words)) else []
+
+
+def _words(option: str) -> list[str]:
+    """Split a text with several options; each option that is almost an allowed option becomes this option."""
     bare = re.sub(rf"(?:{'|'.join(NVCC_PREFIXES)})[\s=,]+", "", option).strip()
     words = [re.sub(r"\s+", "=", word) for word in re.split(r"[\s,]+(?=-)", bare)]
-    found = [next(filter(is_allowed, (word, f"-{word}", f"--{word}")), None) for word in words]
-    return [each for each in found if each is not None] if None not in found else []
+    return [next(filter(is_allowed, (word, f"-{word}", f"--{word}", word[1:])), word) for word in words]
 
 
 def _of_value(name: str) -> str:

@@ -63,7 +63,8 @@ class Closure:
     computed: bool = False  # whether macros decide which headers are included
     # Whether a macro that decides about includes may have values that the files do not define.
     guessed: bool = False
-    at_root: tuple[str, ...] = ()  # pre-included files that are found only by their path in the project
+    # Pre-included files that the compiler finds only by the files' path in the project.
+    at_root: tuple[str, ...] = ()
     reached: AbstractSet[HeaderFile] = field(default_factory=frozenset, repr=False, compare=False)
     _digest: str = field(default="", repr=False, compare=False)
     _outside: dict[str, str] | None = field(default=None, repr=False, compare=False)
@@ -161,7 +162,7 @@ class Resolver(IncludeSearch):
         )
 
     def _is_at_root(self, name: str) -> bool:
-        """Return whether the pre-included file *name* is found only by its path relative to the project."""
+        """Return whether the compiler finds the pre-included file *name* only by its path in the project."""
         elsewhere = self.find(Include(_at_root(name), "angle"), self.project, "").places
         return (
             not elsewhere and disk.is_file(self.tree.disk_path(name), self.tree) and self.tree.is_inside(name)
@@ -195,7 +196,7 @@ class _Walk:
         self._added_packages: set[SearchFolder] = set()
 
     def visit(self, file: HeaderFile, scanned: Scan) -> None:
-        """Follow the includes of a file, and recursively the includes of every file that is found."""
+        """Follow the includes of a file, and recursively the includes of every file found."""
         pending = [(file, scanned)]
         while pending:
             file, scanned = pending.pop()
@@ -352,8 +353,8 @@ class _Walk:
     def _add_all_candidates(self, include: Include, root: SearchFolder, relative: str) -> None:
         """Add every file that a computed include with unknown macros can mean.
 
-        For an include in a header tree, this function adds all files of the same tree; for an include in the
-        project, it adds all files on the search path.
+        For an include in a header tree, this function adds all files of the same header tree; for an include
+        in the project, the function adds all files on the search path.
         """
         self.closure.guessed = True
         # A header package's files can be edited without a new version, so the digest of each file is needed.

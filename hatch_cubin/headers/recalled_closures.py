@@ -2,12 +2,12 @@
 
 Every build reads the project's own files and follows their includes. If the project does not contain an
 included header, a build searches folders outside the project (toolkit and wheels) and records the result of
-the search. The result depends on the includes and macros in the project's files, on the macros in the
-project's table, on the search path, and on the files outside the project. A recorded result of the search for
-headers is valid under two conditions. First, each path outside the project that was looked up must have the
-same content as before, or must still not exist. Second, there must still be no file at each path in the
-project where a header outside the project searched for a file. If all files of a folder have the same size,
-times and inode as before, the files are not read again.
+the search. The result of the search depends on the includes and macros in the project's files, on the macros
+in the project's configuration, on the search path, and on the files outside the project. A recorded result of
+the search for headers is valid under two conditions. First, each path outside the project that was looked up
+must have the same content as before, or must still not exist. Second, there must still be no file at each
+path in the project where a header outside the project searched for a file. If all files of a folder have the
+same size, times and inode as before, the files are not read again.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class RecalledClosures:
     def _scan_digest(self, content: str) -> str:
         """Return a digest of the includes and macros in a file.
 
-        Edits of a file that do not change this digest cannot change which headers are found.
+        If an edit of a file does not change this digest, the edit cannot change which headers are found.
         """
         if content not in self._scan_digests:
             scan = self._scans.used.get(content)  # None if the file is too large for a search for includes
@@ -295,6 +295,6 @@ def _are_equal(
 
 
 def _is_equal(folder: OutsideFolder, path: str, content: str, tree: ProjectTree) -> bool:
-    if content == _UNREAD:  # the content of this file is compared under the file's other path
+    if content == _UNREAD:  # the content of this file is compared under another path of the same file
         return folder.are_same(path, os.path.normpath(path))
     return folder.digest_now(path, tree) == content

@@ -1,4 +1,4 @@
-"""Find the file that an include means, by searching the same folders in the same order as the compiler."""
+"""Find the file that an include directive means, by searching folders in the same order as the compiler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .outside_project import OutsideFolder
 
 PROJECT = "project"  # the logical name that the project's folder has in cache keys and messages
 OWN = f"{PROJECT}/"  # the beginning of the logical names of the project's own files
-FOLDERS = "folders "  # the beginning of the text that *folders* returns
+FOLDERS = "folders "  # the first word of the text that the method *folders* returns
 _NEVER_SEARCHED = frozenset({".git", ".hatch", "_cubins", "__pycache__"})
 _HERE = re.compile(r"^(?:\./+)+")
 _OF_PROCESSES = ("/proc/", "/dev/fd/", "/dev/std")
@@ -85,7 +85,7 @@ class FileIncludes(NamedTuple):
 class OutsideFolders:
     """The folders of the search path outside the project.
 
-    The function *known* adds facts that an earlier build recorded to a new folder object.
+    The function *known* is called with each new folder object, to add facts that an earlier build recorded.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Open the remote store of a build, and fetch results from the store.
 
-A build without a remote store imports no other module of `remote/`.
+A build that does not use a remote store imports no other module of `remote/`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def open_store(
 ) -> SharedStore | None:
     """Return the remote store for a build of *jobs*; None if the project does not have a remote store.
 
-    *patience_s* is how many seconds the build waits for the store in total.
+    Open the remote store of a build, and fetch compiled results from the remote store.
     """
     if project.config.remote_cache is None:
         return None

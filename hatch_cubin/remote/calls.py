@@ -1,7 +1,8 @@
 """Send many requests to a remote store in parallel, and stop using the store if it is too slow or fails.
 
-Each request runs in its own thread, which the build can abandon. The socket's time-out is not enough, because
-a slow name server, a slow handshake or a header that arrives byte by byte can take longer than this time-out.
+Each request to the store runs in a thread, which the build can abandon if the request takes too long. The
+socket's time-out is not enough, because a slow name server, a slow handshake or a header that arrives byte by
+byte can take longer than this time-out.
 
 Each build has a time budget for waiting for the remote store; the code calls this budget patience. Waiting
 for the store uses up the time budget; answers and transferred bytes add time to the budget. So a build waits
@@ -19,7 +20,7 @@ from typing import Generic, TypeVar
 
 from .store import Store, StoreError
 
-_MAX_FAULTS = 3  # after this many faults, the build stops using the store
+_MAX_FAULTS = 3  # after this many errors of the store, the build stops using the store
 PATIENCE_S = 3.5
 # In seconds: a single wait subtracts at most this time from the patience, because a busy machine notices an
 # answer late.
@@ -68,7 +69,7 @@ class StoreCalls:
             pool.stop()
 
     def run_one(self, task: Callable[[], _R]) -> _R | None:
-        """Return the result of one task; None if the task failed."""
+        """Return the result of one task, which is a request to the store; None if the task failed."""
         return next((result for _key, result in self.run_all([(None, task)], 1)), None)
 
     def pause(self, seconds: float) -> None:
@@ -87,7 +88,7 @@ class StoreCalls:
             self.warn(why)
 
     def _next(self, pool: _RequestPool[_K, _R]) -> tuple[_K, _R | StoreError] | None:
-        """Return the next result; None if no task is left, or if the build has stopped using the store."""
+        """Return the next result; None if no task is left, or if the build no longer uses the store."""
         if self._gave_up:
             return None
         pool.start_tasks()
@@ -117,7 +118,7 @@ class StoreCalls:
 class _RequestPool(Generic[_K, _R]):
     """A pool of daemon threads that run tasks, which are requests to a remote store.
 
-    If all threads are busy, the next task starts after the caller has read a result.
+    While all threads are busy, the pool starts the next task only after the caller has read a result.
     """
 
     def __init__(self, tasks: Iterable[tuple[_K, Callable[[], _R]]], at_once: int) -> None:

@@ -1,8 +1,8 @@
 """Exchange results with a remote store: fetch results missing in the cache folder, and push new results.
 
-Fetched results are checked in the same way as results in the cache folder, and stored in the cache folder.
-After fetching, the build only reads the cache folder. A fetched result counts as missing if it is damaged, or
-if no trusted key has signed it.
+Fetched results are checked in the same way as results in the cache folder, and are then stored in the cache
+folder. After fetching, the build only reads the cache folder. A fetched result is a cache miss if the result
+is damaged, or if no trusted key has signed it.
 
 The page docs/reference/shared-cache.md describes the protocol. In this module, `fetch` reads from the store,
 and `push` writes into the store. `packs.py` makes packs and their index, and `bazel_actions.py` encodes the
@@ -26,7 +26,7 @@ from .calls import StoreCalls
 from .packs import Pack, PackedResult, PackIndex
 from .trust import AcceptAll, StorePolicy
 
-MAX_SINGLE_UNITS = 50  # projects with more units store their results in packs
+MAX_SINGLE_UNITS = 50  # projects with more units than this number store their results in packs
 
 _THREADS = 16
 # The number of results that are requested first; the other results are requested only if one of these exists.
@@ -35,7 +35,8 @@ _PACKS_AT_ONCE = 4  # a small number, because each pack is kept in memory
 # The maximum number of attempts to write the index, as other builds may write the index at the same time.
 _TRIES = 5
 _RETRY_PAUSE_S = 0.2  # the pause before the first retry, in seconds; each further pause is twice as long
-_MAX_ACTION_SIZE = 1 << 22  # bytes: several times the size of the largest cache record
+# The maximum size in bytes, which is several times the size of the largest cache record.
+_MAX_ACTION_SIZE = 1 << 22
 _MAX_BLOB_SIZE = 1 << 27  # the maximum size of an answer in bytes, so that a store cannot fill the memory
 
 _UNIT, _INDEX = "unit", "index"  # kinds of actions
@@ -47,9 +48,10 @@ RequestsByKey = Mapping[bytes, records.Request]
 class SharedStore:
     """The remote store of one build, from which the build fetches results, and to which it pushes results.
 
-    *name* identifies the project and its compiler: builds with the same name share an index. *units* is the
-    number of the project's units (a unit is a module for one arch). The results of a small project are stored
-    one by one; the results of a large project are stored in packs, and an index contains their locations.
+    *name* identifies the project and its compiler: builds with the same *name* share a pack index. *units* is
+    the number of the project's units (a unit is a module for one arch). The results of a small project are
+    stored one by one; the results of a large project are stored in packs, and an index contains their
+    locations.
     """
 
     def __init__(
@@ -127,7 +129,7 @@ class SharedStore:
                 elif accept(*item):
                     self.fetched.add(item.key)
 
-    # Small projects: one ActionResult for each unit
+    # Functions for small projects, for which the store has one ActionResult per unit
 
     def _unit_results(self, keys: Iterable[bytes]) -> Iterator[PackedResult]:
         tasks = ((key, partial(self._unit_result, key)) for key in keys)
@@ -194,7 +196,7 @@ class SharedStore:
             yield from (index.slots[key].read_from(key, data) for key in wanted_packs[pack])
 
     def _read_packs(self, index: PackIndex, wanted_packs: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """Read packs from the store and yield them; note the packs that are missing."""
+        """Read packs from the remote store and yield the packs; note which packs are missing in the store."""
         tasks = ((pack, partial(self._read_blob, pack, index.packs[pack])) for pack in wanted_packs)
         for pack, data in self._calls.run_all(tasks, _PACKS_AT_ONCE):
             if data is None:

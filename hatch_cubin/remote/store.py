@@ -42,7 +42,7 @@ class TrafficCounter:
             self._sending = max(0, self._sending - count)
 
     def assume_sent(self, count: int) -> bool:
-        """Assume that *count* more bytes were uploaded; return False if no bytes were left to upload."""
+        """Assume that *count* more bytes were uploaded; return False if all uploads were already complete."""
         with self._lock:
             before = self._sending
             self._sending = max(0, before - count)
@@ -56,7 +56,7 @@ class Store(Protocol):
     that simultaneous writes are noticed.
     """
 
-    url: str  # the URL without user and password
+    url: str  # the URL of the store without user and password
     traffic: TrafficCounter
 
     def get(self, name: str, max_size: int) -> bytes | None:
