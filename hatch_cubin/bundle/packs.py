@@ -155,7 +155,7 @@ def block_holds(block: Block, data: bytes) -> bool:
 
 def pack(data: bytes) -> bytes:
     """Return *data* compressed with xz. Raise ImportError if this Python does not have the module lzma."""
-    from ..toolkit.worker import packed  # imported only here: few commands compress in their own process
+    from ..toolkit.worker import packed  # imported only here: most commands compress in worker processes
 
     return packed(data)
 

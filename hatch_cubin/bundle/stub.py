@@ -10,7 +10,7 @@ MOST_NAMES = 2000  # a stub with more names than this would slow down type check
 MOST_IN_A_MESSAGE = 1000  # if the names have more characters in all, the messages of mypy become too long
 MOST_SIGNATURES = 200  # a docstring with more signatures than this is not readable in an editor
 
-# cuda.core has no types yet, may not be installed, and defines its names when it is imported.
+# cuda.core has no type hints yet, and type checkers may not find it, because it may not be installed.
 _UNTYPED = "# type: ignore[attr-defined, import-not-found, import-untyped, unused-ignore]"
 
 FILE = (

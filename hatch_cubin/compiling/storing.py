@@ -2,7 +2,7 @@
 
 Storing a result takes half of the processor time that the build's main process spends on the result, and
 Python runs only one thread of a process at a time. So a separate process stores the results of a build with
-many results. If the separate process ends, threads of the build continue its work.
+many results. If this separate process crashes, threads of the build store the remaining results.
 """
 
 from __future__ import annotations

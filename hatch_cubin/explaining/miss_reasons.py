@@ -24,7 +24,7 @@ REASONS = {
     "unsigned": "the unit's cache entry is not signed, but HATCH_CUBIN_REQUIRE_SIGNED requires a signature",
     "untrusted": "the unit's cache entry is signed with a key that is not in trusted-keys",
     "forged": "the unit's cache entry has a signature that was made for other bytes",
-    "differs": "",  # a list of the differing inputs is printed for this reason
+    "differs": "",  # the output lists the differing inputs instead of a sentence
 }
 
 

@@ -399,7 +399,7 @@ def _module_of_call(
 ) -> Module:
     """Return the module of a source that is compiled for a library's *call*.
 
-    Only tables that describe this call set the options of the module.
+    The options come only from the [[source]] tables with `as` that match the file of the call.
     """
     _refuse_other_settings(config, source, rules)
     archs, whole = config.archs, Module(f"{call.front}:{call_key(call, source)}", source, front=call.front)

@@ -115,7 +115,7 @@ def declared_types(
 
 
 def declared_names(text: str, macros: Mapping[str, str]) -> list[str]:
-    """Return the names of the kernels that every compile of *text* with these *macros* contains.
+    """Return the names of the kernels that *text* defines for every arch, if it is compiled with *macros*.
 
     The result is empty if *text* includes headers or contains conditionals. Kernels in a namespace are left
     out: in an anonymous namespace, the symbol of a kernel differs from its name, and a macro can hide that a
