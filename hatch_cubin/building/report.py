@@ -34,7 +34,7 @@ def report(project: Project, results: Results, seconds: float) -> None:
 
 
 def write_report(project: Project, results: Results) -> None:
-    """Write the report to the file that HATCH_CUBIN_REPORT names. The report omits compiles that did not start."""
+    """Write the report of all started compiles to the file that HATCH_CUBIN_REPORT names."""
     if not (path := project.environ.get("HATCH_CUBIN_REPORT")):
         return
     try:
