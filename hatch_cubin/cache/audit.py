@@ -30,7 +30,7 @@ class Finding(NamedTuple):
     """A problem with one file of a cache folder; its *kind* is damaged, orphaned or foreign."""
 
     kind: str
-    file: str  # path relative to the cache folder
+    file: str  # the path of the file, relative to the cache folder
     what: str
 
 

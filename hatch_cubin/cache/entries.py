@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from .signing import Distrust, Signing
 
 _ANYTHING = Request()
-_TRIES = 3  # attempts to write an entry while another process clears the folder
+_TRIES = 3  # the maximum number of attempts to write an entry while another process clears the cache folder
 _R = TypeVar("_R")
 
 Content = list[bytes] | str  # the bytes of a file as a list of chunks, or the path of a file with these bytes
@@ -360,7 +360,7 @@ class Cache:
             os.link(path, link, follow_symlinks=False)
         except OSError as exc:
             # Hard links fail on another disk, for another user's files, and above a maximum count. After the
-            # first such failure, no further links are tried.
+            # first failure of a hard link, the build does not try further links.
             if exc.errno not in MISSING_ERRNOS and not os.path.isdir(path):
                 self._link_folder = None
             return None
@@ -418,7 +418,7 @@ class Cache:
 
     def warn(self, fault: str) -> None:
         """Print a warning about the cache folder, unless this build has already printed such a warning."""
-        with self._warning:  # the lock is needed because several threads may store results
+        with self._warning:  # the lock is needed because several threads may store results at the same time
             if not self._warned:
                 self._warned = True
                 self._warn(fault)

@@ -21,7 +21,8 @@ _FORMAT = 1
 _MAX_BUILDS = 10  # the maximum number of builds in the notes of one cache folder
 _MAX_CACHES = 50  # the maximum number of cache folders that have notes
 _FIELDS = {"time": str, "project": str, "hits": int, "misses": int, "fetched": int, "seconds": float}
-_DEFAULTS = {"fetched": 0, "seconds": 0.0}  # values of fields that are missing in notes of earlier versions
+# Values for the fields that are missing in notes of earlier versions of hatch-cubin.
+_DEFAULTS = {"fetched": 0, "seconds": 0.0}
 
 
 class Tier(TypedDict):

@@ -31,7 +31,7 @@ _NAME = re.compile("[0-9a-f]{64}")
 _TEMPORARY = re.compile("entry-[a-z0-9_]{8}")
 # In seconds: temporary files that are older are unused, because no write takes an hour.
 _ABANDONED_AFTER_S = 3600
-LOCK_WAIT_S = 10.0  # seconds to wait for another process that trims the same folder
+LOCK_WAIT_S = 10.0  # how many seconds to wait for another process that trims the same cache folder
 _RECORD = re.compile(rb"[0-9a-f]{64}\n\{")
 RECORD_HEAD = 66  # this many bytes at the beginning of a file show whether the file is a cache record
 
@@ -228,7 +228,7 @@ def _raise_unless_missing(exc: OSError) -> None:
 def _temporary_files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     try:
         names = os.listdir(folder / "tmp")
-    except OSError:  # the folder does not exist, or belongs to another user
+    except OSError:  # the cache folder does not exist, or belongs to another user
         return
     for name in names:
         path = str(folder / "tmp" / name)

@@ -25,7 +25,8 @@ _OBJECT = "object"  # The name of an input that only object files (units that wi
 BLOCK = "block"
 _OTHER_NAMES = "does not have exactly the kernels that were requested"
 _FORMAT = 2  # since format 2, a record contains readable names of the kernels that a source instantiates
-MAX_RECORD_SIZE = 1 << 23  # in bytes; the largest known cache record has a twelfth of this size
+# The maximum size of a cache record in bytes; the largest known record has a twelfth of this size.
+MAX_RECORD_SIZE = 1 << 23
 _SIZES = range(read_limits.CODE + 1)
 _HEX = re.compile("(?:[0-9a-f]{2})+")
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -62,7 +63,7 @@ class Request(NamedTuple):
         from ..cubin.target import differing_arch
 
         named = {*kernels.values()}
-        end = b"\0" if symbols else b""  # in a cubin, this byte is before and after each name
+        end = b"\0" if symbols else b""  # in a cubin, a zero byte is before and after each kernel name
         try:
             real = None if self.arch is None else differing_arch(data, self.arch)
         except ValueError as exc:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # that generates sources) returned. A signature of data of one kind is not valid for data of another kind.
 RECORD, INDEX, TEXTS = "record", "index", "texts"
 
-_MAX_KEY_FILE_SIZE = 1000  # in bytes; a key has a tenth of this size
+_MAX_KEY_FILE_SIZE = 1000  # the maximum size of a key file in bytes; a key has a tenth of this size
 
 
 _KEY_HINT = (
@@ -185,7 +185,7 @@ def _private(said: str, project: Project) -> bytes:
 
 
 def _read(path: str, project: Project) -> str:
-    # the file must not be a pipe, because a build may read the key twice
+    # the key file must not be a pipe, because a build may read the key twice
     with file_access.open_plain(path) as file:
         if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
             import shlex

@@ -63,7 +63,8 @@ class Closure:
     computed: bool = False  # whether macros decide which headers are included
     # Whether a macro that decides about includes may have values that the files do not define.
     guessed: bool = False
-    at_root: tuple[str, ...] = ()  # pre-included files that are found only by their path in the project
+    # Pre-included files that the compiler finds only by the files' path in the project.
+    at_root: tuple[str, ...] = ()
     reached: AbstractSet[HeaderFile] = field(default_factory=frozenset, repr=False, compare=False)
     _digest: str = field(default="", repr=False, compare=False)
     _outside: dict[str, str] | None = field(default=None, repr=False, compare=False)
@@ -161,7 +162,7 @@ class Resolver(IncludeSearch):
         )
 
     def _is_at_root(self, name: str) -> bool:
-        """Return whether the pre-included file *name* is found only by its path relative to the project."""
+        """Return whether the compiler finds the pre-included file *name* only by its path in the project."""
         elsewhere = self.find(Include(_at_root(name), "angle"), self.project, "").places
         return (
             not elsewhere and disk.is_file(self.tree.disk_path(name), self.tree) and self.tree.is_inside(name)

@@ -79,7 +79,10 @@ class OutsideFolder:
 
 
 class ClosureFiles(Mapping[str, str]):
-    """The files that a source can read, by logical name: *own* files of the project, and *outside* files."""
+    """The files that a source can read, with their digests, by logical name.
+
+    *own* are files of the project, and *outside* are files in toolkits and wheels.
+    """
 
     def __init__(self, own: Mapping[str, str], outside: Sequence[tuple[OutsideFolder, int]]) -> None:
         self.own = own

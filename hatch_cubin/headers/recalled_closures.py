@@ -295,6 +295,6 @@ def _are_equal(
 
 
 def _is_equal(folder: OutsideFolder, path: str, content: str, tree: ProjectTree) -> bool:
-    if content == _UNREAD:  # the content of this file is compared under the file's other path
+    if content == _UNREAD:  # the content of this file is compared under another path of the same file
         return folder.are_same(path, os.path.normpath(path))
     return folder.digest_now(path, tree) == content

@@ -20,7 +20,7 @@ from .outside_project import OutsideFolder
 
 PROJECT = "project"  # the logical name that the project's folder has in cache keys and messages
 OWN = f"{PROJECT}/"  # the beginning of the logical names of the project's own files
-FOLDERS = "folders "  # the beginning of the text that *folders* returns
+FOLDERS = "folders "  # the first word of the text that the method *folders* returns
 _NEVER_SEARCHED = frozenset({".git", ".hatch", "_cubins", "__pycache__"})
 _HERE = re.compile(r"^(?:\./+)+")
 _OF_PROCESSES = ("/proc/", "/dev/fd/", "/dev/std")

@@ -85,12 +85,12 @@ class Ingredient(NamedTuple):
     is_in_all: bool = False  # whether every cache record contains this input
     is_of_arch: bool = False  # whether the input's value differs between the units of a module
     positions: DigestPositions = DigestPositions()
-    # A function that returns the texts for the digest in the cache key. If it is None, the texts are the
-    # input's name and value.
+    # A function that returns the texts for the digest in the cache key. If the function is None, these texts
+    # are the input's name and value.
     parts: Callable[[UnitInputs], Sequence[str | bytes]] | None = None
     # the settings that the lock file contains for each module, by name
     settings: Mapping[str, Callable[[Module], Any]] = {}
-    locked: Sequence[str] = ("modules",)  # the fields of the lock file that change with this input.
+    locked: Sequence[str] = ("modules",)  # the fields of the lock file whose values depend on this input.
     # A function that returns digests of files, for the lock file and the bill of materials.
     files: Callable[[Jobs], Mapping[str, str]] | None = None
     # A function that returns wheels and header trees, for the lock file and the bill of materials.
@@ -459,9 +459,9 @@ def inputs_of(unit_inputs: UnitInputs, *, of_arch: bool = True) -> dict[str, Any
 
 
 def digest_parts(unit_inputs: UnitInputs) -> list[str | bytes]:
-    """Return the texts of which a unit's cache key contains the digest.
+    """Return the texts that are digested to make the cache key of a unit.
 
-    The part of the cache key that cuda.core makes covers all inputs without a position in the digest.
+    Inputs without a position in the digest are covered by the part of the cache key that cuda.core makes.
     """
     return [part for each in _INGREDIENTS_OF_KEY[unit_inputs.tool] for part in each.digest_parts(unit_inputs)]
 

@@ -206,7 +206,7 @@ def _is_empty(module: Module) -> bool:
 
 
 def _empty_source_problems(sources: Collection[Source], project: Project) -> list[Problem]:
-    from ..config.toml_lines import setting  # lazy import: only the hints need this module
+    from ..config.toml_lines import setting  # lazy import: only the hints of errors need this module
 
     files = [each.path for each in sources if not each.produced]
     exclude = setting("exclude", [*project.config.exclude, *files])

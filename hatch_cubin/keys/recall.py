@@ -34,9 +34,9 @@ from ..toolkit.toolkit import Facts, Keys
 # after its arch was checked. 6: facts are recorded that prove that the installed packages are the same.
 _FORMAT = 6
 _LOCKED = "locked"  # a part of the file name for builds with a lock file, which do not need a toolkit
-_FILES = 20  # the maximum number of files, beginning with the most recently used file
+_FILES = 20  # the maximum number of files with recorded facts; the most recently used files are kept
 
-_NONE = Evidence("", "", [])  # instead of evidence, for facts that do not depend on installed packages
+_NONE = Evidence("", "", [])  # stands for no evidence, for facts that do not depend on installed packages
 
 Units = Mapping[str, tuple[Keys, RecalledResult]]  # the cache keys and results of a module's units, by arch
 

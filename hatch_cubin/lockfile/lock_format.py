@@ -42,7 +42,8 @@ class Lock(NamedTuple):
     # The header trees (such as a toolkit's headers) outside the project, with the version if the tree is from
     # a wheel.
     headers: Mapping[str, str | None]
-    files: Mapping[str, str]  # the project's files that units read, with their digests.
+    # The project's files that units read (a unit is a module for one arch), with the files' digests.
+    files: Mapping[str, str]
     # The project's files that only sources without kernels include, with their digests.
     of_parts: Mapping[str, str]
     # For each folder: the names of included files that were not found in the folder, and that must not exist
@@ -183,7 +184,7 @@ def _is_unit(value: object) -> bool:
     )
 
 
-_NUMBERS = range(1, 10_000)  # the valid numbers for major versions and archs
+_NUMBERS = range(1, 10_000)  # the valid numbers for major versions of CUDA and for archs
 _KEY = _matches("(?:[0-9a-f]{2})+")
 _UNIT = (_KEY, _or_null(_KEY), _or_null(_matches("[0-9a-f]{64}")))
 _BUILD = _matches(r"[0-9]{1,4}(?:\.[0-9]{1,4}){2}")

@@ -140,7 +140,8 @@ def _results(
         ).mkdir()
     signing, remote = None, None
     if project.uses_signatures:
-        from ..cache.signing import Signing, signature_policy_of  # lazy import: needed only for signatures
+        # Lazy import: this module is needed only for signatures.
+        from ..cache.signing import Signing, signature_policy_of
 
         signing = Signing(policy=signature_policy_of(project))
     cache = Cache(project.cache_folder, None, warn, hold, signing)

@@ -31,7 +31,7 @@ def required_wheels(config: Config, root: str | Path, project: Callable[[], Proj
     required = requirements.build_requirements(config, os.environ, assembles=has_ptx)
     if not has_or_needs_lock(root):
         return required
-    # Lazy import: needed only if the project has a lock file.
+    # Lazy import: this module is needed only if the project has a lock file.
     from ..remote.build_store import SHORT_PATIENCE_S
     from .lock_comparison import fits_table
     from .locked_build import evaluate

@@ -25,7 +25,7 @@ from . import statements, usable_paths
 
 _R = TypeVar("_R")
 
-# A read counts as a use of an entry and so changes the order of eviction. Uses are saved many at a time,
+# A read counts as a use of an entry and so changes the order of eviction. Many uses are saved together,
 # because each save is a write to the disk.
 _SAVE_AFTER_READS = 256
 _SAVE_AFTER_S = 1.0
@@ -130,7 +130,7 @@ class Database:
 
     def before_fork(self) -> None:
         """Close the connection, and make all threads wait until after_fork()."""
-        if (timer := self._timer) is not None:  # the timer's thread may be waiting for the lock
+        if (timer := self._timer) is not None:  # the thread of the timer may be waiting for the lock
             timer.cancel()
             timer.join()
         self._lock.acquire()
@@ -171,7 +171,7 @@ class Database:
     def _open_connection(self, damaged: tuple[int, int] | None = None) -> sqlite3.Connection:
         """Return the connection to the database file, after opening the connection if necessary.
 
-        If the file at the path is still the file that was found to be *damaged*, the file is renamed first.
+        If the path still leads to the file that was found to be *damaged*, this file is renamed first.
         """
         if self._connection is None:
             usable_paths.check(self._path)

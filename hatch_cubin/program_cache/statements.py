@@ -10,7 +10,7 @@ from pathlib import Path
 from ..common.digest import digest
 
 MAX_ENTRY_SIZE = 1_000_000_000 - 4096  # bytes: SQLite allows a billion bytes for a whole row
-_BUSY_TIMEOUT_S = 5.0  # seconds to wait for other processes that write
+_BUSY_TIMEOUT_S = 5.0  # how many seconds to wait for other processes that write to the file
 _APPLICATION_ID = 0x63756201  # the last byte is the version of the schema.
 # SQLite stores the text of these statements in the file, and connect() compares the text. So no word may
 # change, not even in the SQL comments.

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_FILES, _STDOUT, _STDERR = 2, 5, 7  # the fields' numbers in an ActionResult
-_PATH, _DIGEST = 1, 2  # field numbers in the message OutputFile
+_FILES, _STDOUT, _STDERR = 2, 5, 7  # the field numbers in the message ActionResult
+_PATH, _DIGEST = 1, 2  # the field numbers in the message OutputFile
 _HASH, _SIZE = 1, 2  # field numbers in the message Digest
 # The wire types of protocol buffers: varint, 64 bits, length and bytes, 32 bits.
 _NUMBER, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
@@ -76,7 +76,7 @@ def _as_bytes(value: bytes | int) -> bytes:
 
 
 def _bytes_field(number: int, data: bytes) -> bytes:
-    return _field(number, data) if data else b""  # empty fields are not encoded
+    return _field(number, data) if data else b""  # empty fields of a message are not encoded
 
 
 def _field(number: int, data: bytes) -> bytes:

@@ -13,7 +13,7 @@ from .store import StoreError, TrafficCounter, too_large_error
 # The time-out for connecting and for each read; a build stops waiting for a store earlier.
 _READ_TIMEOUT = timedelta(seconds=5)
 _TOTAL_TIMEOUT = timedelta(minutes=10)
-_CHUNK_SIZE = 1 << 13  # small chunks, so that even a slow download shows progress
+_CHUNK_SIZE = 1 << 13  # small chunks, so that even a slow download shows progress to the code that waits
 _NOT_INSTALLED = "obstore is not installed: pip install 'hatch-cubin[remote]'"
 
 # Environment variables with credentials. If none of these variables is set, requests are not signed: the

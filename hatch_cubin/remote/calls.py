@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 
 from .store import Store, StoreError
 
-_MAX_FAULTS = 3  # after this many faults, the build stops using the store
+_MAX_FAULTS = 3  # after this many errors of the store, the build stops using the store
 PATIENCE_S = 3.5
 # In seconds: a single wait subtracts at most this time from the patience, because a busy machine notices an
 # answer late.

@@ -56,7 +56,7 @@ class HttpStore:
         self._request("PUT", name, 0, {"Content-Type": "application/octet-stream"}, data)
 
     def replace(self, name: str, data: bytes, tag: str | None) -> bool:
-        del tag  # many servers ignore the request headers that compare tags
+        del tag  # many servers ignore the request headers with which a client compares tags of objects
         self.put(name, data)
         return False  # False, because a write of another build at the same time may have been lost
 
@@ -149,7 +149,7 @@ class HttpStore:
         promised = response.length
         if promised is not None and promised > max_size:
             raise too_large_error(max_size)
-        body = BytesIO()  # joining a list of pieces would need twice the memory
+        body = BytesIO()  # joining a list of chunks would need twice the memory
         while piece := response.read(_CHUNK_SIZE):
             self.traffic.count_bytes(len(piece))
             body.write(piece)

@@ -41,8 +41,8 @@ class PackSlot(NamedTuple):
 
     pack: str
     offset: int
-    record: int  # size of the record in bytes
-    data: int  # size of the result's bytes, which follow the record
+    record: int  # the size of the cache record in bytes
+    data: int  # the size of the compiled bytes, which follow the cache record
     used: int  # when a build last used the result, as the number of writes of the index
 
     @property

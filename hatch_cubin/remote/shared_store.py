@@ -26,7 +26,7 @@ from .calls import StoreCalls
 from .packs import Pack, PackedResult, PackIndex
 from .trust import AcceptAll, StorePolicy
 
-MAX_SINGLE_UNITS = 50  # projects with more units store their results in packs
+MAX_SINGLE_UNITS = 50  # projects with more units than this number store their results in packs
 
 _THREADS = 16
 # The number of results that are requested first; the other results are requested only if one of these exists.
@@ -35,7 +35,8 @@ _PACKS_AT_ONCE = 4  # a small number, because each pack is kept in memory
 # The maximum number of attempts to write the index, as other builds may write the index at the same time.
 _TRIES = 5
 _RETRY_PAUSE_S = 0.2  # the pause before the first retry, in seconds; each further pause is twice as long
-_MAX_ACTION_SIZE = 1 << 22  # bytes: several times the size of the largest cache record
+# The maximum size in bytes, which is several times the size of the largest cache record.
+_MAX_ACTION_SIZE = 1 << 22
 _MAX_BLOB_SIZE = 1 << 27  # the maximum size of an answer in bytes, so that a store cannot fill the memory
 
 _UNIT, _INDEX = "unit", "index"  # kinds of actions
@@ -128,7 +129,7 @@ class SharedStore:
                 elif accept(*item):
                     self.fetched.add(item.key)
 
-    # Small projects: one ActionResult for each unit
+    # Functions for small projects, for which the store has one ActionResult per unit
 
     def _unit_results(self, keys: Iterable[bytes]) -> Iterator[PackedResult]:
         tasks = ((key, partial(self._unit_result, key)) for key in keys)

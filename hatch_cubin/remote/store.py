@@ -56,7 +56,7 @@ class Store(Protocol):
     that simultaneous writes are noticed.
     """
 
-    url: str  # the URL without user and password
+    url: str  # the URL of the store without user and password
     traffic: TrafficCounter
 
     def get(self, name: str, max_size: int) -> bytes | None:

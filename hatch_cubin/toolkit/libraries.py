@@ -19,7 +19,7 @@ from ..project import disk
 # the packages whose code takes part in making cache keys
 _PACKAGES = ("cuda_bindings", "cuda_core", "cuda_pathfinder")
 _IMPORTED = (".py", ".so", ".pyd", ".dll")
-_WHOLE = 1 << 18  # in bytes: the comparison of a larger file covers only samples
+_WHOLE = 1 << 18  # files that are larger than this many bytes are compared only by samples
 _SAMPLES, _PIECE = 64, 4096  # the number of samples of a file, and the size of each sample in bytes
 _MARK = b"Cuda compilation tools, release "
 

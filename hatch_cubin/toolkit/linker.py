@@ -11,7 +11,7 @@ from ..errors import ToolchainError, problem
 from ..planning.unit_plan import Module, Unit
 from .toolkit import LINKER_FIELDS, Toolkit
 
-# The linker options that NVRTC's option `use_fast_math` stands for.
+# The linker options that have the effect of NVRTC's option `use_fast_math`.
 _FAST_MATH: Mapping[str, bool] = {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": True}
 # the form in which cuda.core writes these linker options
 _SWITCH = re.compile(rb"^(-(?:ftz|prec-div|prec-sqrt|fma)=)(true|false)$")
@@ -22,8 +22,8 @@ _DIGITS = {b"true": b"1", b"false": b"0"}
 class Input(NamedTuple):
     """An input of a link: a compiled source (object file), a PTX source, or a file in the setting `link`."""
 
-    name: str  # a name of the input that does not depend on the build's folder
-    kind: str  # one of the kinds that `cubin/objects.py` returns; "lto" or "cubin" for an object file
+    name: str  # a name of the linker's input that does not depend on the build's folder
+    kind: str  # the kind of the input, as `cubin/objects.py` returns it; "lto" or "cubin" for an object file
     digest: str  # the digest of the input's bytes, or for an object file, of all inputs of its compile
     unit: Unit | None = None  # the unit (a module for one arch) that an object file was compiled from
     text: bytes = b""  # the text of a PTX source

@@ -69,7 +69,8 @@ class Facts(NamedTuple):
     major: int
     nvrtc: str
     supported: tuple[int, ...]
-    nvjitlink: str | None = None  # None if no linked module has needed nvJitLink so far
+    # The exact version of nvJitLink; None if no linked module has needed nvJitLink so far.
+    nvjitlink: str | None = None
 
 
 class Toolkit:

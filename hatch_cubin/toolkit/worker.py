@@ -34,7 +34,8 @@ SCRIPT = __file__  # executor.py starts the script by its path, without importin
 # In bytes: the largest dictionary for compression; the compression needs ten times as much memory.
 _WINDOW = 1 << 26
 
-# A message of ptxas about a line of PTX that NVRTC has generated. The user cannot see this generated PTX.
+# The form of ptxas's messages about a line of PTX that NVRTC has generated. After such a message, the task is
+# compiled again with source lines, because the user cannot see the generated PTX.
 _REFUSED = re.compile(rb"ptxas application ptx input, line |^ptxas .* on line [0-9]", re.MULTILINE)
 _LACKING = b"Unresolved extern"
 _ERROR = re.compile(rb"^(?:@E@)?(error +: .*)$", re.MULTILINE)  # the form of an error message of nvlink
@@ -306,7 +307,8 @@ class _Assembler:
             running = self._running
         log, _nothing = running.communicate()
         code = running.returncode
-        # If ptxas crashed, this process crashes too, because the build already handles crashes of workers.
+        # If ptxas crashed, this process exits with the same signal, because the build already handles crashes
+        # of workers.
         if code < 0 and self._running is not None:
             os.kill(os.getpid(), -code)
         if code:
@@ -376,7 +378,7 @@ def _defined_by_lto(task: dict[str, Any]) -> list[str]:
     inputs = [each for each in task["inputs"] if each[0] == "lto"]
     asked = [*inputs, ("lto", b"probe", compiled.output)]
     outcome = _linked([*task["options"], b"-ptx"], asked) if compiled.ok else compiled
-    if not outcome.ok:  # the link of all inputs reports this problem
+    if not outcome.ok:  # the link of all inputs will report the same problem
         return []
     text = outcome.output.decode("utf-8", "replace")
     lines = {how: "\n".join(line for line in text.splitlines() if line.startswith(how)) for how in _DECLARED}
