@@ -26,7 +26,7 @@ _LINE_ENDS = {ord("\n"): "\\n"}
 
 
 class Location(NamedTuple):
-    """A place in a file of the project, written the way compilers write it."""
+    """A location in a file of the project, written as compilers write it: `path:line`."""
 
     path: str
     line: int | None = None

@@ -117,7 +117,7 @@ def build_held(
     noted: bool = True,
     require: Callable[[Project], object] | None = None,
 ) -> tuple[dict[str, Content], list[str]]:
-    """Return the files of the bundle by name, and the paths of the project's files that were compiled.
+    """Return the compiled files for the wheel by name, and the paths of the files that were compiled.
 
     *hold*: a folder for links to cached results. If *hold* is given, a cached result is returned as the
     path of a link in this folder, and not as bytes.
@@ -127,10 +127,10 @@ def build_held(
         header = {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}, **_fronts(project)}
         empty = layout.bundle_files([], header, 0)
         return empty, needed_files(project, by_name=True)
-    # reported before any compile, as a wrong package is
+    # like the error for a wrong package, this error is reported before any compile
     layout.refuse_foreign(project.root / project.bundle_folder)
     if project.config.pack:
-        from ..compiling.packing import require_packer  # lazy import: only with `pack`
+        from ..compiling.packing import require_packer  # lazy import: needed only with the key `pack`
 
         require_packer(project)
     with _seldom_collected():
@@ -167,11 +167,11 @@ def choose_plan(
     in_part: bool = False,
     followed: bool = False,
 ) -> Plan:
-    """Return the plan of a build: from cubin.lock if the lock file fits, or else from the installed toolkit.
+    """Return the plan of a build: from cubin.lock if it matches the project, or else from the toolkit.
 
     *require*: a function that is called before the toolkit is used, and that may raise an error with an
     install command. *hold*: a folder for links to the cached results. *followed*: whether to search for
-    headers with the installed toolkit even if the lock file fits.
+    headers with the installed toolkit even if the lock file is used.
     """
     project.warn_of_variables()
     plan = _chosen_plan(project, require, hold, in_part=in_part, followed=followed)
@@ -231,7 +231,7 @@ def with_producers(project: Project, sources: ProjectSources) -> ProjectSources:
     """
     if sources.is_complete:
         return sources
-    from ..producing.produced_sources import complete  # lazy import: only with producers
+    from ..producing.produced_sources import complete  # lazy import: needed only for producers
 
     return complete(project, sources)
 
@@ -294,7 +294,7 @@ def attempt(
             if noted:  # even if compressing fails, because the compiled results are correct
                 at_the_end.callback(_note, project, plan, results, cache)
             if packs and not plan.refused and len(results.done) == len(plan.jobs):
-                from ..compiling.packing import pack  # lazy import: only with `pack`
+                from ..compiling.packing import pack  # lazy import: needed only with the key `pack`
 
                 results.packed = pack(project, _shipped(plan), results.done, cache, plan.recall)
         report(project, results, seconds)
@@ -316,7 +316,7 @@ def _note(project: Project, plan: Plan, results: Results, cache: Cache) -> None:
     """Record facts for later builds, and count the cache hits and cache misses of this build."""
     found = _found(plan, results, cache)
     if results.packed:
-        from ..compiling.packing import recalled  # lazy import: only with `pack`
+        from ..compiling.packing import recalled  # lazy import: needed only with the key `pack`
 
         found |= recalled(results.packed, cache)
     plan.recall.record(plan.toolkit.facts, found)
@@ -369,7 +369,7 @@ def open_cache(project: Project, hold: Path | None = None) -> Cache:
     """Return the project's cache. *hold*: a folder in which the cache makes links to its results."""
     signing = None
     if project.uses_signatures:
-        from ..cache.signing import signing_of  # lazy import: only with signatures
+        from ..cache.signing import signing_of  # lazy import: needed only for signatures
 
         signing = signing_of(project)
     return Cache(project.cache_folder, project.config.cache_size, project.warn, hold, signing)
@@ -443,7 +443,7 @@ def _described(
     lock = lock_comparison.make_lock(project, everything, plan.toolkit, plan.jobs, results)
     if not project.config.producer:
         return lock
-    from ..lockfile.locked_texts import locked_producers  # lazy import: only with producers
+    from ..lockfile.locked_texts import locked_producers  # lazy import: needed only for producers
 
     return lock._replace(producers=locked_producers(project, sources))
 
@@ -478,7 +478,7 @@ def _reachable(project: Project, *, by_name: bool = False) -> list[str]:
         found = reachable_files(project, read_sources(project), by_name=by_name)
         if by_name or not project.config.producer:
             return found
-        from ..producing.produced_sources import files_for_producers  # lazy import: only with producers
+        from ..producing.produced_sources import files_for_producers  # lazy import: needed only for producers
 
         return sorted({*found, *files_for_producers(project)})
     except HatchCubinError:

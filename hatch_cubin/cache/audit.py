@@ -1,4 +1,4 @@
-"""Read all files in a cache folder, and report each file that differs from the file that a build wrote."""
+"""Read all files in a cache folder, and report each file with other content than a build wrote."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Finding(NamedTuple):
     """A problem with one file of a cache folder; its *kind* is damaged, orphaned or foreign."""
 
     kind: str
-    file: str  # path relative to the cache folder
+    file: str  # the path of the file, relative to the cache folder
     what: str
 
 
 class Audit(NamedTuple):
-    """The result of an audit: how many entries match their records, their size, and all problems."""
+    """The result of an audit: the number and size of the entries that match their records, and problems."""
 
     entries: int
     bytes: int
@@ -47,14 +47,15 @@ OnProven = Callable[[Record, bytes, bytes], object]
 
 
 def audit(folder: Path, on_proven: OnProven = lambda *_proven: None) -> Audit:
-    """Read all files in the cache folder; pass each entry that matches its record to *on_proven*.
+    """Read all files in the cache folder, and call *on_proven* for each entry that matches its record.
 
-    A file that a build was writing during the audit is not reported as a problem.
+    The audit does not report a problem with a file that a build was writing during the audit.
     """
     first = _FolderAudit(folder, on_proven).audit()
     if not first.found:
         return first
-    with wait_for_lock(folder / "tmp", LOCK_WAIT_S):  # the lock is free when all current writes are complete
+    # The lock on temporary files is free when all current writes are complete.
+    with wait_for_lock(folder / "tmp", LOCK_WAIT_S):
         again = _FolderAudit(folder, lambda *_proven: None).audit()
     return again._replace(found=[each for each in again.found if each in first.found])
 
@@ -69,7 +70,7 @@ class _FolderAudit:
         self._sizes: dict[str, int] = {}  # the sizes of entries and records, by path
 
     def audit(self) -> Audit:
-        """Match each entry with its record, and return all problems with entries and records."""
+        """Match each cache entry with its record, and return all problems with entries and records."""
         self._sizes.update(self._walk(str(self._folder)))
         entries, records = self._sort()
         whole = [path for pair in self._pairs(entries, records) for path in pair]
@@ -82,7 +83,7 @@ class _FolderAudit:
         self._found.append(Finding(kind, name, what))
 
     def _walk(self, folder: str, below: str = "") -> Iterator[tuple[str, int]]:
-        """Yield the path and size of each file with the name of an entry or a record; no file is opened."""
+        """Yield the path and size of each file whose name is that of an entry or record; open no file."""
         for name in self._try_to_read(folder, os.listdir) or ():
             path, known = f"{folder}{os.sep}{name}", f"{below}{name}"
             status = self._try_to_read(path, file_access.status_of)
@@ -95,10 +96,10 @@ class _FolderAudit:
                 self._report("foreign", path, _FOREIGN_KINDS.get(stat.S_IFMT(mode), file_access.kind(mode)))
 
     def _sort(self) -> tuple[set[str], dict[str, tuple[Record, bytes]]]:
-        """Return the paths of all entries, and all records with their bytes, by path.
+        """Return the paths of all cache entries, and the bytes of all cache records by path.
 
-        The file names of entries and records look the same. Entries and records differ in the first bytes of
-        the file.
+        The file names of cache entries and cache records look the same. Cache entries and cache records
+        differ in the first bytes of the file.
         """
         entries, records = set[str](), dict[str, tuple[Record, bytes]]()
         for path in self._sizes:
@@ -118,7 +119,7 @@ class _FolderAudit:
     def _pairs(
         self, entries: set[str], records: dict[str, tuple[Record, bytes]]
     ) -> Iterator[tuple[str, str]]:
-        """Yield the paths of each entry and its matching record, and remove the entry from *entries*."""
+        """Yield the paths of each cache entry and its matching record; remove the entry from *entries*."""
         for path, (record, written) in records.items():
             key = bytes.fromhex(record.key)
             entry = entry_path(self._folder, key)
@@ -142,11 +143,11 @@ class _FolderAudit:
     def _try_to_read(self, path: str, read: Callable[[str], _R]) -> _R | None:
         """Return the result of `read(path)`; None if the file does not exist or cannot be read.
 
-        A file that cannot be read is reported as a problem.
+        A file that cannot be read is added to the audit's problems.
         """
         try:
             return read(path)
-        except FileNotFoundError:  # another process has removed the file
+        except FileNotFoundError:  # another process has already removed the file
             return None
         except OSError as exc:
             self._report("damaged", path, f"cannot be read: {exc.strerror}")
@@ -154,7 +155,7 @@ class _FolderAudit:
 
 
 def _request(record: Record) -> Request:
-    """Return the requirements for a result that its record contains: the arch and the instantiations."""
+    """Return the requirements for a result that its cache record has: the arch and the instantiations."""
     arch, names = record.inputs.get("arch"), record.inputs.get("instantiate")
     return Request(arch if isinstance(arch, str) else None, names if isinstance(names, list) else None)
 
@@ -165,7 +166,7 @@ def _bytes(path: str) -> bytes:
 
 
 def _record_bytes(path: str) -> bytes:
-    """Return the bytes of a file that begins like a record; empty bytes for any other file."""
+    """Return the bytes of a file that begins like a cache record; empty bytes for any other file."""
     with open_unnoticed(path) as file:
         head = file.read(RECORD_HEAD)
         return head + file.read(MAX_RECORD_SIZE) if is_record(head) else b""

@@ -2,11 +2,11 @@
 
 cuda.core writes the entries. This module reads entries without cuda.core, so a build with only cache hits
 does not import cuda.core. An entry contains the raw compiled bytes of one unit, stored under the unit's key.
-A record, which is a file beside the entry, contains the digest of the bytes and is written after the entry.
-An entry is a cache miss if its record is missing, is damaged, or does not match the bytes. If the cache
-folder cannot be used, the build prints one warning, and all entries are cache misses. Any number of builds
-may use, trim and clear a cache folder at the same time: an entry that one build removes is a cache miss for
-the other builds.
+A cache record, which is a second file in the cache folder, contains the digest of an entry's bytes and is
+written after the entry. An entry is a cache miss if the entry's record is missing, is damaged, or does not
+match the bytes. If the cache folder cannot be used, the build prints one warning, and all entries are cache
+misses. Any number of builds may use, trim and clear a cache folder at the same time: an entry that one build
+removes is a cache miss for all other builds.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     from .signing import Distrust, Signing
 
 _ANYTHING = Request()
-_TRIES = 3  # attempts to write an entry while another process clears the folder
+_TRIES = 3  # the maximum number of attempts to write an entry while another process clears the cache folder
 _R = TypeVar("_R")
 
-Content = list[bytes] | str  # the bytes of a file in pieces, or the path of a file with these bytes
+Content = list[bytes] | str  # the bytes of a file as a list of chunks, or the path of a file with these bytes
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Compiled:
 
     @property
     def content(self) -> Content:
-        """The bytes of the result in a list, or the path of a file with these bytes."""
+        """The bytes of the compiled result in a list, or the path of a file with these bytes."""
         return [self.data]
 
     @cached_property
@@ -87,7 +87,7 @@ class Compiled:
 
 
 class CacheEntry(NamedTuple):
-    """The contents of the two files of a cache entry: the compiled bytes, and their record."""
+    """The contents of the two files of a cache entry: the compiled bytes, and their cache record."""
 
     key: bytes
     data: bytes
@@ -95,7 +95,7 @@ class CacheEntry(NamedTuple):
 
 
 class _LinkedResult(Compiled):
-    """A result whose bytes stay in a file, to save memory; *proof* contains the kernels and warnings."""
+    """A compiled result whose bytes stay in a file, to save memory; *proof* has the kernels and warnings."""
 
     def __init__(self, file: str, proof: Record | RecalledResult, described: str) -> None:
         self._file, self._proof, self._described = file, proof, described
@@ -131,11 +131,11 @@ class _LinkedResult(Compiled):
 
 
 class Cache:
-    """The cache folder of one build.
+    """The cache folder, as one build uses it.
 
-    With a *link_folder*, each cache hit becomes a hard link in that folder. With a hard link, no bytes are
-    copied or kept in memory, and no other build can remove the file. *signing* signs the records that this
-    build stores, and decides which records in the cache are trusted.
+    With a *link_folder*, `get` makes a hard link in this folder to each cached result. Because of the hard
+    link, no bytes are copied or kept in memory, and no other build can remove the file. *signing* signs the
+    cache records that this build stores, and decides which records in the cache are trusted.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Cache:
         signing: Signing | None = None,
     ) -> None:
         self.folder = folder
-        # By key: entries that exist, but whose signature is missing or is not from a trusted key.
+        # By key: cache entries that exist, but whose signature is missing or is not from a trusted key.
         self.distrusted: dict[bytes, Distrust] = {}
         self.signing = signing
         # keys of results that this build stores, but that the next build will not trust
@@ -182,19 +182,19 @@ class Cache:
     ) -> Compiled | None:
         """Return the cached result of *key*; None on a cache miss.
 
-        If an earlier build recorded facts about the result (*known*), the result must match these facts. If
-        not, the result must match its record and the *request*.
+        If an earlier build recorded facts about the result (*known*), the cached result must match these
+        facts. Without recorded facts, the cached result must match its cache record and the *request*.
         """
         return self.attempt(lambda: self._get(key, known, request), None)
 
     def put(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> None:
-        """Store a compiled result and its record under *key*."""
+        """Store a compiled result and its cache record under *key*."""
         self.store(self.make_entry(key, compiled, inputs))
 
     def make_entry(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> CacheEntry:
-        """Return the contents of a result's two files.
+        """Return the contents of the two cache files of a compiled result.
 
-        The record is signed if this build has a signing key.
+        The cache record is signed if this build has a signing key.
         """
         record = Record(
             key.hex(),
@@ -211,7 +211,7 @@ class Cache:
         return CacheEntry(key, compiled.data, signed)
 
     def store(self, entry: CacheEntry) -> None:
-        """Store the bytes of a cache entry, and then its record."""
+        """Store the bytes of a cache entry, and then the entry's record."""
         self.attempt(lambda: self._store(*entry), None)
         self.mark_stored(entry.key)
 
@@ -220,7 +220,7 @@ class Cache:
         self._refused.discard(key)
 
     def forget(self, key: bytes) -> None:
-        """Remove the entry of *key*: the record first, and then the bytes."""
+        """Remove the files of the cache entry *key*: the cache record first, and then the compiled bytes."""
 
         def remove() -> None:
             for each in (record_key(key), key):
@@ -244,7 +244,8 @@ class Cache:
     def open_importer(self) -> Iterator[Callable[[bytes, bytes, bytes], bool]]:
         """Yield the function `accept(key, record, data)`, which stores a result of another machine.
 
-        The record must have been checked. The function returns whether the result was stored.
+        The caller of `accept` must have checked the cache record. `accept` returns whether the result was
+        stored.
         """
         with contextlib.closing(exchange.ResultImporter(self.folder)) as importer:
 
@@ -255,12 +256,12 @@ class Cache:
             yield accept
 
     def import_result(self, key: bytes, record: bytes, data: bytes) -> None:
-        """Store a result that another machine has compiled."""
+        """Store a compiled result that another machine has made."""
         with self.open_importer() as accept:
             accept(key, record, data)
 
     def inputs(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return the inputs that each record in the cache lists, by the key of its entry."""
+        """Return the compile inputs that each cache record lists, by the cache key of the record's entry."""
 
         def read_inputs() -> dict[str, Mapping[str, Any]]:
             return {record.key: record.inputs for record in housekeeping.records(self.folder)}
@@ -268,9 +269,9 @@ class Cache:
         return self.attempt(read_inputs, {})
 
     def record_stamp(self, key: bytes) -> str:
-        """Return a text that changes when the record of *key* is written.
+        """Return a text that changes each time the cache record of *key* is written.
 
-        The text is empty if the record is not trusted.
+        The text is empty if the cache record is not trusted.
         """
         return (
             ""
@@ -279,16 +280,19 @@ class Cache:
         )
 
     def claim(self, key: bytes) -> bool:
-        """Lock a missing unit for compiling; return False if another build is compiling the unit.
+        """Lock a unit for compiling after a cache miss; return False if another build is compiling the unit.
 
-        The lock is a lock on the folder of the entry, so two keys may share a lock.
+        `claim` locks the folder of the cache entry, so two cache keys may share a lock.
         """
-        if self._warned:  # without a usable cache folder, other builds must not wait for this build's result
+        # Without a usable cache folder, other builds cannot get this build's result, and so must not wait for
+        # it.
+        if self._warned:
             return True
         folder = os.path.dirname(entry_path(self.folder, key))
         if folder not in self._locks:
             lock = try_lock(folder)
-            if lock is not None and not lock.real:  # the folder does not exist yet, which is rare
+            # The folder of the entry does not exist yet, which is rare.
+            if lock is not None and not lock.real:
                 with contextlib.suppress(OSError):
                     os.makedirs(folder, exist_ok=True)
                 lock = try_lock(folder)
@@ -299,7 +303,7 @@ class Cache:
         return True
 
     def release(self, key: bytes) -> None:
-        """Unlock a unit that `claim` has locked, so that other builds may compile the unit."""
+        """Unlock a unit that `claim` has locked, so that other builds may compile this unit."""
         folder = self._claimed.pop(key, None)
         if folder is not None and folder not in self._claimed.values():
             self._locks.pop(folder).close()
@@ -310,12 +314,13 @@ class Cache:
             link = self._link_entry(path)
             entry = link or stat_file(path)
             record = stat_file(entry_path(self.folder, record_key(key))) if entry else None
-            if entry is None or record is None:  # the entry was trimmed, or is not complete yet
+            # Another process has trimmed the entry, or is still writing it.
+            if entry is None or record is None:
                 return None
             new = known is None or known.record != disk.size_and_time_from_status(record.status)
             proof = self._read_record(key, record) if new else known
             found = None if proof is None else _checked_result(entry, proof, link, request)
-        except FileNotFoundError:  # the entry was trimmed just now
+        except FileNotFoundError:  # another process has just trimmed the entry
             return None
         except NotAFileError:
             self.damaged += 1
@@ -332,7 +337,7 @@ class Cache:
         return found
 
     def _read_record(self, key: bytes, file: StoredFile) -> Record | None:
-        """Return the record of *key* that *file* contains; None if the record is damaged or not trusted."""
+        """Return the cache record of *key* in *file*; None if the record is damaged or not trusted."""
         data, record = read_record(file)
         if record is None or record.key != key.hex():
             return None
@@ -343,26 +348,26 @@ class Cache:
         return record
 
     def _link_entry(self, path: str) -> StoredFile | None:
-        """Make a hard link to an entry in the folder for links and return it.
+        """Make a hard link to a cache entry in the folder for links, and return the link's path.
 
-        The result is None if the link cannot be made.
+        The result is None if the hard link cannot be made.
         """
         if self._link_folder is None:
             return None
         link = f"{self._link_folder}{os.sep}{self._links}.link"
         try:
-            # explicitly, because the default in Python 3.14 is to follow symbolic links
+            # follow_symlinks is explicit, because Python 3.14 follows symbolic links by default
             os.link(path, link, follow_symlinks=False)
         except OSError as exc:
             # Hard links fail on another disk, for another user's files, and above a maximum count. After the
-            # first such failure, no further links are tried.
+            # first failure of a hard link, the build does not try further links.
             if exc.errno not in MISSING_ERRNOS and not os.path.isdir(path):
                 self._link_folder = None
             return None
         self._links += 1
         status = os.lstat(link)
         mode = status.st_mode
-        # a symbolic link, or an executable file, which would be executable in the wheel too
+        # The entry is a symbolic link, or an executable file, which would be executable in the wheel too.
         if not stat.S_ISREG(mode) or mode & 0o111:
             os.unlink(link)
             return None
@@ -381,10 +386,11 @@ class Cache:
     def _write(self, key: bytes, data: bytes, record: bytes) -> None:
         """Write an entry first and then its record, so that a record without an entry is rare.
 
-        cuda.core waits until the entry is on the disk. Nothing waits for the record: if a power cut leaves
-        the record incomplete, the entry is a cache miss.
+        cuda.core waits until the entry is on the disk. The build does not wait until the cache record is on
+        the disk: if a power cut leaves the record incomplete, the entry is a cache miss.
         """
-        if self._file_cache is None:  # opened late, because opening fails in a read-only folder
+        # The importer is opened late, because opening the importer fails in a read-only folder.
+        if self._file_cache is None:
             from cuda.core.utils import FileStreamProgramCache
 
             self._file_cache = FileStreamProgramCache(self.folder)
@@ -411,8 +417,8 @@ class Cache:
         self.warn(f"the cache at {self.folder} cannot be used fully: {reason}")
 
     def warn(self, fault: str) -> None:
-        """Print a warning about the cache folder, unless this build has already printed one."""
-        with self._warning:  # the lock is needed because several threads may store results
+        """Print a warning about the cache folder, unless this build has already printed such a warning."""
+        with self._warning:  # the lock is needed because several threads may store results at the same time
             if not self._warned:
                 self._warned = True
                 self._warn(fault)
@@ -421,7 +427,7 @@ class Cache:
 def _checked_result(
     entry: StoredFile, proof: Record | RecalledResult, link: StoredFile | None, request: Request
 ) -> Compiled | None:
-    """Return the result in a cache entry if its bytes match *proof* and *request*; None if they do not."""
+    """Return the result in a cache entry if its bytes match *proof* and *request*; None if not."""
     if entry.status.st_size != proof.size or not proof.is_of(data := read_file(entry)):
         return None
     described = ""

@@ -1,4 +1,4 @@
-"""Store results of other machines in a cache folder, and read results that are sent to other machines.
+"""Store results of other machines in a cache folder, and read results that will be sent to other machines.
 
 This module does not import cuda.core, so a build that gets all results from other machines does not need
 cuda.core.
@@ -31,7 +31,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
 def checked_record(key: bytes, record: bytes, data: bytes, request: Request) -> Record | None:
-    """Return the decoded record if it belongs to *key*, matches *data* and meets *request*; else None."""
+    """Return the decoded cache record if it belongs to *key*, matches *data* and meets *request*, or None."""
     found = decode(record)
     if found is None or found.key != key.hex() or not found.is_of(data):
         return None
@@ -39,7 +39,7 @@ def checked_record(key: bytes, record: bytes, data: bytes, request: Request) -> 
 
 
 class ResultImporter:
-    """Store thousands of checked results of other machines in a cache folder, at a low cost for each.
+    """Stores thousands of checked results of other machines in a cache folder, fast.
 
     The importer does not wait until files are on the disk, because an entry that a power cut damages is only
     a cache miss.
@@ -52,7 +52,7 @@ class ResultImporter:
         self._lock: FileLock | None = None
 
     def store(self, key: bytes, record: bytes, data: bytes) -> bool:
-        """Store the bytes of a result and then its record, and mark both files as used; return True."""
+        """Store the bytes of a result and then its cache record, and set the access times; return True."""
         if self._lock is None:
             self._lock_temporary_files()
         now = time.time_ns()
@@ -69,12 +69,12 @@ class ResultImporter:
         temporary = f"{self._temporary}{next(self._count)}"
         try:
             descriptor = os.open(temporary, _NEW, 0o600)
-        except FileNotFoundError:  # another process has cleared the folder
+        except FileNotFoundError:  # another process has removed the folder
             self._lock_temporary_files()
             descriptor = os.open(temporary, _NEW, 0o600)
         try:
             with open(descriptor, "wb", buffering=0) as file:
-                while data:  # one call writes at most 2 GiB
+                while data:  # one call of os.write writes at most 2 GiB
                     data = data[file.write(data) :]
                 os.utime(descriptor if os.utime in os.supports_fd else temporary, ns=(used, time.time_ns()))
             try:
@@ -88,7 +88,7 @@ class ResultImporter:
             raise
 
     def close(self) -> None:
-        """Release the lock, so that other processes may remove temporary files again."""
+        """Release the lock, so that other processes may remove unused temporary files."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -101,15 +101,15 @@ def import_result(folder: Path, key: bytes, record: bytes, data: bytes) -> None:
 
 
 def lock_temporary_files(folder: Path) -> FileLock:
-    """Lock the folder of temporary files without waiting.
+    """Lock the folder of temporary files without waiting for other processes.
 
-    All writers share this lock, so that no process removes their temporary files.
+    All writers share this lock, so that no other process removes the temporary files of the writers.
     """
     return try_lock(folder / "tmp", shared=True) or FileLock(None)
 
 
 def write_file(folder: Path, key: bytes, data: bytes) -> None:
-    """Write *data* to the path that cuda.core uses for *key*."""
+    """Write *data* to the path at which cuda.core stores the entry *key*."""
     path = entry_path(folder, key)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix="entry-", dir=folder / "tmp")
@@ -124,14 +124,14 @@ def write_file(folder: Path, key: bytes, data: bytes) -> None:
 
 
 def mark_entry_used(folder: Path, key: bytes) -> None:
-    """Mark the entry of *key* and its record as used now, if both files exist."""
+    """Set the access times of the entry *key* and its record to now, if both files exist."""
     entry, record = (stat_file(entry_path(folder, each)) for each in (key, record_key(key)))
     if entry is not None and record is not None:
         mark_used(entry, record)
 
 
 def read_entry(folder: Path, key: bytes) -> tuple[bytes, bytes] | None:
-    """Return the record and the bytes of *key*; None if a file is missing, or if the files do not match."""
+    """Return the cache record and the bytes of *key*; None if a file is missing, or if they do not match."""
     entry, record = (stat_file(entry_path(folder, each)) for each in (key, record_key(key)))
     if entry is None or record is None:
         return None

@@ -1,7 +1,7 @@
-"""Notes about the last builds with a cache: time, project, number of hits and misses, and used keys.
+"""Notes about the last builds with a cache folder: time, project, cache hits and misses, and used keys.
 
 The notes are in the user's cache folder, not in the project's cache folder, which contains only entries and
-records. If notes cannot be read or written, a build continues without notes.
+cache records. If the notes cannot be read or written, a build continues without notes.
 """
 
 from __future__ import annotations
@@ -18,32 +18,33 @@ from ..common import user_folders
 from ..common.digest import file_digest
 
 _FORMAT = 1
-_MAX_BUILDS = 10  # how many builds the notes of one cache list
-_MAX_CACHES = 50  # how many caches have notes
+_MAX_BUILDS = 10  # the maximum number of builds in the notes of one cache folder
+_MAX_CACHES = 50  # the maximum number of cache folders that have notes
 _FIELDS = {"time": str, "project": str, "hits": int, "misses": int, "fetched": int, "seconds": float}
-_DEFAULTS = {"fetched": 0, "seconds": 0.0}  # values of fields that are missing in notes of earlier versions
+# Values for the fields that are missing in notes of earlier versions of hatch-cubin.
+_DEFAULTS = {"fetched": 0, "seconds": 0.0}
 
 
 class Tier(TypedDict):
-    """How much the local cache folder, or the shared store, saved in the last builds."""
+    """The compile time that the local cache folder, or the remote store, saved in the last builds."""
 
     hits: int
-    rate: float  # the share of all units
-    saved_s: float  # an estimate: the number of hits times the average duration of a compile
+    rate: float  # the number of cache hits divided by the number of all units
+    saved_s: float  # an estimate: the number of cache hits times the average duration of a compile
 
 
 class _CacheNotes(NamedTuple):
-    """The notes about builds with one cache folder."""
+    """The notes about the last builds with one cache folder."""
 
     builds: list[dict[str, Any]]
     keys: set[bytes]
 
 
 def note(cache: Path, project: Path, counts: Mapping[str, float], keys: Iterable[bytes]) -> None:
-    """Add a build to the notes about a cache, with counts of hits and misses, and the keys of all units.
+    """Add a build to the notes about a cache folder: its cache hits and misses, and the keys of all units.
 
-    *counts* contains `hits`, `fetched` (the hits that came from a shared store), `misses`, and `seconds` (the
-    duration of compiling the misses).
+    *counts* contains `hits` (cache hits), `fetched` (the cache hits that came from a shared store), `misses`
+    (cache misses), and `seconds` (the duration of compiling the cache misses).
     """
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     latest = {"time": now, "project": str(project), **counts}
@@ -58,12 +59,12 @@ def note(cache: Path, project: Path, counts: Mapping[str, float], keys: Iterable
 
 
 def builds(cache: Path) -> list[dict[str, Any]]:
-    """Return the notes about the last builds with a cache, beginning with the latest build."""
+    """Return the notes about the last builds with a cache folder, beginning with the latest build."""
     return [] if (found := _read(cache)) is None else found.builds
 
 
 def tiers(builds: Sequence[Mapping[str, Any]]) -> dict[str, Tier]:
-    """Return how many hits came from the local cache folder and from the shared store, and the saved time."""
+    """Return the cache hits from the local cache folder and from the shared store, and the saved time."""
     hits, misses, fetched = (sum(build[name] for build in builds) for name in ("hits", "misses", "fetched"))
     each_s = sum(build["seconds"] for build in builds) / max(misses, 1)
     return {
@@ -73,7 +74,7 @@ def tiers(builds: Sequence[Mapping[str, Any]]) -> dict[str, Tier]:
 
 
 def keys(cache: Path) -> set[bytes] | None:
-    """Return the keys that the last build with a cache used; None if the cache does not have notes."""
+    """Return the cache keys that the last build with a cache folder used; None if there are no notes."""
     return None if (found := _read(cache)) is None else found.keys
 
 

@@ -1,6 +1,6 @@
-"""Count, trim and clear the entries of a cache folder, even while builds use it.
+"""Count, trim and clear the entries of a cache folder, even while builds use the folder.
 
-Housekeeping removes only files whose names and folders are those of cache files.
+Housekeeping removes only files whose paths have the form of cache files.
 """
 
 from __future__ import annotations
@@ -26,35 +26,37 @@ from .records import (
     stat_file,
 )
 
-# two digits are the name of the folder, 62 digits are the name of the file
+# The key of an entry: its first two digits are the name of the folder, the other 62 digits are the file name.
 _NAME = re.compile("[0-9a-f]{64}")
 _TEMPORARY = re.compile("entry-[a-z0-9_]{8}")
-_ABANDONED_AFTER_S = 3600  # seconds: no write takes an hour
-LOCK_WAIT_S = 10.0  # seconds to wait for another process that trims the same folder
+# In seconds: temporary files that are older are unused, because no write takes an hour.
+_ABANDONED_AFTER_S = 3600
+LOCK_WAIT_S = 10.0  # how many seconds to wait for another process that trims the same cache folder
 _RECORD = re.compile(rb"[0-9a-f]{64}\n\{")
-RECORD_HEAD = 66  # how many bytes at the beginning show that a file is a record
+RECORD_HEAD = 66  # this many bytes at the beginning of a file show whether the file is a cache record
 
 
 class Stats(NamedTuple):
     """The number of files in a cache folder, and their size."""
 
     entries: int  # entries with a matching record.
-    # Entries without a matching record, and records without an entry. Builds do not use these files.
+    # Entries without a matching cache record, and records without an entry. Builds do not use unmatched
+    # entries and records.
     unproven: int
-    temporaries: int  # temporary files that a build is writing, or that a killed build has left
+    temporaries: int  # temporary files that a running build is writing, or that a killed build has left
     bytes: int
 
 
 class Removed(NamedTuple):
     """The number of files that were removed from a cache folder, and their size."""
 
-    entries: int  # entries that were removed with their records
+    entries: int  # cache entries that were removed together with their records
     temporaries: int
     bytes: int
 
 
 class _StoredEntry(NamedTuple):
-    """An entry with its record, an entry without a record, or a record without an entry."""
+    """A cache entry with its record, an entry without a record, or a record without an entry."""
 
     files: Mapping[str, int]  # sizes by path
     used: float
@@ -65,7 +67,7 @@ class _StoredEntry(NamedTuple):
         return sum(self.files.values())
 
     def was_used(self) -> bool:
-        """Return whether a build has used the entry after the time `used`."""
+        """Return whether a build has used the entry since the time `used`."""
         return any(_last_use(status) > self.used for path in self.files if (status := _status(path)))
 
 
@@ -81,12 +83,12 @@ def stats(folder: Path) -> Stats:
 
 
 def records(folder: Path) -> Iterator[Record]:
-    """Yield every record in a cache folder."""
+    """Yield every cache record in a cache folder."""
     return (record for path in _files(folder) if (record := _read_record(path)) is not None)
 
 
 def clear(folder: Path) -> Removed:
-    """Remove all entries, records and temporary files of a cache folder."""
+    """Remove all entries, cache records and temporary files of a cache folder."""
     return _remove(folder, _stored_entries(folder))
 
 
@@ -97,16 +99,16 @@ def trim(
     unused_for: float | None = None,
     keep: Collection[bytes] = frozenset(),
 ) -> Removed:
-    """Remove entries until a cache folder has *size* bytes, and entries unused for *unused_for* seconds.
+    """Remove entries unused for *unused_for* seconds, and entries until the cache folder has *size* bytes.
 
-    The least recently used entries are removed first. Entries whose keys are in *keep* stay. An entry that is
-    larger than *size* does not displace smaller entries: the most recently used of these large entries stays
-    too, and the other large entries are removed.
+    The least recently used entries are removed first. Entries whose cache keys are in *keep* are not removed.
+    An entry that is larger than *size* does not displace smaller entries: of the entries larger than *size*,
+    only the most recently used entry is not removed.
     """
-    # locked, because two processes at the same time would remove too much
+    # the folder is locked, because two processes that trim it at the same time would remove too much
     with wait_for_lock(folder / "entries", LOCK_WAIT_S):
         fits = size is None or sum(status.st_size for status in _files(folder).values()) <= size
-        if fits and unused_for is None:  # nothing to trim: this check does not read any record
+        if fits and unused_for is None:  # there is nothing to trim; this check does not read any cache record
             return _remove(folder, [])
         return _remove(folder, _entries_to_remove(_stored_entries(folder), size, unused_for, keep))
 
@@ -139,8 +141,8 @@ def _remove(folder: Path, items: Iterable[_StoredEntry]) -> Removed:
         if not item.was_used():
             freed += sum(size for path, size in item.files.items() if _unlink(path))
             entries += 1
-    # All writers share the lock on this folder. If this process gets an exclusive lock, no temporary file is
-    # in use.
+    # All processes that write temporary files share the lock on this folder. If this process gets an
+    # exclusive lock, no other process uses a temporary file.
     with try_lock(folder / "tmp") or FileLock(None) as lock, contextlib.suppress(PermissionError):
         for path, status in _temporary_files(folder):
             if (lock.real or time.time() - status.st_mtime > _ABANDONED_AFTER_S) and _unlink(path):
@@ -152,13 +154,13 @@ def _remove(folder: Path, items: Iterable[_StoredEntry]) -> Removed:
 def _unlink(path: str) -> bool:
     try:
         os.unlink(path)
-    except FileNotFoundError:  # another process has removed the file
+    except FileNotFoundError:  # another process has already removed the file
         return False
     return True
 
 
 def _stored_entries(folder: Path) -> list[_StoredEntry]:
-    """Return all entries with their records, entries without a record, and records without an entry."""
+    """Return all cache entries with their records, entries without a record, and records without an entry."""
     files = _files(folder)
     pairs = {}
     for path in files:
@@ -184,17 +186,17 @@ def _read_record(path: str) -> Record | None:
         with open_unnoticed(path) as file:
             head = file.read(RECORD_HEAD)
             return decode(head + file.read(MAX_RECORD_SIZE)) if is_record(head) else None
-    except OSError:  # the file was removed just now, or cannot be read
+    except OSError:  # another process has just removed the file, or the file cannot be read
         return None
 
 
 def is_record(head: bytes) -> bool:
-    """Return whether a file that begins with *head* is a record, which may still be damaged."""
+    """Return whether a file that begins with *head* is a cache record, which may still be damaged."""
     return _RECORD.fullmatch(head) is not None
 
 
 def open_unnoticed(path: str) -> BinaryIO:
-    """Open a cache file without changing its access time, because reading for housekeeping is not a use."""
+    """Open a cache file without changing the access time, because housekeeping does not count as a use."""
     return open(path, "rb", opener=_without_access_time)
 
 
@@ -206,7 +208,7 @@ def _without_access_time(path: str, flags: int) -> int:
 
 
 def _files(folder: Path) -> dict[str, os.stat_result]:
-    """Return the status of each entry and record in a cache folder, by path."""
+    """Return the status of each entry and each cache record in a cache folder, by path."""
     found = {}
     for parent, _folders, names in os.walk(folder / "entries", onerror=_raise_unless_missing):
         for name in names:
@@ -218,7 +220,7 @@ def _files(folder: Path) -> dict[str, os.stat_result]:
 
 
 def _raise_unless_missing(exc: OSError) -> None:
-    """Raise the error, unless the folder does not exist: an unreadable folder must not count as empty."""
+    """Raise the error unless the folder is missing, because an unreadable folder must not count as empty."""
     if exc.errno not in MISSING_ERRNOS:
         raise exc
 
@@ -226,7 +228,7 @@ def _raise_unless_missing(exc: OSError) -> None:
 def _temporary_files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     try:
         names = os.listdir(folder / "tmp")
-    except OSError:  # the folder does not exist, or belongs to another user
+    except OSError:  # the cache folder does not exist, or belongs to another user
         return
     for name in names:
         path = str(folder / "tmp" / name)

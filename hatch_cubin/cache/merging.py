@@ -1,4 +1,4 @@
-"""Merge cache folders: copy the entries that match their records from one folder into another."""
+"""Merge cache folders: copy those entries of a folder that match their cache records into another folder."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .records import Record, split_signature
 
 
 class MergeResult(NamedTuple):
-    """How many entries a merge copied from a folder, and the problems with files of that folder."""
+    """The number of entries that a merge copied from a folder, and the problems with files of this folder."""
 
     entries: int  # entries that were copied
-    there: int  # entries that the cache already had
-    bytes: int  # size of the copied entries and their records
-    found: list[Finding]  # problems with files, which were not copied
+    there: int  # the number of entries that the cache already had
+    bytes: int  # the size of the copied entries and their cache records
+    found: list[Finding]  # problems with files that were therefore not copied
 
 
 def merge(cache: Cache, folder: Path) -> MergeResult:
-    """Copy entries from *folder* that are missing in *cache*, and signatures that its records do not have."""
+    """Copy entries of *folder* that are missing in *cache*, and signatures that records in *cache* lack."""
     sizes: list[int] = []
     there = 0
 
@@ -42,13 +42,13 @@ def merge(cache: Cache, folder: Path) -> MergeResult:
 
 
 def _adds_only_a_signature(cache: Cache, key: bytes, written: bytes) -> bool:
-    """Return whether the record *written* is the record in *cache* with a signature added."""
+    """Return whether the record *written* differs from the record in *cache* only by an added signature."""
     ours = cache.attempt(partial(exchange.read_entry, cache.folder, key), None)
     return ours is not None and ours[0] == split_signature(written)[0] != written
 
 
 def why_not_mergeable(cache: Path, folder: Path) -> str | None:
-    """Return the reason why *folder* cannot be merged into *cache*; None if it can be merged."""
+    """Return the reason why *folder* cannot be merged into *cache*; None if a merge is possible."""
     try:
         mode = file_access.status_of(folder).st_mode
     except OSError as exc:

@@ -1,4 +1,4 @@
-"""Records: the files that contain the digest and the description of cache entries."""
+"""Cache records: files that contain the digest and the description of each cache entry."""
 
 from __future__ import annotations
 
@@ -20,37 +20,42 @@ from ..common.digest import file_digest
 if TYPE_CHECKING:
     from ..cubin.elf import KernelUse
 
-_OBJECT = "object"  # the name of an input that only objects (units that will be linked) have.
+_OBJECT = "object"  # The name of an input that only object files (units that will be linked) have.
 # The name of the only input of a packed block (units that are compressed together): the units' digests.
 BLOCK = "block"
 _OTHER_NAMES = "does not have exactly the kernels that were requested"
-_FORMAT = 2  # since format 2, kernels that a source instantiates have readable names
-MAX_RECORD_SIZE = 1 << 23  # bytes; the largest known record has a twelfth of this size
+_FORMAT = 2  # since format 2, a record contains readable names of the kernels that a source instantiates
+# The maximum size of a cache record in bytes; the largest known record has a twelfth of this size.
+MAX_RECORD_SIZE = 1 << 23
 _SIZES = range(read_limits.CODE + 1)
 _HEX = re.compile("(?:[0-9a-f]{2})+")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | user_folders.NONBLOCKING
 MISSING_ERRNOS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
-USE_STEP_NS = 1000  # two times with this difference are still different as seconds in a float
+# In nanoseconds: access times with this difference are still different after a conversion to seconds as a
+# float.
+USE_STEP_NS = 1000
 
 
 class Request(NamedTuple):
-    """The requirements for a unit's result that are known before the unit is compiled."""
+    """The requirements that a unit's compiled result must meet, and that are known before the compile."""
 
     arch: str | None = None
-    names: Collection[str] | None = None  # template instantiations that the result must contain.
-    # A function that returns the symbols of kernels that every result of the source must contain.
+    names: Collection[str] | None = None  # template instantiations that the compiled result must contain.
+    # A function that returns the symbols of those kernels that every compiled result of the source must
+    # contain.
     declared: Callable[[], Collection[str]] = tuple
 
     def mismatch(
         self, kernels: Mapping[str, str], symbols: Collection[str], data: bytes, *, is_object: bool = False
     ) -> str | None:
-        """Return the reason why *data* with the kernels *kernels* does not meet the request; None if it does.
+        """Return the reason why *data* with *kernels* does not meet this request; None if *data* meets it.
 
-        *symbols* are the symbols of all kernels in *data*, and are empty for PTX. *is_object*: whether *data*
-        will be linked. An object need not contain kernels, and the names of kernels in LTO-IR cannot be read.
+        *symbols* are the symbols of all kernels in *data*; *symbols* are empty for PTX. *is_object* is
+        whether a linker will link *data*. An object file need not contain kernels, and the names of kernels
+        in LTO-IR cannot be read.
         """
-        # lazy import: a build that knows all results from an earlier build does not need these
+        # lazy import: a build that recalls all results from an earlier build does not need these modules
         from ..cubin.kernel_names import (
             names_fit_symbols,
             without_blanks,
@@ -58,7 +63,7 @@ class Request(NamedTuple):
         from ..cubin.target import differing_arch
 
         named = {*kernels.values()}
-        end = b"\0" if symbols else b""  # the bytes before and after each name in a cubin
+        end = b"\0" if symbols else b""  # in a cubin, a zero byte is before and after each kernel name
         try:
             real = None if self.arch is None else differing_arch(data, self.arch)
         except ValueError as exc:
@@ -79,7 +84,7 @@ class Request(NamedTuple):
 
 
 class Record(NamedTuple):
-    """The description of a cache entry: digest and size, kernels, and the inputs of its compile."""
+    """The description of a cache entry: digest and size, kernels, and the inputs of the entry's compile."""
 
     key: str
     sha256: str
@@ -95,15 +100,15 @@ class Record(NamedTuple):
 
     @property
     def is_object(self) -> bool:
-        """Whether the entry is an object, which will be linked and may have no kernels."""
+        """Whether the cache entry is an object file, which will be linked and may have no kernels."""
         return _OBJECT in self.inputs
 
     def is_of(self, data: bytes) -> bool:
-        """Return whether *data* has the size and digest in this record."""
+        """Return whether *data* has the size and the digest that are stored in this cache record."""
         return (self.size, self.sha256) == (len(data), file_digest(data))
 
     def mismatch(self, request: Request, symbols: Collection[str], data: bytes) -> str | None:
-        """Return the reason why *data* does not meet the request or this record; None if *data* meets both.
+        """Return the reason why *data* does not meet the request or this cache record; None if *data* does.
 
         *symbols* are the symbols of all kernels in *data*.
         """
@@ -111,11 +116,11 @@ class Record(NamedTuple):
 
 
 class RecalledResult(NamedTuple):
-    """The facts about a result that an earlier build has noted: size, digest and kernels."""
+    """The facts about a compiled result that an earlier build has recorded: size, digest and kernels."""
 
     sha256: str
     size: int
-    record: str  # the size and time of the record's file when it was read
+    record: str  # the size and modification time of the cache record's file when a build read the file
     description: str  # JSON text, which is not decoded because most builds only copy the text into new notes
 
     @property
@@ -128,32 +133,33 @@ class RecalledResult(NamedTuple):
 
     @property
     def kernel_uses_json(self) -> str:
-        """The registers, shared memory and so on of each kernel, as JSON."""
+        """The resources of each kernel (registers, shared memory and so on), as JSON."""
         return _described(self.description)[2]
 
     def is_of(self, data: bytes) -> bool:
-        """Return whether *data* has the size and digest that the earlier build noted."""
+        """Return whether *data* has the size and the digest that the earlier build has recorded."""
         return self.size == len(data) and self.sha256 == file_digest(data)
 
 
 def describe(kernels: Mapping[str, str], warnings: Sequence[str], described: str) -> str:
-    """Return the description of a result (kernels, warnings and resources) as JSON."""
+    """Return the description of a compiled result (kernels, warnings and resources) as JSON."""
     return json.dumps([dict(kernels), [*warnings], described], separators=(",", ":"))
 
 
-@functools.lru_cache(maxsize=32)  # the units of a module often have the same description
+# The units of a module often have the same description, so decoded descriptions are cached.
+@functools.lru_cache(maxsize=32)
 def _described(description: str) -> tuple[Mapping[str, str], Sequence[str], str]:
     return tuple(json.loads(description))
 
 
 def split_signature(data: bytes) -> tuple[bytes, bytes]:
-    """Split the file of a record into the signed part and the line with the signature (empty if unsigned)."""
+    """Split the file of a cache record into the signed part and the signature's line (empty if unsigned)."""
     end = data.find(b"\n", data.find(b"\n") + 1) + 1
     return data[:end], data[end:]
 
 
 def decode(data: bytes) -> Record | None:
-    """Return the record that *data* encodes; None if *data* is damaged, or contains invalid values."""
+    """Return the cache record that *data* encodes; None if *data* is damaged, or contains invalid values."""
     data, line = split_signature(data)
     if line and not _is_signature(line):
         return None
@@ -175,7 +181,10 @@ def decode(data: bytes) -> Record | None:
 
 
 def _is_signature(line: bytes) -> bool:
-    """Return whether a line has the form of a signature. The signature itself is not verified."""
+    """Return whether a line has the form of a signature.
+
+    This function does not verify the signature itself.
+    """
     from ..common.ed25519_keys import Signature  # lazy import: needed only for signed records
 
     return Signature.decode(line) is not None
@@ -203,7 +212,7 @@ def _are_kernels(value: object) -> bool:
 
 
 def _are_inputs(value: object) -> bool:
-    """Return whether the inputs in a record have the types that comparisons between units require."""
+    """Return whether the inputs in a cache record have the types that comparisons between units require."""
     return type(value) is dict and all(
         type(each) in {str, dict} or (type(each) is list and all(type(item) is str for item in each))
         for each in value.values()
@@ -232,7 +241,7 @@ def read_kernel_uses(data: bytes) -> dict[str, KernelUse]:
 
 
 def record_key(key: bytes) -> bytes:
-    """Return the key under which the record of the entry *key* is stored."""
+    """Return the key under which the cache stores the record of the entry *key*."""
     return key + b".record"
 
 
@@ -247,7 +256,7 @@ class NotAFileError(OSError):
 
 
 class StoredFile(NamedTuple):
-    """The path and the status of the file of an entry or a record."""
+    """The path and the file status of a cache entry or of a cache record."""
 
     path: str
     status: os.stat_result
@@ -270,31 +279,31 @@ def stat_file(path: str) -> StoredFile | None:
 
 
 def read_file(file: StoredFile) -> bytes:
-    """Return the bytes of a cache file, but at most one byte more than the size in its status."""
+    """Return the bytes of a cache file; at most one byte more than the size in the file status is read."""
     size = file.status.st_size
     descriptor = os.open(file.path, _READ)
     try:
         data = os.read(descriptor, size + 1)
         while 0 < len(data) < size and (more := os.read(descriptor, size)):
-            data += more  # one call reads at most 2 GiB
+            data += more  # one call of os.read reads at most 2 GiB
     finally:
         os.close(descriptor)
     return data
 
 
 def read_record(file: StoredFile) -> tuple[bytes, Record | None]:
-    """Return the bytes of a record's file, and the decoded record (None if the record is not valid)."""
+    """Return the bytes of a cache record's file, and the decoded record (None if the record is not valid)."""
     data = read_file(file) if file.status.st_size <= MAX_RECORD_SIZE else b""
     return data, decode(data)
 
 
 def mark_used(entry: StoredFile, record: StoredFile) -> None:
-    """Set the access times of an entry and its record to now, so that both are trimmed together.
+    """Set the access times of an entry and its record to now, so that trimming removes both together.
 
-    The access time of the record is slightly earlier than that of the entry.
+    The record's access time is slightly earlier than the access time of the entry.
     """
     now = time.time_ns()
-    # access times do not matter in a folder that cannot be written, because it is never trimmed
+    # access times do not matter in a read-only folder, because no build trims such a folder
     with contextlib.suppress(OSError):
         os.utime(entry.path, ns=(now, entry.status.st_mtime_ns))
         os.utime(record.path, ns=(now - USE_STEP_NS, record.status.st_mtime_ns))

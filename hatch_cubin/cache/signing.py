@@ -1,7 +1,8 @@
-"""Sign the records that a build stores, and check the signatures of records that it finds.
+"""Sign the cache records that a build stores, and check the signatures of records in a cache or remote store.
 
-With a signature, the owner of a signing key states that the compile of a unit gave the bytes and kernels in a
-record. The whole record is signed, so a signature is valid for only one unit and one compiler.
+By signing a cache record, the owner of a signing key states that the compile of a unit gave the bytes and
+kernels in the record. The whole cache record is signed, so a signature is valid for only one unit and one
+compiler.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from .records import split_signature
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-# The kinds of signed data: a result, a list of results, and the texts that a producer returned. A signature
-# of data of one kind is not valid for data of another kind.
+# The kinds of signed data: a compiled result, a list of results, and the texts that a producer (a function
+# that generates sources) returned. A signature of data of one kind is not valid for data of another kind.
 RECORD, INDEX, TEXTS = "record", "index", "texts"
 
-_MAX_KEY_FILE_SIZE = 1000  # bytes; a key has a tenth of this size
+_MAX_KEY_FILE_SIZE = 1000  # the maximum size of a key file in bytes; a key has a tenth of this size
 
 
 _KEY_HINT = (
@@ -35,19 +36,19 @@ _KEY_HINT = (
 
 
 class Distrust(NamedTuple):
-    """The reason why an undamaged record is not trusted, and the key that signed the record."""
+    """The reason why an undamaged cache record is not trusted, and the key that signed the record."""
 
     reason: Literal["unsigned", "untrusted", "forged"]
     key: str | None = None
 
 
 class SignaturePolicy:
-    """The public keys that a project trusts.
+    """The public keys that a project trusts to sign cache records.
 
-    A record from a shared store must be signed with a trusted key. A record in the cache folder must be
-    signed only if signatures are *required*; otherwise, an unsigned record counts as compiled on this
-    machine. A record that another key has signed is never trusted, because it may come from a signer who is
-    no longer trusted.
+    A cache record from a shared store must be signed with a trusted key. If signatures are not *required*, a
+    cache record without a signature is accepted in the local cache folder, and counts as compiled on this
+    machine. A cache record that a key outside of the trusted keys has signed is never trusted, because the
+    signer may be no longer trusted.
     """
 
     def __init__(self, keys: Collection[str], *, required: bool) -> None:
@@ -55,7 +56,7 @@ class SignaturePolicy:
         self._required = required
 
     def distrust(self, data: bytes, kind: str = RECORD) -> Distrust | None:
-        """Return the reason why a record in the cache folder is not trusted; None if it is trusted."""
+        """Return the reason why a cache record in the cache folder is not trusted; None if it is trusted."""
         record, line = split_signature(data)
         signature = Signature.decode(line)
         if signature is None:
@@ -67,9 +68,9 @@ class SignaturePolicy:
         return None
 
     def accepts(self, kind: str, data: bytes, line: bytes) -> bool:
-        """Return whether *line* is a trusted key's signature of *data*.
+        """Return whether *line* contains a trusted key's signature of *data*.
 
-        *kind*: the kind of the signed data.
+        *kind* is the kind of the signed data, such as a cache record.
         """
         signature = Signature.decode(line)
         if signature is None or signature.key not in self.keys:
@@ -85,14 +86,17 @@ class SignaturePolicy:
 
 
 class Signer:
-    """A private key that signs records and indexes. No message shows the key."""
+    """A private key that signs cache records and pack indexes. No message shows the private key."""
 
     def __init__(self, raw: bytes) -> None:
         self._private: Ed25519PrivateKey = _key("private", raw)
         self.key = ed25519_keys.write(ed25519_keys.PUBLIC, self._private.public_key().public_bytes_raw())
 
     def sign(self, kind: str, data: bytes) -> bytes:
-        """Return a line of text with the signature of *data*. *kind*: the kind of the signed data."""
+        """Return a line of text with the signature of *data*.
+
+        *kind* is the kind of the signed data, such as a cache record.
+        """
         return Signature(self.key, self._private.sign(_message(kind, data))).encode()
 
 
@@ -101,50 +105,51 @@ def _message(kind: str, data: bytes) -> bytes:
 
 
 class Signing(NamedTuple):
-    """The key with which a build signs its results, and the policy for the signatures of other builds."""
+    """The key with which a build signs its results, and the policy for checking other builds' signatures."""
 
     signer: Signer | None = None
     policy: SignaturePolicy | None = None
 
     def signed(self, record: bytes) -> bytes:
-        """Return a record as it is stored: with a signature, if the build has a signing key."""
+        """Return a cache record as a file stores it: with a signature, if the build has a signing key."""
         return record if self.signer is None else record + self.signer.sign(RECORD, record)
 
     def distrust(self, data: bytes) -> Distrust | None:
-        """Return the reason why a record in the cache folder is not trusted; None if it is trusted."""
+        """Return the reason why a cache record in the cache folder is not trusted; None if it is trusted."""
         return None if self.policy is None else self.policy.distrust(data)
 
-    # If the project has trusted keys, records and indexes from a shared store must always be signed.
+    # If the project has trusted keys, cache records and pack indexes from a shared store must always be
+    # signed.
 
     def accepts_record(self, data: bytes) -> bool:
-        """Return whether a record from a shared store is accepted."""
+        """Return whether this build accepts a cache record from a shared store."""
         return self.policy is None or self.policy.accepts(RECORD, *split_signature(data))
 
     def sign_index(self, index: bytes) -> bytes:
-        """Return the signature to store with an index; empty if the build does not have a signing key."""
+        """Return the signature to store with a pack index; empty if the build does not have a signing key."""
         return b"" if self.signer is None else self.signer.sign(INDEX, index)
 
     def accepts_index(self, index: bytes, signature: bytes) -> bool:
-        """Return whether an index from a shared store is accepted with its signature."""
+        """Return whether this build accepts a pack index with its signature from a shared store."""
         return self.policy is None or self.policy.accepts(INDEX, index, signature)
 
 
 def signing_of(project: Project) -> Signing:
-    """Return the signing key and signature policy of a build; SignatureError if 'cryptography' is missing."""
+    """Return a build's signing key and signature policy; SignatureError if 'cryptography' is missing."""
     if project.config.trusted_keys and importlib.util.find_spec("cryptography") is None:
-        # only looked up, not imported: most builds do not have to check a signature
+        # the package is only searched for, not imported, because most builds do not have to check a signature
         raise _missing("it is not installed here")
     return Signing(signer_of(project), signature_policy_of(project))
 
 
 def signature_policy_of(project: Project) -> SignaturePolicy | None:
-    """Return a project's policy for signatures; None if its table does not list trusted keys."""
+    """Return a project's policy for signatures; None if its configuration does not list trusted keys."""
     keys = project.config.trusted_keys
     return SignaturePolicy(keys, required=project.is_switched_on(REQUIRE_SIGNED)) if keys else None
 
 
 def signer_of(project: Project) -> Signer | None:
-    """Return the signer of a build; None if the environment does not contain a signing key."""
+    """Return the signer of a build; None if no environment variable contains a signing key."""
     if not (said := project.environ.get(SIGNING_KEY)):
         return None
     signer = Signer(_private(said, project))
@@ -155,15 +160,15 @@ def signer_of(project: Project) -> Signer | None:
 
 
 def new_key() -> tuple[str, str]:
-    """Make a key pair, and return the private key and the public key as text."""
+    """Make a signing key pair, and return the private key and the public key as text."""
     raw = os.urandom(32)
     return ed25519_keys.write(ed25519_keys.PRIVATE, raw), Signer(raw).key
 
 
 def _private(said: str, project: Project) -> bytes:
-    """Return the private key from the variable, or from the file that the variable names.
+    """Return the private key from the environment variable, or from the file that the variable names.
 
-    The message of SignatureError never shows the key.
+    The message of a SignatureError never contains the private key.
     """
     path = "" if ed25519_keys.PRIVATE in said else said.removeprefix("@") * said.startswith("@")
     where = f"in {path} " if path else ""
@@ -175,12 +180,12 @@ def _private(said: str, project: Project) -> bytes:
         wrong = problem("signing-key-not-readable", what, hint=_KEY_HINT)
     except ValueError as exc:
         wrong = problem("bad-signing-key", f"{SIGNING_KEY}: the key {where}{exc}", hint=_KEY_HINT)
-    # raised outside of the `except` blocks, because a traceback must not show the key
+    # the error is raised outside of the `except` blocks, because a traceback must not show the private key
     raise SignatureError(wrong)
 
 
 def _read(path: str, project: Project) -> str:
-    # a pipe is not allowed, because a build may read the key twice
+    # the key file must not be a pipe, because a build may read the key twice
     with file_access.open_plain(path) as file:
         if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
             import shlex
@@ -202,7 +207,8 @@ def _key(kind: Literal["private", "public"], raw: bytes) -> Any:
         if kind == "private":
             return ed25519.Ed25519PrivateKey.from_private_bytes(raw)
         return ed25519.Ed25519PublicKey.from_public_bytes(raw)
-    except Exception as exc:  # the package is missing, broken, or restricted by OpenSSL's settings
+    # The package 'cryptography' is missing, broken, or restricted by OpenSSL's settings.
+    except Exception as exc:
         raise _missing(str(exc)) from exc
 
 

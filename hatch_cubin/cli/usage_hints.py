@@ -115,7 +115,7 @@ def _of_table(name: str) -> str | None:
     from ..config.reader import KEYS  # lazy import: few mistakes need it
 
     key = name.lstrip("-")
-    return f"{key!r} is a key of the table in pyproject.toml" if key in KEYS else None
+    return f"{key!r} is a key of hatch-cubin in pyproject.toml" if key in KEYS else None
 
 
 def _of_other_verbs(name: str, options: Options) -> str | None:

@@ -77,7 +77,7 @@ def unknown_variables(environ: Mapping[str, str], readers: Iterable[str], keys: 
     messages = []
     for name in sorted(name for name in environ if name not in known and _LIKE_OURS.match(name)):
         key = name.removeprefix(_PREFIX).lower().replace("_", "-")
-        meant = f"{key!r} is a key of the table" if key in of_table else _meant(name, known)
+        meant = f"{key!r} is a key in pyproject.toml" if key in of_table else _meant(name, known)
         if meant or name.startswith(_PREFIX):
             messages.append(f"{name} is not a variable of hatch-cubin" + (f": {meant}" if meant else ""))
     return messages

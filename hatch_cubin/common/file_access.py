@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from .sizes import size
 
 if TYPE_CHECKING:
-    from pathlib import Path  # lazy import: errors of the table are printed before slow imports
+    from pathlib import Path  # lazy import: errors in pyproject.toml are printed before slow imports
 
 _KINDS = {
     stat.S_IFREG: "is a file",

@@ -312,7 +312,11 @@ class Bake:
             return about_extern(warning, failed) or diagnostics.about_warning(warning, failed.text_of(path))
         if warning.number in diagnostics.MISTAKES:
             return None
-        return f"to silence this warning:{self._failed_compile(job).silencing(warning.number)}"
+        from .hints import macros  # imported here, because most compiles do not have warnings
+
+        failed = self._failed_compile(job)
+        silencing = f"to silence this warning:{failed.silencing(warning.number)}"
+        return "; ".join(filter(None, (macros.about_warning(warning, failed), silencing)))
 
     def _store_results(self, kept: Sequence[tuple[Job, Compiled]], answer: executor.Result) -> None:
         for warning in (warning for _job, compiled in kept for warning in compiled.warnings):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -35,6 +35,8 @@ from .bake import Bake
 from .definitions import base_of, definition, mention, plain_text, word_of
 from .diagnostics import Diagnostic
 from .executor import Result, Setup, Task
+from .hints.conditions import surely_read
+from .hints.kernel_declarations import declared
 from .results import Results
 
 _UNDEFINED = re.compile(r"(?:Unresolved extern (?:function|variable)|Undefined reference to) '([^']+)'")
@@ -53,12 +55,15 @@ _SIZES = re.compile(
     r"Size does not match for (\S+) in (.+) with size (\d+) specified in (.+) with size (\d+)"
 )
 _FUNCTION_ONCE = "define the symbol in one source and declare it in the others, or make it static or inline"
+_KERNEL_ONCE = "rename one of the kernels, or define the kernel in one source of this module only"
 # The hint does not propose `static`, because each source would get its own variable, which the host cannot
 # set.
 _VARIABLE_ONCE = "declare the variable extern in the header and define it in one source, or make it inline"
 _ALIKE = "use the same declaration as in the definition, in all inputs"
 _NEWER = re.compile(r"may need newer version of nvJitLink|LTOIR arch newer than target arch")
 _BAD = re.compile(r"bad input: ?(.*)$", re.MULTILINE)
+_KERNEL = re.compile(r"__global__|\.entry\b")  # in the line of a definition, in CUDA C++ or PTX
+_COPY = re.compile(r"\$[0-9]+$")  # nvJitLink adds a number to the symbols of static kernels that are equal
 _OPAQUE = ("fatbin", "library")  # the kinds of linker inputs whose symbols hatch-cubin cannot read
 _OF_RUNTIME = ("__cudaCDP2", "cudaCDP", "cudaStream", "cudaEvent", "cudaDevice", "cudaMemcpy", "cudaMemset")
 _NVSHMEM = "nvidia-nvshmem-cu{}:**/libnvshmem_device.a"
@@ -201,13 +206,41 @@ class Links:
                 having[symbol].append(name)
         yield from ((symbol, inputs) for symbol, inputs in having.items() if len(inputs) > 1)
 
-    def _duplicate(self, job: Job, symbol: str, inputs: Sequence[str]) -> Diagnostic:
+    def _duplicate(self, job: Job, symbol: str, inputs: Sequence[str], hint: str | None = None) -> Diagnostic:
         texts = {source.path: source for source in _sources(job)}
         places = [str(_location(symbol, texts[name]) or name) if name in texts else name for name in inputs]
-        by = f", by {' and by '.join(places)}" if places else ""
-        what = f"{_symbol_label(symbol)} is defined more than once{by}"
-        hint = _FUNCTION_ONCE if "(" in kernel_names.signature(symbol) else _VARIABLE_ONCE
-        return self._error("symbol-defined-twice", what, job, hint=hint)
+        by = (
+            f"by {' and by '.join(places)}" if places else "probably by a header that several sources include"
+        )
+        what = f"{_symbol_label(symbol)} is defined more than once, by {by}"
+        return self._error("symbol-defined-twice", what, job, hint=hint or self._once(job, symbol))
+
+    def _once(self, job: Job, symbol: str) -> str:
+        """Return a hint how to define a symbol only once."""
+        shapes = (symbols.shapes.get(symbol) for _name, symbols in self._symbols[job.unit])
+        lines = (definition(symbol, source) for source in _sources(job))
+        if any(shape and shape.kind == "kernel" for shape in shapes) or any(
+            line and _KERNEL.search(line.text) for line in lines
+        ):
+            return _KERNEL_ONCE
+        return _FUNCTION_ONCE if "(" in kernel_names.signature(symbol) else _VARIABLE_ONCE
+
+    def _lost_kernels(self, job: Job, linked: Sequence[str]) -> Iterator[Diagnostic]:
+        """Yield an error for each kernel that several sources define, if the linker did not report it.
+
+        *linked*: the symbols of the kernels in the linked code. The linker keeps only one of several kernels
+        with the same symbol. If the kernels are static, the linker keeps all of them: nvlink under the same
+        symbol, and LTO with a number after the symbol, such as `k$2`.
+        """
+        symbols = [_COPY.sub("", symbol) for symbol in linked]
+        of_name = Counter(map(kernel_names.demangle, {*symbols}))
+        sources = _sources(job)
+        having = [(source.path, _certain_kernels(source)) for source in sources]
+        for symbol, number in Counter(symbols).items():
+            name = kernel_names.demangle(symbol)
+            inputs = [path for path, kernels in having if name in kernels]
+            if number > 1 or len(inputs) > of_name[name]:
+                yield self._duplicate(job, symbol, inputs, _KERNEL_ONCE)
 
     def _disagreements(self, job: Job) -> Iterator[Diagnostic]:
         """Yield an error if two inputs declare a symbol differently, except if both define the symbol."""
@@ -252,6 +285,8 @@ class Links:
             cubin = elf.read_cubin(result.output)
         except ValueError as exc:
             return [self._error("wrong-linker-result", f"the linker's result {exc}", job)]
+        if lost := [*self._lost_kernels(job, cubin.kernels)]:
+            return lost
         kernels = ptx_entries(result.ptx.decode()) if unit.arch.is_ptx else cubin.kernels
         if not kernels:
             return [self._error("source-without-kernels", diagnostics.NO_KERNEL, job)]
@@ -376,6 +411,16 @@ def _sources(job: Job) -> list[Source]:
     link = job.unit.module.link
     parts = link.parts if link else ()
     return [part if isinstance(part, Source) else part.source for part in parts]
+
+
+def _certain_kernels(source: Source) -> set[str]:
+    """Return the kernels that a source itself certainly defines, without kernel templates."""
+    read = {number for _line, number in surely_read(source.text, frozenset())}
+    return {
+        each.name
+        for each in declared({source.path: source.text})
+        if not each.template and each.code.endswith("}") and each.where.line in read
+    }
 
 
 def texts_of(project: Project) -> dict[str, str]:

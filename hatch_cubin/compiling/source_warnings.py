@@ -55,9 +55,8 @@ def result_warnings(
     found = limits.exceeded(cubin, compiled.kernels, lambda: _texts(project, job), module.source.path)
     tables = project.config.place.tables("source")
     found += launch_hazards.found_in(module.source, compiled.kernels)
-    if not module.front:  # a module of a call is found by the call's key, and by no kernel's name
+    if not module.front:  # a library's call names its templates, and is not found by a kernel's name
         found += kernels_in_two_modules.found_in(module.source, compiled.kernels, sources)
-    if module.source.recorded is None:  # a recorded call has all templates that the test run used
         found += templates.uninstantiated_templates(module, compiled.kernels, sources, tables)
     return tuple(map(Problem.with_code, found))
 

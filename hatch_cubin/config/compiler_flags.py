@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_TARGETS = "the archs to compile for are set with 'archs', a key of the table"
+_TARGETS = "the archs to compile for are set with 'archs', a key of hatch-cubin"
 _HOST = "this flag is for the host's compiler or for nvcc itself, and a build runs neither: leave it out"
 _USUAL = "code is optimized without this flag: leave it out"
 _LINKED = "to link several sources, write a [[…module]] table with mode = {mode!r}"
@@ -22,10 +22,10 @@ _FLAGS = {
     "to link a library, list it in 'link', a key of a [[…module]] table": """
         L l cudadevrt libraries library library-path
     """,
-    "the search path is set with 'include-dirs', a key of the table": """
+    "the search path is set with 'include-dirs', a key of hatch-cubin": """
         I include include-path includes isystem system-include
     """,
-    "macros are set with 'define', a key of the table": "D define-macro defines definitions macros",
+    "macros are set with 'define', a key of hatch-cubin": "D define-macro defines definitions macros",
     _UNANNOTATED: "default-device expt-relaxed-constexpr",
     _LAMBDAS: "expt-extended-lambda extended-lambda",
 }

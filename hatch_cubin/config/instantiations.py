@@ -14,7 +14,7 @@ from ..errors import problem
 from . import toml_lines, value_checks
 from .value_checks import MAX_VARIANTS, RefusedValueError
 
-# Reports a mistake: the error, the path of the wrong value in the table, and a hint.
+# A function that reports a mistake: the error, the path of the wrong value in the TOML table, and a hint.
 Report = Callable[[ValueError, "tuple[str | int, ...]", "str | None"], None]
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)

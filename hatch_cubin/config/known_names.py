@@ -113,7 +113,7 @@ def misnamed(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> Iterator
 
 
 def misnamed_in_hatch_toml(tables: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the path of a table in hatch.toml whose header wrongly contains "tool" or "hatch"."""
+    """Return the path of a table in hatch.toml whose header wrongly contains "tool" or "hatch", or None."""
     outer = {name: tables[name] for name in ("tool", "hatch") if name in tables}
     return next(_misnamed_in((), outer), None)
 

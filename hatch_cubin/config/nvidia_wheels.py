@@ -39,7 +39,7 @@ _NEARLY = 0.9  # minimum similarity between a misspelled name and the name of a 
 
 def without_headers(name: str) -> str | None:
     """Return a hint for a distribution without headers for kernels, or None for any other distribution."""
-    import difflib  # lazy import: slow to import, and few tables name wheels with headers
+    import difflib  # lazy import: slow to import, and few projects name wheels with headers
 
     known = comparable_name(name)
     close = difflib.get_close_matches(known, (*_LIBRARIES, *_WITH_HEADERS), n=1, cutoff=_NEARLY)

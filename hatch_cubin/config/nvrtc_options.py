@@ -44,7 +44,7 @@ REFUSED: Mapping[str, str] = {
     "define_macro": "macros are set with 'define'",
     "include_path": "the search path is set with 'include-dirs' and 'header-packages'",
     "use_bundled_headers": "the toolkit's headers are found without this option",
-    "no_source_include": "a quoted include is always searched first in the folder of the file that has it",
+    "no_source_include": "a quoted include is always searched first in the folder of the including file",
     "relocatable_device_code": NOT_LOADABLE,
     "extensible_whole_program": NOT_LOADABLE,
     "link_time_optimization": NOT_LOADABLE,

@@ -4,9 +4,9 @@ The options in this module only change code and warnings. ptxas knows more optio
 some of them create files. All other options are rejected.
 
 Measured with ptxas, NVRTC and nvJitLink of CUDA 12.9, 13.0 and 13.5: each string of the array `ptxas-options`
-is one option. No release accepts an abbreviated name of an option, or several options in one string. But an
-option that needs a value and does not have one takes the next string as its value. ptxas reads a string
-without a hyphen as the name of a file.
+is one option. No release accepts an abbreviated name of an option, or several options in one string. But if
+an option has no value and needs one, ptxas takes the next string of the array as the value. ptxas reads a
+string without a hyphen as the name of a file.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _NAMES = {
 }
 _EXAMPLES = {_NUMBER: "2", _REGISTERS: "64", _BLOCK: "256", _KERNELS: "KERNEL"}
 
-_FILE = "it names a file, and the cache cannot know which files ptxas reads and writes"
+_FILE = "the option names a file, and the cache cannot know which files ptxas reads and writes"
 _NOT_LOADABLE = "the compiled result could not be loaded as a kernel"
 _NO_RESULT = "ptxas prints something and compiles nothing"
 _REASONS = {
@@ -140,19 +140,24 @@ def hint(option: str, *, alone: bool = False) -> str | None:
         return _SEE_REFERENCE
     import difflib
 
-    if written := split_options(option):
-        listed = ", ".join(map(repr, written))
-        return f"write [{listed}]" if alone and written[1:] else f"write {listed}"
+    if (words := _words(option))[1:] or is_allowed(words[0]):
+        listed = ", ".join(map(repr, words))
+        return f"write [{listed}]" if alone and words[1:] else f"write {listed}"
     close = difflib.get_close_matches(name, ALLOWED, n=1)
     return f"did you mean {close[0]!r}?" if close else _SEE_REFERENCE
 
 
 def split_options(option: str) -> list[str]:
     """Return the options in a text such as `-Xptxas -O3,-v`, or an empty list if an option is not allowed."""
+    words = _words(option)
+    return words if all(map(is_allowed, words)) else []
+
+
+def _words(option: str) -> list[str]:
+    """Split a text with several options; each option that is almost an allowed option becomes this option."""
     bare = re.sub(rf"(?:{'|'.join(NVCC_PREFIXES)})[\s=,]+", "", option).strip()
     words = [re.sub(r"\s+", "=", word) for word in re.split(r"[\s,]+(?=-)", bare)]
-    found = [next(filter(is_allowed, (word, f"-{word}", f"--{word}")), None) for word in words]
-    return [each for each in found if each is not None] if None not in found else []
+    return [next(filter(is_allowed, (word, f"-{word}", f"--{word}", word[1:])), word) for word in words]
 
 
 def _of_value(name: str) -> str:

@@ -41,10 +41,10 @@ def read_table(table: Mapping[str, Any], place: TableLocation, environ: Mapping[
     own = {key: value for key, value in table.items() if key not in HATCHLING_KEYS}
     values = reader.table({**_CHECKS, **_WRAPPER_CHECKS} if place.wraps else _CHECKS, own, ())
     if place.wraps and not {"backend", "build-backend"} & own.keys():  # 'build-backend' is reported already
-        what = "the table does not name the build backend that makes the wheel"
+        what = "the key 'backend' is missing: it names the build backend that makes the wheel"
         reader.add(problem("missing-key", what, hint=_backend_required(place.text)), ())
     if is_on(environ, REQUIRE_SIGNED) and "trusted-keys" not in own:
-        what = f"{REQUIRE_SIGNED} is set, but the table has no 'trusted-keys' to check signatures with"
+        what = f"{REQUIRE_SIGNED} is set, but there are no 'trusted-keys' to check signatures with"
         reader.add(problem("no-trusted-keys", what, hint=_KEYGEN_HINT), ())
     replaced, wrong = read_environment(environ, _VARIABLES)
     _report_contradictions(values, reader, ())
@@ -84,7 +84,7 @@ class _Reader:
         self.place = place
         self.major = major  # the major version of CUDA for the build, if the project sets it
         self.problems: list[Problem] = []
-        self.beside: Mapping[str, Any] = {}  # the keys and values of the table whose key is read
+        self.beside: Mapping[str, Any] = {}  # the table of TOML that is read, with its keys and values
 
     def table(
         self,
@@ -154,10 +154,11 @@ class _Reader:
         self.add(problem("unknown-key", what, hint=hint), (*path, key))
 
     def hint_for_other_table(self, key: str, path: tuple[str | int, ...]) -> str | None:
-        """Return a hint if the key *key*, which is in the table at *path*, belongs in a different table."""
+        """Return a hint if a *key* in the table at *path* belongs in a different table of pyproject.toml."""
         name, in_options = key.replace("_", "-"), path[-1:] == ("options",)
         own = str(path[0]) if path[: -1 if in_options else None] else ""
-        if name in _TABLES[own] and not in_options:  # the name is a misspelled key of this table
+        # the name is a misspelling of a key that this table can have
+        if name in _TABLES[own] and not in_options:
             return None
         for table in dict.fromkeys((own, *_TABLES)):
             if name not in _TABLES[table]:
@@ -172,32 +173,32 @@ class _Reader:
 
 
 def _meant(key: str, value: object) -> str | None:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.line(key, value)
 
 
 def _backend_required(text: str) -> str:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.backend_required(text)
 
 
 def _variable_meant(variable: str, text: str) -> str | None:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     field, check = _VARIABLES.get(variable, ("", None))
     return suggestions.variable(variable, field, text, check)
 
 
 def _option_called(key: str) -> str:
-    from . import compiler_flags  # lazy import: only for mistakes
+    from . import compiler_flags  # lazy import: needed only to report mistakes
 
     return compiler_flags.option_meant(key)
 
 
 def _flag_meant(key: str) -> str | None:
-    from . import compiler_flags  # lazy import: only for mistakes
+    from . import compiler_flags  # lazy import: needed only to report mistakes
 
     return compiler_flags.meaning(key)
 
@@ -205,7 +206,7 @@ def _flag_meant(key: str) -> str | None:
 def _option_meant(
     key: str, values: Mapping[str, object], reader: _Reader, path: tuple[str | int, ...]
 ) -> str | None:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.option(key, values, below=reader.place.is_header(*path))
 
@@ -213,7 +214,7 @@ def _option_meant(
 def _macro_meant(
     key: str, values: Mapping[str, object], reader: _Reader, path: tuple[str | int, ...]
 ) -> str | None:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.macro(key, values, below=reader.place.is_header(*path))
 
@@ -230,19 +231,19 @@ def _variants_meant(
 
 
 def _package_meant(item: str, reader: _Reader) -> str | None:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.header_package(f"{item}/" if reader.place.is_folder(item) else item)
 
 
 def _producer_meant(file: str, call: str) -> str:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.producer(file, call)
 
 
 def _link_meant(item: str, reader: _Reader) -> str | None:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.link(item, reader.major)
 
@@ -254,13 +255,13 @@ def _major(toolkit: object) -> int | None:
 
 
 def _above(path: str, _reader: _Reader) -> str | None:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.above(path)
 
 
 def _file_above(path: str, _reader: _Reader) -> str | None:
-    from . import suggestions  # lazy import: only for mistakes
+    from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.above(path, is_file=True)
 
@@ -441,7 +442,7 @@ def _with_call(values: dict[str, Any], reader: _Reader, path: tuple[str | int, .
     """Return the values of a [[source]] table, with settings in place of the call that `as` describes."""
     if "as" not in values:
         return values
-    from . import calls  # lazy import: few tables describe calls
+    from . import calls  # lazy import: few projects describe calls
 
     return calls.with_settings(
         values, reader.place, lambda found, inside: reader.add(found, (*path, *inside))
@@ -458,7 +459,7 @@ def _check_further(name: str, value: Any, reader: _Reader, path: tuple[str | int
 
 
 def _ptxas_options(value: str | list[str], reader: _Reader, path: tuple[str | int, ...]) -> None:
-    from . import ptxas_options  # lazy import: few tables have such options
+    from . import ptxas_options  # lazy import: few projects have such options
 
     for index, option in enumerate([value] if isinstance(value, str) else value):
         try:
@@ -509,7 +510,7 @@ def _written_out(
         except ValueError as exc:
             reader.refuse(exc, f"instantiate: {exc}", path)
     elif not reader.has_placeholder("instantiate", entry, path):
-        from . import instantiations  # lazy import: few tables have products
+        from . import instantiations  # lazy import: few projects have tables in `instantiate`
 
         def report(error: ValueError, inside: tuple[str | int, ...], hint: str | None) -> None:
             key = ".".join(("instantiate", *map(str, inside[:1])))
@@ -598,7 +599,7 @@ def _array(
 
 def _path_with_template(table: Mapping[str, Any], reader: _Reader) -> dict[str, str]:
     """Return the line `path = …` with the source that defines a table's first instantiated template."""
-    from .toml_lines import setting  # lazy import: only for mistakes
+    from .toml_lines import setting  # lazy import: needed only to report mistakes
 
     entries = table.get("instantiate")
     first = entries[0] if isinstance(entries, list) and entries else None
@@ -608,12 +609,12 @@ def _path_with_template(table: Mapping[str, Any], reader: _Reader) -> dict[str, 
 
 
 def _undefined(table: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the macros that a table sets to false."""
+    """Return the names of the macros that `define` sets to false."""
     return tuple(name for name, item in table.get("define", {}).items() if item is False)
 
 
 def _report_contradictions(values: Mapping[str, Any], reader: _Reader, path: tuple[str | int, ...]) -> None:
-    """Report each macro that a table defines in two contradictory ways.
+    """Report each macro that the configuration defines in two contradictory ways.
 
     Either the option `undefine-macro` removes the macro again, or `variants` gives the macro other values.
     """
@@ -712,14 +713,14 @@ _TABLES: Mapping[str, Mapping[str, Any]] = {
     "module": _MODULE_CHECKS,
     "producer": _PRODUCER_CHECKS,
 }
-_REQUIRED_SOURCE_KEYS = {"path": 'path = "**/*.cu"  # the sources that the table is for'}
+_REQUIRED_SOURCE_KEYS = {"path": 'path = "**/*.cu"  # the sources to which the table applies'}
 _REQUIRED_PRODUCER_KEYS = {"path": 'path = "src/demo/gen.py"  # the Python file that returns the sources'}
 _REQUIRED_MODULE_KEYS = {
     "name": 'name = "linked"  # must differ from the name of each source',
     "sources": 'sources = ["**/*.cu"]  # the sources to link',
     "mode": 'mode = "lto"',
 }
-_KEYGEN_HINT = "'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
+_KEYGEN_HINT = "'hatch-cubin keygen FILE' makes a key, and prints the line for pyproject.toml"
 _WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
     "backend": ValueCheck(value_checks.backend),
     "backend-path": ArrayCheck(value_checks.path),

@@ -110,7 +110,7 @@ def hidden(unread: TableLocation, right: TableLocation) -> Problem:
 
 
 def find_table(root: Folder) -> tuple[Mapping[str, Any], TableLocation, str]:
-    """Return the table of the project at *root*, its location, and the project's build backend."""
+    """Return hatch-cubin's table in the project at *root*, its location, and the project's build backend."""
     pyproject, backend = read_project(root)
     if backend in HATCH_BACKENDS:
         build = inside(_hatch_settings(root, pyproject), "build")

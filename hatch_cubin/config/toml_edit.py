@@ -21,7 +21,10 @@ class Setting(NamedTuple):
 
 
 def add_settings(text: str, table: Sequence[str], settings: Sequence[Setting]) -> str:
-    """Return *text* with *settings* in a table. Raise ValueError if existing lines would have to change."""
+    """Return a TOML *text* in which *settings* are added to one table.
+
+    Raise ValueError if existing lines would have to change.
+    """
     values = loads("".join(_lines(settings)))
     return _first_equal(text, _merged(_parsed(text), table, values), _candidates(text, table, settings))
 

@@ -88,7 +88,7 @@ def remote(value: object) -> str:
 
     The URL must not contain a password, because pyproject.toml is public.
     """
-    from . import store_urls  # lazy import: few tables need it
+    from . import store_urls  # lazy import: few projects use a remote store
 
     url = store_urls.parse(value)
     if url.user is not None:
@@ -99,7 +99,7 @@ def remote(value: object) -> str:
 
 def remote_of_variable(text: str) -> str | None:
     """Check a variable's URL of a remote store, and return the URL without password, or None for "off"."""
-    from . import store_urls  # lazy import: few builds need it
+    from . import store_urls  # lazy import: few builds use a remote store
 
     if text == "off":
         return None
@@ -185,7 +185,7 @@ def _has_wrong_zeros(number: int) -> bool:
 
 def _arch_meant(text: str) -> str:
     """Return a suggestion for a text that is not an arch, as the end of an error message."""
-    from ..common import gpu_names  # lazy import: only for mistakes
+    from ..common import gpu_names  # lazy import: needed only to report mistakes
 
     if meant := gpu_names.archs_meant(text):
         return f", did you mean {', '.join(map(repr, meant))}?"
@@ -403,7 +403,7 @@ def link(text: str) -> str:
 
 def is_secret(value: object) -> bool:
     """Return whether a value contains a private key, also in nested arrays and tables."""
-    from ..common.ed25519_keys import PRIVATE  # lazy import: few tables need it
+    from ..common.ed25519_keys import PRIVATE  # lazy import: needed only for some keys
 
     return f"{PRIVATE}:" in repr(value)
 

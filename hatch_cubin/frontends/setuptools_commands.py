@@ -60,7 +60,8 @@ def _builds_kernels(root: Path) -> bool:
     if backend == WRAPPER:
         return False
     if not table_location.has_own_table(root) and required and backend not in table_location.HATCH_BACKENDS:
-        table_location.own_table(root)  # raises an error that names the table in the wrong place
+        # raises an error with the location of the table, if the table is in a wrong place
+        table_location.own_table(root)
     return table_location.has_own_table(root)
 
 

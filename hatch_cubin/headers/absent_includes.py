@@ -1,6 +1,6 @@
-"""Paths in the project at which an include was searched for, but no file was found.
+"""Paths in the project at which a build searched for an included file, but did not find a file.
 
-A lock file lists these paths, and a build with the lock checks that no file has appeared there.
+A lock file lists these absent paths, and a build with the lock file checks that no file exists there now.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ AbsentNames = Mapping[str, Sequence[str]]
 
 
 def tried_paths(closures: Iterable[tuple[Module, Closure]]) -> set[str]:
-    """Return every path that must not be a file, because a file at that path could change a header closure.
+    """Return every path at which no file may exist, because such a file could change a header closure.
 
     A header closure is the set of all files that a source can read.
     """
     paths = set[str]()
     for module, closure in closures:
         paths.update(path for places in closure.absent for path in places)
-        # A file that an option pre-includes is found by its path in the project only if no folder of the
-        # search path contains a file of that name.
+        # The compiler finds a file that an option pre-includes by the file's path in the project only if no
+        # folder of the search path contains a file of that name.
         paths.update(f"{folder}/{name}" for name in closure.at_root for folder in module.include_dirs)
         on_machine = (os.path.join(os.sep, name) for name in module.pre_includes)
         paths.update(path for path in on_machine if not os.path.isfile(path))
@@ -34,7 +34,7 @@ def tried_paths(closures: Iterable[tuple[Module, Closure]]) -> set[str]:
 
 
 def absent_names(tree: ProjectTree, paths: Iterable[str]) -> dict[str, list[str]]:
-    """Return, for each folder, the names that must not exist there so that none of the *paths* is a file."""
+    """Return the names that must not exist in each folder, so that none of *paths* is a file."""
     there = dict[str, bool]()
     names: dict[str, set[str]] = {}
     for path in paths:
@@ -45,7 +45,7 @@ def absent_names(tree: ProjectTree, paths: Iterable[str]) -> dict[str, list[str]
 
 
 def _first_missing(tree: ProjectTree, path: str, there: dict[str, bool]) -> str:
-    """Return the start of *path* up to the first part that does not exist.
+    """Return the start of *path*, up to and including its first part that does not exist.
 
     If *path* exists, it is a folder, and the result is *path* with a `/` at its end.
     """
@@ -59,7 +59,7 @@ def _first_missing(tree: ProjectTree, path: str, there: dict[str, bool]) -> str:
 
 
 def appeared_paths(tree: ProjectTree, absent: AbsentNames) -> Iterator[str]:
-    """Yield the paths that must not exist according to *absent*, but that exist now."""
+    """Yield the paths that must not exist according to the lock file's list *absent*, but that exist now."""
     for folder, names in absent.items():
         for name in names:
             path = tree.disk_path(os.path.join(folder, name.removesuffix("/")))

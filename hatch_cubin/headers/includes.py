@@ -1,8 +1,9 @@
-"""Find all headers that a source can include, and their digest, without running the compiler.
+"""Find all headers that a source can include, without running the compiler, and compute their digest.
 
-A header that is listed without need causes at most an unnecessary compile; a header that is overlooked causes
-a stale kernel. So the search follows the includes in every branch of every `#if`. A computed include
-(`#include MACRO`) counts as an include of every header that the macro could mean.
+A header that is listed although the source does not need it causes at most an unnecessary compile; a header
+that is not listed causes a stale kernel. So the search for headers follows the includes in every branch of
+every `#if`. A computed include (`#include MACRO`) counts as an include of every header that the macro could
+mean.
 """
 
 from __future__ import annotations
@@ -37,32 +38,33 @@ from .outside_project import ClosureFiles, TriedPaths
 from .resolve import OWN, HeaderFile, IncludeSearch, SearchFolder, differs_by_process
 
 _WORDS = re.compile(f"({IDENTIFIER.pattern})")
-_MOST_PATHS = 100  # a maximum: the paths to which one computed include can expand
+_MOST_PATHS = 100  # the maximum number of paths to which one computed include (`#include MACRO`) can expand
 
 
 @dataclass(slots=True)
 class Closure:
     """The header closure of a source: all files that the compiler may read when it compiles the source.
 
-    *files* are the digests of these files by logical path. *trees* are the names of header trees (such as a
-    toolkit's headers) of which the compiler may read any file.
+    *files* are the digests of the files in the header closure, by logical path. *trees* are the names of
+    header trees (such as the toolkit's headers) from which the compiler may read any file.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
-    # the files that no include names, but that a computed include may mean
+    # the files that no include names, but that a computed include (`#include MACRO`) may mean
     widened: set[str] = field(default_factory=set)
     trees: set[str] = field(default_factory=set)
-    # the names in includes for which no folder of the search path has a file
+    # the names in includes for which the search path does not contain a file
     missing: set[str] = field(default_factory=set)
-    # For each include, the paths in the project at which no file was found.
+    # For each include, the paths in the project at which the search found no file.
     absent: AbstractSet[TriedPaths] = field(default_factory=set, compare=False)
-    search: tuple[str, ...] = ()  # the logical names of the search path's folders, in order.
+    search: tuple[str, ...] = ()  # the logical names of the folders on the search path, in order.
     # The version of each header tree on the search path, for messages.
     builds: dict[str, str] = field(default_factory=dict)
     computed: bool = False  # whether macros decide which headers are included
     # Whether a macro that decides about includes may have values that the files do not define.
     guessed: bool = False
-    at_root: tuple[str, ...] = ()  # pre-included files that are found only by their path in the project
+    # Pre-included files that the compiler finds only by the files' path in the project.
+    at_root: tuple[str, ...] = ()
     reached: AbstractSet[HeaderFile] = field(default_factory=frozenset, repr=False, compare=False)
     _digest: str = field(default="", repr=False, compare=False)
     _outside: dict[str, str] | None = field(default=None, repr=False, compare=False)
@@ -75,15 +77,16 @@ class Closure:
 
     @property
     def own(self) -> Mapping[str, str]:
-        """The files of the project and files with an absolute path, that is, all files outside of trees."""
+        """The project's files and files with an absolute path: all files that are not in a header tree."""
         if isinstance(self.files, ClosureFiles):
             return self.files.own
-        if self._own is None:  # computed once, because with a lock every module has all files of the project
+        # Computed only once, because in a build with a lock file every module has all files of the project.
+        if self._own is None:
             self._own = {logical: content for logical, content in self.files.items() if _is_own(logical)}
         return self._own
 
     def outside(self) -> dict[str, str]:
-        """Return one digest for each header tree, of all its headers in this closure."""
+        """Return one digest for each header tree, covering all headers of the tree in this header closure."""
         if self._outside is None:  # computed once, as below
             trees: dict[str, list[str]] = {}
             for logical, content in sorted(self.files.items()):
@@ -101,16 +104,16 @@ class Closure:
         return any(logical.startswith(f"{root.logical}/") for logical in self.files)
 
     def summary(self) -> dict[str, str]:
-        """Return the digest of each of the project's headers, and one digest for each header tree."""
+        """Return the digest of each of the project's headers, and one digest for each header tree outside."""
         return {**self.own, **self.outside()}
 
     def digest(self) -> str:
         """Return one digest of the whole header closure; an empty text if the source includes nothing.
 
-        The digest does not depend on the folder of the project. The digest covers the search path, because an
-        include can find a different file if the order of the folders changes.
+        The digest does not depend on the path of the project's folder. The digest also covers the search
+        path, because an include can find a different file if the order of the folders changes.
         """
-        # computed once, because each unit of the module needs the digest
+        # the digest is computed only once, because each unit of the module needs the digest
         if self.includes and not self._digest:
             files = (part for item in sorted(self.files.items()) for part in item)
             self._digest = digest([*files, "trees", *sorted(self.trees), "search", *self.search])
@@ -159,7 +162,7 @@ class Resolver(IncludeSearch):
         )
 
     def _is_at_root(self, name: str) -> bool:
-        """Return whether the pre-included file *name* is found only by its path in the project."""
+        """Return whether the compiler finds the pre-included file *name* only by its path in the project."""
         elsewhere = self.find(Include(_at_root(name), "angle"), self.project, "").places
         return (
             not elsewhere and disk.is_file(self.tree.disk_path(name), self.tree) and self.tree.is_inside(name)
@@ -173,7 +176,7 @@ def _at_root(name: str) -> str:
 
 
 class _Walk:
-    """Follows all includes of one source, and collects the found files and the possible values of macros."""
+    """Follows all includes of one source, and collects the headers and the possible values of macros."""
 
     def __init__(
         self, resolver: Resolver, macros: Iterable[tuple[str, str]], source: tuple[str, str]
@@ -185,15 +188,15 @@ class _Walk:
         self._resolver = resolver
         self._source = source
         self._values_by_macro: dict[str, set[str]] = {}
-        # added to *_values_by_macro* only when needed, because few sources have computed includes
+        # added to *_values_by_macro* only for a computed include, because few sources have computed includes
         self._unsorted_defines = [macros]
         self._computed: set[tuple[Include, HeaderFile]] = set()
         self._added_folders: set[Path] = set()
-        # the folders of header packages whose files were all added
+        # the folders of header packages from which all files were added
         self._added_packages: set[SearchFolder] = set()
 
     def visit(self, file: HeaderFile, scanned: Scan) -> None:
-        """Follow the includes of a file, and recursively the includes of every file that is found."""
+        """Follow the includes of a file, and recursively the includes of every file found."""
         pending = [(file, scanned)]
         while pending:
             file, scanned = pending.pop()
@@ -203,7 +206,7 @@ class _Walk:
                 raise self._with_include(exc, file, scanned) from exc
 
     def _follow(self, file: HeaderFile, scanned: Scan) -> list[tuple[HeaderFile, Scan]]:
-        """Record the includes and macro definitions of one file; return the included files that are new."""
+        """Record the includes and macro definitions of one file; return included files that are new."""
         self._unsorted_defines.append(scanned.defines)
         includes = self._resolver.resolve_file(file, scanned)
         if includes.absent or includes.missing or includes.computed:
@@ -212,7 +215,8 @@ class _Walk:
             self._computed.update((include, file) for include in includes.computed)
         by_name = file.logical not in self.closure.widened
         found: Iterable[HeaderFile] = includes.found
-        if by_name and not self.closure.widened:  # true in nearly all cases, and saves millions of calls
+        # This condition is true in nearly all cases, and saves millions of calls.
+        if by_name and not self.closure.widened:
             found = [each for each in found if each not in self.reached]
         read = self._resolver.read
         return [new for each in found for new in self._add(each, read, by_name=by_name)]
@@ -237,16 +241,16 @@ class _Walk:
 
     @property
     def _defines(self) -> dict[str, set[str]]:
-        """All values of each macro in the definitions that were found so far."""
+        """All values of each macro in the definitions that the search has found so far."""
         while self._unsorted_defines:
             for name, value in self._unsorted_defines.pop():
                 self._values_by_macro.setdefault(name, set()).add(value)
         return self._values_by_macro
 
     def _operands(self, include: Include) -> list[Include | None]:
-        """Return every include that a computed include can expand to.
+        """Return the texts of all includes to which a computed include (`#include MACRO`) can expand.
 
-        An item None means that the name of the included file is unknown.
+        None in the result means that the name of the included file is unknown.
         """
         operands: list[Include | None] = []
         names, seen = [include], {include.name}
@@ -276,7 +280,7 @@ class _Walk:
     def _path_expansions(self, path: str, within: frozenset[str] = frozenset()) -> set[str] | None:
         """Return all paths to which a path with macros can expand.
 
-        The result is None if a path is unknown, or if there are too many paths.
+        The result is None if a part of the path is unknown, or if there are too many paths.
         """
         found = {""}
         for piece in _WORDS.split(path):
@@ -293,7 +297,7 @@ class _Walk:
     def _word_expansions(self, word: str, within: frozenset[str]) -> set[str] | None:
         """Return all texts to which a word can expand.
 
-        The result is None if the texts are unknown, as for the compiler's own macros.
+        The result is None if the texts are unknown, as they are for the compiler's own macros.
         """
         if word not in self._defines:
             return None if word.startswith("__") else {word}
@@ -307,7 +311,7 @@ class _Walk:
         return options
 
     def _with_include(self, error: SourceError, file: HeaderFile, scanned: Scan) -> SourceError:
-        """Return *error* with the line of the include that caused it.
+        """Return *error* with the line number of the include that caused the error.
 
         The error is returned unchanged if a compiler option caused it.
         """
@@ -321,7 +325,7 @@ class _Walk:
         return SourceError(*(each._replace(details=(f"included from {place}",)) for each in error.problems))
 
     def _failing_include(self, file: HeaderFile, scanned: Scan) -> Include | None:
-        """Return the first include of a file whose header cannot be found or read because of an error."""
+        """Return the first include whose header cannot be found or read because of an error."""
         return next((include for include in scanned.includes if self._fails(include, file)), None)
 
     def _fails(self, include: Include, file: HeaderFile) -> bool:
@@ -335,7 +339,7 @@ class _Walk:
     def _add(
         self, file: HeaderFile, read: Callable[[HeaderFile], tuple[str, Scan]], *, by_name: bool
     ) -> tuple[tuple[HeaderFile, Scan], ...]:
-        """Add one file to the header closure; return the file with its includes if it is new."""
+        """Add one file to the header closure; return the file with its includes if the file is new."""
         if by_name:
             self.closure.widened.discard(file.logical)
         elif file.logical not in self.files:
@@ -349,8 +353,8 @@ class _Walk:
     def _add_all_candidates(self, include: Include, root: SearchFolder, relative: str) -> None:
         """Add every file that a computed include with unknown macros can mean.
 
-        For an include in a header tree, this is any file of the same tree; for an include in the project, it
-        is any file on the search path.
+        For an include in a header tree, this function adds all files of the same header tree; for an include
+        in the project, the function adds all files on the search path.
         """
         self.closure.guessed = True
         # A header package's files can be edited without a new version, so the digest of each file is needed.
@@ -361,7 +365,7 @@ class _Walk:
         if root.tree:
             self.closure.trees.add(root.tree)
             return
-        self.closure.missing.add(include.name)  # the include may mean one of the toolkit's headers
+        self.closure.missing.add(include.name)  # the include may also mean one of the toolkit's headers
         self.closure.trees |= {each.tree for each in self._resolver.search if each.tree}
         far = "../" in include.name or any(UNKNOWN_WITH_PARENT in values for values in self._defines.values())
         folders = self._resolver.tree.folders if far else ((root.path / relative).parent,)
@@ -371,7 +375,7 @@ class _Walk:
         self._add_files(self._resolver.project_files(*folders), by_name=False)
 
     def _add_files(self, found: Iterable[tuple[SearchFolder, str]], *, by_name: bool = True) -> None:
-        """Add files to the header closure, and follow the includes of the files that are new."""
+        """Add files to the header closure, and follow the includes of those files that are new."""
         for place in found:
             for new, scanned in self._add(
                 self._resolver.file(*place), self._resolver.read_any, by_name=by_name

@@ -1,7 +1,7 @@
-"""The headers in toolkits and wheels that a build has read, and the paths where no header exists.
+"""The headers in toolkits and wheels that a build has read, and the paths at which there is no header.
 
-Most files of a header closure are outside the project, and many closures contain the same files. So each
-folder numbers its headers, and a recorded closure contains only the numbers.
+Most headers that a source reads are outside the project, and many sources read the same headers. So each
+folder outside the project numbers its headers, and a recorded header closure contains only numbers.
 """
 
 from __future__ import annotations
@@ -19,29 +19,32 @@ from ..project.source_roots import ProjectTree
 
 T = TypeVar("T")
 
-TriedPaths = tuple[str, ...]  # the paths in the project at which one include found no file
+# The paths in the project at which one include was searched for, but no file was found.
+TriedPaths = tuple[str, ...]
 
 _BITS = bytes.maketrans(b"01", b"\0\1")
 
 
 class OutsideFolder:
-    """A folder of the search path outside the project, with the state of each path that was looked up."""
+    """A folder of the search path outside the project, with the state of each path that a build looked up."""
 
     def __init__(self, path: Path, logical: str) -> None:
-        self.states: dict[str, str] = {}  # by path, from the first look-up; empty if the path is not a file
+        # By path: the file's state at the first look-up; empty if the path is not a file.
+        self.states: dict[str, str] = {}
         self._start = os.path.join(path, "")
         self.logical = logical
-        self._numbers: dict[str, int] = {}  # the number of each header that was read, by path
-        self._headers: list[tuple[str, str]] = []  # the logical name and digest of each header, by number
+        self._numbers: dict[str, int] = {}  # the number of each header that was read, by the header's path
+        # The logical name and the digest of each header, in the order of the headers' numbers.
+        self._headers: list[tuple[str, str]] = []
 
     def is_file(self, relative: str, tree: ProjectTree) -> bool:
-        """Return whether *relative* is the path of a file in this folder."""
+        """Return whether *relative* is the path of a file in this folder outside the project."""
         if (state := self.states.get(relative)) is None:
             state = self.states[relative] = disk.file_state(self._start + relative, tree)
         return state != ""
 
     def current_states(self, paths: Iterable[str], tree: ProjectTree) -> list[str]:
-        """Return the current states of *paths* in this folder."""
+        """Return the current states (size, times and so on) of the files at *paths* in this folder."""
         return [disk.file_state(self._start + relative, tree) for relative in paths]
 
     def digest_now(self, relative: str, tree: ProjectTree) -> str:
@@ -53,7 +56,7 @@ class OutsideFolder:
         return os.path.samefile(self._start + relative, self._start + other)
 
     def content(self, relative: str) -> str | None:
-        """Return the digest of the header *relative*; None if this header was not read."""
+        """Return the recorded digest of the header *relative*; None if this header was not read."""
         number = self._numbers.get(relative)
         return None if number is None else self._headers[number][1]
 
@@ -76,7 +79,10 @@ class OutsideFolder:
 
 
 class ClosureFiles(Mapping[str, str]):
-    """The files of a header closure by logical name: the project's *own* files, and files *outside* it."""
+    """The files that a source can read, with their digests, by logical name.
+
+    *own* are files of the project, and *outside* are files in toolkits and wheels.
+    """
 
     def __init__(self, own: Mapping[str, str], outside: Sequence[tuple[OutsideFolder, int]]) -> None:
         self.own = own
@@ -95,13 +101,13 @@ class ClosureFiles(Mapping[str, str]):
         return bool(self.own) or any(bits for _folder, bits in self.outside)
 
     def has_files_in(self, logical: str) -> bool:
-        """Return whether the closure contains files of the folder outside the project named *logical*."""
+        """Return whether the closure contains files of *logical*, a folder outside the project."""
         return any(bits for folder, bits in self.outside if f"{folder.logical}/".startswith(f"{logical}/"))
 
     def items(self) -> ItemsView[str, str]:
-        """Return all files with their digests.
+        """Return all files of the header closure with their digests.
 
-        Faster than the method of `Mapping`, which looks up each file.
+        This method is faster than `Mapping.items`, which looks up each file separately.
         """
         return self._all().items()
 
@@ -113,10 +119,10 @@ class ClosureFiles(Mapping[str, str]):
 
 
 class AbsentPaths(AbstractSet[TriedPaths]):
-    """Paths in the project at which includes found no file.
+    """Paths in the project at which a search for an include found no file.
 
-    *own* are the paths for includes in the project's files, *others* those for includes in headers outside
-    the project.
+    *own* are the paths for includes in the project's files, *others* are the paths for includes in headers
+    outside the project.
     """
 
     def __init__(self, own: AbstractSet[TriedPaths], others: Sequence[TriedPaths], bits: int) -> None:
@@ -138,7 +144,7 @@ class AbsentPaths(AbstractSet[TriedPaths]):
 
 
 def names_in(closures: Iterable[Mapping[str, str]]) -> set[str]:
-    """Return the logical names of all files in several header closures."""
+    """Return the logical names of all files in several header closures (sets of readable files)."""
     names, outside = set[str](), dict[OutsideFolder, int]()
     for files in closures:
         if isinstance(files, ClosureFiles):

@@ -1,13 +1,13 @@
-"""Reuse the search for headers outside the project that an earlier build did, if nothing has changed.
+"""Reuse the list of headers outside the project that an earlier build has found, if nothing has changed.
 
 Every build reads the project's own files and follows their includes. If the project does not contain an
 included header, a build searches folders outside the project (toolkit and wheels) and records the result of
-the search. The result depends on the includes and macros in the project's files, on the macros in the
-project's table, on the search path, and on the files outside the project. A recorded result of the search for
-headers is valid under two conditions. Each path outside the project that was looked up must have the same
-content as before, or still not exist. And at each path in the project where a header outside the project
-searched for a file, there must still be no file. If all files of a folder have the same size, times and inode
-as before, the files are not read again.
+the search. The result of the search depends on the includes and macros in the project's files, on the macros
+in the project's configuration, on the search path, and on the files outside the project. A recorded result of
+the search for headers is valid under two conditions. First, each path outside the project that was looked up
+must have the same content as before, or must still not exist. Second, there must still be no file at each
+path in the project where a header outside the project searched for a file. If all files of a folder have the
+same size, times and inode as before, the files are not read again.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .includes import Closure, Resolver
 from .outside_project import AbsentPaths, ClosureFiles, OutsideFolder, TriedPaths
 from .resolve import FOLDERS, OutsideFolders, SearchFolder
 
-_UNREAD = "unread"  # this text in place of a digest means that the file was read under another name
+_UNREAD = "unread"  # "unread" instead of a digest means that the build read this file under another path
 _TRIED = digest(["tried"])
 
 
 class WalkStart(NamedTuple):
-    """The input of a search outside the project: the closure inside the project, and the macros."""
+    """The input of a search for headers outside the project: the headers in the project, and the macros."""
 
     own: Closure
     source: Scan
@@ -42,7 +42,7 @@ class WalkStart(NamedTuple):
 
 
 class _KnownSearchPath(NamedTuple):
-    """A search path: its name, its folders outside the project, and whether the recorded facts are valid."""
+    """A search path: its name, its folders outside the project, and whether its recorded facts are valid."""
 
     name: str
     folders: list[OutsideFolder]
@@ -50,29 +50,33 @@ class _KnownSearchPath(NamedTuple):
 
 
 class RecalledClosures:
-    """The header closures that an earlier build recorded. *take* returns a recorded line and removes it."""
+    """The header closures that an earlier build recorded.
+
+    The function *take* returns a line that an earlier build recorded, and removes the line.
+    """
 
     def __init__(self, scans: ScanCache, take: Callable[[str], str | None]) -> None:
         self.outside = OutsideFolders(self._recall)
         self._scans = scans
         self._take_line = take
         self._began = time.time_ns()
-        self._lines: dict[str, str] = {}  # the lines of the closures that this build used.
+        self._lines: dict[str, str] = {}  # the recorded lines of the header closures that this build used.
         # For each unchanged folder outside the project: the number of recorded paths, and the recorded digest
         # of the files' states.
         self._known: dict[SearchFolder, tuple[int, str]] = {}
         self._scan_digests: dict[str, str] = {}
-        # the paths in the project where includes in headers outside the project found no file
+        # the paths in the project where headers outside the project searched for a file, but found no file
         self._tried: list[TriedPaths] = []
-        self._numbers: dict[TriedPaths, int] = {}  # the position of each item in *_tried*
-        self._still_absent: bool | None = None  # whether the recorded paths in the project still do not exist
+        self._numbers: dict[TriedPaths, int] = {}  # the position of each item in the list *_tried*
+        # Whether the recorded absent paths in the project still do not exist.
+        self._still_absent: bool | None = None
         self._known_search_paths: dict[Resolver, _KnownSearchPath] = {}
-        # digests of the headers outside the project, which many closures share
+        # digests of the headers outside the project, which many header closures share
         self._summaries: dict[object, dict[str, str]] = {}
         self._new = False
 
     def resolve(self, start: WalkStart, resolver: Resolver, walk: Callable[[], Closure]) -> Closure:
-        """Return the recorded header closure if it is valid, and otherwise the closure that *walk* finds."""
+        """Return the recorded header closure if it is valid; otherwise, find the closure with *walk*."""
         key, known = self._key(start, resolver), self._known_search_path(resolver)
         if key not in self._lines and known.is_valid and (line := self._take_line(key)):
             self._lines[key] = line
@@ -90,17 +94,17 @@ class RecalledClosures:
     def _scan_digest(self, content: str) -> str:
         """Return a digest of the includes and macros in a file.
 
-        Other edits cannot change which files are found.
+        If an edit of a file does not change this digest, the edit cannot change which headers are found.
         """
         if content not in self._scan_digests:
-            scan = self._scans.used.get(content)  # None if the file is too large to be searched for includes
+            scan = self._scans.used.get(content)  # None if the file is too large for a search for includes
             self._scan_digests[content] = content if scan is None else digest([compact(scan[:2])])
         return self._scan_digests[content]
 
     def _known_search_path(self, resolver: Resolver) -> _KnownSearchPath:
         if resolver not in self._known_search_paths:
             roots = [root for root in resolver.search if root.tree]
-            # this look-up checks the recorded facts about each folder
+            # looking up a folder checks the recorded facts about this folder
             folders = [self.outside[root] for root in roots]
             is_valid = self._nothing_appeared(resolver.tree) and self._known.keys() >= set(roots)
             name = compact([(root.logical, root.tree) for root in resolver.search])
@@ -116,7 +120,7 @@ class RecalledClosures:
         try:
             states = folder.current_states(seen, tree)
             is_valid = _lines_digest(states) == before or _are_equal(folder, seen, states, tree)
-        except (OSError, SourceError):  # the search for headers will report this error
+        except (OSError, SourceError):  # the search for headers will report the same error
             return
         if is_valid:
             self._known[root] = len(seen), before
@@ -126,7 +130,7 @@ class RecalledClosures:
                     folder.add(relative, content)
 
     def _nothing_appeared(self, tree: ProjectTree) -> bool:
-        """Return whether no file has appeared in the project where headers outside searched for a file."""
+        """Return whether no file has appeared in the project where outside headers searched for files."""
         if self._still_absent is None:
             tried = [*map(tuple, json.loads(self._take_line(_TRIED) or "[]"))]
             try:
@@ -139,9 +143,9 @@ class RecalledClosures:
         return self._still_absent
 
     def _number(self, tried: Iterable[TriedPaths]) -> int:
-        """Return an integer in which the bits of the *tried* paths' numbers are set.
+        """Return an integer in which the bits of the numbers of the paths *tried* are set.
 
-        New paths get new numbers.
+        A path without a number gets a new number.
         """
         bits = 0
         for places in tried:
@@ -152,15 +156,15 @@ class RecalledClosures:
         return bits
 
     def _record(self, key: str, closure: Closure, own: Closure, resolver: Resolver) -> Closure | None:
-        """Record a header closure and return it in its recorded form.
+        """Record a header closure for later builds, and return the closure in its recorded form.
 
-        The result is None if the closure depends on something that is not recorded.
+        The result is None if the header closure depends on a file or path that is not recorded.
         """
         tried = closure.absent - own.absent
         if closure.widened or any(tree.startswith(FOLDERS) for tree in closure.trees):
             return None
         if any(root.is_package and root.tree in closure.trees for root in resolver.search):
-            return None  # the list of all files of a header package is not recorded
+            return None  # the recorded facts do not include the list of all files of a header package
         if any(os.path.isabs(path) for places in tried for path in places):
             return None
         reached: dict[SearchFolder, list[str]] = {}
@@ -211,7 +215,7 @@ class RecalledClosures:
             _digest=whole if same else "",
             _outside=outside,
         )
-        if not same:  # a header of the project was edited, but its includes and macros are the same
+        if not same:  # a header of the project was edited, but the header's includes and macros are the same
             self._lines[key] = compact([now, closure.digest(), *line[2:]])
             self._new = True
         return closure
@@ -226,11 +230,11 @@ class RecalledClosures:
         )
 
     def contents(self) -> set[str]:
-        """Return the digests of all headers outside the project that this build knows."""
+        """Return the digests of all headers outside the project that this build has read or recalled."""
         return {content for folder in self.outside.folders.values() for content in folder.contents().values()}
 
     def lines(self) -> dict[str, str]:
-        """Return the lines to record for later builds, by their digests."""
+        """Return the lines of text to record for later builds, by the digest of each line."""
         folders = self.outside.folders.items()
         known = {
             _folder_key(root): compact([self._state_of(root, folder), _contents_by_path(folder)])
@@ -242,10 +246,10 @@ class RecalledClosures:
         return {**self._lines, **known, **tried}
 
     def _state_of(self, root: SearchFolder, folder: OutsideFolder) -> str:
-        """Return one digest of the states of all files of a folder.
+        """Return one digest of the states (size, times and so on) of all files of a folder.
 
-        If a file was written so recently that its times prove nothing, return the recorded digest, or an
-        empty text.
+        If a file was written so recently that its times do not prove that it is unchanged, return the
+        recorded digest, or an empty text.
         """
         if disk.are_settled(folder.states.values(), self._began):
             return _lines_digest(folder.states[path] for path in _contents_by_path(folder))
@@ -253,7 +257,7 @@ class RecalledClosures:
 
 
 def compact(value: object) -> str:
-    """Return *value* as JSON without blanks."""
+    """Return *value* as JSON text without blanks."""
     return json.dumps(value, separators=(",", ":"))
 
 
@@ -271,9 +275,9 @@ def _files_digest(files: Mapping[str, str]) -> str:
 
 
 def _contents_by_path(folder: OutsideFolder) -> dict[str, str]:
-    """Return the digest of each path in a folder that was looked up.
+    """Return the digest of the file at each path in a folder that the build looked up.
 
-    The digest is a mark for a file that was not read, and empty for a missing file.
+    The digest is replaced by a marker if the file was not read, and is empty if the file is missing.
     """
     contents = folder.contents()
     others = {path: _UNREAD if state else "" for path, state in folder.states.items() if path not in contents}
@@ -283,7 +287,7 @@ def _contents_by_path(folder: OutsideFolder) -> dict[str, str]:
 def _are_equal(
     folder: OutsideFolder, seen: Mapping[str, str], states: Iterable[str], tree: ProjectTree
 ) -> bool:
-    """Return whether the paths in a folder still have the contents in *seen*, or still do not exist."""
+    """Return whether each path in a folder has the content that *seen* records, or is missing as before."""
     return all(
         bool(state) == bool(content) and (not content or _is_equal(folder, path, content, tree))
         for (path, content), state in zip(seen.items(), states, strict=True)
@@ -291,6 +295,6 @@ def _are_equal(
 
 
 def _is_equal(folder: OutsideFolder, path: str, content: str, tree: ProjectTree) -> bool:
-    if content == _UNREAD:  # the content of this file is compared under the file's other name
+    if content == _UNREAD:  # the content of this file is compared under another path of the same file
         return folder.are_same(path, os.path.normpath(path))
     return folder.digest_now(path, tree) == content

@@ -1,4 +1,4 @@
-"""Find the file that an include means, by searching the same folders in the same order as the compiler."""
+"""Find the file that an include directive means, by searching folders in the same order as the compiler."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from ..project.scan import Include, Scan, ScanCache
 from ..project.source_roots import ProjectTree
 from .outside_project import OutsideFolder
 
-PROJECT = "project"  # the logical name of the project's folder in keys and messages
+PROJECT = "project"  # the logical name that the project's folder has in cache keys and messages
 OWN = f"{PROJECT}/"  # the beginning of the logical names of the project's own files
-FOLDERS = "folders "  # the beginning of the text that *folders* returns
+FOLDERS = "folders "  # the first word of the text that the method *folders* returns
 _NEVER_SEARCHED = frozenset({".git", ".hatch", "_cubins", "__pycache__"})
 _HERE = re.compile(r"^(?:\./+)+")
 _OF_PROCESSES = ("/proc/", "/dev/fd/", "/dev/std")
-# bytes: if all files of a folder are added, larger files count as data without includes
+# In bytes: if an include could mean any file of a folder, larger files count as data without includes.
 _SCANNED_BYTES = 8 << 20
 
 
 class SearchFolder(NamedTuple):
-    """A folder of the search path: its path, its logical name in keys, and the header tree it belongs to."""
+    """A folder of the search path: its path, its logical name in cache keys, and its header tree."""
 
     path: Path
     logical: str
@@ -37,25 +37,26 @@ class SearchFolder(NamedTuple):
 
     @property
     def is_package(self) -> bool:
-        """Whether the folder belongs to a header package, whose tree is named like `name==version`."""
+        """Whether the folder belongs to a wheel with headers, whose tree is named `name==version`."""
         return re.fullmatch(r"\S+==\S+", self.tree) is not None
 
     def within(self, relative: str) -> str:
-        """Return the path, relative to the project, of a file in this folder of the project."""
-        if not self.logical:  # this is the root folder of the disk, for an include with an absolute path
+        """Return the path of a file in this folder, relative to the project."""
+        # The folder is the root of the file system, for an include with an absolute path.
+        if not self.logical:
             return os.path.join(self.path, relative)
         return _HERE.sub("", posixpath.join(self.logical[len(OWN) :], relative))
 
 
 class IncludeTarget(NamedTuple):
-    """The files that an include can mean, and the paths in the project where no file was found."""
+    """The files that an include directive can mean, and the paths in the project where no file was found."""
 
     places: tuple[tuple[SearchFolder, str], ...]
     absent: tuple[str, ...]
 
 
 class HeaderFile:
-    """A header or source that was found in a folder of the search path; each file has only one object."""
+    """A header or source that was found in a folder of the search path; there is one object per file."""
 
     __slots__ = ("logical", "read", "relative", "resolved", "root")
 
@@ -63,7 +64,8 @@ class HeaderFile:
         self.root = root
         self.relative = relative
         self.logical = f"{root.logical}/{relative}"
-        self.read: tuple[str, Scan] | None = None  # the digest of the file, and its includes and macros
+        # The digest of the file's content, and the file's includes and macros.
+        self.read: tuple[str, Scan] | None = None
         self.resolved: FileIncludes | None = None
 
     @property
@@ -72,7 +74,7 @@ class HeaderFile:
 
 
 class FileIncludes(NamedTuple):
-    """The results of searching for all includes in one file."""
+    """The results of searching for the headers of all include directives in one file."""
 
     found: tuple[HeaderFile, ...]
     absent: tuple[tuple[str, ...], ...]
@@ -81,9 +83,9 @@ class FileIncludes(NamedTuple):
 
 
 class OutsideFolders:
-    """The folders outside the project that a build searches.
+    """The folders of the search path outside the project.
 
-    The function *known* adds recorded facts to a new folder.
+    The function *known* is called with each new folder object, to add facts that an earlier build recorded.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class OutsideFolders:
 
 
 class IncludeSearch:
-    """Searches for the files that includes mean: beside the including file, and along one search path."""
+    """Searches for included files: in the folder of the including file, and along one search path."""
 
     def __init__(
         self,
@@ -125,13 +127,13 @@ class IncludeSearch:
         return SearchFolder(home.folder, OWN + home.name), path[len(home.name) + 1 :]
 
     def file(self, root: SearchFolder, relative: str) -> HeaderFile:
-        """Return the only `HeaderFile` object for a file."""
+        """Return the `HeaderFile` object for a file; there is only one object for each file."""
         if (file := self._files.get((root, relative))) is None:
             file = self._files[root, relative] = HeaderFile(root, relative)
         return file
 
     def resolve_file(self, file: HeaderFile, scanned: Scan) -> FileIncludes:
-        """Return the results of searching for the includes in a file."""
+        """Return the results of searching for all headers that a file includes."""
         if file.read is None or scanned is not file.read[1]:
             return self._resolve_includes(file, scanned)
         if file.resolved is None:
@@ -151,7 +153,8 @@ class IncludeSearch:
             others = [other for place in places if (other := self.file(*place)) is not file]
             found += others
             absent += [tried] * bool(tried)
-            # An #include_next may also mean a header outside the project, so its name counts as missing.
+            # A #include_next may also mean a header outside the project, so the header's name counts as
+            # missing.
             last = include.searches_on and not any(place.tree for place, _relative in places)
             missing += [include.name] * (last or not others)
         return FileIncludes(tuple(found), tuple(absent), tuple(missing), tuple(computed))
@@ -168,7 +171,7 @@ class IncludeSearch:
         return self._found[key]
 
     def _find(self, include: Include, root: SearchFolder, includer_folder: str | None) -> IncludeTarget:
-        """Search for an include like NVRTC: in *includer_folder* if it is quoted, then on the search path."""
+        """Search for an include as NVRTC does: in *includer_folder* if quoted, then on the search path."""
         places: list[tuple[SearchFolder, str]] = []
         absent: list[str] = []
         candidates = self._candidates(include.name, root, includer_folder)
@@ -207,11 +210,11 @@ class IncludeSearch:
             yield each, name
 
     def _in_source_root(self, root: SearchFolder, written: str) -> tuple[SearchFolder, str]:
-        """Return the folder and the path to search for an include in a project with source roots.
+        """Return the folder and the path at which to search for an include in a project with source roots.
 
-        The compiler sees source roots as folders inside the project, but uses their real folders for a path
-        with `..`. Raise SourceError for a path with `..` that leads to a different file in an sdist, because
-        in an sdist all source roots are in one folder.
+        The compiler sees source roots as folders inside the project, but resolves a path with `..` in the
+        real folder of the source root. Raise SourceError for a path with `..` that leads to a different file
+        in an sdist, because in an sdist all source roots are in one folder.
         """
         if not self.tree.roots or root.tree or not root.logical:
             return root, written
@@ -256,7 +259,7 @@ class IncludeSearch:
             return content, known
         folder.is_file(
             relative, self.tree
-        )  # records the file's state before reading the file, so that later writes change the state
+        )  # The file's state is recorded before the file is read, so that later writes change the state.
         read = self.scans.of_file(path, self.tree)
         if content is None:
             folder.add(relative, read[0])
@@ -265,7 +268,7 @@ class IncludeSearch:
     def read_any(self, file: HeaderFile) -> tuple[str, Scan]:
         """Return the digest of any file, and its includes and macros.
 
-        A file that is too large or unreadable counts as a file without includes.
+        If the file is too large or unreadable, it counts as a file without includes.
         """
         path = file.path
         if self._leads_out(file.root, file.relative):
@@ -292,7 +295,7 @@ class IncludeSearch:
                     yield self.own(self.tree.name_of(path))
 
     def outside_files(self, root: SearchFolder) -> Iterator[tuple[SearchFolder, str]]:
-        """Yield every file in one folder outside the project, as *root* and the file's path in *root*."""
+        """Yield *root*, a folder outside the project, and the path in *root* of each file in the folder."""
         for parent, inner, files in os.walk(root.path):
             inner.sort()
             for name in sorted(files):
@@ -306,15 +309,17 @@ class IncludeSearch:
         return f"{FOLDERS}{digest(sorted(there))[:16]}"
 
     def _walk_folders(self, *folders: Path) -> Iterator[tuple[str, list[str]]]:
-        """Yield each folder and subfolder once, with the names of its files."""
+        """Yield a folder and each of its subfolders once, with the names of the files in each folder."""
 
         def failed(exc: OSError) -> None:
-            # these folders are skipped, because the compiler cannot read them either
+            # folders that do not exist or are not readable are skipped, because the compiler cannot read them
+            # either
             if not isinstance(exc, (FileNotFoundError, PermissionError)):
                 raise disk.unreadable_error(exc, exc.filename, self.tree) from exc
 
         starts = [*(root.path for root in self.search if not root.tree), *folders]
-        # the compiler sees source roots inside the project, and so also inside folders around the project
+        # the compiler sees source roots as folders inside the project, and so also inside the project's
+        # parent folders
         if self.tree.roots:
             project = Path(os.path.realpath(self.tree.root))
             if any(project.is_relative_to(os.path.realpath(start)) for start in starts):
@@ -339,7 +344,7 @@ def differs_by_process(path: str) -> bool:
 
 
 def content_digest(path: str | Path) -> str:
-    """Return the digest of a file as it is in header closures; "unreadable" if the file cannot be read."""
+    """Return the digest of a file for a header closure; "unreadable" if the file cannot be read."""
     try:
         with file_access.open_plain(path) as file:
             return stream_digest(file)
@@ -354,7 +359,7 @@ def _reenters_folder(name: str) -> bool:
 
 
 def _normalized(root: Path, written: str) -> str:
-    """Return *written* without `..` parts, or unchanged if a link makes the shortened path another file."""
+    """Return the path *written* without `..` parts, or unchanged if the shorter path is another file."""
     tidy = os.path.normpath(written)
     same = ".." not in written or _are_same(root / written, root / tidy)
     return (tidy if same else written).replace(os.sep, "/")
@@ -363,5 +368,5 @@ def _normalized(root: Path, written: str) -> str:
 def _are_same(path: Path, other: Path) -> bool:
     try:
         return os.path.samefile(path, other)
-    except OSError:  # the shortened path does not exist, because a part of the path is a link
+    except OSError:  # the shortened path does not exist, because a folder in the original path is a link
         return False

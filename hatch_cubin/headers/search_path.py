@@ -33,7 +33,7 @@ def project_roots(tree: ProjectTree, folders: Iterable[str]) -> Iterator[SearchF
 
 
 def package_roots(config: Config) -> Iterator[SearchFolder]:
-    """Yield the include folders of the wheels that `header-packages` in the project's table lists."""
+    """Yield the include folders of the wheels that the setting `header-packages` of the project lists."""
     problems = []
     for index, requirement in enumerate(config.header_packages):
         name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
@@ -75,7 +75,8 @@ def _include_folders(found: importlib.metadata.Distribution) -> set[str]:
 def toolkit_roots(toolkit: Toolkit, *, system: bool, unpacks: bool = True) -> list[SearchFolder]:
     """Return the folders with the toolkit's headers (NVRTC's bundled headers, shims, and NVIDIA's wheels).
 
-    If *unpacks* is false, NVRTC's bundled headers are used only if an earlier build has unpacked them.
+    If *unpacks* is false, NVRTC's bundled headers are used only if an earlier build has already unpacked the
+    headers.
 
     The shims are hatch-cubin's replacements for headers of the host's standard library, which many sources
     include although NVRTC does not provide these headers. Another shim replaces cuda.h, which declares host
@@ -94,16 +95,16 @@ def toolkit_roots(toolkit: Toolkit, *, system: bool, unpacks: bool = True) -> li
 
 
 def _wheels_label() -> str:
-    """Return one label for all installed NVIDIA wheels and their versions: the wheels share folders."""
+    """Return one label for the versions of all installed NVIDIA wheels, which share folders."""
     found = {path.name for entry in sys.path for path in Path(entry).glob("nvidia_*.dist-info")}
     return f"{_NVIDIA} {digest(sorted(found))}"
 
 
 def wheels_of(tree: str, files: Collection[str] | None) -> dict[str, str]:
-    """Return the names and versions of the wheels that contain a header tree.
+    """Return the names and versions of the wheels that contain the headers of a header tree.
 
-    NVIDIA's wheels share folders. Only wheels that contain one of the *files* are returned, or all wheels if
-    *files* is None.
+    NVIDIA's wheels share folders. If *files* is not None, only wheels that contain one of the *files* are
+    returned.
     """
     named = re.match(r"(\S+)==(\S+)", tree)
     wheels = {named[1]: named[2]} if named else {}
@@ -117,10 +118,10 @@ def wheels_of(tree: str, files: Collection[str] | None) -> dict[str, str]:
 
 
 def unrequired_headers(config: Config, required: Callable[[], Iterable[str]]) -> dict[str, str]:
-    """Return the headers of NVIDIA's wheels that a build with isolation would not install, with their wheels.
+    """Return headers of installed NVIDIA wheels that an isolated build would not install, with their wheels.
 
-    NVIDIA's wheels share a folder, so the compiler would find these headers by accident. *required* returns
-    the requirements of the project's build.
+    NVIDIA's wheels share a folder, so the compiler would find these headers by accident. The function
+    *required* returns the requirements of the project's build.
     """
     wheels = {
         comparable_name(path.name.partition("-")[0]): path
@@ -139,7 +140,7 @@ def unrequired_headers(config: Config, required: Callable[[], Iterable[str]]) ->
 
 
 def wheels_at(files: Iterable[str], places: Mapping[str, str]) -> dict[str, str]:
-    """Return the wheel of each header in *files* (logical names) that is installed at one of the *places*."""
+    """Return the wheel of each header in *files* (logical names) that is installed at one of *places*."""
     return {
         logical: places[place] for logical in files for place in _install_paths([logical]) if place in places
     }
@@ -151,21 +152,21 @@ def is_shared(root: SearchFolder) -> bool:
 
 
 def _install_paths(files: Iterable[str]) -> Iterator[str]:
-    """Yield the paths in site-packages where headers with these logical names may be installed."""
+    """Yield the paths in site-packages at which headers with these logical names may be installed."""
     for logical in files:
         place = logical.partition("/")[2]
         yield from (place, f"nvidia/{place}")
 
 
 def _contains_any(found: importlib.metadata.Distribution, files: Collection[str] | None) -> bool:
-    """Return whether a wheel contains one of the *files*, or any header if *files* is None."""
+    """Return whether a wheel contains one of the *files*, or contains any header if *files* is None."""
     if files is None:
         return bool(_include_folders(found))
     return any(str(file) in files for file in found.files or ())
 
 
 def _wheel_trees(major: int) -> Iterator[Mapping[str, Path]]:
-    """Yield the header folders of NVIDIA's wheels for each entry of sys.path, the CUDA runtime's first."""
+    """Yield the folders with NVIDIA's headers in each sys.path entry, beginning with the CUDA runtime's."""
     names = ["cu13/include", "cu13/include/cccl"]
     if major < 13:
         names = ["cuda_runtime/include", "cuda_cccl/include", "cuda_nvcc/include"]
@@ -179,7 +180,7 @@ def _system_trees() -> Iterator[Mapping[str, Path]]:
 
 
 def _has_toolkit_version(runtime: Path, toolkit: Toolkit) -> bool:
-    """Return whether headers have the compiler's version; other versions could change the compiled code.
+    """Return whether headers have the compiler's version; headers of other versions could change the code.
 
     Only the CUDA runtime's headers state their version. All other CUDA headers in the folder were installed
     together with the runtime's headers.
@@ -210,7 +211,7 @@ def _bundled_headers_before(toolkit: Toolkit) -> Path | None:
 
 
 def _unpack_headers(toolkit: Toolkit, home: Path) -> Path | None:
-    """Return a folder below *home* with NVRTC's bundled headers, unpacked once per NVRTC version."""
+    """Unpack NVRTC's bundled headers below *home*, once per NVRTC version, and return their folder."""
     folder = home / toolkit.nvrtc
     if _is_complete(folder):
         return folder / "include"
@@ -225,7 +226,8 @@ def _unpack_headers(toolkit: Toolkit, home: Path) -> Path | None:
         try:
             staged.rename(folder)
         except OSError:
-            if not _is_complete(folder):  # the folder is incomplete, because a build was interrupted
+            # The existing folder is incomplete, because the build that made the folder was interrupted.
+            if not _is_complete(folder):
                 folder.rename(scratch / "stale")
                 staged.rename(folder)
     return folder / "include"

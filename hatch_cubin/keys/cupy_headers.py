@@ -1,4 +1,4 @@
-"""The headers that CuPy's compiler finds in CuPy's own wheel, and a header that wheels cannot contain."""
+"""Headers that CuPy's compiler finds in CuPy's own wheel, and a header that a wheel must not contain."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from ..planning.unit_plan import Module
 from ..project.scan import Include, line_of_include
 
 _INCLUDE = "cupy/_core/include"
-_COPIES = ("cub", "thrust", "libcudacxx")  # CuPy searches its own copies of these libraries before all else
+# CuPy searches its own copies of these libraries before all other folders.
+_COPIES = ("cub", "thrust", "libcudacxx")
 _STRUCTS = "cupy/carray.cuh"
 _STRUCT = re.compile(r"\b(?:CArray|CIndexer)\b")
 
 
 def with_folders_of_cupy(folders: Sequence[SearchFolder]) -> tuple[SearchFolder, ...]:
-    """Return folders of the search path, and before them CuPy's copies of libraries if they are there."""
+    """Return folders of the search path, preceded by CuPy's own copies of libraries if these exist."""
     copies = (
         SearchFolder(root.path / "cupy/_cccl" / name, f"{root.logical}/cupy/_cccl/{name}", root.tree)
         for root in folders
@@ -31,7 +32,7 @@ def with_folders_of_cupy(folders: Sequence[SearchFolder]) -> tuple[SearchFolder,
 
 
 def host_struct_problems(modules: Mapping[Module, Closure], config: Config) -> dict[Module, Problem]:
-    """Return a problem for each module with structs as arguments that the user's release of CuPy fills."""
+    """Return a problem for each module whose kernels take structs that the user's release of CuPy fills."""
     problems = {}
     for module, closure in modules.items():
         text = module.source.text
@@ -46,7 +47,7 @@ def host_struct_problems(modules: Mapping[Module, Closure], config: Config) -> d
 
 
 def _left_out(module: Module, config: Config) -> str:
-    """Return a hint that says how to leave a source out, so that CuPy compiles it at run time."""
+    """Return a hint that says how to exclude a source from a build, so that CuPy compiles it at run time."""
     source = module.source
     if source.recorded:
         return "delete this file: CuPy compiles the text at run time"

@@ -1,4 +1,4 @@
-"""Find headers of the project that a user edited while the build was compiling sources that include them."""
+"""Find project headers that a user edited while the build was compiling sources that include them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _State = tuple[int, int, int, int]
 
 
 class EditedHeaders:
-    """Compares the project's headers with the digests in the cache keys.
+    """Compares the project's headers with the digests of these headers in the cache keys.
 
-    An unchanged file is read only once.
+    A header that has not changed is read only once.
     """
 
     def __init__(self, project: Project) -> None:
         self._tree = project.tree
-        # by path: the file's state when it was read, and the digest of its content
+        # by path: the state of the file when it was read, and the digest of the file's content
         self._read: dict[str, tuple[_State, str]] = {}
 
     def find(self, job: Job) -> str | None:
-        """Return a header of the project that was edited or added since the job's key was made.
+        """Return a project header that was edited or added since the cache key of the job was made.
 
-        The result is None if no header was edited or added.
+        The result is None if no project header was edited or added.
         """
         own = job.closure.own
         for path in own_files(job.closure):
@@ -56,7 +56,7 @@ class EditedHeaders:
 
 
 def _state(file: Path) -> _State | None:
-    """Return facts about a file that change with each write, even if a tool resets the modification time."""
+    """Return facts about a file that each write changes, even if a tool resets the modification time."""
     try:
         status = os.stat(file)
     except OSError:
@@ -65,8 +65,8 @@ def _state(file: Path) -> _State | None:
 
 
 def header_stamps(project: Project, job: Job) -> list[str]:
-    """Return one text for each project header of *job*, which changes when the header is written.
+    """Return one text for each project header of *job*; the text changes when the header is written.
 
-    The text changes even if the same bytes are written.
+    The text of a header changes even if the same bytes are written.
     """
     return [str(_state(project.tree.disk_path(path))) for path in own_files(job.closure)]

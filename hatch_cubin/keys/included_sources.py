@@ -1,4 +1,4 @@
-"""Find sources that are only parts of other sources: they are included and do not define a kernel."""
+"""Find sources that are only parts of other sources: other sources include them, and they have no kernels."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..project.source_roots import ProjectTree
 def drop_included_sources(
     modules: Sequence[Module], tree: ProjectTree, named_files: Callable[[Module], set[str]]
 ) -> tuple[list[Module], list[str]]:
-    """Return the modules to build, and a message for each source that is only a part of another source.
+    """Return the modules to build, and a message for each source that is only included in another source.
 
-    *named_files* returns the project's files that the includes in a module's source name.
+    *named_files* returns the project's files that the includes of a module's source name.
     """
     alone = [module for module in modules if not (module.link or module.part_of)]
     sources = {module.source.path: module for module in alone}
     includers: dict[str, str] = {}
     for module in modules:
-        if module.link:  # the objects of a linked module are in *modules* too
+        if module.link:  # *modules* also contains the objects of a linked module
             continue
         for path in (named_files(module) & sources.keys()) - {module.source.path}:
             includers.setdefault(path, module.source.path)

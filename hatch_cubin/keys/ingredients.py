@@ -1,10 +1,11 @@
-"""One list of all inputs that can change a unit's compiled result.
+"""One list of all inputs that can change the compiled result of a unit (a module for one arch).
 
-Cache keys, records, `explain`, the lock and the bill of materials are all made from this list.
+Cache keys, cache records, the command `explain`, the lock file and the bill of materials all use this list.
 
-A setting that is missing in this list could change a result without changing its cache key. So
-`tests/unit/keys/test_ingredients.py` changes each field of a module and of the project's tables, and fails if
-no row of the list shows the change. The test itself lists the fields that cannot change a result.
+If this list did not contain an input, the input could change a result without changing the result's cache
+key. So `tests/unit/keys/test_ingredients.py` changes each field of a module and of the project's
+configuration, and fails if no row of the list shows the change. The test `test_ingredients.py` lists the
+fields that cannot change a result.
 """
 
 from __future__ import annotations
@@ -27,18 +28,20 @@ if TYPE_CHECKING:
     from ..toolkit.linker import Input
     from .input_files import Jobs
 
-NVRTC, PTXAS, NVJITLINK = "nvrtc", "ptxas", "nvjitlink"  # the tools that compile or link results
+NVRTC, PTXAS, NVJITLINK = "nvrtc", "ptxas", "nvjitlink"  # the tools that compile or link kernels
 
 KEY_SCHEMA = "hatch-cubin 1"
 _SCHEMAS = {NVRTC: KEY_SCHEMA, PTXAS: "hatch-cubin ptx 1", NVJITLINK: "hatch-cubin link 2"}
-_CORE = 0  # instead of a position in the digest: cuda.core's part of the key covers this input
+# The value instead of a position in the digest, for an input that cuda.core's part of the cache key covers.
+_CORE = 0
 _LAST = 99
 
-Sentences = tuple[str, str, str]  # three sentences: the value has changed, is new, or is gone
+# Three sentences: the value has changed, the value is new, or the value is gone.
+Sentences = tuple[str, str, str]
 
 
 class UnitInputs(NamedTuple):
-    """A unit with its toolkit, headers and linked files, from which all inputs of the result are computed."""
+    """A unit with its toolkit, headers and linked files, which determine all inputs of its compile."""
 
     unit: Unit
     toolkit: Toolkit
@@ -51,14 +54,14 @@ class UnitInputs(NamedTuple):
 
     @property
     def tool(self) -> str:
-        """The tool that compiles or links the unit's result."""
+        """The tool (NVRTC, ptxas or nvJitLink) that compiles or links the unit's result."""
         if self.module.link:
             return NVJITLINK
         return PTXAS if self.module.source.is_ptx else NVRTC
 
 
 class DigestPositions(NamedTuple):
-    """The position of an input in the digest of a cache key, for each tool; None for no position."""
+    """The position of an input in the digest of a cache key, for each compiler; None for no position."""
 
     nvrtc: int | None = _LAST
     ptxas: int | None = _LAST
@@ -66,33 +69,35 @@ class DigestPositions(NamedTuple):
 
 
 class Ingredient(NamedTuple):
-    """One row of the list: an input that can change results.
+    """One row of the list of inputs: an input that can change compiled results.
 
-    A row for a setting of the project's table needs the first three fields and *settings*. The function
-    *value* must return None for units without this input, because any other value changes their keys.
+    A row for a setting of the project's configuration needs the first three fields and *settings*. The
+    function *value* must return None for units without this input, because any other value would change the
+    cache keys of these units.
     """
 
-    name: str  # the name of the input in the cache's records.
-    # A function that returns the value for records, or None if a unit does not have this input.
+    name: str  # the name of the input in cache records.
+    # A function that returns the input's value for cache records, or None if a unit does not have this input.
     value: Callable[[UnitInputs], Any]
-    # The sentences of `explain`, by kind of difference; the first kind is a changed value.
+    # The sentences that `explain` prints, by kind of difference; the first kind is a changed value.
     sentences: Mapping[str, Sentences]
-    type: type = object  # the type of the value; lists and dicts are compared item by item
-    is_in_all: bool = False  # whether every record in the cache has this input
-    is_of_arch: bool = False  # whether the value differs between the units of a module
+    type: type = object  # the type of the input's value; lists and dicts are compared item by item
+    is_in_all: bool = False  # whether every cache record contains this input
+    is_of_arch: bool = False  # whether the input's value differs between the units of a module
     positions: DigestPositions = DigestPositions()
-    # A function that returns the parts for the key's digest. None: the parts are the name and the value.
+    # A function that returns the texts for the digest in the cache key. If the function is None, these texts
+    # are the input's name and value.
     parts: Callable[[UnitInputs], Sequence[str | bytes]] | None = None
-    # the settings to write into the lock for each module, by name
+    # the settings that the lock file contains for each module, by name
     settings: Mapping[str, Callable[[Module], Any]] = {}
-    locked: Sequence[str] = ("modules",)  # the fields of the lock that change with this input.
-    # A function that returns digests of files, for the lock and the bill of materials.
+    locked: Sequence[str] = ("modules",)  # the fields of the lock file whose values depend on this input.
+    # A function that returns digests of files, for the lock file and the bill of materials.
     files: Callable[[Jobs], Mapping[str, str]] | None = None
-    # A function that returns wheels and header trees, for the lock and the bill of materials.
+    # A function that returns wheels and header trees, for the lock file and the bill of materials.
     others: Callable[[Jobs], Mapping[str, str | None]] | None = None
 
     def digest_parts(self, unit_inputs: UnitInputs) -> Sequence[str | bytes]:
-        """Return the parts of a key's digest that come from this input."""
+        """Return the texts that this input adds to the digest in a cache key."""
         if self.parts is not None:
             return self.parts(unit_inputs)
         value = self.value(unit_inputs)
@@ -122,14 +127,14 @@ def _arch(unit_inputs: UnitInputs) -> str:
 
 def _source(unit_inputs: UnitInputs) -> str:
     if unit_inputs.module.link:
-        return digest(["link", unit_inputs.module.base])  # the inputs of a link are in the row *linked*
+        return digest(["link", unit_inputs.module.base])  # the row *linked* contains the inputs of a link
     return digest([unit_inputs.module.source.code])
 
 
 def _assembled(unit_inputs: UnitInputs) -> str | None:
-    """Return the arch for which NVRTC's PTX is assembled as a check; None for other results.
+    """Return the arch for which PTX from NVRTC is assembled as a check; None for other results.
 
-    The arch is an input because earlier versions cached PTX that was never assembled.
+    The arch is an input because earlier versions of hatch-cubin cached PTX that was never assembled.
     """
     is_made = unit_inputs.unit.arch.is_ptx and unit_inputs.tool == NVRTC
     return str(unit_inputs.unit.arch.real) if is_made else None
@@ -156,7 +161,7 @@ def _define(unit_inputs: UnitInputs) -> list[str]:
 
 
 def _options(unit_inputs: UnitInputs) -> dict[str, Any]:
-    """Return the module's options that have an effect on the unit's tool."""
+    """Return those options of a module that have an effect on the tool that compiles the unit."""
     options = unit_inputs.module.plain_options
     if unit_inputs.tool == NVRTC:
         return options
@@ -190,9 +195,10 @@ def _builds(unit_inputs: UnitInputs) -> dict[str, str]:
 
 
 def _value_only(value: Callable[[UnitInputs], str | None]) -> Callable[[UnitInputs], Sequence[str]]:
-    """Return a function for *parts* that returns only the value.
+    """Return a function for the field *parts* that returns only the input's value.
 
-    The input's name is left out, because it was not in the keys of the first releases.
+    The digest does not contain the input's name, because the cache keys of the first releases did not contain
+    the name.
     """
     return lambda unit_inputs: [found] if (found := value(unit_inputs)) is not None else []
 
@@ -225,7 +231,8 @@ INGREDIENTS: Sequence[Ingredient] = (
         {"path": ("compiled as {was}, and not as {now}", "", "")},
         str,
         is_in_all=True,
-        positions=DigestPositions(_CORE, 2, None),  # None: a linked result does not contain the module's name
+        # No position for nvJitLink, because a linked result does not contain the module's name.
+        positions=DigestPositions(_CORE, 2, None),
         parts=_value_only(_path),
         settings={"source": lambda module: module.source.path},
     ),
@@ -235,7 +242,8 @@ INGREDIENTS: Sequence[Ingredient] = (
         {"source": ("{path} has changed", "", "")},
         str,
         is_in_all=True,
-        positions=DigestPositions(_CORE, 3, None),  # None: the keys of the objects are in the row *linked*
+        # No position for nvJitLink, because the row *linked* contains the keys of the object files.
+        positions=DigestPositions(_CORE, 3, None),
         parts=lambda unit_inputs: [unit_inputs.module.source.code],
         locked=("files",),
         files=input_files.source_files,
@@ -338,7 +346,8 @@ INGREDIENTS: Sequence[Ingredient] = (
         },
         list,
         is_in_all=True,
-        positions=DigestPositions(_CORE, None, None),  # None: the keys of the objects are in the row *linked*
+        # No position for nvJitLink, because the row *linked* contains the keys of the object files.
+        positions=DigestPositions(_CORE, None, None),
         settings={"define": lambda module: [f"{name}={value}" for name, value in module.macros]},
     ),
     Ingredient(
@@ -376,7 +385,7 @@ INGREDIENTS: Sequence[Ingredient] = (
         },
         list,
         is_in_all=True,
-        # None: the digest in the row *headers* covers the search path
+        # no positions, because the digest in the row *headers* covers the search path
         positions=DigestPositions(None, None, None),
         settings={"include-dirs": lambda module: [*module.include_dirs]},
     ),
@@ -392,7 +401,7 @@ INGREDIENTS: Sequence[Ingredient] = (
         },
         dict,
         is_in_all=True,
-        # None: these are only names of header trees, for messages
+        # no positions, because these values are only names of header trees for messages
         positions=DigestPositions(None, None, None),
     ),
     Ingredient(
@@ -407,7 +416,8 @@ INGREDIENTS: Sequence[Ingredient] = (
         },
         list,
         is_in_all=True,
-        positions=DigestPositions(None, None, None),  # None: the digest in the row *headers* covers the trees
+        # The row has no positions, because the digest in the row *headers* covers the header trees.
+        positions=DigestPositions(None, None, None),
     ),
     Ingredient(
         "implicit",
@@ -431,7 +441,7 @@ INGREDIENTS: Sequence[Ingredient] = (
 
 
 def _in_order(tool: str) -> list[Ingredient]:
-    """Return the inputs that are in the digest of a tool's keys, in the order of the digest."""
+    """Return the inputs in the digest of a tool's cache keys, in the order in which the digest has them."""
     positioned = [(position, each) for each in INGREDIENTS if (position := getattr(each.positions, tool))]
     return [each for _position, each in sorted(positioned, key=operator.itemgetter(0))]
 
@@ -440,18 +450,18 @@ _INGREDIENTS_OF_KEY = {tool: _in_order(tool) for tool in (NVRTC, PTXAS, NVJITLIN
 
 
 def inputs_of(unit_inputs: UnitInputs, *, of_arch: bool = True) -> dict[str, Any]:
-    """Return the values of a unit's inputs by name, for records and messages.
+    """Return the values of all inputs of a unit's compile by name, for cache records and messages.
 
-    If *of_arch* is false, return only the inputs that are the same for all units of the module.
+    If *of_arch* is false, return only the inputs that have the same value for all archs of the module.
     """
     found = ((each.name, each.value(unit_inputs)) for each in INGREDIENTS if of_arch or not each.is_of_arch)
     return {name: value for name, value in found if value is not None}
 
 
 def digest_parts(unit_inputs: UnitInputs) -> list[str | bytes]:
-    """Return the parts of the digest in a unit's key.
+    """Return the texts that are digested to make the cache key of a unit.
 
-    The part of the key from cuda.core covers all further inputs.
+    Inputs without a position in the digest are covered by the part of the cache key that cuda.core makes.
     """
     return [part for each in _INGREDIENTS_OF_KEY[unit_inputs.tool] for part in each.digest_parts(unit_inputs)]
 
@@ -460,7 +470,7 @@ def keys_of(unit_inputs: UnitInputs) -> Keys:
     """Return the cache keys of a unit."""
     unit, toolkit, closure, _linked = unit_inputs
     whole = digest(digest_parts(unit_inputs))
-    # a program_key is not possible: cuda.core would compile PTX with nvJitLink, which gives other code
+    # program_key is None, because cuda.core would compile PTX with nvJitLink, which gives other machine code
     if unit_inputs.tool != NVRTC:
         return Keys(bytes.fromhex(whole), None)
     toolkit.load()
@@ -474,11 +484,12 @@ def keys_of(unit_inputs: UnitInputs) -> Keys:
         return Keys(key, None)
     try:
         return Keys(key, core_key(unit))
-    except (TypeError, ValueError):  # cuda.core does not make a key if its key would not cover all inputs
+    # Cuda.core does not make a cache key if the key would not cover all inputs.
+    except (TypeError, ValueError):
         return Keys(key, None)
 
 
 def settings_of(module: Module) -> dict[str, Any]:
-    """Return the settings of a module that can change its results, for the lock."""
+    """Return the settings of a module that can change its compiled results, for the lock file."""
     found = ((name, get(module)) for each in INGREDIENTS for name, get in each.settings.items())
     return {name: value for name, value in found if value not in (None, [], {})}

@@ -1,4 +1,4 @@
-"""List the files that units are compiled from: files of the project, wheels, and other header trees."""
+"""List the files that units are compiled from: files of the project, of wheels, and of other header trees."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _JobInputs(Protocol):
-    """The attributes of a job that this module reads."""
+    """Those attributes of a job that this module reads."""
 
     @property
     def unit(self) -> Unit: ...
@@ -33,7 +33,7 @@ Jobs = Sequence[_JobInputs]
 
 
 def source_files(jobs: Jobs) -> Mapping[str, str]:
-    """Return the digest of each source of *jobs*, by path."""
+    """Return the digest of each source that *jobs* compile, by path."""
     modules = dict.fromkeys(job.unit.module for job in jobs)
     texts = (text for module in modules if module.link for text in module.link.texts)
     sources = (source for module in modules for source in (module.source, *module.equal))
@@ -47,7 +47,7 @@ def header_files(jobs: Jobs) -> Mapping[str, str]:
 
 
 def linked_files(jobs: Jobs) -> Mapping[str, str]:
-    """Return the digest of each file of the project that is linked without being compiled, by path."""
+    """Return the digest of each project file that is linked without being compiled, by path."""
     return {each.name: each.digest for job in jobs for each in job.linked if each.is_own}
 
 
@@ -79,7 +79,7 @@ def linked_wheels(jobs: Jobs) -> Mapping[str, str | None]:
 
 
 def own_linked_files(module: Module) -> list[str]:
-    """Return the paths of a linked module's PTX sources, and of the project's files in its `link`."""
+    """Return the paths of a linked module's PTX sources, and of the project's files in its setting `link`."""
     link = module.link
     if link is None:
         return []
@@ -90,18 +90,18 @@ def own_linked_files(module: Module) -> list[str]:
 
 
 def produced_paths(module: Module) -> list[str]:
-    """Return the paths of a module's sources that scripts produced, which are not on the disk."""
+    """Return the paths of a module's sources that scripts generated, and that do not exist on the disk."""
     texts = module.link.texts if module.link else ()
     return [source.path for source in (module.source, *module.equal, *texts) if source.produced]
 
 
 def distinct_closures(closures: Iterable[Closure]) -> list[Closure]:
-    """Return each header closure object once; many modules share the same object."""
+    """Return each header closure object only once, because many modules share the same object."""
     return [*{id(closure): closure for closure in closures}.values()]
 
 
 def own_files(closure: Closure, excluded: AbstractSet[str] = frozenset()) -> list[str]:
-    """Return the paths of the project's files in a header closure, except logical names in *excluded*."""
+    """Return the paths of a closure's project files, except files with a logical name in *excluded*."""
     return [
         logical[len(OWN) :] for logical in closure.own if logical.startswith(OWN) and logical not in excluded
     ]

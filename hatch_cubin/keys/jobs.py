@@ -1,4 +1,4 @@
-"""Turn units into jobs: find the headers that each unit can read, and make the cache keys of its result."""
+"""Make a job for each unit (a module for one arch): find the unit's headers, and make its cache keys."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ..project.declared_kernels import ParameterTypes
     from ..toolkit.linker import Input
 
-# A module, its header closure, and the folders that were searched for headers.
+# A module, its header closure (all headers that it can read), and the search path.
 ModuleWithHeaders = tuple[Module, Closure, tuple[SearchFolder, ...]]
 
 # A function that returns the parameter types of a module's kernels, by symbol.
@@ -54,21 +54,21 @@ DeclaredTypes: TypeAlias = "Callable[[], Mapping[str, ParameterTypes]]"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A unit with all facts for looking it up in the cache, or for compiling it on a cache miss."""
+    """A unit (a module for one arch) with all facts for its look-up in the cache, or for its compile."""
 
     unit: Unit
     keys: Keys
     search: tuple[SearchFolder, ...]
     closure: Closure
     toolkit: Toolkit
-    module_digest: str  # a digest of all inputs that can change the module's results
-    recorded: RecalledResult | None  # the result that an earlier build with the same inputs recorded
-    linked: tuple[Input, ...] = ()  # the inputs of the link in order, if the unit is linked
+    module_digest: str  # a digest of all inputs that can change the module's compiled results
+    recorded: RecalledResult | None  # the compiled result that an earlier build with the same inputs recorded
+    linked: tuple[Input, ...] = ()  # the inputs of the linker in order, if the unit is linked
     declared_types: DeclaredTypes = dict
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The values of all inputs of the unit's cache key, by the names that messages use."""
+        """The values of all inputs of the unit's cache key, by the input names in messages."""
         return inputs_of(UnitInputs(self.unit, self.toolkit, self.closure, self.linked))
 
     def cached_result(self, cache: Cache) -> Compiled | None:
@@ -77,20 +77,20 @@ class Job:
 
     @property
     def request(self) -> Request:
-        """The requirements for the unit's result, which may come from a compile, the cache or a store."""
+        """The requirements for the unit's result from a compile, the cache or a remote store."""
         return request_of(self.unit)
 
 
 def request_of(unit: Unit) -> Request:
-    """Return the requirements for a unit's result: its arch and its kernels."""
+    """Return the requirements for the result of a unit (a module for one arch): its arch and its kernels."""
     module = unit.module
     arch = unit.arch.real if module.part_of else unit.arch
     return Request(str(arch), module.instantiate, partial(_required_symbols, module))
 
 
 def _required_symbols(module: Module) -> Collection[str]:
-    """Return the symbols of kernels that every result of a module must contain."""
-    # lazy import: most results are known from an earlier build and need no check
+    """Return the symbols of those kernels that every compiled result of a module must contain."""
+    # lazy import: most results are recalled from an earlier build and need no check
     from ..config.ptxas_options import names_kernels
     from ..project.required_kernels import required_kernels
 
@@ -106,7 +106,7 @@ def make_jobs(
     recall: Recall | None = None,
     refused: list[Problem] | None = None,
 ) -> list[Job]:
-    """Return one job per unit of the project, with the results that an earlier build recorded.
+    """Return one job per unit (a module for one arch), with the results that earlier builds recorded.
 
     Problems, such as an unreadable header or a name that two modules share, are added to the list *refused*.
     If *refused* is None, the problems are raised as a SourceError. A module with an unreadable header does
@@ -123,7 +123,7 @@ def make_jobs(
         if not lacking:
             raise
         others = exc.problems
-    if lacking:  # the table's other problems are reported too, although 'native' needs a GPU
+    if lacking:  # other problems of the configuration are reported too, although 'native' needs a GPU
         where = _location_of_native(project.config)
         lacking = [each._replace(where=where) for each in lacking]
         raise ToolchainError(*lacking, *others, *(refused or ()))
@@ -131,7 +131,7 @@ def make_jobs(
 
 
 def _location_of_native(config: Config) -> Location | None:
-    """Return the first place in the table that names the arch 'native'; None if a variable names it."""
+    """Return where the configuration names the arch 'native'; None if an environment variable names it."""
     tables: list[tuple[tuple[str | int, ...], tuple[str, ...] | None]] = [
         *((("source", index), rule.archs) for index, rule in enumerate(config.source)),
         *((("module", index), rule.archs) for index, rule in enumerate(config.module)),
@@ -154,19 +154,21 @@ def _jobs_of_modules(
     readable, problems = _readable_modules(planned, finder)
     modules, notes = drop_included_sources(readable, project.tree, finder.named_files)
     finder.check_packages()
-    if not problems:  # otherwise, an unreadable module may include the empty source as a header
+    # If the headers of a module are unreadable, this module may include the empty source as a header.
+    if not problems:
         problems += _empty_source_problems(
             dict.fromkeys(each.source for each in modules if _is_empty(each)), project
         )
         modules = [module for module in modules if not _is_empty(module)]
     if calls := [each for each in modules if each.front]:
-        from .cupy_headers import host_struct_problems  # lazy import: few projects have such modules
+        from .cupy_headers import host_struct_problems  # lazy import: few projects have modules for CuPy
 
         refused_calls = host_struct_problems({each: finder.find(each)[0] for each in calls}, project.config)
         problems += refused_calls.values()
         modules = [module for module in modules if module not in refused_calls]
     if produced := [each for each in modules if each.source.produced and not each.link]:
-        from .produced_includes import undeclared_includes  # lazy import: only with producers
+        # Lazy import: needed only for producers (functions that generate sources).
+        from .produced_includes import undeclared_includes
 
         pairs = ((module.source, finder.named_files(module)) for module in produced)
         problems += undeclared_includes(project, declared, pairs)
@@ -186,7 +188,7 @@ def _jobs_of_modules(
         if module.link is None
     }
     if len(jobs) < len(groups):
-        from .link_files import find_links  # lazy import: only with linked modules
+        from .link_files import find_links  # lazy import: needed only for linked modules
 
         keys = {job.unit: job.keys for each in jobs.values() for job in each}
         for found in find_links(project, groups, keys, toolkit, recall):
@@ -198,13 +200,13 @@ def _jobs_of_modules(
 
 
 def _is_empty(module: Module) -> bool:
-    """Return whether a module's only source contains only comments, and no option includes another file."""
+    """Return whether a module's only source consists of comments, and no option includes another file."""
     alone = not (module.link or module.part_of or module.pre_includes or module.source.is_ptx)
     return alone and not without_comments(module.source.text).strip()
 
 
 def _empty_source_problems(sources: Collection[Source], project: Project) -> list[Problem]:
-    from ..config.toml_lines import setting  # lazy import: only hints need it
+    from ..config.toml_lines import setting  # lazy import: only the hints of errors need this module
 
     files = [each.path for each in sources if not each.produced]
     exclude = setting("exclude", [*project.config.exclude, *files])
@@ -234,16 +236,17 @@ def _readable_modules(modules: Iterable[Module], finder: _HeaderFinder) -> tuple
 
 
 def every_module(project: Project, sources: ProjectSources, toolkit: Toolkit) -> list[Module]:
-    """Return the modules of all sources, including sources that are only parts of other sources."""
+    """Return the modules of all sources, including sources that other sources include."""
     return _modules(project, sources, lambda specs: expand(specs, toolkit))
 
 
 def every_closure(
     project: Project, sources: ProjectSources, toolkit: Toolkit, recall: Recall, jobs: Iterable[Job]
 ) -> list[ModuleWithHeaders]:
-    """Return the modules of all sources, with their header closures.
+    """Return the modules of all sources, with their header closures (all headers that a source can read).
 
-    Only modules without a job need a new search for headers.
+    The headers of a module with a job are already known; the function searches for headers only for the other
+    modules.
     """
     found = {job.unit.module: (job.unit.module, job.closure, job.search) for job in jobs}
     known = {module.source.path for module in found}
@@ -255,10 +258,10 @@ def every_closure(
 def expand(
     specs: Sequence[str], toolkit: Toolkit, lacking: list[Problem] | None = None
 ) -> tuple[arch_names.Target, ...]:
-    """Return the targets that the entries of `archs` mean for this toolkit and this machine.
+    """Return the targets that the setting `archs` means for this toolkit and this machine.
 
-    If 'native' is used but no GPU is found, the problem is added to the list *lacking*, or raised if
-    *lacking* is None.
+    If 'native' is used but no GPU is found, the problem is added to the list *lacking*, or is raised as an
+    error if *lacking* is None.
     """
     native: tuple[int, ...] = ()
     if "native" in specs:
@@ -274,24 +277,40 @@ def expand(
 
 
 def reachable_files(project: Project, sources: ProjectSources, *, by_name: bool = False) -> list[str]:
-    """Return every file that a build of the project's kernels can read: sources, headers, linked files.
+    """Return every file that a build of the kernels can read: sources, headers and linked files.
 
-    The path of a header outside the project begins with `../`. With *by_name*, the result leaves out headers
-    that only a computed include (`#include MACRO`) could mean, because no include names them.
+    The path of a header outside the project begins with `../`. If *by_name* is true, the result does not
+    contain headers that only a computed include (`#include MACRO`) could mean, because no include names these
+    headers.
     """
     finder = _HeaderFinder(project, None, Recall(None))
     modules = _modules(project, sources, lambda _specs: ())
-    return _needed_files(project, ((module, finder.find(module)[0]) for module in modules), by_name=by_name)
+    pairs = [(module, finder.find(module)[0]) for module in modules]
+    return _files_to_leave_out(project, pairs) if by_name else _needed_files(project, pairs, by_name=False)
 
 
 def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
-    """Return the sources of *jobs*, and the project's headers that includes in these sources name."""
+    """Return the sources of *jobs*, and the project's headers that they name, without those of calls."""
     closures = {job.unit.module: job.closure for job in jobs}
-    return [path for path in _needed_files(project, closures.items(), by_name=True) if not lies_outside(path)]
+    return [path for path in _files_to_leave_out(project, closures.items()) if not lies_outside(path)]
+
+
+def _files_to_leave_out(project: Project, closures: Iterable[tuple[Module, Closure]]) -> list[str]:
+    """Return the files that includes name and that a wheel can do without.
+
+    The package reads the text of a library's call at run time, so its file and its headers stay in the wheel.
+    Files of recorded calls are left out, because only builds read them.
+    """
+    pairs = [*closures]
+    others = [pair for pair in pairs if not pair[0].front or pair[0].source.recorded]
+    calls = [pair for pair in pairs if pair[0].front and not pair[0].source.recorded]
+    read_at_run_time = {*_needed_files(project, calls, by_name=True)}
+    found = _needed_files(project, others, by_name=True)
+    return [path for path in found if path not in read_at_run_time]
 
 
 def lies_outside(path: str) -> bool:
-    """Return whether a path relative to the project leads out of the project."""
+    """Return whether a path relative to the project leads to a file outside of the project."""
     return path.startswith("../")
 
 
@@ -306,8 +325,8 @@ def _needed_files(
         files.update(own_files(closure, closure.widened))
         perhaps.update(own_files(closure))
     real = project.tree.real_name
-    # The text that a producer returned is not a file, but the closure of a locked job names all files of the
-    # lock.
+    # The text that a producer returned is not a file, but in a build with a lock file, the header closure
+    # contains all files in the lock file.
     files -= {path for module, _closure in pairs for path in produced_paths(module)}
     # A path contains `..` only if a folder in the path is a link.
     needed = {real(path) if ".." in path else path for path in files}
@@ -323,7 +342,7 @@ def files_of(jobs: Iterable[Job]) -> list[str]:
 
 
 def file_digests(jobs: Iterable[Job]) -> dict[str, str]:
-    """Return the digest of each of the project's files that *jobs* can read, as it is in the jobs' keys."""
+    """Return the digest that the jobs' cache keys contain for each project file that *jobs* can read."""
     jobs, found = [*jobs], dict[str, str]()
     for each in INGREDIENTS:
         if each.files is not None:
@@ -392,9 +411,9 @@ def _jobs_of(
 
 @dataclass(slots=True)
 class _HeaderFinder:
-    """Finds the header closures of modules.
+    """Finds the header closures of modules, which are all headers that a module's sources can read.
 
-    The toolkit's headers are searched only if a header is missing.
+    The search includes the toolkit's headers only if the project does not contain an included header.
     """
 
     project: Project
@@ -407,7 +426,7 @@ class _HeaderFinder:
     # headers of installed wheels that the build does not require, with the wheels' names
     _unrequired: dict[str, str] | None = None
     _declared: dict[Module, Mapping[str, ParameterTypes]] = field(default_factory=dict)
-    _named: dict[int, set[str]] = field(default_factory=dict)  # by the identity of the header closure
+    _named: dict[int, set[str]] = field(default_factory=dict)  # the key is the id() of the header closure
 
     def check_packages(self) -> None:
         """Raise ConfigError if a wheel in `header-packages` does not contain headers."""
@@ -415,7 +434,7 @@ class _HeaderFinder:
             self._package_roots()
 
     def find(self, module: Module) -> tuple[Closure, tuple[SearchFolder, ...]]:
-        """Return a module's header closure, and the search path with which it was found."""
+        """Return a module's header closure (all headers that it can read), and the search path for it."""
         if module not in self._found:
             self._found[module] = self._find(module)
         return self._found[module]
@@ -423,14 +442,15 @@ class _HeaderFinder:
     def named_files(self, module: Module) -> set[str]:
         """Return the files of the project that the includes in a module's source name."""
         closure, _search = self.find(module)
-        if id(closure) not in self._named:  # variants of a source share one header closure
+        # Variants of a source share one header closure (all headers that a source can read).
+        if id(closure) not in self._named:
             self._named[id(closure)] = set(own_files(closure, closure.widened))
         return self._named[id(closure)]
 
     def declared(self, module: Module) -> Mapping[str, ParameterTypes]:
         """Return the parameter types of a module's kernels, if no macro or header can change these types."""
         if module not in self._declared:
-            # lazy import: needed only for new results
+            # lazy import: needed only for results that are not cached
             from .parameter_types import types_of_linked_module, types_of_module
 
             if module.link:
@@ -461,12 +481,13 @@ class _HeaderFinder:
             # In a build with isolation, the compiler does not find these headers, so the keys must not depend
             # on them.
             closure, search = replace(without, search=closure.search, _digest=""), left
-        if not own.absent <= closure.absent:  # a header that is missing in the project was found elsewhere
+        # A header that is missing in the project was found outside of the project.
+        if not own.absent <= closure.absent:
             closure = replace(closure, absent={*own.absent, *closure.absent})
         return closure, search
 
     def _unrequired_headers(self, closure: Closure, search: tuple[SearchFolder, ...]) -> dict[str, str]:
-        """Return the headers in a closure that belong to wheels which the build does not require."""
+        """Return those headers in a header closure that belong to wheels which the build does not require."""
         if not any(map(is_shared, search)):
             return {}
         if self._unrequired is None:
@@ -516,10 +537,10 @@ class _HeaderFinder:
         return self._outside["packages"]
 
     def _own_folders(self, module: Module, folders: tuple[SearchFolder, ...]) -> tuple[SearchFolder, ...]:
-        """Return folders of the search path, with further folders of CuPy for a module of CuPy's."""
+        """Return folders of the search path, and for a module of CuPy additional folders of CuPy."""
         if not module.front:
             return folders
-        from .cupy_headers import with_folders_of_cupy  # lazy import: few projects have such modules
+        from .cupy_headers import with_folders_of_cupy  # lazy import: few projects have modules for CuPy
 
         return with_folders_of_cupy(folders)
 

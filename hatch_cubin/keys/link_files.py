@@ -1,4 +1,4 @@
-"""Find the files in the project and in wheels that modules are linked with, in addition to their sources."""
+"""Find the files in the project and in wheels that are linked into modules, in addition to the sources."""
 
 from __future__ import annotations
 
@@ -34,14 +34,17 @@ _ISOLATED = "a build with isolation installs this wheel; without isolation, inst
 
 
 class LinkedFiles:
-    """The files that `link` in the project's [[module]] tables lists. Each file is read only once."""
+    """The files that the setting `link` in the project's [[module]] tables lists.
+
+    Each of the linked files is read only once.
+    """
 
     def __init__(self, project: Project) -> None:
         self._project = project
         self._found: dict[str, list[tuple[Input, int | None]]] = {}
 
     def files_of(self, module: Module) -> list[tuple[Input, int | None]]:
-        """Return the files that a module is linked with; a cubin comes with the number of its arch."""
+        """Return the files that are linked into a module; for each cubin, also the number of its arch."""
         problems, found = list[Problem](), list[tuple[Input, int | None]]()
         for index, entry in enumerate(module.link.files if module.link else ()):
             try:
@@ -82,7 +85,7 @@ def _hint_for_path(path: str, tree: ProjectTree) -> str:
 
 
 def _of_wheel(requirement: str, pattern: str) -> Iterator[tuple[Input, int | None]]:
-    """Yield the files of an installed wheel that match a glob; SourceError if one differs from RECORD."""
+    """Yield an installed wheel's files that match a glob; SourceError if a file differs from RECORD."""
     name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
     try:
         found = importlib.metadata.distribution(name)
@@ -136,7 +139,7 @@ def _input(name: str, data: bytes, place: Path, wheel: tuple[str, str] | None) -
 def _inputs_of(
     unit: Unit, keys: Mapping[Unit, Keys], files: Sequence[tuple[Input, int | None]]
 ) -> tuple[Input, ...]:
-    """Return the inputs of a linked unit, in the order of its table; cubins for other archs are left out."""
+    """Return the inputs of a linked unit, in the order of the setting `link`, without other archs' cubins."""
     link, real = unit.module.link, unit.arch.real
     assert link is not None
     parts = []
@@ -158,7 +161,7 @@ def _lto_mode_problem(project: Project, module: Module) -> Problem:
 
 
 class LinkedUnit(NamedTuple):
-    """A linked unit with its cache keys, its result from an earlier build, and its inputs."""
+    """A linked unit with its cache keys, the result of an earlier build, and the inputs of its link."""
 
     unit: Unit
     keys: Keys
@@ -174,7 +177,7 @@ def find_links(
     toolkit: Toolkit,
     recall: Recall,
 ) -> list[LinkedUnit]:
-    """Return all linked units. *keys*: the cache keys of the objects from which the units are linked.
+    """Return all linked units. *keys* are the cache keys of the object files from which the units are linked.
 
     Raise ConfigError with a problem for each file that cannot be linked.
     """

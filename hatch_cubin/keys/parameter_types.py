@@ -20,8 +20,8 @@ def types_of_module(
 ) -> Mapping[str, ParameterTypes]:
     """Return the parameter types of each kernel of a module.
 
-    The result is empty if a header has changed since the search for headers, or if it is not known exactly
-    which headers the compiler reads.
+    The result is empty if a header has changed since the search for headers, or if the headers that the
+    compiler reads are not known exactly.
     """
     if closure.trees or closure.widened or "__global__" not in module.source.text:
         return {}
@@ -36,9 +36,9 @@ def types_of_module(
 def types_of_linked_module(
     module: Module, of_object: Callable[[Module], Mapping[str, ParameterTypes]]
 ) -> Mapping[str, ParameterTypes]:
-    """Return the parameter types of a linked module's kernels.
+    """Return the parameter types of the kernels of a linked module (a module made of several sources).
 
-    A kernel that two sources mention is left out.
+    If two sources mention the same kernel, the result does not contain this kernel.
     """
     assert module.link is not None
     texts = [source.text for source in module.link.texts]

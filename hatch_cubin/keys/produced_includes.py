@@ -1,4 +1,4 @@
-"""Find headers of the project that a generated source includes, but that an sdist would not contain."""
+"""Find project headers that a generated source includes, but that an sdist would not contain."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..project.source import Source
 def undeclared_includes(
     project: Project, declared: AbstractSet[str], included: Iterable[tuple[Source, AbstractSet[str]]]
 ) -> list[Problem]:
-    """Return a problem for each producer whose texts include other files of the project than *declared* ones.
+    """Return a problem for each producer whose texts include project files that are not in *declared*.
 
-    A producer is a function that generates sources. An sdist is made without running producers, so it
-    contains only the declared files and the include folders. *included*: each generated source with the
-    project's files that it includes.
+    A producer is a function of the project that generates sources. An sdist is made without calling
+    producers, so it contains only the declared files and the include folders. *included* contains each
+    generated source with the project's files that the source includes.
     """
     folders = tuple(f"{folder}/" for folder, _key in include_folders(project.config))
     missing: dict[str, dict[str, None]] = {}

@@ -1,10 +1,11 @@
-"""Facts that a build records in a file, so that the next build does not have to load cuda.core and NVRTC.
+"""Facts that a build records in a file, so that later builds do not have to load cuda.core and NVRTC.
 
-The file with the recorded facts is in the user's cache folder. There is one file for each combination of a
-project, a cache, an installed toolkit and trusted keys. The file has a line for each module: a digest of all
-inputs of the module's results, followed by the keys and results of its units. The file also has a line for
-each source and header: a digest of the text, followed by its includes. If the file cannot be read or written,
-the build continues and determines the facts again.
+The file with the recorded facts is in the user's cache folder, not in the project. There is one file of
+recorded facts for each combination of a project, a cache, an installed toolkit and trusted keys. The file
+contains a line for each module: a digest of all inputs of the module's compiles, followed by the cache keys
+and results of the module's units. The file also contains a line for each source and header: a digest of the
+text, followed by the includes in the text. If the file of recorded facts cannot be read or written, the build
+continues and determines the facts again.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ from ..toolkit.toolkit import Facts, Keys
 # recorded, dates are not. 4: macros are recorded, for the types of parameters. 5: a result is recorded only
 # after its arch was checked. 6: facts are recorded that prove that the installed packages are the same.
 _FORMAT = 6
-_LOCKED = "locked"  # part of the file's name for builds with a lock, which do not need a toolkit
-_FILES = 20  # how many files are kept, beginning with the most recently used file
+_LOCKED = "locked"  # a part of the file name for builds with a lock file, which do not need a toolkit
+_FILES = 20  # the maximum number of files with recorded facts; the most recently used files are kept
 
-_NONE = Evidence("", "", [])  # for facts that do not depend on installed packages
+_NONE = Evidence("", "", [])  # stands for no evidence, for facts that do not depend on installed packages
 
-Units = Mapping[str, tuple[Keys, RecalledResult]]  # the keys and results of a module's units, by arch
+Units = Mapping[str, tuple[Keys, RecalledResult]]  # the cache keys and results of a module's units, by arch
 
 
 class Recall:
     """The recorded facts about a project's modules and files, read from *path*; empty if *path* is None.
 
-    A line of the file is dropped from memory after its first use, because a large project has megabytes of
-    lines.
+    A line of the file is removed from memory after its first use, because the file of a large project has
+    megabytes of lines.
     """
 
     def __init__(
@@ -56,22 +57,22 @@ class Recall:
         self.scans = ScanCache(self._scan)
         self.closures = RecalledClosures(self.scans, self._take_line)
         self._path, self._knows_linker = path, knows_linker
-        self._lines: dict[str, str] = {}  # the lines that were not used yet, by digest
+        self._lines: dict[str, str] = {}  # the recorded lines that this build has not used yet, by digest
         self._modules: set[str] = set()  # the digests of all modules that this build looked up
         self._new_text = False
-        # the parsed lines, because many files have the same includes
+        # the parsed lines of includes, because many files have the same includes
         self._scans_by_line: dict[str, Scan] = {}
         if path is not None:
             with contextlib.suppress(OSError, ValueError, TypeError):
                 self.facts, self._evidence, self._lines = _read(path, installed)
                 os.utime(path)
-            # noted now, before the build loads the installed compiler
+            # the evidence is recorded now, before the build loads the installed compiler
             if self.facts is None and installed is not None:
                 with contextlib.suppress(OSError):
                     installed.evidence()
 
     def units(self, module: str) -> Units:
-        """Return the recorded keys and results of a module's units, by arch."""
+        """Return the recorded cache keys and results of a module's units, by arch."""
         self._modules.add(module)
         return _units(self._lines.pop(module, "[]"))
 
@@ -87,7 +88,7 @@ class Recall:
         return self._scans_by_line[line]
 
     def record(self, facts: Facts, found: Mapping[str, Units]) -> None:
-        """Write the facts that this build used, and the new facts about modules in *found*, into the file."""
+        """Write the facts that this build used, and new facts about the modules in *found*, into the file."""
         if self._path is None or (facts.nvjitlink and not self._knows_linker):
             return
         # A recorded header closure needs the lines of its headers outside the project, even if this build did
@@ -107,7 +108,7 @@ class Recall:
         return self._lines.pop(name, None)
 
     def _used_lines(self, path: Path, found: Mapping[str, Units]) -> dict[str, str]:
-        """Return the lines of all facts that this build used, from memory or from the old file."""
+        """Return the recorded lines of all facts that this build used, from memory or from the old file."""
         lines = {text: compact(scan) for text, scan in self.scans.used.items()} | self.closures.lines()
         with contextlib.suppress(OSError, ValueError, TypeError):
             read = _read(path, self._installed)[-1]
@@ -118,12 +119,12 @@ class Recall:
 
 
 def recall_of(project: Project) -> Recall:
-    """Return the recorded facts about *project* with its cache and the installed toolkit."""
+    """Return the facts that builds recorded about *project*, with its cache and the installed toolkit."""
     return _recall(project, "", libraries.installation(project.config.toolkit))
 
 
 def recall_of_locked(project: Project) -> Recall:
-    """Return the recorded facts about the results in the lock of *project*, without needing a toolkit."""
+    """Return the recorded facts about the results in the lock file of *project*, without a toolkit."""
     return _recall(project, _LOCKED, libraries.own_installation())
 
 
@@ -141,15 +142,15 @@ def _recall(project: Project, kind: str, installed: Installation | None) -> Reca
 
 
 def _signature_settings(project: Project) -> tuple[str, ...]:
-    """Return the trusted keys and whether signatures are required: both decide which results are accepted."""
+    """Return the trusted keys and whether signatures are required: both decide which results are used."""
     keys = project.config.trusted_keys
     return (f"{REQUIRE_SIGNED}={project.is_switched_on(REQUIRE_SIGNED)}", *sorted(keys)) if keys else ()
 
 
 def _line(units: Units) -> str:
-    """Return the line with the keys and results of a module's units.
+    """Return the line of text with the cache keys and results of a module's units.
 
-    Adjacent units with the same description share one copy of the description.
+    Adjacent units with the same description share one copy of the description in the line.
     """
     groups = itertools.groupby(units.items(), key=lambda item: item[1][1].description)
     return compact(
@@ -177,14 +178,14 @@ def _encode(facts: Facts, evidence: Evidence, lines: Mapping[str, str]) -> bytes
 def _read(path: Path, installed: Installation | None) -> tuple[Facts, Evidence, dict[str, str]]:
     """Read a file of recorded facts and return its content.
 
-    Raise ValueError or TypeError if the file is damaged, has another format, or is about other
+    Raise ValueError or TypeError if the file is damaged, has another format, or was recorded with other
     installed packages.
     """
     hasher, lines = hashlib.sha256(), {}
     with user_folders.open_retained(path) as file:
         check, head = file.readline(), file.readline()
         hasher.update(head)
-        # read line by line, because reading the whole file at once would need twice the memory
+        # the file is read line by line, because reading the whole file at once would need twice the memory
         for line in file:
             hasher.update(line)
             lines[line[:64].decode()] = line[65:-1].decode()

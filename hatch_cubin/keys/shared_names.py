@@ -18,7 +18,7 @@ _BY_FOLDER, _AS_PTX = "{parent}_{stem}", "{stem}_ptx"
 
 
 def name_problems(modules: Sequence[Module], config: Config) -> list[Problem]:
-    """Return a problem for each module whose name another module has; upper and lower case do not differ."""
+    """Return a problem for each module that has the name of another module, ignoring upper and lower case."""
     by_name: dict[str, dict[Location, Module]] = defaultdict(dict)
     for module in modules:
         maker = module.where or Location(module.source.name_path)
@@ -40,7 +40,7 @@ def name_problems(modules: Sequence[Module], config: Config) -> list[Problem]:
 
 
 def _needless_sources(shared: Sequence[Sequence[Module]], config: Config) -> Iterator[Problem]:
-    """Yield a problem for each source with a shared name that can be excluded, as it defines no kernel."""
+    """Yield a problem for each source that can be excluded, as it shares its name and defines no kernel."""
     alone = [same for same in shared if not any(module.link for module in same)]
     needless = [module for same in alone for module in same if _makes_no_kernel(module)]
     needless.sort(key=lambda module: module.source.path)
@@ -79,7 +79,7 @@ def _taken_names(
 def _suggested_tables(
     shared: Sequence[Sequence[Module]], modules: Sequence[Module], config: Config
 ) -> Mapping[str, str]:
-    """Return the [[source]] tables to suggest, as a name for each path: as few tables as possible."""
+    """Return the fewest [[source]] tables that can be suggested, as a module name for each path."""
     sources = [module for module in modules if not module.link]
     colliding = [module.source for same in shared for module in same if not module.link]
     stems = {PurePosixPath(source.path).stem for source in colliding}
@@ -95,7 +95,7 @@ def _suggested_tables(
 def _give_distinct_names(
     tables: Mapping[str, str], sources: Sequence[Module], linked: Sequence[str], config: Config
 ) -> bool:
-    """Return whether *tables* give each source a different name, and change no name that the project set."""
+    """Return whether *tables* give each source a different name, and keep names that the project has set."""
     named = [glob_regex(rule.path) for rule in config.source if rule.name is not None]
     matching = [(glob_regex(glob), pattern) for glob, pattern in tables.items()]
     names = {name.casefold(): "" for name in linked}

@@ -1,4 +1,4 @@
-"""Make the lock of a project, and compare the project with its lock later."""
+"""Make the lock file of a project, and later compare the project with its lock file."""
 
 from __future__ import annotations
 
@@ -28,20 +28,22 @@ from ..toolkit import requirements
 from ..toolkit.toolkit import DATA_MODEL, Facts, Keys, Toolkit
 from .lock_format import Lock
 
-# The fields of a module's entry that are results; all other fields are settings of the project.
+# The fields of a module's entry in the lock file that are results; all other fields are settings of the
+# project.
 _RESULT_FIELDS = {"headers", "types", "units"}
 _NAMES_OF_BUILDS = {"core": "cuda-core", "nvrtc": "NVRTC", "nvjitlink": "nvJitLink"}
 
 
 class LockedPlan(NamedTuple):
-    """The units of a project as its lock describes them, and the reasons why the lock may not be usable."""
+    """The units (modules for one arch) that a lock file lists, and the reasons not to use the lock file."""
 
     toolkit: Toolkit
     jobs: tuple[Job, ...]
     recall: Recall
     notes: tuple[str, ...]
-    changes: tuple[str, ...]  # differences between the project and its lock
-    doubts: tuple[str, ...]  # possible differences that only a build with a compiler can find
+    changes: tuple[str, ...]  # the differences between the project and its lock file
+    # Possible differences from the lock file that only a build with a compiler can find.
+    doubts: tuple[str, ...]
 
 
 def make_lock(
@@ -51,10 +53,11 @@ def make_lock(
     jobs: Sequence[Job],
     results: Mapping[Unit, str | None],
 ) -> Lock:
-    """Make the lock of a project from its *jobs*, and from the digests of the *results* that are known.
+    """Make the content of a project's lock file from its *jobs* and the digests of the known *results*.
 
-    *all_modules* are all modules with their headers, including modules of sources that other sources include.
-    The caller adds the facts about producers to the lock.
+    *all_modules* are all modules with their headers, including the modules of sources that other sources
+    include. The caller adds the facts about producers (functions that generate sources) to the lock file's
+    content.
     """
     files, built = file_digests(jobs), {job.unit.module.source.path for job in jobs}
     pairs = [(module, closure) for module, closure, _search in all_modules]
@@ -89,7 +92,7 @@ def make_lock(
 
 
 def _builds(toolkit: Toolkit) -> dict[str, Any]:
-    """Return the versions of the toolkit for the lock, with nvJitLink only if this project needs it."""
+    """Return the toolkit's versions for the lock file, with nvJitLink only if this project links modules."""
     facts = toolkit.facts._replace(nvjitlink=toolkit.nvjitlink_if_loaded)
     return {**facts._asdict(), "supported": [*facts.supported]}
 
@@ -111,17 +114,16 @@ def _modules(jobs: Iterable[Job], results: Mapping[Unit, str | None]) -> dict[st
 
 
 def _header_facts(job: Job) -> dict[str, Any]:
-    """Return the facts about a module that headers outside the project can change."""
+    """Return those facts about a module that headers outside the project can change."""
     found = {} if job.unit.module.part_of else job.declared_types()
     types = {kernel: [*each] for kernel, each in found.items()}
     return {"headers": job.closure.digest()} | ({"types": types} if types else {})
 
 
 def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
-    """Return whether files that the lock does not list can change a header closure.
+    """Return whether files that the lock file does not list can change a header closure.
 
-    Unlisted files can change a closure if an include in the project can mean any file, or if a header has an
-    absolute path.
+    Such a file exists if an include in the project can mean any file, or if a header has an absolute path.
     """
     outside = {root.tree for root in search if root.tree}
     return (
@@ -132,12 +134,13 @@ def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
 
 
 def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> LockedPlan:
-    """Return the units of *project* as its *lock* describes them, without loading CUDA libraries."""
+    """Return the units that the *lock* file of *project* lists, without loading CUDA libraries."""
     toolkit = Toolkit(None, facts=Facts(**{**lock.builds, "supported": tuple(lock.builds["supported"])}))
     changes = [*_other_settings(lock, project)]
     planned = unit_plan.UnitPlan(())
     if not sources.is_complete:
-        from .locked_texts import with_locked_texts  # lazy import: only with producers
+        # Lazy import: needed only for producers (functions that generate sources).
+        from .locked_texts import with_locked_texts
 
         sources, others = with_locked_texts(lock.producers, project, sources)
         changes += others
@@ -152,7 +155,7 @@ def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> Locke
         planned = unit_plan.plan_units(left, toolkit.toolchain())
     except (
         HatchCubinError
-    ) as exc:  # the error makes the lock unusable; the build without the lock reports the error
+    ) as exc:  # the error makes the lock file unusable; the build without the lock file reports the error
         changes += [problem.what for problem in exc.problems]
     changes += _other_units(lock, planned.units)
     recall = Recall(None) if changes or lock.unsure else recall_of_locked(project)
@@ -162,7 +165,7 @@ def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> Locke
 
 
 def fits_table(lock: Lock, project: Project) -> bool:
-    """Return whether the lock was made for the current `toolkit` and `header-packages` of the table."""
+    """Return whether the lock file was made for the current settings `toolkit` and `header-packages`."""
     written = project.config.toolkit, [*project.config.packages]
     return (lock.toolkit, [*lock.header_packages]) == written
 
@@ -197,7 +200,7 @@ def _other_files(lock: Lock, project: Project, sources: Iterable[Source]) -> Ite
 
 
 def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
-    """Yield the differences of units and their settings, except archs that are no longer built."""
+    """Yield the differences of units and settings from the lock file, except archs not built any more."""
     seen: set[Module] = set()
     for unit in units:
         module = unit.module
@@ -218,16 +221,16 @@ def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
 
 
 def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -> Iterator[Job]:
-    """Yield one job per unit, with all files in the lock as headers.
+    """Yield one job per unit (a module for one arch); each job has all files in the lock file as headers.
 
-    The lock does not list which job reads which file.
+    The lock file does not list which job reads which file.
     """
     closure = Closure({OWN + path: content for path, content in lock.files.items()})
     for module, of_module in itertools.groupby(units, key=lambda unit: unit.module):
         if module.link:
-            _ = toolkit.nvjitlink  # reading the attribute marks this tool as used by the build
+            _ = toolkit.nvjitlink  # reading the attribute notes that the build uses this tool
         elif module.source.is_ptx:
-            _ = toolkit.ptxas  # reading the attribute marks this tool as used by the build
+            _ = toolkit.ptxas  # reading the attribute notes that the build uses this tool
         entry = lock.modules[module.full_name]
         module_digest = digest(["locked", json.dumps(entry, sort_keys=True)])
         recalled, declared = recall.units(module_digest), partial(dict[str, Any], entry.get("types", {}))
@@ -242,14 +245,14 @@ def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -
 
 
 def expected_result(sha256: str | None) -> RecalledResult | None:
-    """Return a recalled result with the digest in the lock, so that no other result is accepted."""
+    """Return facts with the digest in the lock file, so that only a result with this digest is used."""
     return None if sha256 is None else RecalledResult(sha256, 0, "", "")
 
 
 def with_locked_results(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
-    """Yield *jobs* with the digests of their results in the lock.
+    """Yield *jobs* with the digests that the lock file contains for their results.
 
-    Even in an outdated lock, the digest for a cache key is right.
+    Even in an outdated lock file, the digest of the result for a cache key is right.
     """
     digests = _digests(lock)
     for job in jobs:
@@ -261,18 +264,18 @@ def with_locked_results(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
 
 
 def units_that_differ(lock: Lock, done: Iterable[tuple[Job, str]]) -> list[str]:
-    """Return the names of the units in *done* whose results have other digests than in the lock."""
+    """Return the names of the units in *done* whose results do not have the digests in the lock file."""
     digests = _digests(lock)
     return [job.unit.name for job, sha256 in done if digests.get(job.keys.key.hex()) not in {None, sha256}]
 
 
 def _digests(lock: Lock) -> dict[str, str | None]:
-    """Return the digest of each result in the lock, by the cache key of its unit."""
+    """Return the digest of each compiled result in the lock file, by the cache key of its unit."""
     return {unit[0]: unit[2] for module in lock.modules.values() for unit in module["units"].values()}
 
 
 def differences_of_jobs(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[str, ...]:
-    """Return the differences between the lock and *jobs*, for an unchanged project with another toolkit."""
+    """Return the differences between the lock file and *jobs*, for an unchanged project and a new toolkit."""
     other = [job.unit.name for job in jobs if _unit(lock, job)[0] != job.keys.key.hex()]
     before, now = lock.builds, _builds(toolkit)
     builds = [
@@ -284,7 +287,7 @@ def differences_of_jobs(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tu
 
 
 def other_texts(lock: Lock, jobs: Iterable[Job]) -> tuple[str, ...]:
-    """Return a sentence for each text of a producer that differs from the lock."""
+    """Return a sentence for each generated source text whose digest differs from the lock file."""
     locked = {text["sha256"] for entry in lock.producers.values() for text in entry["texts"].values()}
     sources = {job.unit.module.source.path: job.unit.module.source for job in jobs}
     return tuple(
@@ -296,22 +299,22 @@ def other_texts(lock: Lock, jobs: Iterable[Job]) -> tuple[str, ...]:
 
 
 def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
-    """Return the entry of a job's unit in the lock; all values are None if the lock does not have the unit.
+    """Return the entry of a job's unit in the lock file; all values are None if the unit has no entry.
 
-    The lock of an unchanged project may not have a unit whose source was a part of another source, if this
-    other source is rejected now.
+    The lock file of an unchanged project may have no entry for a unit: the unit's source was a part of
+    another source, and this other source is rejected now.
     """
     units = lock.modules.get(job.unit.module.full_name, {"units": {}})["units"]
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]
 
 
 def locked_digests(lock: Lock, jobs: Iterable[Job]) -> dict[Unit, str | None]:
-    """Return the digests that the lock contains for the results of *jobs*, by unit."""
+    """Return the digests that the lock file contains for the results of *jobs*, by unit."""
     return {job.unit: _unit(lock, job)[2] for job in jobs}
 
 
 def differences(lock: Lock, now: Lock) -> list[str]:
-    """Return a sentence for each field in which two locks differ."""
+    """Return a sentence for each field in which the contents of two lock files differ."""
     return [
         f"the field {name.replace('_', '-')!r} would change"
         for name, before, after in zip(Lock._fields, lock, now, strict=True)

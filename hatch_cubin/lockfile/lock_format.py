@@ -1,8 +1,9 @@
-"""The file `cubin.lock`, which users commit, and which lists all inputs of a project's units.
+"""The lock file `cubin.lock`, which users commit, and which lists all inputs of a project's compiles.
 
-The file is sorted JSON with a line for each file, module and unit. The lock contains neither times nor
-absolute paths. The file also contains a digest of itself, so two branches that both changed the file always
-have a merge conflict. The conflict is intended, because a mix of lines from both branches may be wrong.
+The lock file is sorted JSON with one line for each file, module and unit (a module for one arch). The lock
+file contains neither times nor absolute paths. The lock file also contains a digest of its content, so two
+branches that both changed the lock file always have a merge conflict. The merge conflict is intended, because
+a mix of lines from both branches may be wrong.
 """
 
 from __future__ import annotations
@@ -20,45 +21,50 @@ from ..common.digest import file_digest
 from ..errors import ConfigError, Location, problem
 
 NAME = "cubin.lock"
-SWITCH = "HATCH_CUBIN_LOCKED"  # with this switch, a build that does not match the lock fails
+SWITCH = "HATCH_CUBIN_LOCKED"  # if this switch is set, a build that does not match the lock file fails
 HINT = "run 'hatch-cubin lock' to write the lock again"
 
 _FORMAT = 1
 _ABOUT = "written by 'hatch-cubin lock': commit it, do not edit it"
-_DEPTH = 4  # values that are nested deeper, such as the keys of a unit, are written in one line
+_DEPTH = 4  # values that are nested more deeply, such as the cache keys of a unit, are written in one line
 
 
 class Lock(NamedTuple):
-    """The content of the lock: facts for builds without a compiler, and inputs that must be unchanged."""
+    """The content of a lock file: facts for builds without a compiler, and inputs that must be unchanged."""
 
-    generator: str  # the version of hatch-cubin that wrote the lock: another version may find other facts
+    # The version of hatch-cubin that wrote the lock file: another version may find other facts.
+    generator: str
     data_model: str
-    toolkit: str | None  # the value in the project's table
+    toolkit: str | None  # the value of the setting in the project's configuration
     header_packages: Sequence[str]
     builds: Mapping[str, Any]  # the versions of cuda.core and of the compilers, and the supported archs
-    wheels: Mapping[str, str]  # the wheels that a build with a compiler needs, with their versions.
-    # The header trees outside the project, with the version if the tree is a wheel.
+    wheels: Mapping[str, str]  # the wheels that a build with a compiler installs, with their versions.
+    # The header trees (such as a toolkit's headers) outside the project, with the version if the tree is from
+    # a wheel.
     headers: Mapping[str, str | None]
-    files: Mapping[str, str]  # the project's files that units read, with their digests.
-    # The project's files that only sources without kernels read, with their digests.
+    # The project's files that units read (a unit is a module for one arch), with the files' digests.
+    files: Mapping[str, str]
+    # The project's files that only sources without kernels include, with their digests.
     of_parts: Mapping[str, str]
-    # For each folder: the names that includes searched for and that must not exist in the folder.
+    # For each folder: the names of included files that were not found in the folder, and that must not exist
+    # there.
     absent: Mapping[str, Sequence[str]]
-    # for each producer, its inputs, and the name, the digest and the settings of each text that it returned
+    # for each producer: its inputs, and the name, the digest and the settings of each generated source
     producers: Mapping[str, Mapping[str, Any]]
     parts: Mapping[str, Mapping[str, Any]]  # sources that are not modules, because other sources include them
     unsure: Sequence[str]  # sources whose headers depend on the compiler's own headers
-    modules: Mapping[str, Mapping[str, Any]]  # by name: the source, settings and units of each module
+    # The source, settings and units of each module, by the module's name.
+    modules: Mapping[str, Mapping[str, Any]]
 
 
 def encode(lock: Lock) -> str:
-    """Return the text of the file `cubin.lock`."""
+    """Return the text of the lock file `cubin.lock` with this content."""
     rest = _body(lock)
     return f'{{\n "about": {json.dumps(_ABOUT)},\n "check": "{file_digest(rest.encode())}",\n{rest}'
 
 
 def decode(text: str) -> Lock:
-    """Return the lock that *text* encodes; ConfigError if *text* is damaged, or has another format."""
+    """Return the content of the lock file's *text*; ConfigError if it is damaged, or has another format."""
     try:
         values = json.loads(text)
         number, recorded_digest = values.pop("format"), values.pop("check")
@@ -84,10 +90,10 @@ def decode(text: str) -> Lock:
 
 
 def read(root: Path) -> Lock | None:
-    """Return the lock of the project at *root*; None if the project does not have a lock."""
+    """Return the content of the lock file of the project at *root*; None if there is no lock file."""
     path = os.path.join(root, NAME)
     try:
-        # The file is read as text, because git may have changed the line ends.
+        # The lock file is read as text, because git may have changed the line ends.
         with io.TextIOWrapper(file_access.open_plain(path, read_limits.INDEX), encoding="utf-8") as file:
             return decode(file.read())
     except FileNotFoundError:
@@ -117,14 +123,14 @@ def _is_text(value: object) -> bool:
 
 
 def _is_name(value: object) -> bool:
-    """Return whether a value is a text without lone surrogates, which JSON may contain."""
+    """Return whether a JSON value is a text without lone surrogates."""
     return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _is_path(value: object) -> bool:
-    """Return whether a value can be a path.
+    """Return whether a JSON value can be a path.
 
-    Python represents names that are not Unicode with lone surrogates.
+    The path may contain lone surrogates, with which Python represents file names that are not Unicode.
     """
     try:
         return isinstance(value, str) and b"\0" not in value.encode("utf-8", "surrogateescape")
@@ -165,12 +171,12 @@ def _record(needed: Mapping[str, _Check], possible: Mapping[str, _Check] | None 
 
 
 def _is_option(value: object) -> bool:
-    """Return whether a value has the type of a compiler option; a build only compares these values."""
+    """Return whether a value has the type of a compiler option; a build only compares these options."""
     return all(type(each) in {bool, int, str} for each in (value if isinstance(value, list) else [value]))
 
 
 def _is_unit(value: object) -> bool:
-    """Return whether *value* is the entry of a unit: two cache keys, and the digest of the result."""
+    """Return whether *value* is a unit's entry in a lock file: two cache keys, and the result's digest."""
     return (
         isinstance(value, list)
         and len(value) == len(_UNIT)
@@ -178,7 +184,7 @@ def _is_unit(value: object) -> bool:
     )
 
 
-_NUMBERS = range(1, 10_000)  # valid numbers of major versions and archs
+_NUMBERS = range(1, 10_000)  # the valid numbers for major versions of CUDA and for archs
 _KEY = _matches("(?:[0-9a-f]{2})+")
 _UNIT = (_KEY, _or_null(_KEY), _or_null(_matches("[0-9a-f]{64}")))
 _BUILD = _matches(r"[0-9]{1,4}(?:\.[0-9]{1,4}){2}")
@@ -206,7 +212,8 @@ _MODULE_FIELDS: Mapping[str, _Check] = {
 _DIGEST = _matches("[0-9a-f]{64}")
 _PRODUCED: Mapping[str, _Check] = {
     "sha256": _DIGEST,
-    "settings": lambda value: isinstance(value, dict),  # read like those of a producer
+    # The code that reads a producer's settings checks these values.
+    "settings": lambda value: isinstance(value, dict),
 }
 _PRODUCER: Mapping[str, _Check] = {
     "modules": _table_of(_DIGEST, _is_path),
@@ -236,7 +243,7 @@ _FIELDS: Mapping[str, _Check] = {
 
 
 def _lines(value: Any, depth: int) -> Iterator[str]:
-    """Yield a JSON value in pieces, so that each part that can change separately is on its own line."""
+    """Yield the text of a JSON value in parts: each item that can change separately is on its own line."""
     if not isinstance(value, Mapping) or not value or depth == _DEPTH:
         yield json.dumps(value)
         return

@@ -1,4 +1,4 @@
-"""Decide from the lock whether a build needs a compiler, which versions it needs, or whether it must fail."""
+"""Decide from the lock file whether a build needs a compiler, which versions, or whether it must fail."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _WHY_MISSING = (
 
 
 class LockVerdict(NamedTuple):
-    """The result of comparing a project's lock with the project and with the cache."""
+    """The result of comparing a project's lock file with the project and with the cache."""
 
     lock: Lock
     plan: lock_comparison.LockedPlan
-    # all results, if nothing has changed and all results are in the cache
+    # all compiled results, if nothing has changed and all results are in the cache
     results: Mapping[Unit, Compiled] | None
     # the remote store, if it was searched for results that are missing in the cache
     remote: SharedStore | None
-    missing: int  # if nothing has changed: how many results are missing in the cache
+    missing: int  # the number of results that are missing in the cache, if nothing has changed
     faults: Sequence[str]  # problems with the cache folder
 
 
@@ -47,11 +47,11 @@ def evaluate(
     *,
     find_results: bool = True,
 ) -> LockVerdict | None:
-    """Compare the project's lock with the project and the cache; return None if there is no lock.
+    """Compare the project's lock file with the project and the cache; return None without a lock file.
 
-    *hold* is a folder for links to the results. *patience_s* is how long to wait for a remote store to supply
-    results that are missing in the cache. If *find_results* is false, no results are looked up, because the
-    caller does not need results.
+    *hold* is a folder in which hard links to the cached results are made. *patience_s* is how long to wait
+    for a remote store to supply results that are missing in the cache. If *find_results* is false, the
+    function does not look up results in the cache, because the caller does not need results.
     """
     lock = lock_format.read(project.root)
     if lock is None:
@@ -71,7 +71,7 @@ def evaluate(
 
 
 def refuse_if_locked(project: Project, changes: Sequence[str], hint: str = lock_format.HINT) -> None:
-    """Raise LockError if the lock is stale and the user requires a build with the lock."""
+    """Raise LockError if the lock file is outdated and the user requires a build with the lock file."""
     if changes and project.is_switched_on(lock_format.SWITCH):
         what = f"is stale, and {project.as_written(lock_format.SWITCH)} is set"
         raise LockError(problem("lock-stale", what, Location(lock_format.NAME), hint, (*changes,)))
@@ -79,7 +79,7 @@ def refuse_if_locked(project: Project, changes: Sequence[str], hint: str = lock_
 
 @contextlib.contextmanager
 def explain_missing_compiler(project: Project, verdict: LockVerdict | None) -> Iterator[None]:
-    """Explain the error of a build that needs a compiler, but did not list the compiler as a requirement."""
+    """Explain the error if a build needs a compiler that the build did not list as a requirement."""
     try:
         yield
     except ToolchainError as exc:
@@ -99,7 +99,7 @@ def explain_missing_compiler(project: Project, verdict: LockVerdict | None) -> I
 
 
 def check_results(project: Project, lock: Lock, done: Sequence[tuple[Job, str]]) -> None:
-    """Raise LockError if results have other digests than in the lock and the user requires the lock."""
+    """Raise LockError if the user requires the lock file and results do not have the digests in it."""
     if project.is_switched_on(lock_format.SWITCH) and (
         others := lock_comparison.units_that_differ(lock, done)
     ):
@@ -112,7 +112,7 @@ def check_results(project: Project, lock: Lock, done: Sequence[tuple[Job, str]])
 
 
 def install_command(project: Project) -> str | None:
-    """Return the command that installs the wheels in the lock; None if no lock matches the table."""
+    """Return the command that installs the wheels in the lock file; None if no lock file is usable."""
     lock = lock_format.read(project.root)
     if lock is None or not lock.wheels or not lock_comparison.fits_table(lock, project):
         return None
@@ -120,7 +120,7 @@ def install_command(project: Project) -> str | None:
 
 
 def report_stale(project: Project, changes: Sequence[str]) -> None:
-    """Print that the lock is stale and why, for a build that continues without the lock."""
+    """Print that the lock file is outdated and why; the build continues without the lock file."""
     more = f", and {len(changes) - 1} more" * (len(changes) > 1)
     project.inform(f"{lock_format.NAME} is stale ({changes[0]}{more}): {lock_format.HINT}")
 
@@ -132,14 +132,16 @@ def _results(
     patience_s: float | None,
     warn: Callable[[str], object],
 ) -> tuple[Mapping[Unit, Compiled], SharedStore | None]:
-    """Return the verified results, and the remote store that was searched (None if there is no store)."""
+    """Return the verified results, and the remote store that was searched (None if no store was searched)."""
     if hold is not None:
         (
             hold := hold / "locked"
-        ).mkdir()  # a folder of its own, because a build that continues without the lock uses the same names
+            # A separate folder, as a build that continues without the lock file uses the same file names.
+        ).mkdir()
     signing, remote = None, None
     if project.uses_signatures:
-        from ..cache.signing import Signing, signature_policy_of  # lazy import: needed only for signatures
+        # Lazy import: this module is needed only for signatures.
+        from ..cache.signing import Signing, signature_policy_of
 
         signing = Signing(policy=signature_policy_of(project))
     cache = Cache(project.cache_folder, None, warn, hold, signing)
@@ -153,7 +155,8 @@ def _results(
         if remote is not None:
             build_store.fetch(remote, absent)
             found |= _cached_results(cache, absent)
-    except SignatureError as exc:  # the wheel 'cryptography', which checks signatures, is not installed yet
+    # The wheel 'cryptography', which is needed to check signatures, is not installed yet.
+    except SignatureError as exc:
         warn(exc.problems[0].what)
     return found, remote
 

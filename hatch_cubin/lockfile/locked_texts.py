@@ -1,8 +1,9 @@
-"""Write the texts of producers into a lock, and make sources from the lock without running producers.
+"""Write the digests of generated sources into a lock file, and load sources from a lock file.
 
-A producer is a function of the project that returns texts of sources. A lock contains the digest of each
-text, but not the text. A build whose results are all in the cache needs only the settings of the source, and
-the first lines of PTX with the target. The lock contains both.
+A producer is a function of the project that returns the texts of generated sources. A lock file contains the
+digest of each generated text, but not the text itself. A build whose results are all in the cache does not
+need a generated text, but only the settings of the source, and the first lines of PTX with the target. The
+lock contains both.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _CHANGES = {
 
 
 def locked_producers(project: Project, sources: Iterable[Source]) -> dict[str, dict[str, Any]]:
-    """Return the entries for a project's producers in its lock."""
+    """Return the entries for a project's producers (functions that generate sources) in its lock file."""
     texts: dict[str, dict[str, Any]] = {rule.name: {} for rule in project.config.producer}
     for source in sources:
         if source.produced:
@@ -59,7 +60,7 @@ def _text_entry(project: Project, source: Source) -> dict[str, Any]:
 
 
 def producer_changes(locked: Locked, producers: Sequence[Producer]) -> Iterator[str]:
-    """Yield a sentence for each input of the producers that differs from the lock."""
+    """Yield a sentence for each input of a producer that differs from the lock file."""
     now = {producer.rule.name: producer.inputs for producer in producers}
     yield from (f"the producer {name} is gone" for name in sorted(locked.keys() - now.keys()))
     for name, inputs in now.items():
@@ -75,11 +76,11 @@ def producer_changes(locked: Locked, producers: Sequence[Producer]) -> Iterator[
 def with_locked_texts(
     locked: Locked, project: Project, sources: ProjectSources
 ) -> tuple[ProjectSources, list[str]]:
-    """Return all sources as a lock describes them, or the reasons why the lock cannot be used.
+    """Return all sources as the lock file lists them, or the reasons why the lock file cannot be used.
 
     No producer runs.
 
-    If the lock cannot be used, the result does not contain the sources of producers.
+    If the lock file cannot be used, the result does not contain generated sources.
     """
     producers = find_producers(project)
     if changes := [*producer_changes(locked, producers)]:

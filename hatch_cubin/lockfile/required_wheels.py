@@ -1,4 +1,7 @@
-"""List the wheels that a build requires. No compiler is required if the cache has all results in a lock."""
+"""List the wheels that a build has to install first.
+
+No compiler is required if the cache contains all results that the lock file lists.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,14 @@ def required_wheels(config: Config, root: str | Path, project: Callable[[], Proj
     """Return the requirements that a build front end (such as pip) has to install to build a wheel."""
     if not requirements.build_requirements(config, os.environ):
         return []
-    # cached, because making the project reads files and may ask another backend
+    # cached, because loading the project reads files and may call another build backend
     project = functools.cache(project)
     has_ptx = _has_ptx(project)
     required = requirements.build_requirements(config, os.environ, assembles=has_ptx)
     if not has_or_needs_lock(root):
         return required
-    from ..remote.build_store import SHORT_PATIENCE_S  # lazy import: needed only if the project has a lock
+    # Lazy import: this module is needed only if the project has a lock file.
+    from ..remote.build_store import SHORT_PATIENCE_S
     from .lock_comparison import fits_table
     from .locked_build import evaluate
 
@@ -48,7 +52,7 @@ def required_wheels(config: Config, root: str | Path, project: Callable[[], Proj
 def _has_ptx(project: Callable[[], Project]) -> bool:
     """Return whether the project has PTX sources.
 
-    False if the project has errors, which the build reports.
+    The result is False if the project has errors, because the build reports these errors later.
     """
     with contextlib.suppress(HatchCubinError):
         return has_ptx_modules(project())
@@ -56,9 +60,9 @@ def _has_ptx(project: Callable[[], Project]) -> bool:
 
 
 def has_or_needs_lock(root: str | Path) -> bool:
-    """Return whether the project at *root* has a lock, or is required to have a lock."""
+    """Return whether the project at *root* has a lock file, or is required to have a lock file."""
     return is_on(os.environ, lock_format.SWITCH) or os.path.exists(os.path.join(root, lock_format.NAME))
 
 
 def _print_nothing(_warning: str) -> None:
-    """Print nothing, because the build itself prints the warnings later."""
+    """Print nothing, because the build itself prints the same warnings later."""

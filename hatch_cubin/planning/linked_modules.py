@@ -12,7 +12,7 @@ from ..project.source import Source, glob_regex
 from . import unit_plan
 from .unit_plan import LinkRecipe, Module, TargetsBySpecs
 
-# The keys of a [[source]] table that are errors for a source of a linked module.
+# Keys of a [[source]] table that must not be set for a source of a linked module.
 _OF_MODULES = ("name", "archs", "variants", "front")
 # The compiler option for the objects of a linked module, by the module's `mode`.
 OPTION_OF_MODE: Mapping[str, str] = {
@@ -31,9 +31,9 @@ def plan_modules(
 ) -> list[Module]:
     """Return all modules and the objects of linked modules, sorted by name; modules may share a name.
 
-    *members* contains, for each [[module]] table, the paths of the sources that the table lists. The sources
-    in a [[module]] table are linked, and do not become separate modules. If *complete* is false, modules
-    whose sources are not known yet are left out.
+    *members* contains the paths of the sources that each [[module]] table lists. The sources in a [[module]]
+    table are linked, and do not become separate modules. If *complete* is false, modules whose sources are
+    not known yet are left out.
     """
     apart = {path for paths in members for path in paths}
     alone = [source for source in sources if source.path not in apart]

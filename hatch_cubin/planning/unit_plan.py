@@ -25,7 +25,7 @@ from ..project.source import Source, glob_regex, is_glob
 
 _WINDOWS_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
 
-# for each list of archs in pyproject.toml, the targets that the list means
+# the targets (archs to build for) that each list of archs in pyproject.toml means
 TargetsBySpecs = Mapping[tuple[str, ...], tuple[Target, ...]]
 
 _PLAIN_FILE_PART = re.compile(r"[A-Za-z0-9_-]{1,80}")
@@ -143,7 +143,7 @@ class Module(CompileSettings):
 
 
 class Unit(NamedTuple):
-    """A unit: one module for one arch, which is compiled to one file.
+    """A unit of a build: one module for one arch, which is compiled to one file.
 
     Builds compile, cache and count units.
     """
@@ -157,7 +157,7 @@ class Unit(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """The end of the unit's file name after the module's name, such as `.sm_90.cubin`."""
+        """The end of the file name of this module for this arch, such as `.sm_90.cubin`."""
         return f".{self.arch}.{'ptx' if self.arch.is_ptx else 'cubin'}"
 
 
@@ -188,7 +188,7 @@ def plan_modules(
 
     *others* are sources of linked modules, which a [[source]] table may match too. Raise ConfigError if a
     [[source]] table matches no source, or sets a key for a PTX source that only C++ sources can have. If
-    *complete* is false, sources are still missing from the list, and a table that matches no source is not an
+    *complete* is false, sources are still missing, and a [[source]] table that matches no source is not an
     error.
     """
     own_archs = () if "archs" in config.replaced else config.archs
@@ -330,7 +330,7 @@ def option_location(place: TableLocation, table: tuple[str | int, ...], name: st
 def locations_in_table(
     place: TableLocation, table: tuple[str | int, ...], specs: Sequence[str], options: Iterable[str]
 ) -> Iterator[tuple[str, Location]]:
-    """Yield each arch and each option that a table of pyproject.toml sets, with its line in the file."""
+    """Yield each arch and each option that pyproject.toml sets in one table, with its line in the file."""
     for index, spec in enumerate(specs):
         archs = arch_names.parse_spec(spec)
         for arch in () if isinstance(archs, str) else archs:
@@ -381,7 +381,7 @@ def _modules_of(
         variants |= dict(rule.variants)
     where = Location(source.path)
     if source.variant and variants:
-        what = "its name has a variant, so 'variants' cannot give it others"
+        what = "the name of this source contains a variant, so 'variants' cannot add more"
         hint = "leave 'variants' out, or produce one text without '[…]' in its name"
         raise ConfigError(problem("variants-of-one-variant", what, where, hint))
     combinations = [(source.variant, ())] if source.variant else variant_combinations(variants, where)
@@ -425,7 +425,7 @@ def _refuse_other_settings(config: Config, source: Source, rules: Sequence[Sourc
         if getattr(rule, key)
     ]
     if source.variant or source.arch:
-        what = "its name has a variant or an arch, but it stands for a call, which is found by its text"
+        what = "the source's name has a variant or an arch, but a library's call finds it by its text"
         problems.append(
             problem("setting-changes-call", what, Location(source.path), "leave '[…]' and the arch out")
         )
@@ -443,7 +443,7 @@ def module_name_from(pattern: str, path: str) -> str:
 
 
 def check_instantiations(names: Sequence[str], source: Source) -> None:
-    """Raise ConfigError if the tables of a source ask for too many instantiations."""
+    """Raise ConfigError if too many template instantiations are requested for a source."""
     if len(names) > MAX_VARIANTS:
         what = (
             f"'instantiate' asks for {len(names)} instantiations of this source, "
@@ -469,7 +469,7 @@ def variant_combinations(
 
 
 def plan_units(modules: Iterable[Module], toolchain: Toolchain, archs_from: str | None = None) -> UnitPlan:
-    """Return one unit per module and arch; ConfigError lists every arch that cannot be built.
+    """Return one unit per module and arch; a ConfigError lists every arch that cannot be built.
 
     *archs_from* is the name of the variable or command-line option that replaces the archs in pyproject.toml.
     """
@@ -529,7 +529,7 @@ def _linked_for(
         if not target.named:
             notes.append(f"{module.base}: not built for {arch}: {_NO_PTX}")
             return None
-        from ..config.toml_lines import setting  # lazy import: only hints need it
+        from ..config.toml_lines import setting  # lazy import: needed only for hints
 
         archs = [str(each.arch) for each in module.targets if not each.arch.is_ptx]
         hint = f"in the module's table: {setting('archs', archs)}" if archs else None
@@ -581,7 +581,7 @@ def arch_for_source(
 
 
 def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Module | None) -> Problem:
-    from ..config.toml_lines import source_table  # lazy import: only hints need it
+    from ..config.toml_lines import source_table  # lazy import: needed only for hints
 
     header = source.ptx
     own = arch_names.parse_arch(header.target)
@@ -603,7 +603,7 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
     hint = f"this table builds it for archs that can run it:{pasted}"
     if source.arch:  # the source's file name determines the arch, so no table is suggested
         name = PurePosixPath(source.path).name.replace(f".{source.arch}.", f".{header.target}.")
-        hint = f"if that is the arch that its text is for, produce it as {name!r}"
+        hint = f"if the text of this source is for that arch, produce it as {name!r}"
     can_be = arch_names.is_supported(own, toolchain.supported, families=toolchain.families)
     because = (f"because of: {header.target_text}",)
     return problem(
@@ -617,9 +617,9 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
 
 def _suggested_path(path: str, paths: Sequence[str]) -> str | None:
     """Return a hint with a corrected `path` for a [[source]] table whose `path` matches no source."""
-    import difflib  # lazy import: only hints need it
+    import difflib  # lazy import: needed only for hints
 
-    from ..config.toml_lines import setting  # lazy import: only hints need it
+    from ..config.toml_lines import setting  # lazy import: needed only for hints
 
     anywhere = f"**/{path}"
     found = [each for each in paths if glob_regex(anywhere).fullmatch(each)]

@@ -65,7 +65,7 @@ def problems_of(producer: Producer, answer: Answer, table: Location) -> Iterator
         )
         yield problem("producer-returns-no-mapping", what, where)
     elif "sources" not in content:
-        what = f"its process ended with {_shown(answer.status)} and did not answer"
+        what = f"the function's process ended with {_shown(answer.status)} before the function returned"
         yield problem("producer-crashed", what, where, details=answer.last_lines)
     elif not content["sources"]:
         yield problem("producer-returns-nothing", f"{rule.call}() returns no source", where)
@@ -77,10 +77,12 @@ def _undeclared(producer: Producer, content: Mapping[str, Any], table: Location)
     if "." in listed:
         del listed["."]
         what = f"{rule.path} lists the top folder of the project, which 'inputs' cannot name"
-        yield problem("undeclared-input", what, table, "list a folder in it, and name this folder's files")
+        yield problem(
+            "undeclared-input", what, table, "list a folder inside the project, and name this folder's files"
+        )
     if absent := [folder for folder, inside in listed.items() if inside is None]:
         what = f"{rule.path} lists {', '.join(absent)}, which does not exist or has no files"
-        yield problem("undeclared-input", what, table, "correct the path, or do not list it")
+        yield problem("undeclared-input", what, table, "correct the path, or do not list the folder")
     globs = _globs(read, [folder for folder in listed if folder not in absent])
     alone = [path for path in read if not any(path.startswith(glob.rstrip("*")) for glob in globs)]
     inside = [path for paths in listed.values() for path in paths or ()]
@@ -90,7 +92,7 @@ def _undeclared(producer: Producer, content: Mapping[str, Any], table: Location)
     left = len(seen) - _NAMES
     named = f"{', '.join(seen[:_NAMES])}{f' and {left} more' if left > 0 else ''}"
     inputs = dict.fromkeys((*rule.inputs, *alone, *globs))
-    what = f"{rule.path} reads {named}, and 'inputs' does not name that"
+    what = f"{rule.path} reads {named}, but 'inputs' does not list this input"
     yield problem("undeclared-input", what, table, f"in its table: {setting('inputs', [*inputs])}")
 
 
@@ -155,4 +157,4 @@ def _hints(producer: Producer, content: Mapping[str, Any]) -> Iterator[str]:
             yield f"set the variable {key[1]} for the build"
         yield f"in its table: {setting('environment', [*rule.environment, key[1]])}"
     if uses_variable:
-        yield "the function sees only variables that 'environment' in its table names"
+        yield "the function sees only variables that 'environment' in the [[producer]] table lists"

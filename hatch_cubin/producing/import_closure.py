@@ -18,8 +18,8 @@ from .producer_script import Packages, locate
 def packages_for(packages: Mapping[str, str], script: str) -> list[tuple[str, str]]:
     """Return the import names of the project and their folders, the longest name first.
 
-    A script outside of the packages can also import the modules beside it. The names of these modules have no
-    package.
+    A script outside of the project's packages can also import the modules in its own folder. The names of
+    these modules have no package.
     """
     named = [(name, str(PurePosixPath(folder))) for name, folder in packages.items()]
     if module_name(packages, script).count(".") == 0:
@@ -28,7 +28,7 @@ def packages_for(packages: Mapping[str, str], script: str) -> list[tuple[str, st
 
 
 def module_name(packages: Mapping[str, str], script: str) -> str:
-    """Return the name under which a script is imported."""
+    """Return the name under which a producer's Python file is imported."""
     path = PurePosixPath(script).with_suffix("")
     inside = [(name, folder) for name, folder in packages.items() if path.is_relative_to(folder)]
     if not inside:
@@ -38,7 +38,7 @@ def module_name(packages: Mapping[str, str], script: str) -> str:
 
 
 def import_closure(tree: ProjectTree, packages: Packages, name: str, script: str) -> dict[str, bytes]:
-    """Return the content of a script and of every module of the project that it can import, by path."""
+    """Return the content of a Python file and of each module in the project that it can import, by path."""
     found: dict[str, bytes] = {}
     left = [(name, script)]
     while left:

@@ -64,7 +64,7 @@ def _path(project: Project, key: str) -> Path:
 def _signing(project: Project) -> Signing | None:
     if not project.uses_signatures:
         return None
-    from ..cache.signing import signing_of  # lazy import: only with signatures
+    from ..cache.signing import signing_of  # lazy import: needed only for signatures
 
     return signing_of(project)
 

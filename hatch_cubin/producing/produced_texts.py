@@ -90,7 +90,7 @@ def _source(name: Any, value: Any, rule: ProducerRule, place: TableLocation) -> 
             hint = "use texts, numbers, booleans, lists and dicts"
             raise ConfigError(problem("invalid-value", what, where, hint))
     if parts["arch"] and "archs" in settings:
-        what = f"its name says that it is for {parts['arch']}, so 'archs' has no effect"
+        what = f"the name of this source says that it is for {parts['arch']}, so 'archs' has no effect"
         raise ConfigError(problem("key-in-wrong-table", what, where))
     fields = read_source_settings(settings, place)
     if parts["arch"]:
@@ -124,7 +124,7 @@ def _parts(name: Any, rule: ProducerRule, where: Location) -> Mapping[str, Any]:
         )
         raise ConfigError(problem("bad-produced-name", what, where, _FORM))
     if match["suffix"] not in rule.produces:
-        what = f"ends in .{match['suffix']}, which 'produces' of its table does not name"
+        what = f"ends in .{match['suffix']}, which 'produces' in the [[producer]] table does not list"
         produces = [*rule.produces, match["suffix"]]
         hint = f"in its table: {setting('produces', produces)}"
         raise ConfigError(problem("unexpected-suffix", what, where, hint))

@@ -31,7 +31,8 @@ _FORMAT = 1  # a new number makes every producer run again
 class ProducerInputs(NamedTuple):
     """The inputs of one producer in the project and its environment, each with its digest."""
 
-    modules: Mapping[str, str]  # the script, and the modules of the project that it can import, by path
+    # the Python file with the producer, and the modules of the project that this file can import, by path
+    modules: Mapping[str, str]
     files: Mapping[str, str]  # the files that `inputs` names, by path
     # folders that the producer may list, with a digest of the names in each folder
     folders: Mapping[str, str]
@@ -99,7 +100,7 @@ def _missing_files(
     for number, pattern in enumerate(rule.inputs):
         if not files.matching(pattern):
             is_folder = project.tree.disk_path(pattern).is_dir()
-            hint = f'it is a folder: write "{pattern}/**" for the files in it' if is_folder else None
+            hint = f'the path is a folder: write "{pattern}/**" for the files in it' if is_folder else None
             what, where = (
                 f"inputs: {pattern!r} matches no file",
                 place.of("producer", index, "inputs", number),

@@ -30,7 +30,8 @@ _NEVER_DECLARED = frozenset({".git", "__pycache__"})
 _NOT_IMPORTED = re.compile("cannot import name '([^']*)'")
 _WRITES_ONLY = os.O_WRONLY | os.O_TRUNC
 
-# import names and their folders in the project; the empty name is for modules beside the script
+# import names and their folders in the project; the empty name is for modules beside the producer's Python
+# file
 Packages = Sequence[tuple[str, str]]
 
 

@@ -1,7 +1,7 @@
-"""Use the SQLite file of a `SQLiteProgramCache` in one process.
+"""Access the SQLite file of a `SQLiteProgramCache` for all threads of one process.
 
 Each entry has a digest of its key and its bytes. An entry that does not match its digest is a cache miss, and
-is removed. If the file is not a program cache, or if more than single entries are damaged, the file is
+is removed. If the file is not a program cache, or if the damage is not limited to single entries, the file is
 renamed and a new file replaces it. After any other error, a read is a cache miss, a write stores nothing, and
 a warning is printed.
 
@@ -25,11 +25,12 @@ from . import statements, usable_paths
 
 _R = TypeVar("_R")
 
-# A read counts as a use of an entry and so changes the order of eviction. Uses are saved many at a time,
+# A read counts as a use of an entry and so changes the order of eviction. Many uses are saved together,
 # because each save is a write to the disk.
 _SAVE_AFTER_READS = 256
 _SAVE_AFTER_S = 1.0
-_SAVE_WAIT_S = 0.05  # seconds to wait for other writers: reads must be fast, and uses can be saved later
+# Seconds to wait for other processes that write: reads must be fast, and uses can be saved later.
+_SAVE_WAIT_S = 0.05
 _OPEN_WAIT_S = 10.0  # seconds to wait for other processes that open or rename the file
 _FAULTS = (statements.UnusableFileError, sqlite3.Error, OSError, MemoryError, OverflowError, ValueError)
 
@@ -48,7 +49,8 @@ class Database:
         self._warn = warn
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._file_identity: tuple[int, int] | None = None  # device and inode of the file when it was opened
+        # The device number and inode number of the file when it was opened.
+        self._file_identity: tuple[int, int] | None = None
         self._process = 0  # the process that opened the connection
         self._writable = False
         # the keys that were read, in the order of their last reads
@@ -128,14 +130,14 @@ class Database:
 
     def before_fork(self) -> None:
         """Close the connection, and make all threads wait until after_fork()."""
-        if (timer := self._timer) is not None:  # the timer's thread may be waiting for the lock
+        if (timer := self._timer) is not None:  # the thread of the timer may be waiting for the lock
             timer.cancel()
             timer.join()
         self._lock.acquire()
         self.close()
 
     def after_fork(self) -> None:
-        """Let the threads continue that before_fork() has stopped."""
+        """Let the threads continue that before_fork() has made wait."""
         self._lock.release()
 
     # The connection
@@ -167,9 +169,9 @@ class Database:
                 return None
 
     def _open_connection(self, damaged: tuple[int, int] | None = None) -> sqlite3.Connection:
-        """Return the connection to the file, after opening the connection if necessary.
+        """Return the connection to the database file, after opening the connection if necessary.
 
-        If the file is still the file that was found to be *damaged*, it is renamed first.
+        If the path still leads to the file that was found to be *damaged*, this file is renamed first.
         """
         if self._connection is None:
             usable_paths.check(self._path)
@@ -193,19 +195,20 @@ class Database:
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
-        """Open the file, and make it if it does not exist."""
+        """Open the database file, or make the file if it does not exist."""
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         self._writable = os.access(self._path, os.W_OK) and os.access(self._folder, os.W_OK)
         if self._writable:
             return statements.connect(self._path, "mode=rw")
-        if os.path.exists(f"{self._path}-wal"):  # probably, a process that may write uses the file
+        # The write-ahead log shows that another process, which may write, probably uses the file.
+        if os.path.exists(f"{self._path}-wal"):
             with contextlib.suppress(sqlite3.OperationalError):
                 return statements.connect(self._path, "mode=ro")
         return statements.connect(self._path, "immutable=1")
 
     def _set_aside(self, why: str) -> None:
-        """Rename the file, so that a new file can replace it.
+        """Rename the database file, so that a new file can replace it.
 
         A file that another process uses is not renamed, because that process would continue to write into the
         renamed file.
@@ -230,7 +233,7 @@ class Database:
             self._connection = None
 
     def _commit(self, connection: sqlite3.Connection, change: Callable[[], bool]) -> bool:
-        """Save the uses and run *change* in one transaction; return whether *change* removed rows."""
+        """Save which keys were read and run *change* in one transaction; return whether it removed rows."""
         with statements.transaction(connection):
             statements.count_uses(connection, self._unsaved_uses)
             gone = change()
@@ -245,7 +248,7 @@ class Database:
     # Uses by reading
 
     def _note_use(self, connection: sqlite3.Connection, key: bytes) -> None:
-        """Note that *key* was read; the note is saved soon, together with other notes."""
+        """Note that *key* was read; the database is updated soon, together with other notes."""
         if not self._writable:
             return
         self._unsaved_uses.pop(key, None)

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..common.digest import digest
 
 MAX_ENTRY_SIZE = 1_000_000_000 - 4096  # bytes: SQLite allows a billion bytes for a whole row
-_BUSY_TIMEOUT_S = 5.0  # seconds to wait for other writers
+_BUSY_TIMEOUT_S = 5.0  # how many seconds to wait for other processes that write to the file
 _APPLICATION_ID = 0x63756201  # the last byte is the version of the schema.
 # SQLite stores the text of these statements in the file, and connect() compares the text. So no word may
 # change, not even in the SQL comments.
@@ -51,7 +51,7 @@ class UnusableFileError(Exception):
 
 
 def connect(path: str, query: str) -> sqlite3.Connection:
-    """Return a connection to the program cache in a file; UnusableFileError if it is not a program cache.
+    """Return a connection to the program cache in a file; UnusableFileError if the file has other content.
 
     An empty file becomes a program cache.
     """
@@ -80,8 +80,8 @@ def connect(path: str, query: str) -> sqlite3.Connection:
 def is_damage(exc: BaseException, *, writable: bool = False) -> bool:
     """Return whether an error means that the file is damaged, or is not an SQLite database.
 
-    Two kinds of damage to the file's header cause other errors: SQLite reports that it does not support the
-    file's format, or that a *writable* file is read-only.
+    Two kinds of damage to the database file's header cause other error messages of SQLite: For these kinds of
+    damage, SQLite reports an unsupported file format, or reports that a *writable* file is read-only.
     """
     # The messages are compared because Python 3.10 does not provide SQLite's error codes. A message that
     # contains a damaged name raises UnicodeDecodeError.
@@ -112,7 +112,7 @@ def is_open(path: str) -> bool:
 def find(connection: sqlite3.Connection, key: bytes) -> tuple[bytes | None, bool]:
     """Return the bytes that are stored under *key*, and whether a damaged row was found instead.
 
-    The bytes are None if the row of *key* is missing or does not match its digest.
+    The bytes are None if the row of *key* is missing, or if the row does not match its digest.
     """
     rows = connection.execute(_FIND_ENTRY, (key,)).fetchall()
     for data, size, proof in rows:
@@ -203,7 +203,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def busy_timeout(connection: sqlite3.Connection, seconds: float) -> Iterator[None]:
-    """Wait at most *seconds* for other writers within the `with` block."""
+    """Within the `with` block, wait at most *seconds* for other processes that write to the file."""
     connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}").fetchall()
     try:
         yield
@@ -239,6 +239,6 @@ def _create_schema(connection: sqlite3.Connection) -> None:
 def _entry_digest(key: bytes, data: bytes) -> bytes:
     """Return the digest of an entry.
 
-    The digest covers the key too, so that bytes of another entry do not match.
+    The digest also covers the key, so that the bytes of another entry do not match.
     """
     return bytes.fromhex(digest((key, data)))

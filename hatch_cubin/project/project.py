@@ -343,7 +343,7 @@ def _taken_names(project: Project, produced: Iterable[Source]) -> Iterator[Probl
         other = "a file of the project" if is_file else seen.get(source.path)
         seen[source.path] = by
         if other is not None:
-            what = f"{by} returns a source with this name, and {other} has it already"
+            what = f"{by} returns a source with this name, but {other} already has this name"
             hint = "two tables name this function: delete one" if other == by else "rename one of them"
             yield problem("produced-name-taken", what, Location(source.path), hint)
 
@@ -369,7 +369,9 @@ def _warn_of_exclude(project: Project, files: ProjectFiles) -> None:
             what, where = f"exclude: {path!r} matches no source", config.place.of("exclude", index)
             is_folder = project.tree.disk_path(path).is_dir()
             hint = (
-                f'it is a folder: write "{path}/**" for the files in it' if is_folder else guess(path, every)
+                f'the path is a folder: write "{path}/**" for the files in it'
+                if is_folder
+                else guess(path, every)
             )
             project.warn(str(problem("exclude-matches-nothing", what, where, hint)))
 
@@ -416,7 +418,7 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
             f"this project is an sdist (it has PKG-INFO) without {folder}: build the sdist with hatch-cubin"
         )
     if project.tree.disk_path(pattern).is_dir():
-        return f'it is a folder: write "{pattern}/**/*.cu" for the sources in the folder'
+        return f'the path is a folder: write "{pattern}/**/*.cu" for the sources in the folder'
     if not is_glob(pattern):
         suffixes = {*_SUFFIXES, PurePosixPath(pattern).suffix}
         paths = (path for path in walk(project.tree, ".") if PurePosixPath(path).suffix.lower() in suffixes)
@@ -459,7 +461,7 @@ def _may_have_kernel(project: Project, path: str) -> bool:
 def _folder_meant(project: Project, path: str) -> str | None:
     """Return a hint for a path that is not a folder: a file's folder, or a folder with a similar name."""
     if os.path.isfile(project.tree.disk_path(path)):  # False for a path that cannot be read
-        return f'it is a file: write the name of its folder, "{PurePosixPath(path).parent}"'
+        return f'the path is a file: write the name of its folder, "{PurePosixPath(path).parent}"'
     folders = {str(parent) for each in walk(project.tree, ".") for parent in PurePosixPath(each).parents}
     return guess(path, sorted(folders)) or _NO_FOLDER
 

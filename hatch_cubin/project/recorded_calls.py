@@ -42,7 +42,7 @@ def read_recorded(tree: ProjectTree, path: str) -> Source:
         raise SourceError(*exc.problems) from exc
     key = text_key(rule.front, rule.call_options, text)
     if not PurePosixPath(path).name.startswith(key):
-        what = "was edited: its name is the key of another call"
+        what = "was edited: the file's name is the key of another call"
         hint = f"rename the file to {key}.cu, or record the call again"
         raise SourceError(problem("recorded-call-damaged", what, Location(path), hint))
     return replace(whole, text=text, recorded=rule)

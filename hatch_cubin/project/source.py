@@ -141,6 +141,8 @@ def is_ptx(path: str) -> bool:
 def decode_source(data: bytes, where: Location) -> tuple[str, str]:
     """Decode a source as UTF-8, or as Latin-1 if it is not valid UTF-8; return the text and the encoding.
 
+    The text does not contain the byte order mark of UTF-8.
+
     Raise SourceError, with the location *where*, if *data* is not text that a compiler can read.
     """
     if data.startswith(_WIDE_BOMS):
@@ -156,7 +158,7 @@ def decode_source(data: bytes, where: Location) -> tuple[str, str]:
     try:
         text, encoding = data.decode("utf-8-sig"), "utf-8"
     except UnicodeDecodeError:
-        text, encoding = data.decode("latin-1"), "latin-1"
+        text, encoding = data.removeprefix(codecs.BOM_UTF8).decode("latin-1"), "latin-1"
     return text.replace("\r\n", "\n").replace("\r", "\n"), encoding
 
 

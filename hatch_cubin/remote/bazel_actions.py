@@ -1,8 +1,8 @@
 """Encode and decode the message `ActionResult` of Bazel's remote execution API.
 
 The message is encoded with protocol buffers. Only the fields that hatch-cubin needs are decoded; fields that
-a server adds are skipped. The content of a message is not trusted: the code that reads a message checks the
-results that the message names.
+a server adds are skipped. Decoding does not verify a message: the caller checks the results that the message
+names.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_FILES, _STDOUT, _STDERR = 2, 5, 7  # the fields' numbers in an ActionResult
-_PATH, _DIGEST = 1, 2  # field numbers in the message OutputFile
+_FILES, _STDOUT, _STDERR = 2, 5, 7  # the field numbers in the message ActionResult
+_PATH, _DIGEST = 1, 2  # the field numbers in the message OutputFile
 _HASH, _SIZE = 1, 2  # field numbers in the message Digest
-_NUMBER, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5  # wire types: varint, 64 bits, length and bytes, 32 bits
+# The wire types of protocol buffers: varint, 64 bits, length and bytes, 32 bits.
+_NUMBER, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
 _SKIPPED = {_EIGHT: 8, _FOUR: 4}
 _SHA256 = re.compile("[0-9a-f]{64}")
 
@@ -28,11 +29,11 @@ class OutputFile(NamedTuple):
 
 
 class Action(NamedTuple):
-    """The decoded ActionResult: its output files, and the bytes in the message itself."""
+    """A decoded ActionResult: its output files, and the data that the message itself contains."""
 
     files: tuple[OutputFile, ...]
-    stdout: bytes = b""  # a cache record, or an index of packs
-    stderr: bytes = b""  # the signature of an index
+    stdout: bytes = b""  # the message's data: a cache record, or an index of packs
+    stderr: bytes = b""  # the signature of a pack index
 
 
 def encode(action: Action) -> bytes:
@@ -75,7 +76,7 @@ def _as_bytes(value: bytes | int) -> bytes:
 
 
 def _bytes_field(number: int, data: bytes) -> bytes:
-    return _field(number, data) if data else b""  # empty fields are not encoded
+    return _field(number, data) if data else b""  # empty fields of a message are not encoded
 
 
 def _field(number: int, data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""A remote store in a bucket of S3, Google Cloud Storage or Azure, with the same layout as an HTTP store."""
+"""A remote store in a bucket of S3, Google Cloud Storage or Azure, with the file layout of an HTTP store."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from .location import StoreTarget
 from .store import StoreError, TrafficCounter, too_large_error
 
-# to connect, and for each read; a build stops waiting for a store earlier
+# The time-out for connecting and for each read; a build stops waiting for a store earlier.
 _READ_TIMEOUT = timedelta(seconds=5)
 _TOTAL_TIMEOUT = timedelta(minutes=10)
-_CHUNK_SIZE = 1 << 13  # small chunks, so that even a slow download shows progress
+_CHUNK_SIZE = 1 << 13  # small chunks, so that even a slow download shows progress to the code that waits
 _NOT_INSTALLED = "obstore is not installed: pip install 'hatch-cubin[remote]'"
 
-# Environment variables with credentials. If none is set, requests are not signed: otherwise, the library
-# would ask the metadata server of the cloud for credentials, and would wait for an answer in vain on a
-# machine outside of the cloud.
+# Environment variables with credentials. If none of these variables is set, requests are not signed: the
+# library would ask the cloud's metadata server for credentials, which does not exist on a machine outside of
+# the cloud.
 _CREDENTIALS: Mapping[str, tuple[str, ...]] = {
     "s3": (
         "AWS_ACCESS_KEY_ID",
@@ -46,7 +46,7 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_
 
 
 class BucketStore:
-    """A remote store in a cloud bucket. Any number of threads may use the store."""
+    """A remote store in a cloud bucket. Any number of threads may use a BucketStore at the same time."""
 
     def __init__(self, target: StoreTarget, environ: Mapping[str, str]) -> None:
         try:
@@ -106,12 +106,12 @@ class BucketStore:
         own = {"client_options": {**self._settings["client_options"], "read_timeout": patience}}
         try:
             return self._from_url(self.url, **{**self._settings, **own})
-        except Exception:  # noqa: BLE001 - each cloud has its own errors
+        except Exception:  # noqa: BLE001 - each cloud raises other classes of errors
             raise StoreError("the environment variables with settings for this store are not valid") from None
 
     @cached_property
     def _upload_store(self) -> Any:
-        """The same bucket with a longer time-out: a bucket answers only after an upload is complete."""
+        """The client for uploads, with a longer time-out: a bucket answers only after a complete upload."""
         return self._open(_TOTAL_TIMEOUT)
 
     def _put(self, name: str, data: bytes, mode: object) -> bool:

@@ -1,6 +1,6 @@
 """Open the remote store of a build, and fetch results from the store.
 
-A build without a remote store imports no other module of `remote/`.
+A build that does not use a remote store imports no other module of `remote/`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from ..toolkit.toolkit import Toolkit
 if TYPE_CHECKING:
     from .shared_store import SharedStore
 
-SHORT_PATIENCE_S = 1.0  # seconds to wait for the store before a build, which waits for the store again later
+# How many seconds to wait for the store before a build, which waits for the store again later.
+SHORT_PATIENCE_S = 1.0
 
 
 def open_store(
     project: Project, cache: Cache, jobs: Sequence[Job], toolkit: Toolkit, patience_s: float | None = None
 ) -> SharedStore | None:
-    """Return the remote store of a build of *jobs*; None if the project does not have a remote store.
+    """Return the remote store for a build of *jobs*; None if the project does not have a remote store.
 
-    *patience_s* is how many seconds the build waits for the store in total.
+    Open the remote store of a build, and fetch compiled results from the remote store.
     """
     if project.config.remote_cache is None:
         return None
@@ -34,5 +35,5 @@ def open_store(
 
 
 def fetch(remote: SharedStore, jobs: Iterable[Job]) -> None:
-    """Copy the results of *jobs* from the remote store into the local cache folder, as far as they exist."""
+    """Copy those results of *jobs* that exist in the remote store into the local cache folder."""
     remote.fetch({job.keys.key: job.request for job in jobs})

@@ -1,11 +1,12 @@
 """Send many requests to a remote store in parallel, and stop using the store if it is too slow or fails.
 
-Each request runs in its own thread, which the build can abandon. The socket's time-out is not enough, because
-a slow name server, a slow handshake or a header that arrives byte by byte can take longer than this time-out.
+Each request to the store runs in a thread, which the build can abandon if the request takes too long. The
+socket's time-out is not enough, because a slow name server, a slow handshake or a header that arrives byte by
+byte can take longer than this time-out.
 
-A build has a budget of time for waiting for the store, which the code calls patience. Waiting uses up the
-budget; answers and received bytes add to the budget. A build waits for a large but fast download, and does
-not wait for a very slow download.
+Each build has a time budget for waiting for the remote store; the code calls this budget patience. Waiting
+for the store uses up the time budget; answers and transferred bytes add time to the budget. So a build waits
+for a large but fast download, and stops waiting for a very slow download.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from typing import Generic, TypeVar
 
 from .store import Store, StoreError
 
-_MAX_FAULTS = 3  # after this many faults, the build stops using the store
+_MAX_FAULTS = 3  # after this many errors of the store, the build stops using the store
 PATIENCE_S = 3.5
-# seconds: a single wait uses up at most this time, even if this machine was too busy to notice the answer
+# In seconds: a single wait subtracts at most this time from the patience, because a busy machine notices an
+# answer late.
 _POLL_S = 0.25
-_MIN_BYTES_PER_S = 1 << 19  # a slower transfer uses up patience
-_CREDIT_PER_ANSWER_S = 0.01  # each answer adds this time to the patience.
-# The bytes that count as sent during each wait, for uploads whose progress is unknown.
+_MIN_BYTES_PER_S = 1 << 19  # a transfer that is slower uses up the patience (the time budget for waiting)
+_CREDIT_PER_ANSWER_S = 0.01  # seconds that each answer of the store adds to the patience.
+# The bytes of an upload that count as sent during each wait, if the upload's progress is unknown.
 _ASSUMED_SENT_PER_POLL = 1 << 17
 
 _K = TypeVar("_K")
@@ -44,16 +46,16 @@ class StoreCalls:
         self.warn = warn
         self._faults = 0
         self._patience_s = self._patience_left_s = patience_s
-        self._counted = 0  # how many bytes were already added to the patience
+        self._counted = 0  # the transferred bytes for which time was already added to the patience
 
     @property
     def _gave_up(self) -> bool:
         return self._faults >= _MAX_FAULTS or self._patience_left_s <= 0
 
     def run_all(self, tasks: Iterable[tuple[_K, Callable[[], _R]]], at_once: int) -> Iterator[tuple[_K, _R]]:
-        """Run *tasks*, at most *at_once* in parallel.
+        """Run *tasks* in threads, with at most *at_once* tasks in parallel.
 
-        Yield the result of each task that succeeds, when it ends.
+        Yield the result of each successful task as soon as the task ends.
         """
         pool = _RequestPool(tasks, at_once)
         try:
@@ -67,17 +69,17 @@ class StoreCalls:
             pool.stop()
 
     def run_one(self, task: Callable[[], _R]) -> _R | None:
-        """Return the result of one task; None if the task failed."""
+        """Return the result of one task, which is a request to the store; None if the task failed."""
         return next((result for _key, result in self.run_all([(None, task)], 1)), None)
 
     def pause(self, seconds: float) -> None:
-        """Wait while other builds write to the store; this wait uses up patience."""
+        """Wait while other builds write to the store; waiting uses up the build's time budget (patience)."""
         if not self._gave_up:
             time.sleep(min(seconds, self._patience_left_s))
             self._spend_patience(seconds)
 
     def count_fault(self, why: str) -> None:
-        """Count an error of the store, and report the error if it is the first."""
+        """Count an error of the store, and report the first error of the build as a warning."""
         self._faults += 1
         if self._gave_up:
             self.store.close()
@@ -86,7 +88,7 @@ class StoreCalls:
             self.warn(why)
 
     def _next(self, pool: _RequestPool[_K, _R]) -> tuple[_K, _R | StoreError] | None:
-        """Return the next result; None if no task is left, or if the build has stopped using the store."""
+        """Return the next result; None if no task is left, or if the build no longer uses the store."""
         if self._gave_up:
             return None
         pool.start_tasks()
@@ -104,7 +106,7 @@ class StoreCalls:
         return None
 
     def _spend_patience(self, seconds: float, *, answered: bool = True) -> None:
-        """Subtract the time of a wait from the patience, and add time for bytes that were transferred."""
+        """Subtract a waiting time from the time budget (patience), and add time for transferred bytes."""
         moved, self._counted = self.store.traffic.bytes - self._counted, self.store.traffic.bytes
         self._patience_left_s = min(
             self._patience_s, self._patience_left_s - seconds + moved / _MIN_BYTES_PER_S
@@ -114,7 +116,10 @@ class StoreCalls:
 
 
 class _RequestPool(Generic[_K, _R]):
-    """Daemon threads that run tasks. If all threads are busy, the next task waits until a result is read."""
+    """A pool of daemon threads that run tasks, which are requests to a remote store.
+
+    While all threads are busy, the pool starts the next task only after the caller has read a result.
+    """
 
     def __init__(self, tasks: Iterable[tuple[_K, Callable[[], _R]]], at_once: int) -> None:
         self.busy = 0
@@ -133,7 +138,7 @@ class _RequestPool(Generic[_K, _R]):
                 threading.Thread(target=self._work, daemon=True).start()
 
     def next_answer(self, patience_s: float) -> tuple[_K, _R | StoreError]:
-        """Return the result of a task; raise Empty if no task ends within *patience_s* seconds."""
+        """Return the result of a task; raise queue.Empty if no task ends within *patience_s* seconds."""
         answer = self._done.get(timeout=patience_s)
         self.busy -= 1
         return answer
@@ -150,5 +155,5 @@ class _RequestPool(Generic[_K, _R]):
                 self._done.put((key, do()))
             except StoreError as exc:
                 self._done.put((key, exc))
-            except Exception as exc:  # noqa: BLE001 - no error of a store may fail the build
+            except Exception as exc:  # noqa: BLE001 - an error of the store must not make the build fail
                 self._done.put((key, StoreError(f"a request ended with {type(exc).__name__}")))

@@ -14,15 +14,17 @@ from ..config import store_urls
 from .location import StoreTarget, basic_authorization
 from .store import StoreError, TrafficCounter, status_error, too_large_error
 
-_TIMEOUT_S = 5.0  # seconds for a single read or write; a build stops waiting for a store earlier
+# The time-out of a single read or write, in seconds; a build stops waiting for a store earlier.
+_TIMEOUT_S = 5.0
 _CHUNK_SIZE = 1 << 14
-_MAX_UNSENT = 1 << 17  # bytes that the system may buffer before sending, because buffered bytes count as sent
+# The bytes that the system may buffer before sending, because buffered bytes count as sent.
+_MAX_UNSENT = 1 << 17
 _ABSENT_STATUSES = frozenset({404, 410})
 _HEADERS = {"User-Agent": "hatch-cubin", "Accept-Encoding": "identity"}
 
 
 class HttpStore:
-    """A remote store at an http or https URL. Any number of threads may use the store."""
+    """A remote store at an http or https URL. Any number of threads may use an HttpStore at the same time."""
 
     def __init__(self, target: StoreTarget) -> None:
         self.url = target.url.shown
@@ -35,7 +37,8 @@ class HttpStore:
             self._headers["Authorization"] = target.authorization
         self._path = target.url.path
         self._proxy = _proxy_for(target)
-        if self._proxy is not None and target.url.scheme == "http":  # a proxy needs the whole URL
+        # A request to a proxy contains the whole URL.
+        if self._proxy is not None and target.url.scheme == "http":
             self._path = target.url.shown
             self._headers |= self._proxy.headers
 
@@ -53,7 +56,7 @@ class HttpStore:
         self._request("PUT", name, 0, {"Content-Type": "application/octet-stream"}, data)
 
     def replace(self, name: str, data: bytes, tag: str | None) -> bool:
-        del tag  # many servers ignore the request headers that compare tags
+        del tag  # many servers ignore the request headers with which a client compares tags of objects
         self.put(name, data)
         return False  # False, because a write of another build at the same time may have been lost
 
@@ -77,7 +80,7 @@ class HttpStore:
         try:
             if method == "HEAD" and response.status not in _ABSENT_STATUSES:
                 reusable = self._drain(response)
-                return b""  # after an error, too, because some servers do not support HEAD
+                return b""  # errors of HEAD requests are ignored, because some servers do not support HEAD
             if 200 <= response.status < 300 and method == "GET":
                 data = self._read_body(response, max_size)
                 reusable = not response.will_close
@@ -100,7 +103,7 @@ class HttpStore:
     def _response(
         self, method: str, name: str, headers: dict[str, str], body: bytes | None
     ) -> tuple[HTTPConnection, HTTPResponse]:
-        """Send a request; return the connection, and the response, of which only the headers were read.
+        """Send an HTTP request; return the connection and the response, whose body was not read yet.
 
         If the server has closed a reused connection, the request is sent again on another connection.
         """
@@ -146,7 +149,7 @@ class HttpStore:
         promised = response.length
         if promised is not None and promised > max_size:
             raise too_large_error(max_size)
-        body = BytesIO()  # joining a list of pieces would need twice the memory
+        body = BytesIO()  # joining a list of chunks would need twice the memory
         while piece := response.read(_CHUNK_SIZE):
             self.traffic.count_bytes(len(piece))
             body.write(piece)
@@ -157,7 +160,7 @@ class HttpStore:
         return body.getvalue()
 
     def _drain(self, response: HTTPResponse) -> bool:
-        """Read and drop a small body; return whether the connection can be reused."""
+        """Read and discard a response's body if it is small; return whether the connection can be reused."""
         if response.length is None or response.length > _CHUNK_SIZE or response.will_close:
             return False
         promised = response.length
@@ -204,14 +207,15 @@ class _CountedBody:
         self._at = self._sent = 0
 
     def read(self, _size: int = -1) -> bytes:
-        self._traffic.count_bytes(self._at - self._sent)  # the previous chunk has been sent
+        # The network library asks for the next chunk after it has sent the previous chunk.
+        self._traffic.count_bytes(self._at - self._sent)
         self._sent = self._at
         self._at = min(self._at + _CHUNK_SIZE, len(self._data))
         return self._data[self._sent : self._at]
 
 
 def _reason(exc: Exception) -> str:
-    """Return the reason of an error in hatch-cubin's own words: a library's message may contain secrets."""
+    """Describe an error in hatch-cubin's own words, because a library's message may contain secrets."""
     for kind, why in _REASONS:
         if isinstance(exc, kind):
             return why

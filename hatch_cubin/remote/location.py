@@ -1,7 +1,7 @@
 """Choose the remote store of a build, and the credentials that are sent to the store.
 
-Everyone who can change the project can change the store's URL in the project's table. So credentials from the
-environment are sent only to a store whose URL is in the environment too.
+Everyone who can change the project can change the store's URL in the project's configuration. So credentials
+in environment variables are sent only if the store's URL is in an environment variable too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ class StoreTarget(NamedTuple):
 
     url: Url
     authorization: str | None  # the value of the HTTP header Authorization.
-    # Whether the URL comes from the environment. If not, no credentials are sent.
+    # Whether the store's URL comes from an environment variable. Credentials are sent only to a store whose
+    # URL comes from an environment variable.
     is_from_environment: bool
 
 

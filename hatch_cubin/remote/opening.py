@@ -16,7 +16,7 @@ from .store import Store, StoreError
 def open_shared_store(
     project: Project, cache: Cache, compiler: str, units: int, patience_s: float | None = None
 ) -> SharedStore | None:
-    """Return the remote store of a project; None without a store, or if opening it fails, with a warning."""
+    """Return the project's remote store; None if there is no store, or, after a warning, on an error."""
     target = store_target(project.config, project.environ)
     if target is None:
         return None

@@ -1,8 +1,9 @@
-"""Packs, which are files with many compiled results, and the index that locates each result.
+"""Packs, which are files with many compiled results, and the index with the location of each result.
 
-A pack contains results one after another, each as its record followed by its bytes. The index of a project
-contains, for each cache key, the name of a pack and the position of the result in the pack. Packs never
-change, because a pack's name is the digest of its content. Only the index is overwritten.
+A pack contains results one after another: the cache record of each result, followed by its compiled bytes.
+The index of a project contains, for each cache key, the name of a pack and the position of the result in the
+pack. Packs never change, because a pack's name is the digest of its content. Only a project's index is
+overwritten in a remote store.
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ from typing import Any, NamedTuple
 
 from ..common.digest import file_digest
 
-MAX_PACK_SIZE = 1 << 23  # bytes; a pack is larger only if it contains a single result
+MAX_PACK_SIZE = 1 << 23  # the maximum size of a pack in bytes; only a pack with a single result may be larger
 MAX_INDEX_SIZE = 1 << 26
 _FORMAT = 1
 _SMALL_PACK_SIZE = MAX_PACK_SIZE // 8
-_MAX_SMALL_PACKS = 8  # if there are more small packs, all small packs are rewritten into larger packs
+_MAX_SMALL_PACKS = 8  # if there are more small packs, all small packs are combined into larger packs
 _SHA256 = re.compile("[0-9a-f]{64}")
-_KEPT_WRITES = 64  # a key is dropped if no build has used it during this many writes of the index
+# The index drops a cache key if no build has used the key during this many writes of the index.
+_KEPT_WRITES = 64
 
 
 class PackedResult(NamedTuple):
-    """A result that is sent to or received from a store: its key, record and bytes."""
+    """A compiled result that is sent to or received from a remote store: its cache key, record and bytes."""
 
     key: bytes
     record: bytes
@@ -35,12 +37,12 @@ class PackedResult(NamedTuple):
 
 
 class PackSlot(NamedTuple):
-    """The location of a result: the pack, and the position in the pack."""
+    """The location of a compiled result: the pack's name, and the position in the pack."""
 
     pack: str
     offset: int
-    record: int  # size of the record in bytes
-    data: int  # size of the result's bytes, which follow the record
+    record: int  # the size of the cache record in bytes
+    data: int  # the size of the compiled bytes, which follow the cache record
     used: int  # when a build last used the result, as the number of writes of the index
 
     @property
@@ -48,13 +50,13 @@ class PackSlot(NamedTuple):
         return self.record + self.data
 
     def read_from(self, key: bytes, pack: bytes) -> PackedResult:
-        """Return the result at this location, given the bytes of the *pack*."""
+        """Return the result at this location; *pack* contains the bytes of the pack."""
         middle = self.offset + self.record
         return PackedResult(key, pack[self.offset : middle], pack[middle : middle + self.data])
 
 
 class Pack(NamedTuple):
-    """A pack: its bytes, and the location of each result in the pack."""
+    """A pack, which is a file with many results: its bytes, and the location of each result in the pack."""
 
     data: bytes
     sha256: str
@@ -64,19 +66,19 @@ class Pack(NamedTuple):
 
 @dataclass(frozen=True)
 class PackIndex:
-    """The index of a project: its packs, and the location of the result of each key."""
+    """The index of a project: its packs, and the location of the result of each cache key."""
 
     packs: Mapping[str, int] = field(default_factory=dict)  # the size of each pack, by the pack's digest
     slots: Mapping[bytes, PackSlot] = field(default_factory=dict)
-    writes: int = 0  # how many times the index was written
+    writes: int = 0  # how many times the pack index was written
 
     def without(self, packs: AbstractSet[str], keys: AbstractSet[bytes]) -> PackIndex:
-        """Return the index without the results in *packs* and without *keys*."""
+        """Return the index without the results that are in *packs*, and without the results of *keys*."""
         slots = {key: slot for key, slot in self.slots.items() if slot.pack not in packs and key not in keys}
         return PackIndex(self.packs, slots, self.writes)
 
     def drop_unused(self, used: AbstractSet[bytes]) -> PackIndex:
-        """Return the index for the next write, with *used* keys marked, and without keys unused for long."""
+        """Return the index with *used* keys marked as used, and without keys unused for a long time."""
         now = self.writes + 1
         slots = {
             key: slot._replace(used=now) if key in used else slot
@@ -86,14 +88,14 @@ class PackIndex:
         return PackIndex(self.packs, slots, now)
 
     def packs_to_rewrite(self) -> set[str]:
-        """Return the packs of which less than half is used, and the small packs if there are many."""
+        """Return the packs to rewrite: packs that are mostly unused, and small packs if there are many."""
         used = _used_bytes(self.slots)
         small = {pack for pack, count in used.items() if count < _SMALL_PACK_SIZE}
         half_empty = {pack for pack, count in used.items() if 2 * count < self.packs[pack]}
         return half_empty | (small if len(small) > _MAX_SMALL_PACKS else set())
 
     def with_packs(self, packs: Iterable[Pack]) -> PackIndex:
-        """Return the index with the results in new *packs*, and without packs that are no longer used."""
+        """Return the index with the results of new *packs*, and without packs that are no longer used."""
         sizes, slots = dict(self.packs), dict(self.slots)
         for pack in packs:
             sizes[pack.sha256] = pack.size
@@ -109,7 +111,7 @@ class PackIndex:
 
 
 def decode(data: bytes) -> PackIndex:
-    """Return the index that *data* encodes; ValueError if *data* is not an index of this format."""
+    """Return the pack index that *data* encodes; ValueError if *data* is not a pack index in this format."""
     try:
         values = json.loads(data)
         if values["format"] != _FORMAT:
@@ -153,7 +155,7 @@ def _count(value: Any) -> int:
 
 
 def make_packs(items: Iterable[PackedResult]) -> Iterator[Pack]:
-    """Put *items* into packs of at most MAX_PACK_SIZE bytes, in order; a larger result gets its own pack."""
+    """Put results into packs of at most MAX_PACK_SIZE bytes; a larger result gets a pack of its own."""
     held, size = list[PackedResult](), 0
     for item in items:
         count = len(item.record) + len(item.data)

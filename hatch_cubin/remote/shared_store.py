@@ -1,12 +1,13 @@
-"""Exchange results with a remote store: fetch results that are missing in the cache folder, push new ones.
+"""Exchange results with a remote store: fetch results missing in the cache folder, and push new results.
 
-Fetched results are checked in the same way as results in the cache folder, and stored in the cache folder.
-After fetching, the build only reads the cache folder. A fetched result counts as missing if it is damaged, or
-if no trusted key has signed it.
+Fetched results are checked in the same way as results in the cache folder, and are then stored in the cache
+folder. After fetching, the build only reads the cache folder. A fetched result is a cache miss if the result
+is damaged, or if no trusted key has signed it.
 
 The page docs/reference/shared-cache.md describes the protocol. In this module, `fetch` reads from the store,
 and `push` writes into the store. `packs.py` makes packs and their index, and `bazel_actions.py` encodes the
-messages. The protocol does not depend on the transport: a `Store` reads and writes bytes under names.
+messages. The protocol is independent of the transport (HTTP or a cloud bucket): a `Store` reads and writes
+named bytes.
 """
 
 from __future__ import annotations
@@ -25,16 +26,18 @@ from .calls import StoreCalls
 from .packs import Pack, PackedResult, PackIndex
 from .trust import AcceptAll, StorePolicy
 
-MAX_SINGLE_UNITS = 50  # projects with more units store their results in packs
+MAX_SINGLE_UNITS = 50  # projects with more units than this number store their results in packs
 
 _THREADS = 16
-# units without a pack that are requested first; the rest follows only if one of these exists
+# The number of results that are requested first; the other results are requested only if one of these exists.
 _SAMPLE_SIZE = 2 * _THREADS
 _PACKS_AT_ONCE = 4  # a small number, because each pack is kept in memory
-_TRIES = 5  # attempts to write the index, because other builds may write it at the same time
+# The maximum number of attempts to write the index, as other builds may write the index at the same time.
+_TRIES = 5
 _RETRY_PAUSE_S = 0.2  # the pause before the first retry, in seconds; each further pause is twice as long
-_MAX_ACTION_SIZE = 1 << 22  # several times the largest record
-_MAX_BLOB_SIZE = 1 << 27  # the most bytes of an answer, so that a store cannot fill the memory
+# The maximum size in bytes, which is several times the size of the largest cache record.
+_MAX_ACTION_SIZE = 1 << 22
+_MAX_BLOB_SIZE = 1 << 27  # the maximum size of an answer in bytes, so that a store cannot fill the memory
 
 _UNIT, _INDEX = "unit", "index"  # kinds of actions
 _CANNOT_SIGN = "nothing was pushed, because the store's index must be signed: set HATCH_CUBIN_SIGNING_KEY"
@@ -43,11 +46,12 @@ RequestsByKey = Mapping[bytes, records.Request]
 
 
 class SharedStore:
-    """A remote store, used by one build.
+    """The remote store of one build, from which the build fetches results, and to which it pushes results.
 
-    *name* identifies the project and its compiler: builds with the same name share an index. *units* is the
-    number of units in the project. The results of a small project are stored one by one; the results of a
-    large project are stored in packs, and an index locates them.
+    *name* identifies the project and its compiler: builds with the same *name* share a pack index. *units* is
+    the number of the project's units (a unit is a module for one arch). The results of a small project are
+    stored one by one; the results of a large project are stored in packs, and an index contains their
+    locations.
     """
 
     def __init__(
@@ -74,7 +78,7 @@ class SharedStore:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The counts of requests, bytes and results, and the first error, for JSON output."""
+        """The numbers of requests, bytes and results, and the first error of the store, for JSON output."""
         traffic = self._store.traffic
         return {
             "url": self._store.url,
@@ -99,7 +103,7 @@ class SharedStore:
         self._store.close_idle()
 
     def push(self, keys: Sequence[bytes]) -> None:
-        """Copy the results of *keys* from the cache folder into the store, unless the store has them."""
+        """Copy the results of *keys* from the cache folder to the remote store, if the store lacks them."""
         if self._is_small:
             own = (key for key in keys if key not in self.fetched)
             tasks = ((key, partial(self._push_unit, key)) for key in own)
@@ -114,7 +118,7 @@ class SharedStore:
         self._store.close_idle()
 
     def _store_checked(self, wanted: RequestsByKey, items: Iterable[PackedResult]) -> None:
-        """Store the fetched results that pass all checks in the cache folder."""
+        """Write those fetched results that pass all checks into the cache folder."""
         with self._cache.open_importer() as accept:
             for item in items:
                 if not self._policy.accepts_record(item.record):
@@ -125,17 +129,17 @@ class SharedStore:
                 elif accept(*item):
                     self.fetched.add(item.key)
 
-    # Small projects: one ActionResult for each unit
+    # Functions for small projects, for which the store has one ActionResult per unit
 
     def _unit_results(self, keys: Iterable[bytes]) -> Iterator[PackedResult]:
         tasks = ((key, partial(self._unit_result, key)) for key in keys)
         return (item for _key, item in self._calls.run_all(tasks, _THREADS) if item is not None)
 
     def _single_results(self, keys: Sequence[bytes]) -> Iterator[PackedResult]:
-        """Yield results that are stored one by one, because a CI job with few units has stored them.
+        """Yield results that are not in packs, because a CI job with few units has pushed them.
 
-        First, a sample of the keys is requested; all further keys are requested only if the store has a
-        result of the sample.
+        This function first requests the results for a sample of the keys, and requests the other results only
+        if the store has a result of the sample.
         """
         yield from (found := [*self._unit_results(keys[:_SAMPLE_SIZE])])
         if found:
@@ -148,7 +152,7 @@ class SharedStore:
         return None if data is None else PackedResult(key, text, data)
 
     def _unit_record(self, key: bytes) -> bytes | None:
-        """Return the record of a unit from the store; None if the record is missing or wrong."""
+        """Return a unit's cache record from the remote store; None if the record is missing or wrong."""
         action = self._decode_action(self._store.get(_action_name(_UNIT, key), _MAX_ACTION_SIZE))
         if action is None:
             return None
@@ -166,15 +170,16 @@ class SharedStore:
             return False
         file = OutputFile(key.hex(), file_digest(item.data), len(item.data))
         action = bazel_actions.encode(Action((file,), item.record))
-        if len(action) > _MAX_ACTION_SIZE:  # a reader would reject such a large message
+        if len(action) > _MAX_ACTION_SIZE:  # a reader of the store would reject such a large message
             return False
         self._store.put(_blob_name(file.sha256), item.data)
-        # stored after the blob, so that a reader who finds the action finds the blob too
+        # The ActionResult is stored after the compiled bytes, so that a reader who finds the ActionResult
+        # also finds the bytes.
         self._store.put(_action_name(_UNIT, key), action)
         return True
 
     def _has_unit(self, key: bytes) -> bool:
-        """Return whether the store has both the action and the blob of a unit."""
+        """Return whether the remote store has both the ActionResult and the compiled bytes of a unit."""
         text = self._unit_record(key)
         record = None if text is None else records.decode(text)
         return record is not None and self._store.has(_blob_name(record.sha256))
@@ -191,7 +196,7 @@ class SharedStore:
             yield from (index.slots[key].read_from(key, data) for key in wanted_packs[pack])
 
     def _read_packs(self, index: PackIndex, wanted_packs: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """Read packs from the store and yield them; note the packs that are missing."""
+        """Read packs from the remote store and yield the packs; note which packs are missing in the store."""
         tasks = ((pack, partial(self._read_blob, pack, index.packs[pack])) for pack in wanted_packs)
         for pack, data in self._calls.run_all(tasks, _PACKS_AT_ONCE):
             if data is None:
@@ -226,14 +231,14 @@ class SharedStore:
             sent += self._push_new_packs(index, [key for key in keys if key not in there])
             if not sent or self._calls.run_one(partial(self._write_index, index.with_packs(sent), tag)):
                 break
-            if attempt < _TRIES - 1:  # a random pause, so that two builds do not collide again
+            if attempt < _TRIES - 1:  # the pause has a random length, so that two builds do not collide again
                 self._calls.pause(random.uniform(0, _RETRY_PAUSE_S * 2**attempt))  # noqa: S311 - not a secret
         self.pushed |= own & {key for pack in sent for key in pack.slots}
 
     def _push_new_packs(self, index: PackIndex, keys: Iterable[bytes]) -> list[Pack]:
-        """Push the results of *keys*, and of packs to rewrite, in new packs.
+        """Push new packs with the results of *keys*, and with the results of packs that are rewritten.
 
-        Return the new packs without bytes.
+        The returned packs do not contain their bytes.
         """
         cut = packs.make_packs(self._results_to_push(index, keys))
         tasks = ((pack._replace(data=b""), partial(self._put_pack, pack)) for pack in cut)
@@ -251,9 +256,9 @@ class SharedStore:
         self._store.put(_blob_name(pack.sha256), pack.data)
 
     def _read_index(self) -> tuple[PackIndex, str | None, bool]:
-        """Return the index, its tag for later replacement, and whether any key has signed the index.
+        """Return the pack index, its tag for a later replacement, and whether any signing key has signed it.
 
-        A damaged index, or an index that no trusted key has signed, counts as empty.
+        A damaged pack index, or an index that no trusted key has signed, counts as empty.
         """
         data, tag = self._store.read(self._index_name, packs.MAX_INDEX_SIZE)
         action = self._decode_action(data)
@@ -267,7 +272,7 @@ class SharedStore:
             return PackIndex(), tag, is_signed
 
     def _may_write(self, *, is_signed: bool) -> bool:
-        """Return whether all builds that read the current index would accept an index from this build."""
+        """Return whether all builds that accept the current pack index would accept this build's index."""
         signature = self._policy.sign_index(b"")
         return (not is_signed or signature != b"") and self._policy.accepts_index(b"", signature)
 

@@ -20,7 +20,7 @@ class TrafficCounter:
 
     def __init__(self) -> None:
         self.requests = self.bytes = 0
-        self._sending = 0  # bytes of current uploads whose progress is not known
+        self._sending = 0  # the bytes of current uploads whose progress is not known
         self._lock = threading.Lock()
 
     def count_request(self) -> None:
@@ -42,7 +42,7 @@ class TrafficCounter:
             self._sending = max(0, self._sending - count)
 
     def assume_sent(self, count: int) -> bool:
-        """Assume that *count* more bytes were uploaded; return False if no bytes were left to upload."""
+        """Assume that *count* more bytes were uploaded; return False if all uploads were already complete."""
         with self._lock:
             before = self._sending
             self._sending = max(0, before - count)
@@ -50,13 +50,13 @@ class TrafficCounter:
 
 
 class Store(Protocol):
-    """The interface of a remote store: a store contains objects, which are bytes with a name.
+    """The interface of a remote store, which contains objects: each object is bytes with a name.
 
-    To notice simultaneous writes, an object is read together with a *tag*, and replaced only if its tag is
-    the same.
+    An object is read together with a *tag*, and is replaced only if the object's tag is still the same, so
+    that simultaneous writes are noticed.
     """
 
-    url: str  # the URL without user and password
+    url: str  # the URL of the store without user and password
     traffic: TrafficCounter
 
     def get(self, name: str, max_size: int) -> bytes | None:
@@ -66,7 +66,7 @@ class Store(Protocol):
         """
 
     def read(self, name: str, max_size: int) -> tuple[bytes | None, str | None]:
-        """Return an object's bytes as `get` does, but never from a proxy's cache, and its tag."""
+        """Return an object's tag, and its bytes, which never come from a proxy's cache."""
 
     def has(self, name: str) -> bool:
         """Return whether an object exists; True if the store cannot answer this question."""
@@ -75,13 +75,13 @@ class Store(Protocol):
         """Store *data* as the object *name*."""
 
     def replace(self, name: str, data: bytes, tag: str | None) -> bool:
-        """Replace an object; return whether it is certain that no write since *tag* was overwritten."""
+        """Replace an object; return False if a write that is newer than *tag* may have been overwritten."""
 
     def close_idle(self) -> None:
         """Close idle connections, because the next request may come much later."""
 
     def close(self) -> None:
-        """Close all connections, and refuse the requests that threads may still make."""
+        """Close all connections, and reject the requests that threads may still make."""
 
 
 def too_large_error(max_size: int) -> StoreError:
@@ -89,7 +89,10 @@ def too_large_error(max_size: int) -> StoreError:
 
 
 def status_error(status: int, *, authorized: bool = False) -> StoreError:
-    """Return the error for an HTTP status. *authorized* is whether the request had a password or a token."""
+    """Return the StoreError for an HTTP status code.
+
+    *authorized* is whether the request contained a password or a token.
+    """
     if status == 401 and authorized:
         return StoreError("the store does not accept the user and password, or the token (401)")
     if status in _STATUS_REASONS:

@@ -1,4 +1,4 @@
-"""The policies that decide which records and indexes from a remote store a build accepts."""
+"""The policies that decide which cache records and pack indexes a build accepts from a remote store."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Protocol
 
 
 class StorePolicy(Protocol):
-    """The interface of a policy that signs indexes, and accepts or rejects records and indexes."""
+    """The interface of a policy that signs pack indexes, and accepts or rejects records and pack indexes."""
 
     def accepts_record(self, data: bytes) -> bool:
-        """Return whether a trusted key has signed a record."""
+        """Return whether a trusted signing key has signed a cache record."""
 
     def sign_index(self, index: bytes) -> bytes:
-        """Return the signature to store with an index; empty if the build does not sign."""
+        """Return the signature to store with a pack index; empty if the build does not have a signing key."""
 
     def accepts_index(self, index: bytes, signature: bytes) -> bool:
-        """Return whether a trusted key has signed this index."""
+        """Return whether a trusted signing key has signed this pack index."""
 
 
 class AcceptAll:
-    """A policy that accepts all records and indexes: everyone who can write to the store is trusted."""
+    """A policy that accepts all records and pack indexes: everyone who can write to the store is trusted."""
 
     def accepts_record(self, _data: bytes) -> bool:
         return True

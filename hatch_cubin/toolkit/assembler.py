@@ -1,7 +1,7 @@
 """Find ptxas, which assembles PTX sources, and translate a module's options into flags of ptxas.
 
-ptxas must have the same exact version as NVRTC. So the version of NVRTC alone determines the machine code of
-a PTX source, and a build without compiles does not need ptxas.
+ptxas must have the same exact version as NVRTC. So the machine code of a PTX source depends only on the
+version of NVRTC, and a build without compiles does not need ptxas.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .libraries import system_home
 
 _NAME = "ptxas.exe" if sys.platform == "win32" else "ptxas"
 _BUILD = re.compile(rb"\bV(\d+\.\d+\.\d+)")
-_LIMIT_S = 60.0  # seconds, for a call of ptxas that only prints the version
+_LIMIT_S = 60.0  # the time-out in seconds for a call of ptxas that only prints the version
 
 _FLAGS: Mapping[str, Callable[[Any], list[str]]] = {
     "max_register_count": lambda count: [f"-maxrregcount={count}"],
@@ -35,9 +35,9 @@ TRANSLATED = frozenset(_FLAGS)
 
 
 def flags(options: Mapping[str, Any], arch: Arch) -> list[str]:
-    """Return the flags with which ptxas assembles a PTX source for *arch*."""
+    """Return the command-line flags with which ptxas assembles a PTX source for *arch*."""
     used = {name: value for name, value in options.items() if name in TRANSLATED}
-    # debug information includes line information, and ptxas warns if both flags are set
+    # debug information includes line information, and ptxas prints a warning if both flags are set
     if used.get("debug"):
         used.pop("lineinfo", None)
     own = (flag for name, translate in _FLAGS.items() if name in used for flag in translate(used[name]))
@@ -47,8 +47,8 @@ def flags(options: Mapping[str, Any], arch: Arch) -> list[str]:
 def find(wanted: str | None, major: int, build: str, hint: str) -> str:
     """Return the path of the ptxas with the exact version *build*; ToolchainError if it is not installed.
 
-    *wanted* is the value of `toolkit` in the project's table, *major* is the major version of CUDA, and
-    *hint* says how to install ptxas.
+    *wanted* is the value of the setting `toolkit`, *major* is the major version of CUDA, and *hint* says how
+    to install ptxas.
     """
     found: dict[str, str] = {}
     for path in map(str, _candidates(wanted, major)):
@@ -66,7 +66,7 @@ def wheel_name(major: int) -> str:
 
 
 def wheel(major: int, build: str) -> str:
-    """Return the requirement for the wheel that contains the ptxas with the exact version *build*."""
+    """Return the requirement for the wheel with the ptxas whose exact version is *build*."""
     return f"{wheel_name(major)}=={build}"
 
 
@@ -82,7 +82,7 @@ def _candidates(wanted: str | None, major: int) -> Iterator[Path]:
 
 
 def _build_of(path: str) -> str:
-    """Return the exact version of the ptxas at *path*, or the reason why the version is unknown."""
+    """Return the exact version of the ptxas at *path*, or the reason why the version cannot be determined."""
     try:
         done = subprocess.run(  # noqa: S603 - the toolkit's own program
             [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_LIMIT_S, check=False

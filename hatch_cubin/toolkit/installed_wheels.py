@@ -46,7 +46,7 @@ def unmet(requirements: Iterable[str]) -> list[str]:
 
 
 def shown(requirement: str) -> str:
-    """Return an unmet requirement and the installed version as text for a message."""
+    """Return an unmet requirement and the installed version as text, for a message."""
     match = _REQUIREMENT.match(requirement)
     assert match is not None
     here = version_of(requirement)
@@ -72,9 +72,9 @@ def _is_met(requirement: str) -> bool:
 
 
 def _allows(clause: str, version: str) -> bool:
-    """Return whether a clause of a requirement, such as `>=1.2`, allows a version.
+    """Return whether one condition of a requirement, such as `>=1.2`, allows a version.
 
-    A clause that this module does not understand allows all versions.
+    A condition that this module does not understand allows all versions.
     """
     match = _CLAUSE.fullmatch(clause)
     if match is None:
@@ -102,11 +102,11 @@ def _numbers(version: str, length: int) -> tuple[int, ...]:
 
 
 def _of_extras(requirement: str) -> Iterator[str]:
-    """Yield the requirements that the extras in a requirement, such as `cuda-toolkit[nvrtc]`, add."""
+    """Yield the requirements that the extras of a requirement, such as `cuda-toolkit[nvrtc]`, add."""
     match = _REQUIREMENT.match(requirement)
     extras = {extra.strip() for extra in ((match and match[2]) or "").split(",")}
     for each in importlib.metadata.requires(name_of(requirement)) or () if extras - {""} else ():
-        # The other conditions in a marker name platforms. They are ignored, because NVIDIA has wheels for all
-        # platforms that hatch-cubin supports.
+        # The remaining conditions in an environment marker select platforms. The conditions for platforms are
+        # ignored, because NVIDIA has wheels for all platforms that hatch-cubin supports.
         if extras.intersection(_EXTRA.findall(each)):
             yield each.partition(";")[0].strip()

@@ -19,16 +19,17 @@ from ..project import disk
 # the packages whose code takes part in making cache keys
 _PACKAGES = ("cuda_bindings", "cuda_core", "cuda_pathfinder")
 _IMPORTED = (".py", ".so", ".pyd", ".dll")
-_WHOLE = 1 << 18  # bytes: of a larger file, only samples are compared
-_SAMPLES, _PIECE = 64, 4096  # the number of samples of a file, and the bytes of each sample
+_WHOLE = 1 << 18  # files that are larger than this many bytes are compared only by samples
+_SAMPLES, _PIECE = 64, 4096  # the number of samples of a file, and the size of each sample in bytes
 _MARK = b"Cuda compilation tools, release "
 
 
 def candidates(name: str, major: int, wanted: str | None) -> Iterator[Path]:
-    """Yield the paths where a library of CUDA *major* may be, beginning with the preferred path.
+    """Yield the paths where a library of CUDA version *major* may be, beginning with the preferred path.
 
-    *wanted* is the value of `toolkit` in the project's table. The value "system" means that only CUDA_HOME is
-    searched. For all other values, only wheels are searched.
+    *wanted* is the value of the setting `toolkit` in the project's configuration. If the setting `toolkit` is
+    "system", only CUDA_HOME is searched. For all other values of the setting `toolkit`, only wheels are
+    searched.
     """
     lower = name.lower()
     if sys.platform == "win32":
@@ -46,7 +47,7 @@ def candidates(name: str, major: int, wanted: str | None) -> Iterator[Path]:
 
 
 def with_builtins(library: Path) -> list[str]:
-    """Return the libraries to load for *library*, as NVRTC 13.0 does not load libnvrtc-builtins itself."""
+    """Return the libraries to load for *library*: NVRTC 13.0 does not load libnvrtc-builtins itself."""
     return [*map(str, sorted(library.parent.glob("libnvrtc-builtins.so.*"))), str(library)]
 
 
@@ -62,7 +63,7 @@ def system_home() -> Path:
 def system_major() -> int | None:
     """Return the major version of the CUDA toolkit that `toolkit = "system"` selects.
 
-    The result is None if no toolkit is found.
+    The result is None if no CUDA toolkit is found.
     """
     pattern, number = (
         ("nvrtc64_*.dll", r"_(\d+)\d_") if sys.platform == "win32" else ("libnvrtc.so.*", r"so\.(\d+)")
@@ -72,7 +73,7 @@ def system_major() -> int | None:
 
 
 def absent_from_home(major: int) -> str:
-    """Return the reason why the system's CUDA toolkit cannot be used by a build for CUDA *major*."""
+    """Return the reason why a build for CUDA version *major* cannot use the system's CUDA toolkit."""
     named = next(filter(os.environ.get, _HOMES), None)
     where = f"{named}={system_home()}" if named else f"{_USUAL_HOME}, and CUDA_HOME is not set"
     reason = f"there is no CUDA {major} in {where}"
@@ -90,22 +91,23 @@ def _in_home(pattern: str) -> Iterator[Path]:
 
 
 class Evidence(NamedTuple):
-    """Facts from which a later build knows whether the installed packages have changed."""
+    """Facts that show a later build whether the installed packages have changed."""
 
-    # a digest of all files' sizes and times; empty if a file is too new for its times to prove anything
+    # a digest of all files' sizes and times; empty if a file is so new that its times prove nothing
     state: str
-    contents: str  # a digest of the files' contents
-    marks: Sequence[Sequence[int]]  # the positions of the compiler's version in each large file
+    contents: str  # a digest of the contents of all installed files
+    # The positions of the texts with the compiler's version in each large file.
+    marks: Sequence[Sequence[int]]
 
 
 class Installation:
     """The installed files of hatch-cubin, cuda.core and the toolkit, and their state when the build began.
 
-    Installations with the same files have the same *name*. Two installations are the same if the states of
-    all files are equal; if the states differ, the contents are compared. The states of equal
-    files can differ: uv makes hard links to the files of its cache in each environment, and each new link
-    changes the time in the state. Of large libraries, only samples and the parts with the compiler's version
-    are compared.
+    Two installations with the same installed files have the same *name*. Two installations are the same if
+    the states of all files are equal, or, if the states differ, if the contents of the files are equal. The
+    states of unchanged files can differ: uv makes hard links to the files of its cache in each environment,
+    and each new link changes a time in the state. For a large library, the comparison covers only samples,
+    and the parts of the file with the compiler's version.
     """
 
     def __init__(self, asked: Sequence[str], files: Sequence[str]) -> None:
@@ -119,11 +121,11 @@ class Installation:
 
     @property
     def state(self) -> str:
-        """A digest that changes if one of the installed files is written, and sometimes without a change."""
+        """A digest that changes if an installed file is written, and sometimes also without a change."""
         return digest([self.name, *self._states])
 
     def is_that_of(self, evidence: Evidence) -> bool:
-        """Return whether *evidence* of an earlier build is about this installation, and it is unchanged."""
+        """Return whether *evidence* of an earlier build shows that this installation is unchanged."""
         if self._evidence is None:
             same_state = evidence.state == self.state
             if same_state or evidence.contents == self._contents(evidence.marks):
@@ -131,7 +133,7 @@ class Installation:
         return self._evidence is not None and self._evidence.contents == evidence.contents
 
     def evidence(self) -> Evidence | None:
-        """Return the facts for later builds; None if an installed file has changed during this build."""
+        """Return facts that show later builds whether a file changes; None if a file has already changed."""
         if self._evidence is None:
             marks = [_marks(file) for file, status in self._files if status.st_size > _WHOLE]
             self._evidence = Evidence(self.state if self._settled else "", self._contents(marks), marks)
@@ -149,7 +151,7 @@ class Installation:
 
 
 def _marks(file: str) -> list[int]:
-    """Return the positions of all texts in a library that state the compiler's version."""
+    """Return the positions in a library's file of all texts that state the compiler's version."""
     found: list[int] = []
     with open(file, "rb") as library, mmap.mmap(library.fileno(), 0, access=mmap.ACCESS_READ) as data:
         while (at := data.find(_MARK, found[-1] + 1 if found else 0)) >= 0:
@@ -163,14 +165,14 @@ def _whole(file: str, size: int) -> bytes:
 
 
 def _sample(file: str, size: int, marks: Iterable[int]) -> bytes:
-    """Return samples of a large file: pieces at regular distances, and the pieces at *marks*."""
+    """Return samples of a large file: chunks at regular distances, and the chunks at positions *marks*."""
     spread = (number * (size - _PIECE) // _SAMPLES for number in range(_SAMPLES + 1))
     with open(file, "rb", buffering=0) as library:
         return b"".join(library.read(_PIECE) for at in (*spread, *marks) if library.seek(at) == at)
 
 
 def installation(wanted: str | None) -> Installation | None:
-    """Return the installed files of hatch-cubin, cuda.core and the toolkit; None if they are not certain."""
+    """Return the installed files of hatch-cubin, cuda.core and the toolkit; None if they are unknown."""
     try:
         packages = dict(map(_installed, _PACKAGES))
         major = int(packages["cuda_bindings"][1].partition(".")[0])
@@ -185,7 +187,7 @@ def installation(wanted: str | None) -> Installation | None:
 
 
 def has_linker(wanted: str | None) -> bool:
-    """Return whether `identity` covers an installed nvJitLink, which only builds with linked modules need."""
+    """Return whether the digest `identity` covers nvJitLink, which only builds with linked modules need."""
     with contextlib.suppress(LookupError, ValueError):
         return bool(_linker(int(_installed("cuda_bindings")[1][1].partition(".")[0]), wanted))
     return False
@@ -204,28 +206,28 @@ def own_installation() -> Installation | None:
 
 
 def identity(wanted: str | None) -> str | None:
-    """Return a digest that changes if the installed packages change; None if the packages are not certain."""
+    """Return a digest that changes if an installed package changes; None if the packages are not certain."""
     found = installation(wanted)
     return None if found is None else found.state
 
 
 def _installed(name: str) -> tuple[str, tuple[str, str]]:
-    """Return a package's name, its metadata folder and its version; LookupError if these are not certain."""
+    """Return an installed package's name, metadata folder and version; LookupError if these are uncertain."""
     for entry in sys.path:
         names = (file for file in _listed(entry) if file.endswith(".dist-info"))
         found = [file for file in names if file.startswith(f"{name}-")]
         if len(found) == 1:
             version = found[0][len(name) + 1 : -len(".dist-info")]
             return name, (os.path.join(entry, found[0]), version)
-        # The version is not certain: a failed update left several versions, or Python would first import a
-        # copy of the package without metadata.
+        # The version of the package is not certain: a failed update left several versions, or Python would
+        # first import a copy of the package without metadata.
         if found or os.path.exists(os.path.join(entry, *name.split("_"))):
             break
     raise LookupError(name)
 
 
 def _own_files() -> list[str]:
-    """Return the paths of hatch-cubin's own Python files, because another version may record other facts."""
+    """Return the paths of hatch-cubin's Python files, because other versions may record other facts."""
     package = os.path.dirname(os.path.dirname(__file__))
     rooms = sorted(os.walk(package))
     return [
@@ -241,9 +243,9 @@ def _listed(folder: str) -> list[str]:
 
 
 def _importable(info: str) -> list[str]:
-    """Return the importable files of a package.
+    """Return the paths of the files of a package that Python can import.
 
-    Raise LookupError for an editable install, whose files are elsewhere.
+    Raise LookupError for an editable install, whose files are not in site-packages.
     """
     with open(os.path.join(info, "RECORD"), encoding="utf-8") as record:
         names = [line.rsplit(",", 2)[0] for line in record]

@@ -11,32 +11,34 @@ from ..errors import ToolchainError, problem
 from ..planning.unit_plan import Module, Unit
 from .toolkit import LINKER_FIELDS, Toolkit
 
-# The meaning of NVRTC's option `use_fast_math` for the linker.
+# The linker options that have the effect of NVRTC's option `use_fast_math`.
 _FAST_MATH: Mapping[str, bool] = {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": True}
-# the form in which cuda.core writes these options
+# the form in which cuda.core writes these linker options
 _SWITCH = re.compile(rb"^(-(?:ftz|prec-div|prec-sqrt|fma)=)(true|false)$")
-_DIGITS = {b"true": b"1", b"false": b"0"}  # with LTO, the linker accepts only digits as values
+# With LTO, the linker accepts only digits as values of these options.
+_DIGITS = {b"true": b"1", b"false": b"0"}
 
 
 class Input(NamedTuple):
-    """An input of a link: a compiled source (object), a PTX source, or a file that the table lists."""
+    """An input of a link: a compiled source (object file), a PTX source, or a file in the setting `link`."""
 
-    name: str  # a name that does not depend on the folder of the build
-    kind: str  # one of the kinds that `cubin/objects.py` returns; "lto" or "cubin" for objects
-    digest: str  # the digest of the input's bytes, or for an object, of all inputs of its compile
-    unit: Unit | None = None  # the unit of an object
+    name: str  # a name of the linker's input that does not depend on the build's folder
+    kind: str  # the kind of the input, as `cubin/objects.py` returns it; "lto" or "cubin" for an object file
+    digest: str  # the digest of the input's bytes, or for an object file, of all inputs of its compile
+    unit: Unit | None = None  # the unit (a module for one arch) that an object file was compiled from
     text: bytes = b""  # the text of a PTX source
-    path: Path | None = None  # the path of a file that was compiled before the build
-    wheel: tuple[str, str] | None = None  # the name and version of the distribution that contains the file
+    path: Path | None = None  # the path of an input that was compiled before the build
+    # The name and version of the distribution package that contains the input's file.
+    wheel: tuple[str, str] | None = None
 
     @property
     def is_own(self) -> bool:
-        """Whether this input is a file of the project that was compiled before the build."""
+        """Whether this input of the linker is a project file that was compiled before the build."""
         return self.path is not None and self.wheel is None
 
 
 def refuse_older(toolkit: Toolkit) -> None:
-    """Raise ToolchainError if nvJitLink is older than NVRTC and so cannot read NVRTC's LTO-IR."""
+    """Raise ToolchainError if nvJitLink is older than NVRTC, and so cannot read LTO-IR from NVRTC."""
     linker = tuple(map(int, toolkit.nvjitlink.split(".")[:2]))
     if linker < toolkit.version:
         what = f"nvJitLink {toolkit.nvjitlink} cannot link LTO-IR of NVRTC {toolkit.nvrtc}, which is newer"

@@ -18,7 +18,7 @@ from .libraries import system_major
 _NEWEST_LINE = "13"
 # On CUDA 12, only the compiler's wheel has the folder crt/, which mma.h includes.
 _HEADERS = {"12": ["cudart", "cccl", "nvcc"], "13": ["cudart", "cccl", "crt"]}
-# The wheels of a toolkit release that builds need.
+# The wheels of a toolkit release that a build needs.
 _PARTS = {
     12: (
         "nvidia-cuda-cccl-cu12",
@@ -37,8 +37,9 @@ _LINKER = {12: "nvidia-nvjitlink-cu12", 13: "nvidia-nvjitlink"}
 # Wheels that a lock does not pin: results do not depend on the version of cuda-bindings, whose newest version
 # also depends on the version of Python.
 _NOT_LOCKED = {"cuda-bindings", "cuda-python"}
-# Until 12.6, cuda-python had the files that cuda-bindings has now, and overwrites them. A wheel that requires
-# cuda-python without a lowest version would get such a release beside the newest cuda-bindings.
+# Until 12.6, cuda-python had the files that cuda-bindings has now, and overwrites them. If a wheel required
+# cuda-python without a lowest version, pip would install such an old release together with the newest
+# cuda-bindings.
 _PYTHON = {"12": "cuda-python>=12.8,<13", "13": "cuda-python==13.*"}
 SIGNATURES = "cryptography>=42"
 _NVRTC_WHEELS = {"12": "nvidia-cuda-nvrtc-cu12", "13": "nvidia-cuda-nvrtc"}
@@ -53,7 +54,7 @@ def build_requirements(
     *,
     assembles: bool = False,
 ) -> list[str]:
-    """Return the requirements that the build front end has to install, with the *locked* versions if given.
+    """Return the requirements that the build front end has to install, with the *locked* versions if any.
 
     The requirements include ptxas if the build *assembles* PTX sources, nvJitLink if the build links modules,
     and all packages that producers import.
@@ -66,7 +67,7 @@ def build_requirements(
 
 
 def _unlocked(config: Config, environ: Mapping[str, str]) -> list[str]:
-    """Return the requirements that a lock file does not list."""
+    """Return those requirements that a lock file does not list."""
     others = [*store_requirements(config), *of_signatures(config, environ), *of_clusters(config)]
     produced = dict.fromkeys(each for rule in config.producer for each in rule.requires)
     return [*others, *produced]
@@ -81,7 +82,7 @@ def nvrtc_requirement(toolkit: str | None) -> list[str]:
 
 
 def of_signatures(config: Config, environ: Mapping[str, str]) -> list[str]:
-    """Return the requirements of a build that signs results or checks signatures."""
+    """Return the requirements of a build that signs results, or checks signatures of results."""
     return [SIGNATURES] if config.trusted_keys or environ.get(SIGNING_KEY) else []
 
 
@@ -105,7 +106,8 @@ def _exact(wanted: Iterable[str], locked: Mapping[str, str]) -> list[str]:
 def install_command(config: Config, environ: Mapping[str, str], *, assembles: bool = False) -> str:
     """Return a pip command that installs the requirements of a build.
 
-    If the project's table does not choose a toolkit, the command installs the newest toolkit's wheels.
+    If the project's configuration does not choose a toolkit, the command installs the wheels of the newest
+    toolkit.
     """
     chosen = config if config.toolkit else replace(config, toolkit=_NEWEST_LINE)
     return f"pip install {shlex.join(build_requirements(chosen, environ, assembles=assembles))}"
@@ -118,7 +120,7 @@ def locked_command(config: Config, environ: Mapping[str, str], locked: Mapping[s
 
 
 def versions(config: Config, major: int, others: Iterable[str], *, assembles: bool) -> dict[str, str]:
-    """Return the installed versions of all wheels that can change results, and of the wheels in *others*."""
+    """Return the installed versions of all wheels that can change results, and of the wheels *others*."""
     parts: set[str] = set()
     if config.toolkit != "system":
         parts = {"cuda-toolkit", *_PARTS[13 if major >= 13 else 12]}
@@ -144,8 +146,8 @@ def _toolkit_requirements(config: Config, *, assembles: bool) -> list[str]:
     major = toolkit.split(".")[0]
     minor = ".".join(toolkit.split(".")[:2])
     pin = toolkit if toolkit.count(".") >= 2 else f"{toolkit}.*"
-    # The metapackage cuda-toolkit pins the patch level of each component, but in some releases not that of
-    # nvJitLink.
+    # The metapackage cuda-toolkit pins the patch level of each component, but some releases do not pin that
+    # of nvJitLink.
     linker = [f"{_LINKER[int(major)]}=={minor}.*"] if config.module else []
     extras = ["nvrtc", *["nvjitlink"] * bool(linker), *_HEADERS[major], *["nvcc"] * assembles]
     return [
@@ -166,8 +168,9 @@ def _cuda_python(config: Config, major: str) -> list[str]:
 def asked_for(config: Config, required: Iterable[str] | None = None) -> set[str]:
     """Return the names of the wheels whose headers a build may use.
 
-    *required* are the requirements of the project's build, if they are known. With *required*, the result
-    also includes the names of the required wheels, and of all wheels that these require.
+    *required* are the requirements of the project's build, if the caller knows the requirements. With
+    *required*, the result also includes the names of the required wheels, and of all wheels that the required
+    wheels depend on.
     """
     left = [*_PARTS[12], *_PARTS[13], *config.packages, *(required or ())]
     found: set[tuple[str, tuple[str, ...]]] = set()
@@ -183,7 +186,7 @@ def asked_for(config: Config, required: Iterable[str] | None = None) -> set[str]
 
 
 def _needs(name: str, extras: Iterable[str]) -> Iterator[str]:
-    """Yield the requirements of the installed wheel *name* with *extras*."""
+    """Yield the requirements that the installed wheel *name* with *extras* has."""
     try:
         needs = importlib.metadata.requires(name) or ()
     except importlib.metadata.PackageNotFoundError:

@@ -18,7 +18,7 @@ from .installed_wheels import CORE, compiler, same_release, unmet, version_of
 from .libraries import absent_from_home, candidates, system_major, with_builtins
 
 DATA_MODEL = "llp64" if sys.platform == "win32" else "lp64"
-# The name of the machine's processor if it is not x86-64: on other processors, `char` may be unsigned.
+# The machine's processor if it is not x86-64, because on other processors `char` may be unsigned.
 OTHER_MACHINE = "" if sys.platform == "win32" or os.uname().machine == "x86_64" else os.uname().machine
 
 LINKER_FIELDS = (
@@ -36,8 +36,8 @@ _BUILD = re.compile(rb"Cuda compilation tools, release [\d.]+, V(\d+\.\d+\.\d+)"
 _PROBE_PTX = b".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry probe() { ret; }\n"
 _FIRST_WITH_SEED = (12, 9)
 # A function that is put before each source if NVRTC does not have the option --frandom-seed. NVRTC derives
-# names in anonymous namespaces from the first name with external linkage; without such a name, it makes
-# random names.
+# names in anonymous namespaces from the first name with external linkage; if a source has no such name, NVRTC
+# makes random names.
 _NAMESAKE = 'extern "C" __device__ void hatch_cubin_namesake() {}\n'
 _NEWEST = 'toolkit = "13"'
 _SYSTEM_HINT = (
@@ -47,36 +47,37 @@ _SYSTEM_HINT = (
 
 
 class Keys(NamedTuple):
-    """The cache key of a unit, and the key that cuda.core's Program.compile would use for the same source."""
+    """The cache key of a unit, and the key with which cuda.core's Program.compile would cache the source."""
 
     key: bytes
     program_key: bytes | None
 
     @classmethod
     def of(cls, key: str, program_key: str | None) -> Keys:
-        """Return the keys of a unit from the hexadecimal texts that `hex` returns."""
+        """Return the cache keys of a unit from the hexadecimal texts that `hex` returns."""
         return cls(bytes.fromhex(key), None if program_key is None else bytes.fromhex(program_key))
 
     def hex(self) -> tuple[str, str | None]:
-        """Return both keys of a unit as hexadecimal text."""
+        """Return both cache keys of a unit as hexadecimal texts."""
         return self.key.hex(), None if self.program_key is None else self.program_key.hex()
 
 
 class Facts(NamedTuple):
-    """The facts about cuda.core and the CUDA toolkit that every build needs, also without a compile."""
+    """The facts about cuda.core and the CUDA toolkit that each build needs, even if it compiles nothing."""
 
     core: str
     major: int
     nvrtc: str
     supported: tuple[int, ...]
-    nvjitlink: str | None = None  # known only if a linked module has needed nvJitLink
+    # The exact version of nvJitLink; None if no linked module has needed nvJitLink so far.
+    nvjitlink: str | None = None
 
 
 class Toolkit:
     """The NVRTC and nvJitLink that are installed in this environment, with their exact versions.
 
-    *facts* were recorded by an earlier build. If they are given, no library is imported or loaded until a
-    compile needs it.
+    *facts* are the facts about the toolkit that an earlier build has recorded. If *facts* is given, no
+    library is imported or loaded until a compile needs the library.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Toolkit:
 
     @property
     def facts(self) -> Facts:
-        """The facts about the CUDA toolkit that are known now, for later builds."""
+        """The facts about the CUDA toolkit that this build has determined so far, for later builds."""
         known = self.nvjitlink_if_loaded or self._nvjitlink
         return Facts(self.core, self.major, self.nvrtc, self.supported, known)
 
@@ -114,12 +115,12 @@ class Toolkit:
         from cuda.bindings import nvrtc
 
         supported = tuple(sorted(nvrtc.nvrtcGetSupportedArchs()[1]))
-        # nvrtcVersion() has no patch level, but the header of each PTX from NVRTC has it.
+        # nvrtcVersion() does not return the patch level, but the header of each PTX from NVRTC contains it
         build = _exact_build("NVRTC", self._nvrtc_path, "c++", f"-arch=compute_{supported[0]}")
         return Facts(cuda.core.__version__, self.major, build, supported)
 
     def load(self) -> None:
-        """Load this environment's NVRTC now, because cuda.core would load NVRTC from another place."""
+        """Load this environment's NVRTC now, because cuda.core would load NVRTC from another folder."""
         _ = self._nvrtc_path
 
     @cached_property
@@ -144,7 +145,7 @@ class Toolkit:
 
     @property
     def compilers(self) -> dict[str, str | None]:
-        """The exact versions of the compilers, for the manifest; None for a compiler that was not used."""
+        """The exact versions of the compilers, for the manifest; None for each compiler that was not used."""
         ptxas = {} if self.ptxas_if_used is None else {"ptxas": self.ptxas}
         return {"nvjitlink": self.nvjitlink_if_loaded, "nvrtc": self.nvrtc, **ptxas}
 
@@ -178,7 +179,7 @@ class Toolkit:
         return self.version >= FAMILIES_SINCE
 
     def compiler_of(self, module: Module) -> str:
-        """Return the name and version of the compiler or linker that makes a module's code, for messages."""
+        """Return the name and version of the compiler or linker of a module's machine code, for messages."""
         if module.link:
             return f"nvJitLink {self.nvjitlink}"
         return f"ptxas {self.ptxas}" if module.source.is_ptx else f"NVRTC {self.nvrtc}"
@@ -189,7 +190,7 @@ class Toolkit:
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """The libraries that a worker process has to load before it imports `cuda.bindings`."""
+        """The libraries that a worker process must load before it imports `cuda.bindings`."""
         linker = [self._load("nvJitLink")] if self.nvjitlink_if_loaded else []
         return (*with_builtins(Path(self._nvrtc_path)), *linker)
 
@@ -201,7 +202,8 @@ class Toolkit:
     def install_headers(self, folder: Path) -> bool:
         """Unpack the headers that NVRTC contains since 13.3; return whether this NVRTC contains headers.
 
-        Raise OSError if NVRTC contains headers but cannot write them. NVRTC does not report a reason.
+        Raise OSError if NVRTC contains headers but cannot write the headers into the folder. NVRTC does not
+        report the reason of this failure.
         """
         self.load()
         from cuda.bindings import nvrtc
@@ -222,8 +224,8 @@ class Toolkit:
 
         cuda-pathfinder searches the interpreter's own site-packages. Under pip's build isolation, these
         site-packages belong to the *outer* environment, which may contain another NVRTC or no NVRTC.
-        cuda-pathfinder uses a library that is already loaded, so the library of the build's environment is
-        loaded first.
+        cuda-pathfinder uses a library that is already loaded, so this function loads the library of the
+        build's environment first.
         """
         from ctypes import CDLL
 
@@ -257,9 +259,9 @@ class Toolkit:
         return f"build with isolation, which installs the right version, or {self._install}"
 
     def _wanted_build(self, name: str, build: str) -> str:
-        """Return the exact version *build* of a library.
+        """Return the exact version *build* of a library, after checking the version.
 
-        Raise ToolchainError if the table requires another version.
+        Raise ToolchainError if the project's configuration requires a different version of the library.
         """
         wanted = [] if self._wanted in {None, "system"} else str(self._wanted).split(".")[:2]
         if build.split(".")[: len(wanted)] != wanted:
@@ -286,7 +288,7 @@ class Toolkit:
 
 
 def _overwritten_bindings() -> tuple[tuple[str, ...], str] | None:
-    """Return details and a hint if an old cuda-python has overwritten files of cuda-bindings."""
+    """Return details and a hint for a message, if an old cuda-python overwrote files of cuda-bindings."""
     python, bindings = map(version_of, ("cuda-python", "cuda-bindings"))
     if python is None or bindings is None or python.split(".")[0] == bindings.split(".")[0]:
         return None
@@ -297,14 +299,14 @@ def _overwritten_bindings() -> tuple[tuple[str, ...], str] | None:
 
 
 def _exact_build(name: str, path: str, kind: str, arch: str) -> str:
-    """Compile an empty source, and return the compiler's exact version, which is written in the result."""
+    """Compile an empty source and return the compiler's exact version, which the compiled result states."""
     from . import worker
 
     task = {"id": 0, "kind": kind, "code": b"", "name": b"probe", "instantiate": [], "ptx": kind == "c++"}
     inputs = [("ptx", b"probe", _PROBE_PTX)]  # the inputs of a link
     result = worker.compile_task({**task, "options": [arch.encode()], "inputs": inputs})
     match = _BUILD.search(result["ptx"] or result["output"])
-    # results of nvJitLink 12 do not contain its version, but the library's file does
+    # a result of nvJitLink 12 does not contain nvJitLink's version, but the library's file does
     if match is None and result["ok"]:
         match = _BUILD.search(Path(path).read_bytes())
     if match is None:
@@ -322,10 +324,10 @@ def mode_of(module: Module) -> str | None:
 
 
 def core_key(unit: Unit, extra: str | None = None) -> bytes:
-    """Return the cache key that cuda.core makes for a unit that NVRTC compiles.
+    """Return the cache key that cuda.core makes for a unit (a module for one arch) that NVRTC compiles.
 
-    *extra* is the digest of the inputs that cuda.core does not know, such as headers. With *extra*, the key
-    is hatch-cubin's own cache key; without *extra*, it is the key that `Program.compile` uses.
+    *extra* is the digest of those inputs that cuda.core does not know, such as headers. With *extra*, the
+    result is hatch-cubin's own cache key; without *extra*, the result is the key that `Program.compile` uses.
     """
     from cuda.core.utils import make_program_cache_key
 
@@ -344,14 +346,14 @@ def core_key(unit: Unit, extra: str | None = None) -> bytes:
 
 
 def flags(unit: Unit, toolkit: Toolkit) -> list[str]:
-    """Return the command-line flags with which ptxas assembles a unit."""
+    """Return the command-line flags with which ptxas assembles a unit (a module for one arch)."""
     from . import assembler
 
     return assembler.flags(unit.module.options, assembled_for(unit, toolkit))
 
 
 def _program_options(unit: Unit, **names: str) -> Any:
-    """Return the options of a unit's compile, from which cuda.core also makes the cache key."""
+    """Return the options of a unit's compile; cuda.core also makes the cache key from these options."""
     from cuda.core import ProgramOptions
 
     options = unit.module.plain_options
@@ -361,12 +363,12 @@ def _program_options(unit: Unit, **names: str) -> Any:
 
 
 def implicit(module: Module, toolkit: Toolkit) -> list[str]:
-    """Return the compiler options and the code that hatch-cubin itself adds to a module's compiles."""
+    """Return the compiler options and the code that hatch-cubin itself adds to each compile of a module."""
     return list(filter(None, (*_seed(module, toolkit), preamble(module, toolkit))))
 
 
 def _seed(module: Module, toolkit: Toolkit) -> tuple[str, ...]:
-    """Return the option without which the compiler makes random names in anonymous namespaces."""
+    """Return the option that makes names in anonymous namespaces reproducible instead of random."""
     if module.source.is_ptx or "frandom_seed" in module.options or toolkit.version < _FIRST_WITH_SEED:
         return ()
     # The seed contains the source's path, because anonymous names in objects of one link must be different.
@@ -375,13 +377,13 @@ def _seed(module: Module, toolkit: Toolkit) -> tuple[str, ...]:
 
 
 def preamble(module: Module, toolkit: Toolkit) -> str:
-    """Return code to put before a source, which makes anonymous names reproducible; empty if not needed."""
+    """Return code to put before a source, which makes anonymous names reproducible; empty if needless."""
     seeded = module.source.is_ptx or toolkit.version >= _FIRST_WITH_SEED
     return "" if seeded else _NAMESAKE
 
 
 def compiler_options(unit: Unit, toolkit: Toolkit, search: tuple[str, ...]) -> tuple[bytes, ...]:
-    """Return all compiler options of a unit's compile, including the search path for headers."""
+    """Return all compiler options for the compile of a unit, including the search path for headers."""
     if unit.module.source.is_ptx:
         return tuple(flag.encode() for flag in flags(unit, toolkit))
     toolkit.load()
@@ -391,9 +393,9 @@ def compiler_options(unit: Unit, toolkit: Toolkit, search: tuple[str, ...]) -> t
 
 
 def assembled_for(unit: Unit, toolkit: Toolkit) -> Arch:
-    """Return the `sm_` arch to compile a unit for.
+    """Return the `sm_` arch for which a unit (a module for one arch) is compiled or assembled.
 
-    PTX for the driver is assembled for this arch too, to check that the PTX is valid.
+    PTX that the driver will compile is assembled for this arch too, to check that the PTX is valid.
     """
     if not unit.module.source.is_ptx or unit.module.link:
         return unit.arch.real

@@ -1,8 +1,8 @@
 """The script of a worker process, which receives tasks over a pipe and runs NVRTC, ptxas and nvJitLink.
 
-`compiling/executor.py` starts the script, and imports this module only for the script's path and the format
-of messages. The script imports only `cuda.bindings`, so it starts fast. If a compiler crashes, hangs or takes
-all memory, only the worker process is affected.
+`compiling/executor.py` starts the script, and imports this module only for the script's path and the message
+format. The worker script imports only `cuda.bindings`, so the script starts fast. If a compiler crashes,
+hangs or takes all memory, only the worker process is affected, and the build continues.
 """
 
 from __future__ import annotations
@@ -22,21 +22,23 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-# Stack sizes for threads. Deeply nested templates need a large stack, and unused pages take no memory. The
-# second size is used if the address space is too small for the first.
+# Stack sizes for threads. A large stack, because deeply nested templates need much stack; unused pages take
+# no memory. A thread gets the second stack size if the address space is too small for the first size.
 _STACK_BYTES = (256 << 20, 8 << 20)
-# The allocator of a Python without a GIL reserves this much at the start; unused pages take no memory.
+# When a Python without a GIL starts, its allocator reserves this many bytes; unused pages take no memory.
 _RESERVED_BYTES = (1 << 30) * ("t" in getattr(sys, "abiflags", ""))
-_HEAP_BYTES = 1 << 30  # the heap for precompiled headers; unused pages take no memory
+_HEAP_BYTES = 1 << 30  # the size of the heap for precompiled headers; unused pages take no memory
 
-SCRIPT = __file__  # the script is started by its path, without importing hatch_cubin
+SCRIPT = __file__  # executor.py starts the script by its path, without importing hatch_cubin
 
-_WINDOW = 1 << 26  # bytes: the largest dictionary for compression, which needs ten times as much memory
+# In bytes: the largest dictionary for compression; the compression needs ten times as much memory.
+_WINDOW = 1 << 26
 
-# A message of ptxas about a line of PTX that NVRTC has generated. The user cannot see this PTX.
+# The form of ptxas's messages about a line of PTX that NVRTC has generated. After such a message, the task is
+# compiled again with source lines, because the user cannot see the generated PTX.
 _REFUSED = re.compile(rb"ptxas application ptx input, line |^ptxas .* on line [0-9]", re.MULTILINE)
 _LACKING = b"Unresolved extern"
-_ERROR = re.compile(rb"^(?:@E@)?(error +: .*)$", re.MULTILINE)  # an error message of nvlink
+_ERROR = re.compile(rb"^(?:@E@)?(error +: .*)$", re.MULTILINE)  # the form of an error message of nvlink
 _LINEINFO = b"--generate-line-info"
 
 
@@ -51,7 +53,7 @@ class Outcome(NamedTuple):
 
 
 def framed(message: dict[str, Any]) -> bytes:
-    """Encode a message for the pipe: the length of the message, then its bytes."""
+    """Encode a message for the pipe between build and worker: the message's length, then its bytes."""
     data = marshal.dumps(message)
     return len(data).to_bytes(8, "big") + data
 
@@ -63,7 +65,7 @@ def send(stream: BinaryIO, message: dict[str, Any]) -> None:
 
 
 def receive(stream: BinaryIO) -> dict[str, Any] | None:
-    """Read one message from a pipe; None at the end of the stream, also after an incomplete message."""
+    """Read one message from a pipe; return None at the end of the stream, or after an incomplete message."""
     size = int.from_bytes(stream.read(8), "big")
     data = stream.read(size)
     if not size or len(data) < size:
@@ -72,7 +74,10 @@ def receive(stream: BinaryIO) -> dict[str, Any] | None:
 
 
 def compile_task(task: dict[str, Any]) -> dict[str, Any]:
-    """Compile one task. In the returned dict, `ok` is whether it succeeded, `log` is the compiler's log."""
+    """Compile one task.
+
+    In the returned dict, `ok` is whether the compile succeeded, and `log` is the compiler's log.
+    """
     start = time.perf_counter()
     run = {"c++": _compile, "lto": _compile, "ptx": _assemble, "link": _link, "xz": _pack}[task["kind"]]
     if _unnamed and task["searches"]:
@@ -80,7 +85,7 @@ def compile_task(task: dict[str, Any]) -> dict[str, Any]:
     shared = _with_precompiled_header(task) if task.get("precompiled_header") and run is _compile else None
     try:
         outcome = shared or run(task)
-    except Exception as exc:  # noqa: BLE001 - NVRTC's and nvJitLink's errors share no base class
+    except Exception as exc:  # noqa: BLE001 - the errors of NVRTC and nvJitLink do not share a base class
         outcome = Outcome(ok=False, log=f"{type(exc).__name__}: {exc}".encode())
     seconds = time.perf_counter() - start
     text = outcome.log.rstrip(b"\0").decode("utf-8", "replace").strip()
@@ -94,8 +99,9 @@ def compile_task(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_precompiled_header(task: dict[str, Any]) -> Outcome | None:
-    """Compile a task with its headers precompiled; return None if the task needs a plain compile."""
-    with contextlib.suppress(Exception):  # after an error, the plain compile works or reports the problem
+    """Compile a task with precompiled headers; return None if the task must be compiled without them."""
+    # After an error with a precompiled header, a compile without it works or reports the problem.
+    with contextlib.suppress(Exception):
         return _precompiled(task)
     return None
 
@@ -116,9 +122,9 @@ def _precompiled(task: dict[str, Any]) -> Outcome | None:
 
 
 class _Header:
-    """The precompiled header of this worker process.
+    """The precompiled header of this worker process: its headers are compiled only once.
 
-    A precompiled header contains addresses, so no other process can use it.
+    A precompiled header contains memory addresses, so no other process can use it.
     """
 
     def __init__(self) -> None:
@@ -129,7 +135,10 @@ class _Header:
         self._descriptor: int | None = None
 
     def make(self, number: int, task: dict[str, Any]) -> None:
-        """Precompile the headers of a task. After a failure, `path` is None, or an exception is raised."""
+        """Precompile the headers of a task (a compile that the build has sent to this process).
+
+        If the headers cannot be precompiled, `path` is None afterwards, or an exception is raised.
+        """
         from cuda.bindings import nvrtc
 
         self.forget()
@@ -145,7 +154,7 @@ class _Header:
                 self._descriptor = os.open(place, os.O_RDONLY)
                 self.path = b"/proc/self/fd/%d" % self._descriptor
         finally:
-            self._remove()  # the open file is enough, and disappears when this process ends
+            self._remove()  # NVRTC needs only the open file, which disappears when this process ends
 
     @property
     def _place(self) -> str:
@@ -156,15 +165,15 @@ class _Header:
             os.unlink(self._place)
 
     def forget(self) -> None:
-        """Close the file of the precompiled header, which frees its disk space."""
+        """Close the file of the precompiled header, to free disk space."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self.path = self._descriptor = None
 
     def leave(self) -> None:
-        """Remove an incomplete precompiled header, and the folder if it is empty.
+        """Remove an incomplete precompiled header, and its folder if the folder is empty.
 
-        The build process may have ended before it could clean up.
+        The worker removes these files because the build process may have ended before it could remove them.
         """
         if self.folder:
             self._remove()
@@ -176,7 +185,10 @@ _header = _Header()
 
 
 def _compile(task: dict[str, Any]) -> Outcome:
-    """Compile C++. If ptxas rejects the generated PTX, compile again with source lines in the PTX."""
+    """Compile C++.
+
+    Compile a task; if ptxas rejects the generated PTX, compile again with source lines in the PTX.
+    """
     outcome = _run(task)
     if outcome.ok or not outcome.ptx or b"\t.loc\t" in outcome.ptx:
         return outcome
@@ -195,7 +207,7 @@ def _run(task: dict[str, Any], *, precompiles: bool = False) -> Outcome:
 
     def text(size: Any, get: Any) -> bytes:
         length: int = call(size(program))
-        # NVRTC writes into this object, so it must not be an object that the interpreter shares
+        # NVRTC writes into this bytes object, so the interpreter must not share the object
         buffer = bytes(length + 1)
         call(get(program, buffer))
         return buffer[:length]
@@ -227,15 +239,15 @@ def _run(task: dict[str, Any], *, precompiles: bool = False) -> Outcome:
         nvrtc.nvrtcDestroyProgram(program)
 
 
-# Folders whose descriptor numbers are above the limit of open files, by number. Each has two other names: a
-# path with another descriptor, and its real path.
+# The folders whose descriptor number is above the limit of open files, by this number. Each of these folders
+# has two other names: a path with another descriptor, and its real path.
 _unnamed: dict[int, tuple[str, str]] = {}
 
 
 def _compile_unnamed(task: dict[str, Any]) -> Outcome:
-    """Compile a task twice, with two other names of its folders.
+    """Compile a task twice, each time with different names for the task's folders.
 
-    If both results are equal, the result does not depend on the names of the folders.
+    If both results are equal, the result does not depend on the folders' names.
     """
     by_number, by_path = (_renamed(task, which) for which in (0, 1))
     outcome = _compile(by_number)
@@ -268,7 +280,7 @@ def _renamed(task: dict[str, Any], which: int) -> dict[str, Any]:
 
 
 class _Assembler:
-    """Runs ptxas for the tasks of this worker process, one after another."""
+    """Runs ptxas for the tasks of this worker process, one task after another."""
 
     def __init__(self) -> None:
         self.program = ""
@@ -278,8 +290,8 @@ class _Assembler:
 
     def run(self, task: dict[str, Any]) -> Outcome:
         """Assemble the PTX source of a task with ptxas."""
-        # The names of these files are always the same, because debug information and error messages contain
-        # them.
+        # The names of these files never change, because debug information and error messages contain the
+        # names.
         os.makedirs(self._folder, exist_ok=True)
         with open(os.path.join(self._folder, "source.ptx"), "wb") as text:
             text.write(task["code"])
@@ -295,7 +307,8 @@ class _Assembler:
             running = self._running
         log, _nothing = running.communicate()
         code = running.returncode
-        # If ptxas crashed, this process crashes too, because the build handles crashes of workers.
+        # If ptxas crashed, this process exits with the same signal, because the build already handles crashes
+        # of workers.
         if code < 0 and self._running is not None:
             os.kill(os.getpid(), -code)
         if code:
@@ -308,9 +321,9 @@ class _Assembler:
         return os.path.join(self.scratch, f"ptxas-{os.getpid()}")
 
     def leave(self) -> None:
-        """Kill a ptxas that is still running, and remove its files.
+        """Kill a ptxas process that is still running, and remove the files of this process.
 
-        The build process may have ended before it could clean up.
+        The worker removes these files because the build process may have ended before it could remove them.
         """
         with self._starts:
             if self._running is not None:
@@ -331,9 +344,9 @@ def _assemble(task: dict[str, Any]) -> Outcome:
 
 
 def _link(task: dict[str, Any]) -> Outcome:
-    """Link the inputs of a task to a cubin, and also to PTX if the task asks for PTX.
+    """Link the inputs of a task to a cubin, and also to PTX if the task requests PTX.
 
-    The PTX is assembled once, to make sure that it is valid.
+    The linked PTX is assembled once, to check that the PTX is valid.
     """
     options = task["options"]
     if twice := _defined_by_lto(task) if task["code"] else []:
@@ -356,8 +369,8 @@ def _defined_by_lto(task: dict[str, Any]) -> list[str]:
     """Return the symbols that LTO-IR and another input both define, which nvJitLink does not report.
 
     The symbols of LTO-IR cannot be read directly. The PTX made from LTO-IR shows variables and kernels, but
-    not functions. To find the functions, the LTO-IR is linked with a probe that calls them: a function that
-    the LTO-IR does not define is declared `.extern` in the resulting PTX.
+    not functions. To find the functions, the LTO-IR is linked with a probe, which is code that calls these
+    functions: a function that the LTO-IR does not define is declared `.extern` in the resulting PTX.
     """
     arch = [option for option in task["options"] if option.startswith(b"-arch=")]
     probe = {**task, "kind": "lto", "options": [*arch, b"-dlto"], "instantiate": [], "ptx": False}
@@ -365,7 +378,7 @@ def _defined_by_lto(task: dict[str, Any]) -> list[str]:
     inputs = [each for each in task["inputs"] if each[0] == "lto"]
     asked = [*inputs, ("lto", b"probe", compiled.output)]
     outcome = _linked([*task["options"], b"-ptx"], asked) if compiled.ok else compiled
-    if not outcome.ok:  # the real link reports this problem
+    if not outcome.ok:  # the link of all inputs will report the same problem
         return []
     text = outcome.output.decode("utf-8", "replace")
     lines = {how: "\n".join(line for line in text.splitlines() if line.startswith(how)) for how in _DECLARED}
@@ -380,9 +393,9 @@ def _defined_by_lto(task: dict[str, Any]) -> list[str]:
 
 
 def _declarations(task: dict[str, Any]) -> dict[str, str]:
-    """Return the declarations in each LTO-IR input, by name.
+    """Return the declarations in the PTX of each LTO-IR input, by the input's name.
 
-    The name "" stands for all inputs linked together.
+    The name "" stands for all inputs together, linked into one PTX.
 
     The declarations are read from the PTX that is made from the LTO-IR, in which undefined symbols are
     declared `.extern`.
@@ -397,10 +410,10 @@ def _declarations(task: dict[str, Any]) -> dict[str, str]:
 
 
 def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Outcome:
-    """Link *inputs*, each of which is a kind, a name and bytes.
+    """Link *inputs*; each input consists of a kind, a name and bytes.
 
     If two inputs declare a symbol differently, nvJitLink prints an error of nvlink and still succeeds. (With
-    LTO, nvJitLink writes the error to its log.) This function makes such a link fail.
+    LTO, nvJitLink writes the error to its log.) This function makes a link with this error fail.
     """
     with _caught_stderr() as printed:
         outcome = _linked_anyway(options, inputs)
@@ -411,9 +424,10 @@ def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Out
 
 @contextlib.contextmanager
 def _caught_stderr() -> Iterator[bytearray]:
-    """Collect what libraries in this process write to standard error, and print it after the `with` block."""
+    """Collect the standard error of libraries in this process, and print it after the `with` block."""
     printed = bytearray()
-    if not hasattr(os, "memfd_create"):  # on Windows, where a library may have its own standard error
+    # On Windows, the standard error of a library may differ from that of this process.
+    if not hasattr(os, "memfd_create"):
         yield printed
         return
     before, caught = os.dup(2), os.memfd_create("stderr")
@@ -467,7 +481,7 @@ def _pack(task: dict[str, Any]) -> Outcome:
 
 
 def packed(data: bytes) -> bytes:
-    """Return *data* compressed with xz, in one call, so that all versions of lzma give the same bytes.
+    """Return *data* compressed with xz, in a single call, so that all versions of lzma give the same bytes.
 
     Raise ImportError if this Python does not have the module lzma.
     """
@@ -488,9 +502,9 @@ def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:
 
 
 def _open_folders(folders: dict[int, str]) -> None:
-    """Open each folder, with the number in *folders* as its file descriptor.
+    """Open each folder in *folders* with the given number as the folder's file descriptor.
 
-    If a number is above the limit of open files, remember two other names for the folder.
+    If a number is above the limit of open files, the function notes two other names for the folder.
     """
     most = _allow_descriptors(max(folders) + 1)
     for number, folder in folders.items():
@@ -503,8 +517,8 @@ def _open_folders(folders: dict[int, str]) -> None:
 
 
 def _allow_descriptors(count: int) -> int:
-    """Raise the limit of open files to *count*, or as far as the system allows, and return the new limit."""
-    import resource  # Windows does not have this module, and does not need these descriptors
+    """Raise the limit of open files to *count*, or as high as the system allows; return the new limit."""
+    import resource  # Windows does not have the module resource, and does not need these file descriptors
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= count:
@@ -514,7 +528,7 @@ def _allow_descriptors(count: int) -> int:
 
 
 def _limit_memory(size: int) -> None:
-    """Limit the memory of this process to *size* bytes plus the reserved sizes of stack and allocator."""
+    """Limit the memory of this process to *size* bytes plus the sizes reserved for stack and allocator."""
     import resource  # Windows does not have this module, so the memory of workers is not limited there
 
     most = size + _STACK_BYTES[0] + _RESERVED_BYTES
@@ -524,7 +538,7 @@ def _limit_memory(size: int) -> None:
 
 
 def _start_thread(target: Callable[[], None]) -> None:
-    """Start a thread with the large stack size, or with the small size if the address space is too small."""
+    """Start a thread with the large stack, or with the small stack if the address space is too small."""
     for size in _STACK_BYTES:
         threading.stack_size(size)
         with contextlib.suppress(RuntimeError, MemoryError):
@@ -534,10 +548,11 @@ def _start_thread(target: Callable[[], None]) -> None:
 
 
 def main() -> None:
-    """Read tasks from standard input and run them, until standard input ends."""
+    """Read tasks from standard input and run the tasks, until standard input ends."""
     requests = sys.stdin.buffer
     results = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # compilers' output goes to standard error, so that it does not mix with the messages
+    # The output of compilers goes to standard error, so that the output does not mix with the messages.
+    os.dup2(2, 1)
     setup = receive(requests)
     if setup is None:
         return
@@ -548,7 +563,7 @@ def main() -> None:
     _assembler.program = setup.get("assembler", "")
     if setup.get("memory"):
         _limit_memory(setup["memory"])
-    os.chdir("/")  # a fixed working directory, because debug information contains its path
+    os.chdir("/")  # a fixed working folder, because debug information contains the path of the working folder
     for library in setup["libraries"]:
         ctypes.CDLL(library)
     tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -559,7 +574,7 @@ def main() -> None:
             tasks.put(task)
     _assembler.leave()
     _header.leave()
-    os._exit(0)  # exit at once, because a running compile must not keep this process alive
+    os._exit(0)  # the process exits at once, because a running compile must not delay the exit
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def test_every_mistake_in_the_table_is_reported_with_its_line(tmp_path: Path, ta
         ),
         "hatch-cubin: error: pyproject.toml:16: this table also needs 'path' [missing-key]",
         "  hint: for example, in this table:",
-        '    path = "**/*.cu"  # the sources that the table is for',
+        '    path = "**/*.cu"  # the sources to which the table applies',
         "hatch-cubin: 4 errors, nothing was built",
     ]
 

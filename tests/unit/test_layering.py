@@ -264,9 +264,9 @@ MODULES: dict[str, dict[str, str]] = {
         "cluster/opening": "cluster/dask cluster/identity cluster/plain_executor cluster/scheduler "
         "cluster/shipped_files cluster/worker_side cluster/workers compiler_paths cores executor tasks",
         "bake": "advice claims cluster/opening cluster/sample_check compiler_paths cores diagnostics "
-        "executor hints/failed_compile hints/not_cuda hints/other_sources inline_assembly outcome "
-        "precompiled_headers results source_warnings storing tasks",
-        "linking": "bake definitions diagnostics executor results",
+        "executor hints/failed_compile hints/macros hints/not_cuda hints/other_sources inline_assembly "
+        "outcome precompiled_headers results source_warnings storing tasks",
+        "linking": "bake definitions diagnostics executor hints/conditions hints/kernel_declarations results",
         "obtain": "bake linking results",
     },
     "explaining": {

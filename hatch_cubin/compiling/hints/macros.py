@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from ...config.toml_lines import setting
 from ...errors import Location
 from ...project.source import without_comments
 from ..diagnostics import Diagnostic, Explanation, failure
@@ -19,6 +21,8 @@ _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(.*)", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _EXTRA = re.compile(r"[^(){};]*;")  # the value of a macro that ends with a semicolon and is not a statement
+# messages about code that needs a string: the argument of `#include` or of a function such as printf
+_WANTS_STRING = re.compile(r"expected a file name|expected type \"(?:const )?char \*")
 _BUILT_IN = "__nv_nvrtc_builtin_header.h"
 # the most columns between the end of a macro's name and the position of an error that the macro may cause
 _FARTHEST = 2
@@ -61,11 +65,30 @@ def beside_error(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanat
             value, place = macros.get(name, (None, None))
             if value is not None and not (missing and missing[1] not in value):
                 others = [other for other in found if other.where != each.where]
-                like_code = value.startswith("=") or value.endswith(";")
-                fix = ": a macro's value needs neither '=' nor ';'" if like_code else ""
-                told = replace(each, hint=f"{name} is a macro, defined as {value!r} ({place}){fix}")
+                told = replace(each, hint=_with_value(name, value, place, each.text))
                 return told.followed_by(len(found) - len(others) - 1), others
     return None
+
+
+def about_warning(warning: Diagnostic, failed: FailedCompile) -> str | None:
+    """Return a hint with the value of a macro of pyproject.toml, if the compiler warns next to the macro."""
+    values = {name.partition("(")[0]: value for name, value in failed.module.macros}
+    found = (
+        _with_value(name, values[name], failed.place_of_macro(name), warning.text)
+        for name in _beside(warning)
+        if name in values
+    )
+    return next(found, None)
+
+
+def _with_value(name: str, value: str, place: Location | None, text: str) -> str:
+    """Return a hint with the value of a macro, for an error or a warning with the text *text*."""
+    fix = ""
+    if value.startswith("=") or value.endswith(";"):
+        fix = ": a macro's value needs neither '=' nor ';'"
+    elif _WANTS_STRING.search(text) and not value.startswith('"'):
+        fix = f": for a string, write {setting(name, json.dumps(value))}"
+    return f"{name} is a macro, defined as {value!r} ({place}){fix}"
 
 
 def _listed(names: Collection[str], kind: str) -> str:

@@ -129,6 +129,15 @@ def test_a_skipped_or_empty_bundle_can_be_imported_by_its_drop_in(project: Proje
         )
 
 
+def test_texts_of_calls_stay_in_the_wheel(project: Project) -> None:
+    """The package reads them at run time."""
+    skipped = replace(project, environ={**project.environ, "HATCH_CUBIN_SKIP": "1"})
+    recorded = {f"demo/calls/{KEYS['r']}{more}.cu" for more in ("", "-2")}
+    for each in (project, skipped):
+        _files, left_out = pipeline.build_with_sources(each)
+        assert {*left_out} == {"demo/plain.cu", *recorded}
+
+
 def test_an_sdist_has_all_files_of_calls(project: Project) -> None:
     assert {name.removeprefix("demo/") for name in pipeline.sdist_files(project)} >= FILES.keys()
 

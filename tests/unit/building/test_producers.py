@@ -394,7 +394,7 @@ def test_ptx_for_another_arch_than_its_name_says_is_refused(tmp_path: Path) -> N
     error = refusal(HatchCubinError, built, project)
     assert found(error) == [("ptx-target-unsuitable", "demo/mm[B=1].sm_90.ptx:2")]
     assert error.problems[0].hint == (
-        "if that is the arch that its text is for, produce it as 'mm[B=1].sm_90a.ptx'"
+        "if the text of this source is for that arch, produce it as 'mm[B=1].sm_90a.ptx'"
     )
 
 

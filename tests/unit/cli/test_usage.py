@@ -197,7 +197,7 @@ def test_programs_get_wrong_usage_too(
         ("bake --archs sm_80 sm_90", "write several archs as one list: --archs sm_80,sm_90"),
         ("plan --archs=sm_80 sm_90 sm_100", "write several archs as one list: --archs sm_80,sm_90,sm_100"),
         ("bake -j4", "did you mean '--jobs 4'?"),
-        ("plan --toolkit 13.0", "'toolkit' is a key of the table in pyproject.toml"),
+        ("plan --toolkit 13.0", "'toolkit' is a key of hatch-cubin in pyproject.toml"),
         ("bake -j 4", "did you mean '--jobs 4'?"),
         ("bake -j", "did you mean '--jobs'?"),
         ("plan -p=somewhere", "did you mean '--project somewhere'?"),

@@ -176,6 +176,61 @@ def test_kernels_without_linkage_have_names_of_their_own_in_sources_that_are_cal
     assert not any("$" in name for name in kernels)
 
 
+ONE_KERNEL = "__global__ void k(int *p) { *p = 1; }\n"
+OTHER_KERNEL = "__global__ void k(int *p) { *p = 2; }\n"
+
+
+@pytest.mark.parametrize("mode", ["lto", "rdc"])
+@pytest.mark.parametrize(
+    ("files", "places"),
+    [
+        ({"a.cu": ONE_KERNEL, "b.cu": OTHER_KERNEL}, "by demo/a.cu:1 and by demo/b.cu:1"),
+        ({"a.cu": ONE_KERNEL, "b.cu": f"inline {OTHER_KERNEL}"}, "by demo/a.cu:1 and by demo/b.cu:1"),
+        (
+            {"a.cu": f"static {ONE_KERNEL}", "b.cu": f"static {OTHER_KERNEL}"},
+            "by demo/a.cu:1 and by demo/b.cu:1",
+        ),
+        (
+            {"k.cuh": f"static {ONE_KERNEL}", "a.cu": '#include "k.cuh"\n', "b.cu": '#include "k.cuh"\n'},
+            "by a header that several sources include (probably)",
+        ),
+    ],
+)
+def test_a_kernel_that_two_sources_of_a_module_define_is_an_error(
+    tmp_path: Path, files: Mapping[str, str], places: str, mode: str
+) -> None:
+    (told,) = failure(tmp_path, files, module("m", "a.cu", "b.cu", mode=mode))
+    first, *_rest, hint = told.splitlines()
+    assert first.endswith(f"'k(int*)' (_Z1kPi) is defined more than once, {places}")
+    assert "rename" in hint
+    assert "static" not in hint
+
+
+@pytest.mark.parametrize("mode", ["lto", "rdc"])
+def test_kernels_that_only_seem_to_be_defined_twice_are_linked(tmp_path: Path, mode: str) -> None:
+    shared = "inline __global__ void shared(int *p) { *p = 7; }\n"
+    files = {
+        "h.cuh": f"#pragma once\n{shared}",
+        "a.cu": f'#include "h.cuh"\n{ONE_KERNEL}',
+        "b.cu": (
+            '#include "h.cuh"\n__global__ void k(float *p) { *p = 1; }\n'
+            f"#ifdef NEVER\n{OTHER_KERNEL}#endif\n"
+        ),
+        "c.cu": "__global__ void k(int *p);\n",
+    }
+    built = pipeline.build(project_of(tmp_path, files, module("m", "a.cu", "b.cu", "c.cu", mode=mode)))
+    kernels = elf.read_cubin(built["m.sm_90.cubin"]).kernels
+    assert sorted(kernels) == ["_Z1kPf", "_Z1kPi", "_Z6sharedPi"]
+
+
+@pytest.mark.parametrize("mode", ["lto", "rdc"])
+def test_the_hint_for_a_kernel_in_a_header_does_not_propose_a_variable(tmp_path: Path, mode: str) -> None:
+    files = dict.fromkeys(("a.cu", "b.cu"), '#include "k.cuh"\n')
+    (told,) = failure(tmp_path, {"k.cuh": ONE_KERNEL, **files}, module("m", *files, mode=mode))
+    assert "by demo/a.cu and by demo/b.cu\n" in told
+    assert ("rename" in told) == (mode == "rdc")  # the symbols of LTO-IR do not say that a kernel is one
+
+
 SIGNATURE = "__device__ float f(float a) { return a; }\n"
 KERNEL = 'extern "C" __global__ void k(int *p) {{ *p = {}; }}\n'
 LAUNCH = """\
@@ -675,7 +730,9 @@ def test_whatever_the_linker_says_is_told(tmp_path: Path) -> None:
     assert failed("ERROR in LTOIR arch newer than target arch") == [
         "an input of this link contains LTO-IR of a newer compiler, or for a newer arch"
     ]
-    assert failed("error: Multiple definition of 'nowhere'") == ["'nowhere' is defined more than once"]
+    assert failed("error: Multiple definition of 'nowhere'") == [
+        "'nowhere' is defined more than once, by a header that several sources include (probably)"
+    ]
     assert failed("error: Undefined reference to 'nowhere' in 'x'") == ["nothing defines 'nowhere'"]
     assert told_of(found, Result(0, ok=True, output=b"no cubin")) == ["the linker's result is not a cubin"]
 

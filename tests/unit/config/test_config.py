@@ -235,7 +235,7 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
                 "missing-key",
                 9,
                 "this table also needs 'path'",
-                'for example, in this table:\n    path = "**/*.cu"  # the sources that the table is for',
+                'for example, in this table:\n    path = "**/*.cu"  # the sources to which the table applies',
             ),
             (
                 "unknown-option",
@@ -437,7 +437,7 @@ def test_a_product_that_is_not_in_an_array_is_shown_in_one() -> None:
         ("options = { O9 = true }", ALL_OPTIONS),
         ("options = { Xptxas = '--no-such' }", ALL_OPTIONS),
         ("options = { nvcc = '-O3' }", NO_EFFECT),
-        ("options = { '-DN' = 4 }", "macros are set with 'define', a key of the table"),
+        ("options = { '-DN' = 4 }", "macros are set with 'define', a key of hatch-cubin"),
         (f"{SOURCE}\npath = 'a.cu'\ntemplates = ['k<int>']", "did you mean 'instantiate'?"),
         (f"{SOURCE}\npath = 'a.cu'\nfiles = ['b.cu']", "did you mean 'path'?"),
         ("options = { Xptxas = [1] }", ALL_OPTIONS),
@@ -842,7 +842,7 @@ def test_a_header_package_is_a_name_and_perhaps_its_versions(name: str) -> None:
 )
 def test_what_is_no_key_is_refused(keys: str, what: str) -> None:
     (problem,) = problems(f"trusted-keys = {keys}")
-    hint = "'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
+    hint = "'hatch-cubin keygen FILE' makes a key, and prints the line for pyproject.toml"
     assert (problem.what, problem.hint) == (what, hint)
 
 
@@ -872,9 +872,9 @@ def test_signatures_that_are_required_need_keys_that_count() -> None:
     assert read_config(f'trusted-keys = ["{KEY}"]', environ).trusted_keys == (KEY,)
     (problem,) = problems('archs = ["sm_90"]', environ)
     assert str(problem) == (
-        f"pyproject.toml:{FIRST - 1}: HATCH_CUBIN_REQUIRE_SIGNED is set, but the table has no 'trusted-keys' "
+        f"pyproject.toml:{FIRST - 1}: HATCH_CUBIN_REQUIRE_SIGNED is set, but there are no 'trusted-keys' "
         "to check signatures with\n"
-        "  hint: 'hatch-cubin keygen FILE' makes a key, and prints the line for the table"
+        "  hint: 'hatch-cubin keygen FILE' makes a key, and prints the line for pyproject.toml"
     )
 
 
@@ -1145,7 +1145,7 @@ def test_the_backend_inside_is_read_where_ours_is_around_it() -> None:
     assert (config.backend, config.backend_path, config.package_dir) == ("a.b:c.d", ("tools",), "python/demo")
 
 
-NO_BACKEND = "the table does not name the build backend that makes the wheel\n  hint:"
+NO_BACKEND = "the key 'backend' is missing: it names the build backend that makes the wheel\n  hint:"
 MESON = 'backend = "mesonpy"'
 OTHER = "backend must be another build backend, such as 'mesonpy', not"
 

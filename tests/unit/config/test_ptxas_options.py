@@ -130,7 +130,15 @@ def test_a_hint_says_what_may_be_meant(option: str, hint: str | None) -> None:
     assert ptxas_options.hint(option) == hint
 
 
-@pytest.mark.parametrize(("option", "hint"), [("-v -O3", "write ['-v', '-O3']"), ("v", "write '-v'")])
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("-v -O3", "write ['-v', '-O3']"),
+        ("-O3 -v --warn-spills", "write ['-O3', '-v', '-warn-spills']"),
+        ("-O3 -v --unknown", "write ['-O3', '-v', '--unknown']"),
+        ("v", "write '-v'"),
+    ],
+)
 def test_several_options_in_one_string_become_an_array(option: str, hint: str) -> None:
     assert ptxas_options.hint(option, alone=True) == hint
 

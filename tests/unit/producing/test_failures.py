@@ -166,7 +166,7 @@ def test_a_hint_of_the_process_is_shown() -> None:
             "TypeError: int() argument",
             None,
             [["demo/gen.py", 1, "sources", "int(os.getenv('LEVEL'))"]],
-            "the function sees only variables that 'environment' in its table names",
+            "the function sees only variables that 'environment' in the [[producer]] table lists",
         ),
     ],
 )

@@ -111,7 +111,7 @@ def test_missing_files_are_named_with_their_lines(tmp_path: Path) -> None:
     assert found(error) == [("pattern-matches-nothing", "pyproject.toml:13")] * 2
     assert [each.hint for each in error.problems] == [
         None,
-        'it is a folder: write "demo/t/**" for the files in it',
+        'the path is a folder: write "demo/t/**" for the files in it',
     ]
     (missing,) = refusal(ConfigError, find_producers, other).problems
     assert (missing.code, missing.hint) == ("producer-not-found", "did you mean 'demo/gen.py'?")

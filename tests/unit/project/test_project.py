@@ -133,7 +133,7 @@ def test_a_variable_that_nothing_reads_is_warned_of(tmp_path: Path) -> None:
     assert said[1:] == ["HATCH_CUBIN_XYZZY is not a variable of hatch-cubin"]
     replace(made, environ={"HATCH_CUBIN_CACHE_SIZE": "1"}).warn_of_variables()
     assert said[2:] == [
-        "HATCH_CUBIN_CACHE_SIZE is not a variable of hatch-cubin: 'cache-size' is a key of the table"
+        "HATCH_CUBIN_CACHE_SIZE is not a variable of hatch-cubin: 'cache-size' is a key in pyproject.toml"
     ]
 
 
@@ -331,7 +331,7 @@ def test_a_folder_in_place_of_a_glob_has_a_hint(tmp_path: Path) -> None:
     error = refusal(SourceError, read_sources, project(tmp_path, 'sources = ["kernels/"]'))
     what, hint = (
         "sources: 'kernels' matches no file",
-        'it is a folder: write "kernels/**/*.cu" for the sources in the folder',
+        'the path is a folder: write "kernels/**/*.cu" for the sources in the folder',
     )
     assert error.problems == (problem("pattern-matches-nothing", what, FIRST_PLACE, hint),)
 
@@ -421,7 +421,7 @@ def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> Non
             "a path in 'include-dirs' begins at the project's folder; "
             "'header-packages' is for headers in wheels such as nvidia-cutlass"
         ),
-        'it is a file: write the name of its folder, "src/demo"',
+        'the path is a file: write the name of its folder, "src/demo"',
     ]
 
 

@@ -171,10 +171,11 @@ def test_a_glob_matches_as_a_shells_does(pattern: str, yes: str, no: str) -> Non
         (b"a\xc3\xa9\n", "aé\n"),
         (b"\xef\xbb\xbfa", "a"),
         (b"a\xe9", "aé"),
+        (b"\xef\xbb\xbfa\xe9", "aé"),
         (b"a\r\nb\rc\n", "a\nb\nc\n"),
         (b"", ""),
     ],
-    ids=["utf-8", "bom", "latin-1", "line ends", "empty"],
+    ids=["utf-8", "bom", "latin-1", "bom and latin-1", "line ends", "empty"],
 )
 def test_a_source_is_decoded_as_the_compiler_should_see_it(data: bytes, text: str) -> None:
     assert decode_source(data, Location("k.cu"))[0] == text

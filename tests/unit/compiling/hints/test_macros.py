@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -190,3 +191,44 @@ def test_of_macros_that_may_all_be_the_cause_all_are_named(tmp_path: Path) -> No
     (told,) = advise(found, setting(tmp_path, 'define = { B = 1, "A(x)" = "x" }'))
     assert told.text == "NVRTC's own built-in header does not compile with the macros A, B"
     assert told.hint == "remove the macros A, B from 'define'"
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("code", "value", "hint"),
+    [
+        (
+            'printf("%s", N);',
+            "1.0",
+            (
+                'N is a macro, defined as \'1.0\' (pyproject.toml:11): for a string, write N = "\\"1.0\\""; '
+                "to silence this warning: options = { diag-suppress = [181] }"
+            ),
+        ),
+        (
+            "*x = N + 1;",
+            "4;",
+            (
+                "N is a macro, defined as '4;' (pyproject.toml:11): a macro's value needs "
+                "neither '=' nor ';'; to silence this warning: options = { diag-suppress = [174] }"
+            ),
+        ),
+        ("x + 1; *x = N;", "4", "to silence this warning: options = { diag-suppress = [174] }"),
+    ],
+)
+def test_a_warning_beside_a_macro_of_the_table_shows_the_macro_first(
+    tmp_path: Path, code: str, value: str, hint: str
+) -> None:
+    files = {"a.cu": f"#include <stdio.h>\n__global__ void k(int *x) {{ {code} }}\n"}
+    warnings: list[str] = []
+    project = make_project(tmp_path, files, f'archs = ["sm_90"]\ndefine = {{ N = "{value}" }}\n')
+    pipeline.build(dataclasses.replace(project, warn=warnings.append))
+    assert [each.partition("  hint: ")[2] for each in warnings] == [hint]
+
+
+@pytest.mark.nvrtc
+def test_a_macro_that_is_no_string_in_an_include_is_shown_with_quotes(tmp_path: Path) -> None:
+    files = {"a.cu": "#include CONFIG\n__global__ void k(int *x) { *x = 1; }\n", "c.h": ""}
+    options = 'archs = ["sm_90"]\ndefine = { CONFIG = "c.h" }\n'
+    first = refusal(CompileError, pipeline.build, make_project(tmp_path, files, options)).problems[0]
+    assert (first.hint or "").endswith(': for a string, write CONFIG = "\\"c.h\\""')
