@@ -209,9 +209,7 @@ class Links:
     def _duplicate(self, job: Job, symbol: str, inputs: Sequence[str], hint: str | None = None) -> Diagnostic:
         texts = {source.path: source for source in _sources(job)}
         places = [str(_location(symbol, texts[name]) or name) if name in texts else name for name in inputs]
-        by = (
-            f"by {' and by '.join(places)}" if places else "probably by a header that several sources include"
-        )
+        by = " and by ".join(places) or "a header that several sources include (probably)"
         what = f"{_symbol_label(symbol)} is defined more than once, by {by}"
         return self._error("symbol-defined-twice", what, job, hint=hint or self._once(job, symbol))
 

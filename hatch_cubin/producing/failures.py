@@ -149,6 +149,9 @@ def _hints(producer: Producer, content: Mapping[str, Any]) -> Iterator[str]:
             f"in the producer's table: {requires}; otherwise, do not import the module in this file"
         )
     if error.startswith("FileNotFoundError"):
+        if any(re.search("subprocess|Popen", text) for *_place, text in content["frames"]):
+            path = setting("environment", [*rule.environment, "PATH"])
+            yield f"to find programs by name, in its table: {path}"
         yield "the working folder is the project's folder: relative paths begin there"
     key = _ENVIRON_KEY.match(error)
     uses_variable = any(re.search("environ|getenv", text) for *_place, text in content["frames"])

@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -68,9 +68,28 @@ def sources_of(produced: Produced, rule: ProducerRule, place: TableLocation) -> 
             sources.append(_source(name, value, rule, _PlaceOfScript(rule.path, place.table)))
         except HatchCubinError as exc:
             problems += (_with_name(each, name) for each in exc.problems)
+    problems += _equal_variants(sources)
     if problems:
         raise SourceError(*problems)
     return sources
+
+
+def _equal_variants(sources: Sequence[Source]) -> Iterator[Problem]:
+    """Yield a problem for each source that the values in its name do not tell from an earlier source."""
+    first: dict[tuple[Any, ...], Source] = {}
+    plain = {each.produced.base for each in sources if each.produced and not each.produced.variant}
+    for source in sources:
+        made = source.produced
+        if made is None or not made.variant:
+            continue
+        name = PurePosixPath(source.path).name
+        other = first.setdefault((made.base, frozenset(made.variant), made.file), source)
+        if other is not source:
+            what = f"{name!r} has the same values as {PurePosixPath(other.path).name!r}, in another order"
+            yield problem("bad-produced-name", what, Location(made.producer))
+        if made.base in plain:
+            what = f"{name!r} has values in its name, and another source has the same stem without values"
+            yield problem("bad-produced-name", what, Location(made.producer), "give it another stem")
 
 
 def _with_name(found: Problem, name: Any) -> Problem:

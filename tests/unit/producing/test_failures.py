@@ -150,6 +150,12 @@ def test_a_hint_of_the_process_is_shown() -> None:
             "the working folder is the project's folder: relative paths begin there",
         ),
         (
+            "FileNotFoundError: [Errno 2] No such file or directory: 'nvdisasm'",
+            None,
+            [["demo/gen.py", 1, "sources", "subprocess.run(['nvdisasm'])"]],
+            'to find programs by name, in its table: environment = ["X", "PATH"]',
+        ),
+        (
             "KeyError: 'LEVEL'",
             None,
             [["demo/gen.py", 1, "sources", "os.environ['LEVEL']"]],

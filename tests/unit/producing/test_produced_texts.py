@@ -43,6 +43,28 @@ def test_a_name_has_parts(
     assert one.produced.rule.archs == ((arch,) if arch else None)
 
 
+@pytest.mark.parametrize(
+    ("names", "hint"),
+    [
+        (("a[P=1,Q=2].cu", "a[Q=2,P=1].cu"), None),
+        (("a[F=True].cu", "a[F=1].cu"), None),
+        (("a.cu", "a[P=1].cu"), "give it another stem"),
+    ],
+    ids=["another order", "a boolean and its number", "with and without values"],
+)
+def test_names_that_the_loader_could_not_tell_apart_are_refused(
+    names: tuple[str, str], hint: str | None
+) -> None:
+    error = refusal(SourceError, lambda: sources_of([(name, "text") for name in names], RULE, PLACE))
+    assert found(error) == [("bad-produced-name", "demo/kernels/gen.py")]
+    assert error.problems[0].hint == hint
+
+
+def test_names_with_other_values_or_archs_differ() -> None:
+    names = ("a[P=1].cu", "a[P=2].cu", "a[P=1].sm_90.cu", "a[P=1,Q=1].cu", "b[P=1].cu", "c.cu", "c.sm_90.cu")
+    assert len(sources_of([(name, "text") for name in names], RULE, PLACE)) == len(names)
+
+
 def test_a_script_at_the_top_of_the_project_produces_sources_there() -> None:
     one = sources("axpy.cu", rule=ProducerRule(path="gen.py"))
     assert (one.path, one.path_for_globs) == ("axpy.cu", "axpy.cu")
