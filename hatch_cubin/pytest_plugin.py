@@ -65,6 +65,7 @@ class _Watch:
         self._session: pytest.Session | None = None
         self._reported: set[str] = set()
         self._before = os.environ.get(_VARIABLE)
+        self._process = os.getpid()
         os.environ[_VARIABLE] = str(self._calls)
         atexit.register(self._at_exit)
         config.add_cleanup(self._finish)  # runs after all fixtures and hooks, because it is the first one
@@ -85,6 +86,8 @@ class _Watch:
 
     def _at_exit(self) -> None:
         """Fail for a call in a function that runs when Python exits, too."""
+        if os.getpid() != self._process:  # a fork of the session, which still needs the folder
+            return
         fails = self._fails()
         shutil.rmtree(self._calls, ignore_errors=True)
         if fails:
@@ -121,7 +124,8 @@ def write_recorded(folder: Path, root: Path, call: dict[str, Any]) -> bool:
     """Write a call into a folder of recorded calls. Return whether the call is new there.
 
     The name of the file is the key of the call. Calls with other template names have files of their own, so
-    that the recordings of two people can be merged without a conflict.
+    that the recordings of two people can be merged without a conflict. Calls with other include folders have
+    files of their own, so that the build notices them.
     """
     from .loader._text_key import text_of_key  # lazy: pytest imports this file in each session
 
@@ -130,7 +134,8 @@ def write_recorded(folder: Path, root: Path, call: dict[str, Any]) -> bool:
     name = call["key"]
     if call["names"]:
         fields["instantiate"] = call["names"]
-        name += "-" + hashlib.sha256("\0".join(call["names"]).encode()).hexdigest()[:16]
+    if outside_key := [*(each for each in options if each.startswith("-I")), *call["names"]]:
+        name += "-" + hashlib.sha256("\0".join(outside_key).encode()).hexdigest()[:16]
     text = f"// {json.dumps(fields, sort_keys=True)}\n{text_of_key(call['text'])}"
     try:
         data = text.encode()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import Problem, problem
-from ..loader._text_key import parse_options
+from ..loader._text_key import macro_name, parse_options
 from . import nvrtc_options, toml_lines, value_checks
 from .nvrtc_options import OptionValue
 from .toml_positions import TableLocation
@@ -66,7 +66,7 @@ def with_settings(values: Mapping[str, Any], place: TableLocation, report: Repor
         **kept,
         "front": front,
         "call_options": written,
-        "define": tuple(dict(settings["define"]).items()),
+        "define": tuple({macro_name(name): (name, value) for name, value in settings["define"]}.values()),
         "options": {**_ADDED[front], **options},
         "include_dirs": tuple(dict.fromkeys((*settings["include"], *values.get("include_dirs", ())))),
     }

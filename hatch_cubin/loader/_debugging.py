@@ -307,8 +307,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "fcbb20063f145aa191dd1418fb042c64621d7c95c77e55fe4d3df632c31ec18c",
-    "_split": "ae290749bfaec947d9a1e77c3bf5d90e086cd9c6e9f6f3680d6bb96606515337",
+    "_packs": "fc6013a4acd1cc13c2a97964b211f624ed0131bc1be85d409616418e5f4e549c",
+    "_split": "eb6ddb704f4a63029c37ced57b4df04abedc1953e74ea5a60130b2a08544d075",
 }
 
 
@@ -418,4 +418,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "34c74b6c4c91a911"
+__build__ = "da6f4e22967ebf2e"

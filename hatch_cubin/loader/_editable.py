@@ -152,4 +152,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "34c74b6c4c91a911"
+__build__ = "da6f4e22967ebf2e"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "34c74b6c4c91a911"
+__build__ = "da6f4e22967ebf2e"

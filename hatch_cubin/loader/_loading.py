@@ -628,4 +628,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "34c74b6c4c91a911"
+__build__ = "da6f4e22967ebf2e"

@@ -17,7 +17,7 @@ _OPTION = re.compile(
 )
 _VALUE_FOLLOWS = re.compile(r"-D|-I|--define-macro|--include-path|--?diag-suppress|-Ofc|--Ofast-compile")
 _WITHOUT_EFFECT_ON_CODE = ("include", "diag_suppress")
-_LINE_DIRECTIVE = re.compile(r"\s*#[ \t]*line\b[^\n]*\n?")
+_LINE_DIRECTIVES = re.compile(r'(?:\s*#[ \t]*line[ \t]+\d+(?:[ \t]*"[^"\n]*")?[ \t]*(?:\n|\Z))+')
 
 
 def parse_options(options: "Iterable[str]") -> "list[tuple[str, str]]":
@@ -40,7 +40,8 @@ def text_key(front: str, options: "Iterable[str]", text: str) -> str:
     """Return the key of a *text* that is compiled with *options*. ValueError if a key has no such option.
 
     *front* is the library that would compile the text. Include folders and suppressed messages are not part
-    of the key. Neither are the order of the options, the form of line ends, and a `#line` at the start.
+    of the key. Neither are the order of the options, the form of line ends, and `#line` at the start. Options
+    with the same name keep their order, because NVRTC uses the last one.
     """
     changing = [each for each in parse_options(options) if each[0] not in _WITHOUT_EFFECT_ON_CODE]
     changing.sort(key=_sort_key)
@@ -49,16 +50,21 @@ def text_key(front: str, options: "Iterable[str]", text: str) -> str:
 
 
 def text_of_key(text: str) -> str:
-    """Return the text from which the key is computed: with plain line ends, and without a first `#line`."""
+    """Return the text of a key: with plain line ends, and without `#line` at the start."""
     text = text.replace("\r\n", "\n") if "\r" in text else text  # the search for one character is faster
-    line = _LINE_DIRECTIVE.match(text)
-    return text[line.end() if line else 0 :]
+    lines = _LINE_DIRECTIVES.match(text)
+    return text[lines.end() if lines else 0 :]
 
 
 def _sort_key(option: "tuple[str, str]") -> "tuple[str, str]":
-    """Sort macros by name. Macros with the same name keep their order, because the last one counts."""
+    """Sort options by name, and macros by the name of the macro."""
     name, value = option
-    return name, re.split("[(=]", value)[0]
+    return name, macro_name(value) if name == "define" else ""
 
 
-__build__ = "34c74b6c4c91a911"
+def macro_name(definition: str) -> str:
+    """Return the name of a macro, without its parameters and its value."""
+    return re.split("[(=]", definition)[0]
+
+
+__build__ = "da6f4e22967ebf2e"

@@ -363,7 +363,7 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "34c74b6c4c91a911"
+__build__ = "da6f4e22967ebf2e"
 
 if __build__ != _build_of_core:
     what = f"{__file__} is missing, damaged, or of another version than the imported loader"

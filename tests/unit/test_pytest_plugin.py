@@ -29,6 +29,9 @@ PLACES = {
     "fixture": BEGIN + "@pytest.fixture(scope='session')\n"
     "def f():\n yield\n compiles('fixture')\ndef test_it(f): pass\n",
     "atexit": BEGIN + "import atexit\ndef test_it(): atexit.register(compiles, 'atexit')\n",
+    "fork": BEGIN + "import atexit\ndef test_it():\n compiles('fork')\n"
+    " child = os.fork()\n if not child:\n  atexit._run_exitfuncs()\n  os._exit(0)\n"
+    " os.waitpid(child, 0)\n",
     "unconfigure": BEGIN + "def test_it(): pass\n",
     "exit": BEGIN + "def test_it():\n compiles('exit'); pytest.exit('hidden', 0)\n",
     "status": BEGIN + "def test_it(): compiles('status')\n",
@@ -175,6 +178,12 @@ def test_include_folders_are_those_of_the_project(
     assert pytest_plugin.write_recorded(tmp_path / "calls", tmp_path, given)
     (path,) = (tmp_path / "calls").iterdir()
     assert json.loads(path.read_text().partition("\n")[0][3:])["options"] == written
+
+
+def test_a_call_with_other_include_folders_has_a_file_of_its_own(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        pytest_plugin.write_recorded(tmp_path / "calls", tmp_path, call(options=[f"-I{folder}"]))
+    assert len([*(tmp_path / "calls").iterdir()]) == 2
 
 
 def test_a_text_that_is_not_unicode_is_not_recorded(tmp_path: Path) -> None:

@@ -53,6 +53,10 @@ def test_the_options_of_a_call_are_settings() -> None:
     assert one.options == {**DEFAULTS, **changed}
 
 
+def test_the_last_form_of_a_macro_counts() -> None:
+    assert rule('options = ["-DF=1", "-DF(x)=x", "-DF=2"]').define == (("F", "2"),)
+
+
 def test_a_project_knows_the_libraries_of_its_calls() -> None:
     assert read_config("").fronts == frozenset()
     assert read_config('recorded = ["calls"]').fronts == {"cupy"}

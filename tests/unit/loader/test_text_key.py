@@ -39,6 +39,7 @@ def test_spellings_the_order_folders_and_messages_do_not_count(options: list[str
         TEXT.replace("\n", "\r\n"),
         f'#line 1 "/home/me/k.cu"\n{TEXT}',
         f'\n  #  line 7 "k.cu"\r\n{TEXT}',
+        f'#line 1 "a.cu"\n#line 2\n{TEXT}',
     ],
 )
 def test_line_ends_and_a_first_line_directive_do_not_count(text: str) -> None:
@@ -59,6 +60,8 @@ def test_line_ends_and_a_first_line_directive_do_not_count(text: str) -> None:
         ("cupy", ["-DN=4", "-std=c++17"], f"\n{TEXT}"),
         ("cupy", ["-DN=4", "-std=c++17"], f"{TEXT}#line 3\n"),
         ("cupy", ["-DN=4", "-std=c++17"], f"#linen 3\n{TEXT}"),
+        ("cupy", ["-DN=4", "-std=c++17"], f"#line 3 /*\n{TEXT}"),
+        ("cupy", ["-DN=4", "-std=c++17"], f"#line \\\n{TEXT}"),
         ("cupy", ["-DN=4", "-std=c++17"], TEXT.replace("\n", "\r")),
     ],
 )
@@ -66,9 +69,16 @@ def test_everything_else_counts(front: str, options: list[str], text: str) -> No
     assert text_key(front, options, text) != KEY
 
 
-def test_the_last_definition_of_a_macro_counts() -> None:
-    keys = {text_key("cupy", options, "") for options in (["-DN=4", "-DN=5"], ["-DN=5", "-DN=4"])}
-    assert len(keys) == 2
+@pytest.mark.parametrize(
+    "options",
+    [["-DN=4", "-DN=5"], ["-std=c++14", "--std=c++17"], ["-Ofc=min", "-Ofc=max"]],
+    ids=["macro", "std", "ofc"],
+)
+def test_the_last_of_equal_options_counts(options: list[str]) -> None:
+    assert text_key("cupy", options, "") != text_key("cupy", options[::-1], "")
+
+
+def test_forms_of_a_macro_keep_their_order() -> None:
     assert text_key("cupy", ["-DN(x)=x", "-DM", "-DN=5"], "") == text_key(
         "cupy", ["-DM=1", "-DN(x)=x", "-DN=5"], ""
     )
