@@ -41,12 +41,14 @@ _OPTIONS = st.dictionaries(
 _KEY = ed25519_keys.write(ed25519_keys.PUBLIC, bytes(range(32)))
 _SIZES = st.from_regex(r"[0-9]{1,3}(\.[0-9])? ?[KMGT]?i?B?", fullmatch=True)
 _ARCHS = st.lists(some.specs, max_size=3)
+_CALL_OPTIONS = st.lists(st.sampled_from(["-DN=4", "-std=c++17", "--Ofast-compile=max", "-G"]), max_size=3)
 _OF_SOURCE: Mapping[str, st.SearchStrategy[Any]] = {
     "name": _WORDS,
+    "as": st.sampled_from(["cupy", "numba"]),
     "archs": _ARCHS,
     "include-dirs": st.lists(_WORDS | some.paths, max_size=2),
     "define": _MACROS,
-    "options": _OPTIONS,
+    "options": _OPTIONS | _CALL_OPTIONS,
     "instantiate": st.lists(_WORDS | some.products, max_size=2),
     "variants": st.dictionaries(
         st.sampled_from(["N", "M"]), st.lists(st.integers(0, 9) | _WORDS, max_size=3)
@@ -58,7 +60,7 @@ _OF_EVERY_MODULE: Mapping[str, st.SearchStrategy[Any]] = {
     "mode": st.sampled_from(["lto", "rdc", "LTO"]),
 }
 _OF_MODULE: Mapping[str, st.SearchStrategy[Any]] = {
-    **{key: value for key, value in _OF_SOURCE.items() if key not in ("name", "instantiate")},
+    **{key: value for key, value in _OF_SOURCE.items() if key not in ("name", "as", "instantiate")},
     "link": st.lists(some.globs | st.sampled_from(["a:b.a", " a == 1 : b/*.a", "a:/b", ":b"]), max_size=2),
 }
 _OF_PRODUCER: Mapping[str, st.SearchStrategy[Any]] = {
@@ -81,6 +83,7 @@ _OF_TABLE: Mapping[str, st.SearchStrategy[Any]] = {
     "toolkit": st.sampled_from(["13", "12.9", "system", "13.0.2.1", "14", "13."]),
     "sources": st.lists(some.globs | _WORDS, max_size=2),
     "exclude": st.lists(some.globs | _WORDS, max_size=2),
+    "recorded": st.lists(some.paths | _WORDS, max_size=2),
     "package": some.names | st.sampled_from(["a.b", "_a", "größe", "a-b"]),
     "source-roots": st.dictionaries(
         some.names, st.sampled_from(["../a", "../../b.c", "./../d", "..", "a", "../a/"])
