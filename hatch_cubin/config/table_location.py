@@ -58,6 +58,7 @@ _START_HINT = "'hatch-cubin init' adds the table"
 _HATCH_BUILD = 'requires = ["hatchling", "hatch-cubin"] and build-backend = "hatchling.build"'
 
 _STRINGS = re.compile(r""""[^"]*"|'[^']*'""")
+_CONFLICT_MARKER = re.compile(r"(<{7}|={7}|>{7})( |$)")
 _SLIPS = (  # common mistakes in TOML: a regular expression for the line, and advice
     (
         re.compile(r"=\s*\{\s*(#.*)?$"),
@@ -311,13 +312,17 @@ def _not_toml(root: Folder, name: str, error: Exception) -> Problem:
         hint = "save the file as UTF-8, without a byte order mark (BOM)"
     elif not isinstance(error, UnicodeError):
         line = toml_positions.broken_line(_text(root, name))
-        if line is not None and f"at line {line}," not in str(error):
-            hint = (
-                f"the value that begins on line {line} has no closing quote or bracket, or contains a mistake"
-            )
         said = re.search("at line ([0-9]+)", str(error))
         number = int(said[1]) if said else line or 1
         text = _STRINGS.sub("''", "".join(_text(root, name).splitlines()[number - 1 : number]))
+        if _CONFLICT_MARKER.match(text):
+            line, hint = number, "this line is a marker of a merge conflict: resolve the conflict"
+        elif "Invalid statement" in str(error):
+            line = number
+        elif line is not None and f"at line {line}," not in str(error):
+            hint = (
+                f"the value that begins on line {line} has no closing quote or bracket, or contains a mistake"
+            )
         for right in [right for slip, right in _SLIPS if slip.search(text)][:1]:
             line, hint = number, right
         if "overwrite" in str(error) or "Cannot declare" in str(error):

@@ -208,7 +208,7 @@ class Watch:
             if name is None:
                 continue
             if event in _LISTS or os.path.isdir(spelled):
-                if name not in self._listed:
+                if name not in self._listed and _NEVER_LISTED.isdisjoint(name.split("/")):
                     self._list[name] = spelled
             elif name not in self._files and os.path.isfile(spelled):
                 self.read[name] = None

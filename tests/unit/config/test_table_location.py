@@ -283,6 +283,19 @@ def test_a_slip_in_toml_is_told(tmp_path: Path, line: str, right: str) -> None:
     assert (found(error), error.problems[0].hint) == ([("invalid-toml", f"pyproject.toml:{where}")], right)
 
 
+@pytest.mark.parametrize("marker", ["<<<<<<< HEAD", "=======", ">>>>>>> other"])
+@pytest.mark.parametrize("before", ["jobs = 1", "archs = ["])
+def test_a_marker_of_a_merge_conflict_is_named(tmp_path: Path, before: str, marker: str) -> None:
+    error = refused(tmp_path, f"{HOOK}{before}\n{marker}\n")
+    hint = "this line is a marker of a merge conflict: resolve the conflict"
+    assert (found(error), error.problems[0].hint) == ([("invalid-toml", "pyproject.toml:3")], hint)
+
+
+def test_an_invalid_statement_is_named_by_its_own_line(tmp_path: Path) -> None:
+    error = refused(tmp_path, f"{HOOK}jobs = 1\n*\n")
+    assert (found(error), error.problems[0].hint) == ([("invalid-toml", "pyproject.toml:3")], None)
+
+
 def test_a_project_with_setup_py_alone_needs_an_empty_pyproject_toml(tmp_path: Path) -> None:
     write_tree(tmp_path, {"setup.py": ""})
     hint = "an empty pyproject.toml is enough beside a setup.py: 'hatch-cubin init' adds the table"

@@ -128,6 +128,7 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
         ("os.listdir", ("other",), [], ["other"]),
         ("os.scandir", (None,), [], ["."]),
         ("os.listdir", ("listed",), [], []),
+        ("os.scandir", ("other/_cubins",), [], []),
         ("ctypes.dlopen", (None,), [], []),
         ("open", ("a.txt", "r", 0), [], []),
         ("open", ("absent.txt", "r", 0), [], []),
