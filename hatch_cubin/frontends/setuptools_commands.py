@@ -39,8 +39,6 @@ def add_kernels(distribution: Distribution) -> None:
     with reported(_print, _NOTHING_BUILT):
         if not _builds_kernels(_root(distribution)):
             return
-    if not required_wheels.has_or_needs_lock(_root(distribution)):
-        _report_requirements(distribution)
     # Setting `cmdclass` would not work: a `cmdclass` in the project's configuration replaces it later.
     extended = functools.partial(_extended, distribution.get_command_class)
     distribution.get_command_class = functools.cache(extended)
@@ -174,10 +172,9 @@ class _Build(build):
 
 class _EggInfo(egg_info):
     def finalize_options(self) -> None:
-        """Report a wheel's requirements now if they depend on its packages, which were unknown before."""
+        """Report a wheel's requirements. They depend on its packages, which were unknown before."""
         super().finalize_options()
-        if required_wheels.has_or_needs_lock(_root(self.distribution)):
-            _report_requirements(self.distribution)
+        _report_requirements(self.distribution)
 
     def find_sources(self) -> None:
         """Keep _cubins and cache folders out of sdists, and out of the files of `include_package_data`."""

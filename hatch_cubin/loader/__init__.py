@@ -916,4 +916,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "da6f4e22967ebf2e"  # the same in all files of one version
+__build__ = "caa6995b26e43030"  # the same in all files of one version

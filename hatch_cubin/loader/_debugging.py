@@ -53,9 +53,9 @@ def no_such_name(name: str, manifest: "_Manifest") -> str:
     if manifest.header.get("skipped"):
         return _message(f"no kernel {name!r}: the package was built with HATCH_CUBIN_SKIP")
     known = sorted({*manifest.kernel_names(), *(each.name for each in manifest.everything())})
-    if name in known:  # the search did not find it, so the order is wrong
+    if name in known:  # so the order is wrong
         _damaged("manifest.json", "its lines are not in order")
-    guess = f"the names are: {', '.join(map(repr, known[:20]))}"
+    guess = f"there are {len(known)} names: {', '.join(map(repr, known[:20]))}"
     if close := _import("difflib").get_close_matches(name, known, n=3):
         guess = f"did you mean {' or '.join(map(repr, close))}?"
     if "<" in name:
@@ -307,8 +307,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "fc6013a4acd1cc13c2a97964b211f624ed0131bc1be85d409616418e5f4e549c",
-    "_split": "eb6ddb704f4a63029c37ced57b4df04abedc1953e74ea5a60130b2a08544d075",
+    "_packs": "a9a1d735000f9c5e614c6a50d7d0e7ec592972343454d3eb85aeb1874041c6dd",
+    "_split": "a1c4a87caa3af3c5908eeec19d8a3d28e6914b4d528e01b32bdad6f4800ef46a",
 }
 
 
@@ -418,4 +418,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "da6f4e22967ebf2e"
+__build__ = "caa6995b26e43030"

@@ -152,4 +152,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "da6f4e22967ebf2e"
+__build__ = "caa6995b26e43030"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "da6f4e22967ebf2e"
+__build__ = "caa6995b26e43030"

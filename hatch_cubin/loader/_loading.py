@@ -628,4 +628,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "da6f4e22967ebf2e"
+__build__ = "caa6995b26e43030"

@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "da6f4e22967ebf2e"
+__build__ = "caa6995b26e43030"

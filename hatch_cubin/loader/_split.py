@@ -67,4 +67,4 @@ def refuse_another_build(entry: "Entry", folder: str) -> None:
         raise CubinNotFoundError(_message(f"the installed {what}: pip install{force} '{known['install']}'"))
 
 
-__build__ = "da6f4e22967ebf2e"
+__build__ = "caa6995b26e43030"

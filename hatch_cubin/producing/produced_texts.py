@@ -77,7 +77,6 @@ def sources_of(produced: Produced, rule: ProducerRule, place: TableLocation) -> 
 def _equal_variants(sources: Sequence[Source]) -> Iterator[Problem]:
     """Yield a problem for each source that the values in its name do not tell from an earlier source."""
     first: dict[tuple[Any, ...], Source] = {}
-    plain = {each.produced.base for each in sources if each.produced and not each.produced.variant}
     for source in sources:
         made = source.produced
         if made is None or not made.variant:
@@ -87,9 +86,6 @@ def _equal_variants(sources: Sequence[Source]) -> Iterator[Problem]:
         if other is not source:
             what = f"{name!r} has the same values as {PurePosixPath(other.path).name!r}, in another order"
             yield problem("bad-produced-name", what, Location(made.producer))
-        if made.base in plain:
-            what = f"{name!r} has values in its name, and another source has the same stem without values"
-            yield problem("bad-produced-name", what, Location(made.producer), "give it another stem")
 
 
 def _with_name(found: Problem, name: Any) -> Problem:

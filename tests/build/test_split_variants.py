@@ -256,7 +256,7 @@ def test_each_variant_is_what_its_project_builds(tmp_path: Path) -> None:
     run(*command, "split", build(root), "--by", "arch", "--as", "variants", "--into", "parts", cwd=root)
     wheels = sorted((root / "parts").glob("*.whl"))
     said = run(*command, "verify", *wheels, "--rebuild", "--project", root, cwd=root).stdout.splitlines()
-    others = "of other wheel variants: not compared"
+    others = "in other wheel variants not compared"
     assert [line.partition("/_cubins: ")[2] for line in said if "units" in line or "unit " in line] == [
         "3 units compiled again: 1 has exactly the same bytes",
         f"2 units {others}",

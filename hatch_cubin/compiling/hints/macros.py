@@ -87,7 +87,7 @@ def _with_value(name: str, value: str, place: Location | None, text: str) -> str
     if value.startswith("=") or value.endswith(";"):
         fix = ": a macro's value needs neither '=' nor ';'"
     elif _WANTS_STRING.search(text) and not value.startswith('"'):
-        fix = f": for a string, write {setting(name, json.dumps(value))}"
+        fix = f"; for a string, write: {setting(name, json.dumps(value))}"
     return f"{name} is a macro, defined as {value!r} ({place}){fix}"
 
 

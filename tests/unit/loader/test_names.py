@@ -97,14 +97,18 @@ def test_what_an_entry_knows_cannot_be_changed_for_the_next_who_asks(cubins: Any
 MEANINGS = {
     "a typo": ("saxpi", {}, "no kernel or module 'saxpi'; did you mean 'saxpy'?"),
     "an instantiation not asked for": ("scale<float, 8>", {}, "did you mean 'scale<float, 4>'?"),
-    "unlike all": ("zzzzzz", {}, "no kernel or module 'zzzzzz'; the names are: 'a', 'b', 'f<unsigned int>'"),
+    "unlike all": (
+        "zzzzzz",
+        {},
+        "no kernel or module 'zzzzzz'; there are 27 names: 'a', 'b', 'f<unsigned int>'",
+    ),
     "an instantiation": (
         "f<int>",
         {},
-        "'f<int>'; only template instances in 'instantiate' are built; the names are: 'a'",
+        "'f<int>'; only template instances in 'instantiate' are built; there are 27 names: 'a'",
     ),
-    "empty": ("", {}, "no kernel or module ''; the names are: 'a'"),
-    "a lone surrogate": ("\ud800", {}, "no kernel or module '\\ud800'; the names are: "),
+    "empty": ("", {}, "no kernel or module ''; there are 27 names: 'a'"),
+    "a lone surrogate": ("\ud800", {}, "no kernel or module '\\ud800'; there are 27 names: "),
     "a line break": ("saxpy\n", {"module": "z"}, "no kernel or module"),
     "two modules": (
         "fill",

@@ -201,7 +201,7 @@ def test_of_macros_that_may_all_be_the_cause_all_are_named(tmp_path: Path) -> No
             'printf("%s", N);',
             "1.0",
             (
-                'N is a macro, defined as \'1.0\' (pyproject.toml:11): for a string, write N = "\\"1.0\\""; '
+                'N is a macro, defined as \'1.0\' (pyproject.toml:11); for a string, write: N = "\\"1.0\\""; '
                 "to silence this warning: options = { diag-suppress = [181] }"
             ),
         ),
@@ -231,4 +231,4 @@ def test_a_macro_that_is_no_string_in_an_include_is_shown_with_quotes(tmp_path: 
     files = {"a.cu": "#include CONFIG\n__global__ void k(int *x) { *x = 1; }\n", "c.h": ""}
     options = 'archs = ["sm_90"]\ndefine = { CONFIG = "c.h" }\n'
     first = refusal(CompileError, pipeline.build, make_project(tmp_path, files, options)).problems[0]
-    assert (first.hint or "").endswith(': for a string, write CONFIG = "\\"c.h\\""')
+    assert (first.hint or "").endswith('; for a string, write: CONFIG = "\\"c.h\\""')
