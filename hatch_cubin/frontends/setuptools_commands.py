@@ -71,8 +71,8 @@ def _extended(found: Callable[[str], type[Command]], name: str) -> type[Command]
 
 def _report_requirements(distribution: Distribution) -> None:
     """If a build front end asks for the requirements of a wheel, report them and end setuptools."""
-    # setuptools uses this class only for requests for requirements A request for the requirements of an sdist
-    # is ignored, because building an sdist needs no compiler.
+    # setuptools uses this class only if a build front end asks for requirements. For an sdist, the request is
+    # ignored, because building an sdist needs no compiler.
     if type(distribution).__module__ != "setuptools.build_meta" or _called_by("get_requires_for_build_sdist"):
         return
     with reported(_print, _NOTHING_BUILT):

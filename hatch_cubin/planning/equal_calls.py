@@ -43,7 +43,7 @@ def _different_headers(first: Module, module: Module) -> Iterator[Problem]:
     in_folder = _QUOTED_INCLUDE.search(other.text) is not None
     if first.include_dirs != module.include_dirs or (in_folder and one.folder != other.folder):
         what = f"has the text and the options of {one.path}, but could include other headers"
-        hint = "a wheel can contain only one source: give both the same 'include-dirs', or exclude one"
+        hint = "a wheel can contain only one source: give both the same 'include-dirs', or remove one of them"
         if first.include_dirs == module.include_dirs:
-            hint = "a wheel can contain only one source: move both into one folder, or exclude one"
+            hint = "a wheel can contain only one source: move both into one folder, or remove one of them"
         yield problem("same-call-other-headers", what, module.location, hint)

@@ -236,6 +236,16 @@ def test_a_front_end_is_told_which_compiler_to_install(tmp_path: Path, hook: str
     ]
 
 
+@pytest.mark.parametrize("hook", ["get_requires_for_build_wheel", "get_requires_for_build_editable"])
+def test_ptx_in_packages_that_setuptools_discovers_needs_ptxas(tmp_path: Path, hook: str) -> None:
+    """setuptools discovers packages only when it finalizes its commands."""
+    with_ptx, without = (
+        answer(project(tmp_path / name, 'toolkit = "13.0"', files), hook)
+        for name, files in (("ptx", FLAT | {"demo/copy.ptx": COPY_PTX}), ("no ptx", FLAT))
+    )
+    assert {*with_ptx} - {*without} == {"cuda-toolkit[nvrtc,cudart,cccl,crt,nvcc]==13.0.*"}
+
+
 def test_an_sdist_needs_no_compiler(tmp_path: Path) -> None:
     assert answer(project(tmp_path, 'toolkit = "12.9"'), "get_requires_for_build_sdist") == []
 
@@ -358,7 +368,10 @@ def use(site: Path, **environ: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.nvrtc
 @pytest.mark.usefixtures("isolated")
 @pytest.mark.parametrize("mode", MODES)
-def test_an_editable_install_has_the_kernels(tmp_path: Path, venv: Venv, mode: str) -> None:
+def test_an_editable_install_has_the_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, venv: Venv, mode: str
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path / "cache"))  # so that each build needs ptxas
     root = project(tmp_path / "project", OPTIONS, FILES)
     venv.uv("install", "--no-deps", "-C", f"editable_mode={mode}", "--editable", root)
     bundle = root / "src/demo/_cubins"
