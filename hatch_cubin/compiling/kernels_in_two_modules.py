@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping
 
 from ..errors import Location, Problem, problem
 from ..project.source import Source, without_comments
-from .hints.conditions import surely_read
-from .hints.kernel_declarations import declared
+from .hints.conditions import certain_kernels
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
@@ -25,18 +24,10 @@ def found_in(source: Source, kernels: Collection[str], sources: Mapping[str, str
     problems = []
     for match in _INCLUDE.finditer(text):
         path = posixpath.normpath(posixpath.join(source.folder, match[1]))
-        shared = sorted(built & _kernels_of(path, sources))
+        shared = sorted(built & certain_kernels(path, sources.get(path, "")))
         if shared and path != source.path:
             where = Location(source.path, text.count("\n", 0, match.start()) + 1)
             what = f"includes {path}, which is a source too, so two modules have: {', '.join(shared)}"
             hint = f"move the shared code into a header, or list {path} in 'exclude'"
             problems.append(problem("kernel-in-two-modules", what, where, hint))
     return problems
-
-
-def _kernels_of(path: str, sources: Mapping[str, str]) -> set[str]:
-    """Return the kernels that the source at *path* certainly defines, without kernel templates."""
-    text = sources.get(path, "")
-    read = {number for _line, number in surely_read(text, frozenset())}
-    found = declared({path: text})
-    return {each.name for each in found if not each.parameters and each.where.line in read}

@@ -35,8 +35,7 @@ from .bake import Bake
 from .definitions import base_of, definition, mention, plain_text, word_of
 from .diagnostics import Diagnostic
 from .executor import Result, Setup, Task
-from .hints.conditions import surely_read
-from .hints.kernel_declarations import declared
+from .hints.conditions import certain_kernels
 from .results import Results
 
 _UNDEFINED = re.compile(r"(?:Unresolved extern (?:function|variable)|Undefined reference to) '([^']+)'")
@@ -233,7 +232,7 @@ class Links:
         symbols = [_COPY.sub("", symbol) for symbol in linked]
         of_name = Counter(map(kernel_names.demangle, {*symbols}))
         sources = _sources(job)
-        having = [(source.path, _certain_kernels(source)) for source in sources]
+        having = [(source.path, certain_kernels(source.path, source.text)) for source in sources]
         for symbol, number in Counter(symbols).items():
             name = kernel_names.demangle(symbol)
             inputs = [path for path, kernels in having if name in kernels]
@@ -409,16 +408,6 @@ def _sources(job: Job) -> list[Source]:
     link = job.unit.module.link
     parts = link.parts if link else ()
     return [part if isinstance(part, Source) else part.source for part in parts]
-
-
-def _certain_kernels(source: Source) -> set[str]:
-    """Return the kernels that a source itself certainly defines, without kernel templates."""
-    read = {number for _line, number in surely_read(source.text, frozenset())}
-    return {
-        each.name
-        for each in declared({source.path: source.text})
-        if not each.template and each.code.endswith("}") and each.where.line in read
-    }
 
 
 def texts_of(project: Project) -> dict[str, str]:

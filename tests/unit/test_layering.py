@@ -254,7 +254,7 @@ MODULES: dict[str, dict[str, str]] = {
         "results": "diagnostics hints/archs hints/merge_pasteable",
         "shards": "",
         "launch_hazards": "hints/conditions hints/kernel_declarations",
-        "kernels_in_two_modules": "hints/conditions hints/kernel_declarations",
+        "kernels_in_two_modules": "hints/conditions",
         "limits": "hints/kernel_declarations",
         "templates": "hints/conditions hints/kernel_declarations",
         "source_warnings": "hints/not_cuda kernels_in_two_modules launch_hazards limits templates",
@@ -266,7 +266,7 @@ MODULES: dict[str, dict[str, str]] = {
         "bake": "advice claims cluster/opening cluster/sample_check compiler_paths cores diagnostics "
         "executor hints/failed_compile hints/macros hints/not_cuda hints/other_sources inline_assembly "
         "outcome precompiled_headers results source_warnings storing tasks",
-        "linking": "bake definitions diagnostics executor hints/conditions hints/kernel_declarations results",
+        "linking": "bake definitions diagnostics executor hints/conditions results",
         "obtain": "bake linking results",
     },
     "explaining": {

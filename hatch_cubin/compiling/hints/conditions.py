@@ -154,6 +154,16 @@ def _about_global(failed: FailedCompile, left_out: str) -> str:
     return f"{what} does not define a kernel that the compiler reads"
 
 
+def certain_kernels(path: str, text: str) -> set[str]:
+    """Return the kernels that a source itself defines with any macros, without kernel templates."""
+    read = {number for _line, number in surely_read(text, frozenset())}
+    return {
+        each.name
+        for each in declared({path: text})
+        if not each.template and each.code.endswith("}") and each.where.line in read
+    }
+
+
 def surely_read(text: str, given: AbstractSet[str]) -> Iterator[tuple[str, int]]:
     """Yield text and number of each line that the compiler certainly reads with the macros *given*."""
     known = _OF_NVRTC | given
