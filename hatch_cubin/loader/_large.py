@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "caa6995b26e43030"
+__build__ = "e10e9f6fbad00f08"
