@@ -308,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "4bd7c0a370a3d2b1a2d3440ccf5be53a5f571a5f38dc9ab9cfc6d1c9c2920770",
-    "_split": "b4a2606b54f6aeff4433d3df716ca0ce668ebad101fa695b961e42d5a8b3b486",
+    "_packs": "6809ddb11e0de6bd3f6e927cfc680757549dd14ba020290c265237a3a647eabb",
+    "_split": "0a921289541b320b96a67a7e820f17ea5aa7be9d5ec4e236ff71e9453aeaf96d",
 }
 
 
@@ -420,10 +420,11 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
         kind, start, words = "ptx", "", data.translate(bytes.maketrans(b"({", b"  ")).split()
         is_whole = b".version" in words
     if not is_whole or not any((start + found.kernels[name]).encode() in words for name in names):
-        what = f"a whole cubin or PTX that defines {' or '.join(names)}"
-        raise ValueError(_message(f"the code for {found.name!r} must be {what}"))
+        one = " or ".join(names)
+        what = f"the code for {found.name!r} must be a whole cubin or PTX that defines {one}"
+        raise ValueError(_message(what))
     fields = {"arch": "", "kind": kind, "size": len(data), "sha256": _sha256(data), "min_driver": 0}
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "e10e9f6fbad00f08"
+__build__ = "fb1207ea2dbccdb8"

@@ -152,4 +152,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "e10e9f6fbad00f08"
+__build__ = "fb1207ea2dbccdb8"

@@ -625,4 +625,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "e10e9f6fbad00f08"
+__build__ = "fb1207ea2dbccdb8"

@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "e10e9f6fbad00f08"
+__build__ = "fb1207ea2dbccdb8"

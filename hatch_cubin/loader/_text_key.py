@@ -67,4 +67,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "e10e9f6fbad00f08"
+__build__ = "fb1207ea2dbccdb8"
