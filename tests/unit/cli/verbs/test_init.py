@@ -355,10 +355,34 @@ def test_a_backend_that_is_nearly_ours_is_told(tmp_path: Path, command: Command)
 
 
 @pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("tool.poetry", ["[tool.poetry]", 'requires = ["poetry-core"]', '"poetry.core.masonry.api"']),
+        ("tool.hatch.build.hooks.cubin", ["[tool.hatch]", 'requires = ["hatchling"]']),
+        ("tool.uv.build-backend", ["[tool.uv]", 'requires = ["uv-build"]', '"uv_build"']),
+    ],
+)
+def test_a_project_of_another_backend_without_build_system_is_not_one_of_setuptools(
+    tmp_path: Path, command: Command, table: str, said: list[str]
+) -> None:
+    text = f"[{table}]\nx = 1\n"
+    write_tree(tmp_path, {**PACKAGE, "pyproject.toml": text})
+    assert refusal(tmp_path, command) == Coded("build-system-missing", "pyproject.toml", *said)
+    assert (tmp_path / "pyproject.toml").read_text() == text
+
+
+@pytest.mark.parametrize("more", ["[tool.uv]\ndev-dependencies = []\n", "[tool.poetry]\n[tool.setuptools]\n"])
+def test_tables_that_say_nothing_of_builds_leave_setuptools(tmp_path: Path, more: str) -> None:
+    assert (
+        'requires = ["setuptools", "hatch-cubin"]'
+        in add(tmp_path, {"pyproject.toml": more})["pyproject.toml"]
+    )
+
+
+@pytest.mark.parametrize(
     ("before", "table", "read"),
     [
         (HATCH, "[tool.hatch-cubin]", "[tool.hatch.build.hooks.cubin]"),
-        ("", "[tool.hatch.build.hooks.cubin]", "[tool.hatch-cubin]"),
         ("", "[tool.hatch_cubin]", "[tool.hatch-cubin]"),
         (HATCH, "[tool.hatch.build.hooks.cubins]", "[tool.hatch.build.hooks.cubin]"),
     ],
