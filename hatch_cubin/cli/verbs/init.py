@@ -56,6 +56,8 @@ _INSIDE = "the build backend that makes the wheel, except the kernels"
 # Commands that do not run `hatch_cubin.backend`.
 _PAST_OURS = {"flit_core": "flit build", "maturin": "maturin build"}
 _KERNEL_FILES = ("*.cu", "*.cuh", "*.h", "*.ptx")
+_INSTALL, _BUILD = "pip install -e .", "pip wheel --no-deps ."
+_WITHOUT_PIP = {_INSTALL: "uv sync", _BUILD: "uv build --wheel, pipx run hatch build -t wheel"}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +72,7 @@ def run(args: argparse.Namespace) -> Answer:
     files = _Files(root)
     if not os.path.lexists(root / _PYPROJECT):
         what = f"there is no {_PYPROJECT} in {root}"
-        hint = f"'hatch new --init' or 'uv init --package' makes a {_PYPROJECT}"
+        hint = f"'uv init --package', 'hatch new --init' or 'pipx run hatch new --init' makes a {_PYPROJECT}"
         if (root / "setup.py").exists():
             hint = f"make an empty {_PYPROJECT}: an empty file is enough beside a setup.py"
         raise ConfigError(problem("not-a-project", what, hint=hint))
@@ -98,14 +100,19 @@ def run(args: argparse.Namespace) -> Answer:
     _ignore(files)
     files.save()
     folder = next(iter(packages.values()), "PACKAGE")
-    first = "pip install -e ." if builds_kernels else f"hatch-cubin bundle --into {folder}"
-    following = [first, "pip wheel --no-deps ."]
+    following = [_INSTALL if builds_kernels else f"hatch-cubin bundle --into {folder}", _BUILD]
     facts = {"project": str(root), "changes": files.changes, "next": following}
     lines = [f"{change['file']}: {change['what']}" for change in files.changes]
     lines = lines or ["nothing to change"]
     if (command := _PAST_OURS.get(backend.partition(".")[0])) and builds_kernels:
         lines.append(f"'{command}' now makes wheels without kernels: build with pip, uv or 'python -m build'")
-    return Answer(facts, [*lines, "next:", *(f"  {step}" for step in following)])
+    return Answer(facts, [*lines, "next:", *map(_step, following)])
+
+
+def _step(command: str) -> str:
+    """Return the line about a next step, with equal commands for users who do not have pip."""
+    others = _WITHOUT_PIP.get(command)
+    return f"  {command}" + (f"  (or: {others})" if others else "")
 
 
 def _refuse_other_backend(root: Path, pyproject: Mapping[str, Any]) -> None:
