@@ -400,7 +400,13 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("define = { '-D1' = 4, M = 3 }", None),
         ("define = [{ N = 4 }, { M = 'a' }]", 'define = { N = 4, M = "a" }'),
         ("options = '-lineinfo'", "options = { lineinfo = true }"),
-        ("options = ['lineinfo']", None),
+        ("options = ['lineinfo']", "options = { lineinfo = true }"),
+        ("options = ['lineinfo', 'nonsense']", None),
+        (
+            "options = [{ std = 'c++17' }, { lineinfo = true }]",
+            'options = { std = "c++17", lineinfo = true }',
+        ),
+        ("options = [{ nonsense = 1 }]", None),
         ("options = 1", None),
     ],
 )
@@ -815,12 +821,30 @@ def test_what_is_no_size_is_refused(text: str) -> None:
     assert only_message(f'cache-size = "{text}"') == what
 
 
-@pytest.mark.parametrize(
-    "name", ["a b", "-a", "a=1", "a~1", "a @ https://example.org/a.whl", "a; x", "a[b]", ""]
-)
+@pytest.mark.parametrize("name", ["a b", "-a", "a=1", "a~1", "a @ https://example.org/a.whl", "a[b]", ""])
 def test_a_header_package_is_a_name_and_perhaps_its_versions(name: str) -> None:
     message = f"header-packages: {name!r} is not the name of a distribution, such as 'nvidia-cutlass'"
     assert only_message(f"header-packages = ['{name}']") == message
+
+
+def test_a_marker_is_not_a_part_of_a_requirement_of_the_table() -> None:
+    said = only_message("header-packages = ['a; python_version > \"3\"']")
+    assert said.endswith(", without a marker after ';'")
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        ("'make()'", 'call = "make"'),
+        ("'src/demo/gen.py:make'", 'call = "make"'),
+        ("'def make'", 'call = "make"'),
+        ("['make']", 'call = "make"'),
+        ("'G.sources'", None),
+    ],
+)
+def test_a_call_is_the_name_of_a_function(call: str, hint: str | None) -> None:
+    (one,) = problems(f"{PRODUCER}\npath = 'demo/gen.py'\ncall = {call}\n")
+    assert (one.code, one.hint) == ("invalid-value", hint)
 
 
 @pytest.mark.parametrize(
