@@ -32,6 +32,7 @@ from tests.helpers import TABLE, Coded, pyproject, read_config, refusal, write_t
 FIRST = pyproject("").count("\n") + 1  # the line of a table's first key
 HOOK = f"[{'.'.join(TABLE)}]"
 SOURCE = f"[[{'.'.join(TABLE)}.source]]"
+PRODUCER = SOURCE.replace("source", "producer")
 MODULE = f"[[{'.'.join(TABLE)}.module]]"
 A_SOURCE = f'{SOURCE}\npath = "k.cu"\n'
 A_MODULE = f'{MODULE}\nname = "m"\nsources = ["k.cu"]\nmode = "lto"\n'
@@ -981,11 +982,20 @@ def test_headers_that_are_included_first_are_one_or_several() -> None:
         ("sources-list = 1", "sources"),
         ("nvcc_flags = 1", "options"),
         ("cuda-version = 1", "toolkit"),
+        ("ignore = 1", "exclude"),
+        (f"{PRODUCER}\npath = 'demo/gen.py'\nscript = 1", "path"),
+        (f"{PRODUCER}\npath = 'demo/gen.py'\ndependencies = 1", "requires"),
     ],
 )
 def test_an_unknown_key_comes_with_a_guess(line: str, guess: str | None) -> None:
     (problem,) = problems(line)
     assert problem.hint == (guess and f"did you mean {guess!r}?")
+
+
+@pytest.mark.parametrize("key", ["enabled", "disable", "enable_by_default"])
+def test_a_key_that_would_turn_kernels_off_is_answered_with_the_variable_that_does(key: str) -> None:
+    (one,) = problems(f"{key} = false")
+    assert "HATCH_CUBIN_SKIP=1" in (one.hint or "")
 
 
 def test_an_unknown_key_like_no_other_comes_with_all_that_there_are() -> None:
@@ -1272,9 +1282,6 @@ def test_all_that_is_wrong_with_a_module_table_is_told() -> None:
     ]
     (empty,) = messages(f"{MODULE}\nname = 'm'\nmode = 'lto'\nsources = []\n")
     assert empty.endswith(": sources must name at least one source")
-
-
-PRODUCER = SOURCE.replace("source", "producer")
 
 
 def test_a_producer_table_is_read_whole() -> None:
