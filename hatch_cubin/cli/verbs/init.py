@@ -47,7 +47,7 @@ _SETTINGS = (
 _INSIDE = "the build backend that makes the wheel, except the kernels"
 # Commands that do not run `hatch_cubin.backend`.
 _PAST_OURS = {"flit_core": "flit build", "maturin": "maturin build"}
-_KERNEL_FILES = ("*.cu", "*.cuh", "*.h", "*.ptx")
+_KERNEL_FILES = ("*.cu", "*.cuh", "*.h", "*.ptx", "*.tileir")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
