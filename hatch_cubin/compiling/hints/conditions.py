@@ -9,13 +9,13 @@ from collections.abc import Set as AbstractSet
 from ...config import toml_lines
 from ...errors import Location
 from ...project.conditional_lines import DEFINED_BY_NVRTC, Condition, lines_with_conditions, surely_read
+from ...project.directives import DEFINE
 from ...project.source import may_have_kernel, without_comments
 from .failed_compile import FailedCompile
 from .kernel_declarations import GAP, about_extern_template, declared, examples
 from .other_sources import called_elsewhere
 
 _NAME = re.compile(r"(?<![\w.])[^\W\d_]\w*")
-_DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _GLOBAL = re.compile(r"\b__global__\b")
 _COMMENTED = re.compile(r"\b__global__\b[^;{}()]*\w\s*\(")
 _TEMPLATE = re.compile(r"\btemplate\b")
@@ -44,7 +44,7 @@ def about_no_kernel(failed: FailedCompile) -> str | None:
         return left_out.replace("write a kernel with __global__", "write a kernel as .visible .entry")
     texts = [*map(failed.text_of, (failed.path, *failed.headers))]
     unnamed = _about_templates(failed, left_out)
-    written = {name for text in texts for name in _DEFINED.findall(text)}
+    written = {match[1] for text in texts for match in DEFINE.finditer(text)}
     given = DEFINED_BY_NVRTC | written | {name for name, value in module.macros if value != "0"}
     for condition in _around_kernels(module.source.text):
         shown = f"#{condition.kind} {condition.operand}".rstrip()
