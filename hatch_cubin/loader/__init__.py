@@ -916,4 +916,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "caa6995b26e43030"  # the same in all files of one version
+__build__ = "3af6fa29691dcfc7"  # the same in all files of one version

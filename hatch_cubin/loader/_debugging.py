@@ -307,8 +307,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "a9a1d735000f9c5e614c6a50d7d0e7ec592972343454d3eb85aeb1874041c6dd",
-    "_split": "a1c4a87caa3af3c5908eeec19d8a3d28e6914b4d528e01b32bdad6f4800ef46a",
+    "_packs": "5710a0def091691303a40a9b31b449015709e766808c1f12ebe530cd20b9d353",
+    "_split": "177f176707ca5ab27fb13552e173daf02c59eaa56f119145be6749914c3cf726",
 }
 
 
@@ -418,4 +418,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "caa6995b26e43030"
+__build__ = "3af6fa29691dcfc7"

@@ -94,7 +94,7 @@ def test_half_of_a_character_has_a_key_too() -> None:
 
 def test_the_names_and_values_of_options() -> None:
     options = ["-std=c++14", "-DA", "-D", "B=", "-I", "inc", "--Ofast-compile", "min", "-Ofc=mid"]
-    assert parse_options([*options, "--diag-suppress=1,2"]) == [
+    assert parse_options("cupy", [*options, "--diag-suppress=1,2"]) == [
         ("std", "c++14"),
         ("define", "A=1"),
         ("define", "B="),
