@@ -173,7 +173,7 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "3af6fa29691dcfc7"
+__build__ = "145f8b9f279c355e"
 
 if __build__ != _build_of_core:
     what = f"{__file__} is missing, damaged, or of another version than the imported loader"
