@@ -94,7 +94,9 @@ def _required_symbols(module: Module) -> Collection[str]:
     from ..config.ptxas_options import names_kernels
     from ..project.required_kernels import required_kernels
 
-    if module.link is not None or module.pre_includes or names_kernels(module.ptxas_options):
+    # only some of the kernels in the text of a source with tile code are in the module
+    is_partial = module.link is not None or module.has_tile_code
+    if is_partial or module.pre_includes or names_kernels(module.ptxas_options):
         return ()
     return required_kernels(module.source, dict(module.macros))
 
@@ -160,7 +162,7 @@ def _jobs_of_modules(
             dict.fromkeys(each.source for each in modules if _is_empty(each)), project
         )
         modules = [module for module in modules if not _is_empty(module)]
-    if calls := [each for each in modules if each.front]:
+    if calls := [each for each in modules if each.front == "cupy"]:
         from .cupy_headers import host_struct_problems  # lazy import: few projects have modules for CuPy
 
         refused_calls = host_struct_problems({each: finder.find(each)[0] for each in calls}, project.config)
@@ -201,7 +203,7 @@ def _jobs_of_modules(
 
 def _is_empty(module: Module) -> bool:
     """Return whether a module's only source consists of comments, and no option includes another file."""
-    alone = not (module.link or module.part_of or module.pre_includes or module.source.is_ptx)
+    alone = module.source.is_cpp and not (module.link or module.part_of or module.pre_includes)
     return alone and not without_comments(module.source.text).strip()
 
 
@@ -461,7 +463,7 @@ class _HeaderFinder:
         return self._declared[module]
 
     def _find(self, module: Module) -> tuple[Closure, tuple[SearchFolder, ...]]:
-        if module.source.is_ptx or module.link:
+        if not module.source.is_cpp or module.link:
             return Closure(), ()
         search = tuple(project_roots(self.project.tree, module.include_dirs))
         closure = own = self._resolve(module, search)
@@ -538,7 +540,7 @@ class _HeaderFinder:
 
     def _own_folders(self, module: Module, folders: tuple[SearchFolder, ...]) -> tuple[SearchFolder, ...]:
         """Return folders of the search path, and for a module of CuPy additional folders of CuPy."""
-        if not module.front:
+        if module.front != "cupy":
             return folders
         from .cupy_headers import with_folders_of_cupy  # lazy import: few projects have modules for CuPy
 

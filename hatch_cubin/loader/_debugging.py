@@ -308,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "6809ddb11e0de6bd3f6e927cfc680757549dd14ba020290c265237a3a647eabb",
-    "_split": "0a921289541b320b96a67a7e820f17ea5aa7be9d5ec4e236ff71e9453aeaf96d",
+    "_packs": "e389a7ced767e9638ea0efa8972f51515aba908346f431d160fd2e910657ec5f",
+    "_split": "3268355b10587fd987ca5b6e47d022b87f10b2c1618fc67133944c04071cbb26",
 }
 
 
@@ -427,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "fb1207ea2dbccdb8"
+__build__ = "145f8b9f279c355e"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "fb1207ea2dbccdb8"
+__build__ = "145f8b9f279c355e"

@@ -75,7 +75,9 @@ MODULES: dict[str, dict[str, str]] = {
         "_packs": "__init__",
         "_split": "__init__",
         "_text_key": "",
-        "cupy": "__init__ _text_key",
+        "_drop_in": "__init__ _text_key",
+        "core": "__init__ _drop_in _loading",
+        "cupy": "__init__ _drop_in",
         "finder": "",
     },
     "cubin": {
@@ -117,8 +119,10 @@ MODULES: dict[str, dict[str, str]] = {
         "directives": "",
         "declared_kernels": "scan",
         "source": "disk source_roots",
+        "conditional_lines": "source",
+        "tile_kernels": "conditional_lines source",
         "recorded_calls": "source source_roots",
-        "project": "recorded_calls source source_roots",
+        "project": "recorded_calls source source_roots tile_kernels",
         "required_kernels": "declared_kernels source",
     },
     "planning": {
@@ -146,10 +150,11 @@ MODULES: dict[str, dict[str, str]] = {
         "installed_wheels": "",
         "libraries": "",
         "assembler": "libraries",
+        "tile_assembler": "libraries",
         "local_gpus": "",
         "requirements": "assembler installed_wheels libraries",
         "worker": "",
-        "toolkit": "assembler installed_wheels libraries worker",
+        "toolkit": "assembler installed_wheels libraries tile_assembler worker",
         "linker": "toolkit",
     },
     "producing": {
@@ -225,9 +230,8 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/host_code": "diagnostics hints/failed_compile hints/include_chain",
         "hints/other_sources": "definitions diagnostics hints/failed_compile",
         "hints/conditions": "hints/failed_compile hints/kernel_declarations hints/other_sources",
-        "hints/headers": "diagnostics hints/conditions hints/failed_compile hints/host_code "
-        "hints/include_chain",
-        "hints/not_cuda": "diagnostics hints/conditions hints/failed_compile",
+        "hints/headers": "diagnostics hints/failed_compile hints/host_code hints/include_chain",
+        "hints/not_cuda": "diagnostics hints/failed_compile",
         "hints/undefined_names": "diagnostics hints/failed_compile",
         "hints/instantiations": "diagnostics hints/failed_compile hints/kernel_declarations "
         "hints/undefined_names",
@@ -254,7 +258,7 @@ MODULES: dict[str, dict[str, str]] = {
         "packing": "cores executor",
         "results": "diagnostics hints/archs hints/merge_pasteable",
         "shards": "",
-        "launch_hazards": "hints/conditions hints/kernel_declarations",
+        "launch_hazards": "hints/kernel_declarations",
         "kernels_in_two_modules": "hints/conditions",
         "limits": "hints/kernel_declarations",
         "templates": "hints/conditions hints/kernel_declarations",
@@ -382,6 +386,7 @@ MODULES: dict[str, dict[str, str]] = {
 THIRD_PARTIES: dict[str, str] = {
     "common/user_folders": "platformdirs",
     "loader/_loading": "cuda",
+    "loader/core": "cuda",
     "loader/cupy": "cupy",
     "pytest_plugin": "pytest",
     "remote/buckets": "obstore",
@@ -499,7 +504,9 @@ def test_only_some_modules_know_other_peoples_packages(module: str) -> None:
 
 
 # Their classes inherit from classes of cuda.core and of CuPy; nobody imports them who does not want that.
-@pytest.mark.parametrize("module", sorted({*HOMES} - {"program_cache/sqlite_cache", "loader/cupy"}))
+@pytest.mark.parametrize(
+    "module", sorted({*HOMES} - {"program_cache/sqlite_cache", "loader/core", "loader/cupy"})
+)
 def test_cuda_is_imported_inside_functions_only(module: str) -> None:
     assert _third_parties(_at_import(_tree(module))) <= {
         "hatchling",
@@ -528,7 +535,7 @@ def test_the_loader_imports_two_modules_when_it_is_imported() -> None:
 
 
 # The core does not import these files: users import the module of a library, and that module imports the key.
-DROP_INS = {"loader/_text_key", "loader/cupy"}
+DROP_INS = {"loader/_drop_in", "loader/_text_key", "loader/core", "loader/cupy"}
 
 
 # So no lock of the import system is held while one of them is imported, and a fork at that moment is safe.
