@@ -84,7 +84,10 @@ def _task(number: int, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolki
     task = Task(number, kind, code, name, options, instantiate, searches=job.closure.includes, ptx=ptx)
     if not unit.module.is_tile:
         return task
-    return replace(task, kind="tile", tile_flags=tuple(flag.encode() for flag in flags(unit, toolkit)))
+    # the PTX shows whether the source has other kernels too
+    return replace(
+        task, kind="tile", ptx=True, tile_flags=tuple(flag.encode() for flag in flags(unit, toolkit))
+    )
 
 
 def _with_pre_includes(job: Job, paths: CompilePaths) -> Unit:

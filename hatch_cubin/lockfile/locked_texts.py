@@ -58,7 +58,7 @@ def _text_entry(project: Project, source: Source) -> dict[str, Any]:
     if source.is_ptx:
         major, minor = source.ptx.version
         entry["ptx"] = f".version {major}.{minor}\n.target {source.ptx.target}\n"
-    if source.is_cpp and (kinds := kernel_kinds(source)).tile_code:
+    if source.is_cpp and (kinds := kernel_kinds(source)).tile:
         entry["tile"] = kinds.as_text()
     return entry
 

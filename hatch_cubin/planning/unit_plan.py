@@ -410,10 +410,10 @@ def _modules_of(
 
 def _by_kind(module: Module, kinds: KernelKinds) -> Iterator[Module]:
     """Yield a module for the kernels of a source, or two modules if the source also has tile kernels."""
-    module = replace(module, has_tile_code=kinds.tile_code)
     if not kinds.tile:
         yield module
         return
+    module = replace(module, has_tile_code=True)
     names = [(name, kinds.is_tile(name)) for name in module.instantiate]
     of_kind = {kind: tuple(name for name, is_tile in names if is_tile == kind) for kind in (False, True)}
     if kinds.other:

@@ -373,7 +373,7 @@ def _compile_tile(task: dict[str, Any]) -> Outcome:
     if not outcome.ok:
         return outcome
     made = _assembler.run("tileir", outcome.output, task["tile_flags"])
-    return made._replace(log=outcome.log.rstrip(b"\0") + made.log, symbols=outcome.symbols)
+    return made._replace(log=outcome.log.rstrip(b"\0") + made.log, symbols=outcome.symbols, ptx=outcome.ptx)
 
 
 def _link(task: dict[str, Any]) -> Outcome:

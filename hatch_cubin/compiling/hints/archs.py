@@ -73,6 +73,8 @@ class Archs:
         """
         if error.hint is not None or module.link:
             return error
+        if module.is_tile:  # another module of the same source may compile for archs without tile kernels
+            return replace(error, hint=error.otherwise)
         path = _name(module)
         asked, others = self._good(path), sorted(self._tried[path].intersection(self._others(path)))
         pasted = _pasted(module, [str(arch) for arch in sorted([*asked, *others])])

@@ -32,6 +32,10 @@ FILLED = f", with a type or a value for each {GAP}"
 def about_no_kernel(failed: FailedCompile) -> str | None:
     """Return a hint for a source whose compiled result does not contain a kernel."""
     module = failed.module
+    if module.is_tile and module.source.is_cpp and _GLOBAL.search(module.source.text):
+        return (
+            "remove the tile code, or write it inside #ifdef __CUDACC_TILE__: the source has no tile kernel"
+        )
     left_out = (
         "the source has only device functions, so exclude the source: "
         f"{failed.line('exclude', [failed.path])}"
