@@ -17,7 +17,7 @@ from ..errors import BundleError, Problem, problem
 
 MOST = 1 << 21  # the most bytes of compiled code in a block; larger code gets its own block
 _WINDOW = 1 << 26  # xz looks for repeated bytes in a window of this size
-_STEM = 8  # the first 8 bytes of a path depend only on the source's name, which keeps variants together
+_STEM = 8  # variants of a source stay together, because the first 8 bytes of their paths are the same
 _LABEL = "hatch-cubin/block/v1"  # the version of the blocks' format and of the compression settings
 
 
@@ -92,7 +92,7 @@ def assemble_blocks(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) 
 
 def _compresses_too_well(block: Block, packed: int) -> Problem:
     """Return an error message for a block that compresses so well that loaders reject it as a zip bomb."""
-    # Only large code can be packed so well, and large code has its own block.
+    # The block has one piece: only large code compresses so well, and large code gets its own block.
     (piece,) = block.pieces
     what = f"the {size(block.size)} of {piece.name} for {piece.arch} are packed in only {size(packed)}"
     hint = (

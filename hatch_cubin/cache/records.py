@@ -24,7 +24,7 @@ _OBJECT = "object"  # The name of an input that only object files (units that wi
 # The name of the only input of a packed block (units that are compressed together): the units' digests.
 BLOCK = "block"
 _OTHER_NAMES = "does not have exactly the kernels that were requested"
-_FORMAT = 2  # since format 2, a record contains readable names of the kernels that a source instantiates
+_FORMAT = 2  # Since format 2, a record contains readable names of the kernels that a source instantiates.
 # The maximum size of a cache record in bytes; the largest known record has a twelfth of this size.
 MAX_RECORD_SIZE = 1 << 23
 _SIZES = range(read_limits.CODE + 1)
@@ -32,8 +32,8 @@ _HEX = re.compile("(?:[0-9a-f]{2})+")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | user_folders.NONBLOCKING
 MISSING_ERRNOS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
-# In nanoseconds: access times with this difference are still different after a conversion to seconds as a
-# float.
+# A difference between access times, in nanoseconds. Two access times with this difference stay different if
+# they are converted to seconds as floats.
 USE_STEP_NS = 1000
 
 
@@ -175,7 +175,7 @@ def decode(data: bytes) -> Record | None:
         return None
     if not all(sound(values[name]) for name, sound in _FIELDS.items()):
         return None
-    # A packed block must have no kernels, an object may have kernels, and every other entry must have some.
+    # A packed block must not have kernels. An object file may have kernels. All other entries must have some.
     inputs, has_kernels = values["inputs"], bool(values["kernels"])
     return Record(**values) if _OBJECT in inputs or has_kernels != (BLOCK in inputs) else None
 

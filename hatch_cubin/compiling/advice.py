@@ -41,7 +41,8 @@ from .hints.failed_compile import FailedCompile
 _MISSING = "not open source file"  # Part of the compiler's message about a missing header.
 # How many lines to show before and after the line of an error, if a script has produced the source.
 _LINES_AROUND = 2
-_SETS_OPTIONS = re.compile(r"\b(?:define|options|variants) = ")  # In hints: lines for the table.
+# Matches a hint that suggests such a line for pyproject.toml.
+_SETS_OPTIONS = re.compile(r"\b(?:define|options|variants) = ")
 # How many lines of an include chain to show: the last lines, which are about the project's own files.
 _LONGEST_CHAIN = 5
 # The functions that recognise causes of errors. The functions are called in this order until one function

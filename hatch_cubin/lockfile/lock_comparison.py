@@ -41,7 +41,7 @@ class LockedPlan(NamedTuple):
     jobs: tuple[Job, ...]
     recall: Recall
     notes: tuple[str, ...]
-    changes: tuple[str, ...]  # the differences between the project and its lock file
+    changes: tuple[str, ...]  # The differences between the project and its lock file.
     # Possible differences from the lock file that only a build with a compiler can find.
     doubts: tuple[str, ...]
 
@@ -228,11 +228,11 @@ def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -
     closure = Closure({OWN + path: content for path, content in lock.files.items()})
     for module, of_module in itertools.groupby(units, key=lambda unit: unit.module):
         if module.link:
-            _ = toolkit.nvjitlink  # reading the attribute notes that the build uses this tool
+            _ = toolkit.nvjitlink  # reading this attribute marks the tool as used
         elif module.source.is_ptx:
-            _ = toolkit.ptxas  # reading the attribute notes that the build uses this tool
+            _ = toolkit.ptxas  # reading this attribute marks the tool as used
         elif module.is_tile:
-            _ = toolkit.tileiras  # reading the attribute notes that the build uses this tool
+            _ = toolkit.tileiras  # reading this attribute marks the tool as used
         entry = lock.modules[module.full_name]
         module_digest = digest(["locked", json.dumps(entry, sort_keys=True)])
         recalled, declared = recall.units(module_digest), partial(dict[str, Any], entry.get("types", {}))

@@ -136,7 +136,7 @@ def _results(
     if hold is not None:
         (
             hold := hold / "locked"
-            # A separate folder, as a build that continues without the lock file uses the same file names.
+            # A separate folder, because a build without the lock file uses the same file names.
         ).mkdir()
     signing, remote = None, None
     if project.uses_signatures:

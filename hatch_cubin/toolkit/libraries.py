@@ -95,7 +95,7 @@ class Evidence(NamedTuple):
 
     # a digest of all files' sizes and times; empty if a file is so new that its times prove nothing
     state: str
-    contents: str  # a digest of the contents of all installed files
+    contents: str  # A digest of the contents of all installed files.
     # The positions of the texts with the compiler's version in each large file.
     marks: Sequence[Sequence[int]]
 
@@ -219,8 +219,8 @@ def _installed(name: str) -> tuple[str, tuple[str, str]]:
         if len(found) == 1:
             version = found[0][len(name) + 1 : -len(".dist-info")]
             return name, (os.path.join(entry, found[0]), version)
-        # The version of the package is not certain: a failed update left several versions, or Python would
-        # first import a copy of the package without metadata.
+        # The package's version is unknown in two cases: a failed update has left several versions, or Python
+        # would import another copy of the package that does not have metadata.
         if found or os.path.exists(os.path.join(entry, *name.split("_"))):
             break
     raise LookupError(name)

@@ -37,12 +37,12 @@ _PARTS = {
 TILEIRAS = "tileiras"
 _OF_TILEIRAS = {"nvidia-cuda-tileiras", "nvidia-nvvm"}
 _LINKER = {12: "nvidia-nvjitlink-cu12", 13: "nvidia-nvjitlink"}
-# Wheels that a lock does not pin: results do not depend on the version of cuda-bindings, whose newest version
-# also depends on the version of Python.
+# Wheels that a lock file does not pin. Compiled results do not depend on the version of cuda-bindings. The
+# newest version of cuda-bindings depends on the version of Python.
 _NOT_LOCKED = {"cuda-bindings", "cuda-python"}
-# Until 12.6, cuda-python had the files that cuda-bindings has now, and overwrites them. If a wheel required
-# cuda-python without a lowest version, pip would install such an old release together with the newest
-# cuda-bindings.
+# Releases of cuda-python up to 12.6 contain the files that are in cuda-bindings now, and overwrite them. If a
+# wheel required cuda-python without a lowest version, pip would install such an old release together with the
+# newest cuda-bindings.
 _PYTHON = {"12": "cuda-python>=12.8,<13", "13": "cuda-python==13.*"}
 SIGNATURES = "cryptography>=42"
 _NVRTC_WHEELS = {"12": "nvidia-cuda-nvrtc-cu12", "13": "nvidia-cuda-nvrtc"}

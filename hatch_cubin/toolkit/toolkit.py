@@ -39,8 +39,8 @@ _BUILD = re.compile(rb"Cuda compilation tools, release [\d.]+, V(\d+\.\d+\.\d+)"
 _PROBE_PTX = b".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry probe() { ret; }\n"
 _FIRST_WITH_SEED = (12, 9)
 # A function that is put before each source if NVRTC does not have the option --frandom-seed. NVRTC derives
-# names in anonymous namespaces from the first name with external linkage; if a source has no such name, NVRTC
-# makes random names.
+# names in anonymous namespaces from the first name with external linkage. If a source does not have such a
+# name, NVRTC makes random names.
 _NAMESAKE = 'extern "C" __device__ void hatch_cubin_namesake() {}\n'
 _NEWEST = 'toolkit = "13"'
 _SYSTEM_HINT = (

@@ -76,7 +76,7 @@ def _about_templates(failed: FailedCompile, left_out: str) -> str:
     found = declared(texts)
     templates = [kernel for kernel in found if kernel.parameters]
     own = [kernel for kernel in templates if kernel.where.path == failed.path]
-    # A source that defines device functions may include a header with a kernel template for other reasons.
+    # A source with device functions may include a header for another reason than its kernel templates.
     is_for_headers = "__device__" not in failed.text_of(failed.path)
     if (hint := about_extern_template([kernel.base for kernel in templates], texts)) is not None:
         return hint

@@ -88,7 +88,7 @@ __popc __clz atomicAdd atomicSub atomicMin atomicMax atomicExch atomicCAS atomic
 int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
 """
 _QUALIFIER = re.compile(r"\b__\w+__\b")
-_NEARLY = 0.8  # the least share of equal letters in a misspelled name and the name meant
+_NEARLY = 0.8  # the minimum similarity between a misspelled name and the correct name
 _NAMESPACES = {"cooperative_groups": "cooperative_groups.h", "nvcuda": "mma.h"}
 
 

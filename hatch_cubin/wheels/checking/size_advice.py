@@ -31,7 +31,7 @@ from ..reading.coverage import (
 from ..reading.survey import arch_order, manifest_of
 
 _LARGEST = 5
-_MAX_TRIED_BYTES = 16 << 20  # of a larger bundle, only a sample of this many bytes is packed
+_MAX_TRIED_BYTES = 16 << 20  # if a bundle is larger, only a sample of this size is packed
 _MIN_SHARE = 0.01  # a change that saves a smaller share of the wheel is not suggested
 
 
