@@ -125,7 +125,7 @@ def _split_into_blocks(pieces: list[Piece]) -> Iterator[list[Piece]]:
 
 
 def _halve_by_path(pieces: list[tuple[str, Piece]], depth: int) -> Iterator[list[Piece]]:
-    """Split a group of compiled code into halves, and these again, until each group fits into a block."""
+    """Split a group of compiled code into halves, and split the halves, until each part fits into a block."""
     if sum(piece.size for _path_in_tree, piece in pieces) > MOST:
         for side in "01":
             yield from _halve_by_path([item for item in pieces if item[0][depth] == side], depth + 1)
@@ -134,7 +134,7 @@ def _halve_by_path(pieces: list[tuple[str, Piece]], depth: int) -> Iterator[list
 
 
 def _path_in_tree(piece: Piece) -> str:
-    """Return a 0 or 1 for each split of a group of compiled code: the half into which *piece* goes.
+    """Return a digit for each split of a group: *piece* goes into the first half (0) or the second half (1).
 
     The first digits are a digest of the source's name, and the other digits are a digest of the module's
     name.

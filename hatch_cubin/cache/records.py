@@ -49,11 +49,11 @@ class Request(NamedTuple):
     def mismatch(
         self, kernels: Mapping[str, str], symbols: Collection[str], data: bytes, *, is_object: bool = False
     ) -> str | None:
-        """Return the reason why *data* with *kernels* does not meet this request; None if *data* meets it.
+        """Return why *data*, which contains *kernels*, does not meet this request; None if it does.
 
-        *symbols* are the symbols of all kernels in *data*; *symbols* are empty for PTX. *is_object* is
-        whether a linker will link *data*. An object file need not contain kernels, and the names of kernels
-        in LTO-IR cannot be read.
+        *symbols* are the symbols of all kernels in *data*; the list is empty for PTX. *is_object* is whether
+        a linker will link *data*. An object file need not contain kernels, and the names of kernels in LTO-IR
+        cannot be read.
         """
         # lazy import: a build that recalls all results from an earlier build does not need these modules
         from ..cubin.kernel_names import (
@@ -108,7 +108,7 @@ class Record(NamedTuple):
         return (self.size, self.sha256) == (len(data), file_digest(data))
 
     def mismatch(self, request: Request, symbols: Collection[str], data: bytes) -> str | None:
-        """Return the reason why *data* does not meet the request or this cache record; None if *data* does.
+        """Return why *data* does not meet the request, or does not match this record; None if it does both.
 
         *symbols* are the symbols of all kernels in *data*.
         """
@@ -298,7 +298,7 @@ def read_record(file: StoredFile) -> tuple[bytes, Record | None]:
 
 
 def mark_used(entry: StoredFile, record: StoredFile) -> None:
-    """Set the access times of an entry and its record to now, so that trimming removes both together.
+    """Set the access times of an entry and its record to now. So trimming removes both together.
 
     The record's access time is slightly earlier than the access time of the entry.
     """

@@ -80,7 +80,7 @@ def _origin(module: Module) -> tuple[str, ...]:
 
 
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
-    """Return all errors of the build, equal errors only once, with hints about archs that compile."""
+    """Return all errors of the build without duplicates, with hints about the archs that compile."""
     from .diagnostics import merge  # imported here, because most builds have no errors
     from .hints.merge_pasteable import merge_hints
 

@@ -1,4 +1,4 @@
-"""Warn about sources whose compiled code depends on the build's time, or lacks a kernel of the source."""
+"""Warn about compiled code that depends on the time of the build, or that does not contain a kernel."""
 
 from __future__ import annotations
 

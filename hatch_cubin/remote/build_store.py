@@ -1,6 +1,6 @@
 """Open the remote store of a build, and fetch results from the store.
 
-A build that does not use a remote store imports no other module of `remote/`.
+A build without a remote store does not import any other module of `remote/`.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Installation:
     """The installed files of hatch-cubin, cuda.core and the toolkit, and their state when the build began.
 
     Two installations with the same installed files have the same *name*. Two installations are the same if
-    the states of all files are equal, or, if the states differ, if the contents of the files are equal. The
+    the states of all files are equal. If the states differ, the contents of the files must be equal. The
     states of unchanged files can differ: uv makes hard links to the files of its cache in each environment,
     and each new link changes a time in the state. For a large library, the comparison covers only samples,
     and the parts of the file with the compiler's version.
@@ -206,7 +206,7 @@ def own_installation() -> Installation | None:
 
 
 def identity(wanted: str | None) -> str | None:
-    """Return a digest that changes if an installed package changes; None if the packages are not certain."""
+    """Return a digest that changes if an installed package changes; None if the versions are unknown."""
     found = installation(wanted)
     return None if found is None else found.state
 

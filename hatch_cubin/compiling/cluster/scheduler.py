@@ -286,7 +286,7 @@ class LeaseScheduler:
                 yield self._finished(Result(task.id, ok=False, log="\n".join([_ENDED, *ends])))
 
     def _tasks_in_no_lease(self, given: _GivenLease) -> list[Task]:
-        """Return the unfinished tasks of a lease that no other worker is compiling."""
+        """Return the tasks of a lease that are not finished, and that no other worker is compiling."""
         held: set[int] = set()
         for other in self._given.values():
             held.update(theirs := {task.id for task in other.lease.tasks})

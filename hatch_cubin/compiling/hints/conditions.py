@@ -127,7 +127,7 @@ def _about_global(failed: FailedCompile, left_out: str) -> str:
 
 
 def certain_kernels(path: str, text: str) -> set[str]:
-    """Return the kernels that a source itself defines with any macros, without kernel templates."""
+    """Return the kernels that a source defines for all values of macros. Kernel templates are left out."""
     read = {number for _line, number in surely_read(text, frozenset())}
     return {
         each.name

@@ -135,7 +135,7 @@ def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence
 
 
 def _is_produced(name: str, failed: FailedCompile) -> bool:
-    """Return whether a producer returned a text of this name, which is not a file of the project."""
+    """Return whether *name* is not a file of the project, but a text that a producer returned."""
     paths = [path for path in failed.sources if path.rpartition("/")[2] == name.rpartition("/")[2]]
     return any(not failed.tree.disk_path(path).is_file() for path in paths)
 
