@@ -48,7 +48,7 @@ _SETTINGS = (
 _INSIDE = "the build backend that makes the wheel, except the kernels"
 # Commands that do not run `hatch_cubin.backend`.
 _PAST_OURS = {"flit_core": "flit build", "maturin": "maturin build"}
-_KERNEL_FILES = ("*.cu", "*.cuh", "*.h", "*.ptx")
+_KERNEL_FILES = ("*.cu", "*.cuh", "*.h", "*.ptx", "*.tileir")
 _INSTALL, _BUILD = "pip install -e .", "pip wheel --no-deps ."
 _WITHOUT_PIP = {_INSTALL: "uv sync", _BUILD: "uv build --wheel, pipx run hatch build -t wheel"}
 
