@@ -308,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "e389a7ced767e9638ea0efa8972f51515aba908346f431d160fd2e910657ec5f",
-    "_split": "3268355b10587fd987ca5b6e47d022b87f10b2c1618fc67133944c04071cbb26",
+    "_packs": "96e27afd70f2d5b32218de4da7b3ffcfb063607392fa7ded5be587399155b246",
+    "_split": "7397ad8e903a5cedafa9b73e28520818f0ac1e5352d3dcb8c71b0f27e3de86f2",
 }
 
 
@@ -427,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "145f8b9f279c355e"
+__build__ = "a74e61d2209c85ef"

@@ -86,4 +86,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "145f8b9f279c355e"
+__build__ = "a74e61d2209c85ef"

@@ -80,7 +80,7 @@ def _about_templates(failed: FailedCompile, left_out: str) -> str:
     found = declared(texts)
     templates = [kernel for kernel in found if kernel.parameters]
     own = [kernel for kernel in templates if kernel.where.path == failed.path]
-    # A source that defines device functions may include a header with a kernel template for other reasons.
+    # A source with device functions may include a header for another reason than its kernel templates.
     is_for_headers = "__device__" not in failed.text_of(failed.path)
     if (hint := about_extern_template([kernel.base for kernel in templates], texts)) is not None:
         return hint
@@ -131,7 +131,7 @@ def _about_global(failed: FailedCompile, left_out: str) -> str:
 
 
 def certain_kernels(path: str, text: str) -> set[str]:
-    """Return the kernels that a source itself defines with any macros, without kernel templates."""
+    """Return the kernels that a source defines for all values of macros. Kernel templates are left out."""
     read = {number for _line, number in surely_read(text, frozenset())}
     return {
         each.name
