@@ -458,7 +458,7 @@ def link(entry: str, major: int | None) -> str | None:
 
 
 _READERS: dict[str, Callable[[object], Any]] = {
-    "as": lambda _value: "cupy",
+    "as": lambda value: "cuda.core" if "core" in str(value) else "cupy",
     "backend": _backend,
     "cache-size": functools.partial(_size, unit="GB"),
     "max-size": functools.partial(_size, unit="MB"),

@@ -15,6 +15,7 @@ from .. import __version__
 from ..common import arch_names
 from ..common.capabilities import GPUS
 from ..errors import Problem, problem
+from ..loader._text_key import FRONTS
 from . import nvidia_wheels
 from .known_names import BACKENDS, WRAPPER, is_misnamed_wrapper
 
@@ -382,8 +383,8 @@ def header_package(text: str) -> str:
 
 
 def front(value: object) -> str:
-    if value != "cupy":
-        raise ValueError(f"must be 'cupy', not {value!r}")
+    if value not in FRONTS:
+        raise ValueError(f"must be {' or '.join(map(repr, FRONTS))}, not {value!r}")
     return str(value)
 
 

@@ -152,4 +152,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "caa6995b26e43030"
+__build__ = "145f8b9f279c355e"

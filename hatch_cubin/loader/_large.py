@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "caa6995b26e43030"
+__build__ = "145f8b9f279c355e"
