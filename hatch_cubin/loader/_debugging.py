@@ -308,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "e389a7ced767e9638ea0efa8972f51515aba908346f431d160fd2e910657ec5f",
-    "_split": "3268355b10587fd987ca5b6e47d022b87f10b2c1618fc67133944c04071cbb26",
+    "_packs": "096e67b56e85c27dd81dddba2200c47273e8ff84bcccc70fd7a9983f1ae74d62",
+    "_split": "d356f7250fd960a7ba4770303e534dece79a8942787712caa81f3911a062456e",
 }
 
 
@@ -427,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "145f8b9f279c355e"
+__build__ = "a17c7a1bab4a3fa3"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "145f8b9f279c355e"
+__build__ = "a17c7a1bab4a3fa3"

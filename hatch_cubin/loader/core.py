@@ -173,7 +173,7 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "145f8b9f279c355e"
+__build__ = "a17c7a1bab4a3fa3"
 
 if __build__ != _build_of_core:
     what = f"{__file__} is missing, damaged, or of another version than the imported loader"
