@@ -296,7 +296,8 @@ def python_file(value: object) -> str:
 def function(value: object) -> str:
     text = string(value)
     if not text.isidentifier():
-        raise ValueError(f"must be the name of a function, such as 'sources', not {text!r}")
+        method = ": define a function that calls the method" if "." in text else ""
+        raise ValueError(f"must be the name of a function, such as 'sources', not {text!r}{method}")
     return text
 
 
@@ -360,7 +361,8 @@ def distribution(text: str) -> str:
     name = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
     pin = r"(?:===?|!=|~=|[<>]=?) *[A-Za-z0-9.*+!_-]+"
     if not re.fullmatch(rf"{name} *(?:{pin}(?: *, *{pin})*)?", text):
-        raise ValueError(f"{text!r} is not the name of a distribution, such as 'nvidia-cutlass'")
+        marker = ", without a marker after ';'" if ";" in text else ""
+        raise ValueError(f"{text!r} is not the name of a distribution, such as 'nvidia-cutlass'{marker}")
     return text
 
 

@@ -48,6 +48,10 @@ _NOWHERE = (
     "neither the project nor a wheel in 'header-packages' contains this header: correct the name, "
     "or add the header's folder to 'include-dirs', or its wheel to 'header-packages'"
 )
+_PRODUCED = (
+    "a text that a producer returns is not a file: put this text into the texts that need it, "
+    "or write it to a file of the project"
+)
 _ABSOLUTE = (
     "an absolute path is right on one machine only: copy the header into the project, and include its path "
     "from this file, or from a folder in 'include-dirs'"
@@ -124,7 +128,15 @@ def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence
     is_toolkits = _FOLDERS_OF_TOOLKIT.fullmatch(name) or _NAMES_OF_TOOLKIT.fullmatch(name)
     if is_toolkits:
         return _about_toolkit(name, failed)
+    if _is_produced(name, failed):
+        return _PRODUCED
     return _about_name(name, includer, failed) or (_ABSOLUTE if name.startswith("/") else _NOWHERE)
+
+
+def _is_produced(name: str, failed: FailedCompile) -> bool:
+    """Return whether a producer returned a text of this name, which is not a file of the project."""
+    paths = [path for path in failed.sources if path.rpartition("/")[2] == name.rpartition("/")[2]]
+    return any(not failed.tree.disk_path(path).is_file() for path in paths)
 
 
 def _about_name(name: str, includer: str, failed: FailedCompile) -> str | None:

@@ -200,10 +200,9 @@ def test_the_arch_of_the_options_chooses(
 
 @pytest.mark.usefixtures("strictly")
 def test_options_that_are_left_out_are_those_of_cuda_core(setting: Setting, program: Any) -> None:
-    class Options(ProgramOptions):
-        def __post_init__(self) -> None:
-            self.arch = self.arch or "sm_80"
-            super().__post_init__()
+    class Options(ProgramOptions):  # type: ignore[misc]
+        def __init__(self, arch: str = "sm_80", **fields: Any) -> None:
+            super().__init__(arch=arch, **fields)
 
     setting.monkeypatch.setattr(setting.core, "ProgramOptions", Options)
     assert shipped(program(TEXT, "c++").compile("cubin")) == "80"
