@@ -48,6 +48,7 @@ _LIMIT_NAMES = {
     0x3F: "max_cluster",
     0x4C: "barriers",
 }
+_TILE_SYMBOL = b"\0___NV_TILE_LAUNCH_META_DATA___\0"  # tileiras defines this symbol in each cubin
 _ANY_REGISTERS = (0xFF,)
 _SPILL_OR_REFILL = 1  # the kind of annotation for an instruction that spills or refills a register.
 # Compilers write annotations about spilled registers since this API version (CUDA 12.9).
@@ -181,6 +182,11 @@ def read_kernels(data: bytes) -> dict[str, KernelUse]:
                 uses["spills"] = spills.get(code, 0)
             kernels[name] = KernelUse(uses, _parameters(by_section.get(code, ())))
     return kernels
+
+
+def has_tile_kernels(data: bytes) -> bool:
+    """Return whether the kernels of a cubin are tile kernels."""
+    return data.startswith(b"\x7fELF") and _TILE_SYMBOL in data
 
 
 def read_limits(data: bytes) -> dict[str, dict[str, tuple[int, ...]]]:
