@@ -308,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "096e67b56e85c27dd81dddba2200c47273e8ff84bcccc70fd7a9983f1ae74d62",
-    "_split": "d356f7250fd960a7ba4770303e534dece79a8942787712caa81f3911a062456e",
+    "_packs": "470c801c31fe5898a8f5fd000b240d593752add3343f14fbb40b40aab14f7558",
+    "_split": "3f45050b28567fd79451e168f2633ea84c0a921ecf621d189870983f58c33d6d",
 }
 
 
@@ -427,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "a17c7a1bab4a3fa3"
+__build__ = "73e257096fa8005b"

@@ -152,4 +152,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "a17c7a1bab4a3fa3"
+__build__ = "73e257096fa8005b"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "a17c7a1bab4a3fa3"
+__build__ = "73e257096fa8005b"

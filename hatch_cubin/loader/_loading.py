@@ -625,4 +625,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "a17c7a1bab4a3fa3"
+__build__ = "73e257096fa8005b"

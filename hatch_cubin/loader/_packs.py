@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "a17c7a1bab4a3fa3"
+__build__ = "73e257096fa8005b"
