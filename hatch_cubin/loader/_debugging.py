@@ -308,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "e389a7ced767e9638ea0efa8972f51515aba908346f431d160fd2e910657ec5f",
-    "_split": "3268355b10587fd987ca5b6e47d022b87f10b2c1618fc67133944c04071cbb26",
+    "_packs": "470c801c31fe5898a8f5fd000b240d593752add3343f14fbb40b40aab14f7558",
+    "_split": "3f45050b28567fd79451e168f2633ea84c0a921ecf621d189870983f58c33d6d",
 }
 
 
@@ -427,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "145f8b9f279c355e"
+__build__ = "73e257096fa8005b"
