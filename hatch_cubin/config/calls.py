@@ -161,7 +161,7 @@ _OPTIONS: Mapping[str, Callable[[str], object]] = {
     "lineinfo": _is_true,
     "device_code_optimize": _is_true,
     "disable_warnings": _is_true,
-    "max_register_count": int,
+    "max_register_count": lambda text: min(int(text), 255),  # the compiler ignores larger values
     "ptxas_options": lambda text: [text],
 }
 

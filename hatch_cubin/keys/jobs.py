@@ -300,14 +300,15 @@ def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
 def _files_to_leave_out(project: Project, closures: Iterable[tuple[Module, Closure]]) -> list[str]:
     """Return the included files that a wheel does not need.
 
-    The package reads the text of a library's call at run time, so its file and its headers stay in the wheel.
-    Files of recorded calls are left out, because only builds read them.
+    The package may read the text of a library's call at run time, so its file and its headers stay in the
+    wheel. Files of recorded calls are left out, because only builds read them.
     """
     pairs = [*closures]
-    others = [pair for pair in pairs if not pair[0].front or pair[0].source.recorded]
-    calls = [pair for pair in pairs if pair[0].front and not pair[0].source.recorded]
-    read_at_run_time = {*_needed_files(project, calls, by_name=True)}
-    found = _needed_files(project, others, by_name=True)
+    calls = [pair for pair in pairs if pair[0].front]
+    sources = [source for module, _closure in calls for source in (module.source, *module.equal)]
+    recorded = {source.path for source in sources if source.recorded}
+    read_at_run_time = {*_needed_files(project, calls, by_name=True)} - recorded
+    found = _needed_files(project, pairs, by_name=True)
     return [path for path in found if path not in read_at_run_time]
 
 

@@ -920,4 +920,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "a74e61d2209c85ef"  # the same in all files of one version
+__build__ = "73e257096fa8005b"  # the same in all files of one version

@@ -308,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "96e27afd70f2d5b32218de4da7b3ffcfb063607392fa7ded5be587399155b246",
-    "_split": "7397ad8e903a5cedafa9b73e28520818f0ac1e5352d3dcb8c71b0f27e3de86f2",
+    "_packs": "470c801c31fe5898a8f5fd000b240d593752add3343f14fbb40b40aab14f7558",
+    "_split": "3f45050b28567fd79451e168f2633ea84c0a921ecf621d189870983f58c33d6d",
 }
 
 
@@ -427,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "a74e61d2209c85ef"
+__build__ = "73e257096fa8005b"

@@ -152,4 +152,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "a74e61d2209c85ef"
+__build__ = "73e257096fa8005b"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "a74e61d2209c85ef"
+__build__ = "73e257096fa8005b"

@@ -625,4 +625,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "a74e61d2209c85ef"
+__build__ = "73e257096fa8005b"

@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "a74e61d2209c85ef"
+__build__ = "73e257096fa8005b"

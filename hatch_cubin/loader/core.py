@@ -172,6 +172,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "a74e61d2209c85ef"
+__build__ = "73e257096fa8005b"
 
 _drop_in.refuse_other_version(__build__, __file__)

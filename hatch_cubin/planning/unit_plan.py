@@ -91,6 +91,11 @@ class Module(CompileSettings):
         return _name(self.base, self.variant)
 
     @property
+    def short_name(self) -> str:
+        """The module's name in tables; for a library's call, with only the first digits of its key."""
+        return self.name[: len(f"{self.front}:") + 12] if self.front else self.name
+
+    @property
     def title(self) -> str:
         """The module's name in messages; for a library's call, the shorter path of its source."""
         return self.source.path if self.front else self.name
