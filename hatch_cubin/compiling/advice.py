@@ -41,7 +41,7 @@ from .hints.failed_compile import FailedCompile
 _MISSING = "not open source file"  # Part of the compiler's message about a missing header.
 # How many lines to show before and after the line of an error, if a script has produced the source.
 _LINES_AROUND = 2
-# Matches a hint that suggests such a line for pyproject.toml.
+# Matches a hint with a line for pyproject.toml that sets `define`, `options` or `variants`.
 _SETS_OPTIONS = re.compile(r"\b(?:define|options|variants) = ")
 # How many lines of an include chain to show: the last lines, which are about the project's own files.
 _LONGEST_CHAIN = 5
