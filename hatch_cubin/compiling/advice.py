@@ -54,6 +54,7 @@ _CAUSES = (
     macros.in_built_in_header,
     host_code.included_for_hosts,
     headers.missing,
+    not_cuda.statements,
     headers.older_than_cuda,
     language.needs_of_source,
     macros.used_in_header,

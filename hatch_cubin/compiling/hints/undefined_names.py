@@ -84,6 +84,7 @@ __global__ __device__ __host__ __shared__ __constant__ __managed__ __restrict__ 
 __forceinline__ __noinline__ __grid_constant__ __cluster_dims__ __tile_global__ __align__ __volatile__ printf
 threadIdx blockIdx blockDim gridDim warpSize __syncthreads __syncwarp __threadfence __threadfence_block __ldg
 __shfl_sync __shfl_up_sync __shfl_down_sync __shfl_xor_sync __ballot_sync __any_sync __all_sync __activemask
+__match_any_sync __match_all_sync __reduce_add_sync __reduce_min_sync __reduce_max_sync
 __popc __clz atomicAdd atomicSub atomicMin atomicMax atomicExch atomicCAS atomicAnd atomicOr atomicXor
 int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
 """
@@ -109,7 +110,10 @@ def _nearest(word: str) -> str | None:
     """Return the name of CUDA C++ that *word* resembles; None for such a name itself."""
     import difflib  # lazy import: slow to import, and needed only for mistakes
 
-    close = difflib.get_close_matches(word, _NAMES_OF_CUDA.split(), n=1, cutoff=_NEARLY)
+    names = _NAMES_OF_CUDA.split()
+    if f"{word}_sync" in names:  # CUDA 9 replaced such a function
+        return f"{word}_sync"
+    close = difflib.get_close_matches(word, names, n=1, cutoff=_NEARLY)
     is_same = not close or close[0] == word or re.sub(r"\D", "", close[0]) != re.sub(r"\D", "", word)
     return None if is_same else close[0]
 

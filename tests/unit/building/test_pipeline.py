@@ -14,7 +14,7 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.cache.entries import Cache
-from hatch_cubin.compiling import executor
+from hatch_cubin.compiling import executor, plan_warnings
 from hatch_cubin.compiling import tasks as tasks_module
 from hatch_cubin.compiling.executor import Result
 from hatch_cubin.config import nvrtc_options
@@ -776,7 +776,7 @@ def test_an_sdist_is_told_of_headers_that_lie_outside_the_project(tmp_path: Path
     assert said == [
         f"demo/k.cu: reads ../shared/{name}, which is outside the project, so an sdist does not contain it"
         " [header-outside-project]\n"
-        "  hint: copy the header into the project, or add its folder to 'source-roots'"
+        f"  hint: {plan_warnings.NEARER}"
         for name in ("a.cuh", "b.cuh")
     ]
     said.clear()
@@ -786,7 +786,7 @@ def test_an_sdist_is_told_of_headers_that_lie_outside_the_project(tmp_path: Path
     assert said == [
         f"../shared/{name}: is outside the project, so sdists do not contain this header and "
         "kernels that need it fail [header-outside-project]\n"
-        "  hint: copy the header into the project, or add its folder to 'source-roots'"
+        f"  hint: {plan_warnings.NEARER}"
         for name in ("a.cuh", "b.cuh")
     ]
 

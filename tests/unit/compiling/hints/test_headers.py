@@ -13,6 +13,7 @@ from hatch_cubin.compiling.hints import headers
 from hatch_cubin.compiling.hints.failed_compile import FailedCompile
 from hatch_cubin.errors import CompileError, Location
 from hatch_cubin.headers.resolve import SearchFolder
+from hatch_cubin.project.source_roots import ProjectTree, SourceRoot
 from tests.helpers import SAXPY, make_project, refusal, write_tree
 
 from .failed_compiles import APART, error, setting
@@ -215,13 +216,25 @@ def test_headers_of_a_virtual_environment_are_not_the_projects(tmp_path: Path) -
         ("utils.h", "did you mean 'utils.cuh'?"),
         ("util.cuh", "did you mean 'utils.cuh'?"),
         ("UTILS.cuh", "did you mean 'utils.cuh'?"),
-        ("sub\\deep.h", "did you mean 'sub/deep.h'?"),
+        ("sub\\deep.h", "did you mean '../sub/deep.h'?"),
+        ("Sub/Deep.h", "did you mean '../sub/deep.h'?"),
+        ("inc\\far.h", "did you mean 'inc/far.h'?"),
+        ("../../csrc/x.cuh", f"this path leads to ../csrc/x.cuh{headers._OUTSIDE}"),
+        ("../csrc/x.cuh", f"this path leads to csrc/x.cuh{headers._INSIDE}"),
         ("cutlass.h", "the headers of nvidia-cutlass are in the folder cutlass/, as in <cutlass/…>"),
         ("/home/me/own.h", ABSOLUTE),
     ],
 )
 def test_a_name_that_is_nearly_right_is_corrected(tmp_path: Path, name: str, meant: str) -> None:
-    assert hint(name, setting(tmp_path, files={"demo/utils.cuh": "", "sub/deep.h": ""})) == meant
+    files = {"demo/utils.cuh": "", "sub/deep.h": "", "own/inc/far.h": ""}
+    assert hint(name, setting(tmp_path, 'include-dirs = ["own"]', files=files)) == meant
+
+
+def test_a_header_in_a_source_root_is_included_without_a_path(tmp_path: Path) -> None:
+    there = setting(tmp_path / "project")
+    write_tree(tmp_path, {"shared/util.cuh": ""})
+    tree = ProjectTree(there.tree.root, (SourceRoot("shared", tmp_path / "shared", "../shared"),))
+    assert hint("../../shared/utils.cuh", replace(there, tree=tree)) == "did you mean 'util.cuh'?"
 
 
 def test_a_link_to_nothing_is_no_header(tmp_path: Path) -> None:

@@ -225,6 +225,11 @@ def test_a_template_of_std_is_named_with_its_namespace(tmp_path: Path, code: str
             "__shfl_down(x, 1)",
             "'__shfl_down_sync', with a mask of threads as its first argument",
         ),
+        (
+            'identifier "__shfl" is undefined',
+            "__shfl(x, 1)",
+            "'__shfl_sync', with a mask of threads as its first argument",
+        ),
     ],
 )
 def test_a_misspelled_name_of_cuda_is_corrected(
