@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Collection, Mapping
 
 from ..errors import Location, Problem, problem
+from ..project.directives import INCLUDE
 from ..project.source import Source, without_comments
 from .hints.conditions import certain_kernels
-
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
 def found_in(source: Source, kernels: Collection[str], sources: Mapping[str, str]) -> list[Problem]:
@@ -22,10 +20,10 @@ def found_in(source: Source, kernels: Collection[str], sources: Mapping[str, str
     text = without_comments(source.text)
     built = {name.partition("<")[0].partition("(")[0] for name in kernels}
     problems = []
-    for match in _INCLUDE.finditer(text):
-        path = posixpath.normpath(posixpath.join(source.folder, match[1]))
+    for match in INCLUDE.finditer(text):
+        path = posixpath.normpath(posixpath.join(source.folder, match[2]))
         shared = sorted(built & certain_kernels(path, sources.get(path, "")))
-        if shared and path != source.path:
+        if match[1] == '"' and shared and path != source.path:
             where = Location(source.path, text.count("\n", 0, match.start()) + 1)
             what = f"includes {path}, which is a source too, so two modules have: {', '.join(shared)}"
             hint = f"move the shared code into a header, or list {path} in 'exclude'"

@@ -14,6 +14,7 @@ from ..headers.resolve import OWN
 from ..keys.jobs import Job, lies_outside
 from ..planning.unit_plan import Module
 from ..project import disk
+from ..project.directives import CONDITION
 from ..project.project import Project
 from ..project.scan import IDENTIFIER, PASTE_OPERATOR, join_continued_lines
 
@@ -23,7 +24,6 @@ NEARER = (
 )
 # names of macros that NVRTC's built-in header may use
 _NOT_OURS = re.compile(r"_|CUDA|CUDART|NV_|NVRTC|NDEBUG$")
-_CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:el)?if(?:n?def)?\b(.*)", re.MULTILINE)
 
 
 def outside_headers(project: Project, jobs: Iterable[Job]) -> list[Problem]:
@@ -91,7 +91,7 @@ class _CompiledTexts:
         asked = {
             word
             for text in self._own()
-            for line in _CONDITION.findall(text)
+            for line in CONDITION.findall(text)
             for word in IDENTIFIER.findall(line)
         }
         close = difflib.get_close_matches(name, sorted(asked), n=1, cutoff=0.75)

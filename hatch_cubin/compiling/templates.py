@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from ..config import toml_lines
 from ..errors import Problem, problem
 from ..planning.unit_plan import Module
+from ..project.directives import included_names
 from .hints.conditions import FILLED, MOST_EXAMPLES, surely_read
 from .hints.kernel_declarations import (
     GAP,
@@ -20,7 +21,6 @@ from .hints.kernel_declarations import (
 )
 
 _TEMPLATE_KERNEL = re.compile(r"\btemplate\b.*\b__global__\b", re.DOTALL)
-_INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
 
 
 def uninstantiated_templates(
@@ -77,4 +77,4 @@ def _is_used(name: str, text: str, module: Module) -> bool:
 def _is_included(path: str, sources: Mapping[str, str]) -> bool:
     name = posixpath.basename(path)
     every = (text for other, text in sources.items() if other != path and name in text)
-    return any(posixpath.basename(each) == name for text in every for each in _INCLUDED.findall(text))
+    return any(posixpath.basename(each) == name for text in every for each in included_names(text))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
@@ -11,9 +10,9 @@ from ..config.config import Config
 from ..config.toml_lines import setting, source_table
 from ..errors import Location, Problem, problem
 from ..planning.unit_plan import Module, module_name_from
+from ..project.directives import has_quoted_include
 from ..project.source import glob_regex, may_have_kernel
 
-_QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
 _BY_FOLDER, _AS_PTX = "{parent}_{stem}", "{stem}_ptx"
 
 
@@ -56,7 +55,7 @@ def _makes_no_kernel(module: Module) -> bool:
     if module.instantiate or module.source.is_ptx:
         return False
     text = module.source.text
-    return not may_have_kernel(text) and not _QUOTED_INCLUDE.search(text)
+    return not may_have_kernel(text) and not has_quoted_include(text)
 
 
 def _taken_names(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ..errors import ConfigError, Problem, problem
+from ..project.directives import has_quoted_include
 from .unit_plan import Module
-
-_QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
 
 
 def merge_equal_calls(modules: Iterable[Module]) -> list[Module]:
@@ -40,7 +38,7 @@ def merge_equal_calls(modules: Iterable[Module]) -> list[Module]:
 
 def _different_headers(first: Module, module: Module) -> Iterator[Problem]:
     one, other = first.source, module.source
-    in_folder = _QUOTED_INCLUDE.search(other.text) is not None
+    in_folder = has_quoted_include(other.text)
     if first.include_dirs != module.include_dirs or (in_folder and one.folder != other.folder):
         what = f"has the text and the options of {one.path}, but could include other headers"
         hint = "a wheel can contain only one source: give both the same 'include-dirs', or remove one of them"

@@ -114,6 +114,7 @@ MODULES: dict[str, dict[str, str]] = {
         "disk": "source_roots",
         "scan": "disk source_roots",
         "build_time_macros": "scan",
+        "directives": "",
         "declared_kernels": "scan",
         "source": "disk source_roots",
         "recorded_calls": "source source_roots",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ...config import toml_lines
 from ...errors import Location
+from ...project.directives import DEFINE
 from ...project.source import may_have_kernel, without_comments
 from .failed_compile import FailedCompile
 from .kernel_declarations import GAP, about_extern_template, declared, examples
@@ -17,7 +18,6 @@ from .other_sources import called_elsewhere
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif|define)\b(.*)")
 _ONE_MACRO = re.compile(r"(?:defined[ \t]*\(?[ \t]*)?([^\W\d]\w*)[ \t]*\)?")
 _NAME = re.compile(r"(?<![\w.])[^\W\d_]\w*")
-_DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _NOT_DEFINED = re.compile(r"(?:ifndef|if[ \t]+![ \t]*defined)[ \t]*\(?[ \t]*(\w+)[ \t]*\)?")
 _OF_NVRTC = frozenset({"__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplusplus"})
 _GLOBAL = re.compile(r"\b__global__\b")
@@ -72,7 +72,7 @@ def about_no_kernel(failed: FailedCompile) -> str | None:
         return left_out.replace("write a kernel with __global__", "write a kernel as .visible .entry")
     texts = [*map(failed.text_of, (failed.path, *failed.headers))]
     unnamed = _about_templates(failed, left_out)
-    written = {name for text in texts for name in _DEFINED.findall(text)}
+    written = {match[1] for text in texts for match in DEFINE.finditer(text)}
     given = _OF_NVRTC | written | {name for name, value in module.macros if value != "0"}
     for condition in _around_kernels(module.source.text):
         shown = f"#{condition.kind} {condition.operand}".rstrip()

@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from ...config.value_checks import HEADER_SUFFIXES
 from ...errors import Location
 from ...headers.includes import Resolver
+from ...project.directives import INCLUDE
 from ...project.scan import Include
 from ...project.source import walk
 from ...project.source_roots import ProjectTree
@@ -26,7 +27,6 @@ from .include_chain import Step
 
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
 _CURAND = r"curand_(kernel|globals|discrete2?|(log)?normal(_static)?|philox4x32_x|poisson|precalc|uniform)\.h"
-_INCLUDE = re.compile(r"""[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)[">]""")
 # Maps patterns for names of headers to the wheels with these headers. Each wheel was tried. If a library has
 # a wheel for each major version of CUDA, `_OF_MAJOR` contains the wheels for CUDA 12 and CUDA 13.
 _PACKAGES = {
@@ -106,7 +106,7 @@ def _leading_nowhere(failed: FailedCompile) -> Iterator[Step]:
     pending = [failed.path]
     for path in pending:
         for line, number in conditions.surely_read(failed.text_of(path), given):
-            if match := _INCLUDE.match(line):
+            if match := INCLUDE.match(line):
                 include = Include(match[2], "quote" if match[1] == '"' else "angle")
                 places = resolver.find(include, *resolver.own(path)).places
                 if not places:

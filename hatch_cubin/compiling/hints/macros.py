@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from ...config.toml_lines import setting
 from ...errors import Location
+from ...project.directives import DEFINE
 from ...project.source import without_comments
 from ..diagnostics import Diagnostic, Explanation, failure
 from .failed_compile import FailedCompile
@@ -18,7 +19,6 @@ _OF_SYNTAX = re.compile(
     r"expected an? |.* is not allowed|invalid|.* requires an initializer|improperly terminated"
 )
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
-_DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(.*)", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _EXTRA = re.compile(r"[^(){};]*;")  # the value of a macro that ends with a semicolon and is not a statement
 # messages about code that needs a string: the argument of `#include` or of a function such as printf
@@ -100,7 +100,7 @@ def _macros(failed: FailedCompile) -> Mapping[str, tuple[str, Location]]:
     found = [(name, value, failed.place_of_macro(name)) for name, value in failed.module.macros]
     for path in dict.fromkeys((failed.path, *failed.headers)):
         text = without_comments(failed.text_of(path))
-        for match in _DEFINED.finditer(text):
+        for match in DEFINE.finditer(text):
             place = Location(path, text.count("\n", 0, match.start(1)) + 1)
             found.append((match[1], match[2].strip(), place))
     times = Counter(name for name, _value, _place in found)

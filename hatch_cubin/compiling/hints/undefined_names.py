@@ -8,6 +8,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...config.reserved_macros import NAMES as RESERVED
+from ...project.directives import included_names
 from ...project.source import without_comments
 from ..diagnostics import Diagnostic, Explanation
 from .failed_compile import FailedCompile
@@ -17,7 +18,6 @@ _NO_NAMESPACE = re.compile(r'name (?:followed by "::" must be a class or|must be
 _NO_MEMBER = re.compile(r'namespace "([\w:]+)" has no (?:tag )?member(?: class)? "(\w+)"')
 _WORD = re.compile(r"\w+")
 _MACRO = re.compile(r"(?:__)?[A-Z][A-Z0-9_]*")
-_INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
 _NUMBERS = r"(float|double|u?int|u?short|u?char|u?ll|floats|float2|half|halves)"
 _ROUNDED = r"(_r[nduz])?"
 _INTEGERS = r"u?int(_least|_fast)?(8|16|32|64)_t|u?int(ptr|max)_t"
@@ -126,7 +126,7 @@ def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
     """
     included = {
         *failed.module.pre_includes,
-        *(name for text in _texts(failed) for name in _INCLUDED.findall(text)),
+        *(name for text in _texts(failed) for name in included_names(text)),
     }
     named = {each: _header_of(each) for each in found}
     headers = {each: header for each, header in named.items() if header and header not in included}

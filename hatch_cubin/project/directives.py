@@ -1,0 +1,22 @@
+"""Patterns of preprocessor directives, for warnings and hints. Pure.
+
+The search for headers does not use these patterns, because it must not miss an include: see scan.py.
+"""
+
+from __future__ import annotations
+
+import re
+
+INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)[">]""", re.MULTILINE)
+DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(.*)", re.MULTILINE)
+CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:el)?if(?:n?def)?\b(.*)", re.MULTILINE)
+
+
+def included_names(text: str) -> list[str]:
+    """Return the name in each `#include "name"` and `#include <name>`."""
+    return [match[2] for match in INCLUDE.finditer(text)]
+
+
+def has_quoted_include(text: str) -> bool:
+    """Return whether the text includes a file that could be in its own folder."""
+    return any(match[1] == '"' for match in INCLUDE.finditer(text))
