@@ -307,8 +307,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "a9a1d735000f9c5e614c6a50d7d0e7ec592972343454d3eb85aeb1874041c6dd",
-    "_split": "a1c4a87caa3af3c5908eeec19d8a3d28e6914b4d528e01b32bdad6f4800ef46a",
+    "_packs": "4e982bd7556d23d7f9faef5073c5916cb34c8f1ea173fa4809e2fa38ff9f8611",
+    "_split": "55c1cf2059bb438a1e49802e1901137ca2228418fc75e70814fc5e8803cca44a",
 }
 
 
@@ -418,4 +418,4 @@ def _replacement(found: "_Module", data: bytes) -> Entry:
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "caa6995b26e43030"
+__build__ = "c118512e89fa946e"

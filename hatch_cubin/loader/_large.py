@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "caa6995b26e43030"
+__build__ = "c118512e89fa946e"

@@ -628,4 +628,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "caa6995b26e43030"
+__build__ = "c118512e89fa946e"

@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "caa6995b26e43030"
+__build__ = "c118512e89fa946e"

@@ -67,4 +67,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "caa6995b26e43030"
+__build__ = "c118512e89fa946e"

@@ -363,7 +363,7 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "caa6995b26e43030"
+__build__ = "c118512e89fa946e"
 
 if __build__ != _build_of_core:
     what = f"{__file__} is missing, damaged, or of another version than the imported loader"

@@ -714,6 +714,7 @@ def test_a_key_of_another_table_is_sent_there(options: str, hint: str) -> None:
         ("name = 'a[b]'", "name … 'a[b]'"),
         ("archs = []", "archs must name at least one arch"),
         ("instantiate = ['a', ' ']", "instantiate: ' ' is not the name of a kernel, such …"),
+        ("instantiate = ['scale<{T}>']", "instantiate: 'scale<{T}>' has braces …"),
         ("variants = 1", "variants must be a table of arrays such as { BLOCK = [128, 256] }, not 1"),
         ("variants.N = 1", "variants.N must be an array of at least one value, not 1"),
         ("variants.N = []", "variants.N … []"),
