@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -88,6 +89,7 @@ CAPABILITIES: Mapping[str, Callable[[], bool]] = {
     "cuobjdump": _has_cuobjdump,
     "cuda_home": _has_cuda_home,
     "gcc": lambda: shutil.which("gcc") is not None,
+    "python_headers": lambda: Path(sysconfig.get_path("include"), "Python.h").is_file(),
     "mounts": lambda: namespace() != (),
     "networks": lambda: network() != (),
     "linux": lambda: sys.platform == "linux",

@@ -43,6 +43,11 @@ def _find(env: dict[str, Any]) -> bool:
     command = env["python"]
     version = command.removeprefix("python")
     folder = f"{version[:-1]}.*[0-9]t" if version.endswith("t") else f"{version}.*[0-9]"
-    for path in VERSIONS.glob(f"{folder}/bin/{command}"):
-        env["python"] = str(path)
-    return env["python"] != command or shutil.which(command) is not None
+    found = [str(path) for path in VERSIONS.glob(f"{folder}/bin/{command}")]
+    # pyenv's shim `python3.14` may belong to a 3.14 without a GIL, whose `make install` installs both names.
+    others = [path for path in os.get_exec_path() if Path(path) != VERSIONS.with_name("shims")]
+    if on_path := shutil.which(command, path=os.pathsep.join(others)):
+        found.append(on_path)
+    if found:
+        env["python"] = found[0]
+    return bool(found)

@@ -75,6 +75,20 @@ def backend_meant(text: str) -> str | None:
     return None
 
 
+def backend_of_tables(tool: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the table in `[tool]` that configures a build backend, and this build backend, or None.
+
+    Projects with any build backend may have a `[tool.uv]` or `[tool.hatch]`, so only the parts about builds
+    count. None if there is a table of setuptools.
+    """
+    if "setuptools" in tool:
+        return None
+    parts = {"uv": {"build-backend"}, "hatch": {"build", "metadata", "version"}}
+    tables = (name for name in tool if name not in parts or parts[name] & inside(tool, name).keys())
+    meant = ((f"[tool.{name}]", backend_meant(name)) for name in tables)
+    return next(((table, backend) for table, backend in meant if backend), None)
+
+
 def backend_of_tool(text: str) -> str:
     """Return the build backend that *text* (a tool or a misspelling) means; *text* itself if unknown."""
     if not re.search("[.:]", text):

@@ -48,7 +48,10 @@ class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Add the compiled kernels to a wheel, or add to an sdist the files from which kernels are built."""
-        with reported(self.app.display_error, _NOTHING_BUILT, verbose=self.app.verbosity > 0):
+        with (
+            reported(self.app.display_error, _NOTHING_BUILT, verbose=self.app.verbosity > 0),
+            required_wheels.explain_late_install(self.root),
+        ):
             if self.target_name == "wheel":
                 self._add_to_wheel(self._project(), version, build_data)
             elif self.target_name == "sdist":

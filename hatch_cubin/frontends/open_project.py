@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ..common.distribution_names import comparable_name
 from ..common.environment import SIGNING_KEY
 from ..config import known_names, reader, table_location
 from ..config.known_names import WRAPPER
@@ -99,7 +100,7 @@ def require_compiler(project: Project) -> None:
 def check_build(project: Project) -> None:
     """Raise ConfigError for mistakes outside hatch-cubin's configuration that would make a build fail.
 
-    Warn about each reason why the wheels would not contain kernels. If the build backend does not declare the
+    Print the warnings of `build_warnings`. If the build backend does not declare the
     wheel's packages, only the package that the configuration names is checked.
     """
     from ..bundle import layout
@@ -117,14 +118,20 @@ def check_build(project: Project) -> None:
             problems += exc.problems
     if problems:
         raise ConfigError(*map(project.config.with_table, problems))
+    for warning in build_warnings(project):
+        project.warn(warning.with_code())
+
+
+def build_warnings(project: Project) -> Iterator[Problem]:
+    """Yield a warning for each reason why a build's wheels would lack kernels, or would not work."""
     from . import missing_kernels
 
-    for reason in missing_kernels.reasons(project, found_packages(project.root)):
-        project.warn(reason.with_code())
+    yield from missing_kernels.reasons(project, found_packages(project.root))
     if replaced := table_location.replaced_by_wheels_table(project.root):
-        project.warn(replaced.with_code())
-    for warning in (*_older_pythons(project.root), *_in_setup_cfg(project)):
-        project.warn(warning.with_code())
+        yield replaced
+    yield from _older_pythons(project.root)
+    yield from _in_setup_cfg(project)
+    yield from _installed_late(project.root)
 
 
 def _older_pythons(root: Path) -> Iterator[Problem]:
@@ -146,6 +153,18 @@ def _in_setup_cfg(project: Project) -> Iterator[Problem]:
         what = "has settings of hatch-cubin, but no build reads them in this file"
         hint = f"move the settings to {place} in {place.file}"
         yield problem("table-in-wrong-place", what, Location(path.name), hint)
+
+
+def _installed_late(root: Path) -> Iterator[Problem]:
+    """Yield a warning if builds install hatch-cubin too late, and the project does not list a compiler."""
+    from ..lockfile import required_wheels
+    from ..toolkit import installed_wheels
+
+    backend = table_location.read_project(root)[1]
+    listed = map(installed_wheels.name_of, table_location.required(root))
+    if _declares_packages(backend) and "cuda-core" not in map(comparable_name, listed):
+        late = required_wheels.installed_late(root)
+        yield from () if late is None else (late,)
 
 
 def missing_requirement(root: str | Path) -> tuple[Problem, ...]:

@@ -107,7 +107,10 @@ class BuildCubins(Command):
         self.build_lib = self.get_finalized_command("build_py").build_lib
 
     def run(self) -> None:
-        with reported(_print, _NOTHING_BUILT):
+        root = _root(self.distribution)
+        requires = self.distribution.setup_requires or []
+        listed = requires.split("\n") if isinstance(requires, str) else requires
+        with reported(_print, _NOTHING_BUILT), required_wheels.explain_late_install(root, listed):
             project = _project(self.distribution)
             if self.editable_mode:
                 self._build_in_place(project)

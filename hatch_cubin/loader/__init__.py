@@ -99,6 +99,11 @@ class _Value:
         return tuple(vars(self).values())
 
 
+class _Named(dict):  # type: ignore[type-arg]
+    def __missing__(self, name: object) -> "NoReturn":
+        raise KeyError(_message(f"no {name!r:.80}, only {', '.join(map(repr, self)) or 'nothing'}"))
+
+
 class Entry(_Value):
     """The compiled code of a module for one arch, and the rule that chose it.
 
@@ -132,7 +137,7 @@ class Entry(_Value):
         )
         used = _view(fields.get("resources", {}))
         self.resources: "Mapping[str, Mapping[str, int]]" = _read_only(
-            {key: _view(used[key]) for key in used}
+            _Named((key, _view(used[key])) for key in used)
         )
         self.rule: str = rule
         self._parameters = _typed(fields.get("parameters", module.parameters), dict)
@@ -146,7 +151,7 @@ class Entry(_Value):
     @property
     def parameters(self) -> "Mapping[str, tuple[Parameter, ...]]":
         """The parameters of each kernel, by its name. Kernels with unknown parameters are left out."""
-        return _view(_part("_debugging").parameters_of(self))
+        return _read_only(_Named(_part("_debugging").parameters_of(self)))
 
     def __reduce__(self) -> "tuple[Any, ...]":
         return Entry, (self._module, self._fields, self.rule, self._data)
@@ -239,7 +244,8 @@ _OF_DEBUGGING = ("Parameter", "check_arguments", "use")
 def __getattr__(name: str) -> "Any":
     """Import a public function or class from another file."""
     if name not in __all__:
-        raise AttributeError(f"module {_NAME!r} has no attribute {name!r}: see dir() and names()")
+        public = ", ".join(filter(str.islower, __all__))
+        raise AttributeError(f"module {_NAME!r} has no attribute {name!r}; it has {public}")
     part = _part("_debugging" if name in _OF_DEBUGGING else "_loading")
     found = globals()[name] = getattr(part, name)
     found.__module__ = _NAME
@@ -315,11 +321,13 @@ def _macro_texts(variant: "Mapping[str, Any] | None", macros: "Mapping[str, Any]
         if twice := variant.keys() & macros.keys():
             raise TypeError(_message(f"the macro {min(twice)!r} is both in variant= and an argument"))
         macros = {**variant, **macros}
-    return {key: str(int(value)) if isinstance(value, bool) else str(value) for key, value in macros.items()}
+    # the class bool, or numpy's bool_
+    return {
+        k: str(int(value) if type(value).__name__[:4] == "bool" else value) for k, value in macros.items()
+    }
 
 
 def _resolve(name: "Any", module: "Any", macros: "dict[str, str]") -> "tuple[_Module, str | None]":
-    """Return the module for a name, and the name of the kernel if it is a kernel's name."""
     _check_name(name)
     _check_name("" if module is None else module)
     manifest = _manifest()
@@ -348,7 +356,7 @@ def _search(
         for each in candidates.values()
         if (module is None or module in (each.name, each.base)) and macros.items() <= each.variant.items()
     ]
-    if len(fitting) > 1 and macros:
+    if len(fitting) > 1 and (macros or not {name, module}.isdisjoint(candidates)):
         fitting = [each for each in fitting if each.variant.keys() == macros.keys()] or fitting
     if len(fitting) != 1:
         _part("_debugging").refuse_choice(name, module, macros, fitting, list(candidates.values()))
@@ -358,15 +366,13 @@ def _search(
 def _modules_named(
     manifest: "_Manifest", name: str, kernel_name: str
 ) -> "tuple[list[_Module], list[_Module]]":
-    """Return the modules with a kernel of this name, and the modules of this name."""
-    exact = manifest.module(name)
     of_kernel = []
     for each in manifest.kernels(kernel_name):
         found = manifest.module(each)
         if found is None or kernel_name not in found.kernels:
             _damaged("manifest.json", f"the module {each!r} does not have the kernel {kernel_name!r}")
         of_kernel.append(found)
-    return of_kernel, manifest.variants(name) if exact is None else [exact]
+    return of_kernel, [*filter(None, (manifest.module(name), *manifest.variants(name)))]
 
 
 # --- the entry for a device, and its bytes
@@ -399,17 +405,21 @@ def _entries_with(found: "_Module", kernel_name: "str | None") -> "list[Entry]":
 
 def _check_gpu(cc: "Any", driver: "Any", device: "Any") -> None:
     if cc is not None:
-        is_pair = isinstance(cc, tuple) and [type(part) for part in cc] == [int, int]
+        is_pair = isinstance(cc, tuple) and len(cc) == 2 and all(map(_is_integer, cc))
         if not is_pair or not (0 < cc[0] < 50 and 0 <= cc[1] <= 9):  # (90, 0) is a mistake for (9, 0)
             wrong = _message(f"cc must be a pair of numbers such as (9, 0), not {cc!r:.80}")
             raise ValueError(wrong) if is_pair else TypeError(wrong)
         if device is not None:
             raise TypeError(_message("give cc or device, but not both"))
-    is_number = type(driver) is int
+    is_number = _is_integer(driver)
     if driver is not None and driver is not _UNSET and not (is_number and 1000 <= driver < 100_000):
         what = "driver must be a number of cuDriverGetVersion (13.0 is 13000) or None"
         wrong = _message(f"{what}, not {driver!r:.80}")
         raise ValueError(wrong) if is_number else TypeError(wrong)
+
+
+def _is_integer(value: object) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)
 
 
 def _gpu(cc: "_Pair | None", driver: "int | None", device: "Any") -> "tuple[_Pair, int | None]":
@@ -516,7 +526,6 @@ class _Module:
 
     @property
     def base(self) -> str:
-        """The module's name without its variant."""
         if not self.variant:
             return self.name
         return self.name[: -1 - sum(len(key) + len(text) + 2 for key, text in self.variant.items())]
@@ -639,7 +648,6 @@ class _Manifest:
 
 
 def _manifest_data(path: str) -> "Any":
-    """Return a manifest's bytes. A large manifest is read in pieces."""
     try:
         # Not on Windows: there, open files cannot be replaced.
         if hasattr(os, "pread") and _READ_WHOLE < _plain_size(path) <= _LARGEST and _is_here("_large"):
@@ -654,7 +662,6 @@ _companions: "dict[str, tuple[str, Any]]" = {}  # each companion's folder and im
 
 
 def _file_data(path: str, size: "int | None" = None) -> bytes:
-    """Return a file's bytes. *size*: the file's size in the manifest."""
     try:
         found = _plain_size(path)
         if size is None and found > _LARGEST:
@@ -669,7 +676,6 @@ def _file_data(path: str, size: "int | None" = None) -> bytes:
 
 
 def _archived(path: str, missing: OSError) -> bytes:
-    """Return the bytes of a file in an archive, which its importer reads."""
     try:
         folder = os.path.dirname(path)
         importers = [importer for place, importer in _companions.values() if place == folder]
@@ -683,14 +689,13 @@ def _archived(path: str, missing: OSError) -> bytes:
 
 
 def _is_absence(exc: Exception) -> bool:
-    """Return whether an error means that an importer does not have the file."""
     if isinstance(exc, OSError):
         return exc.errno is not None and not _is_of_system(exc)
     return isinstance(exc, AttributeError)
 
 
 def _plain_size(path: str) -> int:
-    """Return a file's size. Raise an error for pipes and devices, because reading them may never end."""
+    """Return a file's size. Pipes and devices are refused: reading them may never end."""
     found = os.stat(path)
     if not _import("stat").S_ISREG(found.st_mode):
         raise ValueError("not a plain file")
@@ -744,7 +749,6 @@ def _part(name: str) -> "Any":
 
 
 def _is_here(name: str) -> bool:
-    """Return whether the package has an optional file of the loader."""
     return name in _parts or _find_spec(f"{_NAME}.{name}", __path__) is not None
 
 
@@ -782,7 +786,7 @@ def _new_part(name: str, code: "Any" = None) -> "Any":
 def _find_spec(name: str, path: "Sequence[str] | None") -> "Any":
     """Find a module like the import system, but without its locks."""
     for finder in sys.meta_path:
-        find = getattr(finder, "find_spec", None)  # some finders have no find_spec
+        find = getattr(finder, "find_spec", None)
         spec = find and find(name, path)
         if spec is not None and spec.origin:  # not for a folder that an uninstall left
             return spec
@@ -894,7 +898,7 @@ def _view(value: "Any") -> "Mapping[str, Any]":
 
 
 def _text_map(value: "Any") -> "Mapping[str, str]":
-    return _read_only({key: _typed(text, str) for key, text in _typed(value, dict).items()})
+    return _read_only(_Named((key, _typed(text, str)) for key, text in _typed(value, dict).items()))
 
 
 def _plain_file(value: "Any") -> str:
@@ -916,4 +920,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "c118512e89fa946e"  # the same in all files of one version
+__build__ = "7372429ee2d7b55a"  # the same in all files of one version

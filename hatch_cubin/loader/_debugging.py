@@ -39,7 +39,7 @@ from . import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import difflib
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from os import PathLike
     from typing import Any, NoReturn, TypeAlias
 
@@ -55,12 +55,16 @@ def no_such_name(name: str, manifest: "_Manifest") -> str:
     known = sorted({*manifest.kernel_names(), *(each.name for each in manifest.everything())})
     if name in known:  # so the order is wrong
         _damaged("manifest.json", "its lines are not in order")
-    guess = f"there are {len(known)} names: {', '.join(map(repr, known[:20]))}"
-    if close := _import("difflib").get_close_matches(name, known, n=3):
-        guess = f"did you mean {' or '.join(map(repr, close))}?"
+    guess = _guess(name, known) or f"there are {len(known)} names: {', '.join(map(repr, known[:20]))}"
     if "<" in name:
         guess = f"only template instances in 'instantiate' are built; {guess}"
     return _message(f"no kernel or module {name!r}; {guess}")
+
+
+def _guess(name: str, known: "Iterable[str]") -> str:
+    lower = {each.lower(): repr(each) for each in known}
+    close = _import("difflib").get_close_matches(name.lower(), lower, n=3)
+    return f"did you mean {' or '.join(map(lower.__getitem__, close))}?" if close else ""
 
 
 def refuse_choice(
@@ -70,20 +74,20 @@ def refuse_choice(
     fitting: "Sequence[_Module]",
     candidates: "Sequence[_Module]",
 ) -> "NoReturn":
-    """Raise the error for a name that does not match exactly one module."""
     details = f" in module {module!r}" * bool(module) + f" with {macros}" * bool(macros)
     what = f"no kernel or module {name!r}{details}"
-    if wrong := sorted(macros.keys() - {key for each in candidates for key in each.variant}):
+    known = {key for each in candidates for key in each.variant}
+    if wrong := sorted(macros.keys() - known):
         other = "module, variant or device (in find() and read() also cc or driver)"
-        what = f"{wrong[0]!r} is neither a macro of {name!r} nor {other}"
+        guess = _guess(wrong[0], known) or "arguments of a kernel have no names"
+        what = f"{wrong[0]!r} is neither a macro of {name!r} nor {other}; {guess}"
     if fitting:
-        what = f"{name!r}{details} is ambiguous: add module= or the variant's macros"
+        what = f"{name!r}{details} is ambiguous: add module= or the variant's macros, or name a module"
     listed = ", ".join(repr(each.name) for each in (fitting or candidates)[:20])
     raise CubinNotFoundError(_message(f"{what}; there are {listed}"))
 
 
 def one_kernel(found: "_Module") -> str:
-    """Return the only kernel of a module."""
     if len(found.kernels) != 1:
         listed = ", ".join(map(repr, found.kernels))
         which = f"several kernels, name one: {listed}" if listed else "no kernel"
@@ -111,14 +115,12 @@ def would_be_translated(found: "_Module", kernel_name: "str | None", entry: "Ent
 
 
 def _shown_name(found: "_Module", kernel_name: "str | None") -> str:
-    """Return a kernel's name, with its module if several sources have a kernel of this name."""
     having = _modules_named(found.manifest, kernel_name, kernel_name)[0] if kernel_name else []
     of_module = f" of module {found.base!r}" if len({each.base for each in having}) > 1 else ""
     return f"{kernel_name or found.name!r}{of_module}"
 
 
 def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Entry]", cc: "_Pair") -> str:
-    """Return how to serve a GPU."""
     number = cc[0] * 10 + cc[1]
     if select(number, None, [(each.arch, 0) for each in entries]):
         return "install a newer driver, or build with an older toolkit"
@@ -221,9 +223,10 @@ def _check(found: "_Module", kernel_name: str, arguments: "tuple[Any, ...]") -> 
 
 
 def _misfits(arguments: "tuple[Any, ...]", parameters: "tuple[Parameter, ...]") -> "list[str]":
-    """Describe the arguments that a kernel with these parameters would misread."""
     if len(arguments) != len(parameters):
-        return [f"needs {len(parameters)} argument{'s' * (len(parameters) != 1)}, not {len(arguments)}"]
+        packed = ", packed into one: unpack it" * isinstance((*arguments, 0)[0], (tuple, list))
+        count = f"{len(parameters)} argument{'s' * (len(parameters) != 1)}"
+        return [f"needs {count}, not {len(arguments)}{packed}"]
     wrong = []
     for number, (argument, parameter) in enumerate(zip(arguments, parameters, strict=True), 1):
         size, kind = _passed(argument)
@@ -241,7 +244,7 @@ def _misfits(arguments: "tuple[Any, ...]", parameters: "tuple[Parameter, ...]") 
 
 
 def _passed(argument: "Any") -> "tuple[int, str]":
-    """Return an argument's size and its kind as in numpy, or 0 and why it cannot be passed."""
+    """Return an argument's size and its kind as in numpy, or 0 and the reason."""
     numpy, ctypes = sys.modules.get("numpy"), sys.modules.get("ctypes")
     if numpy is not None and isinstance(argument, numpy.generic):
         return argument.dtype.itemsize, argument.dtype.kind
@@ -275,7 +278,6 @@ def _has(argument: "Any", name: str) -> bool:
 
 
 def _is_meant(kind: str, spelled: str) -> bool:
-    """Return whether an argument of this kind, and of the right size, fits a parameter of this type."""
     if spelled.endswith("*"):
         return kind in "Piu"
     plain = _plain_type(spelled)
@@ -285,7 +287,6 @@ def _is_meant(kind: str, spelled: str) -> bool:
 
 
 def _fitting(parameter: Parameter) -> str:
-    """Name the numpy scalar that fits a parameter, if it is a number."""
     plain = _plain_type(parameter.type or "")
     fitting = _REAL.get(plain)
     if plain == "bool":
@@ -307,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "4e982bd7556d23d7f9faef5073c5916cb34c8f1ea173fa4809e2fa38ff9f8611",
-    "_split": "55c1cf2059bb438a1e49802e1901137ca2228418fc75e70814fc5e8803cca44a",
+    "_packs": "625886605e3027543e526df52eba6359a4384f0da5aab17ce2353f3e82fb78d4",
+    "_split": "7e08655a5d1bd1505ebe72e31b547546450a76ed6ca7730b6e50fd13ba603a3d",
 }
 
 
@@ -354,8 +355,8 @@ def _new_layer(what: "Any", strict: "bool | None") -> _Used:
     if isinstance(what, (str, os.PathLike)):
         return _layer_of(os.path.abspath(os.fsdecode(what)), strict=strict)
     if hasattr(what, "items"):
-        given = {_resolve(name, None, {})[0]: _code(name, code) for name, code in what.items()}
-        replaced = {found.name: _replacement(found, data) for found, data in given.items()}
+        given = [_replacement(*_resolve(name, None, {}), _code(name, code)) for name, code in what.items()]
+        replaced = {entry.module: entry for entry in given}
         return _Used(below.folder, below.manifests, {**below.replaced, **replaced}, strict=strict)
     what = f"use() takes a bundle's folder, a mapping of names to code, or None, not {what!r:.80}"
     raise TypeError(_message(what))
@@ -370,8 +371,8 @@ def _layer_of(folder: str, *, strict: bool) -> "_Used":
             raise
         why = "has no manifest.json; a package has its bundle in _cubins"
         if not os.path.isdir(folder):
-            why = "is not a folder: hatch-cubin unpack WHEEL --into DIR writes one"
-        raise CubinError(_message(f"use() takes the folder of a bundle, but {folder} {why}")) from None
+            why = "is not a folder: hatch-cubin unpack WHEEL --into DIR writes one; code needs {name: code}"
+        raise CubinError(_message(f"use() takes the folder of a bundle, but {folder:.200} {why}")) from None
     if "blocks" in header:
         _borrow(folder, "_packs")
     if "companions" in header or "wheel_variant" in header:
@@ -380,7 +381,6 @@ def _layer_of(folder: str, *, strict: bool) -> "_Used":
 
 
 def _borrow(folder: str, name: str) -> None:
-    """Import a part from another bundle if this package does not have it."""
     if _is_here(name):
         return
     path = os.path.join(folder, f"{name}.py")
@@ -410,12 +410,21 @@ def _code(name: str, given: "Any") -> bytes:
         raise TypeError(_message(what)) from None
 
 
-def _replacement(found: "_Module", data: bytes) -> Entry:
-    kind = "cubin" if data.startswith(b"\x7fELF") else "ptx"
-    if kind == "ptx" and b".version" not in data:
-        raise ValueError(_message(f"the code for {found.name!r} is neither a cubin nor PTX"))
+def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> Entry:
+    names = [kernel_name] if kernel_name else [*found.kernels]
+    if data.startswith(b"\x7fELF"):
+        kind, start, words = "cubin", ".text.", data.split(b"\0")
+        table = [int.from_bytes(data[at:end], "little") for at, end in ((32, 40), (54, 56), (56, 58))]
+        is_whole = table[0] + table[1] * table[2] <= len(data)  # the program headers are the last part
+    else:
+        kind, start, words = "ptx", "", data.translate(bytes.maketrans(b"({", b"  ")).split()
+        is_whole = b".version" in words
+    if not is_whole or not any((start + found.kernels[name]).encode() in words for name in names):
+        one = " or ".join(names)
+        what = f"the code for {found.name!r} must be a whole cubin or PTX that defines {one}"
+        raise ValueError(_message(what))
     fields = {"arch": "", "kind": kind, "size": len(data), "sha256": _sha256(data), "min_driver": 0}
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "c118512e89fa946e"
+__build__ = "7372429ee2d7b55a"

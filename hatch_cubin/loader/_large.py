@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "c118512e89fa946e"
+__build__ = "7372429ee2d7b55a"

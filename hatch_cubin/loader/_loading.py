@@ -128,7 +128,7 @@ def translated(
 
 
 def _matching(names: "Sequence[str]") -> "dict[tuple[_Module, str], bool]":
-    """Return all kernels that match the names, and for each whether a name without `*` and `?` matches it."""
+    """Return the matching kernels, and for each whether a name without `*` and `?` matches it."""
     manifest = _manifest()
     kernels: "dict[tuple[_Module, str], bool]" = {}
     unknown: "list[str]" = []
@@ -213,7 +213,6 @@ def _load(
 
 
 def _code_of(found: "_Module", entry: Entry) -> "Any":
-    """Return an entry's `ObjectCode`, which is made once per process."""
     place = _shown_path(entry)
     if entry.block is not None:
         _part("_packs")  # imported before the lock is taken
@@ -433,7 +432,6 @@ def _ask_driver(driver: "Any", version: int) -> "list[_Gpu]":
 
 
 def _visible(gpus: "Sequence[tuple[str, Any]]", names: str) -> "list[_Gpu]":
-    """Return the GPUs that CUDA_VISIBLE_DEVICES names before its first wrong name."""
     chosen: "dict[str, Any]" = {}
     for name in map(str.strip, names.split(",")):
         number = name.removeprefix("+")
@@ -466,7 +464,6 @@ def _count_device_files() -> int:
 
 
 def _ask_nvml(*, describe: bool) -> "list[tuple[str, Any]] | None":
-    """Return each GPU with its UUID, or None if NVML does not work."""
     ctypes = _import("ctypes")
     try:
         library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
@@ -628,4 +625,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "c118512e89fa946e"
+__build__ = "7372429ee2d7b55a"

@@ -67,4 +67,4 @@ def refuse_another_build(entry: "Entry", folder: str) -> None:
         raise CubinNotFoundError(_message(f"the installed {what}: pip install{force} '{known['install']}'"))
 
 
-__build__ = "c118512e89fa946e"
+__build__ = "7372429ee2d7b55a"

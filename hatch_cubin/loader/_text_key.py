@@ -67,4 +67,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "c118512e89fa946e"
+__build__ = "7372429ee2d7b55a"

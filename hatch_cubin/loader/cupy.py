@@ -363,7 +363,7 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "c118512e89fa946e"
+__build__ = "7372429ee2d7b55a"
 
 if __build__ != _build_of_core:
     what = f"{__file__} is missing, damaged, or of another version than the imported loader"

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from ..common import temporary_folders
 from ..common.environment import is_on
+from ..config import known_names, table_location
 from ..config.config import Config
-from ..errors import HatchCubinError
+from ..errors import HatchCubinError, Problem, problem
 from ..project.project import Project, has_ptx_modules, read_sources
 from ..toolkit import requirements
 from . import lock_format
@@ -47,6 +49,49 @@ def required_wheels(config: Config, root: str | Path, project: Callable[[], Proj
             *requirements.of_signatures(config, os.environ),
         ]
     return requirements.build_requirements(config, os.environ, verdict.lock.wheels, assembles=has_ptx)
+
+
+def installed_late(root: str | Path, setup_requires: Iterable[str] = ()) -> Problem | None:
+    """Return a problem if a build front end cannot ask hatch-cubin for requirements, such as the compiler.
+
+    A front end first installs the requirements in [build-system], and then asks the build backend and its
+    plugins for further requirements. `dependencies` of Hatch and *setup_requires* of setuptools are further
+    requirements. If a project has *setup_requires*, setuptools does not ask its plugins.
+    """
+    pyproject, backend = table_location.read_project(root)
+    known = table_location.inside(pyproject, "build-system").get("requires")
+    what = "[build-system] does not require hatch-cubin, so pip does not ask it which compiler to install"
+    if isinstance(known, list) and any(map(known_names.is_own, known)):
+        if not setup_requires:
+            return None
+        what = "setuptools does not ask hatch-cubin which compiler to install, because of setup_requires"
+    usual = ["hatchling"] if backend in table_location.HATCH_BACKENDS else ["setuptools"]
+    listed = [*(known if isinstance(known, list) else usual), *setup_requires]
+    move = "remove setup_requires, and write " if setup_requires else ""
+    hint = f"{move}requires = {json.dumps(known_names.with_hatch_cubin(listed))}"
+    return problem(
+        "hatch-cubin-not-required",
+        what,
+        table_location.place_of(root, ("build-system",)).of("requires"),
+        f"{hint}; without build isolation, install the compiler yourself",
+    )
+
+
+@contextlib.contextmanager
+def explain_late_install(root: str | Path, setup_requires: Iterable[str] = ()) -> Iterator[None]:
+    """Add the reason to an error for a missing wheel that hatch-cubin could not ask for."""
+    try:
+        yield
+    except HatchCubinError as exc:
+        late = installed_late(root, setup_requires)
+        if late is not None:
+            exc.problems = tuple(
+                each._replace(hint=late.hint, details=(*each.details, late.what))
+                if "install" in (each.hint or "")
+                else each
+                for each in exc.problems
+            )
+        raise
 
 
 def _has_ptx(project: Callable[[], Project]) -> bool:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs_pages import page
-from tests.helpers import run
+from tests.docs_pages import PAGES, page
+from tests.helpers import SAXPY, run, wheel_files
 
 from .projects import sdist
 
@@ -68,3 +68,31 @@ def test_the_first_guide_does_what_it_says(tmp_path: Path, monkeypatch: pytest.M
     assert [table in (project / "pyproject.toml").read_text() for table in shown] == [True]
     sources = {"src/vectors/__init__.py", "src/vectors/saxpy.cu"}
     assert sdist(project) == {*sources, ".gitignore", "pyproject.toml", "PKG-INFO"}
+
+
+@pytest.mark.usefixtures("isolated")
+@pytest.mark.skipif(sys.platform == "win32", reason="the guide's shell is not that of Windows")
+@pytest.mark.parametrize("tool", ["uv", "pipx"])
+def test_uv_alone_and_pipx_alone_make_a_first_wheel(tmp_path: Path, tool: str) -> None:
+    """The other tools of this environment are not on PATH: a step that needs one fails."""
+    folder, commands = tmp_path / "empty", tmp_path / "commands"
+    folder.mkdir()
+    commands.mkdir()
+    names = {"uv": ["uv", "uvx"], "pipx": ["pipx"]}[tool]
+    for name in [*names, "python3"]:
+        found = Path(sys.executable) if name == "python3" else Path(sys.executable).with_name(name)
+        (commands / name).symlink_to(found)
+    shown = re.search(
+        rf"^<!-- only: {tool} -->\n```console\n(.*?)^```$",
+        page("guides/first-wheel"),
+        re.MULTILINE | re.DOTALL,
+    )
+    assert shown
+    first, *others = shown[1].splitlines()
+    script = [first, f"cat > src/vectors/saxpy.cu <<'END'\n{SAXPY}\nEND", *others]
+    path = f"{commands}:/usr/bin:/bin"
+    printed = run("bash", "-euc", "\n".join(script), cwd=folder, PATH=path).stdout
+    assert "saxpy   sm_90 " in printed
+    (wheel,) = (folder / "vectors/dist").glob("*.whl")
+    assert "vectors/_cubins/saxpy.sm_90.cubin" in wheel_files(wheel)
+    assert {line for line in others if line in PAGES["README.md"]} == set(others[:1])

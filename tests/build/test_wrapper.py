@@ -74,7 +74,10 @@ def _installed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.gcc
 @pytest.mark.usefixtures("_installed")
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.python_headers] if name in NATIVE else []) for name in BACKENDS],
+)
 def test_a_backend_makes_wheels_sdists_and_editable_installs_with_the_same_kernels(
     tmp_path: Path, name: str
 ) -> None:

@@ -3,7 +3,7 @@
     python3 FOLDER/day.py [--report report.json] [--total 540]
 
 FOLDER is what `python -m tests.gpu.pack_day` packed. Python 3.10 or newer, numpy and cuda-core are needed;
-torch, cupy, numba-cuda and triton are compared with where they work. Nothing is asked, no network is used.
+torch, jax, cupy, numba-cuda and triton are compared with where they work. No network is used.
 Each step is a process of its own with a limit, so that one that crashes or hangs costs the others nothing.
 What is not begun when the time for all is over is skipped. It ends with 0 if no step failed. With --dry-run,
 kernels need compute nothing: for the tests' stand-in driver.
@@ -111,7 +111,7 @@ def machine() -> dict[str, Any]:
         cubins._part("_loading")._driver_version(),
         cubins.is_available("saxpy"),
     )
-    for name in ("numpy", "cuda-core", "cuda-bindings", "torch", "cupy-cuda13x", "cupy-cuda12x"):
+    for name in ("numpy", "cuda-core", "cuda-bindings", "torch", "jax", "cupy-cuda13x", "cupy-cuda12x"):
         found[name] = version(name)
     return {**found, "numba-cuda": version("numba-cuda"), "triton": version("triton")}
 
@@ -132,14 +132,14 @@ def example() -> dict[str, Any]:
     return {"loaded": len(waves._cubins.preload().loaded)}
 
 
-GIVE = {"cupy": "asarray", "torch": "as_tensor", "numba.cuda": "to_device"}
-HOST = {"cupy": "get", "numba.cuda": "copy_to_host"}
+GIVE = {"cupy": "asarray", "torch": "as_tensor", "jax.numpy": "asarray", "numba.cuda": "to_device"}
+HOST = {"cupy": "get", "torch": "cpu", "jax.numpy": "__array__", "numba.cuda": "copy_to_host"}
 
 
 def recipe(name: str) -> dict[str, Any]:
     namespace: dict[str, Any] = {}
     bundle("mypkg")
-    needs({"ctypes": "cuda.core"}.get(name, name))
+    needs({"ctypes": "cuda.core", "jax": "jax_tvm_ffi"}.get(name, name))
     exec(compile(json.loads((HERE / "recipes.json").read_text())[name], name, "exec"), namespace)  # noqa: S102
     np, saxpy = needs("numpy"), namespace["saxpy"]
     x, y = np.arange(1000, dtype=np.float32), np.ones(1000, dtype=np.float32)
@@ -149,11 +149,11 @@ def recipe(name: str) -> dict[str, Any]:
         namespace["check"](namespace["driver"]().cuCtxSynchronize())
         check(ready.y.tolist(), [1 + 2 * value for value in ready.x.tolist()])
         return {}
-    module = importlib.import_module(name)
+    name = {"jax": "jax.numpy"}.get(name, name)
     where = {"device": "cuda"} if name == "torch" else {}
-    there = [getattr(module, GIVE[name])(each, **where) for each in (x, y)]
-    saxpy(2.0, *there)
-    back = there[1].cpu().numpy() if name == "torch" else getattr(there[1], HOST[name])()
+    there = [getattr(importlib.import_module(name), GIVE[name])(each, **where) for each in (x, y)]
+    result = saxpy(2.0, *there)
+    back = getattr(there[1] if result is None else result, HOST[name])()
     check(back.tolist(), (2 * x + 1).tolist())
     return {}
 
@@ -305,7 +305,7 @@ STEPS: dict[str, Callable[[], dict[str, Any]]] = {
     "example": example,
     **{
         f"recipe {name}": functools.partial(recipe, name)
-        for name in ("cupy", "torch", "numba.cuda", "ctypes")
+        for name in ("cupy", "torch", "jax", "numba.cuda", "ctypes")
     },
     "cubin": lambda: loads("mypkg"),
     "cubin of CUDA 12": lambda: loads("cuda12"),

@@ -60,6 +60,18 @@ def test_torch() -> None:
 
 
 @pytest.mark.usefixtures("package")
+def test_jax() -> None:
+    jax = pytest.importorskip("jax")
+    pytest.importorskip("jax_tvm_ffi")
+    x, y = (jax.numpy.asarray(each, dtype="float32", device=jax.devices("gpu")[0]) for each in (X, Y))
+    saxpy = recipe("jax")
+    assert saxpy(2.0, x, y).tolist() == EXPECTED
+    assert jax.jit(saxpy, static_argnums=0)(2.0, x, y).tolist() == EXPECTED
+    assert y.tolist() == Y
+
+
+@pytest.mark.usefixtures("package")
+@pytest.mark.filterwarnings("ignore:The 'generic' unit for NumPy timedelta:DeprecationWarning")  # numba-cuda
 def test_numba_cuda() -> None:
     cuda = pytest.importorskip("numba.cuda")
     np = pytest.importorskip("numpy")

@@ -2,6 +2,7 @@
 
 CuPy's runtime asks the driver for a table that is not documented, and PyTorch is not installed. Small modules
 of the same names take their place here: they show what the recipes ask for, not what CuPy and PyTorch do.
+JAX is the real JAX. Its backend for GPUs cannot start here, so the recipe is registered for its CPU backend.
 """
 
 from __future__ import annotations
@@ -91,6 +92,18 @@ def current_stream(device):
 
 sys.modules["torch"] = types.SimpleNamespace(cuda=types.SimpleNamespace(current_stream=current_stream))
 """
+JAX_ON_THE_CPU = """
+import jax_tvm_ffi
+register = jax_tvm_ffi.register_ffi_target
+jax_tvm_ffi.register_ffi_target = lambda *given, platform: register(*given, platform={"gpu": "cpu"}[platform])
+"""
+JAX = """
+x, y = jax.numpy.arange(4.0), jax.numpy.ones(4)
+compiled = jax.jit(saxpy, static_argnums=0)
+for _ in range(CALLS):
+    assert saxpy(2.0, x, y).tolist() == compiled(2.0, x, y).tolist() == [1.0] * 4  # no kernel runs
+"""
+WARNINGS_ARE_ERRORS = "import warnings\nwarnings.simplefilter('error', DeprecationWarning)\n"
 ON_EACH_DEVICE = """
 for device in (0, 1, 0):
     CALL
@@ -104,6 +117,7 @@ SEVERAL_CALLS = {
     "torch": FAKE_TORCH
     + RECIPES["torch"]
     + ON_EACH_DEVICE.replace("CALL", "saxpy(2.0, Tensor(device), Tensor(device))"),
+    "jax": JAX_ON_THE_CPU + RECIPES["jax"] + JAX.replace("CALLS", "3"),
     "numba.cuda": RECIPES["numba.cuda"]
     + NUMBA.replace("saxpy(2.0, x, y)", "for _ in range(6): saxpy(2.0, x, y)"),
     "ctypes": RECIPES["ctypes"]
@@ -117,7 +131,13 @@ for device, context in enumerate(contexts):
         "CALL", "check(driver().cuCtxSetCurrent(contexts[device])); saxpy(2.0, 0, 0, 4)"
     ),
 }
-LOADS = {"cupy": 2, "torch": 1, "numba.cuda": 1, "ctypes": 1}  # CuPy's modules belong to one context each
+LOADS = {
+    "cupy": 2,
+    "torch": 1,
+    "jax": 1,
+    "numba.cuda": 1,
+    "ctypes": 1,
+}  # CuPy's modules have one context
 UNLOADS = {"cuModuleUnload", "cuLibraryUnload"}
 CORE = """
 from cuda.core import Device, LaunchConfig, launch
@@ -132,12 +152,29 @@ PROGRAMS = {
 }
 
 
-@pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return what puts numba-cuda on the path: installed beside the others it takes part in each start."""
-    folder = tmp_path_factory.mktemp("numba")
-    run(sys.executable, "-m", "uv", "pip", "install", "--target", folder, "numba-cuda", cwd=folder)
-    return f"import site, sys; sys.path.insert(0, {str(folder)!r}); site.addsitedir({str(folder)!r})\n"
+# With numba-cuda before 0.30, uv would choose a cuda.core before 1.0.
+PACKAGES = {"numba.cuda": ("numba-cuda>=0.30",), "jax": ("jax>=0.12", "jax-tvm-ffi>=0.1.3")}
+_folders: dict[str, Path] = {}
+
+
+def installed(framework: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return code that puts a framework on the path, and makes errors of warnings after the import.
+
+    The environment of the tests has no frameworks, because each start of Python would import a part of them.
+    """
+    if framework not in PACKAGES:
+        return WARNINGS_ARE_ERRORS
+    if framework not in _folders:
+        folder = tmp_path_factory.mktemp(framework)
+        install = ("uv", "pip", "install", "--target", folder, "--only-binary", ":all:")
+        done = run(sys.executable, "-m", *install, *PACKAGES[framework], cwd=folder, check=False)
+        if "No solution found" in done.stderr:
+            pytest.skip(f"{framework} has no wheels for this Python")
+        assert not done.returncode, done.stderr
+        _folders[framework] = folder
+    place = str(_folders[framework])
+    path = f"import site, sys; sys.path.insert(0, {place!r}); site.addsitedir({place!r})\n"
+    return f"{path}import {framework}\n{WARNINGS_ARE_ERRORS}"
 
 
 def test_each_recipe_is_called_several_times() -> None:
@@ -146,10 +183,10 @@ def test_each_recipe_is_called_several_times() -> None:
 
 @pytest.mark.parametrize("framework", SEVERAL_CALLS)
 def test_a_recipe_loads_once_and_keeps_what_it_loaded(
-    request: pytest.FixtureRequest, python: Run, tmp_path: Path, framework: str
+    tmp_path_factory: pytest.TempPathFactory, python: Run, tmp_path: Path, framework: str
 ) -> None:
     install(tmp_path / "mypkg", bundle(made("saxpy", "sm_90")))
-    before = request.getfixturevalue("installed") if framework == "numba.cuda" else ""
+    before = installed(framework, tmp_path_factory)
     python(before + SEVERAL_CALLS[framework], STANDIN_GPUS="9.0 9.0")
     log = events(tmp_path)
     assert len(codes(log)) == LOADS[framework]
@@ -159,10 +196,9 @@ def test_a_recipe_loads_once_and_keeps_what_it_loaded(
 
 
 @pytest.fixture
-def program(request: pytest.FixtureRequest, framework: str) -> str:
+def program(tmp_path_factory: pytest.TempPathFactory, framework: str) -> str:
     """Return the program of a framework."""
-    before = request.getfixturevalue("installed") if framework == "numba.cuda" else ""
-    return before + PROGRAMS[framework]
+    return installed(framework, tmp_path_factory) + PROGRAMS[framework]
 
 
 @pytest.mark.parametrize(

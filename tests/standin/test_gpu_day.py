@@ -21,7 +21,7 @@ PASSING = [
     *("graph without preload", "launch overhead", "first kernel hatch-cubin", "first kernel cuda.core"),
 ]
 OF_OTHERS = [
-    *("recipe cupy", "recipe torch", "recipe numba.cuda", "cubin of CUDA 12"),
+    *("recipe cupy", "recipe torch", "recipe jax", "recipe numba.cuda", "cubin of CUDA 12"),
     *("first kernel cupy", "first kernel numba-cuda", "first kernel triton"),
 ]
 

@@ -66,12 +66,11 @@ def run(args: argparse.Namespace) -> Answer:
     """Check all wheels and the project's configuration table, and return all problems."""
     if not (args.wheels or args.table):
         args.refuse("name a wheel, or write --table")
-    table, wrong = _table(args.project) if args.table else (None, ())
+    table, wrong, warnings = _table(args.project) if args.table else (None, (), [])
     budget = args.max_size or (None if wrong else _budget(args.project))
     results: list[dict[str, Any]] = []
     shown = [] if table is None else [ReportSection(f"{table}: the table is correct")]
     problems = [*wrong]
-    warnings: list[Problem] = []
     verdicts: list[CheckResult] = []
     for what in expand_patterns(args.wheels):
         path, verdict = _checked(what, args, budget)
@@ -123,15 +122,19 @@ def _facts(what: str, path: str, verdict: CheckResult) -> dict[str, Any]:
     }
 
 
-def _table(folder: str) -> tuple[str | None, Sequence[Problem]]:
-    """Return the location of the project's configuration table, or None and the problems of this table."""
+def _table(folder: str) -> tuple[str | None, Sequence[Problem], list[Problem]]:
+    """Return the location of the project's table or None, the problems of the table, and its warnings."""
     try:
         settings, place, _backend = table_location.find_table(folder)
         missing = open_project.missing_requirement(folder)
         parse_config(settings, place, os.environ)
     except ConfigError as exc:
-        return None, exc.problems
-    return (None, missing) if missing else (f"{place.file} {place}", ())
+        return None, exc.problems, []
+    warnings: list[Problem] = []
+    with contextlib.suppress(ConfigError):  # for example, hatchling is not installed
+        project = open_project.open_project(folder, os.environ, None, verbose=False)
+        warnings += open_project.build_warnings(project)
+    return (None, missing, warnings) if missing else (f"{place.file} {place}", (), warnings)
 
 
 def _budget(folder: str) -> int | None:

@@ -20,7 +20,15 @@ from typing import Any
 
 from ...common import file_access, read_limits
 from ...config import table_location, toml_edit
-from ...config.known_names import WRAPPER, backend_meant, is_nearly_own, is_own, with_hatch_cubin
+from ...config.known_names import (
+    BACKENDS,
+    WRAPPER,
+    backend_meant,
+    backend_of_tables,
+    is_nearly_own,
+    is_own,
+    with_hatch_cubin,
+)
 from ...config.toml_edit import Setting
 from ...config.toml_positions import TableLocation
 from ...errors import ConfigError, Location, problem
@@ -48,6 +56,8 @@ _INSIDE = "the build backend that makes the wheel, except the kernels"
 # Commands that do not run `hatch_cubin.backend`.
 _PAST_OURS = {"flit_core": "flit build", "maturin": "maturin build"}
 _KERNEL_FILES = ("*.cu", "*.cuh", "*.h", "*.ptx")
+_INSTALL, _BUILD = "pip install -e .", "pip wheel --no-deps ."
+_WITHOUT_PIP = {_INSTALL: "uv sync", _BUILD: "uv build --wheel, pipx run hatch build -t wheel"}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,11 +72,12 @@ def run(args: argparse.Namespace) -> Answer:
     files = _Files(root)
     if not os.path.lexists(root / _PYPROJECT):
         what = f"there is no {_PYPROJECT} in {root}"
-        hint = f"'hatch new --init' or 'uv init --package' makes a {_PYPROJECT}"
+        hint = f"'uv init --package', 'hatch new --init' or 'pipx run hatch new --init' makes a {_PYPROJECT}"
         if (root / "setup.py").exists():
             hint = f"make an empty {_PYPROJECT}: an empty file is enough beside a setup.py"
         raise ConfigError(problem("not-a-project", what, hint=hint))
     pyproject, backend = table_location.read_project(root)
+    _refuse_other_backend(root, pyproject)
     place, is_new, producers = _table_place(root)
     if is_new and (unread := table_location.unread_table(root, backend)):
         if table_location.is_hidden(unread, place):
@@ -89,14 +100,34 @@ def run(args: argparse.Namespace) -> Answer:
     _ignore(files)
     files.save()
     folder = next(iter(packages.values()), "PACKAGE")
-    first = "pip install -e ." if builds_kernels else f"hatch-cubin bundle --into {folder}"
-    following = [first, "pip wheel --no-deps ."]
+    following = [_INSTALL if builds_kernels else f"hatch-cubin bundle --into {folder}", _BUILD]
     facts = {"project": str(root), "changes": files.changes, "next": following}
     lines = [f"{change['file']}: {change['what']}" for change in files.changes]
     lines = lines or ["nothing to change"]
     if (command := _PAST_OURS.get(backend.partition(".")[0])) and builds_kernels:
         lines.append(f"'{command}' now makes wheels without kernels: build with pip, uv or 'python -m build'")
-    return Answer(facts, [*lines, "next:", *(f"  {step}" for step in following)])
+    return Answer(facts, [*lines, "next:", *map(_step, following)])
+
+
+def _step(command: str) -> str:
+    """Return the line about a next step, with equal commands for users who do not have pip."""
+    others = _WITHOUT_PIP.get(command)
+    return f"  {command}" + (f"  (or: {others})" if others else "")
+
+
+def _refuse_other_backend(root: Path, pyproject: Mapping[str, Any]) -> None:
+    """Raise ConfigError if pip would use setuptools, although the project configures another backend."""
+    found = backend_of_tables(table_location.inside(pyproject, "tool"))
+    if "build-system" in pyproject or found is None or (root / "setup.py").exists():
+        return
+    table, backend = found
+    requirement = next(name for name, right in BACKENDS.items() if right == backend)
+    what = f"there is no [build-system], so pip would build this project with setuptools, despite {table}"
+    line = f'[build-system] with requires = ["{requirement}"] and build-backend = "{backend}"'
+    other = 'requires = ["setuptools"] and build-backend = "setuptools.build_meta"'
+    raise ConfigError(
+        problem("build-system-missing", what, Location(_PYPROJECT), f"add {line}; for setuptools: {other}")
+    )
 
 
 def _required(pyproject: Mapping[str, Any], backend: str) -> list[Setting]:

@@ -26,7 +26,9 @@ COMPANION_FILE = "companion.json"  # a file of each companion wheel, with the na
 _WHEEL_COMPRESSIONS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 _PIECE_BYTES = 1 << 20
 _TAIL_BYTES = 22 + (1 << 16)  # a zip archive ends with a record that has at most this many bytes
-_HOW_TO_BUILD = "build a wheel with 'hatch build', 'python -m build' or 'pip wheel --no-deps .'"
+_HOW_TO_BUILD = (
+    "build a wheel with 'hatch build', 'uv build', 'pipx run hatch build' or 'pip wheel --no-deps .'"
+)
 _NO_KERNELS_YET = "an sdist contains only sources: build a wheel from the sdist to compile the kernels"
 _SITE_PACKAGES_DATA = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
 DAMAGE_ERRORS = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import functools
 import importlib
 import re
 import sys
@@ -18,7 +19,7 @@ from tests.helpers import entry_fields, write_tree
 
 
 def test_there_is_a_recipe_for_each_framework() -> None:
-    assert list(RECIPES) == ["cupy", "torch", "numba.cuda", "ctypes"]
+    assert list(RECIPES) == ["cupy", "torch", "jax", "numba.cuda", "ctypes"]
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -32,6 +33,20 @@ def test_a_recipe_compiles_and_uses_what_the_loader_has(name: str) -> None:
     assert asked
     assert asked <= set(loader.__all__)
     compile(tree, name, "exec")
+
+
+@pytest.mark.parametrize("name", ["cupy", "torch", "jax"])
+def test_the_installed_framework_has_every_name_of_its_recipe(name: str) -> None:
+    """`hatch run cupy:run` installs CuPy. The tests beside the stand-in run the recipe for JAX."""
+    pytest.importorskip(name)
+    tree = ast.parse(RECIPES[name])
+    dotted = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    modules = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
+    names = {each for each in dotted if each.partition(".")[0] in modules and "(" not in each}
+    assert names
+    for each in names:
+        module, *attributes = each.split(".")
+        functools.reduce(getattr, attributes, importlib.import_module(module))
 
 
 @pytest.mark.parametrize("name", ["cupy", "ctypes"])

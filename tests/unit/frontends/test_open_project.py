@@ -126,6 +126,21 @@ BOTH = '[tool.hatch.build.targets.wheel]\npackages = ["src/a", "src/b"]\n'
 
 
 @pytest.mark.parametrize(
+    ("listed", "codes"),
+    [
+        ('"hatch-cubin"', ["hatch-cubin-not-required"]),
+        ('"hatch-cubin", "cuda_core>=1.2", "cuda-toolkit[nvrtc]==13.*"', []),
+    ],
+)
+def test_hatchs_dependencies_are_enough_if_they_name_the_compiler_too(
+    tmp_path: Path, listed: str, codes: list[str]
+) -> None:
+    text = pyproject(f"dependencies = [{listed}]\n", requires='"hatchling"')
+    project = _opened(write_tree(tmp_path, {"pyproject.toml": text, "demo/__init__.py": ""}))
+    assert [each.code for each in door.build_warnings(project)] == codes
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         (

@@ -72,6 +72,8 @@ def test_what_fits_passes(cubins: Any) -> None:
 
 def test_a_wrong_number_of_arguments(cubins: Any) -> None:
     assert refused(cubins, "saxpy", *FITTING[:3]) == f"{SIGNATURE}: needs 4 arguments, not 3"
+    packed = "not 1, packed into one: unpack it"
+    assert refused(cubins, "saxpy", FITTING) == f"{SIGNATURE}: needs 4 arguments, {packed}"
     assert refused(cubins, "nothing", 1) == "nothing(): needs 0 arguments, not 1"
     assert refused(cubins, "whole") == "whole(int): needs 1 argument, not 0"
 
@@ -194,7 +196,7 @@ def test_what_nobody_wrote_down_is_no_wrong_argument(cubins: Any) -> None:
     with pytest.raises(cubins.CubinError, match="the manifest does not have the parameters of 'unknown'"):
         cubins.check_arguments("unknown", 1)
     with (
-        cubins.use({"saxpy": b"\x7fELF"}),
+        cubins.use({"saxpy": b"\x7fELF\0.text.saxpy\0"}),
         pytest.raises(cubins.CubinError, match=r"are unknown in code that was given to use\(\)"),
     ):
         cubins.check_arguments("saxpy", *FITTING)

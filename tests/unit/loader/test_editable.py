@@ -284,7 +284,12 @@ def test_notes_that_the_system_cannot_read_are_told_as_such(tmp_path: Path) -> N
 
 
 def test_the_warning_is_at_the_line_that_asked(tmp_path: Path) -> None:
-    for call in ("names()", "find('k', cc=(9, 0))", "read('k', cc=(9, 0))", "use({'k': b'.version'})"):
+    for call in (
+        "names()",
+        "find('k', cc=(9, 0))",
+        "read('k', cc=(9, 0))",
+        "use({'k': b'.version .entry k('})",
+    ):
         folder = tmp_path / call.partition("(")[0]
         cubins = load(folder)
         (folder / "editable.json").write_text(

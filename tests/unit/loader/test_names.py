@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hatch_cubin import loader
@@ -81,6 +82,41 @@ def test_a_name_means_one_module(cubins: Any, name: str, how: dict[str, Any], mo
     assert meaning(cubins, name, **how)[0] == module
 
 
+@pytest.mark.parametrize(
+    ("name", "how", "module"),
+    [
+        ("a", {}, "a"),
+        ("a", {"P": 1}, "a[P=1]"),
+        ("a[P=1]", {}, "a[P=1]"),
+        ("k", {"P": 2}, "a[P=2]"),
+        ("k", {"module": "a"}, "a"),
+        ("k", {"module": "a[P=1]"}, "a[P=1]"),
+        ("k", {"module": "a", "P": np.int32(1)}, "a[P=1]"),
+        ("f", {"ON": np.True_}, "f[ON=1]"),
+    ],
+)
+def test_a_module_may_have_variants_and_a_form_without_macros(
+    tmp_path: Path, name: str, how: dict[str, Any], module: str
+) -> None:
+    variants = [made("a", kernels={"k": "k"}, variant={"P": value}) for value in "12"]
+    flag = made("f", variant={"ON": "1"})
+    cubins = load_bundle(tmp_path, bundle(made("a", kernels={"k": "k"}), *variants, flag))
+    assert meaning(cubins, name, **how)[0] == module
+    with pytest.raises(cubins.CubinNotFoundError, match="'k' is ambiguous"):
+        cubins.find("k", cc=(9, 0))
+
+
+def test_a_key_that_a_view_does_not_have_is_answered_with_those_that_it_has(cubins: Any) -> None:
+    entry = cubins.find("reduce", cc=(9, 0), BLOCK=64, SCALAR="half")
+    with pytest.raises(KeyError, match="no 'red', only 'reduce'"):
+        entry.kernels["red"]
+    with pytest.raises(KeyError, match="no 'N', only 'BLOCK', 'SCALAR'"):
+        entry.variant["N"]
+    with pytest.raises(KeyError, match="no 'reduce', only nothing"):
+        entry.parameters["reduce"]
+    assert entry.kernels.get("red") is None
+
+
 def test_the_symbol_stands_behind_the_spelled_name(cubins: Any) -> None:
     assert meaning(cubins, "fill", module="b") == ("b", {"fill": "_Z4fillPf"})
 
@@ -113,7 +149,7 @@ MEANINGS = {
     "two modules": (
         "fill",
         {},
-        "'fill' is ambiguous: add module= or the variant's macros; there are 'a', 'b'",
+        "'fill' is ambiguous: add module= or the variant's macros, or name a module; there are 'a', 'b'",
     ),
     "neither": ("fill", {"module": "c"}, "no kernel or module 'fill' in module 'c'; there are 'a', 'b'"),
     "half a variant": ("red", {"BLOCK": 64}, "'red' with {'BLOCK': '64'} is ambiguous"),
@@ -122,6 +158,8 @@ MEANINGS = {
         {"BLOCK": 65},
         "no kernel or module 'red' with {'BLOCK': '65'}; there are 'red[BLOCK=256,",
     ),
+    "another case": ("SAXPY", {}, "no kernel or module 'SAXPY'; did you mean 'saxpy'?"),
+    "a macro in another case": ("red", {"block": 64}, "; did you mean 'BLOCK'?; there are 'red"),
     "no macro": ("saxpy", {"N": 1}, "'N' is neither a macro of 'saxpy' nor module, variant"),
 }
 

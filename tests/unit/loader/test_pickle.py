@@ -55,7 +55,7 @@ def test_an_entry_says_the_same(tmp_path: Path, passed: Any, make: Any) -> None:
 
 def test_an_entry_of_code_that_use_was_given_says_the_same(tmp_path: Path, passed: Any) -> None:
     cubins = load_bundle(tmp_path, bundle(made("k")))
-    with cubins.use({"k": b".version 8.0"}):
+    with cubins.use({"k": b".version 8.0\n.entry k("}):
         entry = cubins.find("k", cc=(9, 0))
     again = passed(cubins, entry)
     assert (again, again.file, again.path, again.sha256) == (entry, "", "", entry.sha256)

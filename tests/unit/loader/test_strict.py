@@ -27,6 +27,7 @@ CALLS = {
     "read by capability": lambda cubins: cubins.read("k", cc=(9, 0)),
 }
 OTHER = made("other", "sm_90")
+FRESH = b".version 8.0\n.entry k("
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -78,7 +79,7 @@ def test_what_would_serve_without_being_translated_is_told(tmp_path: Path, fix: 
 
 def test_ptx_that_use_was_given_is_refused_as_what_it_is(tmp_path: Path) -> None:
     cubins = load_bundle(tmp_path, bundle(made("k")))
-    with cubins.use({"k": b".version 8.0"}, strict=True), pytest.raises(cubins.CubinNotFoundError) as caught:
+    with cubins.use({"k": FRESH}, strict=True), pytest.raises(cubins.CubinNotFoundError) as caught:
         cubins.find("k", cc=(9, 0))
     assert str(caught.value).partition(" (bundle of ")[0] == (
         f"{cubins.__name__}: 'k' for compute capability 9.0 is PTX, which strict loading refuses; "
@@ -110,7 +111,7 @@ def test_overrides_keep_what_they_say_nothing_of(tmp_path: Path) -> None:
     files = bundle(made("k", "compute_80"))
     cubins = load_bundle(tmp_path / "own", files)
     write_tree(tmp_path / "other", files)
-    fresh = {"k": b".version 8.0"}
+    fresh = {"k": FRESH}
 
     def strict() -> bool:
         try:
@@ -134,11 +135,11 @@ def test_overrides_keep_what_they_say_nothing_of(tmp_path: Path) -> None:
 
 def test_ptx_that_use_was_given_is_ptx_too(tmp_path: Path) -> None:
     cubins = load_bundle(tmp_path, bundle(made("k", "sm_90")))
-    with cubins.use({"k": b".version 8.0"}, strict=True):
+    with cubins.use({"k": FRESH}, strict=True):
         with pytest.raises(cubins.CubinNotFoundError) as caught:
             cubins.find("k", cc=(9, 0))
         assert "'k' for compute capability 9.0 is PTX, which strict loading refuses" in str(caught.value)
-        with cubins.use({"k": b"\x7fELF"}):
+        with cubins.use({"k": b"\x7fELF\0.text.k\0"}):
             assert cubins.find("k", cc=(9, 0)).kind == "cubin"
 
 

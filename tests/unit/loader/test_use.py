@@ -29,7 +29,7 @@ def seen(cubins: Any) -> tuple[bytes, tuple[str, ...]]:
     return cubins.read("k", cc=(9, 0)), cubins.names()
 
 
-MINE, YOURS = b".version 8.0", b".version 9.0"
+MINE, YOURS = b".version 8.0\n.entry k(", b".version 9.0\n.visible .entry more {"
 IN_OWN = (b"k for sm_90", ("k", "other", "reduce"))
 IN_ELSEWHERE = (b"theirs", ("k", "more"))
 
@@ -84,10 +84,13 @@ def test_each_undoes_itself_alone_in_any_order(cubins: Any, elsewhere: Path, ord
         pytest.param("red[N=1]", "red[N=1]", id="a variant"),
     ],
 )
-@pytest.mark.parametrize(("data", "kind"), [(b"\x7fELF fresh", "cubin"), (b".version 8.0", "ptx")])
+@pytest.mark.parametrize(
+    ("start", "kind"), [(b"\x7fELF fresh\0.text.", "cubin"), (b".version 8.0\n.entry ", "ptx")]
+)
 def test_fresh_code_stands_in_for_a_module_on_any_device(
-    cubins: Any, name: str, module: str, data: bytes, kind: str
+    cubins: Any, name: str, module: str, start: bytes, kind: str
 ) -> None:
+    data = start + {"k": b"k", "red[N=1]": b"r"}[module] + b"\0" * (kind == "cubin")
     with cubins.use({name: data}):
         for cc in ((5, 0), (9, 0)):
             entry = cubins.find(module, cc=cc)
@@ -105,19 +108,19 @@ def test_fresh_code_stands_in_for_a_module_on_any_device(
 
 def test_what_cuda_core_compiled_is_taken_as_it_is(cubins: Any) -> None:
     class ObjectCode:
-        code = bytearray(b"\x7fELF compiled")
+        code = bytearray(b"\x7fELF compiled\0.text.k\0")
 
     with cubins.use({"k": ObjectCode()}):
-        assert cubins.read("k", cc=(9, 0)) == b"\x7fELF compiled"
+        assert cubins.read("k", cc=(9, 0)) == b"\x7fELF compiled\0.text.k\0"
 
 
 def test_what_cuda_core_has_in_a_file_is_read_at_once(cubins: Any, tmp_path: Path) -> None:
     core = pytest.importorskip("cuda.core")
     file = tmp_path / "fresh.cubin"
-    file.write_bytes(b"\x7fELF in a file")
+    file.write_bytes(b"\x7fELF in a file\0.text.k\0")
     with cubins.use({"k": core.ObjectCode.from_cubin(str(file))}):
         file.unlink()
-        assert cubins.read("k", cc=(9, 0)) == b"\x7fELF in a file"
+        assert cubins.read("k", cc=(9, 0)) == b"\x7fELF in a file\0.text.k\0"
 
 
 @pytest.mark.linux
@@ -154,9 +157,23 @@ def test_a_name_that_is_not_there_changes_nothing(cubins: Any) -> None:
     assert seen(cubins) == IN_OWN
 
 
-@pytest.mark.parametrize("text", [b"", b"saxpy", b'extern "C" __global__ void k() {}'])
-def test_only_a_cubin_or_ptx_stands_in(cubins: Any, text: bytes) -> None:
-    assert "the code for 'k' is neither a cubin nor PTX" in str(refusal(ValueError, cubins.use, {"k": text}))
+CUT = b"\x7fELF".ljust(32, b"\0") + (9000).to_bytes(8, "little") + b"\0.text.k\0" + b"\0" * 20
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"k",
+        b'extern "C" __global__ void k() {}',
+        b".version 8.0\n.entry kernel(",
+        b"\x7fELF\0.text.kernel\0",
+        pytest.param(CUT, id="a cubin without its end"),
+    ],
+)
+def test_only_code_with_the_kernel_stands_in(cubins: Any, text: bytes) -> None:
+    said = str(refusal(ValueError, cubins.use, {"k": text}))
+    assert "the code for 'k' must be a whole cubin or PTX that defines k" in said
     assert seen(cubins) == IN_OWN
 
 

@@ -406,6 +406,17 @@ def test_a_table_without_hatch_cubin_among_the_requirements_is_not_right(
     ]
 
 
+def test_a_right_table_whose_backend_builds_no_kernels_is_not_all_that_there_is_to_say(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (
+        '[build-system]\nrequires = ["flit-core"]\nbuild-backend = "flit_core.buildapi"\n[tool.hatch-cubin]\n'
+    )
+    monkeypatch.chdir(write_tree(tmp_path, {"pyproject.toml": text, "demo/__init__.py": ""}))
+    answer = command("check", "--table")
+    assert (answer.code, codes(answer.err)) == (0, ["backend-without-kernels"])
+
+
 def test_a_project_without_a_table_says_so(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,8 +82,8 @@ def test_a_hatch_project_gets_the_hook_its_requirement_and_what_uv_looks_at(
         "pyproject.toml: [tool.uv] cache-keys\n"
         ".gitignore: _cubins/\n"
         "next:\n"
-        "  pip install -e .\n"
-        "  pip wheel --no-deps .\n"
+        "  pip install -e .  (or: uv sync)\n"
+        "  pip wheel --no-deps .  (or: uv build --wheel, pipx run hatch build -t wheel)\n"
     )
 
 
@@ -174,7 +174,8 @@ def test_around_another_backend_hatch_cubin_becomes_the_build_backend(
         "pyproject.toml: [tool.uv] cache-keys\n"
         ".gitignore: _cubins/\n"
         "'flit build' now makes wheels without kernels: build with pip, uv or 'python -m build'\n"
-        "next:\n  pip install -e .\n  pip wheel --no-deps .\n"
+        "next:\n  pip install -e .  (or: uv sync)\n"
+        "  pip wheel --no-deps .  (or: uv build --wheel, pipx run hatch build -t wheel)\n"
     )
     assert add(tmp_path, {}) == files  # a second time there is nothing to do
 
@@ -198,7 +199,8 @@ def test_who_has_a_table_beside_another_backend_makes_the_bundle_as_before(
     text = f"{FLIT}\n[tool.hatch-cubin]\n"
     assert add(tmp_path, {"pyproject.toml": text}) == {"pyproject.toml": text, ".gitignore": "_cubins/\n"}
     assert capsys.readouterr().out.endswith(
-        "next:\n  hatch-cubin bundle --into src/demo\n  pip wheel --no-deps .\n"
+        "next:\n  hatch-cubin bundle --into src/demo\n"
+        "  pip wheel --no-deps .  (or: uv build --wheel, pipx run hatch build -t wheel)\n"
     )
 
 
@@ -259,7 +261,8 @@ def test_a_backend_that_is_required_is_the_one_inside_of_ours(
 
 def test_a_folder_without_a_project_is_refused(tmp_path: Path, command: Command) -> None:
     what = f"hatch-cubin: error: there is no pyproject.toml in {tmp_path} [not-a-project]\n"
-    hint = "  hint: 'hatch new --init' or 'uv init --package' makes a pyproject.toml\n"
+    commands = "'uv init --package', 'hatch new --init' or 'pipx run hatch new --init'"
+    hint = f"  hint: {commands} makes a pyproject.toml\n"
     assert refusal(tmp_path, command) == what + hint
     (tmp_path / "setup.py").write_text("")
     assert (
@@ -355,10 +358,34 @@ def test_a_backend_that_is_nearly_ours_is_told(tmp_path: Path, command: Command)
 
 
 @pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("tool.poetry", ["[tool.poetry]", 'requires = ["poetry-core"]', '"poetry.core.masonry.api"']),
+        ("tool.hatch.build.hooks.cubin", ["[tool.hatch]", 'requires = ["hatchling"]']),
+        ("tool.uv.build-backend", ["[tool.uv]", 'requires = ["uv-build"]', '"uv_build"']),
+    ],
+)
+def test_a_project_of_another_backend_without_build_system_is_not_one_of_setuptools(
+    tmp_path: Path, command: Command, table: str, said: list[str]
+) -> None:
+    text = f"[{table}]\nx = 1\n"
+    write_tree(tmp_path, {**PACKAGE, "pyproject.toml": text})
+    assert refusal(tmp_path, command) == Coded("build-system-missing", "pyproject.toml", *said)
+    assert (tmp_path / "pyproject.toml").read_text() == text
+
+
+@pytest.mark.parametrize("more", ["[tool.uv]\ndev-dependencies = []\n", "[tool.poetry]\n[tool.setuptools]\n"])
+def test_tables_that_say_nothing_of_builds_leave_setuptools(tmp_path: Path, more: str) -> None:
+    assert (
+        'requires = ["setuptools", "hatch-cubin"]'
+        in add(tmp_path, {"pyproject.toml": more})["pyproject.toml"]
+    )
+
+
+@pytest.mark.parametrize(
     ("before", "table", "read"),
     [
         (HATCH, "[tool.hatch-cubin]", "[tool.hatch.build.hooks.cubin]"),
-        ("", "[tool.hatch.build.hooks.cubin]", "[tool.hatch-cubin]"),
         ("", "[tool.hatch_cubin]", "[tool.hatch-cubin]"),
         (HATCH, "[tool.hatch.build.hooks.cubins]", "[tool.hatch.build.hooks.cubin]"),
     ],
