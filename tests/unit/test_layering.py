@@ -100,7 +100,7 @@ MODULES: dict[str, dict[str, str]] = {
         "toml_positions": "",
         "table_location": "known_names toml_positions",
         "toml_edit": "toml_positions",
-        "value_checks": "known_names nvidia_wheels reserved_macros store_urls",
+        "value_checks": "known_names nvidia_wheels reserved_macros store_urls toml_lines",
         "suggestions": "compiler_flags known_names nvidia_wheels nvrtc_options ptxas_options toml_lines "
         "toml_positions value_checks",
         "instantiations": "toml_lines value_checks",
@@ -235,6 +235,7 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/instantiations hints/language hints/macros hints/not_cuda hints/other_sources "
         "hints/undefined_names",
         "identical_variants": "",
+        "shared_kernels": "",
         "inline_assembly": "",
         "missing_kernels": "",
         "plan_warnings": "",
