@@ -104,13 +104,13 @@ def _exact(wanted: Iterable[str], locked: Mapping[str, str]) -> list[str]:
 
 
 def install_command(config: Config, environ: Mapping[str, str], *, assembles: bool = False) -> str:
-    """Return a pip command that installs the requirements of a build.
+    """Return a pip command that installs the requirements of a build, or newer releases of them.
 
     If the project's configuration does not choose a toolkit, the command installs the wheels of the newest
     toolkit.
     """
     chosen = config if config.toolkit else replace(config, toolkit=_NEWEST_LINE)
-    return f"pip install {shlex.join(build_requirements(chosen, environ, assembles=assembles))}"
+    return f"pip install --upgrade {shlex.join(build_requirements(chosen, environ, assembles=assembles))}"
 
 
 def locked_command(config: Config, environ: Mapping[str, str], locked: Mapping[str, str]) -> str:

@@ -101,7 +101,7 @@ class Toolkit:
         try:
             import cuda.bindings
             import cuda.core
-        except ImportError as exc:
+        except Exception as exc:
             what = f"cannot import cuda.core and cuda.bindings: {exc}"
             details, hint = _overwritten_bindings() or ((), self._hint)
             raise ToolchainError(
@@ -114,7 +114,10 @@ class Toolkit:
         self.load()
         from cuda.bindings import nvrtc
 
-        supported = tuple(sorted(nvrtc.nvrtcGetSupportedArchs()[1]))
+        try:
+            supported = tuple(sorted(nvrtc.nvrtcGetSupportedArchs()[1]))
+        except RuntimeError as exc:  # cuda.bindings loads the library again, with checks of cuda-pathfinder
+            raise self._not_loadable("nvrtc", exc) from exc
         # nvrtcVersion() does not return the patch level, but the header of each PTX from NVRTC contains it
         build = _exact_build("NVRTC", self._nvrtc_path, "c++", f"-arch=compute_{supported[0]}")
         return Facts(cuda.core.__version__, self.major, build, supported)
@@ -241,15 +244,18 @@ class Toolkit:
 
             return str(load_nvidia_dynamic_lib(name).abs_path)
         except (OSError, RuntimeError) as exc:
-            reason = str(exc).splitlines()[0]
-            here = () if self._wanted == "system" else (f"installed: {', '.join(compiler())}",)
-            hint = self._hint
-            if self._wanted == "system":
-                other = system_major()
-                bindings = "" if other in {None, self.major} else f"pip install 'cuda-bindings=={other}.*'"
-                hint = bindings or f"{_SYSTEM_HINT}{_NEWEST}"
-            what = f"cannot load {name}: {reason}"
-            raise ToolchainError(problem("library-not-loadable", what, None, hint, here)) from exc
+            raise self._not_loadable(name, exc) from exc
+
+    def _not_loadable(self, name: str, exc: Exception) -> ToolchainError:
+        """Return the error about a library of the toolkit that *exc* has prevented from loading."""
+        here = () if self._wanted == "system" else (f"installed: {', '.join(compiler())}",)
+        hint = self._hint
+        if self._wanted == "system":
+            other = system_major()
+            bindings = "" if other in {None, self.major} else f"pip install 'cuda-bindings=={other}.*'"
+            hint = bindings or f"{_SYSTEM_HINT}{_NEWEST}"
+        what = f"cannot load {name}: {str(exc).splitlines()[0]}"
+        return ToolchainError(problem("library-not-loadable", what, None, hint, here))
 
     @property
     def _hint(self) -> str:

@@ -322,7 +322,8 @@ WHEELS = {
     "nvidia-nvjitlink": "13.0.88",
 }
 COMMAND = (
-    "pip install 'cuda-core>=1.2,<2' 'cuda-bindings==13.*' 'cuda-toolkit[nvrtc,cudart,cccl,crt]==13.0.*'"
+    "pip install --upgrade "
+    "'cuda-core>=1.2,<2' 'cuda-bindings==13.*' 'cuda-toolkit[nvrtc,cudart,cccl,crt]==13.0.*'"
 )
 
 

@@ -141,6 +141,35 @@ def test_missing_packages_are_named_with_the_way_to_get_them(
     assert said.endswith(HINT)
 
 
+class TooOld:
+    """An import of cuda.core that fails, because cuda.core compares the version of cuda-bindings."""
+
+    @staticmethod
+    def find_spec(name: str, *_others: object) -> None:
+        if name == "cuda.core":
+            raise RuntimeError("cuda-bindings is too old")
+
+
+def test_an_import_of_cuda_core_may_fail_with_any_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cuda.core")
+    monkeypatch.delitem(sys.modules, "cuda.core")
+    monkeypatch.setattr(sys, "meta_path", [TooOld, *sys.meta_path])
+    said = refusal("cuda-core-not-importable")
+    assert said.startswith("cannot import cuda.core and cuda.bindings: cuda-bindings is too old\n")
+
+
+@pytest.mark.nvrtc
+def test_cuda_bindings_may_refuse_to_load_a_library_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cuda.bindings import nvrtc
+
+    def refuse() -> None:
+        raise RuntimeError("the driver is too old\nfor this toolkit")
+
+    monkeypatch.setattr(nvrtc, "nvrtcGetSupportedArchs", refuse)
+    said = refusal("library-not-loadable")
+    assert said.startswith("cannot load nvrtc: the driver is too old\n  installed: ")
+
+
 def test_an_old_cuda_python_that_overwrote_the_bindings_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"cuda-python": "12.6.2.post1", "cuda-bindings": "13.5.0"}
     monkeypatch.setitem(sys.modules, "cuda.core", None)
