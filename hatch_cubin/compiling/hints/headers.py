@@ -49,6 +49,11 @@ _NOWHERE = (
     "neither the project nor a wheel in 'header-packages' contains this header: correct the name, "
     "or add the header's folder to 'include-dirs', or its wheel to 'header-packages'"
 )
+# Headers of other projects that no wheel contains, and how to replace them.
+_WITHOUT_WHEEL = {
+    "helper_math.h": "this header is in NVIDIA's repository cuda-samples: copy the header into the project",
+    "pycuda-complex.hpp": "this header of PyCUDA has no wheel: use <cuda/std/complex>",
+}
 _INSIDE = " in the project, which does not exist: correct the path"
 _OUTSIDE = (
     ", seen from the project's folder, and this file does not exist: correct the path, or copy the header "
@@ -138,7 +143,7 @@ def _about_path(name: str, includer: str) -> str:
     if name.startswith("../"):
         path = posixpath.normpath(posixpath.join(posixpath.dirname(includer), name))
         return f"this path leads to {path}{_OUTSIDE if path.startswith('../') else _INSIDE}"
-    return _ABSOLUTE if name.startswith("/") else _NOWHERE
+    return _WITHOUT_WHEEL.get(name) or (_ABSOLUTE if name.startswith("/") else _NOWHERE)
 
 
 def _about_name(name: str, includer: str, failed: FailedCompile) -> str | None:

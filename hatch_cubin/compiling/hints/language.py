@@ -45,6 +45,13 @@ _MESSAGES = {
         "all extern __shared__ arrays of one name have one type: declare extern __shared__ __align__(16) "
         "char name[], and convert the pointer, as in reinterpret_cast<T *>(name)"
     ),
+    r'no instance of overloaded function "__\w+_sync".*\n\s*argument types are: \((?!unsigned)': (
+        "the first argument is a mask of the threads that take part, such as 0xffffffff for a whole warp"
+    ),
+    r"operand types are: (?:\w+[1-4] \S+|\w+ \S+ \w*[a-z][1-4]$)": (
+        "vector types such as float4 have no operators: calculate with their members, or define the operators"
+    ),
+    r"\n.*\*\s*(?:const\s+)?restrict\b": "C++ does not have the keyword restrict: write __restrict__",
     r"\n.*\bextern\s+C\b": 'write extern "C", with quotes',
 }
 _ENTRY = re.compile(r"Entry function '([^']+)'")
@@ -83,18 +90,23 @@ def _about(error: Diagnostic, failed: FailedCompile) -> str | None:
     shown = "\n".join((error.text, *(error.context[:1] if error.is_own else ())))
     if hint := next((hint for pattern, hint in _MESSAGES.items() if re.search(pattern, shown)), None):
         return hint
-    if error.text == "unrecognized preprocessing directive":
-        return _about_directive(shown)
     if match := _REFERENCE.search(error.text):
         instead = f"pass a cuda{match[1].title()}Object_t to the kernel instead"
         return f"CUDA 12 and later do not have {match[1]} references: {instead}"
+    return _about_syntax(error)
+
+
+def _about_syntax(error: Diagnostic) -> str | None:
+    code, mark = (*error.context[:2], "", "")[:2]
+    if error.text == 'expected a ";"' and mark.strip() == "^":
+        before, at = code[: mark.index("^")], code[mark.index("^") :]
+        is_first = not before.strip() and not at.startswith("{")
+        return "the ; at the end of the code before this line is missing" if is_first else None
+    if error.text == "unrecognized preprocessing directive":
+        words = code.partition("#")[2].split(maxsplit=1)
+        close = difflib.get_close_matches(words[0], _DIRECTIVES, n=1) if words else ()
+        return f"did you mean #{close[0]}?" if close else "a comment in CUDA C++ begins with //"
     return None
-
-
-def _about_directive(shown: str) -> str:
-    words = shown.partition("#")[2].split(maxsplit=1)
-    close = difflib.get_close_matches(words[0], _DIRECTIVES, n=1) if words else ()
-    return f"did you mean #{close[0]}?" if close else "a comment in CUDA C++ begins with //"
 
 
 def _standard(error: Diagnostic, failed: FailedCompile) -> str | None:

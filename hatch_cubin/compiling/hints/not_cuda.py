@@ -33,6 +33,7 @@ _LANGUAGES = {
     "HLSL": r"\[numthreads\(|\bSV_\w+ID\b|\bRWStructuredBuffer\b",
     "Python": (
         r"(?m)^\s*(?:import \w[\w.]*(?: as \w+)?$|from \w[\w.]* import\b|def \w.*:$|class \w+\(.*\):$)"
+        r"|\bcuda\.(?:grid|gridsize|threadIdx|blockIdx|blockDim|shared|local|atomic|syncthreads)\b"
         r"|^\s*@\w[\w.]*(?:\(.*\))?$|\"\"\"|'''"
     ),
     "GLSL": r"\blayout\s*\(\s*(?:local_size_|std430|binding)|\bgl_\w+ID\b|#\s*version\s+\d",
@@ -46,6 +47,8 @@ _PYTHON_PLACEHOLDER = re.compile(
 )
 _TILE = re.compile(r"\b__tile(?:_global)?__(?!\w)")
 _NO_TOKEN = re.compile(r"unrecognized token|expected a file name")
+# Matches backslashes of a string literal: before a quotation mark, or in a line break after a statement.
+_ESCAPED = re.compile(r'^[^"]*\\"|[;{}]\s*\\n')
 _STATEMENT = re.compile(
     r"no storage class or type specifier|expected a declaration|is undefined|host variable"
 )
@@ -75,6 +78,8 @@ def _what_it_is(error: Diagnostic, failed: FailedCompile) -> str | None:
     # A source with __global__ is CUDA C++ or HIP, even if a function has the name of an OpenCL function.
     if language and (language == "HIP" or not has_kernel):
         return f"this is {language}, not CUDA C++"
+    if _ESCAPED.search("".join(error.context[:1])):
+        return r"this line is part of a string literal: write \" without the backslash, and a new line for \n"
     code = _QUOTED.sub('""', "".join(error.context[:1]))
     return _A_TEMPLATE if _PLACEHOLDER.search(shown) or _PYTHON_PLACEHOLDER.search(code) else None
 

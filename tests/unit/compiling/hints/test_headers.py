@@ -54,6 +54,10 @@ def trees(root: Path) -> tuple[SearchFolder, ...]:
     ("name", "expected"),
     [
         (
+            "helper_math.h",
+            "this header is in NVIDIA's repository cuda-samples: copy the header into the project",
+        ),
+        (
             "torch/extension.h",
             (f"this header of PyTorch is for host code, which NVRTC does not compile: {APART}"),
         ),
@@ -86,7 +90,7 @@ def test_a_header_of_others_says_whose_it_is_or_what_brings_it(
     """
     mine.cuh cuda_helper.h cuda_utils/x.h cuda/helper.h cuda_fp18.h cub_tools.h thrust_utils/a.h mma_tools.h
     vector_add.h device_helpers.h cooperative_groups_ext.h curand_utils.h cutlass_ext.h nccl_utils.h jaxx.h
-    cublas_wrap.h helper_math.h mpi_tools.h torchlike/a.h
+    cublas_wrap.h helper_maths.h mpi_tools.h torchlike/a.h
     """.split(),  # noqa: SIM905 - a list of words is read as words
 )
 def test_a_header_that_is_only_called_like_those_of_others_is_nobodys(tmp_path: Path, name: str) -> None:

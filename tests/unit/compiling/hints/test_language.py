@@ -16,11 +16,12 @@ from tests.helpers import make_project, refusal
 from .failed_compiles import error, setting
 
 KERNEL = 'extern "C" __global__ void k(float *x) {{ {} }}\n'
-ABOUT_SHARED, ABOUT_SYNC, ABOUT_PTX, ABOUT_EXTERN = (
+ABOUT_SHARED, ABOUT_SYNC, ABOUT_PTX, ABOUT_EXTERN, ABOUT_MASK, ABOUT_VECTORS = (
     hint
     for pattern, hint in language._MESSAGES.items()
-    if re.search(r"shared|sync|version", pattern)  # in the order of the table
+    if re.search(r"shared|sync|version|operand", pattern)  # in the order of the table
 )
+ABOUT_SEMICOLON = "the ; at the end of the code before this line is missing"
 ABOUT_COMMENT = "a comment in CUDA C++ begins with //"
 CXX20 = 'to compile as C++20: options = { std = "c++20" }'
 
@@ -99,6 +100,28 @@ def test_the_option_that_is_named_lets_the_source_compile(
         ("unrecognized preprocessing directive", ("#inlcude <a.h>", " ^"), "", "did you mean #include?"),
         ("unrecognized preprocessing directive", ("# kernels", "  ^"), "", ABOUT_COMMENT),
         ("unrecognized preprocessing directive", (), "", ABOUT_COMMENT),
+        (
+            'no instance of overloaded function "__shfl_down_sync" matches the argument list',
+            ("            argument types are: (float, int)", "x"),
+            "",
+            ABOUT_MASK,
+        ),
+        (
+            'no operator "+" matches these operands',
+            ("operand types are: float4 + float4",),
+            "",
+            ABOUT_VECTORS,
+        ),
+        ('no operator "+" matches these operands', ("operand types are: S + float",), "", None),
+        ('expected a ";"', ("  x[0] = 1;", "  ^"), "", ABOUT_SEMICOLON),
+        ('expected a ";"', ("  x[0] y;", "       ^"), "", None),
+        ('expected a ";"', ("  {", "  ^"), "", None),
+        (
+            'expected a ")"',
+            ("void k(const float * restrict y) {", "^"),
+            "",
+            "C++ does not have the keyword restrict: write __restrict__",
+        ),
         (
             'type is missing ("int" assumed)',
             ("extern C void k() {}", "       ^"),

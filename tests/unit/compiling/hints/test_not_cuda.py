@@ -33,6 +33,7 @@ MISSING = 'cannot open source file "{}"'
         ('identifier "import" is undefined', "    import torch", "Python"),
         ('identifier "import" is undefined', "    import cupy as cp", "Python"),
         ("unrecognized token", "    @cuda.jit", "Python"),
+        ('identifier "cuda" is undefined', "int i = cuda.grid(1);", "Python"),
         ("unrecognized token", "    @cuda.jit(device=True)", "Python"),
         ("missing closing quote", '    code = r"""', "Python"),
         (MISSING.format("CL/sycl.hpp"), "", "SYCL"),
@@ -60,6 +61,13 @@ def test_python_around_kernels_is_to_be_removed(tmp_path: Path) -> None:
     assert told.hint.startswith(
         "this line is Python, not CUDA C++: leave only the CUDA C++ code in this file"
     )
+
+
+@pytest.mark.parametrize("code", [r"extern \"C\" __global__ void k() {", r"x[0] = 1;\n"])
+def test_a_part_of_a_string_literal_is_told(tmp_path: Path, code: str) -> None:
+    (told,) = advise([error("unrecognized token", "demo/a.cu", 1, code, "^"), error("x")], setting(tmp_path))
+    assert told.hint is not None
+    assert "string literal" in told.hint
 
 
 @pytest.mark.parametrize(
