@@ -74,6 +74,14 @@ def messages(options: str) -> list[str]:
     return [str(problem) for problem in problems(options)]
 
 
+def test_flags_that_other_keys_replace_are_told_beside_the_options() -> None:
+    of_define = "macros are set with 'define', a key of hatch-cubin"
+    (found,) = problems("options = ['-std=c++17', '-DN=4', '-DM', '-O3', '-lineinfo']")
+    assert found.hint == f'{of_define}; for the other flags: options = {{ std = "c++17", lineinfo = true }}'
+    (found,) = problems("options = '-DN=4'")
+    assert found.hint == of_define
+
+
 def only_message(options: str) -> str:
     """Return the one message about a table's first line, without its place."""
     (problem,) = problems(options)
