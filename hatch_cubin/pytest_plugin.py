@@ -1,11 +1,11 @@
-"""A pytest plugin that finds the texts that CuPy compiles during tests, because no package contains them.
+"""A pytest plugin that finds the texts that libraries compile during tests, because no package has them.
 
 `--record-cubins FOLDER` writes these texts into a folder, for the key `recorded` of the table.
 `--forbid-run-time-compiles` fails the session if there are any.
 
-The plugin sets HATCH_CUBIN_RECORD, so that the classes of `_cubins.cupy` write each call into a temporary
-folder. Filters of warnings and `except` clauses do not change this, and workers of pytest-xdist and other
-processes that tests start write into the same folder.
+The plugin sets HATCH_CUBIN_RECORD, so that the classes of `_cubins.cupy` and `_cubins.core` write each call
+into a temporary folder. Filters of warnings and `except` clauses do not change this, and workers of
+pytest-xdist and other processes that tests start write into the same folder.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--record-cubins",
         metavar="FOLDER",
-        help="write each text that CuPy compiles at run time into this folder, for a build to compile",
+        help="write each text that CuPy or cuda.core compiles at run time into this folder, for a build",
     )
     group.addoption(
         "--forbid-run-time-compiles",
         action="store_true",
-        help="fail if CuPy compiles a text at run time because a package does not contain it",
+        help="fail if CuPy or cuda.core compiles a text at run time because a package does not contain it",
     )
 
 

@@ -94,5 +94,6 @@ CAPABILITIES: Mapping[str, Callable[[], bool]] = {
     "networks": lambda: network() != (),
     "linux": lambda: sys.platform == "linux",
     "nginx": lambda: shutil.which("nginx") is not None,
+    "azurite": lambda: shutil.which("azurite-blob") is not None,
     "xz": lambda: sys.platform != "win32" and shutil.which("xz") is not None,
 }

@@ -15,6 +15,7 @@ from hatch_cubin.common.ed25519_keys import PUBLIC
 from hatch_cubin.config import nvrtc_options, ptxas_options, reader, reserved_macros, store_urls, value_checks
 from hatch_cubin.config.known_names import WRAPPER
 from hatch_cubin.config.schema import Schema, written
+from hatch_cubin.loader._text_key import FRONTS
 from tests.docs_pages import code, page, rows, section
 from tests.helpers import REPOSITORY
 
@@ -96,7 +97,7 @@ OF_ONE: Mapping[Callable[..., Any], Schema] = {
     value_checks.python_file: text(
         pattern=rf"{_INSIDE[:-1]}(?<!__init__)\.py$", **{"not": {"pattern": r"[*?\[]"}}
     ),
-    value_checks.front: {"enum": ["cupy"]},
+    value_checks.front: {"enum": [*FRONTS]},
     value_checks.function: text(pattern=rf"^{_WORD}$"),
     value_checks.produced_suffix: {"enum": [*value_checks.PRODUCED_SUFFIXES]},
     value_checks.variable: text(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"),

@@ -494,10 +494,6 @@ def _header(project: Project, toolkit: Toolkit) -> dict[str, Any]:
 
 
 def _fronts(project: Project) -> dict[str, Any]:
-    """Return the manifest's entry for the libraries (such as CuPy) whose calls load kernels from the wheel.
-
-    A build without kernels does not run producers, which may return texts for calls of a library.
-    """
-    is_unknown = project.is_skipped and bool(project.config.producer)
-    fronts = {*project.config.fronts, *(("cupy",) if is_unknown else ())}
+    """Return the manifest's entry for the libraries (such as CuPy) whose calls may load kernels."""
+    fronts = project.config.fronts(runs_producers=not project.is_skipped)
     return {"fronts": sorted(fronts)} if fronts else {}

@@ -11,9 +11,13 @@ FORMAT = 3  # the highest format of a manifest that this loader reads
 CORE = "__init__.py"
 # A wheel contains one of these files only if it is packed, split, editable or large.
 PACKED, SPLIT, EDITABLE, LARGE = "_packs.py", "_split.py", "_editable.py", "_large.py"
-CUPY = "cupy.py"
 TEXT_KEY = "_text_key.py"  # builds import it too
-DROP_INS: Mapping[str, tuple[str, ...]] = {"cupy": (CUPY, TEXT_KEY)}  # the files for calls of each library
+_SHARED = "_drop_in.py"
+# The files for calls of each library.
+DROP_INS: Mapping[str, tuple[str, ...]] = {
+    "cuda.core": ("core.py", _SHARED, TEXT_KEY),
+    "cupy": ("cupy.py", _SHARED, TEXT_KEY),
+}
 _MANY = 1000  # a wheel with this many compiled results gets the file `_large.py`
 OF_EVERY = (CORE, "_debugging.py", "_loading.py")
 ALL = (*OF_EVERY, EDITABLE, LARGE, PACKED, SPLIT, *dict.fromkeys(itertools.chain(*DROP_INS.values())))

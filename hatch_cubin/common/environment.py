@@ -28,7 +28,17 @@ _NOT_PATHS = frozenset({"0", "1", "true", "false", "yes", "no", "on", "off", "no
 # Variables of other build systems, each with the variable or key of hatch-cubin that has the same effect.
 _ELSEWHERE = {
     **dict.fromkeys(
-        ("CUDAFLAGS", "NVCC_APPEND_FLAGS", "NVCC_FLAGS", "NVCC_PREPEND_FLAGS"), "'options' of the table"
+        (
+            "CMAKE_CUDA_FLAGS",
+            "CUDAFLAGS",
+            "CUDA_FLAGS",
+            "NVCCFLAGS",
+            "NVCC_APPEND_FLAGS",
+            "NVCC_FLAGS",
+            "NVCC_PREPEND_FLAGS",
+            "TORCH_NVCC_FLAGS",
+        ),
+        "'options' of the table",
     ),
     "CMAKE_CUDA_ARCHITECTURES": "HATCH_CUBIN_ARCHS",
     "CUDAARCHS": "HATCH_CUBIN_ARCHS",

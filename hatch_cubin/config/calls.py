@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,14 +15,16 @@ from .toml_positions import TableLocation
 # The options that a library adds to each call. An option of the call replaces the option with the same name.
 _ADDED: Mapping[str, Mapping[str, OptionValue]] = {
     "cupy": {"std": "c++17", "ftz": True, "device_as_default_execution_space": True},
+    "cuda.core": {},
 }
+_LIBRARIES = {"cupy": "CuPy", "cuda.core": "cuda.core"}
 _NOT_OF_A_CALL = {
     "define": "write the macros in 'options', as in the call: \"-DN=4\"",
     "variants": "write a [[source]] table for one call, or return a text for each call from a producer",
     "name": "leave it out: the module is found by the text and the options of the call",
 }
 _LEAVE_OUT = (
-    "leave it out, here and in the call; or remove this table and exclude the source, and CuPy compiles the "
+    "leave it out, here and in the call; or remove this table and exclude the source, and {} compiles the "
     "text at run time"
 )
 _NOT_IN_KEY = (
@@ -33,8 +36,9 @@ Report = Callable[[Problem, tuple[str | int, ...]], None]
 
 
 class _Option(NamedTuple):
-    """An option of a call: its name and value, and its text and position in the array of options."""
+    """An option of a call: the library, its name and value, its text, and its position in the array."""
 
+    front: str
     name: str
     value: str
     written: str
@@ -53,15 +57,17 @@ def with_settings(values: Mapping[str, Any], place: TableLocation, report: Repor
         report(problem("setting-changes-call", what, hint=_NOT_OF_A_CALL[key]), (key,))
     if not isinstance(written, tuple):
         what = "options must be an array of strings in a table with 'as', as in the call"
-        meant = written.split() if isinstance(written, str) else _in_a_call(written)
+        meant = written.split() if isinstance(written, str) else _in_a_call(front, written)
         hint = toml_lines.setting("options", [*meant])
         report(problem("options-in-other-form", what, hint=hint), ("options",))
         written = ()
-    found = [*_parsed(written, report)]
+    found = [*_parsed(front, written, report)]
     settings = {name: [*_values(found, name, check, place, report)] for name, check in _CHECKS.items()}
-    options = {name: settings[name][-1] for name in ("std", "ofast_compile") if settings[name]}
-    if suppressed := [number for numbers in settings["diag_suppress"] for number in numbers]:
-        options["diag_suppress"] = tuple(dict.fromkeys(suppressed))
+    options = {
+        name: functools.reduce(_joined, values)
+        for name, values in settings.items()
+        if name in _OPTIONS and values
+    }
     return {
         **kept,
         "front": front,
@@ -72,28 +78,39 @@ def with_settings(values: Mapping[str, Any], place: TableLocation, report: Repor
     }
 
 
-def _parsed(written: Sequence[str], report: Report) -> Iterator[_Option]:
+def _joined(first: OptionValue, second: OptionValue) -> OptionValue:
+    """Return the value of an option that is set twice: the values of both lists, or the second value."""
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        return tuple(dict.fromkeys((*first, *second)))
+    return second
+
+
+def _parsed(front: str, written: Sequence[str], report: Report) -> Iterator[_Option]:
     """Yield the options in a call's array of strings.
 
     The value of an option may be the next string of the array.
     """
     index = 0
     while index < len(written):
-        found = next((each for each in map(written[index:].__getitem__, _FIRST) if _is_option(each)), None)
+        starts = map(written[index:].__getitem__, _FIRST)
+        found = next((each for each in starts if _is_option(front, each)), None)
         if found is None:
             what = f"options: {written[index]!r} is not an option that a call with a key can have"
-            report(problem("option-without-key", what, hint=_LEAVE_OUT), ("options", index))
+            report(
+                problem("option-without-key", what, hint=_LEAVE_OUT.format(_LIBRARIES[front])),
+                ("options", index),
+            )
         else:
-            yield _Option(*parse_options(found)[0], " ".join(found), index)
+            yield _Option(front, *parse_options(front, found)[0], " ".join(found), index)
         index += len(found or "1")
 
 
 _FIRST = (slice(1), slice(2))  # an option is one string, or two strings: a name and a value
 
 
-def _is_option(written: Sequence[str]) -> bool:
+def _is_option(front: str, written: Sequence[str]) -> bool:
     try:
-        return len(parse_options(written)) == 1
+        return len(parse_options(front, written)) == 1
     except ValueError:
         return False
 
@@ -107,7 +124,7 @@ def _values(
             if option.name == name:
                 yield check(option.value)
         except ValueError as exc:
-            hint = _LEAVE_OUT
+            hint = _LEAVE_OUT.format(_LIBRARIES[option.front])
             if name == "include":
                 inside = place.path_in_project(option.value)
                 hint = f'write "-I{inside}"' if inside else _NOT_IN_KEY
@@ -123,24 +140,65 @@ def _macro(text: str) -> tuple[str, str | None]:
     return name, value_checks.macro_text(value)
 
 
-def _numbers(text: str) -> OptionValue:
-    return nvrtc_options.check_option(
-        "diag_suppress", [int(each) if each.strip().isdecimal() else each for each in text.split(",")]
-    )
+def _numbers(text: str) -> list[object]:
+    return [int(each) if each.strip().isdecimal() else each for each in text.split(",")]
+
+
+def _is_true(text: str) -> bool:
+    return text != "false"  # the text is empty for a flag without a value
+
+
+# Functions that read the values of compiler options. The names are those of cuda.core's `ProgramOptions`.
+_OPTIONS: Mapping[str, Callable[[str], object]] = {
+    "std": str,
+    "ofast_compile": str,
+    "diag_suppress": _numbers,
+    "ftz": _is_true,
+    "prec_sqrt": _is_true,
+    "prec_div": _is_true,
+    "fma": _is_true,
+    "use_fast_math": _is_true,
+    "lineinfo": _is_true,
+    "device_code_optimize": _is_true,
+    "disable_warnings": _is_true,
+    "max_register_count": int,
+    "ptxas_options": lambda text: [text],
+}
+
+
+def _checked(name: str, text: str) -> OptionValue:
+    return nvrtc_options.check_option(name, _OPTIONS[name](text))
 
 
 _CHECKS: Mapping[str, Callable[[str], Any]] = {
     "define": _macro,
     "include": value_checks.path,
-    "std": lambda text: nvrtc_options.check_option("std", text),
-    "ofast_compile": lambda text: nvrtc_options.check_option("ofast_compile", text),
-    "diag_suppress": _numbers,
+    **{name: functools.partial(_checked, name) for name in _OPTIONS},
+}
+
+# How a call spells compiler options.
+_SPELLED = {
+    "std": "-std={}",
+    "ofast_compile": "--Ofast-compile={}",
+    "diag_suppress": "--diag-suppress={}",
+    "ftz": "--ftz={}",
+    "prec_sqrt": "--prec-sqrt={}",
+    "prec_div": "--prec-div={}",
+    "fma": "--fmad={}",
+    "use_fast_math": "--use_fast_math",
+    "lineinfo": "--generate-line-info",
+    "device_code_optimize": "--dopt=on",
+    "disable_warnings": "--disable-warnings",
+    "max_register_count": "--maxrregcount={}",
+    "ptxas_options": "--ptxas-options={}",
 }
 
 
-def _in_a_call(options: Mapping[str, OptionValue]) -> Iterator[str]:
+def _in_a_call(front: str, options: Mapping[str, OptionValue]) -> Iterator[str]:
     """Yield options from pyproject.toml in the spelling of a call, without options that no call can have."""
-    spelled = {"std": "-std={}", "ofast_compile": "--Ofast-compile={}", "diag_suppress": "--diag-suppress={}"}
     for name, value in options.items():
-        values = value if isinstance(value, tuple) else (value,)
-        yield from (spelled[name].format(each) for each in values if name in spelled)
+        spelled = _SPELLED.get(name, "")
+        for each in value if isinstance(value, tuple) else (value,):
+            text = spelled.format(str(each).lower() if isinstance(each, bool) else each)
+            if _is_option(front, [text]) and (each is not False or text != spelled):
+                yield text

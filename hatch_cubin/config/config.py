@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import Problem
+from ..loader._text_key import FRONTS
 from .nvrtc_options import OptionValue
 from .reader import KEYS, read_table
 from .toml_positions import TableLocation
@@ -175,13 +176,15 @@ class Config:
         linked = (wheel for rule in self.module for wheel in rule.wheels)
         return tuple(dict.fromkeys((*self.header_packages, *linked)))
 
-    @property
-    def fronts(self) -> frozenset[str]:
-        """The libraries (such as CuPy) whose calls are described in pyproject.toml.
+    def fronts(self, *, runs_producers: bool) -> set[str]:
+        """Return the libraries (such as CuPy) whose calls may load kernels from the wheel.
 
-        Sources that producers return may describe calls of further libraries.
+        Recorded calls may be calls of any library: the first call of a library cannot be recorded if the
+        wheel does not have the loader's file for this library. Producers may return texts for any library.
         """
-        return frozenset({*(rule.front for rule in self.source), "cupy" if self.recorded else ""} - {""})
+        is_unknown = bool(self.recorded) or (bool(self.producer) and not runs_producers)
+        described = {rule.front for rule in self.source if rule.front}
+        return described.union(FRONTS if is_unknown else ())
 
     def with_table(self, found: Problem) -> Problem:
         """Return a problem whose hint says to which table the user has to add the suggested line.

@@ -35,6 +35,7 @@ _KEYS = {
     "compute-capability cuda-arch cuda-archs cuda-arch-list cuda-architectures gencode gpu gpus gpu-arch "
     "gpu-archs gpu-architecture gpu-code sm target targets torch-cuda-arch-list",
     "toolkit": "cuda cuda-version cuda-toolkit version",
+    "exclude": "ignore skip",
     "[[source]] with instantiate": "instantiate-templates template templates instantiations",
 }
 _INNER_KEYS = {
@@ -43,12 +44,22 @@ _INNER_KEYS = {
         "name": "module",
         "instantiate": "instantiate-templates template templates instantiations",
     },
+    "producer": {
+        "call": "callable entry function func",
+        "environment": "env environ variables",
+        "inputs": "depends files",
+        "path": "file module script source",
+        "produces": "outputs suffixes",
+        "requires": "dependencies packages requirements",
+        "seconds": "timeout",
+    },
     "module": {
         "link": "lib libs libraries library link-libraries objects",
         "name": "module",
         "sources": "files path source src",
     },
 }
+_SWITCHES = {"active", "disable", "disabled", "enable", "enable-by-default", "enabled"}
 _ALIKE = {"cubin", "cubins", "hatchcubin", "hatchcubins"}
 _NAME = re.compile(r"[\w.-]+")
 _NEARLY = 0.84  # minimum similarity: low enough for misspellings, too high for the names of other projects
@@ -106,9 +117,11 @@ def is_misnamed_wrapper(text: str) -> bool:
 def key_meant(key: str, table: object = "") -> str | None:
     """Return a hint with the right key for a name that setup scripts or CMake use for the same setting.
 
-    *table*: "source" or "module" if the name is in a `[[source]]` or `[[module]]` table.
+    *table*: "source", "module" or "producer" if the name is in a table such as `[[source]]`.
     """
     name = key.lower().replace("_", "-")
+    if name in _SWITCHES and not table:
+        return "HATCH_CUBIN_SKIP=1 in the environment makes wheels without kernels"
     known = {**_INNER_KEYS.get(str(table), {}), **_KEYS}
     return next((f"did you mean {right!r}?" for right, names in known.items() if name in names.split()), None)
 

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..common import gpu_names
@@ -45,6 +45,7 @@ _SWITCHES = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(_OFF
 _STRINGS = frozenset(
     {
         "backend",
+        "call",
         "remote-cache",
         "toolkit",
         "package",
@@ -251,6 +252,12 @@ def _meant(key: str, value: object) -> Any:
     return None if known is None else known(value)
 
 
+def _call(value: object) -> str | None:
+    """Return the function in texts such as 'make()' and 'src/demo/gen.py:make'; a method is no function."""
+    name = re.sub(r"^(def )?(.*:)?\s*|\s*\(\)$", "", str(value))
+    return name if name.isidentifier() else None
+
+
 def _backend(value: object) -> str | None:
     return known_names.backend_meant(str(value))
 
@@ -320,11 +327,17 @@ def _options(value: object) -> dict[str, Any] | None:
     items = value.split() if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         return None
+    if all(isinstance(item, dict) for item in items):  # an array of tables, in place of one table
+        merged = {name: each for item in items for name, each in item.items()}
+        return merged if _are_options(merged) else None
     bare = [item for item in map(str, items) if not (item.startswith("-") and _other_meaning(item))]
-    matches = [re.fullmatch(r"--?([A-Za-z][\w-]*)(?:=(.*))?", item, re.ASCII) for item in bare]
+    matches = [re.fullmatch(r"-{0,2}([A-Za-z][\w-]*)(?:=(.*))?", item, re.ASCII) for item in bare]
     named = {compiler_flags.option_meant(match[1]): _typed(match[2]) for match in matches if match}
-    known = all(name.replace("-", "_") in nvrtc_options.ALLOWED for name in named)
-    return named if known and all(matches) else None
+    return named if _are_options(named) and all(matches) else None
+
+
+def _are_options(names: Iterable[str]) -> bool:
+    return all(name.replace("-", "_") in nvrtc_options.ALLOWED for name in names)
 
 
 def _flags_of_other_keys(value: object) -> list[str]:
@@ -337,8 +350,7 @@ def _flags_of_other_keys(value: object) -> list[str]:
 
 def _other_meaning(flag: str) -> str | None:
     """Return what to write in place of a flag of nvcc; None if the flag is an option, or unknown."""
-    is_option = compiler_flags.option_meant(flag).replace("-", "_") in nvrtc_options.ALLOWED
-    return None if is_option else compiler_flags.meaning(flag)
+    return None if _are_options([compiler_flags.option_meant(flag)]) else compiler_flags.meaning(flag)
 
 
 def _typed(text: str | None) -> Any:
@@ -472,8 +484,9 @@ def link(entry: str, major: int | None) -> str | None:
 
 
 _READERS: dict[str, Callable[[object], Any]] = {
-    "as": lambda _value: "cupy",
+    "as": lambda value: "cuda.core" if "core" in str(value) else "cupy",
     "backend": _backend,
+    "call": _call,
     "cache-size": functools.partial(_size, unit="GB"),
     "max-size": functools.partial(_size, unit="MB"),
     "define": _define,

@@ -15,6 +15,7 @@ from .. import __version__
 from ..common import arch_names
 from ..common.capabilities import GPUS
 from ..errors import Problem, problem
+from ..loader._text_key import FRONTS
 from . import nvidia_wheels, toml_lines
 from .known_names import BACKENDS, WRAPPER, is_misnamed_wrapper
 
@@ -297,7 +298,8 @@ def python_file(value: object) -> str:
 def function(value: object) -> str:
     text = string(value)
     if not text.isidentifier():
-        raise ValueError(f"must be the name of a function, such as 'sources', not {text!r}")
+        method = ": define a function that calls the method" if "." in text else ""
+        raise ValueError(f"must be the name of a function, such as 'sources', not {text!r}{method}")
     return text
 
 
@@ -361,7 +363,8 @@ def distribution(text: str) -> str:
     name = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
     pin = r"(?:===?|!=|~=|[<>]=?) *[A-Za-z0-9.*+!_-]+"
     if not re.fullmatch(rf"{name} *(?:{pin}(?: *, *{pin})*)?", text):
-        raise ValueError(f"{text!r} is not the name of a distribution, such as 'nvidia-cutlass'")
+        marker = ", without a marker after ';'" if ";" in text else ""
+        raise ValueError(f"{text!r} is not the name of a distribution, such as 'nvidia-cutlass'{marker}")
     return text
 
 
@@ -384,8 +387,8 @@ def header_package(text: str) -> str:
 
 
 def front(value: object) -> str:
-    if value != "cupy":
-        raise ValueError(f"must be 'cupy', not {value!r}")
+    if value not in FRONTS:
+        raise ValueError(f"must be {' or '.join(map(repr, FRONTS))}, not {value!r}")
     return str(value)
 
 

@@ -160,7 +160,7 @@ def _jobs_of_modules(
             dict.fromkeys(each.source for each in modules if _is_empty(each)), project
         )
         modules = [module for module in modules if not _is_empty(module)]
-    if calls := [each for each in modules if each.front]:
+    if calls := [each for each in modules if each.front == "cupy"]:
         from .cupy_headers import host_struct_problems  # lazy import: few projects have modules for CuPy
 
         refused_calls = host_struct_problems({each: finder.find(each)[0] for each in calls}, project.config)
@@ -538,7 +538,7 @@ class _HeaderFinder:
 
     def _own_folders(self, module: Module, folders: tuple[SearchFolder, ...]) -> tuple[SearchFolder, ...]:
         """Return folders of the search path, and for a module of CuPy additional folders of CuPy."""
-        if not module.front:
+        if module.front != "cupy":
             return folders
         from .cupy_headers import with_folders_of_cupy  # lazy import: few projects have modules for CuPy
 

@@ -308,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "625886605e3027543e526df52eba6359a4384f0da5aab17ce2353f3e82fb78d4",
-    "_split": "7e08655a5d1bd1505ebe72e31b547546450a76ed6ca7730b6e50fd13ba603a3d",
+    "_packs": "b84e26e7e7cf5cd9db0222af5bbecaefbf4197a7908daa2199049762767d3adc",
+    "_split": "de70ca5602afe548b2e4366f74e7fdb49058e11966eae5a38c6c41d5cbb4d397",
 }
 
 
@@ -427,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "7372429ee2d7b55a"
+__build__ = "13d44375a54d8114"

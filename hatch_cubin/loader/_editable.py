@@ -185,4 +185,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "7372429ee2d7b55a"
+__build__ = "13d44375a54d8114"

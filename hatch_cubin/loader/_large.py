@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "7372429ee2d7b55a"
+__build__ = "13d44375a54d8114"

@@ -625,4 +625,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "7372429ee2d7b55a"
+__build__ = "13d44375a54d8114"

@@ -1,4 +1,4 @@
-"""The key of a text that a library compiles at run time, for example with `cupy.RawModule` (hatch-cubin).
+"""The key of a text that a library such as CuPy or cuda.core compiles at run time (hatch-cubin).
 
 Builds and wheels compute the key with this same file. The file imports only the standard library.
 """
@@ -8,26 +8,45 @@ import re
 from collections.abc import Iterable
 
 # The options that a text may have, by the name of their group. No other options are part of a key.
-_OPTION = re.compile(
+_OF_CUPY = (
     r"--?std=(?P<std>[^\0\n]+)"
     r"|(?:-D|--define-macro=)(?P<define>[^\0\n]+)"
     r"|(?:-I|--include-path=)(?P<include>[^\0\n]+)"
     r"|--?diag-suppress=(?P<diag_suppress>[^\0\n]+)"
     r"|(?:-Ofc|--Ofast-compile)=(?P<ofast_compile>[^\0\n]+)"
 )
+# The flags that cuda.core passes to NVRTC for fields of `ProgramOptions`. A group has the name of its field.
+_OF_CUDA_CORE = (
+    _OF_CUPY + r"|--?ftz=(?P<ftz>true|false)"
+    r"|--?prec-sqrt=(?P<prec_sqrt>true|false)"
+    r"|--?prec-div=(?P<prec_div>true|false)"
+    r"|--?fmad=(?P<fma>true|false)"
+    r"|--?use_fast_math(?P<use_fast_math>)"
+    r"|(?:-lineinfo|--generate-line-info)(?P<lineinfo>)"
+    r"|--?dopt=(?P<device_code_optimize>on)"
+    r"|--?maxrregcount=(?P<max_register_count>[0-9]{1,9})"
+    r"|(?:-Xptxas|--ptxas-options)=(?P<ptxas_options>[^\0\n]+)"
+    r"|(?:-w|--disable-warnings)(?P<disable_warnings>)"
+)
+_OPTIONS = {"cupy": re.compile(_OF_CUPY), "cuda.core": re.compile(_OF_CUDA_CORE)}
+FRONTS = tuple(_OPTIONS)  # the libraries that compile texts
 _VALUE_FOLLOWS = re.compile(r"-D|-I|--define-macro|--include-path|--?diag-suppress|-Ofc|--Ofast-compile")
-_WITHOUT_EFFECT_ON_CODE = ("include", "diag_suppress")
+_WITHOUT_EFFECT_ON_CODE = ("include", "diag_suppress", "disable_warnings")
 _LINE_DIRECTIVES = re.compile(r'(?:\s*#[ \t]*line[ \t]+\d+(?:[ \t]*"[^"\n]*")?[ \t]*(?:\n|\Z))+')
 
 
-def parse_options(options: "Iterable[str]") -> "list[tuple[str, str]]":
-    """Return the name and the value of each option. A ValueError has the first option without a name here."""
+def parse_options(front: str, options: "Iterable[str]") -> "list[tuple[str, str]]":
+    """Return the name and the value of each option of a library's call.
+
+    A ValueError has the first option that no key of this library has.
+    """
     found = []
     rest = iter(options)
     for option in rest:
         parts = [option, next(rest, "")] if _VALUE_FOLLOWS.fullmatch(str(option)) else [option]
         is_text = all(isinstance(part, str) for part in parts)
-        match = _OPTION.fullmatch(("" if option in {"-D", "-I"} else "=").join(parts)) if is_text else None
+        whole = ("" if option in {"-D", "-I"} else "=").join(parts) if is_text else ""
+        match = _OPTIONS[front].fullmatch(whole)
         if match is None:
             raise ValueError(option)
         name = str(match.lastgroup)
@@ -43,7 +62,7 @@ def text_key(front: str, options: "Iterable[str]", text: str) -> str:
     of the key. Neither are the order of the options, the form of line ends, and `#line` at the start. Options
     with the same name keep their order, because NVRTC uses the last one.
     """
-    changing = [each for each in parse_options(options) if each[0] not in _WITHOUT_EFFECT_ON_CODE]
+    changing = [each for each in parse_options(front, options) if each[0] not in _WITHOUT_EFFECT_ON_CODE]
     changing.sort(key=_sort_key)
     parts = (front, *map("=".join, changing), "", text_of_key(text))
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
@@ -67,4 +86,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "7372429ee2d7b55a"
+__build__ = "13d44375a54d8114"

@@ -7,41 +7,29 @@ If the package contains a text with its options, its machine code is loaded. Oth
 after a `CompiledAtRunTimeWarning`.
 """
 
-import os
-import sys
-import warnings
-
 import cupy
 
 from . import (
-    _NAME,
     CubinError,
     CubinNotFoundError,
-    _choose,
-    _import,
-    _manifest,
     _message,
     _part,
     _retry_during_rebuild,
-    _verified,
     normal_name,
 )
 from . import __build__ as _build_of_core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import hashlib
-    import json
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from . import Entry, _Module, _text_key
+    from . import Entry, _drop_in, _Module
+else:
+    _drop_in = _part("_drop_in")
 
 __all__ = ["CompiledAtRunTimeWarning", "RawKernel", "RawModule"]
 
-_FRONT = "cupy"
-_RECORD = "HATCH_CUBIN_RECORD"
-_record_at_import = os.environ.get(_RECORD)  # tests may empty the environment later
 # What these classes use of CuPy, besides RawModule and RawKernel themselves.
 _NEEDED = (
     "RawKernel._kernel",
@@ -68,32 +56,17 @@ def _missing_in_cupy() -> str:
 _lacking = _missing_in_cupy()
 
 
-class CompiledAtRunTimeWarning(UserWarning):
+class CompiledAtRunTimeWarning(_drop_in.CompiledAtRunTimeWarning):
     """CuPy compiles a text now, because the package does not contain its machine code for this GPU."""
 
-    def __init__(
-        self, front: str, text: str, options: "tuple[str, ...]", names: "tuple[str, ...]", reason: str = ""
-    ) -> None:
-        super().__init__(front, text, options, names, reason)
-        self.front = front
-        self.text = text
-        self.options = options
-        self.names = names
-        self.reason = reason
-
-    def __str__(self) -> str:
-        begin = next((line.strip() for line in self.text.splitlines() if line.strip()), "")
-        what = f"{_NAME}: CuPy compiles CUDA code at run time, because {self.reason or 'it must'}"
-        names = f", for {', '.join(self.names)}"[:160] * bool(self.names)
-        return f"{what} (options {list(self.options)}{names}, code {begin!r:.60})"
+    library = "CuPy"
 
 
-def _is_on(variable: str) -> bool:
-    return os.environ.get(variable, "").lower() not in ("", "0", "false", "no", "off")
-
-
-class _Call:
+class _Call(_drop_in.Call):
     """One text with its options, and the functions that were found for it on each device."""
+
+    front = "cupy"
+    warning = CompiledAtRunTimeWarning
 
     def __init__(
         self,
@@ -103,13 +76,10 @@ class _Call:
         names: "tuple[str, ...]",
         compiled: "Callable[[str], Any]",
     ) -> None:
+        super().__init__(code, options, names)
         self.arguments = arguments
-        self.code = code
-        self.options = options
-        self.names = names
         self.compiled = compiled  # returns CuPy's own kernel
         self.is_shipped: "bool | None" = None  # unknown until the first use
-        self._keys: "list[str | None]" = []
         self.modules: "dict[int, tuple[Any, Mapping[str, str]] | None]" = {}
         self.functions: "dict[tuple[int, str], tuple[str, Any]]" = {}
 
@@ -160,39 +130,20 @@ class _Call:
         """Find out whether the package has the text, and report if it has not."""
         if reason := self._why_passed_on():
             self.report(reason)
-        elif reason := _retry_during_rebuild(self._why_not_shipped):
+        elif reason := self.why_not_shipped():
             self.report(reason, self.key)
         self.is_shipped = not reason
 
     def _why_passed_on(self) -> str:
         reasons = {
             _lacking: _lacking,
-            "CUPY_CUDA_COMPILE_WITH_DEBUG is set": _is_on("CUPY_CUDA_COMPILE_WITH_DEBUG"),
+            "CUPY_CUDA_COMPILE_WITH_DEBUG is set": _drop_in.is_on("CUPY_CUDA_COMPILE_WITH_DEBUG"),
             "CuPy uses HIP": getattr(cupy.cuda.runtime, "is_hip", False),
             "its backend is not nvrtc": self.arguments.get("backend", "nvrtc") != "nvrtc",
             "it uses jitify": self.arguments.get("jitify") or "-DCUPY_USE_JITIFY" in self.options,
             "CuPy translates cuComplex in it": self.arguments.get("translate_cucomplex"),
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
-
-    def _why_not_shipped(self) -> str:
-        if _is_on("HATCH_CUBIN_SKIP"):
-            return "HATCH_CUBIN_SKIP is set"
-        if self.key is None:
-            return "one of its options is not among the options of compiled texts"
-        if _manifest().module(f"{_FRONT}:{self.key}") is None:
-            return f"the package does not have this text with these options (key {self.key[:12]})"
-        return ""
-
-    @property
-    def key(self) -> "str | None":
-        """The key of the text and the options, or None if no key has one of the options."""
-        if not self._keys:
-            try:
-                self._keys.append(_part("_text_key").text_key(_FRONT, self.options, self.code))
-            except ValueError:
-                self._keys.append(None)
-        return self._keys[0]
 
     def _load(self, device: int) -> "tuple[Any, Mapping[str, str]] | None":
         """Return the loaded module and its kernels' symbols, or None after a report."""
@@ -209,12 +160,9 @@ class _Call:
 
     def _code_for(self, capability: "tuple[int, int]", device: int) -> "tuple[_Module, Entry, bytes | None]":
         """Return the module, its entry for a GPU, and its bytes if they are not loaded yet."""
-        found = _manifest().module(f"{_FRONT}:{self.key}")
-        if found is None:
-            raise CubinNotFoundError("the package does not have this text any more")
-        entry = _choose(found, None, capability, cupy.cuda.runtime.driverGetVersion())
+        found, entry = self.entry_for(capability, cupy.cuda.runtime.driverGetVersion())
         is_loaded = self._identity(entry, device) in found.loaded
-        return found, entry, None if is_loaded else _verified(entry)
+        return found, entry, None if is_loaded else _drop_in.read(entry)
 
     def _identity(self, entry: "Entry", device: int) -> "Any":
         """Return what two calls have in common if CuPy would load one module for both."""
@@ -224,45 +172,11 @@ class _Call:
         identity = self._identity(entry, device)
         if data is None:
             return found.loaded[identity]
-        place = "" if not entry.arch else entry._file_path
-        sys.audit("hatch_cubin.load", _NAME, entry.module, entry.arch, place, entry.sha256)
         module = cupy.cuda.function.Module()
         module.load(data)
         symbols = {name: entry.kernels.get(normal_name(name)) for name in self.names}
         module._set_mapping({name: symbol for name, symbol in symbols.items() if symbol} or None)
         return found.loaded.setdefault(identity, module)  # another thread may have been faster
-
-    def report(self, reason: str, key: "str | None" = None) -> None:
-        """Warn that CuPy compiles this text, or raise an error if nothing may be compiled.
-
-        *key*: the key under which a build could compile the text, if this would have changed the result.
-        """
-        warning = CompiledAtRunTimeWarning(_FRONT, self.code, self.options, self.names, reason)
-        for folder in filter(None, {_record_at_import, os.environ.get(_RECORD)}):
-            _record(folder, warning, key)
-        if _is_on("HATCH_CUBIN_NO_COMPILE"):
-            raise CubinNotFoundError(f"{warning}; HATCH_CUBIN_NO_COMPILE is set")
-        warnings.warn(warning, stacklevel=_depth_of_caller())
-
-
-def _depth_of_caller() -> int:
-    """Return the stack level at which `warnings.warn` finds the first frame outside this file."""
-    depth, frame = 1, sys._getframe(1)
-    while frame.f_code.co_filename == __file__ and frame.f_back is not None:
-        depth, frame = depth + 1, frame.f_back
-    return depth
-
-
-def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -> None:
-    """Write a call into a folder, under a name that only this call has."""
-    fields = {**vars(warning), "key": key, "package": _NAME}
-    data = _import("json").dumps(fields, sort_keys=True).encode()
-    path = os.path.join(folder, f"{_import('hashlib').sha256(data).hexdigest()}.json")
-    if not os.path.exists(path):
-        unfinished = f"{path}.{os.getpid()}.{_import('_thread').get_ident()}"
-        with open(unfinished, "wb") as file:
-            file.write(data)
-        os.replace(unfinished, path)
 
 
 class RawModule(cupy.RawModule):  # type: ignore[misc]
@@ -339,7 +253,7 @@ def _kernel_of_module(call: _Call, name: str, symbol: str) -> RawKernel:
     flags = "backend", "translate_cucomplex", "enable_cooperative_groups", "jitify"
     given = {flag: call.arguments[flag] for flag in flags if flag in call.arguments}
     kernel = RawKernel.__new__(RawKernel)
-    cupy.RawKernel.__init__(kernel, call.code, symbol, call.options, **given)
+    cupy.RawKernel.__init__(kernel, call.text, symbol, call.options, **given)
     kernel._name, kernel._call = name, call
     return kernel
 
@@ -363,7 +277,7 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "7372429ee2d7b55a"
+__build__ = "13d44375a54d8114"
 
 if __build__ != _build_of_core:
     what = f"{__file__} is missing, damaged, or of another version than the imported loader"

@@ -55,6 +55,8 @@ def problems_of(producer: Producer, answer: Answer, table: Location) -> Iterator
         hint = (
             f"in its table: {setting('call', content['absent'][0])}" if len(content["absent"]) == 1 else None
         )
+        for name in content["classes"]:
+            hint = f"define a function: def {rule.call}(): return {name}().{rule.call}()"
         what = f"has no function {rule.call!r}"
         if content["value"] is not None:
             what = f"{what}, but a value of type {content['value']} with this name"
@@ -82,7 +84,11 @@ def _undeclared(producer: Producer, content: Mapping[str, Any], table: Location)
         )
     if absent := [folder for folder, inside in listed.items() if inside is None]:
         what = f"{rule.path} lists {', '.join(absent)}, which does not exist or has no files"
-        yield problem("undeclared-input", what, table, "correct the path, or do not list the folder")
+        globs = [*rule.inputs, *(f"{folder}/*" for folder in absent)]
+        hint = (
+            f"correct the path; or put a file into the folder, and in its table: {setting('inputs', globs)}"
+        )
+        yield problem("undeclared-input", what, table, hint)
     globs = _globs(read, [folder for folder in listed if folder not in absent])
     alone = [path for path in read if not any(path.startswith(glob.rstrip("*")) for glob in globs)]
     inside = [path for paths in listed.values() for path in paths or ()]
@@ -146,7 +152,8 @@ def _hints(producer: Producer, content: Mapping[str, Any]) -> Iterator[str]:
         requires = setting("requires", [*rule.requires, "…"])
         yield (
             "if the texts need this module, write the name of its distribution in place of …, "
-            f"in the producer's table: {requires}; otherwise, do not import the module in this file"
+            f"in the producer's table: {requires}; otherwise, do not import the module in this file; "
+            "an isolated build has only the packages that 'requires' lists"
         )
     if error.startswith("FileNotFoundError"):
         if any(re.search("subprocess|Popen", text) for *_place, text in content["frames"]):

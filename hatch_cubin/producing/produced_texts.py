@@ -34,7 +34,11 @@ _FORM = (
     "[KEY=value,…] and .arch are optional, the stem cannot contain a dot or a brace, "
     "and no part can contain a slash"
 )
-_NUMBERS_OF_BOOLEANS = {"True": "1", "False": "0"}  # the loader writes these values in the same way
+_NUMBERS_OF_BOOLEANS = {"true": "1", "false": "0"}  # the loader writes True and False in the same way
+_HEADER = (
+    "put the text of a header into each source that needs it, or write the header to a file of the project"
+)
+_HEADER_SUFFIXES = tuple(f".{suffix}'" for suffix in ("cuh", "h", "hpp", "hxx", "inc", "inl"))
 _WHERE_TO_PASTE = "in the mapping for this name: "
 
 
@@ -132,7 +136,8 @@ def _parts(name: Any, rule: ProducerRule, where: Location) -> Mapping[str, Any]:
     if match is None or match["suffix"] not in PRODUCED_SUFFIXES:
         shown = repr(name) if isinstance(name, str) else f"a key of type {_type(name)}"
         what = f"{shown} is not the file name of a source, {_EXAMPLES}"
-        raise ConfigError(problem("bad-produced-name", what, where, _FORM))
+        hint = _HEADER if shown.endswith(_HEADER_SUFFIXES) else _FORM
+        raise ConfigError(problem("bad-produced-name", what, where, hint))
     if match["arch"] is not None and number_of(match["arch"]) is None:
         what = (
             f"has {match['arch']!r} before its suffix, which is not an arch such as 'sm_90a' or 'compute_90'"
@@ -159,7 +164,7 @@ def _variant(text: str | None, where: Location) -> Iterator[tuple[str, str]]:
             raise ConfigError(problem("bad-produced-name", what, where))
         seen.add(match["name"])
         value = match["value"].strip()
-        yield match["name"], _NUMBERS_OF_BOOLEANS.get(value, value)
+        yield match["name"], _NUMBERS_OF_BOOLEANS.get(value.lower(), value)
 
 
 def _text(text: Any, where: Location) -> str:

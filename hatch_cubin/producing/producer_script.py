@@ -255,11 +255,15 @@ def answer_of(request: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
         module = importlib.import_module(request["module"])
         function = getattr(module, request["call"], None)
         if not callable(function):
-            names = [
-                name for name, each in vars(module).items() if callable(each) and not name.startswith("_")
-            ]
+            own = {
+                name: each
+                for name, each in vars(module).items()
+                if getattr(each, "__module__", "") == module.__name__ and not name.startswith("_")
+            }
+            classes = {name for name, each in own.items() if isinstance(each, type)}
             return {
-                "absent": names,
+                "absent": [name for name, each in own.items() if callable(each) and name not in classes],
+                "classes": [name for name in own if name in classes and hasattr(own[name], request["call"])],
                 "value": type(function).__name__ if request["call"] in vars(module) else None,
             }
         found = function()

@@ -44,7 +44,7 @@ _ARCHS = st.lists(some.specs, max_size=3)
 _CALL_OPTIONS = st.lists(st.sampled_from(["-DN=4", "-std=c++17", "--Ofast-compile=max", "-G"]), max_size=3)
 _OF_SOURCE: Mapping[str, st.SearchStrategy[Any]] = {
     "name": _WORDS,
-    "as": st.sampled_from(["cupy", "numba"]),
+    "as": st.sampled_from(["cupy", "cuda.core", "numba"]),
     "archs": _ARCHS,
     "include-dirs": st.lists(_WORDS | some.paths, max_size=2),
     "define": _MACROS,

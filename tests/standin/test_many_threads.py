@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.gcc, pytest.mark.linux]
 
 THREADS, MODULES, DEVICES = 32, 24, ("8.0", "9.0", "10.0")
 PROGRAM = f"""
-import json, random, threading
+import json, random, sys, sysconfig, threading
 from cuda.core import Device
 from pkg import _cubins as cubins
 
@@ -44,6 +44,8 @@ def work(number):
 threads = [threading.Thread(target=work, args=(number,)) for number in range({THREADS})]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    assert not sys._is_gil_enabled(), "an import has turned the GIL on"
 print(json.dumps([failures, asked]))
 """
 

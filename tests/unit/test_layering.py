@@ -75,7 +75,9 @@ MODULES: dict[str, dict[str, str]] = {
         "_packs": "__init__",
         "_split": "__init__",
         "_text_key": "",
-        "cupy": "__init__ _text_key",
+        "_drop_in": "__init__ _text_key",
+        "core": "__init__ _drop_in _loading",
+        "cupy": "__init__ _drop_in",
         "finder": "",
     },
     "cubin": {
@@ -382,6 +384,7 @@ MODULES: dict[str, dict[str, str]] = {
 THIRD_PARTIES: dict[str, str] = {
     "common/user_folders": "platformdirs",
     "loader/_loading": "cuda",
+    "loader/core": "cuda",
     "loader/cupy": "cupy",
     "pytest_plugin": "pytest",
     "remote/buckets": "obstore",
@@ -499,7 +502,9 @@ def test_only_some_modules_know_other_peoples_packages(module: str) -> None:
 
 
 # Their classes inherit from classes of cuda.core and of CuPy; nobody imports them who does not want that.
-@pytest.mark.parametrize("module", sorted({*HOMES} - {"program_cache/sqlite_cache", "loader/cupy"}))
+@pytest.mark.parametrize(
+    "module", sorted({*HOMES} - {"program_cache/sqlite_cache", "loader/core", "loader/cupy"})
+)
 def test_cuda_is_imported_inside_functions_only(module: str) -> None:
     assert _third_parties(_at_import(_tree(module))) <= {
         "hatchling",
@@ -528,7 +533,7 @@ def test_the_loader_imports_two_modules_when_it_is_imported() -> None:
 
 
 # The core does not import these files: users import the module of a library, and that module imports the key.
-DROP_INS = {"loader/_text_key", "loader/cupy"}
+DROP_INS = {"loader/_drop_in", "loader/_text_key", "loader/core", "loader/cupy"}
 
 
 # So no lock of the import system is held while one of them is imported, and a fork at that moment is safe.

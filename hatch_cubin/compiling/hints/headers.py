@@ -59,6 +59,10 @@ _OUTSIDE = (
     ", seen from the project's folder, and this file does not exist: correct the path, or copy the header "
     "into the project, or add its folder to 'source-roots'"
 )
+_PRODUCED = (
+    "a text that a producer returns is not a file: put this text into the texts that need it, "
+    "or write it to a file of the project"
+)
 _ABSOLUTE = (
     "an absolute path is right on one machine only: copy the header into the project, and include its path "
     "from this file, or from a folder in 'include-dirs'"
@@ -135,6 +139,8 @@ def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence
     is_toolkits = _FOLDERS_OF_TOOLKIT.fullmatch(name) or _NAMES_OF_TOOLKIT.fullmatch(name)
     if is_toolkits:
         return _about_toolkit(name, failed)
+    if _is_produced(name, failed):
+        return _PRODUCED
     return _about_name(name, includer, failed) or _about_path(name, includer)
 
 
@@ -144,6 +150,12 @@ def _about_path(name: str, includer: str) -> str:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(includer), name))
         return f"this path leads to {path}{_OUTSIDE if path.startswith('../') else _INSIDE}"
     return _WITHOUT_WHEEL.get(name) or (_ABSOLUTE if name.startswith("/") else _NOWHERE)
+
+
+def _is_produced(name: str, failed: FailedCompile) -> bool:
+    """Return whether a producer returned a text of this name, which is not a file of the project."""
+    paths = [path for path in failed.sources if path.rpartition("/")[2] == name.rpartition("/")[2]]
+    return any(not failed.tree.disk_path(path).is_file() for path in paths)
 
 
 def _about_name(name: str, includer: str, failed: FailedCompile) -> str | None:

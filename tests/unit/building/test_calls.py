@@ -70,7 +70,7 @@ def project(tmp_path: Path) -> Project:
 def test_a_bundle_has_the_calls_under_their_keys(project: Project, tmp_path: Path) -> None:
     files = pipeline.build(project)
     manifest = json.loads(files["manifest.json"])
-    assert manifest["fronts"] == ["cupy"]
+    assert manifest["fronts"] == ["cuda.core", "cupy"]
     assert manifest["kernels"] == {"add": ["plain"]}
     modules = manifest["modules"]
     assert modules.keys() == {"plain", *(f"cupy:{key}" for key in KEYS.values())}
@@ -124,7 +124,7 @@ def test_a_skipped_or_empty_bundle_can_be_imported_by_its_drop_in(project: Proje
     for each in (skipped, returned, empty):
         files = pipeline.build(each)
         assert (json.loads(files["manifest.json"])["fronts"], loader_files.TEXT_KEY in files) == (
-            ["cupy"],
+            ["cuda.core", "cupy"],
             True,
         )
 

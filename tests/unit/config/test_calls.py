@@ -15,8 +15,8 @@ SOURCE = f"[[{'.'.join(TABLE)}.source]]"
 DEFAULTS = {"std": "c++17", "ftz": True, "device_as_default_execution_space": True}
 
 
-def rule(options: str) -> SourceRule:
-    (one,) = read_config(f'{SOURCE}\npath = "k.cu"\nas = "cupy"\n{options}').source
+def rule(options: str, front: str = "cupy") -> SourceRule:
+    (one,) = read_config(f'{SOURCE}\npath = "k.cu"\nas = "{front}"\n{options}').source
     return one
 
 
@@ -58,9 +58,17 @@ def test_the_last_form_of_a_macro_counts() -> None:
 
 
 def test_a_project_knows_the_libraries_of_its_calls() -> None:
-    assert read_config("").fronts == frozenset()
-    assert read_config('recorded = ["calls"]').fronts == {"cupy"}
-    assert read_config(f'{SOURCE}\npath = "k.cu"\nas = "cupy"').fronts == {"cupy"}
+    both = {"cupy", "cuda.core"}
+    producer = f'[[{".".join(TABLE)}.producer]]\npath = "gen.py"'
+    for text, fronts in (
+        ("", set()),
+        ('recorded = ["calls"]', both),
+        (f'{SOURCE}\npath = "k.cu"\nas = "cupy"', {"cupy"}),
+        (f'{SOURCE}\npath = "k.cu"\nas = "cuda.core"', {"cuda.core"}),
+        (producer, set()),
+    ):
+        assert read_config(text).fronts(runs_producers=True) == fronts
+    assert read_config(producer).fronts(runs_producers=False) == both
 
 
 LEAVE_OUT = (
@@ -137,9 +145,55 @@ def test_options_have_the_form_of_their_table() -> None:
     assert refused('options = ["--use_fast_math"]', "") == [("invalid-value", 3, meant)]
 
 
-@pytest.mark.parametrize("value", ['"CuPy"', '"cuda.core"', "true", '["cupy"]'])
-def test_the_library_has_one_name(value: str) -> None:
-    assert refused('options = ["-DN=4"]', f"as = {value}") == [("invalid-value", 2, 'as = "cupy"')]
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [('"CuPy"', "cupy"), ('"cuda-core"', "cuda.core"), ("true", "cupy"), ('["cupy"]', "cupy")],
+)
+def test_the_library_has_one_name(value: str, meant: str) -> None:
+    assert refused('options = ["-DN=4"]', f"as = {value}") == [("invalid-value", 2, f'as = "{meant}"')]
+
+
+# Options of cuda.core
+
+
+def test_a_call_of_cuda_core_has_the_options_of_its_fields() -> None:
+    written = (
+        *("-std=c++20", "-DN=4", "--ftz=true", "--prec-sqrt=false", "-prec-div=true", "--fmad=false"),
+        *("--use_fast_math", "-lineinfo", "--dopt=on", "--maxrregcount=64", "--ptxas-options=-O3"),
+        *("-Xptxas=-v", "--disable-warnings", "--diag-suppress=1", "--diag-suppress=2,1"),
+    )
+    one = rule(f"options = {[*written]}".replace("'", '"'), "cuda.core")
+    assert (one.front, one.call_options, one.define) == ("cuda.core", written, (("N", "4"),))
+    assert one.options == {
+        "std": "c++20",
+        "ftz": True,
+        "prec_sqrt": False,
+        "prec_div": True,
+        "fma": False,
+        "use_fast_math": True,
+        "lineinfo": True,
+        "device_code_optimize": True,
+        "max_register_count": 64,
+        "ptxas_options": ("-O3", "-v"),
+        "disable_warnings": True,
+        "diag_suppress": (1, 2),
+    }
+    assert rule("", "cuda.core").options == {}
+
+
+def test_other_options_are_left_to_cuda_core() -> None:
+    ((code, line, hint),) = refused('options = ["-DN=4", "--device-int128"]', 'as = "cuda.core"')
+    assert (code, line, hint) == ("option-without-key", 3, LEAVE_OUT.replace("CuPy", "cuda.core"))
+    assert refused('options = ["--maxrregcount=300"]', 'as = "cuda.core"')[0][0] == "invalid-value"
+
+
+def test_options_of_cuda_core_have_the_form_of_their_table() -> None:
+    table = (
+        'options = { std = "c++14", use-fast-math = true, lineinfo = false, fma = false, '
+        'ptxas-options = ["-O3"], minimal = true, max-register-count = 32 }'
+    )
+    flags = '"-std=c++14", "--use_fast_math", "--fmad=false", "--ptxas-options=-O3", "--maxrregcount=32"'
+    assert refused(table, 'as = "cuda.core"') == [("options-in-other-form", 3, f"options = [{flags}]")]
 
 
 def test_only_sources_stand_for_calls() -> None:

@@ -32,6 +32,7 @@ from tests.helpers import TABLE, Coded, pyproject, read_config, refusal, write_t
 FIRST = pyproject("").count("\n") + 1  # the line of a table's first key
 HOOK = f"[{'.'.join(TABLE)}]"
 SOURCE = f"[[{'.'.join(TABLE)}.source]]"
+PRODUCER = SOURCE.replace("source", "producer")
 MODULE = f"[[{'.'.join(TABLE)}.module]]"
 A_SOURCE = f'{SOURCE}\npath = "k.cu"\n'
 A_MODULE = f'{MODULE}\nname = "m"\nsources = ["k.cu"]\nmode = "lto"\n'
@@ -408,7 +409,13 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("define = { '-D1' = 4, M = 3 }", None),
         ("define = [{ N = 4 }, { M = 'a' }]", 'define = { N = 4, M = "a" }'),
         ("options = '-lineinfo'", "options = { lineinfo = true }"),
-        ("options = ['lineinfo']", None),
+        ("options = ['lineinfo']", "options = { lineinfo = true }"),
+        ("options = ['lineinfo', 'nonsense']", None),
+        (
+            "options = [{ std = 'c++17' }, { lineinfo = true }]",
+            'options = { std = "c++17", lineinfo = true }',
+        ),
+        ("options = [{ nonsense = 1 }]", None),
         ("options = 1", None),
     ],
 )
@@ -824,12 +831,30 @@ def test_what_is_no_size_is_refused(text: str) -> None:
     assert only_message(f'cache-size = "{text}"') == what
 
 
-@pytest.mark.parametrize(
-    "name", ["a b", "-a", "a=1", "a~1", "a @ https://example.org/a.whl", "a; x", "a[b]", ""]
-)
+@pytest.mark.parametrize("name", ["a b", "-a", "a=1", "a~1", "a @ https://example.org/a.whl", "a[b]", ""])
 def test_a_header_package_is_a_name_and_perhaps_its_versions(name: str) -> None:
     message = f"header-packages: {name!r} is not the name of a distribution, such as 'nvidia-cutlass'"
     assert only_message(f"header-packages = ['{name}']") == message
+
+
+def test_a_marker_is_not_a_part_of_a_requirement_of_the_table() -> None:
+    said = only_message("header-packages = ['a; python_version > \"3\"']")
+    assert said.endswith(", without a marker after ';'")
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        ("'make()'", 'call = "make"'),
+        ("'src/demo/gen.py:make'", 'call = "make"'),
+        ("'def make'", 'call = "make"'),
+        ("['make']", 'call = "make"'),
+        ("'G.sources'", None),
+    ],
+)
+def test_a_call_is_the_name_of_a_function(call: str, hint: str | None) -> None:
+    (one,) = problems(f"{PRODUCER}\npath = 'demo/gen.py'\ncall = {call}\n")
+    assert (one.code, one.hint) == ("invalid-value", hint)
 
 
 @pytest.mark.parametrize(
@@ -966,11 +991,20 @@ def test_headers_that_are_included_first_are_one_or_several() -> None:
         ("sources-list = 1", "sources"),
         ("nvcc_flags = 1", "options"),
         ("cuda-version = 1", "toolkit"),
+        ("ignore = 1", "exclude"),
+        (f"{PRODUCER}\npath = 'demo/gen.py'\nscript = 1", "path"),
+        (f"{PRODUCER}\npath = 'demo/gen.py'\ndependencies = 1", "requires"),
     ],
 )
 def test_an_unknown_key_comes_with_a_guess(line: str, guess: str | None) -> None:
     (problem,) = problems(line)
     assert problem.hint == (guess and f"did you mean {guess!r}?")
+
+
+@pytest.mark.parametrize("key", ["enabled", "disable", "enable_by_default"])
+def test_a_key_that_would_turn_kernels_off_is_answered_with_the_variable_that_does(key: str) -> None:
+    (one,) = problems(f"{key} = false")
+    assert "HATCH_CUBIN_SKIP=1" in (one.hint or "")
 
 
 def test_an_unknown_key_like_no_other_comes_with_all_that_there_are() -> None:
@@ -1257,9 +1291,6 @@ def test_all_that_is_wrong_with_a_module_table_is_told() -> None:
     ]
     (empty,) = messages(f"{MODULE}\nname = 'm'\nmode = 'lto'\nsources = []\n")
     assert empty.endswith(": sources must name at least one source")
-
-
-PRODUCER = SOURCE.replace("source", "producer")
 
 
 def test_a_producer_table_is_read_whole() -> None:

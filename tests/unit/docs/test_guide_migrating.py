@@ -21,7 +21,7 @@ SETTINGS = [text for _old, new in rows(GUIDE) for text in re.findall(r"`([^`]* =
 
 @pytest.mark.nvrtc
 def test_the_kernel_of_the_cupy_section_builds_with_its_table(tmp_path: Path) -> None:
-    (source,), (table, *_others) = blocks(GUIDE, "c++"), blocks(GUIDE, "toml")
+    (source, *_extension), (table, *_others) = blocks(GUIDE, "c++"), blocks(GUIDE, "toml")
     settings = table.removeprefix(HEADER).replace("src/mypkg/kernels/scale.cu", "demo/scale.cu")
     settings = settings.replace('toolkit = "13.0"\n', "")  # the tests have the newest
     bundle = pipeline.build(make_project(tmp_path, {"scale.cu": source}, settings))
@@ -30,7 +30,7 @@ def test_the_kernel_of_the_cupy_section_builds_with_its_table(tmp_path: Path) ->
 
 
 def test_the_string_before_and_the_file_after_are_the_same_kernel() -> None:
-    (source,) = blocks(GUIDE, "c++")
+    source, *_extension = blocks(GUIDE, "c++")
     before = "".join(blocks(GUIDE, "python")[0].split())
     assert "".join(source.split()) in before
 

@@ -182,21 +182,23 @@ def make() -> Any:  # noqa: C901 - it defines the classes of a module
     return cupy
 
 
-def units(*archs: str, text: str = TEXT, options: tuple[str, ...] = ()) -> list[Any]:
+def units(*archs: str, text: str = TEXT, options: tuple[str, ...] = (), front: str = "cupy") -> list[Any]:
     """Return a text's units for these archs (default: one for each device)."""
     from tests.helpers import made  # lazy: a session of its own imports the stand-in
 
-    base = text_key("cupy", options, text)
+    base = text_key(front, options, text)
     return [made(base, arch, KERNELS) for arch in archs or ("sm_80", "sm_90")]
 
 
-def files(*built: Any, make: Callable[..., dict[str, bytes]] | None = None) -> dict[str, bytes]:
-    """Return the files of a bundle in which CuPy's calls find these units."""
+def files(
+    *built: Any, make: Callable[..., dict[str, bytes]] | None = None, front: str = "cupy"
+) -> dict[str, bytes]:
+    """Return the files of a bundle in which calls of CuPy, or of another library, find these units."""
     from hatch_cubin.bundle import manifest
     from tests.helpers import bundle
 
-    found = (make or bundle)(*(built or units()), fronts=["cupy"])
+    found = (make or bundle)(*(built or units(front=front)), fronts=[front])
     header, _, modules = manifest.split_manifest(found["manifest.json"])
-    lines = [manifest.module_line(f"cupy:{key}", line) for key, line in modules.items()]
+    lines = [manifest.module_line(f"{front}:{key}", line) for key, line in modules.items()]
     found["manifest.json"] = b"".join(manifest.write_manifest(header, {}, lines))
     return found

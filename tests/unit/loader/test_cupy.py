@@ -45,7 +45,12 @@ class Setting:
     def use(self, folder: Path, files: dict[str, bytes]) -> Any:
         """Import the classes of a package with this bundle."""
         self.cubins = load_bundle(folder, files)
-        for part in ("_debugging", "_packs", "_text_key"):  # whose import could remove a name in sys.modules
+        for part in (
+            "_debugging",
+            "_drop_in",
+            "_packs",
+            "_text_key",
+        ):  # whose import could remove a name in sys.modules
             self.cubins._part(part)
         self.classes = self.cubins._part("cupy")
         names = self.classes.__package__, self.classes.__name__  # pickle imports both
@@ -203,7 +208,7 @@ def test_a_launch_looks_up_and_does_nothing_else(
 ) -> None:
     module = classes.RawModule(code=TEXT, name_expressions=[INT])
     first = module.get_function(INT)
-    monkeypatch.setattr(classes, "_manifest", None)
+    monkeypatch.setattr(classes._drop_in, "_manifest", None)
     monkeypatch.setattr(setting.cupy.cuda, "Device", None)
     again = module.get_function(INT)
     assert (again is not first, again.kernel is first.kernel) == (True, True)

@@ -124,7 +124,7 @@ def test_two_bundles_under_one_name_do_not_mix(tmp_path: Path, monkeypatch: pyte
     assert one._part("_debugging").CubinNotFoundError is one.CubinNotFoundError
 
 
-@pytest.mark.parametrize("part", [part for part in PARTS if part != "cupy"])
+@pytest.mark.parametrize("part", [part for part in PARTS if part not in {"core", "cupy"}])
 def test_whoever_imports_all_modules_of_a_package_can_import_a_part(part: str) -> None:
     """As pytest does with `--doctest-modules`, and what makes documentation."""
     assert importlib.import_module(f"hatch_cubin.loader.{part}").__build__ == loader.__build__

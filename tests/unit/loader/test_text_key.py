@@ -6,7 +6,8 @@ import hashlib
 
 import pytest
 
-from hatch_cubin.loader._text_key import parse_options, text_key
+from hatch_cubin.bundle import loader_files
+from hatch_cubin.loader._text_key import FRONTS, parse_options, text_key
 
 TEXT = 'extern "C" __global__ void k(int *a) { *a = N; }\n'
 KEY = text_key("cupy", ["-DN=4", "-std=c++17"], TEXT)
@@ -94,7 +95,7 @@ def test_half_of_a_character_has_a_key_too() -> None:
 
 def test_the_names_and_values_of_options() -> None:
     options = ["-std=c++14", "-DA", "-D", "B=", "-I", "inc", "--Ofast-compile", "min", "-Ofc=mid"]
-    assert parse_options([*options, "--diag-suppress=1,2"]) == [
+    assert parse_options("cupy", [*options, "--diag-suppress=1,2"]) == [
         ("std", "c++14"),
         ("define", "A=1"),
         ("define", "B="),
@@ -103,6 +104,32 @@ def test_the_names_and_values_of_options() -> None:
         ("ofast_compile", "mid"),
         ("diag_suppress", "1,2"),
     ]
+
+
+def test_a_key_of_cuda_core_never_changes() -> None:
+    options = ["--use_fast_math", "--fmad=false", "-DN=4", "--disable-warnings", "-std=c++17"]
+    content = f"cuda.core\0define=N=4\0fma=false\0std=c++17\0use_fast_math=\0\0{TEXT}"
+    assert hashlib.sha256(content.encode()).hexdigest() == text_key("cuda.core", options, TEXT)
+
+
+@pytest.mark.parametrize(
+    ("options", "same"),
+    [
+        (["-use_fast_math", "-w"], ["--use_fast_math"]),
+        (["-lineinfo"], ["--generate-line-info"]),
+        (["-Xptxas=-O3", "-ftz=true"], ["--ftz=true", "--ptxas-options=-O3"]),
+        (["-maxrregcount=3", "-dopt=on"], ["--dopt=on", "--maxrregcount=3"]),
+    ],
+)
+def test_options_of_cuda_core_have_one_spelling(options: list[str], same: list[str]) -> None:
+    assert text_key("cuda.core", options, TEXT) == text_key("cuda.core", same, TEXT)
+    for option in options:
+        with pytest.raises(ValueError, match=option):
+            text_key("cupy", [option], TEXT)
+
+
+def test_every_library_has_its_files() -> None:
+    assert {*FRONTS} == loader_files.DROP_INS.keys()
 
 
 @pytest.mark.parametrize(

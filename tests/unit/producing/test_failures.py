@@ -89,14 +89,25 @@ def test_the_undeclared_file_of_a_listed_folder_is_named() -> None:
 def test_a_folder_without_files_cannot_be_declared() -> None:
     (one,) = problems({"sources": [["a.cu", ""]], "read": [], "listed": {"demo/no": None}})
     assert (one.code, one.where, "demo/no" in one.what) == ("undeclared-input", TABLE, True)
-    assert "inputs =" not in (one.hint or "inputs =")
+    assert 'put a file into the folder, and in its table: inputs = ["demo/a.txt", "demo/no/*"]' in (
+        one.hint or ""
+    )
 
 
 @pytest.mark.parametrize(
     ("content", "code", "hint"),
     [
-        ({"absent": ["texts"], "value": None}, "no-such-function", 'in its table: call = "texts"'),
-        ({"absent": ["a", "b"], "value": "dict"}, "no-such-function", None),
+        (
+            {"absent": ["texts"], "classes": [], "value": None},
+            "no-such-function",
+            'in its table: call = "texts"',
+        ),
+        ({"absent": ["a", "b"], "classes": [], "value": "dict"}, "no-such-function", None),
+        (
+            {"absent": [], "classes": ["G"], "value": None},
+            "no-such-function",
+            "define a function: def sources(): return G().sources()",
+        ),
         ({"other": "list"}, "producer-returns-no-mapping", None),
         ({}, "producer-crashed", None),
         ({"sources": []}, "producer-returns-nothing", None),
@@ -139,7 +150,8 @@ def test_a_hint_of_the_process_is_shown() -> None:
             [],
             (
                 "if the texts need this module, write the name of its distribution in place of …, in the "
-                'producer\'s table: requires = ["…"]; otherwise, do not import the module in this file'
+                'producer\'s table: requires = ["…"]; otherwise, do not import the module in this file; '
+                "an isolated build has only the packages that 'requires' lists"
             ),
         ),
         ("ModuleNotFoundError", "demo.no", [], None),

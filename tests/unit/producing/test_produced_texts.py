@@ -10,7 +10,7 @@ from hatch_cubin.config.config import ProducerRule, TableLocation
 from hatch_cubin.errors import SourceError
 from hatch_cubin.producing.produced_texts import sources_of
 from hatch_cubin.project.source import Source
-from tests.helpers import TABLE, found, refusal
+from tests.helpers import TABLE, Coded, found, refusal
 
 RULE = ProducerRule(path="demo/kernels/gen.py", produces=("cu", "ptx"))
 PLACE = TableLocation("pyproject.toml", "", TABLE)
@@ -27,6 +27,7 @@ def sources(name: Any, value: Any = "text", rule: ProducerRule = RULE) -> Source
         ("axpy.cu", "axpy.cu", "axpy", (), ""),
         ("mm[BM=64,T=a b].cu", "mm.cu", "mm", (("BM", "64"), ("T", "a b")), ""),
         ("mm[A=1, B=2].cu", "mm.cu", "mm", (("A", "1"), ("B", "2")), ""),
+        ("mm[FAST=true,SAFE=false].cu", "mm.cu", "mm", (("FAST", "1"), ("SAFE", "0")), ""),
         ("mm[FAST=True,SAFE=False].cu", "mm.cu", "mm", (("FAST", "1"), ("SAFE", "0")), ""),
         ("mm[B=1].sm_90a.ptx", "mm.sm_90a.ptx", "mm", (("B", "1"),), "sm_90a"),
         ("mm.compute_90.ptx", "mm.compute_90.ptx", "mm", (), "compute_90"),
@@ -51,6 +52,13 @@ def test_a_name_has_parts(
 def test_names_that_the_loader_could_not_tell_apart_are_refused(names: tuple[str, str]) -> None:
     error = refusal(SourceError, lambda: sources_of([(name, "text") for name in names], RULE, PLACE))
     assert found(error) == [("bad-produced-name", "demo/kernels/gen.py")]
+
+
+def test_a_header_among_the_texts_belongs_into_a_file() -> None:
+    error = refusal(SourceError, sources, "axpy.cuh")
+    assert [*error.problems] == [
+        Coded("bad-produced-name", "demo/kernels/gen.py", "write the header to a file"),
+    ]
 
 
 def test_names_with_other_values_or_archs_differ() -> None:

@@ -184,7 +184,7 @@ def test_values_are_sent_as_json(value: object, sent: object) -> None:
 
 def call(monkeypatch: pytest.MonkeyPatch, text: str, call: str = "sources") -> dict[str, Any]:
     """Return the answer of a module with this text."""
-    module = SimpleNamespace()
+    module = SimpleNamespace(__name__="demo.gen")
 
     def load(_name: str) -> object:
         exec(compile(text, "demo/gen.py", "exec"), vars(module))  # noqa: S102 - the text of this test
@@ -203,8 +203,11 @@ def test_what_a_function_returns_is_answered(monkeypatch: pytest.MonkeyPatch) ->
         "sources": [["a.cu", {"": "tuple"}], ["b.cu", {"text": ""}]]
     }
     assert call(monkeypatch, "def sources(): return ['a.cu']") == {"other": "list"}
-    assert call(monkeypatch, "def texts(): pass\n_x = 1") == {"absent": ["texts"], "value": None}
-    assert call(monkeypatch, "sources = {}") == {"absent": [], "value": "dict"}
+    absent = {"absent": ["texts"], "classes": [], "value": None}
+    assert call(monkeypatch, "from os.path import join\ndef texts(): pass\n_x = 1") == absent
+    assert call(monkeypatch, "sources = {}") == {"absent": [], "classes": [], "value": "dict"}
+    text = "class G:\n  def sources(self): pass\nclass Other: pass"
+    assert call(monkeypatch, text) == {"absent": [], "classes": ["G"], "value": None}
 
 
 @pytest.mark.parametrize(

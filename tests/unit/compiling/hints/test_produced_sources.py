@@ -28,6 +28,14 @@ def test_a_mistake_in_a_product_is_told_once_at_the_script(tmp_path: Path) -> No
     assert (problem.code, str(problem.where)) == ("compiler-error", "demo/gen.py")
 
 
+@pytest.mark.parametrize(("name", "hint"), [("b.cu", "is not a file"), ("c.cu", "include-dirs")])
+def test_a_produced_text_is_not_a_file_to_include(tmp_path: Path, name: str, hint: str) -> None:
+    text = f'#include "{name}"\nextern "C" __global__ void k() {{}}\n'
+    (tmp_path / "c.cu").write_text("")
+    (one,) = problems(tmp_path, {"a.cu": text, "b.cu": 'extern "C" __global__ void other() {}'})
+    assert (one.code, hint in (one.hint or "")) == ("header-not-found", True)
+
+
 def test_an_entry_of_the_table_is_found_for_a_source_with_a_variant(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, {"scale[N=4].cu": TEMPLATE}, f"{RULE}instantiate = ['scale<flot, 4>']\n")
     assert str(problem.where).startswith("pyproject.toml:")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from hatch_cubin import __version__
@@ -30,7 +31,8 @@ def test_what_runs_is_only_changed_under_a_new_version() -> None:
 
 
 def test_this_version_is_known_by_the_bytes_that_it_writes() -> None:
-    rare = (loader_files.LARGE, loader_files.SPLIT, loader_files.TEXT_KEY, loader_files.CUPY)
+    drop_ins = itertools.chain(*loader_files.DROP_INS.values())
+    rare = (loader_files.LARGE, loader_files.SPLIT, *drop_ins)
     sometimes = {name: loader_files.read(name) for name in rare}
     files = {
         **packed_bundle(),
