@@ -168,7 +168,7 @@ def record(work: Work, root: Path) -> None:
     test = work.folder / "test_record.py"
     lines = textwrap.indent(work.row["kernels"], " " * 8)
     test.write_text(
-        f"import contextlib\ndef test():\n    with contextlib.suppress(Exception):{lines}", "utf-8"
+        f"import contextlib\ndef test():\n    with contextlib.suppress(Exception):\n{lines}", "utf-8"
     )
     work.run(python, "-m", "pytest", "-q", test, "--record-cubins", root / work.row["recorded"])
 

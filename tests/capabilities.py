@@ -51,6 +51,16 @@ def cuobjdump() -> str | None:
     return shutil.which("cuobjdump")
 
 
+def _has_tileiras() -> bool:
+    spec = importlib.util.find_spec("nvidia.cu13")
+    folders = (spec and spec.submodule_search_locations) or []
+    return any(shutil.which("tileiras", path=f"{entry}/bin") for entry in folders)
+
+
+def _has_cutile() -> bool:
+    return _has_tileiras() and importlib.util.find_spec("cuda.tile") is not None
+
+
 def _has_cuda_home() -> bool:
     """Say whether the machine has the headers of CUDA 13.0 where installers put them."""
     header = Path("/usr/local/cuda/include/cuda_runtime_api.h")
@@ -84,6 +94,8 @@ CAPABILITIES: Mapping[str, Callable[[], bool]] = {
     "nvrtc": _has_nvrtc,
     "gpu": _has_gpu,
     "nvshmem": _has_nvshmem,
+    "tile": _has_tileiras,
+    "cutile": _has_cutile,
     "triton": lambda: importlib.util.find_spec("triton") is not None,
     "cupy": lambda: importlib.util.find_spec("cupy") is not None,
     "cuobjdump": _has_cuobjdump,

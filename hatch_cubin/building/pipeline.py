@@ -39,6 +39,7 @@ from ..lockfile import lock_comparison, lock_format, locked_build
 from ..lockfile.lock_format import Lock
 from ..planning.unit_plan import Unit
 from ..project.project import Project, ProjectSources, read_sources
+from ..project.tile_kernels import kernel_kinds
 from ..remote import build_store
 from ..toolkit import installed_wheels, requirements
 from ..toolkit.toolkit import DATA_MODEL, Toolkit
@@ -243,8 +244,10 @@ def make_plan(project: Project, sources: ProjectSources | None = None, *, in_par
     *in_part*: whether to leave out modules with an unreadable header, which otherwise raises an error.
     """
     sources = with_producers(project, read_sources(project) if sources is None else sources)
-    ptx = any(source.is_ptx for source in sources)
-    install = requirements.install_command(project.config, project.environ, assembles=ptx)
+    has_ptx = any(source.is_ptx for source in sources)
+    has_tile = any(kernel_kinds(source).tile for source in sources)
+    extras = ["nvcc"] * has_ptx + ["tileiras"] * has_tile
+    install = requirements.install_command(project.config, project.environ, extras)
     recall = recall_of(project)
     toolkit = Toolkit(project.config.toolkit, install, recall.facts)
     refused: list[Problem] | None = [] if in_part else None

@@ -62,7 +62,7 @@ def tools(version: str, toolchain: Mapping[str, str | None]) -> Iterator[Compone
     """Yield components for hatch-cubin and for the compilers of a toolchain."""
     yield part("application", "hatch-cubin", version, wheel="hatch-cubin")
     yield part("application", "NVRTC", toolchain.get("nvrtc"))
-    for compiler, name in (("nvjitlink", "nvJitLink"), ("ptxas", "ptxas")):
+    for compiler, name in (("nvjitlink", "nvJitLink"), ("ptxas", "ptxas"), ("tileiras", "tileiras")):
         if (build := toolchain.get(compiler)) is not None:
             yield part("application", name, build)
 

@@ -16,6 +16,9 @@ Release = tuple[int, int]  # major and minor version of a CUDA release
 # the first capabilities with arch-specific code (`sm_90a`) and family-specific code (`sm_100f`)
 FIRST_A, FIRST_F = 90, 100
 FAMILIES_SINCE: Release = (12, 9)  # the first CUDA release that compiles family-specific code (`sm_100f`)
+# the first CUDA release that compiles tile kernels, and the first capability that can run them
+TILE_SINCE: Release = (13, 3)
+FIRST_TILE = 80
 # first `.version` of PTX, by the suffix of an arch
 _PTX_SINCE: Mapping[str, Release] = {"": (1, 0), "a": (8, 0), "f": (8, 8)}
 

@@ -161,14 +161,18 @@ class Bake:
         # one job of each group is enough, because all jobs of a group read the same headers
         first = [group[0] for group in self._misses]
         folders = folders_for(first, self._paths, self._toolkit, stack)
-        assembles = any(task.kind == "ptx" for task in self._tasks)
-        needs_scratch = assembles or any(task.precompiled_header for task in self._tasks)
-        scratch = make_scratch(stack) if needs_scratch else ""
-        assembler = self._toolkit.assembler if assembles else ""
-        limit_s = self._project.config.timeout_s
-        libraries = self._toolkit.libraries
+        kinds = {task.kind for task in self._tasks}
+        assembler = self._toolkit.assembler if "ptx" in kinds else ""
+        tile_assembler = self._toolkit.tile_assembler if kinds & executor.TILE_KINDS else ""
+        needs_scratch = assembler or tile_assembler or any(task.precompiled_header for task in self._tasks)
         return executor.Setup(
-            libraries, folders, self._workers, limit_s, scratch=scratch, assembler=assembler
+            self._toolkit.libraries,
+            folders,
+            self._workers,
+            self._project.config.timeout_s,
+            scratch=make_scratch(stack) if needs_scratch else "",
+            assembler=assembler,
+            tile_assembler=tile_assembler,
         )
 
     def _upcoming(self, held: int | None, others: Sequence[int]) -> executor.Task | None:
@@ -243,11 +247,8 @@ class Bake:
                 outcome = self._with_advice(
                     job, [failure("file-edited-during-build", _EDITED, Location(edited), "build again")]
                 )
-            if (
-                isinstance(outcome, Compiled)
-                and (tile_code := self._text_findings(job).tile_code) is not None
-            ):
-                outcome = self._tile_code_error(tile_code, job)
+            if (ignored := self._ignored_tile_code(job, outcome, found)) is not None:
+                outcome = self._tile_code_error(ignored, job)
             if isinstance(outcome, Compiled):
                 shown = result_warnings(self._project, job, outcome, answer.output, self._texts)
                 warnings = (*self._text_findings(job).warnings, *shown, *self._warnings(job, found))
@@ -278,6 +279,14 @@ class Bake:
         if module not in self._findings:
             self._findings[module] = text_findings(self._project, job)
         return self._findings[module]
+
+    def _ignored_tile_code(
+        self, job: Job, outcome: Compiled | list[Diagnostic], found: Iterable[Diagnostic]
+    ) -> Location | None:
+        """Return the location of tile code that the compiler has ignored; None if it has not ignored any."""
+        if any(each.number == diagnostics.IGNORED_TILE_CODE for each in found):
+            return self._text_findings(job).tile_code or job.unit.module.location
+        return self._text_findings(job).tile_code if isinstance(outcome, Compiled) else None
 
     def _with_advice(self, job: Job, found: Sequence[Diagnostic]) -> list[Diagnostic]:
         from .advice import advise  # imported here, because most compiles do not fail

@@ -39,6 +39,8 @@ OF_ITS_OWN = re.compile(r"extern declaration of the entity (\w+) is treated as a
 # Compiler warnings about undefined behaviour: 39 is a division by zero, 549 an unset variable, and 940 a
 # function without a return statement. No hint says how to silence the warnings 39, 549 and 940.
 MISTAKES = frozenset({39, 549, 940})
+# the warning that the compiler ignores tile code, because an option for tile code is not set
+IGNORED_TILE_CODE = 20360
 _NOISE = re.compile(
     r"\d+ (?:catastrophic )?errors? detected in |compilation terminated|ERROR NVJITLINK|ptx assembly aborted"
     r"|Remark: The warnings can be suppressed|ERROR \d+: complete",

@@ -14,6 +14,7 @@ from ..errors import ToolchainError, problem
 from ..toolkit.worker import SCRIPT
 from .processes import Process, Watch
 
+TILE_KINDS = frozenset({"tile", "tileir"})  # the kinds of tasks that need tileiras
 _PATIENCE_S = 5.0  # how many seconds a process may take to exit after it has closed its output
 
 
@@ -32,8 +33,8 @@ class Task:
     """One compile for a worker process: the source text, and the options of the compiler."""
 
     id: int
-    # what to do with *code*: "c++" or "lto" (compile C++ to a cubin or to LTO-IR), "ptx" (assemble), "link",
-    # or "xz" (compress)
+    # what to do with *code*: "c++", "lto" or "tile" (compile C++ to a cubin, to LTO-IR, or to a cubin with
+    # tile kernels), "ptx" or "tileir" (assemble), "link", or "xz" (compress)
     kind: str
     code: bytes
     name: bytes
@@ -46,6 +47,7 @@ class Task:
     # the inputs define, except the symbols of LTO-IR. For a link, `code` is a test program that calls the
     # functions in `instantiate`.
     inputs: tuple[tuple[str, bytes, bytes], ...] = ()
+    tile_flags: tuple[bytes, ...] = ()  # for C++ with tile kernels, the options of tileiras
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,10 @@ class Setup:
     jobs: int
     timeout_s: float
     script: str = SCRIPT
-    scratch: str = ""  # a temporary folder for precompiled headers, and for files that ptxas reads and writes
+    # a temporary folder for precompiled headers, and for files that ptxas and tileiras read and write
+    scratch: str = ""
     assembler: str = ""  # the path of ptxas; empty if no source is PTX
+    tile_assembler: str = ""  # the path of tileiras; empty if there are no tile kernels
     memory: int = 0  # how many bytes of memory a worker process may use; 0 means no limit
 
 
@@ -274,6 +278,7 @@ class _CompilerProcess(Process):
                 "folders": dict(setup.folders),
                 "scratch": setup.scratch,
                 "assembler": setup.assembler,
+                "tile_assembler": setup.tile_assembler,
                 "memory": setup.memory,
             }
         )
@@ -293,6 +298,7 @@ class _CompilerProcess(Process):
                 "searches": task.searches,
                 "ptx": task.ptx,
                 "inputs": list(task.inputs),
+                "tile_flags": list(task.tile_flags),
                 "precompiled_header": shared
                 and (shared.id, shared.includes, list(shared.options), shared.rest),
             }

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..cubin.symbol_types import parameter_types
 from ..errors import Location, Problem, problem
+from ..project.conditional_lines import surely_read
 from ..project.source import Source, without_comments
-from .hints.conditions import surely_read
 from .hints.kernel_declarations import Kernel, declared
 
 _MAY_TAKE_REFERENCES = re.compile(r"__global__[^{;]*&")
@@ -22,7 +22,7 @@ def found_in(source: Source, kernels: Mapping[str, str]) -> Iterator[Problem]:
 
     *kernels* maps the name of each kernel to its symbol in the compiled code.
     """
-    if source.is_ptx:
+    if not source.is_cpp:
         return
     shown = _declared_kernels(source.path, source.text) if _MAY_TAKE_REFERENCES.search(source.text) else ()
     for name, symbol in kernels.items():

@@ -54,7 +54,7 @@ def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
     places = {name.partition("(")[0]: (*path, name) for path, macros in tables for name, _text in macros}
     if not places:
         return []
-    every = [job for job in _one_of_each(jobs) if not job.unit.module.source.is_ptx]
+    every = [job for job in _one_of_each(jobs) if job.unit.module.source.is_cpp]
     problems = []
     for name, path in places.items():
         users = [

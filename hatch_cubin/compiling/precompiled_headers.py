@@ -94,7 +94,7 @@ def shared_includes(jobs: Sequence[Job], tree: ProjectTree, workers: int) -> dic
     groups: dict[object, list[int]] = defaultdict(list)
     for number, job in enumerate(jobs):
         module = job.unit.module
-        if module.variant and not (module.source.is_ptx or module.part_of or module.link):
+        if module.variant and module.source.is_cpp and not (module.is_tile or module.part_of or module.link):
             groups[module.source.path, job.unit.arch].append(number)
     ends: dict[str, int] = {}
     found: dict[int, int] = {}

@@ -23,7 +23,7 @@ _TABLE = ""
 
 
 class TextFindings(NamedTuple):
-    """Warnings about the source and headers of a module, and the location of tile kernels (an error)."""
+    """Warnings about the source and headers of a module, and the location of ignored tile code (an error)."""
 
     warnings: tuple[str, ...] = ()
     tile_code: Location | None = None
@@ -32,11 +32,12 @@ class TextFindings(NamedTuple):
 def text_findings(project: Project, job: Job) -> TextFindings:
     """Search the source and headers of a module for problems that the compiler does not report."""
     module = job.unit.module
-    if module.source.is_ptx:
+    if not module.source.is_cpp:
         return TextFindings()
     texts = _texts(project, job)
     found = [_time_warning(stamp, project, module) for stamp in _time_macros(module, texts)]
-    return TextFindings(tuple(map(Problem.with_code, found)), place_of_tile_code(texts))
+    tile_code = None if module.has_tile_code else place_of_tile_code(texts)
+    return TextFindings(tuple(map(Problem.with_code, found)), tile_code)
 
 
 def result_warnings(

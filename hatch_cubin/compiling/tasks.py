@@ -17,7 +17,7 @@ from ..keys.jobs import Job
 from ..planning.unit_plan import Module, Unit
 from ..project.project import Project
 from ..toolkit.linker import link_options
-from ..toolkit.toolkit import Toolkit, assembled_for, compiler_options, mode_of, preamble
+from ..toolkit.toolkit import Toolkit, assembled_for, compiler_options, flags, mode_of, preamble
 from . import precompiled_headers
 from .compiler_paths import CompilePaths
 from .executor import PrecompiledHeader, Task
@@ -72,15 +72,19 @@ def _task(number: int, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolki
         name, wants_ptx = unit.module.name.encode(), any(each.unit.arch.is_ptx for each in jobs)
         return Task(number, "link", b"", name, link_options(unit), ptx=wants_ptx)
     options = compiler_options(_with_pre_includes(job, paths), toolkit, tuple(map(paths.of_root, job.search)))
-    if source.is_ptx:
-        return Task(number, "ptx", source.code, source.path.encode(), options)
+    if not source.is_cpp:
+        kind = "ptx" if source.is_ptx else "tileir"
+        return Task(number, kind, source.code, source.path.encode(), options)
     # NVRTC searches for quoted includes in the folder of the program's name. The #line directive sets the
     # project-relative path for messages, __FILE__ and debug information.
     code = f'{preamble(unit.module, toolkit)}#line 1 "{source.path}"\n'.encode() + source.code
     instantiate = tuple(name.encode() for name in unit.module.instantiate)
     name, ptx = paths.of_source(source.path).encode(), any(each.unit.arch.is_ptx for each in jobs)
     kind = "lto" if mode_of(unit.module) == "lto" else "c++"
-    return Task(number, kind, code, name, options, instantiate, searches=job.closure.includes, ptx=ptx)
+    task = Task(number, kind, code, name, options, instantiate, searches=job.closure.includes, ptx=ptx)
+    if not unit.module.is_tile:
+        return task
+    return replace(task, kind="tile", tile_flags=tuple(flag.encode() for flag in flags(unit, toolkit)))
 
 
 def _with_pre_includes(job: Job, paths: CompilePaths) -> Unit:

@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterator, Mapping
 from ..config import toml_lines
 from ..errors import Problem, problem
 from ..planning.unit_plan import Module
+from ..project.conditional_lines import surely_read
 from ..project.directives import included_names
-from .hints.conditions import FILLED, MOST_EXAMPLES, surely_read
+from .hints.conditions import FILLED, MOST_EXAMPLES
 from .hints.kernel_declarations import (
     GAP,
     Kernel,
@@ -33,7 +34,7 @@ def uninstantiated_templates(
     inside an `#if` are not reported, and neither are templates in a source that another source includes.
     """
     source = module.source
-    if source.is_ptx or not _TEMPLATE_KERNEL.search(source.text) or _is_included(source.path, sources):
+    if not source.is_cpp or not _TEMPLATE_KERNEL.search(source.text) or _is_included(source.path, sources):
         return []
     lacking = [*_lacking(module, {name.partition("<")[0].rpartition("::")[2] for name in kernels})]
     entries = examples(lacking)[:MOST_EXAMPLES]

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _LINE = re.compile(rf"(?:^|(?<=: ))(?=(?:{'|'.join(KEYS)}) = )")  # the start of a line of TOML
-DEFAULT_SOURCES = ("**/*.cu", "**/*.ptx")
+DEFAULT_SOURCES = ("**/*.cu", "**/*.ptx", "**/*.tileir")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

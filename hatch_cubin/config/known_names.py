@@ -186,7 +186,9 @@ def build_tables(pyproject: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mappi
 
 def with_hatch_cubin(requires: object, usual: Iterable[str] = ("setuptools",)) -> list[object]:
     """Return build requirements with hatch-cubin: correct its misspelled entry, or add a missing entry."""
-    listed = [requires] if isinstance(requires, str) else requires if isinstance(requires, list) else [*usual]
+    if isinstance(requires, str):  # several requirements in one text
+        requires = re.split(r"[\s,]+(?=[A-Za-z])", requires)
+    listed = requires if isinstance(requires, list) else [*usual]
     right = [_NAME.sub("hatch-cubin", each, count=1) if is_nearly_own(each) else each for each in listed]
     return [*dict.fromkeys(map(str, right)), *([] if any(map(is_own, right)) else ["hatch-cubin"])]
 

@@ -32,6 +32,7 @@ _PTX = """
     debug disable_warnings fma lineinfo max_register_count ofast_compile ptxas_options split_compile
 """
 OF_PTX = frozenset(_PTX.split())
+OF_TILE_IR = frozenset({"debug", "lineinfo"})  # the options that tileiras has too
 
 NOT_LOADABLE = "the compiled result could not be loaded as a kernel"
 _NVVM_ONLY = "the option is for NVVM programs, and sources here are CUDA C++ or PTX"

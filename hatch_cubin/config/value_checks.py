@@ -33,7 +33,7 @@ _CLUSTER = re.compile(r"[a-z]+://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}
 _EXECUTOR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+|(\w+\.)*\w+:[^\W\d]\w*")
 _MOST_SECONDS = 86_400
 HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".cuh")
-PRODUCED_SUFFIXES = ("cu", "ptx")
+PRODUCED_SUFFIXES = ("cu", "ptx", "tileir")
 NAME_PARTS = ("{parent}", "{stem}")  # placeholders for parts of a source's path in `name`
 # The minor versions of CUDA that are published as wheels (12.7 was not), and the newest patch of each.
 CUDA: Mapping[int, Mapping[int, int]] = {
@@ -305,7 +305,7 @@ def function(value: object) -> str:
 
 def produced_suffix(text: str) -> str:
     if text not in PRODUCED_SUFFIXES:
-        raise ValueError(f"must be 'cu' or 'ptx', not {text!r}")
+        raise ValueError(f"must be 'cu', 'ptx' or 'tileir', not {text!r}")
     return text
 
 

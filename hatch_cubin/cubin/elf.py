@@ -48,6 +48,7 @@ _LIMIT_NAMES = {
     0x3F: "max_cluster",
     0x4C: "barriers",
 }
+_TILE_SYMBOL = b"\0___NV_TILE_LAUNCH_META_DATA___\0"  # tileiras defines this symbol in each cubin
 _ANY_REGISTERS = (0xFF,)
 # An instruction takes 16 bytes. The instruction EXIT without a condition begins with these bytes.
 _INSTRUCTION, _EXIT = 16, b"\x4d\x79"
@@ -183,6 +184,11 @@ def read_kernels(data: bytes) -> dict[str, KernelUse]:
                 uses["spills"] = spills.get(code, 0)
             kernels[name] = KernelUse(uses, _parameters(by_section.get(code, ())))
     return kernels
+
+
+def has_tile_kernels(data: bytes) -> bool:
+    """Return whether the kernels of a cubin are tile kernels."""
+    return data.startswith(b"\x7fELF") and _TILE_SYMBOL in data
 
 
 def read_limits(data: bytes) -> dict[str, dict[str, tuple[int, ...]]]:

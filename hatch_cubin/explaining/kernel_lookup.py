@@ -10,7 +10,7 @@ from ..keys.jobs import Job
 from ..planning.unit_plan import Module
 from ..project.source import Source, ptx_entries
 
-_KERNEL = re.compile(r"\b__global__\s+(?:\w+(?:\s*\([^()]*\))?\s+)*([^\W\d]\w*)\s*\(")
+_KERNEL = re.compile(r"\b__(?:tile_)?global__\s+(?:\w+(?:\s*\([^()]*\))?\s+)*([^\W\d]\w*)\s*\(")
 
 
 def units_by_kernel(jobs: Sequence[Job], cache: Cache) -> dict[str, list[Job]]:
@@ -44,7 +44,7 @@ def _kernel_names(module: Module) -> Iterator[str]:
     for source in _sources_of(module):
         if source.is_ptx:
             yield from ptx_entries(source.text)
-        else:
+        elif source.is_cpp:
             yield from _KERNEL.findall(source.text)
 
 

@@ -79,7 +79,7 @@ def _packages_outside_wheels(project: Project, all_packages: dict[str, str]) -> 
         path = Path(project.root, folder)
         if any(path == each or path in each.parents or each in path.parents for each in inside_wheel):
             continue
-        found = sorted(file for suffix in ("*.cu", "*.ptx") for file in path.rglob(suffix))
+        found = sorted(file for suffix in ("*.cu", "*.ptx", "*.tileir") for file in path.rglob(suffix))
         if found:
             first = os.path.relpath(found[0], project.root).replace(os.sep, "/")
             others = len(found) - 1

@@ -167,6 +167,23 @@ def _installed_late(root: Path) -> Iterator[Problem]:
         yield from () if late is None else (late,)
 
 
+def missing_build_system(root: str | Path) -> Problem | None:
+    """Return a problem if pip would use setuptools, although the project configures another backend."""
+    import os
+
+    pyproject, _backend = table_location.read_project(root)
+    found = known_names.backend_of_tables(table_location.inside(pyproject, "tool"))
+    if "build-system" in pyproject or found is None or os.path.exists(os.path.join(root, "setup.py")):
+        return None
+    table, backend = found
+    requirement = next(name for name, right in known_names.BACKENDS.items() if right == backend)
+    what = f"there is no [build-system], so pip would build this project with setuptools, despite {table}"
+    line = f'[build-system] with requires = ["{requirement}"] and build-backend = "{backend}"'
+    other = 'requires = ["setuptools"] and build-backend = "setuptools.build_meta"'
+    hint = f"add {line}, or for setuptools with {other}; then run 'hatch-cubin init'"
+    return problem("build-system-missing", what, Location("pyproject.toml"), hint)
+
+
 def missing_requirement(root: str | Path) -> tuple[Problem, ...]:
     """Return a problem if the [build-system] of a project should require hatch-cubin, but does not."""
     pyproject, backend = table_location.read_project(root)
@@ -177,6 +194,8 @@ def missing_requirement(root: str | Path) -> tuple[Problem, ...]:
     needs_hatch_cubin = backend == WRAPPER or _declares_packages(backend)
     if not needs_hatch_cubin or not (misspelled or not table_location.requires_hatch_cubin(root)):
         return ()
+    if (unclear := missing_build_system(root)) is not None:
+        return (unclear,)
     import json
 
     where = table_location.place_of(root, ("build-system",)).of("requires")

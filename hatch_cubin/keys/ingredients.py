@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..common.digest import digest
-from ..config.nvrtc_options import OF_PTX
+from ..config.nvrtc_options import OF_PTX, OF_TILE_IR
 from ..errors import ConfigError, problem
 from ..headers.includes import Closure
 from ..planning.unit_plan import Module, Unit
@@ -28,10 +28,20 @@ if TYPE_CHECKING:
     from ..toolkit.linker import Input
     from .input_files import Jobs
 
-NVRTC, PTXAS, NVJITLINK = "nvrtc", "ptxas", "nvjitlink"  # the tools that compile or link kernels
+NVRTC, PTXAS, TILEIRAS, NVJITLINK = (
+    "nvrtc",
+    "ptxas",
+    "tileiras",
+    "nvjitlink",
+)  # the tools that compile or link kernels
 
 KEY_SCHEMA = "hatch-cubin 1"
-_SCHEMAS = {NVRTC: KEY_SCHEMA, PTXAS: "hatch-cubin ptx 1", NVJITLINK: "hatch-cubin link 2"}
+_SCHEMAS = {
+    NVRTC: KEY_SCHEMA,
+    PTXAS: "hatch-cubin ptx 1",
+    TILEIRAS: "hatch-cubin tile 1",
+    NVJITLINK: "hatch-cubin link 2",
+}
 # The value instead of a position in the digest, for an input that cuda.core's part of the cache key covers.
 _CORE = 0
 _LAST = 99
@@ -54,9 +64,11 @@ class UnitInputs(NamedTuple):
 
     @property
     def tool(self) -> str:
-        """The tool (NVRTC, ptxas or nvJitLink) that compiles or links the unit's result."""
+        """The tool that compiles or links the unit's source: NVRTC, ptxas, tileiras or nvJitLink."""
         if self.module.link:
             return NVJITLINK
+        if self.module.source.is_tile_ir:
+            return TILEIRAS
         return PTXAS if self.module.source.is_ptx else NVRTC
 
 
@@ -66,6 +78,11 @@ class DigestPositions(NamedTuple):
     nvrtc: int | None = _LAST
     ptxas: int | None = _LAST
     nvjitlink: int | None = _LAST
+
+    @property
+    def tileiras(self) -> int | None:
+        """The position for Tile IR, which is assembled from a text as PTX is."""
+        return self.ptxas
 
 
 class Ingredient(NamedTuple):
@@ -109,11 +126,7 @@ def _schema(unit_inputs: UnitInputs) -> str:
 
 
 def _compiler(unit_inputs: UnitInputs) -> str:
-    toolkit = unit_inputs.toolkit
-    if unit_inputs.tool == NVJITLINK:
-        build = toolkit.nvjitlink
-    else:
-        build = toolkit.ptxas if unit_inputs.tool == PTXAS else toolkit.nvrtc
+    build = getattr(unit_inputs.toolkit, unit_inputs.tool)
     return f"{build} {compilers.OTHER_MACHINE}".rstrip()
 
 
@@ -140,6 +153,12 @@ def _assembled(unit_inputs: UnitInputs) -> str | None:
     return str(unit_inputs.unit.arch.real) if is_made else None
 
 
+def _tileiras(unit_inputs: UnitInputs) -> str | None:
+    """Return the versions of tileiras and of its tools for tile kernels in C++; None for other units."""
+    is_needed = unit_inputs.module.is_tile and unit_inputs.tool == NVRTC
+    return unit_inputs.toolkit.tileiras if is_needed else None
+
+
 def _object(unit_inputs: UnitInputs) -> str | None:
     return mode_of(unit_inputs.module)
 
@@ -156,7 +175,7 @@ def _linked(unit_inputs: UnitInputs) -> list[str] | None:
 
 def _define(unit_inputs: UnitInputs) -> list[str]:
     module = unit_inputs.module
-    macros = {NVRTC: module.macros, PTXAS: (), NVJITLINK: module.variant}[unit_inputs.tool]
+    macros = {NVRTC: module.macros, NVJITLINK: module.variant}.get(unit_inputs.tool, ())
     return [f"{name}={value}" for name, value in macros]
 
 
@@ -167,6 +186,8 @@ def _options(unit_inputs: UnitInputs) -> dict[str, Any]:
         return options
     if unit_inputs.tool == PTXAS:
         return {name: value for name, value in options.items() if name in OF_PTX}
+    if unit_inputs.tool == TILEIRAS:
+        return {name: value for name, value in options.items() if name in OF_TILE_IR}
     from ..toolkit.linker import options_of_code  # lazy import: needed only for linked modules
 
     found = options_of_code(unit_inputs.module)
@@ -174,7 +195,7 @@ def _options(unit_inputs: UnitInputs) -> dict[str, Any]:
 
 
 def _flags(unit_inputs: UnitInputs) -> list[str]:
-    if unit_inputs.tool == PTXAS:
+    if unit_inputs.tool in {PTXAS, TILEIRAS}:
         return flags(unit_inputs.unit, unit_inputs.toolkit)
     from ..toolkit.linker import link_options  # lazy import: needed only for linked modules
 
@@ -275,6 +296,20 @@ INGREDIENTS: Sequence[Ingredient] = (
         is_of_arch=True,
         positions=DigestPositions(7, None, None),
         parts=lambda unit_inputs: [f"assembled {found}"] if (found := _assembled(unit_inputs)) else [],
+    ),
+    Ingredient(
+        "tileiras",
+        _tileiras,
+        {
+            "tileiras": (
+                "tileiras {was} -> {now}",
+                "tileiras {now} compiles its tile kernels now",
+                "it does not consist of tile kernels any more",
+            )
+        },
+        str,
+        positions=DigestPositions(8, None, None),
+        locked=("builds",),
     ),
     Ingredient(
         "object",
@@ -446,7 +481,7 @@ def _in_order(tool: str) -> list[Ingredient]:
     return [each for _position, each in sorted(positioned, key=operator.itemgetter(0))]
 
 
-_INGREDIENTS_OF_KEY = {tool: _in_order(tool) for tool in (NVRTC, PTXAS, NVJITLINK)}
+_INGREDIENTS_OF_KEY = {tool: _in_order(tool) for tool in (NVRTC, PTXAS, TILEIRAS, NVJITLINK)}
 
 
 def inputs_of(unit_inputs: UnitInputs, *, of_arch: bool = True) -> dict[str, Any]:
@@ -480,7 +515,8 @@ def keys_of(unit_inputs: UnitInputs) -> Keys:
         raise ConfigError(
             problem("no-cache-key", f"cuda.core cannot make a cache key for {unit.name}: {exc}")
         ) from exc
-    if closure.includes or unit_inputs.module.instantiate or unit_inputs.module.part_of:
+    module = unit_inputs.module
+    if closure.includes or module.instantiate or module.part_of or module.has_tile_code:
         return Keys(key, None)
     try:
         return Keys(key, core_key(unit))

@@ -94,7 +94,9 @@ def _required_symbols(module: Module) -> Collection[str]:
     from ..config.ptxas_options import names_kernels
     from ..project.required_kernels import required_kernels
 
-    if module.link is not None or module.pre_includes or names_kernels(module.ptxas_options):
+    # only some of the kernels in the text of a source with tile code are in the module
+    is_partial = module.link is not None or module.has_tile_code
+    if is_partial or module.pre_includes or names_kernels(module.ptxas_options):
         return ()
     return required_kernels(module.source, dict(module.macros))
 
@@ -201,7 +203,7 @@ def _jobs_of_modules(
 
 def _is_empty(module: Module) -> bool:
     """Return whether a module's only source consists of comments, and no option includes another file."""
-    alone = not (module.link or module.part_of or module.pre_includes or module.source.is_ptx)
+    alone = module.source.is_cpp and not (module.link or module.part_of or module.pre_includes)
     return alone and not without_comments(module.source.text).strip()
 
 
@@ -461,7 +463,7 @@ class _HeaderFinder:
         return self._declared[module]
 
     def _find(self, module: Module) -> tuple[Closure, tuple[SearchFolder, ...]]:
-        if module.source.is_ptx or module.link:
+        if not module.source.is_cpp or module.link:
             return Closure(), ()
         search = tuple(project_roots(self.project.tree, module.include_dirs))
         closure = own = self._resolve(module, search)

@@ -23,7 +23,7 @@ def types_of_module(
     The result is empty if a header has changed since the search for headers, or if the headers that the
     compiler reads are not known exactly.
     """
-    if closure.trees or closure.widened or "__global__" not in module.source.text:
+    if closure.trees or closure.widened or "global__" not in module.source.text:
         return {}
     try:
         names = [*_own_names(closure, tree)]

@@ -31,8 +31,9 @@ from ..toolkit.toolkit import Facts, Keys
 
 # Changes of the format. 2: a description that several units share is written once. 3: header closures are
 # recorded, dates are not. 4: macros are recorded, for the types of parameters. 5: a result is recorded only
-# after its arch was checked. 6: facts are recorded that prove that the installed packages are the same.
-_FORMAT = 6
+# after its arch was checked. 6: facts are recorded that prove that the installed packages are the same. 7:
+# the facts have a field for tileiras.
+_FORMAT = 7
 _LOCKED = "locked"  # a part of the file name for builds with a lock file, which do not need a toolkit
 _FILES = 20  # the maximum number of files with recorded facts; the most recently used files are kept
 
@@ -91,6 +92,8 @@ class Recall:
         """Write the facts that this build used, and new facts about the modules in *found*, into the file."""
         if self._path is None or (facts.nvjitlink and not self._knows_linker):
             return
+        # the evidence does not cover the files of tileiras
+        facts = facts._replace(tileiras=None)
         # A recorded header closure needs the lines of its headers outside the project, even if this build did
         # not search these headers for includes.
         retained = {text: self._lines[text] for text in self.closures.contents() if text in self._lines}
@@ -191,10 +194,10 @@ def _read(path: Path, installed: Installation | None) -> tuple[Facts, Evidence, 
             lines[line[:64].decode()] = line[65:-1].decode()
     if check != f"{hasher.hexdigest()}\n".encode():
         raise ValueError("the file is damaged")
-    number, seen, core, major, nvrtc, supported, nvjitlink = json.loads(head)
+    number, seen, core, major, nvrtc, supported, *others = json.loads(head)
     if number != _FORMAT:
         raise ValueError("the file has another format")
     evidence = Evidence(*seen)
     if installed is not None and not installed.is_that_of(evidence):
         raise ValueError("the file was written with other packages installed")
-    return Facts(core, major, nvrtc, tuple(supported), nvjitlink), evidence, lines
+    return Facts(core, major, nvrtc, tuple(supported), *others), evidence, lines

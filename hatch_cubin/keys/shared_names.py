@@ -52,7 +52,7 @@ def _needless_sources(shared: Sequence[Sequence[Module]], config: Config) -> Ite
 
 
 def _makes_no_kernel(module: Module) -> bool:
-    if module.instantiate or module.source.is_ptx:
+    if module.instantiate or not module.source.is_cpp:
         return False
     text = module.source.text
     return not may_have_kernel(text) and not has_quoted_include(text)

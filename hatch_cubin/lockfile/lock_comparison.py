@@ -31,7 +31,7 @@ from .lock_format import Lock
 # The fields of a module's entry in the lock file that are results; all other fields are settings of the
 # project.
 _RESULT_FIELDS = {"headers", "types", "units"}
-_NAMES_OF_BUILDS = {"core": "cuda-core", "nvrtc": "NVRTC", "nvjitlink": "nvJitLink"}
+_NAMES_OF_BUILDS = {"core": "cuda-core", "nvrtc": "NVRTC", "nvjitlink": "nvJitLink", "tileiras": "tileiras"}
 
 
 class LockedPlan(NamedTuple):
@@ -72,7 +72,7 @@ def make_lock(
             project.config,
             toolkit.major,
             filter(headers.get, headers),
-            assembles=toolkit.ptxas_if_used is not None,
+            toolkit.extras,
         ),
         headers=headers,
         files=files,
@@ -92,8 +92,8 @@ def make_lock(
 
 
 def _builds(toolkit: Toolkit) -> dict[str, Any]:
-    """Return the toolkit's versions for the lock file, with nvJitLink only if this project links modules."""
-    facts = toolkit.facts._replace(nvjitlink=toolkit.nvjitlink_if_loaded)
+    """Return the toolkit's versions for the lock file, only of the tools that this project needs."""
+    facts = toolkit.facts._replace(nvjitlink=toolkit.nvjitlink_if_loaded, tileiras=toolkit.tileiras_if_used)
     return {**facts._asdict(), "supported": [*facts.supported]}
 
 
@@ -231,6 +231,8 @@ def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -
             _ = toolkit.nvjitlink  # reading the attribute notes that the build uses this tool
         elif module.source.is_ptx:
             _ = toolkit.ptxas  # reading the attribute notes that the build uses this tool
+        elif module.is_tile:
+            _ = toolkit.tileiras  # reading the attribute notes that the build uses this tool
         entry = lock.modules[module.full_name]
         module_digest = digest(["locked", json.dumps(entry, sort_keys=True)])
         recalled, declared = recall.units(module_digest), partial(dict[str, Any], entry.get("types", {}))

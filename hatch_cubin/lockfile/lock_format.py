@@ -203,6 +203,7 @@ _BUILDS = {
     "nvrtc": _BUILD,
     "supported": lambda value: bool(value) and _list_of(_is_number)(value),
     "nvjitlink": _or_null(_BUILD),
+    "tileiras": _or_null(_is_name),
 }
 _MODULE_FIELDS: Mapping[str, _Check] = {
     "source": _is_path,
@@ -220,7 +221,7 @@ _PRODUCER: Mapping[str, _Check] = {
     "files": _table_of(_DIGEST, _is_path),
     "folders": _table_of(_DIGEST, _is_path),
     "environment": _table_of(_or_null(_DIGEST)),
-    "texts": _table_of(_record(_PRODUCED, {"key": _DIGEST, "ptx": _is_text}), _is_path),
+    "texts": _table_of(_record(_PRODUCED, {"key": _DIGEST, "ptx": _is_text, "tile": _is_text}), _is_path),
 }
 _FIELDS: Mapping[str, _Check] = {
     "generator": _is_name,

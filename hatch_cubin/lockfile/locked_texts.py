@@ -2,8 +2,8 @@
 
 A producer is a function of the project that returns the texts of generated sources. A lock file contains the
 digest of each generated text, but not the text itself. A build whose results are all in the cache does not
-need a generated text, but only the settings of the source, and the first lines of PTX with the target. The
-lock contains both.
+need a generated text, but only the settings of the source, the first lines of PTX with the target, and the
+kinds of kernels in a source with tile code. The lock contains these facts.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from ..planning.unit_plan import call_key, call_of, rules_of_source
 from ..producing.produced_sources import add_sources
 from ..producing.produced_texts import sources_of
 from ..producing.producer_inputs import Producer, find_producers
+from ..producing.producer_script import plain
 from ..project.project import Project, ProjectSources
-from ..project.source import Source
+from ..project.source import TILE_IR_MAGIC, Source, is_tile_ir
+from ..project.tile_kernels import kernel_kinds
 from .lock_format import HINT, NAME
 
 Locked = Mapping[str, Mapping[str, Any]]
@@ -56,6 +58,8 @@ def _text_entry(project: Project, source: Source) -> dict[str, Any]:
     if source.is_ptx:
         major, minor = source.ptx.version
         entry["ptx"] = f".version {major}.{minor}\n.target {source.ptx.target}\n"
+    if source.is_cpp and (kinds := kernel_kinds(source)).tile_code:
+        entry["tile"] = kinds.as_text()
     return entry
 
 
@@ -91,11 +95,18 @@ def with_locked_texts(
     return add_sources(project, sources, producers, produced), []
 
 
+def _known_text(name: str, entry: Mapping[str, Any]) -> Any:
+    """Return what the lock file says about a text, in the form of a value that a producer returns."""
+    if is_tile_ir(name):
+        return plain(TILE_IR_MAGIC)
+    return entry.get("ptx", entry.get("tile", _UNKNOWN))
+
+
 def _sources(
     texts: Mapping[str, Mapping[str, Any]], producer: Producer, project: Project
 ) -> Iterator[Source]:
     values = [
-        (name, {**entry["settings"], "text": entry.get("ptx", _UNKNOWN)}) for name, entry in texts.items()
+        (name, {**entry["settings"], "text": _known_text(name, entry)}) for name, entry in texts.items()
     ]
     for source in sources_of(values, producer.rule, project.config.place):
         entry = texts[PurePosixPath(source.path).name]

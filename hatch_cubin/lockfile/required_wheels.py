@@ -9,7 +9,7 @@ import contextlib
 import functools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from ..common.environment import is_on
 from ..config import known_names, table_location
 from ..config.config import Config
 from ..errors import HatchCubinError, Problem, problem
-from ..project.project import Project, has_ptx_modules, read_sources
+from ..project.project import Project, needed_extras, read_sources
 from ..toolkit import requirements
 from . import lock_format
 
@@ -29,8 +29,8 @@ def required_wheels(config: Config, root: str | Path, project: Callable[[], Proj
         return []
     # cached, because loading the project reads files and may call another build backend
     project = functools.cache(project)
-    has_ptx = _has_ptx(project)
-    required = requirements.build_requirements(config, os.environ, assembles=has_ptx)
+    extras = _extras(project)
+    required = requirements.build_requirements(config, os.environ, extras=extras)
     if not has_or_needs_lock(root):
         return required
     # Lazy import: this module is needed only if the project has a lock file.
@@ -48,7 +48,7 @@ def required_wheels(config: Config, root: str | Path, project: Callable[[], Proj
             *requirements.store_requirements(silent_project.config),
             *requirements.of_signatures(config, os.environ),
         ]
-    return requirements.build_requirements(config, os.environ, verdict.lock.wheels, assembles=has_ptx)
+    return requirements.build_requirements(config, os.environ, verdict.lock.wheels, extras=extras)
 
 
 def installed_late(root: str | Path, setup_requires: Iterable[str] = ()) -> Problem | None:
@@ -94,14 +94,14 @@ def explain_late_install(root: str | Path, setup_requires: Iterable[str] = ()) -
         raise
 
 
-def _has_ptx(project: Callable[[], Project]) -> bool:
-    """Return whether the project has PTX sources.
+def _extras(project: Callable[[], Project]) -> Collection[str]:
+    """Return the extras of cuda-toolkit for the project's sources.
 
-    The result is False if the project has errors, because the build reports these errors later.
+    The result is empty if the project has errors, because the build reports these errors later.
     """
     with contextlib.suppress(HatchCubinError):
-        return has_ptx_modules(project())
-    return False
+        return needed_extras(project())
+    return ()
 
 
 def has_or_needs_lock(root: str | Path) -> bool:

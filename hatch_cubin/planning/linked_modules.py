@@ -9,6 +9,7 @@ from dataclasses import replace
 from ..config.config import Config, ModuleRule
 from ..errors import ConfigError, Location, problem
 from ..project.source import Source, glob_regex
+from ..project.tile_kernels import kernel_kinds
 from . import unit_plan
 from .unit_plan import LinkRecipe, Module, TargetsBySpecs
 
@@ -81,6 +82,16 @@ def _refuse_settings(config: Config, parts: Sequence[Source]) -> None:
         for source in parts
         if source.produced
         and (source.variant or any(getattr(source.produced.rule, key) for key in _OF_MODULES))
+    ]
+    problems += [
+        problem(
+            "tile-kernels-linked",
+            "has tile kernels, which cannot be linked",
+            Location(source.path),
+            f"leave the source out of 'sources' in {config.place.tables('module')}",
+        )
+        for source in parts
+        if kernel_kinds(source).tile_code
     ]
     if problems:
         raise ConfigError(*problems)

@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 
 from ..common import arch_names
 from ..common.arch_names import Arch, Target
-from ..common.capabilities import FAMILIES_SINCE, GPUS, Gpu, Release
+from ..common.capabilities import FAMILIES_SINCE, FIRST_A, GPUS, TILE_SINCE, Gpu, Release
 from ..common.digest import digest
 from ..config.config import CompileSettings, Config, Macros, SourceRule, TableLocation, merge_macros
-from ..config.nvrtc_options import OF_PTX
+from ..config.nvrtc_options import OF_PTX, OF_TILE_IR
 from ..config.value_checks import MAX_VARIANTS
 from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError, problem
 from ..project.source import Source, glob_regex, is_glob
+from ..project.tile_kernels import KernelKinds, kernel_kinds
 
 _WINDOWS_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
 
@@ -29,6 +30,7 @@ _WINDOWS_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECAS
 TargetsBySpecs = Mapping[tuple[str, ...], tuple[Target, ...]]
 
 _PLAIN_FILE_PART = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_IS_PTX, _IS_TILE_IR = operator.attrgetter("is_ptx"), operator.attrgetter("is_tile_ir")
 _NO_PTX = "the linker makes PTX only from LTO-IR, that is, with mode = 'lto' and only .cu sources"
 
 
@@ -78,6 +80,10 @@ class Module(CompileSettings):
     # the library (such as CuPy) that loads this module in place of compiling; empty for other modules
     front: str = ""
     equal: tuple[Source, ...] = ()  # further sources with the same text and options as `source`
+    # Whether the source has tile kernels, and whether this module consists of tile kernels. A source with
+    # tile kernels and other kernels becomes two modules, because these kernels cannot be in one file.
+    has_tile_code: bool = False
+    is_tile: bool = False
 
     @property
     def name(self) -> str:
@@ -174,6 +180,7 @@ class Toolchain(NamedTuple):
     label: str
     supported: tuple[int, ...]
     families: bool
+    tile: tuple[int, ...] = ()  # the capabilities that tileiras can compile tile kernels for
 
 
 def plan_modules(
@@ -213,26 +220,26 @@ def plan_modules(
         for index, rule in enumerate(config.source)
         if is_complete and index not in matched
     ]
-    of_ptx = [(index, source) for source in sources if source.is_ptx for index in rules_of[source.path]]
+    no_cpp = [(index, source) for source in sources if not source.is_cpp for index in rules_of[source.path]]
     problems += [
         problem(
             "cpp-setting-for-ptx",
-            f"path {rule.path!r} matches {source.path}, but PTX does not have templates or macros",
+            f"path {rule.path!r} matches {source.path}, which does not have templates or macros",
             config.place.of("source", index, "path"),
             "'instantiate' and 'variants' are for .cu sources",
         )
-        for index, source in sorted(of_ptx, key=operator.itemgetter(0))
+        for index, source in sorted(no_cpp, key=operator.itemgetter(0))
         if (rule := config.source[index]).instantiate or rule.variants
     ]
     problems += [
         problem(
             "cpp-setting-for-ptx",
-            "PTX has neither templates nor macros",
+            "only CUDA C++ has templates and macros",
             Location(source.path),
             f"leave 'instantiate' and 'variants' out of its settings in {source.produced.producer}",
         )
         for source in sources
-        if source.is_ptx
+        if not source.is_cpp
         and source.produced
         and (source.produced.rule.instantiate or source.produced.rule.variants)
     ]
@@ -289,8 +296,8 @@ def _matching(patterns: Sequence[str]) -> Callable[[str], list[int]]:
 def _settings_without_effect(
     config: Config, rules_of: Mapping[str, Sequence[int]], sources: Sequence[Source]
 ) -> Iterator[Problem]:
-    """Yield a problem for each setting that matches only PTX sources and has no effect on PTX or in ptxas."""
-    is_for_cpp = {index for source in sources if not source.is_ptx for index in rules_of[source.path]}
+    """Yield a problem for each setting that matches no C++ source, and has no effect on PTX or Tile IR."""
+    is_for_cpp = {index for source in sources if source.is_cpp for index in rules_of[source.path]}
     tables: list[tuple[tuple[str | int, ...], Config | SourceRule]] = [
         (("source", index), rule)
         for index, rule in enumerate(config.source)
@@ -298,17 +305,24 @@ def _settings_without_effect(
         and not rule.front
         and any(index in rules_of[source.path] for source in sources)
     ]
-    if sources and all(source.is_ptx for source in sources):
+    if sources and not any(source.is_cpp for source in sources):
         tables = [((), config), *tables]
-    hint = "remove the setting, or pass it to the compiler that writes the PTX"
     for table, rule in tables:
+        matched = [source for source in sources if not table or table[1] in rules_of[source.path]]
+        has_ptx, has_tile_ir = (any(map(test, matched)) for test in (_IS_PTX, _IS_TILE_IR))
+        kind = " and ".join(["PTX"] * has_ptx + ["Tile IR"] * has_tile_ir)
+        hint = f"remove the setting, or pass it to the compiler that writes the {kind}"
         for key, value in (("define", rule.define), ("include-dirs", rule.include_dirs)):
             if value:
-                what = f"{key!r} is set only for PTX sources, but PTX does not have macros or headers"
+                what = f"{key!r} is set only for {kind} sources, but {kind} does not have macros or headers"
                 yield problem("cpp-setting-for-ptx", what, config.place.of(*table, key), hint)
-        for name in (name for name in rule.options if name not in OF_PTX):
+        known = (OF_PTX if has_ptx else frozenset()) | (OF_TILE_IR if has_tile_ir else frozenset())
+        for name in (name for name in rule.options if name not in known):
             spelled, where = option_location(config.place, table, name)
-            what = f"the option {spelled!r} is set only for PTX sources, but ptxas does not have this option"
+            tool = " and ".join(["ptxas"] * has_ptx + ["tileiras"] * has_tile_ir)
+            what = (
+                f"the option {spelled!r} is set only for {kind} sources, but {tool} does not have this option"
+            )
             yield problem("option-without-effect", what, where, hint)
 
 
@@ -387,7 +401,25 @@ def _modules_of(
     combinations = [(source.variant, ())] if source.variant else variant_combinations(variants, where)
     check_instantiations(whole.instantiate, source)
     whole = replace(whole, base=base, targets=expand_targets[archs])
-    return [replace(whole, variant=variant, undefined=undefined) for variant, undefined in combinations]
+    return [
+        replace(module, variant=variant, undefined=undefined)
+        for variant, undefined in combinations
+        for module in _by_kind(whole, kernel_kinds(source))
+    ]
+
+
+def _by_kind(module: Module, kinds: KernelKinds) -> Iterator[Module]:
+    """Yield a module for the kernels of a source, or two modules if the source also has tile kernels."""
+    module = replace(module, has_tile_code=kinds.tile_code)
+    if not kinds.tile:
+        yield module
+        return
+    names = [(name, kinds.is_tile(name)) for name in module.instantiate]
+    of_kind = {kind: tuple(name for name, is_tile in names if is_tile == kind) for kind in (False, True)}
+    if kinds.other:
+        yield replace(module, instantiate=of_kind[False])
+    base = f"{module.base}_tile" if kinds.other else module.base
+    yield replace(module, base=base, is_tile=True, instantiate=of_kind[True])
 
 
 def _module_of_call(
@@ -429,8 +461,8 @@ def _refuse_other_settings(config: Config, source: Source, rules: Sequence[Sourc
         problems.append(
             problem("setting-changes-call", what, Location(source.path), "leave '[…]' and the arch out")
         )
-    if source.is_ptx:
-        what = "is PTX, but 'as' is for texts in C++ that a library compiles"
+    if not source.is_cpp:
+        what = "is not C++, but 'as' is for texts in C++ that a library compiles"
         problems.append(problem("ptx-as-call", what, Location(source.path), "leave 'as' out for this source"))
     if problems:
         raise ConfigError(*problems)
@@ -507,6 +539,8 @@ def _from(setter: str, target: Target, problem: Problem) -> Problem:
 
 def arch_to_build(module: Module, target: Target, toolchain: Toolchain, notes: list[str]) -> Arch | None:
     """Return the arch to build a module for; None if the module's PTX does not run on the target."""
+    if module.is_tile:
+        return _arch_of_tile_kernels(module, target, toolchain, notes)
     if module.link is None:
         return arch_for_source(module.source, target, toolchain, notes, module)
     return _linked_for(module, module.link, target, toolchain, notes)
@@ -544,6 +578,48 @@ def _linked_for(
     return arch
 
 
+def _arch_of_tile_kernels(
+    module: Module, target: Target, toolchain: Toolchain, notes: list[str]
+) -> Arch | None:
+    """Return the arch that tileiras makes code for if it is asked for *target*.
+
+    From sm_90 on, tileiras makes code for exactly one arch (`sm_90a`). The driver cannot compile tile
+    kernels, so a target for PTX is left out, and so is a target from a group of archs that tileiras does not
+    know.
+    """
+    path, arch = module.source.path, target.arch
+    if not toolchain.tile:
+        what = f"tile kernels need CUDA {_dotted(TILE_SINCE)} or newer, and this toolkit is {toolchain.label}"
+        hint = f'toolkit = "{TILE_SINCE[0]}"'
+        raise ConfigError(problem("toolkit-without-tile-kernels", what, Location(path), hint))
+    if arch.is_ptx:
+        notes.append(f"{path}: not built for {arch}, because the driver cannot compile tile kernels")
+        return None
+    made = tile_arch(arch.number)
+    if arch.number in toolchain.tile and arch.suffix in {"", made.suffix}:
+        return made
+    if target.named:
+        raise SourceError(_no_tile_code(module, f"tileiras cannot make code for {arch}", toolchain))
+    notes.append(f"{path}: not built for {arch}, because tileiras cannot make code for {arch}")
+    return None
+
+
+def tile_arch(number: int) -> Arch:
+    """Return the arch of the code that tileiras makes for a capability."""
+    return Arch(number, "a" if number >= FIRST_A else "")
+
+
+def _no_tile_code(module: Module, what: str, toolchain: Toolchain) -> Problem:
+    from ..config.toml_lines import source_table  # lazy import: needed only for hints
+
+    known = [str(Arch(number)) for number in toolchain.tile]
+    asked = dict.fromkeys(str(Arch(arch.number)) for arch, _named in module.targets)
+    archs = [arch for arch in asked if arch in known] or known
+    pasted = source_table(module.source_table_header, module.source.path_for_globs, archs=archs)
+    hint = f"tileiras makes code for {' '.join(known)}; this table builds the source for such archs:{pasted}"
+    return problem("arch-without-tile-kernels", what, Location(module.source.path), hint)
+
+
 def _no_arch_served(module: Module, toolchain: Toolchain) -> Problem:
     if module.link is not None:
         return problem(
@@ -551,6 +627,8 @@ def _no_arch_served(module: Module, toolchain: Toolchain) -> Problem:
             f"{module.base} cannot be linked for any of the requested archs",
             module.where,
         )
+    if module.is_tile:
+        return _no_tile_code(module, "none of the requested archs can have tile kernels", toolchain)
     return _cannot_serve(module.source, "none of the requested archs can run this PTX", toolchain, module)
 
 

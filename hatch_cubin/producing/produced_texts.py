@@ -18,7 +18,7 @@ from ..config.toml_lines import setting
 from ..config.toml_positions import loads
 from ..config.value_checks import PRODUCED_SUFFIXES
 from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError, problem
-from ..project.source import Production, Source, decode_source
+from ..project.source import Production, Source, decode_source, decode_tile_ir
 from .producer_inputs import Produced
 
 _NAME = re.compile(
@@ -30,7 +30,7 @@ _NAME = re.compile(
 _VALUE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>[^=,]+)")
 _EXAMPLES = "such as 'axpy.cu', 'matmul[BM=64].cu' or 'matmul[BM=64].sm_90a.ptx'"
 _FORM = (
-    "the form is stem[KEY=value,…].arch.cu or stem[KEY=value,…].arch.ptx; "
+    "the form is stem[KEY=value,…].arch.cu, or with the suffix .ptx or .tileir; "
     "[KEY=value,…] and .arch are optional, the stem cannot contain a dot or a brace, "
     "and no part can contain a slash"
 )
@@ -102,7 +102,9 @@ def _source(name: Any, value: Any, rule: ProducerRule, place: TableLocation) -> 
     parts = _parts(name, rule, where)
     variant = dict(_variant(parts["variant"], where))
     settings = {**value} if isinstance(value, Mapping) and not _is_other(value) else {"text": value}
-    text = _text(settings.pop("text", {"": ""}), where)
+    text = settings.pop("text", {"": ""})
+    is_binary = parts["suffix"] == "tileir"
+    data = _bytes(text, where) if is_binary else _text(text, where).encode()
     for key, each in settings.items():
         for other in _others(each):
             what = f"{key} contains a value of type {_type(other)}"
@@ -126,8 +128,8 @@ def _source(name: Any, value: Any, rule: ProducerRule, place: TableLocation) -> 
         arch=parts["arch"] or "",
         settings=settings,
     )
-    data = text.encode()
-    return Source(path, decode_source(data, where)[0], file_digest(data), produced=production)
+    text, encoding = (decode_tile_ir if is_binary else decode_source)(data, where)
+    return Source(path, text, file_digest(data), encoding, produced=production)
 
 
 def _parts(name: Any, rule: ProducerRule, where: Location) -> Mapping[str, Any]:
@@ -182,6 +184,16 @@ def _text(text: Any, where: Location) -> str:
     return text
 
 
+def _bytes(value: Any, where: Location) -> bytes:
+    if not _is_other(value) or "data" not in value:
+        what = (
+            "must be the bytes of Tile IR, or a mapping with 'text' for the bytes, and settings of the source"
+        )
+        raise ConfigError(problem("produced-no-text", what, where))
+    data: str = value["data"]
+    return data.encode("latin-1")
+
+
 def _others(value: Any) -> Iterator[Mapping[str, str]]:
     """Yield each value inside *value* whose type cannot be sent from the producer's process."""
     if _is_other(value):
@@ -197,4 +209,4 @@ def _type(value: Any) -> str:
 
 def _is_other(value: Any) -> bool:
     """Return whether a value is a placeholder for one that the producer's process cannot send."""
-    return isinstance(value, Mapping) and [*value] == [""]
+    return isinstance(value, Mapping) and [*value][:1] == [""]

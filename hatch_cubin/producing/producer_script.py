@@ -231,13 +231,18 @@ def _only_writes(arguments: tuple[Any, ...]) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return a value in the types of JSON; for any other type, a mapping with the name of the type."""
+    """Return a value in the types of JSON; for any other type, a mapping with the name of the type.
+
+    The mapping for bytes also has a text with a character for each byte.
+    """
     if value is None or isinstance(value, (str, bool, float)):
         return value
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, range)):
         return [plain(item) for item in value]
+    if isinstance(value, bytes):
+        return {"": "bytes", "data": value.decode("latin-1")}
     try:
         return operator.index(value)
     except TypeError:
@@ -245,7 +250,7 @@ def plain(value: Any) -> Any:
 
 
 def _text_or_type(value: Any) -> Any:
-    return plain(value) if isinstance(value, (str, Mapping)) else {"": type(value).__name__}
+    return plain(value) if isinstance(value, (str, bytes, Mapping)) else {"": type(value).__name__}
 
 
 def answer_of(request: Mapping[str, Any], watch: Watch) -> dict[str, Any]:

@@ -36,10 +36,10 @@ _ELSE_DIRECTIVES = frozenset(("elif", "elifdef", "elifndef", "else"))
 _WORD = re.compile(r"[^\W\d]\w*")
 _TYPE_TOKEN = re.compile(r"\w+|::|\S")
 _SCOPE = re.compile(r'[()}]|(?P<open>extern\s*"C"\s*|\bnamespace\b[\w\s:]*)?\{')
-_GLOBAL = re.compile(r"\b__global__\b")
+_GLOBAL = re.compile(r"\b__(?:tile_)?global__\b")
 _KERNEL = re.compile(
     r'\s*(?P<direct>\bextern\s*"C"\s*)?'
-    r"(?P<before>(?:\b(?:void|__global__|__(?:launch_bounds|cluster_dims|maxnreg)__\s*\([\w\s,]*\))\s*)+)"
+    r"(?P<before>(?:\b(?:void|__(?:tile_)?global__|__(?:launch_bounds|cluster_dims|maxnreg)__\s*\([\w\s,]*\))\s*)+)"
     r"\b(?P<name>[^\W\d]\w*)\s*\((?P<list>[^(){};#=\"]*)\)\s*\{"
 )
 _C, _NAMESPACE = "C", "n"
@@ -47,7 +47,9 @@ _TYPE_KEYWORDS = frozenset(
     ("bool", "char", "short", "int", "long", "signed", "unsigned", "float", "double", "void")
 )
 _QUALIFIERS = ("const", "volatile")
-_CUDA_MACROS = frozenset(("__global__", "__launch_bounds__", "__cluster_dims__", "__maxnreg__"))
+_CUDA_MACROS = frozenset(
+    ("__global__", "__tile_global__", "__launch_bounds__", "__cluster_dims__", "__maxnreg__")
+)
 _IGNORED_WORDS = frozenset(("__restrict__", "__restrict", "__grid_constant__"))
 _BASE_TYPES = frozenset(
     (
@@ -97,7 +99,7 @@ def declared_types(
     *others* are the words and macros of the other files in the same compile. *macros* are the names of the
     macros that headers outside the project define.
     """
-    if "__global__" not in text or (code := _unconditional(_code(text))) is None:
+    if not _GLOBAL.search(text) or (code := _unconditional(_code(text))) is None:
         return {}
     own = names_of(text)
     # CUDA's own headers define these macros in a known way
@@ -232,7 +234,7 @@ def _kernels(
     for word in _GLOBAL.finditer(code):
         start = max(code.rfind(end, 0, word.start()) for end in "{};#") + 1
         match = _KERNEL.match(code, start)
-        if match is None or {"__global__", "void"} - {*_WORD.findall(match["before"])}:
+        if match is None or {word[0], "void"} - {*_WORD.findall(match["before"])}:
             continue
         opened = nesting[bisect.bisect_right(ends, start) - 1][1]
         if scopes.issuperset(opened) and (match["direct"] or (blocks and _C in opened)):

@@ -34,13 +34,15 @@ from .source import (
     glob_regex,
     is_glob,
     is_ptx,
+    is_tile_ir,
     may_have_kernel,
     read_source,
     walk,
 )
 from .source_roots import ProjectTree, find_tree
+from .tile_kernels import kernel_kinds
 
-_SUFFIXES = frozenset({".cu", ".ptx"})
+_SUFFIXES = frozenset({".cu", ".ptx", ".tileir"})
 _NOT_MODULES = frozenset(
     {"__init__.py", "conftest.py", "hatch_build.py", "noxfile.py", "setup.py", "tasks.py"}
 )
@@ -115,7 +117,7 @@ class Project:
         having = (
             name
             for name, folder in self.packages.items()
-            if any(next((self.root / folder).rglob(f"*{suffix}"), None) for suffix in (".cu", ".ptx"))
+            if any(next((self.root / folder).rglob(f"*{suffix}"), None) for suffix in sorted(_SUFFIXES))
         )
         return next(having, next(iter(self.packages)))
 
@@ -217,16 +219,22 @@ def cache_entries(project: Project) -> list[str]:
     return [f"{folder}/{part}" for folder in cache_folders(project) for part in ("entries", "tmp")]
 
 
-def has_ptx_modules(project: Project) -> bool:
-    """Return whether a PTX source becomes a separate module, without reading a file.
+def needed_extras(project: Project) -> frozenset[str]:
+    """Return the extras of NVIDIA's wheel cuda-toolkit for the assemblers that the project's sources need.
 
-    Producers (Python functions) are not called: their [[producer]] tables say whether they may return PTX.
+    PTX sources need ptxas, and tile kernels need tileiras. Producers (Python functions) are not called: their
+    [[producer]] tables say whether they may return PTX or Tile IR.
     """
     config, files = project.config, ProjectFiles(project.tree, project.packages)
     linked = {path for rule in config.module for pattern in rule.sources for path in files.matching(pattern)}
     paths, _unmatched = files.find(config.sources, config.exclude)
-    produces_ptx = any("ptx" in rule.produces for rule in config.producer)
-    return produces_ptx or any(is_ptx(path) for path in paths if path not in linked)
+    suffixes = {suffix for rule in config.producer for suffix in rule.produces}
+    alone = [path for path in paths if path not in linked]
+    has_ptx = "ptx" in suffixes or any(map(is_ptx, alone))
+    has_tile = "tileir" in suffixes or any(
+        is_tile_ir(path) or kernel_kinds(read_source(project.tree, path)).tile for path in alone
+    )
+    return frozenset(["nvcc"] * has_ptx + ["tileiras"] * has_tile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +402,7 @@ def _no_sources(project: Project, files: ProjectFiles) -> Problem:
         hint = "a project without kernels does not need hatch-cubin"
         return problem("all-sources-excluded", what, config.place.of("exclude"), hint)
     where = ", ".join(f"{folder}/" for folder in project.packages.values()) or "the project"
-    what = f"there are no .cu or .ptx sources in {where}"
+    what = f"there are no .cu, .ptx or .tileir sources in {where}"
     found = _sources_elsewhere(project)
     hint = (
         "write a source there, or set 'sources' to the folder of your sources"

@@ -19,4 +19,4 @@ def required_kernels(source: Source, macros: Mapping[str, str]) -> Collection[st
     """Return the symbols of kernels that every compile of a source with these *macros* contains."""
     if source.is_ptx:
         return () if _FORWARD_DECLARATION.search(source.text) else ptx_entries(source.text)
-    return declared_names(source.text, macros)
+    return declared_names(source.text, macros) if source.is_cpp else ()

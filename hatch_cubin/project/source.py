@@ -25,6 +25,7 @@ BUNDLE_FOLDER = "_cubins"
 _SKIPPED_FOLDERS = frozenset({BUNDLE_FOLDER, "__pycache__", "node_modules"})
 _GLOB_PIECE = re.compile(r"(?:\*\*/)+|\*\*+|\*|\?|\[(?:[!^].|[^!^])[^\]]*\]|.", re.DOTALL)
 LFS_HINT = "the file is only a pointer of Git LFS: 'git lfs pull' downloads its content"
+TILE_IR_MAGIC = b"\x7fTileIR\0"
 _WIDE_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
@@ -49,7 +50,7 @@ class Production:
 
 @dataclass(frozen=True)
 class Source:
-    """One `.cu` or `.ptx` file: its path in the project, its text, and the digest of its bytes.
+    """One `.cu`, `.ptx` or `.tileir` file: its path in the project, its text, and the digest of its bytes.
 
     A source that a Python function returned is not on the disk, but is treated like a file beside the
     function's file.
@@ -70,13 +71,23 @@ class Source:
     def is_ptx(self) -> bool:
         return is_ptx(self.path)
 
+    @cached_property
+    def is_tile_ir(self) -> bool:
+        return is_tile_ir(self.path)
+
+    @property
+    def is_cpp(self) -> bool:
+        """Whether the source is CUDA C++, and neither PTX nor Tile IR."""
+        return not (self.is_ptx or self.is_tile_ir)
+
     @property
     def code(self) -> bytes:
         """The bytes to compile.
 
-        PTX keeps the encoding of its file, because ptxas may copy bytes of the text into the cubin.
+        PTX keeps the encoding of its file, because ptxas may copy bytes of the text into the cubin. Tile IR
+        is binary: its text has a character for each byte.
         """
-        return self.text.encode(self.encoding if self.is_ptx else "utf-8")
+        return self.text.encode("utf-8" if self.is_cpp else self.encoding)
 
     @property
     def own_rule(self) -> SourceRule | None:
@@ -136,6 +147,23 @@ class PtxHeader(NamedTuple):
 def is_ptx(path: str) -> bool:
     """Return whether the name of a source ends with `.ptx`."""
     return path.lower().endswith(".ptx")
+
+
+def is_tile_ir(path: str) -> bool:
+    """Return whether the name of a source ends with `.tileir`, the suffix of Tile IR."""
+    return path.lower().endswith(".tileir")
+
+
+def decode_tile_ir(data: bytes, where: Location) -> tuple[str, str]:
+    """Return Tile IR as a text with a character for each byte, and the name of this encoding.
+
+    Raise SourceError, with the location *where*, if *data* is not the bytecode that tileiras reads.
+    """
+    if not data.startswith(TILE_IR_MAGIC):
+        what = "is not Tile IR bytecode, which begins with the bytes 7F 54 69 6C 65 49 52 00"
+        hint = LFS_HINT if is_lfs_pointer(data[:100].decode("latin-1")) else None
+        raise SourceError(problem("not-tile-ir", what, where, hint))
+    return data.decode("latin-1"), "latin-1"
 
 
 def decode_source(data: bytes, where: Location) -> tuple[str, str]:
@@ -310,7 +338,7 @@ def read_source(tree: ProjectTree, path: str) -> Source:
         with open(full, "rb", buffering=0) as file:
             file_access.refuse_larger(file.fileno(), read_limits.SOURCE)
             data = file.read()
-        text, encoding = decode_source(data, here)
+        text, encoding = (decode_tile_ir if is_tile_ir(path) else decode_source)(data, here)
         return Source(path, text, file_digest(data), encoding)
     except (OSError, RuntimeError) as exc:  # before Python 3.13, a loop of links is a RuntimeError
         what = f"cannot be read: {getattr(exc, 'strerror', None) or exc}"

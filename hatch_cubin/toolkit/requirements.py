@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from ..common.capabilities import TILE_SINCE
 from ..common.distribution_names import comparable_name
 from ..common.environment import SIGNING_KEY, is_on
 from ..config import nvidia_wheels
@@ -33,6 +34,8 @@ _PARTS = {
         "nvidia-cuda-runtime",
     ),
 }
+TILEIRAS = "tileiras"
+_OF_TILEIRAS = {"nvidia-cuda-tileiras", "nvidia-nvvm"}
 _LINKER = {12: "nvidia-nvjitlink-cu12", 13: "nvidia-nvjitlink"}
 # Wheels that a lock does not pin: results do not depend on the version of cuda-bindings, whose newest version
 # also depends on the version of Python.
@@ -52,16 +55,17 @@ def build_requirements(
     environ: Mapping[str, str],
     locked: Mapping[str, str] | None = None,
     *,
-    assembles: bool = False,
+    extras: Collection[str] = (),
 ) -> list[str]:
     """Return the requirements that the build front end has to install, with the *locked* versions if any.
 
-    The requirements include ptxas if the build *assembles* PTX sources, nvJitLink if the build links modules,
-    and all packages that producers import.
+    The requirements include the *extras* of cuda-toolkit, nvJitLink if the build links modules, and all
+    packages that producers import. The extra "nvcc" contains ptxas, and "tileiras" contains all tools for
+    tile kernels.
     """
     if is_on(environ, "HATCH_CUBIN_SKIP"):
         return []
-    wanted = [*_toolkit_requirements(config, assembles=assembles), *config.packages]
+    wanted = [*_toolkit_requirements(config, extras), *config.packages]
     exact = _exact(wanted, locked) if wanted and locked else wanted
     return [*exact, *_unlocked(config, environ)]
 
@@ -103,37 +107,41 @@ def _exact(wanted: Iterable[str], locked: Mapping[str, str]) -> list[str]:
     return [*exact, *(each for each in wanted if name_of(each) in _NOT_LOCKED)]
 
 
-def install_command(config: Config, environ: Mapping[str, str], *, assembles: bool = False) -> str:
+def install_command(config: Config, environ: Mapping[str, str], extras: Collection[str] = ()) -> str:
     """Return a pip command that installs the requirements of a build, or newer releases of them.
 
     If the project's configuration does not choose a toolkit, the command installs the wheels of the newest
     toolkit.
     """
     chosen = config if config.toolkit else replace(config, toolkit=_NEWEST_LINE)
-    return f"pip install --upgrade {shlex.join(build_requirements(chosen, environ, assembles=assembles))}"
+    return f"pip install --upgrade {shlex.join(build_requirements(chosen, environ, extras=extras))}"
 
 
 def locked_command(config: Config, environ: Mapping[str, str], locked: Mapping[str, str]) -> str:
     """Return a pip command that installs the requirements of a build, with the *locked* versions."""
-    exact = _exact(_toolkit_requirements(config, assembles=False), locked)
+    exact = _exact(_toolkit_requirements(config), locked)
     return f"pip install {shlex.join([*exact, *_unlocked(config, environ)])}"
 
 
-def versions(config: Config, major: int, others: Iterable[str], *, assembles: bool) -> dict[str, str]:
+def versions(
+    config: Config, major: int, others: Iterable[str], extras: Collection[str] = ()
+) -> dict[str, str]:
     """Return the installed versions of all wheels that can change results, and of the wheels *others*."""
     parts: set[str] = set()
     if config.toolkit != "system":
         parts = {"cuda-toolkit", *_PARTS[13 if major >= 13 else 12]}
         parts |= {_LINKER[13 if major >= 13 else 12]} if config.module else set()
-        if assembles:
-            from .assembler import wheel_name  # lazy import: needed only for PTX sources
+        if extras:
+            from .assembler import wheel_name  # lazy import: needed only for PTX sources and tile kernels
 
             parts.add(wheel_name(major))
+        if TILEIRAS in extras:
+            parts |= _OF_TILEIRAS
     names = {"cuda-core", *parts, *map(name_of, config.packages), *others}
     return {name: version for name in sorted(names) if (version := version_of(name)) is not None}
 
 
-def _toolkit_requirements(config: Config, *, assembles: bool) -> list[str]:
+def _toolkit_requirements(config: Config, extras: Collection[str] = ()) -> list[str]:
     toolkit = config.toolkit
     if toolkit == "system":
         there = system_major()
@@ -149,12 +157,15 @@ def _toolkit_requirements(config: Config, *, assembles: bool) -> list[str]:
     # The metapackage cuda-toolkit pins the patch level of each component, but some releases do not pin that
     # of nvJitLink.
     linker = [f"{_LINKER[int(major)]}=={minor}.*"] if config.module else []
-    extras = ["nvrtc", *["nvjitlink"] * bool(linker), *_HEADERS[major], *["nvcc"] * assembles]
+    # the extra exists only in releases that can compile tile kernels; the build reports an older release
+    has_tile = major == minor or tuple(map(int, minor.split("."))) >= TILE_SINCE
+    wanted = [extra for extra in sorted(extras) if extra != TILEIRAS or has_tile]
+    parts = ["nvrtc", *["nvjitlink"] * bool(linker), *_HEADERS[major], *wanted]
     return [
         CORE,
         f"cuda-bindings=={major}.*",
         *_cuda_python(config, major),
-        f"cuda-toolkit[{','.join(dict.fromkeys(extras))}]=={pin}",
+        f"cuda-toolkit[{','.join(dict.fromkeys(parts))}]=={pin}",
         *linker,
     ]
 

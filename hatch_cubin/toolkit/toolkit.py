@@ -8,14 +8,17 @@ import re
 import sys
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..common.arch_names import Arch
-from ..common.capabilities import FAMILIES_SINCE
+from ..common.capabilities import FAMILIES_SINCE, FIRST_TILE, TILE_SINCE
 from ..errors import ToolchainError, problem
 from ..planning.unit_plan import Module, Toolchain, Unit
 from .installed_wheels import CORE, compiler, same_release, unmet, version_of
 from .libraries import absent_from_home, candidates, system_major, with_builtins
+
+if TYPE_CHECKING:
+    from .tile_assembler import TileAssembler
 
 DATA_MODEL = "llp64" if sys.platform == "win32" else "lp64"
 # The machine's processor if it is not x86-64, because on other processors `char` may be unsigned.
@@ -71,6 +74,8 @@ class Facts(NamedTuple):
     supported: tuple[int, ...]
     # The exact version of nvJitLink; None if no linked module has needed nvJitLink so far.
     nvjitlink: str | None = None
+    # The exact versions of tileiras and of its tools; None if no tile kernel has needed tileiras so far.
+    tileiras: str | None = None
 
 
 class Toolkit:
@@ -87,7 +92,7 @@ class Toolkit:
         self._install = install
         if facts is None:
             facts = self._ask()
-        self.core, self.major, self.nvrtc, self.supported, self._nvjitlink = facts
+        self.core, self.major, self.nvrtc, self.supported, self._nvjitlink, self._tileiras = facts
         self._wanted_build("NVRTC", self.nvrtc)
         self.doubt = self._check_release()
 
@@ -95,7 +100,9 @@ class Toolkit:
     def facts(self) -> Facts:
         """The facts about the CUDA toolkit that this build has determined so far, for later builds."""
         known = self.nvjitlink_if_loaded or self._nvjitlink
-        return Facts(self.core, self.major, self.nvrtc, self.supported, known)
+        return Facts(
+            self.core, self.major, self.nvrtc, self.supported, known, self.tileiras_if_used or self._tileiras
+        )
 
     def _ask(self) -> Facts:
         try:
@@ -149,8 +156,9 @@ class Toolkit:
     @property
     def compilers(self) -> dict[str, str | None]:
         """The exact versions of the compilers, for the manifest; None for each compiler that was not used."""
-        ptxas = {} if self.ptxas_if_used is None else {"ptxas": self.ptxas}
-        return {"nvjitlink": self.nvjitlink_if_loaded, "nvrtc": self.nvrtc, **ptxas}
+        others = {"ptxas": self.ptxas_if_used, "tileiras": self.tileiras_if_used}
+        used = {tool: build for tool, build in others.items() if build is not None}
+        return {"nvjitlink": self.nvjitlink_if_loaded, "nvrtc": self.nvrtc, **used}
 
     @cached_property
     def assembler(self) -> str:
@@ -158,6 +166,36 @@ class Toolkit:
         from . import assembler  # lazy import: needed only for PTX sources
 
         return assembler.find(self._wanted, self.major, self.ptxas, self._assembler_hint)
+
+    @property
+    def extras(self) -> frozenset[str]:
+        """The extras of NVIDIA's wheel cuda-toolkit for the tools that this build needs besides NVRTC."""
+        tools = {"nvcc": self.ptxas_if_used, "tileiras": self.tileiras_if_used}
+        return frozenset(extra for extra, build in tools.items() if build is not None)
+
+    @cached_property
+    def tileiras(self) -> str:
+        """The exact versions of tileiras, which compiles tile kernels, and of the tools that it runs."""
+        return self._tileiras or self._tile_assembler.build
+
+    @property
+    def tileiras_if_used(self) -> str | None:
+        """The exact versions of tileiras and of its tools; None if the project does not have tile kernels."""
+        return self.__dict__.get("tileiras")
+
+    @property
+    def tile_assembler(self) -> str:
+        """The path of tileiras; ToolchainError if tileiras or a tool that it runs is not installed."""
+        return self._tile_assembler.path
+
+    @cached_property
+    def _tile_assembler(self) -> TileAssembler:
+        from . import tile_assembler  # lazy import: needed only for tile kernels
+
+        hint = "" if self._wanted is None else "build with isolation, which installs them, or "
+        if self._wanted == "system":
+            hint = "install tileiras, nvcc and libnvvm into CUDA_HOME"
+        return tile_assembler.find(self._wanted, ".".join(map(str, self.version)), hint)
 
     @property
     def _assembler_hint(self) -> str:
@@ -185,11 +223,15 @@ class Toolkit:
         """Return the name and version of the compiler or linker of a module's machine code, for messages."""
         if module.link:
             return f"nvJitLink {self.nvjitlink}"
+        if module.is_tile:
+            return f"tileiras {self.tileiras}"
         return f"ptxas {self.ptxas}" if module.source.is_ptx else f"NVRTC {self.nvrtc}"
 
     def toolchain(self) -> Toolchain:
         """Return the facts about the toolkit that `planning/` needs."""
-        return Toolchain(f"NVRTC {self.nvrtc}", self.supported, self.families)
+        # in CUDA 13.3 to 13.5, tileiras knows exactly the capabilities from 8.0 on that NVRTC knows
+        tile = [number for number in self.supported if number >= FIRST_TILE and self.version >= TILE_SINCE]
+        return Toolchain(f"NVRTC {self.nvrtc}", self.supported, self.families, tuple(tile))
 
     @property
     def libraries(self) -> tuple[str, ...]:
@@ -352,8 +394,12 @@ def core_key(unit: Unit, extra: str | None = None) -> bytes:
 
 
 def flags(unit: Unit, toolkit: Toolkit) -> list[str]:
-    """Return the command-line flags with which ptxas assembles a unit (a module for one arch)."""
-    from . import assembler
+    """Return the flags with which ptxas or tileiras assembles a unit (a module for one arch)."""
+    if unit.module.is_tile:
+        from . import tile_assembler  # lazy import: needed only for tile kernels
+
+        return tile_assembler.flags(unit.module.options, unit.arch)
+    from . import assembler  # lazy import: needed only for PTX sources
 
     return assembler.flags(unit.module.options, assembled_for(unit, toolkit))
 
@@ -370,12 +416,18 @@ def _program_options(unit: Unit, **names: str) -> Any:
 
 def implicit(module: Module, toolkit: Toolkit) -> list[str]:
     """Return the compiler options and the code that hatch-cubin itself adds to each compile of a module."""
-    return list(filter(None, (*_seed(module, toolkit), preamble(module, toolkit))))
+    return list(filter(None, (*_own_options(module, toolkit), preamble(module, toolkit))))
+
+
+def _own_options(module: Module, toolkit: Toolkit) -> tuple[str, ...]:
+    """Return the compiler options that hatch-cubin itself adds to each compile of a module."""
+    tile = ("--enable-tile",) if module.has_tile_code and module.source.is_cpp else ()
+    return (*_seed(module, toolkit), *tile)
 
 
 def _seed(module: Module, toolkit: Toolkit) -> tuple[str, ...]:
     """Return the option that makes names in anonymous namespaces reproducible instead of random."""
-    if module.source.is_ptx or "frandom_seed" in module.options or toolkit.version < _FIRST_WITH_SEED:
+    if not module.source.is_cpp or "frandom_seed" in module.options or toolkit.version < _FIRST_WITH_SEED:
         return ()
     # The seed contains the source's path, because anonymous names in objects of one link must be different.
     own = f"/{module.source.path}" if module.part_of else ""
@@ -384,18 +436,18 @@ def _seed(module: Module, toolkit: Toolkit) -> tuple[str, ...]:
 
 def preamble(module: Module, toolkit: Toolkit) -> str:
     """Return code to put before a source, which makes anonymous names reproducible; empty if needless."""
-    seeded = module.source.is_ptx or toolkit.version >= _FIRST_WITH_SEED
+    seeded = not module.source.is_cpp or toolkit.version >= _FIRST_WITH_SEED
     return "" if seeded else _NAMESAKE
 
 
 def compiler_options(unit: Unit, toolkit: Toolkit, search: tuple[str, ...]) -> tuple[bytes, ...]:
     """Return all compiler options for the compile of a unit, including the search path for headers."""
-    if unit.module.source.is_ptx:
+    if not unit.module.source.is_cpp:
         return tuple(flag.encode() for flag in flags(unit, toolkit))
     toolkit.load()
     options = _program_options(unit._replace(arch=assembled_for(unit, toolkit))).as_bytes("nvrtc", "cubin")
     paths = (f"--include-path={folder}".encode() for folder in search)
-    return (*options, *(option.encode() for option in _seed(unit.module, toolkit)), *paths)
+    return (*options, *(option.encode() for option in _own_options(unit.module, toolkit)), *paths)
 
 
 def assembled_for(unit: Unit, toolkit: Toolkit) -> Arch:

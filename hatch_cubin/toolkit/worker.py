@@ -79,7 +79,7 @@ def compile_task(task: dict[str, Any]) -> dict[str, Any]:
     In the returned dict, `ok` is whether the compile succeeded, and `log` is the compiler's log.
     """
     start = time.perf_counter()
-    run = {"c++": _compile, "lto": _compile, "ptx": _assemble, "link": _link, "xz": _pack}[task["kind"]]
+    run = _runner(task["kind"])
     if _unnamed and task["searches"]:
         run = _compile_unnamed
     shared = _with_precompiled_header(task) if task.get("precompiled_header") and run is _compile else None
@@ -96,6 +96,19 @@ def compile_task(task: dict[str, Any]) -> dict[str, Any]:
         "seconds": seconds,
         "shared": shared is not None,
     }
+
+
+def _runner(kind: str) -> Callable[[dict[str, Any]], Outcome]:
+    """Return the function that runs tasks of a kind."""
+    return {
+        "c++": _compile,
+        "lto": _compile,
+        "tile": _compile_tile,
+        "ptx": _assemble,
+        "tileir": _assemble,
+        "link": _link,
+        "xz": _pack,
+    }[kind]
 
 
 def _with_precompiled_header(task: dict[str, Any]) -> Outcome | None:
@@ -228,6 +241,8 @@ def _run(task: dict[str, Any], *, precompiles: bool = False) -> Outcome:
         size, get = nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN
         if task["kind"] == "lto":
             size, get = nvrtc.nvrtcGetLTOIRSize, nvrtc.nvrtcGetLTOIR
+        if task["kind"] == "tile":
+            size, get = nvrtc.nvrtcGetTileIRSize, nvrtc.nvrtcGetTileIR
         output = text(size, get)
         ptx = text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).rstrip(b"\0") if task.get("ptx") else b""
         symbols = {
@@ -250,8 +265,9 @@ def _compile_unnamed(task: dict[str, Any]) -> Outcome:
     If both results are equal, the result does not depend on the folders' names.
     """
     by_number, by_path = (_renamed(task, which) for which in (0, 1))
-    outcome = _compile(by_number)
-    if outcome.ok and by_path != task and _results(_compile(by_path)) != _results(outcome):
+    run = _runner(task["kind"])
+    outcome = run(by_number)
+    if outcome.ok and by_path != task and _results(run(by_path)) != _results(outcome):
         what = (
             f"the result contains names of folders, which needs {max(_unnamed) + 1} open files, more than "
             "are allowed here (use 'ulimit -n 1024', or '--ulimit nofile=1024' for containers)"
@@ -280,45 +296,54 @@ def _renamed(task: dict[str, Any], which: int) -> dict[str, Any]:
 
 
 class _Assembler:
-    """Runs ptxas for the tasks of this worker process, one task after another."""
+    """Runs ptxas and tileiras for the tasks of this worker process, one task after another."""
 
     def __init__(self) -> None:
-        self.program = ""
+        self.programs = {"ptx": "", "tileir": ""}
         self.scratch = ""
         self._running: subprocess.Popen[bytes] | None = None
         self._starts = threading.Lock()
 
-    def run(self, task: dict[str, Any]) -> Outcome:
-        """Assemble the PTX source of a task with ptxas."""
+    def run(self, kind: str, code: bytes, options: list[bytes]) -> Outcome:
+        """Assemble PTX with ptxas, or Tile IR with tileiras."""
         # The names of these files never change, because debug information and error messages contain the
         # names.
         os.makedirs(self._folder, exist_ok=True)
-        with open(os.path.join(self._folder, "source.ptx"), "wb") as text:
-            text.write(task["code"])
-        options = [option.decode() for option in task["options"]]
+        with open(os.path.join(self._folder, f"source.{kind}"), "wb") as text:
+            text.write(code)
         with self._starts:
             self._running = subprocess.Popen(  # noqa: S603 - the toolkit's own program
-                [self.program, *options, "source.ptx", "-o", "source.cubin"],
+                [self.programs[kind], *map(bytes.decode, options), f"source.{kind}", "-o", "source.cubin"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 cwd=self._folder,
+                env=self._environment(),
             )
             running = self._running
         log, _nothing = running.communicate()
-        code = running.returncode
-        # If ptxas crashed, this process exits with the same signal, because the build already handles crashes
-        # of workers.
-        if code < 0 and self._running is not None:
-            os.kill(os.getpid(), -code)
-        if code:
-            return Outcome(ok=False, log=log or b"fatal: ptxas ended with exit code %d" % code)
+        status = running.returncode
+        # If the program crashed, this process exits with the same signal, because the build already handles
+        # crashes of workers.
+        if status < 0 and self._running is not None:
+            os.kill(os.getpid(), -status)
+        if status:
+            name = os.path.basename(self.programs[kind])
+            return Outcome(ok=False, log=log or f"fatal: {name} ended with exit code {status}".encode())
         with open(os.path.join(self._folder, "source.cubin"), "rb") as cubin:
             return Outcome(ok=True, output=cubin.read(), log=log)
 
+    def _environment(self) -> dict[str, str]:
+        """Return the environment variables for a program, without the variables that would change its result.
+
+        tileiras would read CUDA_HOME, and writes its temporary files into the folder of a variable.
+        """
+        own = {name: value for name, value in os.environ.items() if not name.startswith("CUDA_")}
+        return {**own, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self._folder)}
+
     @property
     def _folder(self) -> str:
-        return os.path.join(self.scratch, f"ptxas-{os.getpid()}")
+        return os.path.join(self.scratch, f"assembler-{os.getpid()}")
 
     def leave(self) -> None:
         """Kill a ptxas process that is still running, and remove the files of this process.
@@ -329,10 +354,9 @@ class _Assembler:
             if self._running is not None:
                 self._running.kill()
                 self._running = None
-        for name in ("source.ptx", "source.cubin"):
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(self._folder, name))
         with contextlib.suppress(OSError):
+            for name in os.listdir(self._folder):  # a killed tileiras leaves temporary files
+                os.unlink(os.path.join(self._folder, name))
             os.rmdir(self._folder)
 
 
@@ -340,7 +364,16 @@ _assembler = _Assembler()
 
 
 def _assemble(task: dict[str, Any]) -> Outcome:
-    return _assembler.run(task)
+    return _assembler.run(task["kind"], task["code"], task["options"])
+
+
+def _compile_tile(task: dict[str, Any]) -> Outcome:
+    """Compile C++ with tile kernels to Tile IR, and Tile IR to a cubin."""
+    outcome = _run(task)
+    if not outcome.ok:
+        return outcome
+    made = _assembler.run("tileir", outcome.output, task["tile_flags"])
+    return made._replace(log=outcome.log.rstrip(b"\0") + made.log, symbols=outcome.symbols)
 
 
 def _link(task: dict[str, Any]) -> Outcome:
@@ -560,7 +593,7 @@ def main() -> None:
         _open_folders(setup["folders"])
     sys.path[:] = setup["sys_path"]
     _header.folder = _assembler.scratch = setup["scratch"]
-    _assembler.program = setup.get("assembler", "")
+    _assembler.programs = {"ptx": setup.get("assembler", ""), "tileir": setup.get("tile_assembler", "")}
     if setup.get("memory"):
         _limit_memory(setup["memory"])
     os.chdir("/")  # a fixed working folder, because debug information contains the path of the working folder

@@ -32,11 +32,18 @@ KERNELS: dict[str, tuple[str, list[str]]] = {
     "jinja": ("stencil", ["[T=double,R=1]", "[T=double,R=2]", "[T=float,R=1]", "[T=float,R=2]"]),
     "pyptx": ("rms_norm", ["[N=1024]", "[N=4096]"]),
     "triton": ("matmul", ["[BM=128,BN=64]", "[BM=64,BN=64]"]),
+    "cutile": ("add", ["[SIZE=1024]", "[SIZE=256]"]),
 }
+# By project: what it needs besides a compiler.
+NEEDS = {"triton": "triton", "cutile": "cutile"}
+ARCHS = {"triton": {"compute_80", "sm_80", "sm_90a"}, "cutile": {"sm_80", "sm_90a"}}
+# By project: the block of its launch.
+BLOCKS = {"cutile": (1, 1, 1)}
 # By project: the launch that the guide shows, and arguments for it.
 LAUNCHES: dict[str, tuple[str, tuple[int, ...]]] = {
     "pyptx": ("norm.rms_norm", (0, 0, 0, 16, 1024)),
     "triton": ("matmul.matmul", (0, 0, 0, 0, 100, 128, 64)),
+    "cutile": ("vectors.add", (0, 0, 0, 0, 1000)),
 }
 
 
@@ -52,7 +59,11 @@ def built(root: Path, name: str) -> dict[str, bytes]:
 
 def parametrize(names: Any) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
-        "name", [pytest.param(each, marks=pytest.mark.triton if each == "triton" else ()) for each in names]
+        "name",
+        [
+            pytest.param(each, marks=getattr(pytest.mark, NEEDS[each]) if each in NEEDS else ())
+            for each in names
+        ],
     )
 
 
@@ -72,7 +83,7 @@ def test_a_project_of_the_guide_has_its_kernels_and_is_equal_in_every_folder(
         f"{kernel}{variant}": [kernel] for variant in variants
     }
     archs = {entry["arch"] for each in modules.values() for entry in each["entries"]}
-    assert archs == ({"compute_80", "sm_80", "sm_90a"} if name == "triton" else {"sm_80", "sm_90"})
+    assert archs == ARCHS.get(name, {"sm_80", "sm_90"})
 
 
 @parametrize(LAUNCHES)
@@ -100,4 +111,4 @@ def test_a_launch_of_the_guide_passes_as_many_arguments_as_the_kernel_has(
     getattr(importlib.import_module(f"mypkg.{module}"), function)(*arguments)
     ((_stream, shape, loaded, *passed),) = launched
     assert len(passed) == len(loaded.parameters)
-    assert shape.block == (128, 1, 1)
+    assert shape.block == BLOCKS.get(name, (128, 1, 1))

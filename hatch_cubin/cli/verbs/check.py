@@ -130,11 +130,13 @@ def _table(folder: str) -> tuple[str | None, Sequence[Problem], list[Problem]]:
         parse_config(settings, place, os.environ)
     except ConfigError as exc:
         return None, exc.problems, []
+    if missing:
+        return None, missing, []
     warnings: list[Problem] = []
     with contextlib.suppress(ConfigError):  # for example, hatchling is not installed
         project = open_project.open_project(folder, os.environ, None, verbose=False)
         warnings += open_project.build_warnings(project)
-    return (None, missing, warnings) if missing else (f"{place.file} {place}", (), warnings)
+    return f"{place.file} {place}", (), warnings
 
 
 def _budget(folder: str) -> int | None:

@@ -20,18 +20,11 @@ from typing import Any
 
 from ...common import file_access, read_limits
 from ...config import table_location, toml_edit
-from ...config.known_names import (
-    BACKENDS,
-    WRAPPER,
-    backend_meant,
-    backend_of_tables,
-    is_nearly_own,
-    is_own,
-    with_hatch_cubin,
-)
+from ...config.known_names import WRAPPER, backend_meant, is_nearly_own, is_own, with_hatch_cubin
 from ...config.toml_edit import Setting
 from ...config.toml_positions import TableLocation
 from ...errors import ConfigError, Location, problem
+from ...frontends import open_project
 from ...project.source import BUNDLE_FOLDER
 from ..verb_base import Answer, folder_argument, json_argument
 
@@ -55,7 +48,7 @@ _SETTINGS = (
 _INSIDE = "the build backend that makes the wheel, except the kernels"
 # Commands that do not run `hatch_cubin.backend`.
 _PAST_OURS = {"flit_core": "flit build", "maturin": "maturin build"}
-_KERNEL_FILES = ("*.cu", "*.cuh", "*.h", "*.ptx")
+_KERNEL_FILES = ("*.cu", "*.cuh", "*.h", "*.ptx", "*.tileir")
 _INSTALL, _BUILD = "pip install -e .", "pip wheel --no-deps ."
 _WITHOUT_PIP = {_INSTALL: "uv sync", _BUILD: "uv build --wheel, pipx run hatch build -t wheel"}
 
@@ -77,7 +70,8 @@ def run(args: argparse.Namespace) -> Answer:
             hint = f"make an empty {_PYPROJECT}: an empty file is enough beside a setup.py"
         raise ConfigError(problem("not-a-project", what, hint=hint))
     pyproject, backend = table_location.read_project(root)
-    _refuse_other_backend(root, pyproject)
+    if (unclear := open_project.missing_build_system(root)) is not None:
+        raise ConfigError(unclear)
     place, is_new, producers = _table_place(root)
     if is_new and (unread := table_location.unread_table(root, backend)):
         if table_location.is_hidden(unread, place):
@@ -113,21 +107,6 @@ def _step(command: str) -> str:
     """Return the line about a next step, with equal commands for users who do not have pip."""
     others = _WITHOUT_PIP.get(command)
     return f"  {command}" + (f"  (or: {others})" if others else "")
-
-
-def _refuse_other_backend(root: Path, pyproject: Mapping[str, Any]) -> None:
-    """Raise ConfigError if pip would use setuptools, although the project configures another backend."""
-    found = backend_of_tables(table_location.inside(pyproject, "tool"))
-    if "build-system" in pyproject or found is None or (root / "setup.py").exists():
-        return
-    table, backend = found
-    requirement = next(name for name, right in BACKENDS.items() if right == backend)
-    what = f"there is no [build-system], so pip would build this project with setuptools, despite {table}"
-    line = f'[build-system] with requires = ["{requirement}"] and build-backend = "{backend}"'
-    other = 'requires = ["setuptools"] and build-backend = "setuptools.build_meta"'
-    raise ConfigError(
-        problem("build-system-missing", what, Location(_PYPROJECT), f"add {line}; for setuptools: {other}")
-    )
 
 
 def _required(pyproject: Mapping[str, Any], backend: str) -> list[Setting]:
@@ -249,12 +228,10 @@ def _table_place(root: Path) -> tuple[TableLocation, bool, list[Mapping[str, Any
 
 def _packages(root: Path, backend: str, place: TableLocation) -> Mapping[str, str]:
     """Return the folder of each package of the project that is known before the first build."""
-    from ...frontends import open_project as frontend
-
     if backend in table_location.HATCH_BACKENDS:
         with contextlib.suppress(ConfigError):  # hatchling is not installed, or cannot build the project yet
-            return frontend.packages(root, backend, place)
-    return frontend.found_packages(root)
+            return open_project.packages(root, backend, place)
+    return open_project.found_packages(root)
 
 
 def _wrap(files: _Files, pyproject: Mapping[str, Any], backend: str) -> list[Setting]:

@@ -175,7 +175,8 @@ def _rows(unit: UnitFacts) -> Iterator[Sequence[str]]:
     name = unit["source"] if is_of_call(unit["module"]) else unit["module"]
     start: Sequence[str] = (plain(name), plain(unit["arch"]), size(unit["bytes"]))
     for kernel in [] if unit["problem"] else unit["kernels"]:
-        yield (*start, *_uses(kernel), plain(kernel["signature"]))
+        kind = " (tile kernel)" if kernel["tile"] else ""
+        yield (*start, *_uses(kernel), f"{plain(kernel['signature'])}{kind}")
         start = ("", "", "")
     if unit["problem"] or not unit["kernels"]:
         yield (*start, "", "", "", "", plain(unit["problem"] or "contains no kernel"))

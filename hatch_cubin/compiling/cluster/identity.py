@@ -23,9 +23,11 @@ from ...keys.ingredients import KEY_SCHEMA
 from ...project import disk
 from ...toolkit.assembler import wheel as assembler_wheel
 from ...toolkit.libraries import identity as installed
+from ...toolkit.tile_assembler import wheels as tile_wheels
 from ...toolkit.toolkit import DATA_MODEL, OTHER_MACHINE, Toolkit
 
 _LIMIT_S = 60.0
+_TOOLS = ("nvjitlink", "ptxas", "tileiras")
 _CODE = (
     "../executor.py",
     "../processes.py",
@@ -53,6 +55,13 @@ class Identity(NamedTuple):
     nvrtc: str
     nvjitlink: str | None = None  # the version of nvJitLink; None if the build does not link modules
     ptxas: str | None = None  # the version of ptxas; None if the build has no PTX sources
+    # the versions of tileiras and of its tools; None if the build has no tile kernels
+    tileiras: str | None = None
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The tools besides NVRTC that the build needs."""
+        return tuple(tool for tool in _TOOLS if getattr(self, tool) is not None)
 
 
 class Installed(NamedTuple):
@@ -61,17 +70,18 @@ class Installed(NamedTuple):
     identity: Identity
     libraries: tuple[str, ...]
     assembler: str
+    tile_assembler: str
     headers: Mapping[str, str]
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files of the compiler: its libraries, and ptxas if the build needs ptxas."""
-        return (*self.libraries, self.assembler) if self.assembler else self.libraries
+        """The files of the compiler: its libraries, and ptxas and tileiras if the build needs them."""
+        return (*self.libraries, *filter(None, (self.assembler, self.tile_assembler)))
 
 
 def local_identity(toolkit: Toolkit) -> Identity:
     """Return the identity of this machine, with the versions of *toolkit*."""
-    tools = (toolkit.nvrtc, toolkit.nvjitlink_if_loaded, toolkit.ptxas_if_used)
+    tools = (toolkit.nvrtc, toolkit.nvjitlink_if_loaded, toolkit.ptxas_if_used, toolkit.tileiras_if_used)
     return Identity(__version__, KEY_SCHEMA, CODE, DATA_MODEL, OTHER_MACHINE, *tools)
 
 
@@ -84,6 +94,7 @@ def difference(theirs: Identity, mine: Identity) -> str | None:
         ("processor", theirs.machine or "x86_64", mine.machine or "x86_64"),
         ("NVRTC", theirs.nvrtc, mine.nvrtc),
         ("nvJitLink", theirs.nvjitlink, mine.nvjitlink or theirs.nvjitlink),
+        ("tileiras", theirs.tileiras, mine.tileiras or theirs.tileiras),
     )
     for name, there, here in pairs:
         if there != here:
@@ -99,6 +110,7 @@ def remedy(mine: Identity) -> str:
     suffix = "" if int(major) >= 13 else f"-cu{major}"
     linker = [] if mine.nvjitlink is None else [f"nvidia-nvjitlink{suffix}=={mine.nvjitlink}"]
     assembler = [] if mine.ptxas is None else [assembler_wheel(int(major), mine.ptxas)]
+    tile = [] if mine.tileiras is None else tile_wheels(".".join(mine.nvrtc.split(".")[:2]))
     wheels = [
         f"hatch-cubin=={mine.version}",
         "'cuda-core>=1.2,<2'",
@@ -106,31 +118,30 @@ def remedy(mine: Identity) -> str:
         f"nvidia-cuda-nvrtc{suffix}=={mine.nvrtc}",
         *linker,
         *assembler,
+        *tile,
     ]
     return f"on each worker: pip install {' '.join(wheels)}"
 
 
-_answers: dict[tuple[str | None, bool, bool], tuple[Installed, Sequence[str | None]]] = {}
+_answers: dict[tuple[str | None, tuple[str, ...]], tuple[Installed, Sequence[str | None]]] = {}
 
 
-def find_installed(wanted: str | None, *, links: bool, assembles: bool = False) -> Installed:
+def find_installed(wanted: str | None, uses: tuple[str, ...]) -> Installed:
     """Find out, in a separate process, what is installed on this machine.
 
-    *wanted* is "system" if the build uses the toolkit in CUDA_HOME, otherwise None. *links* is whether the
-    build needs nvJitLink, and *assembles* is whether the build needs ptxas. Raise ValueError with the reason
-    if this machine cannot compile.
+    *wanted* is "system" if the build uses the toolkit in CUDA_HOME, otherwise None. *uses* are the tools
+    besides NVRTC that the build needs. Raise ValueError with the reason if this machine cannot compile.
     """
-    asked = (wanted, links, assembles)
+    asked = (wanted, uses)
     found, state = _answers.get(asked, (None, ()))
     if found is not None and state == _state(wanted, found.files):
         return found
     before = installed(wanted)
-    uses = f"{'links ' * links}{'assembles' * assembles}"
-    answer = _asked([sys.executable, "-c", _MAIN, wanted or "", uses, *sys.path])
+    answer = _asked([sys.executable, "-c", _MAIN, wanted or "", " ".join(uses), *sys.path])
     if "error" in answer:
         raise ValueError(answer["error"])
     identity = Identity(*answer["identity"])
-    found = Installed(identity, tuple(answer["libraries"]), answer["assembler"], answer["headers"])
+    found = Installed(identity, tuple(answer["libraries"]), *(answer[name] for name in Installed._fields[2:]))
     _answers[asked] = found, [before, *_state(wanted, found.files)[1:]]
     return found
 
@@ -179,15 +190,14 @@ def main(wanted: str, uses: str) -> None:
 def _answer(wanted: str | None, uses: Sequence[str]) -> dict[str, Any]:
     try:
         toolkit = Toolkit(wanted)
-        if "links" in uses:
-            _ = toolkit.nvjitlink
-        if "assembles" in uses:
-            _ = toolkit.ptxas
+        for tool in uses:
+            getattr(toolkit, tool)  # reading the attribute notes that the build uses this tool
         roots = toolkit_roots(toolkit, system=wanted == "system", unpacks=False)
         return {
             "identity": local_identity(toolkit),
             "libraries": toolkit.libraries,
-            "assembler": toolkit.assembler if "assembles" in uses else "",
+            "assembler": toolkit.assembler if "ptxas" in uses else "",
+            "tile_assembler": toolkit.tile_assembler if "tileiras" in uses else "",
             "headers": {root.logical: str(root.path) for root in roots},
         }
     except HatchCubinError as exc:

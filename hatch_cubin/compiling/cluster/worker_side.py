@@ -195,9 +195,10 @@ def compile_lease(requirements: BuildRequirements, lease: Lease) -> Reply:
             folders,
             1,
             lease.timeout_s,
-            scratch=mine.scratch if installed.assembler else "",
+            scratch=mine.scratch if installed.assembler or installed.tile_assembler else "",
             memory=lease.memory,
             assembler=installed.assembler,
+            tile_assembler=installed.tile_assembler,
         )
         tasks = {task.id: task for task in lease.tasks}
         left = iter(lease.tasks)
@@ -242,7 +243,4 @@ def unpacked(data: bytes) -> list[bytes]:
 
 
 def _installed(requirements: BuildRequirements) -> Installed:
-    tools = requirements.identity
-    return identity.find_installed(
-        requirements.wanted, links=tools.nvjitlink is not None, assembles=tools.ptxas is not None
-    )
+    return identity.find_installed(requirements.wanted, requirements.identity.uses)

@@ -62,7 +62,7 @@ class Archs:
         return [
             Unit(module, arch)
             for path, module in self._first.items()
-            if not module.source.is_ptx and any(map(_of_gpu, self._texts[path]))
+            if module.source.is_cpp and any(map(_of_gpu, self._texts[path]))
             for arch in sorted(self._others(path))
         ]
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
 
 from ...config import toml_lines
 from ...errors import Location
+from ...project.conditional_lines import DEFINED_BY_NVRTC, Condition, lines_with_conditions, surely_read
 from ...project.directives import DEFINE
 from ...project.source import may_have_kernel, without_comments
 from .failed_compile import FailedCompile
 from .kernel_declarations import GAP, about_extern_template, declared, examples
 from .other_sources import called_elsewhere
 
-_DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif|define)\b(.*)")
-_ONE_MACRO = re.compile(r"(?:defined[ \t]*\(?[ \t]*)?([^\W\d]\w*)[ \t]*\)?")
 _NAME = re.compile(r"(?<![\w.])[^\W\d_]\w*")
-_NOT_DEFINED = re.compile(r"(?:ifndef|if[ \t]+![ \t]*defined)[ \t]*\(?[ \t]*(\w+)[ \t]*\)?")
-_OF_NVRTC = frozenset({"__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplusplus"})
 _GLOBAL = re.compile(r"\b__global__\b")
 _COMMENTED = re.compile(r"\b__global__\b[^;{}()]*\w\s*\(")
 _TEMPLATE = re.compile(r"\btemplate\b")
@@ -31,30 +27,6 @@ _NO_SOURCE_BUT_THIS = (
 )
 _BY_NAME = "a template is compiled only if 'instantiate' lists it"
 FILLED = f", with a type or a value for each {GAP}"
-
-
-class Condition(NamedTuple):
-    """A preprocessor condition around lines of code; *line* is the line number of the `#if` or `#else`."""
-
-    kind: str
-    operand: str
-    line: int
-
-    def lacking(self, given: AbstractSet[str]) -> tuple[str, ...] | None:
-        """Return which macros must be defined, besides the macros *given*, so that the condition is true.
-
-        Return () if the condition is true, and None if only a compiler can evaluate the condition.
-        """
-        if self.kind in {"elif", "else"}:  # #elif and #else depend on all conditions before them
-            return None
-        if self.operand == "1":
-            return ()
-        if match := _NOT_DEFINED.fullmatch(f"{self.kind} {self.operand}"):
-            return None if match[1] in given else ()
-        matches = [_ONE_MACRO.fullmatch(part.strip()) for part in self.operand.split("&&")]
-        if not all(matches):
-            return None
-        return tuple(match[1] for match in matches if match and match[1] not in given)
 
 
 def about_no_kernel(failed: FailedCompile) -> str | None:
@@ -73,7 +45,7 @@ def about_no_kernel(failed: FailedCompile) -> str | None:
     texts = [*map(failed.text_of, (failed.path, *failed.headers))]
     unnamed = _about_templates(failed, left_out)
     written = {match[1] for text in texts for match in DEFINE.finditer(text)}
-    given = _OF_NVRTC | written | {name for name, value in module.macros if value != "0"}
+    given = DEFINED_BY_NVRTC | written | {name for name, value in module.macros if value != "0"}
     for condition in _around_kernels(module.source.text):
         shown = f"#{condition.kind} {condition.operand}".rstrip()
         kept = f"'{shown}' ({Location(failed.path, condition.line)})"
@@ -164,37 +136,9 @@ def certain_kernels(path: str, text: str) -> set[str]:
     }
 
 
-def surely_read(text: str, given: AbstractSet[str]) -> Iterator[tuple[str, int]]:
-    """Yield text and number of each line that the compiler certainly reads with the macros *given*."""
-    known = _OF_NVRTC | given
-    for line, number, around in _lines(text):
-        if all(condition.lacking(known) == () for condition in around):
-            yield line, number
-
-
 def _around_kernels(text: str) -> tuple[Condition, ...]:
     """Return the conditions around the first kernel; () if one of the kernels is not inside a condition."""
-    found = [(line, around) for line, _number, around in _lines(text) if line.strip()]
+    found = [(line, around) for line, _number, around in lines_with_conditions(text) if line.strip()]
     kernels = [around for line, around in found if "__global__" in line]
     every = kernels or [around for _line, around in found]
     return every[0] if every and all(every) else ()
-
-
-def _lines(text: str) -> Iterator[tuple[str, int, tuple[Condition, ...]]]:
-    """Yield each line of code, its number, and the conditions around the line (without include guards)."""
-    around: list[Condition | None] = []
-    guard = ""  # the macro of the #ifndef in the line before; empty if the line before is different
-    for number, line in enumerate(without_comments(text).splitlines(), start=1):
-        match = _DIRECTIVE.fullmatch(line)
-        kind, operand = (match[1], match[2].strip()) if match else ("", "")
-        if kind == "define":
-            if operand.split()[:1] == [guard]:
-                around[-1] = None
-        elif kind == "endif":
-            around[-1:] = []
-        elif kind:
-            around[len(around) - (kind in {"else", "elif"}) :] = [Condition(kind, operand, number)]
-        else:
-            yield line, number, tuple(each for each in around if each is not None)
-        if kind or line.strip():
-            guard = operand if kind == "ifndef" else ""

@@ -15,13 +15,14 @@ from pathlib import PurePosixPath
 from ...config.value_checks import HEADER_SUFFIXES
 from ...errors import Location
 from ...headers.includes import Resolver
+from ...project.conditional_lines import surely_read
 from ...project.directives import INCLUDE
 from ...project.scan import Include
 from ...project.source import walk
 from ...project.source_roots import ProjectTree
 from ...toolkit.installed_wheels import name_of
 from ..diagnostics import Diagnostic, Explanation, failure
-from . import conditions, host_code
+from . import host_code
 from .failed_compile import FailedCompile
 from .include_chain import Step
 
@@ -114,7 +115,7 @@ def _leading_nowhere(failed: FailedCompile) -> Iterator[Step]:
     given = {name for name, value in failed.module.macros if value != "0"}
     pending = [failed.path]
     for path in pending:
-        for line, number in conditions.surely_read(failed.text_of(path), given):
+        for line, number in surely_read(failed.text_of(path), given):
             if match := INCLUDE.match(line):
                 include = Include(match[2], "quote" if match[1] == '"' else "angle")
                 places = resolver.find(include, *resolver.own(path)).places

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...errors import Location
+from ...project.conditional_lines import surely_read
 from ...project.source import LFS_HINT, is_lfs_pointer, without_comments
+from ...project.tile_kernels import TILE_CODE
 from ..diagnostics import Diagnostic, Explanation, failure
-from .conditions import surely_read
 from .failed_compile import FailedCompile
 
 _A_TEMPLATE = (
@@ -45,7 +46,6 @@ _PLACEHOLDER = re.compile(  # matches a placeholder of Jinja, CMake or Mako
 _PYTHON_PLACEHOLDER = re.compile(
     r"%\(\w+\)[a-z]|[=(,\[<]\s*%[sdif]\b|[<+*/%\[]\s*\{\w+\}|[(,]\s*\{\w+\}\s+\*?\s*\w|\$[A-Za-z]\w*"
 )
-_TILE = re.compile(r"\b__tile(?:_global)?__(?!\w)")
 _NO_TOKEN = re.compile(r"unrecognized token|expected a file name")
 # Matches backslashes of a string literal: before a quotation mark, or in a line break after a statement.
 _ESCAPED = re.compile(r'^[^"]*\\"|[;{}]\s*\\n')
@@ -139,31 +139,29 @@ def _named(char: str) -> str:
 
 
 def place_of_tile_code(texts: Mapping[str, str]) -> Location | None:
-    """Return the location of a tile kernel (`__tile_global__`) that the compiler certainly reads."""
+    """Return the location of tile code (`__tile_global__`, `__tile__`) that the compiler certainly reads."""
     for path, text in texts.items():
         if "__tile" in text:
             for line, number in surely_read(text, frozenset()):
-                if _TILE.search(line):
+                if TILE_CODE.search(line):
                     return Location(path, number)
     return None
 
 
 def tile_code_error(where: Location, failed: FailedCompile) -> Diagnostic:
-    """Return an error which says that tile kernels (`__tile_global__`) are not supported."""
-    text = failed.text_of(failed.path)
-    if where.path != failed.path:
-        hint = f"remove the include that leads from {failed.path} to this file"
-    elif "__global__" in text:
-        hint = "move the tile kernels into a separate file, and list this file in 'exclude'"
-    else:
-        hint = f"to leave the file out: {failed.line('exclude', [failed.path])}"
-    line = text.splitlines()[(where.line or 1) - 1 :][:1] if where.path == failed.path else []
-    shown = tuple(f"    {each}" for each in line)
-    what = "tile kernels (__tile_global__) are not supported yet"
-    return failure("tile-kernels-not-supported", what, where, hint, shown)
+    """Return an error about a source with tile code that is not compiled as CUDA Tile C++."""
+    lines = failed.text_of(where.path).splitlines() if where.line else []
+    shown = tuple(f"    {each}" for each in lines[(where.line or 1) - 1 :][:1])
+    what = f"the compiler ignores tile code, because {failed.path} is not compiled as CUDA Tile C++"
+    hint = f"write #include <cuda_tile.h> into {failed.path}, outside of every #if"
+    if failed.module.front:
+        hint = "a text that a library compiles at run time cannot have tile kernels"
+    return failure("tile-code-ignored", what, where, hint, shown)
 
 
 def tile_code(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report only that a source has tile kernels (`__tile_global__`), and none of the compiler's errors."""
+    """Report only that the compiler ignores tile code, and none of the compiler's errors."""
+    if failed.module.has_tile_code or not found:
+        return None
     where = place_of_tile_code({path: failed.text_of(path) for path in (failed.path, *failed.headers)})
-    return None if where is None or not found else (tile_code_error(where, failed), [])
+    return None if where is None else (tile_code_error(where, failed), [])

@@ -12,7 +12,7 @@ from ...bundle.manifest import Manifest, ManifestEntry, ManifestModule, read_man
 from ...common.digest import file_digest
 from ...common.natural_order import by_number
 from ...common.sizes import cuda
-from ...cubin.elf import read_cubin, read_limits, read_resources
+from ...cubin.elf import has_tile_kernels, read_cubin, read_limits, read_resources
 from ...cubin.kernel_names import demangle
 from ...cubin.ptx import ptx_limits
 from ...cubin.symbol_origins import bytes_by_part, digests_by_part
@@ -53,6 +53,7 @@ class KernelFacts(TypedDict):
     stack: int | None
     spills: int | None
     signature: str
+    tile: bool
     parameters: list[ParameterFacts]
     limits: Mapping[str, Sequence[int]]
 
@@ -128,6 +129,7 @@ class _ResultFacts(TypedDict):
     content: Mapping[str, int]
     digests: Mapping[str, str]
     limits: Mapping[str, Mapping[str, Sequence[int]]]  # the launch limits of kernels, by symbol
+    tile: bool  # whether the kernels are tile kernels
 
 
 _FilePosition: TypeAlias = "tuple[str, int | None]"
@@ -252,6 +254,7 @@ def _examine(
         "content": {},
         "digests": {},
         "limits": {},
+        "tile": False,
     }
     if isinstance(data, BundleError):
         what = data.problems[0].what
@@ -273,6 +276,7 @@ def _examine(
         "content": content,
         "digests": {**whole, **parts},
         "limits": _limits(data, entry),
+        "tile": has_tile_kernels(data),
     }
 
 
@@ -318,7 +322,7 @@ def _unit(module: ManifestModule, entry: ManifestEntry, found: _ResultFacts) -> 
             symbol,
             uses,
             entry.parameters,
-            found["limits"].get(symbol, {}),
+            found,
         )
         for symbol, uses in found["usage"].items()
     ]
@@ -344,7 +348,7 @@ def _kernel(
     symbol: str,
     uses: Mapping[str, int],
     parameters: Mapping[str, Sequence[Sequence[Any]]],
-    limits: Mapping[str, Sequence[int]],
+    found: _ResultFacts,
 ) -> KernelFacts:
     known = parameters.get(name)
     return {
@@ -355,8 +359,9 @@ def _kernel(
         "stack": uses.get("stack"),
         "spills": uses.get("spills"),
         "signature": name if known is None else signature(name, known),
+        "tile": found["tile"],
         "parameters": [_parameter(*each) for each in known or ()],
-        "limits": {what: [*value] for what, value in limits.items()},
+        "limits": {what: [*value] for what, value in found["limits"].get(symbol, {}).items()},
     }
 
 

@@ -94,7 +94,7 @@ def test_a_compile_gives_the_ptx_too_without_the_nul_that_ends_it() -> None:
 def assembler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> worker._Assembler:
     """Return what runs ptxas in a worker; here it is in this process."""
     mine = worker._Assembler()
-    mine.program, mine.scratch = Toolkit(None).assembler, str(tmp_path)
+    mine.programs["ptx"], mine.scratch = Toolkit(None).assembler, str(tmp_path)
     monkeypatch.setattr(worker, "_assembler", mine)
     return mine
 
@@ -104,7 +104,7 @@ def test_ptx_is_assembled_as_by_ptxas_itself(tmp_path: Path, assembler: worker._
     result = worker.compile_task(task("ptx", COPY_PTX, "-arch=sm_90"))
     assert outcome(result) == (True, b"\x7fELF", {})
     write_tree(tmp_path, {"a name/k.ptx": COPY_PTX})
-    subprocess.run([assembler.program, "-arch=sm_90", "k.ptx"], cwd=tmp_path / "a name", check=True)
+    subprocess.run([assembler.programs["ptx"], "-arch=sm_90", "k.ptx"], cwd=tmp_path / "a name", check=True)
     assert result["output"] == (tmp_path / "a name/elf.o").read_bytes()
 
 
@@ -126,7 +126,7 @@ def test_a_crash_of_ptxas_is_one_of_the_process_that_runs_it(
 ) -> None:
     script = write_tree(tmp_path, {"ptxas": "#!/bin/sh\nkill -SEGV $$\n"}) / "ptxas"
     script.chmod(0o755)
-    assembler.program = str(script)
+    assembler.programs["ptx"] = str(script)
     ended: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "kill", lambda *how: ended.append(how))
     worker.compile_task(task("ptx", COPY_PTX))
@@ -137,8 +137,8 @@ def test_a_crash_of_ptxas_is_one_of_the_process_that_runs_it(
 def test_a_ptxas_that_fails_and_says_nothing_is_told_by_its_exit_code(
     tmp_path: Path, assembler: worker._Assembler
 ) -> None:
-    assembler.program = "/bin/false"
-    assert worker.compile_task(task("ptx", COPY_PTX))["log"] == "fatal: ptxas ended with exit code 1"
+    assembler.programs["ptx"] = "/bin/false"
+    assert worker.compile_task(task("ptx", COPY_PTX))["log"] == "fatal: false ended with exit code 1"
 
 
 @pytest.mark.nvrtc
@@ -149,7 +149,7 @@ def test_a_worker_that_leaves_ends_its_ptxas_and_removes_its_files(
     script.write_text(f"#!/bin/sh\necho > '{tmp_path}/started'\nexec sleep 600\n")
     script.chmod(0o755)
     os.mkfifo(tmp_path / "started")
-    assembler.program, assembler.scratch = str(script), str(tmp_path / "scratch")
+    assembler.programs["ptx"], assembler.scratch = str(script), str(tmp_path / "scratch")
     (tmp_path / "scratch").mkdir()
     results: list[dict[str, Any]] = []
     thread = threading.Thread(target=lambda: results.append(worker.compile_task(task("ptx", COPY_PTX))))

@@ -121,7 +121,7 @@ def test_text_with_three_dots_that_is_no_placeholder_is_read(options: str) -> No
 def test_an_empty_table_means_the_defaults() -> None:
     config = read_config()
     assert config == Config(place=config.place)
-    assert (config.archs, config.sources) == (("all-major",), ("**/*.cu", "**/*.ptx"))
+    assert (config.archs, config.sources) == (("all-major",), ("**/*.cu", "**/*.ptx", "**/*.tileir"))
 
 
 def test_every_key_is_read() -> None:
@@ -1327,7 +1327,7 @@ def test_a_producer_table_is_read_whole() -> None:
         ("path = 'src/gen.v2.py'", "path must be the path of one Python module"),
         ("path = 'src/__init__.py'", "path must be the path of one Python module"),
         ("call = 'a.b'", "call must be the name of a function"),
-        ("produces = ['cubin']", "produces: must be 'cu' or 'ptx'"),
+        ("produces = ['cubin']", "produces: must be 'cu', 'ptx' or 'tileir'"),
         ("environment = ['A-B']", "environment: 'A-B' is not the name of an environment variable"),
         ("requires = ['a b']", "requires: 'a b' is not the name of a distribution"),
         ("seconds = 0", "seconds must be a whole number of seconds from 1 on, not 0"),

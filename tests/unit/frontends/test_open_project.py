@@ -177,6 +177,14 @@ def test_hatchs_dependencies_are_enough_if_they_name_the_compiler_too(
             [Coded(NOT_REQUIRED, "pyproject.toml", 'requires = ["setuptools", "hatch-cubin"]')],
         ),
         (
+            pyproject('package = "a"\n', requires="*").replace("[*]", '"hatchling>=1.2, pip"') + BOTH,
+            [Coded(NOT_REQUIRED, "pyproject.toml:2", 'requires = ["hatchling>=1.2", "pip", "hatch-cubin"]')],
+        ),
+        (
+            '[project]\nname = "demo"\nversion = "1.0"\n[tool.pdm]\n[tool.hatch-cubin]\npackage = "a"\n',
+            [Coded("build-system-missing", "pyproject.toml", "[tool.pdm]", 'requires = ["pdm-backend"]')],
+        ),
+        (
             f'{WRAPPED}package = "c"\n',
             [
                 Coded(NOT_REQUIRED, "pyproject.toml:1", 'requires = ["setuptools", "hatch-cubin"]'),
@@ -184,7 +192,15 @@ def test_hatchs_dependencies_are_enough_if_they_name_the_compiler_too(
             ],
         ),
     ],
-    ids=["hatchling", "a misspelled name", "one beside ours", "setuptools", "wrapped"],
+    ids=[
+        "hatchling",
+        "a misspelled name",
+        "one beside ours",
+        "setuptools",
+        "one text",
+        "another backend's table",
+        "wrapped",
+    ],
 )
 def test_what_a_build_would_find_wrong_is_found_without_one(
     tmp_path: Path, text: str, expected: list[Problem | Coded]

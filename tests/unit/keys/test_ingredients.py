@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from hatch_cubin.keys.ingredients import (
     NVJITLINK,
     NVRTC,
     PTXAS,
+    TILEIRAS,
     Ingredient,
     UnitInputs,
     digest_parts,
@@ -35,6 +37,7 @@ from hatch_cubin.project.project import Project, ProjectSources, read_sources
 from hatch_cubin.project.source import Source
 from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit.linker import Input
+from hatch_cubin.toolkit.tile_assembler import TileAssembler
 from hatch_cubin.toolkit.toolkit import Facts, Toolkit
 from tests.helpers import COPY_PTX, SAXPY, TABLE, make_project
 
@@ -104,6 +107,8 @@ FILES = {
     "k.cu": '#include "a.h"\n#include <b.h>\n' + SAXPY,
     "a.h": "",
     "copy.ptx": COPY_PTX,
+    "t.cu": "__tile_global__ void t() {}\n",
+    "ir.tileir": "\x7fTileIR\0",
     "l/main.cu": "#include <b.h>\n__device__ int f(int);\n"
     "template <int X> __global__ void twice(int *x) { *x = f(X); }\n"
     'extern "C" __global__ void k(int *x) { *x = f(*x) * N; }\n',
@@ -144,12 +149,18 @@ class State(NamedTuple):
     records: Mapping[str, Mapping[str, Any]]  # by tool and key: what makes each unit, as it was then
 
 
+def toolkit_with_tileiras() -> Toolkit:
+    toolkit = Toolkit(None)
+    vars(toolkit)["_tile_assembler"] = TileAssembler("", BUILDS_OF_TILEIRAS[-1])
+    return toolkit
+
+
 def state(project: Project) -> State:
-    sources, toolkit = read_sources(project), Toolkit(None)
+    sources, toolkit = read_sources(project), toolkit_with_tileiras()
     jobs = make_jobs(project, sources, toolkit)
     everything = every_closure(project, sources, toolkit, Recall(None), jobs)
     found = lock_comparison.make_lock(project, everything, toolkit, jobs, {})
-    records: dict[str, dict[str, Any]] = {tool: {} for tool in (NVRTC, PTXAS, NVJITLINK)}
+    records: dict[str, dict[str, Any]] = {tool: {} for tool in (NVRTC, PTXAS, TILEIRAS, NVJITLINK)}
     for job in jobs:
         records[UnitInputs(job.unit, toolkit).tool][job.keys.key.hex()] = job.inputs
     return State(project, sources, toolkit, jobs, found, records)
@@ -214,13 +225,15 @@ def other_core(facts: Toolkit, real: Any = Toolkit._ask) -> Any:
     return real(facts)._replace(core="9.9")
 
 
+BUILDS_OF_TILEIRAS = ["13.5.37"]
 CASES: Mapping[str, Sequence[Callable[[Path, pytest.MonkeyPatch], Project]]] = {
     "compiler": [patched((toolkit_module, "_exact_build", other_build))],
     "arch": [with_options('"sm_90"', '"sm_100"')],
     "path": [moved],
     "source": [edited("k.cu"), edited("copy.ptx")],
     "data_model": [patched((toolkit_module, "DATA_MODEL", "odd"), (lock_comparison, "DATA_MODEL", "odd"))],
-    "schema": [patched((ingredients, "_SCHEMAS", {NVRTC: "a", PTXAS: "b", NVJITLINK: "c"}))],
+    "schema": [patched((ingredients, "_SCHEMAS", {NVRTC: "a", PTXAS: "b", TILEIRAS: "d", NVJITLINK: "c"}))],
+    "tileiras": [patched((sys.modules[__name__], "BUILDS_OF_TILEIRAS", ["13.5.38"]))],
     "assembled": [with_options('"compute_90"', '"compute_100"')],
     "object": [with_options('"lto"', '"rdc"')],
     "mode": [with_options('"lto"', '"rdc"')],
@@ -233,7 +246,13 @@ CASES: Mapping[str, Sequence[Callable[[Path, pytest.MonkeyPatch], Project]]] = {
     "implicit": [patched((toolkit_module, "_FIRST_WITH_SEED", (99, 0)))],
     "cuda_core": [patched((ingredients, "core_key", other_core_key), (Toolkit, "_ask", other_core))],
 }
-ONLY_WITH_A_COMPILER = {"compiler", "schema", "implicit", "cuda_core"}  # no file of a project has these
+ONLY_WITH_A_COMPILER = {
+    "compiler",
+    "schema",
+    "implicit",
+    "cuda_core",
+    "tileiras",
+}  # no file of a project has these
 HIDDEN = {"assembled": "arch"}  # what explains a change that comes with another one, which is named instead
 
 
@@ -258,7 +277,7 @@ def test_what_changes_a_key_makes_the_lock_stale_and_is_named_by_explain(
                 assert stale(before, after)
             now = after.lock._asdict()
             assert any(now[field] != getattr(before.lock, field) for field in each.locked)
-            for tool in (NVRTC, PTXAS, NVJITLINK):
+            for tool in (NVRTC, PTXAS, TILEIRAS, NVJITLINK):
                 kinds = [*changed(before, after, tool)]
                 if any({*each.sentences, HIDDEN.get(each.name)} & found for found in kinds):
                     tools.add(tool)
@@ -281,6 +300,13 @@ DIGESTED: Mapping[str, tuple[Mapping[str, Any], Sequence[str | bytes]]] = {
             "-lineinfo",
         ],
     ),
+    TILEIRAS: (
+        {"source": Source("demo/k.tileir", TEXT), "is_tile": True, "options": {"debug": True, "ftz": True}},
+        [
+            *("hatch-cubin tile 1", "demo/k.tileir", TEXT.encode(), "7.8.9", "lp64", "compute_90"),
+            *("--gpu-name=sm_90", "--device-debug", "--opt-level=0"),
+        ],
+    ),
     NVJITLINK: (
         {"link": LinkRecipe("lto", (), ()), "instantiate": ("f<1>", "f<2>"), "options": {"lineinfo": True}},
         [
@@ -301,7 +327,7 @@ def test_a_key_is_a_digest_of_the_same_parts_in_every_release(
     settings, parts = DIGESTED[tool]
     module = Module("k", Source("demo/k.cu", TEXT), define=(("N", "4"),), include_dirs=("include",))
     unit = Unit(dataclasses.replace(module, **settings), Arch(90, kind="compute"))
-    toolkit = Toolkit(None, facts=Facts("1.0", 1, "1.2.3", (75, 90), "4.5.6"))
+    toolkit = Toolkit(None, facts=Facts("1.0", 1, "1.2.3", (75, 90), "4.5.6", "7.8.9"))
     monkeypatch.setattr(toolkit_module, "_FIRST_WITH_SEED", (1, 0))
     linked = (Input("demo/k.cu", "lto", "1f"), Input("x.ptx", "ptx", "2f")) if tool == NVJITLINK else ()
     assembled = ["assembled sm_90"] if tool == NVRTC else []
@@ -397,7 +423,7 @@ def test_every_field_of_a_module_is_an_ingredient(field: str) -> None:
         after = dataclasses.replace(module, link=LinkRecipe("lto", (module,), ()))
     else:
         after = dataclasses.replace(module, **{name: other(name, getattr(module, name))})
-    toolkit = Toolkit(None)
+    toolkit = toolkit_with_tileiras()
     unit_inputs, made = (UnitInputs(Unit(each, Arch(90)), toolkit) for each in (module, after))
     assert keys_of(unit_inputs) != keys_of(made)
     assert inputs_of(unit_inputs) != inputs_of(made)
@@ -408,6 +434,8 @@ def test_every_field_of_a_module_is_an_ingredient(field: str) -> None:
     assert settings_of(module) != settings_of(after) or name in {
         "source",
         "part_of",
+        "has_tile_code",
+        "is_tile",
     }  # other parts have these
 
 
@@ -425,6 +453,6 @@ def test_every_field_of_a_table_is_an_ingredient(field: str, before: State, tmp_
         rule = dataclasses.replace(first, **{name: other(name, getattr(first, name))})
         config = dataclasses.replace(config, **{table: (rule, *more)})
     after = state(dataclasses.replace(project, config=config))
-    kinds = [found for tool in (NVRTC, PTXAS, NVJITLINK) for found in changed(before, after, tool)]
+    kinds = [found for tool in (NVRTC, PTXAS, TILEIRAS, NVJITLINK) for found in changed(before, after, tool)]
     assert any(kinds)
     assert stale(before, after)

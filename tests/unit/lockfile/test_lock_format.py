@@ -18,7 +18,14 @@ LOCK = Lock(
     data_model="lp64",
     toolkit=None,
     header_packages=[],
-    builds={"core": "1.2.2", "major": 13, "nvjitlink": None, "nvrtc": "13.0.88", "supported": [75, 80]},
+    builds={
+        "core": "1.2.2",
+        "major": 13,
+        "nvjitlink": None,
+        "nvrtc": "13.0.88",
+        "supported": [75, 80],
+        "tileiras": None,
+    },
     wheels={"nvidia-cuda-nvrtc": "13.0.88", "cuda-core": "1.2.2"},
     headers={"shims": None},
     files={"demo/ä.cu": "aa"},
@@ -45,7 +52,8 @@ TEXT = """\
   "major": 13,
   "nvjitlink": null,
   "nvrtc": "13.0.88",
-  "supported": [75, 80]
+  "supported": [75, 80],
+  "tileiras": null
  },
  "wheels": {
   "cuda-core": "1.2.2",

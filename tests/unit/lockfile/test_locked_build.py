@@ -48,21 +48,23 @@ LINKED = '[[tool.hatch.build.hooks.cubin.module]]\nname = "m"\nsources = ["demo/
 
 
 @pytest.mark.parametrize(
-    ("files", "options", "assembles"),
+    ("files", "options", "extras"),
     [
-        ({"k.cu": SAXPY}, OPTIONS, False),
-        ({"k.cu": SAXPY, "copy.PTX": COPY_PTX}, f'{OPTIONS}sources = ["**/*"]', True),
-        ({"copy.ptx": COPY_PTX}, OPTIONS, True),
-        ({"copy.ptx": COPY_PTX}, f'{OPTIONS}exclude = ["**/*.ptx"]', False),
-        ({"k.cu": SAXPY, "copy.ptx": COPY_PTX}, OPTIONS + LINKED, False),
+        ({"k.cu": SAXPY}, OPTIONS, []),
+        ({"k.cu": SAXPY, "copy.PTX": COPY_PTX}, f'{OPTIONS}sources = ["**/*"]', ["nvcc"]),
+        ({"copy.ptx": COPY_PTX}, OPTIONS, ["nvcc"]),
+        ({"copy.ptx": COPY_PTX}, f'{OPTIONS}exclude = ["**/*.ptx"]', []),
+        ({"k.cu": SAXPY, "copy.ptx": COPY_PTX}, OPTIONS + LINKED, []),
+        ({"k.tileir": b"\x7fTileIR\0"}, OPTIONS, ["tileiras"]),
+        ({"k.cu": "__tile_global__ void k() {}"}, OPTIONS, ["tileiras"]),
     ],
-    ids=["no PTX", "PTX in capitals", "PTX", "excluded", "linked"],
+    ids=["no PTX", "PTX in capitals", "PTX", "excluded", "linked", "Tile IR", "tile kernel"],
 )
-def test_ptxas_is_asked_for_if_a_ptx_source_is_a_module(
-    tmp_path: Path, files: dict[str, str | bytes], options: str, *, assembles: bool
+def test_an_assembler_is_asked_for_if_a_module_needs_it(
+    tmp_path: Path, files: dict[str, str | bytes], options: str, extras: list[str]
 ) -> None:
     project = make_project(tmp_path, files, options)
-    assert wanted(project) == build_requirements(project.config, {}, assembles=assembles)
+    assert wanted(project) == build_requirements(project.config, {}, extras=extras)
 
 
 def test_what_is_wrong_with_a_project_is_left_to_the_build(tmp_path: Path) -> None:

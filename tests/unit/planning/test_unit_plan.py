@@ -84,6 +84,8 @@ def test_a_source_is_one_module_with_the_tables_settings() -> None:
         "where": None,
         "front": "",
         "equal": (),
+        "has_tile_code": False,
+        "is_tile": False,
     }
     assert (module.name, module.file_stem, module.macros) == ("red", "red", (("N", "4"),))
 
@@ -277,7 +279,7 @@ def test_ptx_can_have_neither_instantiations_nor_variants(key: str) -> None:
     assert found == [
         problem(
             "cpp-setting-for-ptx",
-            "path 'demo/*' matches demo/k.ptx, but PTX does not have templates or macros",
+            "path 'demo/*' matches demo/k.ptx, which does not have templates or macros",
             Location("pyproject.toml", FIRST + 1),
             "'instantiate' and 'variants' are for .cu sources",
         )

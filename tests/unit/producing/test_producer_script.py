@@ -174,7 +174,7 @@ class Index:
         (("a", [1]), ["a", [1]]),
         (range(3), [0, 1, 2]),
         ({"a": {"b": 1}}, {"a": {"b": 1}}),
-        (b"a", {"": "bytes"}),
+        (b"a\xff", {"": "bytes", "data": "a\xff"}),
         ({1: "a"}, {"": "dict"}),
     ],
 )
@@ -196,7 +196,7 @@ def call(monkeypatch: pytest.MonkeyPatch, text: str, call: str = "sources") -> d
 
 def test_what_a_function_returns_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert call(monkeypatch, "def sources(): return {'a.cu': 'text', 1: b''}") == {
-        "sources": [["a.cu", "text"], [{"": "int"}, {"": "bytes"}]]
+        "sources": [["a.cu", "text"], [{"": "int"}, {"": "bytes", "data": ""}]]
     }
     values = "{'a.cu': ('text',), 'b.cu': {'text': ''}}"
     assert call(monkeypatch, f"def sources(): return {values}") == {

@@ -280,7 +280,7 @@ def test_without_any_source_the_message_has_the_folders_that_were_searched(
     tmp_path: Path, packages: dict[str, str], where: str
 ) -> None:
     error = refusal(SourceError, read_sources, project(tmp_path, "", packages))
-    what = f"there are no .cu or .ptx sources in {where}"
+    what = f"there are no .cu, .ptx or .tileir sources in {where}"
     hint = "write a source there, or set 'sources' to the folder of your sources"
     assert error.problems == (problem("no-sources-found", what, TABLE_PLACE, hint),)
 

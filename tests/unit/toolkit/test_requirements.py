@@ -55,7 +55,21 @@ def test_cutlass_asks_for_no_cuda_python_if_the_systems_toolkit_is_unknown(
     [("13.0", "nvrtc,cudart,cccl,crt,nvcc"), ("12.9", "nvrtc,cudart,cccl,nvcc")],
 )
 def test_ptx_sources_ask_for_the_wheel_of_ptxas(toolkit: str, extras: str) -> None:
-    asked = build_requirements(read_config(f'toolkit = "{toolkit}"'), {}, assembles=True)
+    asked = build_requirements(read_config(f'toolkit = "{toolkit}"'), {}, extras=["nvcc"])
+    assert asked[2:] == [f"cuda-toolkit[{extras}]=={toolkit}.*"]
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "extras"),
+    [
+        ("13", "nvrtc,cudart,cccl,crt,nvcc,tileiras"),
+        ("13.3", "nvrtc,cudart,cccl,crt,nvcc,tileiras"),
+        ("13.2", "nvrtc,cudart,cccl,crt,nvcc"),
+        ("12.9", "nvrtc,cudart,cccl,nvcc"),
+    ],
+)
+def test_tile_kernels_ask_for_tileiras_of_a_release_that_has_it(toolkit: str, extras: str) -> None:
+    asked = build_requirements(read_config(f'toolkit = "{toolkit}"'), {}, extras=["tileiras", "nvcc"])
     assert asked[2:] == [f"cuda-toolkit[{extras}]=={toolkit}.*"]
 
 
@@ -188,5 +202,5 @@ def test_a_dask_cluster_is_asked_for_its_client(where: str, asked: list[str]) ->
 
 
 def test_of_the_systems_toolkit_no_wheel_makes_a_difference() -> None:
-    found = versions(read_config('toolkit = "system"'), 13, (), assembles=True)
+    found = versions(read_config('toolkit = "system"'), 13, (), {"nvcc", "tileiras"})
     assert found.keys() <= {"cuda-core"}

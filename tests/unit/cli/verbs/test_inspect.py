@@ -47,7 +47,15 @@ def test_the_facts_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     with open_wheel(str(wheel)) as opened:
         packed = opened.bundles[0].packed_sizes
     uses = {"registers": 40, "shared": 0, "stack": 0, "spills": 0}
-    kernel = {"name": "f", "symbol": "_Z1fv", **uses, "signature": "f()", "parameters": [], "limits": {}}
+    kernel = {
+        "name": "f",
+        "symbol": "_Z1fv",
+        **uses,
+        "signature": "f()",
+        "tile": False,
+        "parameters": [],
+        "limits": {},
+    }
     unit: dict[str, Any] = {
         "module": "a",
         "source": "demo/a.cu",
@@ -75,7 +83,16 @@ def test_the_facts_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "bytes": len(PTX),
         "packed": packed["copy.compute_80.ptx"],
         "min_driver": 11000,
-        "kernels": [{"name": "copy", "symbol": "copy", **unknown, "signature": "copy(8 bytes)", **takes}],
+        "kernels": [
+            {
+                "name": "copy",
+                "symbol": "copy",
+                **unknown,
+                "signature": "copy(8 bytes)",
+                "tile": False,
+                **takes,
+            }
+        ],
         "digests": {"all": sha256(PTX), "text": sha256(PTX)},
     }
     expected = {

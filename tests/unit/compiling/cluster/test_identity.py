@@ -103,7 +103,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 def test_what_keeps_a_machine_from_compiling_is_said(answers: list[object], answer: object, why: str) -> None:
     answers.append(answer)
     with pytest.raises(ValueError, match=f"^{re.escape(why)}$"):
-        identity.find_installed(None, links=False)
+        identity.find_installed(None, ())
 
 
 @pytest.mark.parametrize("stamp", ["as it was", None])
@@ -112,12 +112,12 @@ def test_a_machine_is_asked_again_only_if_something_was_installed(
 ) -> None:
     library = tmp_path / "libnvrtc.so"
     library.write_bytes(b"13.5")
-    found = Installed(MINE, (str(library),), "", {"nvrtc": "/h"})
+    found = Installed(MINE, (str(library),), "", "", {"nvrtc": "/h"})
     answers.extend([json.dumps(found._asdict()).encode()] * 3)
 
     def asked() -> int:
         before = len(answers)
-        assert [identity.find_installed(None, links=False) for _ in range(3)] == [found] * 3
+        assert [identity.find_installed(None, ()) for _ in range(3)] == [found] * 3
         return before - len(answers)
 
     monkeypatch.setattr(identity, "installed", lambda _wanted: stamp)
@@ -135,7 +135,7 @@ def test_a_machine_is_asked_again_only_if_something_was_installed(
 def test_another_process_says_what_this_one_knows() -> None:
     toolkit = Toolkit(None)
     _ = toolkit.nvjitlink, toolkit.ptxas
-    found = identity.find_installed(None, links=True, assembles=True)
+    found = identity.find_installed(None, ("nvjitlink", "ptxas"))
     assert found.identity == identity.local_identity(toolkit)
     assert found.identity.version == __version__
     assert found.libraries == toolkit.libraries
@@ -147,13 +147,13 @@ def test_another_process_says_what_this_one_knows() -> None:
 def test_it_prints_what_it_finds(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     identity.main("", "")
     assert json.loads(capsys.readouterr().out)["identity"] == [*identity.local_identity(Toolkit(None))]
-    identity.main("", "links assembles")
+    identity.main("", "nvjitlink ptxas")
     toolkit = Toolkit(None)
     _ = toolkit.nvjitlink, toolkit.ptxas
     assert json.loads(capsys.readouterr().out)["identity"] == [*identity.local_identity(toolkit)]
     broken: Callable[..., Toolkit] = _report_worker
     monkeypatch.setattr(identity, "Toolkit", broken)
-    identity.main("system", "links")
+    identity.main("system", "nvjitlink")
     assert json.loads(capsys.readouterr().out) == {"error": "cannot load nvrtc"}
 
 

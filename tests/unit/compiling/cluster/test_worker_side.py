@@ -59,7 +59,7 @@ def stub(unmeasured: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> P
     """Return the script that compiles here, and is no compiler."""
     script = write_tree(tmp_path, {"stub.py": STUB}) / "stub.py"
     monkeypatch.setattr(executor, "Setup", partial(Setup, script=str(script)))
-    monkeypatch.setattr(identity, "find_installed", lambda _wanted, **_uses: Installed(MINE, (), "", {}))
+    monkeypatch.setattr(identity, "find_installed", lambda _wanted, _uses: Installed(MINE, (), "", "", {}))
     return script
 
 
@@ -87,14 +87,13 @@ def test_who_runs_other_code_than_what_is_installed_by_now_says_so(
 
 
 def test_who_cannot_compile_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ask(_wanted: object, **uses: bool) -> Installed:
+    def ask(_wanted: object, uses: tuple[str, ...]) -> Installed:
         raise ValueError(f"cannot load nvrtc: {uses}")
 
     monkeypatch.setattr(identity, "find_installed", ask)
-    for tool, use in (("nvjitlink", "links"), ("ptxas", "assembles")):
-        uses = {"links": False, "assembles": False, use: True}
+    for tool in ("nvjitlink", "ptxas", "tileiras"):
         asked = BuildRequirements(MINE._replace(**{tool: "13"}), None)
-        assert worker_side.identify(asked)[1] == f"cannot load nvrtc: {uses}"
+        assert worker_side.identify(asked)[1] == f"cannot load nvrtc: {(tool,)}"
 
 
 def test_files_come_once_and_tasks_are_compiled_in_order(stub: Path) -> None:
@@ -255,8 +254,8 @@ BIG = "\n".join(f"__device__ float f{n}(float x) {{ return x * {n}.5f; }}" for n
 @pytest.mark.linux
 def test_a_compiler_takes_no_more_memory_than_its_worker_may(monkeypatch: pytest.MonkeyPatch) -> None:
     toolkit = Toolkit(None)
-    here = Installed(identity.local_identity(toolkit), toolkit.libraries, "", {})
-    monkeypatch.setattr(identity, "find_installed", lambda _wanted, **_uses: here)
+    here = Installed(identity.local_identity(toolkit), toolkit.libraries, "", "", {})
+    monkeypatch.setattr(identity, "find_installed", lambda _wanted, _uses: here)
     worker_side.store_files(REQUIREMENTS, LISTING, BLOBS)
     small = Task(1, "c++", SAXPY.encode(), b"k.cu", (b"-arch=sm_90",))
     large = Task(2, "c++", f"{BIG}\n{SAXPY}".encode(), b"k.cu", (b"-arch=sm_90",))

@@ -10,7 +10,8 @@ import pytest
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.hints import not_cuda
-from hatch_cubin.errors import CompileError, Location, problem
+from hatch_cubin.compiling.hints.failed_compile import FailedCompile
+from hatch_cubin.errors import CompileError, Location
 from hatch_cubin.project.source import LFS_HINT
 from tests.helpers import SAXPY, make_project, refusal
 
@@ -134,7 +135,13 @@ def test_the_only_source_of_a_project_is_not_to_be_left_out(tmp_path: Path) -> N
 
 
 TILE = "__tile_global__ void t(float *x) {}\n"
-WHAT = "tile kernels (__tile_global__) are not supported yet"
+WHAT = "the compiler ignores tile code, because demo/{} is not compiled as CUDA Tile C++"
+
+
+def as_plain_cpp(failed: FailedCompile) -> FailedCompile:
+    return replace(failed, module=replace(failed.module, has_tile_code=False, is_tile=False))
+
+
 AS_DEVICE = "options = { device-as-default-execution-space = true }"
 
 
@@ -148,31 +155,49 @@ def test_tile_code_that_the_compiler_may_not_read_is_not_refused(text: str) -> N
 @pytest.mark.parametrize("text", [TILE, "__tile__ int f();\n", f"#ifdef __CUDACC__\n{TILE}#endif\n"])
 def test_tile_code_is_reported_at_its_line(tmp_path: Path, text: str) -> None:
     found = [error("this needs C++20", "<cuda/cu13/include>/crt/cuda_tile.h", 55)]
-    (told,) = advise(found, setting(tmp_path, text=text))
+    there = as_plain_cpp(setting(tmp_path, text=text))
+    (told,) = advise(found, there)
     assert (told.code, told.hint) == (
-        "tile-kernels-not-supported",
-        'to leave the file out: exclude = ["demo/a.cu"]',
+        "tile-code-ignored",
+        "write #include <cuda_tile.h> into demo/a.cu, outside of every #if",
     )
     assert told.where is not None
     assert told.context == (f"    {text.splitlines()[(told.where.line or 0) - 1]}",)
-    assert not_cuda.tile_code([], setting(tmp_path, text=text)) is None
+    assert not_cuda.tile_code([], there) is None
 
 
-def test_a_header_with_tile_code_is_not_excluded(tmp_path: Path) -> None:
+def test_tile_code_in_a_header_is_reported_in_the_header(tmp_path: Path) -> None:
     there = setting(tmp_path, text='#include "t.h"\n', files={"demo/t.h": TILE})
     (told,) = advise([error("x")], there)
-    assert (told.where, told.context) == (Location("demo/t.h", 1), ())
-    assert told.hint == "remove the include that leads from demo/a.cu to this file"
+    assert (told.code, told.where, told.context) == (
+        "tile-code-ignored",
+        Location("demo/t.h", 1),
+        (f"    {TILE.rstrip()}",),
+    )
+
+
+def test_a_text_that_a_library_compiles_cannot_have_tile_kernels(tmp_path: Path) -> None:
+    there = setting(tmp_path, text=TILE)
+    of_call = as_plain_cpp(replace(there, module=replace(there.module, front="cupy")))
+    (told,) = advise([error("x")], of_call)
+    assert (told.code, "library" in (told.hint or "")) == ("tile-code-ignored", True)
+
+
+def test_errors_in_tile_code_that_is_compiled_are_shown_as_they_are(tmp_path: Path) -> None:
+    there = setting(tmp_path, text=TILE)
+    assert [each.code for each in advise([error("x")], there)] == [""]
 
 
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("options", ["", AS_DEVICE], ids=["as it is", "where NVRTC would leave it out"])
-def test_no_wheel_is_built_without_a_tile_kernel(tmp_path: Path, options: str) -> None:
-    project = make_project(tmp_path, {"k.cu": SAXPY + TILE}, f'archs = ["sm_90"]\n{options}')
+@pytest.mark.parametrize("guard", ["__CUDACC_VER_MAJOR__ > 12", "1"])
+def test_no_wheel_is_built_without_a_tile_kernel(tmp_path: Path, options: str, guard: str) -> None:
+    text = f'#include "t.h"\n{SAXPY}'
+    header = f"#if {guard}\n{TILE}#endif\n"
+    project = make_project(tmp_path, {"k.cu": text, "t.h": header}, f'archs = ["sm_90"]\n{options}')
     (refused,) = refusal(CompileError, pipeline.build, project).problems
-    hint = "move the tile kernels into a separate file, and list this file in 'exclude'"
-    where = Location("demo/k.cu", SAXPY.count("\n") + 1)
-    assert refused._replace(details=()) == problem("tile-kernels-not-supported", WHAT, where, hint)
+    where = Location("demo/t.h", 2) if guard == "1" else Location("demo/k.cu")
+    assert (refused.code, refused.what, refused.where) == ("tile-code-ignored", WHAT.format("k.cu"), where)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,67 @@
+"""Find tile kernels, which are written in CUDA Tile C++ (`__tile_global__`), in the texts of sources."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import NamedTuple
+
+from .conditional_lines import surely_read
+from .source import Source, without_comments
+
+TILE_CODE = re.compile(r"\b__tile(?:_global)?__(?!\w)")
+_HEADER = re.compile(r'[ \t]*#[ \t]*include[ \t]*[<"]cuda_tile\.h[>"]')
+_TILE_GLOBAL = re.compile(r"\b__tile_global__(?!\w)")
+_OTHER_GLOBAL = re.compile(r"\b__global__(?!\w)")
+# The name of a tile kernel is the last word before the parameters or before explicit template arguments.
+_NAME = re.compile(r"\b__tile_global__(?!\w)[^;{}()<]*?([^\W\d]\w*)\s*[(<]")
+
+
+class KernelKinds(NamedTuple):
+    """Which kinds of kernels a source has, as far as its text shows: tile kernels and other kernels."""
+
+    tile_code: bool = False  # whether the source has to be compiled as CUDA Tile C++
+    tile: bool = False
+    other: bool = True
+    tile_names: frozenset[str] = frozenset()  # the names of the tile kernels, without namespaces
+
+    def is_tile(self, instantiation: str) -> bool:
+        """Return whether a template instantiation, such as `add<float>`, is a tile kernel."""
+        if not (self.tile and self.other):
+            return self.tile
+        return instantiation.partition("<")[0].rpartition("::")[2].strip() in self.tile_names
+
+    def as_text(self) -> str:
+        """Return the text of a source with the same kinds of kernels."""
+        kernels = [f"__tile_global__ {name}(" for name in sorted(self.tile_names)]
+        return "\n".join(["#include <cuda_tile.h>", *kernels, *["__global__"] * self.other])
+
+
+NO_TILE_CODE = KernelKinds()
+TILE_IR = KernelKinds(tile_code=True, tile=True, other=False)
+
+
+def kernel_kinds(source: Source) -> KernelKinds:
+    """Return which kinds of kernels a source has.
+
+    Tile code counts only if the compiler certainly reads it: nvcc does not compile tile code either, unless
+    an option requests it.
+    """
+    if source.is_tile_ir:
+        return TILE_IR
+    return _kinds(source.text) if source.is_cpp else NO_TILE_CODE
+
+
+# cached, because several steps of a build ask for the kinds of kernels
+@functools.lru_cache(maxsize=1024)
+def _kinds(text: str) -> KernelKinds:
+    if "__tile" not in text and "cuda_tile.h" not in text:
+        return NO_TILE_CODE
+    read = [line for line, _number in surely_read(text, frozenset())]
+    if not any(TILE_CODE.search(line) or _HEADER.match(line) for line in read):
+        return NO_TILE_CODE
+    code = without_comments(text)
+    other = _OTHER_GLOBAL.search(code) is not None
+    tile = not other or any(map(_TILE_GLOBAL.search, read))
+    names = frozenset(_NAME.findall(code))
+    return KernelKinds(tile_code=True, tile=tile, other=other, tile_names=names)
