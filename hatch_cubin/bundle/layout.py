@@ -268,7 +268,7 @@ def describe_editable(
         "needs": rebuild.needs,
         "rebuild": rebuild.command,
         "root": found_at or Path(os.path.relpath(".", folder)).as_posix(),
-        "table": table and [table[0], _stamp(tree.root / table[0]), *table[1:]],
+        "table": [table[0], _stamp(tree.root / table[0]), *table[1:]] if table else [],
     }
     return {
         loader_files.EDITABLE: loader_files.read(loader_files.EDITABLE),

@@ -67,8 +67,8 @@ def rebuilt_editable_file(project: Project, data: bytes, sources: list[str]) -> 
     again = json.loads(files[EDITABLE_FILE])
     for name, stamp in again["files"].items():
         stamp[1:3] = notes["files"].get(name, stamp)[1:3]
-    if notes["table"] and again["table"]:
-        again["table"][1][1:3] = notes["table"][1][1:3]
+    for stamp, before in zip(again["table"][1:2], notes["table"][1:2], strict=False):
+        stamp[1:3] = before[1:3]
     return f"{canonical(again)}\n".encode()
 
 
