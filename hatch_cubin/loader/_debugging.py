@@ -308,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "b84e26e7e7cf5cd9db0222af5bbecaefbf4197a7908daa2199049762767d3adc",
-    "_split": "de70ca5602afe548b2e4366f74e7fdb49058e11966eae5a38c6c41d5cbb4d397",
+    "_packs": "b442b625713e42c8bc19be95c082bb6e0c2f611489a11c778ef3907c34475c2f",
+    "_split": "d91db763d4692920026e47ec78c6dd9274a5d153b6bb95fb14b0a1bfc048749b",
 }
 
 
@@ -427,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "13d44375a54d8114"
+__build__ = "871b8c9be368d51e"

@@ -7,14 +7,17 @@ import warnings
 
 from . import (
     _NAME,
+    CubinError,
     CubinNotFoundError,
     _choose,
     _import,
     _manifest,
+    _message,
     _part,
     _retry_during_rebuild,
     _verified,
 )
+from . import __build__ as _build_of_core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,6 +117,13 @@ def read(entry: "Entry") -> bytes:
     return data
 
 
+def refuse_other_version(build: str, file: str) -> None:
+    """Raise CubinError if a package has a file for a library of another version than the loader."""
+    if build != _build_of_core:
+        what = f"{file} is missing, damaged, or of another version than the imported loader"
+        raise CubinError(_message(f"{what}: restart the process"))
+
+
 def is_on(variable: str) -> bool:
     """Return whether an environment variable turns something on."""
     return os.environ.get(variable, "").lower() not in ("", "0", "false", "no", "off")
@@ -140,4 +150,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "13d44375a54d8114"
+__build__ = "871b8c9be368d51e"

@@ -185,4 +185,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "13d44375a54d8114"
+__build__ = "871b8c9be368d51e"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "13d44375a54d8114"
+__build__ = "871b8c9be368d51e"

@@ -86,4 +86,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "13d44375a54d8114"
+__build__ = "871b8c9be368d51e"

@@ -9,15 +9,7 @@ after a `CompiledAtRunTimeWarning`.
 
 import cupy
 
-from . import (
-    CubinError,
-    CubinNotFoundError,
-    _message,
-    _part,
-    _retry_during_rebuild,
-    normal_name,
-)
-from . import __build__ as _build_of_core
+from . import CubinNotFoundError, _part, _retry_during_rebuild, normal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -277,8 +269,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "13d44375a54d8114"
+__build__ = "871b8c9be368d51e"
 
-if __build__ != _build_of_core:
-    what = f"{__file__} is missing, damaged, or of another version than the imported loader"
-    raise CubinError(_message(f"{what}: restart the process"))
+_drop_in.refuse_other_version(__build__, __file__)

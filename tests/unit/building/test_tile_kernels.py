@@ -10,6 +10,7 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.errors import CompileError, ConfigError, HatchCubinError, SourceError, ToolchainError
+from hatch_cubin.explaining.kernel_lookup import units_by_kernel
 from hatch_cubin.keys.jobs import make_jobs
 from hatch_cubin.lockfile import lock_format
 from hatch_cubin.project.project import Project, read_sources
@@ -69,6 +70,9 @@ def test_tile_ir_is_a_source_that_keeps_its_bytes(
     assert (home / "seen.tileir").read_bytes() == TILE_IR
     assert "CUDA_HOME" not in (home / "environment").read_text()
     write_tree(tmp_path / "demo/_cubins", pipeline.build(project))
+    jobs = make_jobs(project, read_sources(project), Toolkit(None))
+    with pipeline.open_cache(project) as cache:
+        assert {*units_by_kernel(jobs, cache)} == {"negate"}
     with open_wheel(str(tmp_path / "demo")) as opened:
         units = survey(opened.bundles[0])["units"]
     kernels = [kernel for unit in units for kernel in unit["kernels"]]

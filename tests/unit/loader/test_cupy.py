@@ -494,7 +494,7 @@ def test_a_cupy_without_what_is_needed_compiles(
 def test_a_file_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "cupy", cupy_double.make())
     cubins = load_bundle(tmp_path, files())
-    monkeypatch.setattr(cubins, "__build__", "of an older version")
+    monkeypatch.setattr(cubins._part("_drop_in"), "_build_of_core", "of an older version")
     with pytest.raises(cubins.CubinError, match="another version"):
         cubins._part("cupy")
 
