@@ -46,7 +46,7 @@ class _Option(NamedTuple):
 
 
 def with_settings(values: Mapping[str, Any], place: TableLocation, report: Report) -> dict[str, Any]:
-    """Return the values of a [[source]] table, with settings in place of the call that `as` describes.
+    """Return the values of a [[source]] table; settings replace the library's call that `as` describes.
 
     *report* is called with each problem, and with the path of its key inside the table.
     """
@@ -161,7 +161,7 @@ _OPTIONS: Mapping[str, Callable[[str], object]] = {
     "lineinfo": _is_true,
     "device_code_optimize": _is_true,
     "disable_warnings": _is_true,
-    "max_register_count": int,
+    "max_register_count": lambda text: min(int(text), 255),  # the compiler ignores larger values
     "ptxas_options": lambda text: [text],
 }
 

@@ -87,7 +87,7 @@ def _spelled(names: Mapping[str, str]) -> dict[str, str]:
 ALLOWED: Mapping[str, str] = _spelled(_NAMES)
 REFUSED: Mapping[str, str] = _spelled(_REASONS)  # the reason why each option cannot be set
 _OF_KERNELS = frozenset(_spelled({_KERNELS: _NAMES[_KERNELS]}))
-LEVELS = "-O[0-9]"  # the only option whose value ptxas accepts without a "="
+LEVELS = "-O[0-9]"  # The only option whose value ptxas accepts without a "=".
 # A regular expression for all allowed options. The JSON schema for editors contains this expression too.
 PATTERN = "|".join([f"{name}=(?:{value})" if value else name for name, value in ALLOWED.items()] + [LEVELS])
 
@@ -154,7 +154,7 @@ def split_options(option: str) -> list[str]:
 
 
 def _words(option: str) -> list[str]:
-    """Split a text with several options; each option that is almost an allowed option becomes this option."""
+    """Split a text with several options, and correct each option that is almost an allowed option."""
     bare = re.sub(rf"(?:{'|'.join(NVCC_PREFIXES)})[\s=,]+", "", option).strip()
     words = [re.sub(r"\s+", "=", word) for word in re.split(r"[\s,]+(?=-)", bare)]
     return [next(filter(is_allowed, (word, f"-{word}", f"--{word}", word[1:])), word) for word in words]

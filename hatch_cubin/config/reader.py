@@ -430,16 +430,16 @@ def _option_table(
 def _options_of_source(
     value: object, reader: _Reader, path: tuple[str | int, ...]
 ) -> dict[str, nvrtc_options.OptionValue] | tuple[str, ...] | str:
-    """Check the options of a source: a table, or the array of the call that `as` in the same table means."""
+    """Check the options of a source: a table, or, if the table has the key `as`, the array of a call."""
     if "as" not in reader.beside:
         return _option_table(value, reader, path)
     if isinstance(value, str):
-        return value  # `calls` reports it, with the array that it means
+        return value  # `calls` reports this mistake, and suggests an array
     return value_checks.strings(value) if isinstance(value, list) else _option_table(value, reader, path)
 
 
 def _with_call(values: dict[str, Any], reader: _Reader, path: tuple[str | int, ...]) -> dict[str, Any]:
-    """Return the values of a [[source]] table, with settings in place of the call that `as` describes."""
+    """Return the values of a [[source]] table; settings replace the library's call that `as` describes."""
     if "as" not in values:
         return values
     from . import calls  # lazy import: few projects describe calls
@@ -677,7 +677,8 @@ _CHECKS: dict[str, Callable[..., Any]] = {
     "producer": _producers,
     "recorded": ArrayCheck(value_checks.path),
 }
-# A new key here also becomes a field of `SourceRule` in config.py; `CompileSettings` there has the next step.
+# Each key is also a field of `SourceRule` in config.py. The docstring of `CompileSettings` says how to add a
+# key.
 _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
     "path": ValueCheck(value_checks.path),
     "name": ValueCheck(value_checks.name_of_sources),

@@ -308,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "b442b625713e42c8bc19be95c082bb6e0c2f611489a11c778ef3907c34475c2f",
-    "_split": "d91db763d4692920026e47ec78c6dd9274a5d153b6bb95fb14b0a1bfc048749b",
+    "_packs": "438f0050930cae1c969185a4c4c38b97f51d000996e616828dffb0c8f57f732d",
+    "_split": "278d65cf8ee87b57956152776d63405f2224f3c80f82eb83595b04e9af8a219d",
 }
 
 
@@ -427,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "871b8c9be368d51e"
+__build__ = "5feebf605858d538"

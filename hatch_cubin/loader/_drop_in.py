@@ -47,7 +47,7 @@ class CompiledAtRunTimeWarning(UserWarning):
         self.reason = reason
 
     def __str__(self) -> str:
-        begin = next((line.strip() for line in self.text.splitlines() if line.strip()), "")
+        begin = " ".join(self.text.split(None, 12)[:12])
         reason = self.reason or "it must"
         what = f"{_NAME}: {self.library} compiles CUDA code at run time, because {reason}"
         names = f", for {', '.join(self.names)}"[:160] * bool(self.names)
@@ -150,4 +150,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "871b8c9be368d51e"
+__build__ = "5feebf605858d538"

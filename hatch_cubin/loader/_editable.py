@@ -185,4 +185,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "871b8c9be368d51e"
+__build__ = "5feebf605858d538"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "871b8c9be368d51e"
+__build__ = "5feebf605858d538"

@@ -172,6 +172,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "871b8c9be368d51e"
+__build__ = "5feebf605858d538"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -30,8 +30,8 @@ _NEVER_DECLARED = frozenset({".git", "__pycache__"})
 _NOT_IMPORTED = re.compile("cannot import name '([^']*)'")
 _WRITES_ONLY = os.O_WRONLY | os.O_TRUNC
 
-# import names and their folders in the project; the empty name is for modules beside the producer's Python
-# file
+# Pairs of an import name and its folder in the project. The empty name is for the folder of the producer's
+# Python file.
 Packages = Sequence[tuple[str, str]]
 
 
@@ -145,7 +145,7 @@ class _ProjectLoader(importlib.abc.Loader):
         return FileReader(SimpleNamespace(path=inside))  # type: ignore[arg-type]
 
     def about_absent(self, name: str) -> str | None:
-        """Return a hint for a name that this package lacks because `__init__.py` did not run, or None."""
+        """Return a hint for a name that is missing because `__init__.py` did not run, or None."""
         if not self._is_package:
             return None
         with contextlib.suppress(OSError), open(os.path.join(self._disk_path, "__init__.py"), "rb") as file:

@@ -125,6 +125,22 @@ def test_tile_code_without_a_kernel_is_reported(tmp_path: Path, home: Path) -> N
     assert found(refusal(CompileError, pipeline.build, project)) == [("source-without-kernels", "demo/k.cu")]
 
 
+def test_a_source_with_tile_code_and_no_tile_kernel_is_reported(tmp_path: Path, home: Path) -> None:
+    (home / "sm_90.cubin").write_bytes(cubin("sm_90a", "__device__ int x;"))
+    text = f"__tile__ int f() {{ return 1; }}\n{SAXPY}"
+    project = make_project(tmp_path / "p", {"k.cu": text}, OPTIONS.replace('"sm_80", ', ""))
+    error = refusal(CompileError, pipeline.build, project)
+    assert found(error) == [("source-without-kernels", "demo/k.cu")]
+    assert "__CUDACC_TILE__" in (error.problems[0].hint or "")
+
+
+def test_another_kernel_in_a_header_is_not_left_out_silently(tmp_path: Path, home: Path) -> None:
+    files: dict[str, str | bytes] = {"k.cu": f'#include "s.cuh"\n{TILE}', "s.cuh": SAXPY}
+    project = make_project(tmp_path / "p", files, OPTIONS)
+    error = refusal(CompileError, pipeline.build, project)
+    assert found(error) == [("kernel-beside-tile-kernels", "demo/k.cu")]
+
+
 def test_an_error_in_tile_code_is_at_its_line(tmp_path: Path, home: Path) -> None:
     project = make_project(tmp_path / "p", {"k.cu": TILE.replace("0.0f -", "wrong -", 1)}, OPTIONS)
     assert ("compiler-error", "demo/k.cu:6") in found(refusal(CompileError, pipeline.build, project))
