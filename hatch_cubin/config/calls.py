@@ -79,9 +79,12 @@ def with_settings(values: Mapping[str, Any], place: TableLocation, report: Repor
 
 
 def _joined(first: OptionValue, second: OptionValue) -> OptionValue:
-    """Return the value of an option that is set twice: the values of both lists, or the second value."""
+    """Return the value of an option that is set twice: the values of both lists, or the second value.
+
+    The result can have a value twice, because ptxas uses the last of two values.
+    """
     if isinstance(first, tuple) and isinstance(second, tuple):
-        return tuple(dict.fromkeys((*first, *second)))
+        return (*first, *second)
     return second
 
 

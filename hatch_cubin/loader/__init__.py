@@ -920,4 +920,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "145f8b9f279c355e"  # the same in all files of one version
+__build__ = "422a7a998c1e71cd"  # the same in all files of one version

@@ -308,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "e389a7ced767e9638ea0efa8972f51515aba908346f431d160fd2e910657ec5f",
-    "_split": "3268355b10587fd987ca5b6e47d022b87f10b2c1618fc67133944c04071cbb26",
+    "_packs": "e12f7b6406b39fd456941e105e4e2cf292eb191402a2cb11e89a9ac895b7599a",
+    "_split": "d2734b6d5d23c01de304d72dee24fd84402806e2d0339677c40ac9a738bd192c",
 }
 
 
@@ -427,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "145f8b9f279c355e"
+__build__ = "422a7a998c1e71cd"

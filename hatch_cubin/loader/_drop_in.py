@@ -140,4 +140,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "145f8b9f279c355e"
+__build__ = "422a7a998c1e71cd"

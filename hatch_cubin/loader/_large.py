@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "145f8b9f279c355e"
+__build__ = "422a7a998c1e71cd"

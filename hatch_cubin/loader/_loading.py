@@ -625,4 +625,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "145f8b9f279c355e"
+__build__ = "422a7a998c1e71cd"

@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "145f8b9f279c355e"
+__build__ = "422a7a998c1e71cd"

@@ -86,4 +86,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "145f8b9f279c355e"
+__build__ = "422a7a998c1e71cd"

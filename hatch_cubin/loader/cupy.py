@@ -277,7 +277,7 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "145f8b9f279c355e"
+__build__ = "422a7a998c1e71cd"
 
 if __build__ != _build_of_core:
     what = f"{__file__} is missing, damaged, or of another version than the imported loader"
