@@ -115,9 +115,10 @@ def _print(text: str) -> None:
 
 
 def _line_of(call: dict[str, Any]) -> str:
-    begin = next((line.strip() for line in call["text"].splitlines() if line.strip()), "")
+    begin = " ".join(call["text"].split(None, 12)[:12])
+    options = f" with {call['options']}" if call["options"] else ""
     record = "" if call["key"] else "; this call cannot be recorded"
-    return f"{call['package']} compiled {begin!r:.60}: {call['reason']}{record}"
+    return f"{call['package']} compiled {begin!r:.60}{options}: {call['reason']}{record}"
 
 
 def write_recorded(folder: Path, root: Path, call: dict[str, Any]) -> bool:

@@ -18,12 +18,12 @@ ON_THE_NEWEST = "not build or counted"
 
 
 class PyenvCollector(EnvironmentCollectorInterface):
-    """Give each environment of the matrix its `python3.x`, and its share of the tests."""
+    """Give each environment its `python3.x`, and those of the test matrix their shares of the tests."""
 
     def finalize_environments(self, config: dict[str, dict[str, Any]]) -> None:
-        matrix = [env for env in config.values() if env.get("python", "").startswith("python3.")]
-        matrix.sort(key=_age)
-        there = [env for env in matrix if _find(env)]
+        named = [(name, env) for name, env in config.items() if env.get("python", "").startswith("python3.")]
+        named.sort(key=lambda item: _age(item[1]))
+        there = [env for name, env in named if _find(env) and name.startswith("test.")]
         if len(there) > 1:
             shares = [ON_THE_OLDEST, *[BETWEEN] * (len(there) - 2), ON_THE_NEWEST]
             for env, share in zip(there, shares, strict=True):

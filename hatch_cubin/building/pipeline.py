@@ -128,7 +128,7 @@ def build_held(
         header = {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}, **_fronts(project)}
         empty = layout.bundle_files([], header, 0)
         return empty, needed_files(project, by_name=True)
-    # like the error for a wrong package, this error is reported before any compile
+    # A foreign file in the bundle's folder is reported before anything is compiled.
     layout.refuse_foreign(project.root / project.bundle_folder)
     if project.config.pack:
         from ..compiling.packing import require_packer  # lazy import: needed only with the key `pack`
@@ -294,7 +294,7 @@ def attempt(
             if remote is not None:
                 _exchange_with_store(project, remote, plan.jobs, results)
             seconds = time.monotonic() - start
-            if noted:  # even if compressing fails, because the compiled results are correct
+            if noted:  # facts are recorded even if `pack` fails, because the compiled results are correct
                 at_the_end.callback(_note, project, plan, results, cache)
             if packs and not plan.refused and len(results.done) == len(plan.jobs):
                 from ..compiling.packing import pack  # lazy import: needed only with the key `pack`

@@ -22,8 +22,8 @@ from ..planning.unit_plan import Unit
 from ..project.project import Project
 from ..toolkit.toolkit import Toolkit, assembled_for
 
-# estimates: the milliseconds of any compile and of each template instantiation, and the bytes of source and
-# of headers that take one millisecond
+# Estimates of the time that a compile takes: _ANY milliseconds for each compile, _INSTANCE milliseconds for
+# each template instantiation, and 1 millisecond for _SOURCE_BYTES of source or _HEADER_BYTES of headers.
 _ANY, _INSTANCE, _SOURCE_BYTES, _HEADER_BYTES = 30, 50, 100, 5000
 _LONGEST_S = 1e7  # a report with a longer compile is invalid
 _HINT = "set HATCH_CUBIN_REPORT=FILE for a build: the build then writes a report"
@@ -97,7 +97,8 @@ def _compiled_together(jobs: Sequence[Job], toolkit: Toolkit) -> list[list[Job]]
     if not any(job.linked for job in jobs):
         return groups
     place = {job.unit: number for number, group in enumerate(groups) for job in group}
-    # for each group, the smallest number of a group that must be in the same part
+    # The groups that must be in the same part form a tree. For each group, this list contains the number of
+    # its parent in the tree.
     first = [*range(len(groups))]
 
     def home(unit: Unit) -> int:

@@ -50,7 +50,7 @@ def describe_kernels(unit: Unit, compiled: Compiled, declared: TypesInSources) -
     kernels = json.loads(compiled.kernel_uses_json)
     places: Mapping[str, Any] = {symbol: found for symbol, (_uses, found) in kernels.items()}
     if unit.arch.is_ptx:
-        from ..cubin.ptx import ptx_parameters  # imported only here: for most files, the cache has the JSON
+        from ..cubin.ptx import ptx_parameters  # imported here, because the cache usually has the result
 
         places = ptx_parameters(compiled.data.decode())
     takes = {
@@ -78,7 +78,7 @@ def manifest_parameters(
 
 
 def _types(symbol: str, declared: TypesInSources) -> ParameterTypes | None:
-    # Imported only here: for most files, the cache has the JSON.
+    # Imported here, because the cache usually has the result.
     from ..cubin.symbol_types import parameter_types
 
     return parameter_types(symbol) if symbol.startswith("_Z") else declared().get(symbol)
@@ -110,6 +110,6 @@ def signature(kernel: str, parameters: Iterable[Sequence[Any]]) -> str:
 
     A parameter without a known type is shown by its size.
     """
-    # The loader's messages show parameters in the same form.
+    # The loader's messages show the parameters of a kernel in this form too.
     shown = (each[2] if len(each) > 2 else f"{each[1]} bytes" for each in parameters)
     return f"{kernel}({', '.join(map(str, shown))})"

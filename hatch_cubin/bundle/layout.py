@@ -44,8 +44,8 @@ _SUFFIXES = frozenset({".cubin", ".json", ".py", ".pyi", ".xz"})
 _HEAD = 200  # the first 200 bytes of each Python file of the loader contain the name hatch-cubin
 _TEMPORARY = ".writing-"
 _WORKPLACE = ".hatch"  # build backends do not put files of this folder into a wheel.
-# A build removes the temporary files of other builds after so many seconds: with the lock, and without the
-# lock.
+# The age in seconds at which a build removes temporary files of other builds: the first number applies if the
+# build has the lock, the second number if it does not.
 _WRITTEN_S, _ABANDONED_S = 60, 3600
 _PATIENCE_S = 10.0  # seconds to wait for another build that writes to the same folder
 _ROUNDS = 3
@@ -115,7 +115,7 @@ def bundle_files(
         entry = _module_fields(module, [*zip(units, places, strict=True)], major)
         lines.append(module_line(name, entry))
         keys[name] = keys_line(name, _keys_by_arch(units))
-        if module.front:  # the module is found by its key, and by no name
+        if module.front:  # the loader finds this module by a key, not by a name
             fronts.add(module.front)
             continue
         names |= {name, module.base}
@@ -335,7 +335,8 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
             for left_over in folder.glob(f"{_TEMPORARY}*") if lock.real else ():
                 if not _is_in_work(left_over, _WRITTEN_S):
                     left_over.unlink(missing_ok=True)
-            # If there is no lock, another build may remove new files of this build: check all files again.
+            # Without the lock, another build may remove files that this build has just written. So this build
+            # checks all files again.
             for _ in range(_ROUNDS):
                 if not _write_once(files, folder, place):
                     break

@@ -39,5 +39,5 @@ def read(name: str) -> bytes:
 
 
 def all_files() -> dict[str, bytes]:
-    """Return all files of the loader, also those that few wheels contain."""
+    """Return all files of the loader, including the files that only some wheels contain."""
     return {name: read(name) for name in ALL}

@@ -17,7 +17,7 @@ from ..errors import BundleError, Problem, problem
 
 MOST = 1 << 21  # the most bytes of compiled code in a block; larger code gets its own block
 _WINDOW = 1 << 26  # xz looks for repeated bytes in a window of this size
-_STEM = 8  # the first 8 bytes of a path depend only on the source's name, which keeps variants together
+_STEM = 8  # variants of a source stay together, because the first 8 bytes of their paths are the same
 _LABEL = "hatch-cubin/block/v1"  # the version of the blocks' format and of the compression settings
 
 
@@ -92,7 +92,7 @@ def assemble_blocks(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) 
 
 def _compresses_too_well(block: Block, packed: int) -> Problem:
     """Return an error message for a block that compresses so well that loaders reject it as a zip bomb."""
-    # Only large code can be packed so well, and large code has its own block.
+    # The block has one piece: only large code compresses so well, and large code gets its own block.
     (piece,) = block.pieces
     what = f"the {size(block.size)} of {piece.name} for {piece.arch} are packed in only {size(packed)}"
     hint = (
@@ -125,7 +125,7 @@ def _split_into_blocks(pieces: list[Piece]) -> Iterator[list[Piece]]:
 
 
 def _halve_by_path(pieces: list[tuple[str, Piece]], depth: int) -> Iterator[list[Piece]]:
-    """Split a group of compiled code into halves, and these again, until each group fits into a block."""
+    """Split a group of compiled code into halves, and split the halves, until each part fits into a block."""
     if sum(piece.size for _path_in_tree, piece in pieces) > MOST:
         for side in "01":
             yield from _halve_by_path([item for item in pieces if item[0][depth] == side], depth + 1)
@@ -134,7 +134,7 @@ def _halve_by_path(pieces: list[tuple[str, Piece]], depth: int) -> Iterator[list
 
 
 def _path_in_tree(piece: Piece) -> str:
-    """Return a 0 or 1 for each split of a group of compiled code: the half into which *piece* goes.
+    """Return a digit for each split of a group: *piece* goes into the first half (0) or the second half (1).
 
     The first digits are a digest of the source's name, and the other digits are a digest of the module's
     name.

@@ -83,7 +83,7 @@ class _FolderAudit:
         self._found.append(Finding(kind, name, what))
 
     def _walk(self, folder: str, below: str = "") -> Iterator[tuple[str, int]]:
-        """Yield the path and size of each file whose name is that of an entry or record; open no file."""
+        """Yield the path and size of each file with the name of an entry or record. No file is opened."""
         for name in self._try_to_read(folder, os.listdir) or ():
             path, known = f"{folder}{os.sep}{name}", f"{below}{name}"
             status = self._try_to_read(path, file_access.status_of)
@@ -155,7 +155,7 @@ class _FolderAudit:
 
 
 def _request(record: Record) -> Request:
-    """Return the requirements for a result that its cache record has: the arch and the instantiations."""
+    """Return the requirements for a result that are in its cache record: the arch and the instantiations."""
     arch, names = record.inputs.get("arch"), record.inputs.get("instantiate")
     return Request(arch if isinstance(arch, str) else None, names if isinstance(names, list) else None)
 

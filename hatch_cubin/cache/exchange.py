@@ -31,7 +31,10 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
 def checked_record(key: bytes, record: bytes, data: bytes, request: Request) -> Record | None:
-    """Return the decoded cache record if it belongs to *key*, matches *data* and meets *request*, or None."""
+    """Return the decoded cache record.
+
+    Return None if the record does not belong to *key*, does not match *data* or does not meet *request*.
+    """
     found = decode(record)
     if found is None or found.key != key.hex() or not found.is_of(data):
         return None
@@ -124,7 +127,7 @@ def write_file(folder: Path, key: bytes, data: bytes) -> None:
 
 
 def mark_entry_used(folder: Path, key: bytes) -> None:
-    """Set the access times of the entry *key* and its record to now, if both files exist."""
+    """Set the access times of the entry *key* and its record to the current time, if both files exist."""
     entry, record = (stat_file(entry_path(folder, each)) for each in (key, record_key(key)))
     if entry is not None and record is not None:
         mark_used(entry, record)

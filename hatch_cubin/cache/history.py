@@ -1,4 +1,4 @@
-"""Notes about the last builds with a cache folder: time, project, cache hits and misses, and used keys.
+"""Notes about the last builds with a cache folder: time, project, cache hits and misses, and cache keys.
 
 The notes are in the user's cache folder, not in the project's cache folder, which contains only entries and
 cache records. If the notes cannot be read or written, a build continues without notes.

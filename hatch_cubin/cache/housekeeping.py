@@ -99,11 +99,11 @@ def trim(
     unused_for: float | None = None,
     keep: Collection[bytes] = frozenset(),
 ) -> Removed:
-    """Remove entries unused for *unused_for* seconds, and entries until the cache folder has *size* bytes.
+    """Remove entries without a use for *unused_for* seconds, and shrink the folder to *size* bytes.
 
     The least recently used entries are removed first. Entries whose cache keys are in *keep* are not removed.
-    An entry that is larger than *size* does not displace smaller entries: of the entries larger than *size*,
-    only the most recently used entry is not removed.
+    An entry that is larger than *size* does not displace smaller entries. Of all entries that are larger than
+    *size*, only the most recently used entry is kept.
     """
     # the folder is locked, because two processes that trim it at the same time would remove too much
     with wait_for_lock(folder / "entries", LOCK_WAIT_S):

@@ -1,4 +1,4 @@
-"""Merge cache folders: copy those entries of a folder that match their cache records into another folder."""
+"""Merge cache folders: copy entries from one folder to another, if the entries match their cache records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MergeResult(NamedTuple):
 
 
 def merge(cache: Cache, folder: Path) -> MergeResult:
-    """Copy entries of *folder* that are missing in *cache*, and signatures that records in *cache* lack."""
+    """Copy entries and signatures from *folder* that are missing in *cache*."""
     sizes: list[int] = []
     there = 0
 

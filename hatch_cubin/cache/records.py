@@ -24,7 +24,7 @@ _OBJECT = "object"  # The name of an input that only object files (units that wi
 # The name of the only input of a packed block (units that are compressed together): the units' digests.
 BLOCK = "block"
 _OTHER_NAMES = "does not have exactly the kernels that were requested"
-_FORMAT = 2  # since format 2, a record contains readable names of the kernels that a source instantiates
+_FORMAT = 2  # Since format 2, a record contains readable names of the kernels that a source instantiates.
 # The maximum size of a cache record in bytes; the largest known record has a twelfth of this size.
 MAX_RECORD_SIZE = 1 << 23
 _SIZES = range(read_limits.CODE + 1)
@@ -32,8 +32,8 @@ _HEX = re.compile("(?:[0-9a-f]{2})+")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | user_folders.NONBLOCKING
 MISSING_ERRNOS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
-# In nanoseconds: access times with this difference are still different after a conversion to seconds as a
-# float.
+# A difference between access times, in nanoseconds. Two access times with this difference stay different if
+# they are converted to seconds as floats.
 USE_STEP_NS = 1000
 
 
@@ -49,11 +49,11 @@ class Request(NamedTuple):
     def mismatch(
         self, kernels: Mapping[str, str], symbols: Collection[str], data: bytes, *, is_object: bool = False
     ) -> str | None:
-        """Return the reason why *data* with *kernels* does not meet this request; None if *data* meets it.
+        """Return why *data*, which contains *kernels*, does not meet this request; None if it does.
 
-        *symbols* are the symbols of all kernels in *data*; *symbols* are empty for PTX. *is_object* is
-        whether a linker will link *data*. An object file need not contain kernels, and the names of kernels
-        in LTO-IR cannot be read.
+        *symbols* are the symbols of all kernels in *data*; the list is empty for PTX. *is_object* is whether
+        a linker will link *data*. An object file need not contain kernels, and the names of kernels in LTO-IR
+        cannot be read.
         """
         # lazy import: a build that recalls all results from an earlier build does not need these modules
         from ..cubin.kernel_names import (
@@ -108,7 +108,7 @@ class Record(NamedTuple):
         return (self.size, self.sha256) == (len(data), file_digest(data))
 
     def mismatch(self, request: Request, symbols: Collection[str], data: bytes) -> str | None:
-        """Return the reason why *data* does not meet the request or this cache record; None if *data* does.
+        """Return why *data* does not meet the request, or does not match this record; None if it does both.
 
         *symbols* are the symbols of all kernels in *data*.
         """
@@ -175,7 +175,7 @@ def decode(data: bytes) -> Record | None:
         return None
     if not all(sound(values[name]) for name, sound in _FIELDS.items()):
         return None
-    # A packed block must have no kernels, an object may have kernels, and every other entry must have some.
+    # A packed block must not have kernels. An object file may have kernels. All other entries must have some.
     inputs, has_kernels = values["inputs"], bool(values["kernels"])
     return Record(**values) if _OBJECT in inputs or has_kernels != (BLOCK in inputs) else None
 
@@ -298,7 +298,7 @@ def read_record(file: StoredFile) -> tuple[bytes, Record | None]:
 
 
 def mark_used(entry: StoredFile, record: StoredFile) -> None:
-    """Set the access times of an entry and its record to now, so that trimming removes both together.
+    """Set the access times of an entry and its record to now. So trimming removes both together.
 
     The record's access time is slightly earlier than the access time of the entry.
     """

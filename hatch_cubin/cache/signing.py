@@ -47,8 +47,8 @@ class SignaturePolicy:
 
     A cache record from a shared store must be signed with a trusted key. If signatures are not *required*, a
     cache record without a signature is accepted in the local cache folder, and counts as compiled on this
-    machine. A cache record that a key outside of the trusted keys has signed is never trusted, because the
-    signer may be no longer trusted.
+    machine. A cache record with a signature of another key is never trusted, because its signer may be no
+    longer trusted.
     """
 
     def __init__(self, keys: Collection[str], *, required: bool) -> None:

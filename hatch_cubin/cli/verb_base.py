@@ -57,7 +57,7 @@ class Answer(NamedTuple):
 
 
 def json_argument(parser: argparse._ActionsContainer) -> None:
-    """Add the option `--json`, which every verb has that prints facts."""
+    """Add the option `--json`, which all verbs that print facts have."""
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
@@ -91,7 +91,7 @@ def folder_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def project_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options `--project` and `--verbose`, which every verb has that reads a project."""
+    """Add the options `--project` and `--verbose`, which all verbs that read a project have."""
     folder_argument(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="print more about each step")
 

@@ -15,11 +15,11 @@ Release = tuple[int, int]  # major and minor version of a CUDA release
 
 # the first capabilities with arch-specific code (`sm_90a`) and family-specific code (`sm_100f`)
 FIRST_A, FIRST_F = 90, 100
-FAMILIES_SINCE: Release = (12, 9)  # the first CUDA release that compiles family-specific code (`sm_100f`)
-# the first CUDA release that compiles tile kernels, and the first capability that can run them
+FAMILIES_SINCE: Release = (12, 9)  # The first CUDA release that compiles family-specific code (`sm_100f`).
+# The first CUDA release that compiles tile kernels, and the first capability that can run them.
 TILE_SINCE: Release = (13, 3)
 FIRST_TILE = 80
-# first `.version` of PTX, by the suffix of an arch
+# Maps the suffix of an arch to the first `.version` of PTX that accepts an arch with this suffix.
 _PTX_SINCE: Mapping[str, Release] = {"": (1, 0), "a": (8, 0), "f": (8, 8)}
 
 
@@ -28,8 +28,8 @@ class Gpu(NamedTuple):
 
     # GPU names as in NVIDIA's table, without the brand and without additions such as "Laptop"
     names: str = ""
-    ptx: Release = (1, 0)  # the first `.version` of PTX that accepts this capability as `.target`
-    # the first CUDA release that can compile for these GPUs; None for all supported releases
+    ptx: Release = (1, 0)  # The first `.version` of PTX that accepts this capability as `.target`.
+    # The first CUDA release that can compile for these GPUs; None if all supported releases can.
     since: Release | None = None
     # the last major version of CUDA that can compile for these GPUs; None if the newest version can
     last: int | None = None

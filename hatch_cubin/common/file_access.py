@@ -88,6 +88,6 @@ def _at_once(path: str, flags: int) -> int:
         if exc.errno != errno.ENXIO:
             raise
         raise OSError(errno.ENXIO, f"it {kind(os.stat(path).st_mode)} that nobody reads") from exc
-    if never_wait:  # at this point, a process reads the pipe, and writes must wait for a slow reader
+    if never_wait:  # opening must not wait for a reader of the pipe, but writing must wait
         os.set_blocking(descriptor, True)
     return descriptor

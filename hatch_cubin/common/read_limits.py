@@ -12,12 +12,12 @@ INDEX = (
 )  # bytes of an index or another JSON or text file: the index of 70 000 compiled files has 19 MB
 SOURCE = 1 << 26  # bytes of a source or a header: generated sources have a few MB
 TABLE = 1 << 22  # bytes of pyproject.toml: a file that configures 2 000 sources has 0.2 MB
-CODE = 1 << 29  # bytes of a compiled file: package indexes accept 0.1 to 1 GB for a whole wheel
+CODE = 1 << 29  # bytes of a compiled file: package indexes accept 0.1 to 1 GB for a whole wheel.
 # Number of arrays and objects in a JSON text, because each takes far more memory than its text. The index of
 # 70 000 compiled files has 0.5 million arrays and objects.
 PARTS = 1 << 21
-DIRECTORY = 1 << 25  # bytes of an archive's list of members: a list of 10 000 members has 1 MB
-# bytes and compression ratio: a file that unpacks to more than both is a decompression bomb
+DIRECTORY = 1 << 25  # bytes of an archive's list of members: a list of 10 000 members has 1 MB.
+# A file that unpacks to more than ROOM bytes, and to more than RATIO times its size, is a decompression bomb.
 ROOM, RATIO = 1 << 26, 200
 
 _OF_CODE = (".cubin", ".ptx", ".xz")

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "hint": "1;36"}
 # Both patterns match commands of CI services (GitHub Actions, Azure Pipelines, TeamCity) in printed text.
-# _COMMAND matches at the beginning of a line, also after blanks; _TAGGED matches anywhere in a line. The
-# patterns allow invisible characters, because a CI service may ignore them.
+# _COMMAND matches a command at the beginning of a line or after blanks. _TAGGED matches a command anywhere in
+# a line. The patterns allow invisible characters, because a CI service may ignore them.
 _COMMAND = re.compile(r"(?m)^([^!-~\n]*):(?=[^\x00-\x7f]*:)")
 _TAGGED = re.compile(r"#(?=[^\x00-\x7f]*#(?:[^\x00-\x7f]|[A-Za-z])*\[)")
 _WORDS = r"(?m)^(hatch-cubin[a-z ]*: (?!hint)|  (?=hint))(error|warning|hint):"

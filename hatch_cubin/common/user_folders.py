@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from . import file_access, temporary_folders
 
-HEADERS = "headers"  # name of the folder for NVRTC's bundled headers, inside the user's cache folder
+HEADERS = "headers"  # The folder for NVRTC's bundled headers, inside the user's cache folder.
 # A flag for opening files: if a pipe has replaced the file, opening the pipe does not wait.
 NONBLOCKING = getattr(os, "O_NONBLOCK", 0)
 

@@ -41,7 +41,8 @@ from .hints.failed_compile import FailedCompile
 _MISSING = "not open source file"  # Part of the compiler's message about a missing header.
 # How many lines to show before and after the line of an error, if a script has produced the source.
 _LINES_AROUND = 2
-_SETS_OPTIONS = re.compile(r"\b(?:define|options|variants) = ")  # In hints: lines for the table.
+# Matches a hint that suggests such a line for pyproject.toml.
+_SETS_OPTIONS = re.compile(r"\b(?:define|options|variants) = ")
 # How many lines of an include chain to show: the last lines, which are about the project's own files.
 _LONGEST_CHAIN = 5
 # The functions that recognise causes of errors. The functions are called in this order until one function
@@ -80,7 +81,7 @@ def advise(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnosti
 
 
 def _in_file(error: Diagnostic, source: Source) -> Diagnostic:
-    """Return an error with its line in the file of a recorded call, where the text is not at the start."""
+    """Convert the line of an error in a recorded call: the text begins at a later line of the call's file."""
     where = error.where
     if source.recorded is None or where is None or where.path != source.path or where.line is None:
         return error
@@ -88,7 +89,7 @@ def _in_file(error: Diagnostic, source: Source) -> Diagnostic:
 
 
 def _without_lines_of_call(error: Diagnostic) -> Diagnostic:
-    """Replace a hint to set macros or options: the table of a library's call can only repeat the call."""
+    """Replace a hint that suggests macros or options, because a library's call cannot get other options."""
     if error.hint is None or not _SETS_OPTIONS.search(error.hint):
         return error
     hint = "the library reports this error at run time too: correct the text, or the options of its call"

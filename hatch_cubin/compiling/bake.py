@@ -283,7 +283,7 @@ class Bake:
     def _ignored_tile_code(
         self, job: Job, outcome: Compiled | list[Diagnostic], found: Iterable[Diagnostic]
     ) -> Location | None:
-        """Return the location of tile code that the compiler has ignored; None if it has not ignored any."""
+        """Return the location of tile code that the compiler has ignored; None if there is no such code."""
         if any(each.number == diagnostics.IGNORED_TILE_CODE for each in found):
             return self._text_findings(job).tile_code or job.unit.module.location
         return self._text_findings(job).tile_code if isinstance(outcome, Compiled) else None

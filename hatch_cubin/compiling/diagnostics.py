@@ -59,9 +59,9 @@ class Diagnostic:
     hint: str | None = None
     # the hint to show instead of *hint* if the source does not compile for any arch
     otherwise: str | None = None
-    number: int | None = None  # The compiler's number of a warning, if the user may silence the warning.
-    # The chain of includes from a source to the error; if several sources have the error, from the first
-    # source.
+    number: int | None = None  # The warning's number in the compiler, if users may silence the warning.
+    # The chain of includes that leads from a source to the error. If several sources have the same error, the
+    # chain starts at the first of these sources.
     include_chain: tuple[str, ...] = field(default=(), compare=False)
     # The error's code in docs/reference/errors.md; empty for a compiler's own message.
     code: str = field(default="", compare=False)
@@ -87,7 +87,7 @@ def failure(
     return Diagnostic("error", where, text, context, hint, code=code)
 
 
-# One error that explains the cause of several compiler errors, and a list of the errors with other causes.
+# An error that explains the cause of several compiler errors, and the list of the remaining compiler errors.
 Explanation = tuple[Diagnostic, "list[Diagnostic]"]
 
 

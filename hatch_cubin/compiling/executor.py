@@ -86,9 +86,8 @@ class Setup:
     memory: int = 0  # how many bytes of memory a worker process may use; 0 means no limit
 
 
-# A function that returns the next task for a worker process. The function's arguments are the number of the
-# precompiled header that the worker process has, and the numbers of the headers that the other worker
-# processes have.
+# A function that returns the next task for a worker process. The first argument is the number of this
+# process's precompiled header. The second argument lists the precompiled headers of all other processes.
 Next: TypeAlias = Callable[[int | None, Sequence[int]], Task | None]
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from ..cache.entries import Compiled
 from ..planning.unit_plan import Unit
 
-# Identifies variants that differ in only one macro: the arch, and the values of all other macros.
+# The arch of a variant, and the values of all its macros except one. Variants that differ only in this macro
+# have the same value of _Same.
 _Same = tuple[str, tuple[tuple[str, str], ...]]
 
 

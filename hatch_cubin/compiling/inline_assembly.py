@@ -29,7 +29,7 @@ class _Place(NamedTuple):
 def with_source_lines(log: str, ptx: str, source: str) -> str:
     """Replace line numbers of *ptx* in a log by lines of the source, if *ptx* has line information.
 
-    *source* is the path of the source as the compiler has seen the path. *ptx* contains the source's path
+    *source* is the path under which the compiler has opened the source. *ptx* contains the source's path
     after a `/`.
     """
     places = _places(ptx, source)

@@ -12,7 +12,7 @@ from .hints.conditions import certain_kernels
 
 
 def found_in(source: Source, kernels: Collection[str], sources: Mapping[str, str]) -> list[Problem]:
-    """Return a problem for each source that *source* includes, if both become modules with the same kernels.
+    """Return a problem for each source that *source* includes, if both define the same kernels.
 
     *kernels* are the names of the kernels in the compiled code of *source*. *sources* maps the path of each
     source to its text.

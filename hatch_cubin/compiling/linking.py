@@ -42,7 +42,7 @@ _UNDEFINED = re.compile(r"(?:Unresolved extern (?:function|variable)|Undefined r
 _TWICE = re.compile(
     r"Linking globals named '([^']+)': symbol multiply defined|Multiple definition of '([^']+)'"
 )
-_ABOUT = {  # maps nvJitLink's text for inputs that contradict each other to the words for hatch-cubin's error
+_ABOUT = {  # maps nvJitLink's message about two contradictory inputs to a part of hatch-cubin's message
     "Memory space doesn't match": "the memory space of",
     "Managed attribute doesn't match": "the __managed__ attribute of",
     "Size doesn't match": "the size of",
@@ -61,14 +61,14 @@ _VARIABLE_ONCE = "declare the variable extern in the header and define it in one
 _ALIKE = "use the same declaration as in the definition, in all inputs"
 _NEWER = re.compile(r"may need newer version of nvJitLink|LTOIR arch newer than target arch")
 _BAD = re.compile(r"bad input: ?(.*)$", re.MULTILINE)
-_KERNEL = re.compile(r"__global__|\.entry\b")  # in the line of a definition, in CUDA C++ or PTX
+_KERNEL = re.compile(r"__global__|\.entry\b")  # Matches a line of CUDA C++ or PTX that defines a kernel.
 _COPY = re.compile(r"\$[0-9]+$")  # nvJitLink adds a number to the symbols of static kernels that are equal
 _OPAQUE = ("fatbin", "library")  # the kinds of linker inputs whose symbols hatch-cubin cannot read
 _OF_RUNTIME = ("__cudaCDP2", "cudaCDP", "cudaStream", "cudaEvent", "cudaDevice", "cudaMemcpy", "cudaMemset")
 _NVSHMEM = "nvidia-nvshmem-cu{}:**/libnvshmem_device.a"
 
 _HIDDEN = "a definition that is {}, so other sources cannot use it"
-# maps the keyword that hides a definition from other sources to the end of a message
+# Maps a keyword such as `static`, which hides a definition from other sources, to a part of an error message.
 _WHY_OTHER: Mapping[str | None, str] = {
     None: "a definition, perhaps in another scope or with other parameters",
     "template": "a template, which needs an explicit instantiation (template …;) in the same file",
@@ -117,7 +117,7 @@ class Links:
     def _is_ready(self, job: Job) -> bool:
         """Read and check the inputs for linking a module; return whether the module can be linked."""
         if any(each.unit is not None and each.unit not in self._results.done for each in job.linked):
-            # the list of errors is empty, because the errors of the failed object file are reported
+            # The failed object file has its own errors, so the linked module gets an empty list of errors.
             self._results.failed.append((job.unit, []))
             return False
         wrong = list(self._load(job)) or [

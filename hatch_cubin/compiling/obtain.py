@@ -20,7 +20,7 @@ def look_up(
     found: Mapping[Unit, Compiled] = MappingProxyType({}),
     fetch: Callable[[Sequence[Job]], object] | None = None,
 ) -> Results:
-    """Return the results that are in *found* (results that the caller already has) or in the cache.
+    """Return the results that the caller already has (*found*), and the results that are in the cache.
 
     *fetch* is called with the jobs that have no result. *fetch* may download results into the cache.
     """

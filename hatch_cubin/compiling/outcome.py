@@ -13,6 +13,7 @@ from ..errors import Location
 from ..keys.jobs import request_of
 from ..planning.unit_plan import Module, Unit
 from ..project.source import ptx_entries
+from ..project.tile_kernels import kernel_kinds
 from . import diagnostics, executor
 from .diagnostics import Diagnostic, failure
 
@@ -27,7 +28,7 @@ def outcome_of(
     if not result.ok:
         errors = [_at_its_option(each, unit.module) for each in found if each.kind == "error"]
         return errors or [_unreadable(result.log, source.path)]
-    if lost := diagnostics.redefined(found, dict(unit.module.variant)):
+    if lost := diagnostics.redefined(found, dict(unit.module.variant)) or _left_out(unit.module, result):
         return lost
     where = Location(source.path)
     if (wrong := why_wrong(unit, result)) is not None:
@@ -40,6 +41,26 @@ def outcome_of(
     if cubin is not None and not cubin.kernels:
         return [failure("source-without-kernels", diagnostics.NO_KERNEL, where)]
     return _compiled(unit, result)
+
+
+def _left_out(module: Module, result: executor.Result) -> list[Diagnostic]:
+    """Return an error if a module of tile kernels lacks other kernels of its source.
+
+    Such kernels are in a header: if they were in the source, the plan would have a module for them.
+    """
+    if not module.is_tile or kernel_kinds(module.source).other:
+        return []
+    others = map(kernel_names.demangle, ptx_entries(result.ptx.decode("utf-8", "replace"))[:1])
+    where, hint = Location(module.source.path), "include the header in a source without tile code"
+    return [
+        failure(
+            "kernel-beside-tile-kernels",
+            f"the kernel {name!r} in a header would be missing: it is not a tile kernel",
+            where,
+            hint,
+        )
+        for name in others
+    ]
 
 
 def why_wrong(unit: Unit, result: executor.Result) -> str | None:

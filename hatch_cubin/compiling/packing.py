@@ -24,7 +24,7 @@ from . import cores, executor
 
 # the key under which the recorded facts about a block are stored (facts about a module have an arch as key)
 _XZ = "xz"
-# the description of a cache entry without kernels, because a block itself does not have kernels
+# The description of a block in the cache: the block's cache entry lists no kernels.
 _PLAIN = describe({}, (), "{}")
 _LIGHTER = "use HATCH_CUBIN_JOBS=1 to pack one block at a time with less memory, or build without 'pack'"
 

@@ -74,7 +74,10 @@ class _CompiledTexts:
     jobs: Sequence[Job]
 
     def unread(self, name: str) -> str | None:
-        """Return None if a file may use the macro *name*; otherwise a similar name in an `#if`, or ""."""
+        """Return None if a file may use the macro *name*.
+
+        Otherwise, return a similar name in an `#if`, or "".
+        """
         if not all(job.unit.module.source.is_text_known for job in self.jobs):
             return None
         named = re.compile(rf"\b{name}\b")

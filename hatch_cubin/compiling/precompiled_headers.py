@@ -101,7 +101,7 @@ def shared_includes(jobs: Sequence[Job], tree: ProjectTree, workers: int) -> dic
     for numbers in groups.values():
         path = jobs[numbers[0]].unit.module.source.path
         if len(numbers) >= _PAYS_FROM and all(_is_plain(jobs[each]) for each in numbers):
-            if path not in ends:  # The includes of a source end at the same position for all archs.
+            if path not in ends:  # The position where a source's includes end is the same for all archs.
                 ends[path] = _end(jobs[numbers[0]], tree)
             found |= dict.fromkeys(numbers, ends[path])
     return {number: end for number, end in found.items() if end}

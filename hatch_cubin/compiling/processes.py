@@ -110,7 +110,10 @@ class Process:
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def send(self, message: Message) -> None:
-        """Send a message to the process without blocking, partly later if the socket's buffer is full."""
+        """Send a message to the process without blocking.
+
+        If the socket's buffer is full, the rest is sent later.
+        """
         self._unsent += framed(message)
         self._write()
 

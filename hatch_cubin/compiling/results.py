@@ -33,8 +33,8 @@ class Results:
     hits_required_by: str = "HATCH_CUBIN_REQUIRE_HITS"
     # the archs that an environment variable or option sets instead of pyproject.toml
     archs_for_explain: str = ""
-    # units for archs that the project does not list, which were compiled successfully: hints offer these
-    # archs
+    # Units for archs that the project does not list, if the units compile successfully. Hints suggest these
+    # archs.
     tried: list[Unit] = field(default_factory=list)
     fetched: set[Unit] = field(default_factory=set)  # units whose results came from the remote store
     remote: Mapping[str, Any] | None = None  # A summary of the exchange with the remote store.
@@ -80,7 +80,7 @@ def _origin(module: Module) -> tuple[str, ...]:
 
 
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
-    """Return all errors of the build, equal errors only once, with hints about archs that compile."""
+    """Return all errors of the build without duplicates, with hints about the archs that compile."""
     from .diagnostics import merge  # imported here, because most builds have no errors
     from .hints.merge_pasteable import merge_hints
 

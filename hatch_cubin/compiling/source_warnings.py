@@ -1,4 +1,4 @@
-"""Warn about sources whose compiled code depends on the build's time, or lacks a kernel of the source."""
+"""Warn about compiled code that depends on the time of the build, or that does not contain a kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..project.source import Source, glob_regex
 from . import kernels_in_two_modules, launch_hazards, limits, templates
 from .hints.not_cuda import place_of_tile_code
 
-# The macros of pyproject.toml are checked like a file with an empty path and one line for each macro.
+# The path that stands for pyproject.toml's macros: they are checked like a file with one macro in each line.
 _TABLE = ""
 
 
@@ -56,7 +56,9 @@ def result_warnings(
     found = limits.exceeded(cubin, compiled.kernels, lambda: _texts(project, job), module.source.path)
     tables = project.config.place.tables("source")
     found += launch_hazards.found_in(module.source, compiled.kernels)
-    if not module.front:  # a library's call names its templates, and is not found by a kernel's name
+    # These checks are not for modules of a library's call: the call lists the templates to instantiate, and
+    # the loader does not find these modules by the names of kernels.
+    if not module.front:
         found += kernels_in_two_modules.found_in(module.source, compiled.kernels, sources)
         found += templates.uninstantiated_templates(module, compiled.kernels, sources, tables)
     return tuple(map(Problem.with_code, found))

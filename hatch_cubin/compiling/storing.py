@@ -1,8 +1,8 @@
 """Store results in the cache, several at the same time, because storing a result waits for the disk.
 
-Storing a result takes half of the processor time that the build's main process spends on the result, and
-Python runs only one thread of a process at a time. So a separate process stores the results of a build with
-many results. If this separate process crashes, threads of the build store the remaining results.
+Storing would take half of the processor time of the build's main process, and Python runs only one thread of
+a process at a time. So a separate process stores the results of a build with many results. If this separate
+process crashes, threads of the build store the remaining results.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ Make = Callable[[], Sequence[CacheEntry]]
 
 
 class Storing:
-    """Stores results, which the caller numbers, and calls *stored* with the number of each stored result.
+    """Stores numbered results, and calls *stored* with the number of each result that it has stored.
 
     *count* is the expected number of results.
 
-    *stored* is called only inside methods of `Storing`, so usually a little after the result is on the disk.
+    Only methods of `Storing` call *stored*, so the call usually happens a little after the result is on the
+    disk.
     """
 
     def __init__(self, cache: Cache, stored: Callable[[int], object], count: int) -> None:
@@ -52,7 +53,7 @@ class Storing:
             self._report_stored(wait=True)
 
     def settle(self, most: int) -> bool:
-        """Wait until at most *most* results are not stored yet.
+        """Wait until no more than *most* results are still to be stored.
 
         Return whether a result was stored during this call.
         """

@@ -75,8 +75,8 @@ def _task(number: int, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolki
     if not source.is_cpp:
         kind = "ptx" if source.is_ptx else "tileir"
         return Task(number, kind, source.code, source.path.encode(), options)
-    # NVRTC searches for quoted includes in the folder of the program's name. The #line directive sets the
-    # project-relative path for messages, __FILE__ and debug information.
+    # NVRTC searches for quoted includes in the folder of the program's name (a path). The #line directive
+    # sets the project-relative path for messages, __FILE__ and debug information.
     code = f'{preamble(unit.module, toolkit)}#line 1 "{source.path}"\n'.encode() + source.code
     instantiate = tuple(name.encode() for name in unit.module.instantiate)
     name, ptx = paths.of_source(source.path).encode(), any(each.unit.arch.is_ptx for each in jobs)
@@ -84,7 +84,10 @@ def _task(number: int, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolki
     task = Task(number, kind, code, name, options, instantiate, searches=job.closure.includes, ptx=ptx)
     if not unit.module.is_tile:
         return task
-    return replace(task, kind="tile", tile_flags=tuple(flag.encode() for flag in flags(unit, toolkit)))
+    # the PTX shows whether the source has other kernels too
+    return replace(
+        task, kind="tile", ptx=True, tile_flags=tuple(flag.encode() for flag in flags(unit, toolkit))
+    )
 
 
 def _with_pre_includes(job: Job, paths: CompilePaths) -> Unit:

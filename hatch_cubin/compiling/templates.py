@@ -70,8 +70,8 @@ def _is_used(name: str, text: str, module: Module) -> bool:
     word = re.escape(name)
     if re.search(rf"\btemplate\s+(?!<)[^;{{}}]*\b{word}\b", text):
         return True
-    # The kernels in an object file are not known here: another kernel that launches the template may
-    # instantiate it.
+    # In an object file, another kernel may instantiate the template by launching it. So a template that is
+    # mentioned twice counts as instantiated.
     return bool(module.part_of) and len(re.findall(rf"\b{word}\b", text)) > 1
 
 

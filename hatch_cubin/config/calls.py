@@ -177,6 +177,7 @@ _CHECKS: Mapping[str, Callable[[str], Any]] = {
     "define": _macro,
     "include": value_checks.path,
     **{name: functools.partial(_checked, name) for name in _OPTIONS},
+    "max_register_count": int,  # with 300, NVRTC 13.5 makes other code than with 255 or without a number
 }
 
 # How a call spells compiler options.

@@ -49,8 +49,8 @@ class SourceRule:
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     instantiate: Mapping[str, WrittenInstantiation] = field(default_factory=dict)
     variants: Variants = ()
-    # The library whose call the key `as` describes, and the options of the call as they are written.
-    # `define`, `options` and `include_dirs` contain the same options, parsed.
+    # `front` is the library that the key `as` names. `call_options` are the options of the library's call, as
+    # they are written. `define`, `options` and `include_dirs` contain the same options, parsed.
     front: str = ""
     call_options: tuple[str, ...] = ()
 
@@ -165,7 +165,7 @@ class Config:
     recheck: float = 0.0
     # the top-level settings inherit no macros, so they cannot undefine any
     undefined: ClassVar[tuple[str, ...]] = ()
-    instantiate: ClassVar[tuple[str, ...]] = ()  # only [[source]] tables have this key
+    instantiate: ClassVar[tuple[str, ...]] = ()  # Only [[source]] tables have this key.
     # Each field that an environment variable or a command-line option sets, and the name that the user wrote.
     replaced: Mapping[str, str] = field(default_factory=dict, compare=False)
     place: TableLocation = field(repr=False, compare=False)

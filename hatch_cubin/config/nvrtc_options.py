@@ -67,9 +67,9 @@ REFUSED: Mapping[str, str] = {
 }
 
 _INTEGERS = range(-(2**31), 2**31)  # no option accepts more digits, and Python cannot print very long numbers
-_REGISTERS = range(256)  # ptxas ignores larger values
-# The values that these options accept: all that the compilers know, and no text that could become several
-# arguments.
+_REGISTERS = range(256)  # Ptxas ignores larger values.
+# Patterns for the values of these options. The patterns match every value that the compilers know, and no
+# text that could become several arguments.
 PATTERNS: Mapping[str, str] = {
     # C++03 is not allowed, because our scanner reads raw strings, which C++03 does not have
     "std": r"c\+\+(?:11|14|17|20|23)",

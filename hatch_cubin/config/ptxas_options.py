@@ -87,7 +87,7 @@ def _spelled(names: Mapping[str, str]) -> dict[str, str]:
 ALLOWED: Mapping[str, str] = _spelled(_NAMES)
 REFUSED: Mapping[str, str] = _spelled(_REASONS)  # the reason why each option cannot be set
 _OF_KERNELS = frozenset(_spelled({_KERNELS: _NAMES[_KERNELS]}))
-LEVELS = "-O[0-9]"  # the only option whose value ptxas accepts without a "="
+LEVELS = "-O[0-9]"  # The only option whose value ptxas accepts without a "=".
 # A regular expression for all allowed options. The JSON schema for editors contains this expression too.
 PATTERN = "|".join([f"{name}=(?:{value})" if value else name for name, value in ALLOWED.items()] + [LEVELS])
 

@@ -434,7 +434,7 @@ def _options_of_source(
     if "as" not in reader.beside:
         return _option_table(value, reader, path)
     if isinstance(value, str):
-        return value  # `calls` reports it, with the array that it means
+        return value  # `calls` reports this mistake, and suggests an array
     return value_checks.strings(value) if isinstance(value, list) else _option_table(value, reader, path)
 
 
@@ -674,7 +674,8 @@ _CHECKS: dict[str, Callable[..., Any]] = {
     "producer": _producers,
     "recorded": ArrayCheck(value_checks.path),
 }
-# A new key here also becomes a field of `SourceRule` in config.py; `CompileSettings` there has the next step.
+# Each key is also a field of `SourceRule` in config.py. The docstring of `CompileSettings` says how to add a
+# key.
 _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
     "path": ValueCheck(value_checks.path),
     "name": ValueCheck(value_checks.name_of_sources),

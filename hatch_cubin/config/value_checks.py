@@ -22,7 +22,7 @@ from .known_names import BACKENDS, WRAPPER, is_misnamed_wrapper
 Macros = tuple[tuple[str, str], ...]
 Variants = tuple[tuple[str, tuple[str | None, ...]], ...]  # None: the macro is not defined
 
-MAX_VARIANTS = 100_000  # the maximum number of variants of one source, and also of its instantiations
+MAX_VARIANTS = 100_000  # a source may have this many variants, and this many template instantiations
 WHOLE = range(-(2**63), 2**64)  # the integers that fit into a type of the compiler
 _SIZE_UNITS: Mapping[str, int] = {"B": 1} | {
     f"{letter}{infix}B": base**power
@@ -34,7 +34,7 @@ _EXECUTOR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+|(\w+\.)*\w+:[^\W\d]\w*
 _MOST_SECONDS = 86_400
 HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".cuh")
 PRODUCED_SUFFIXES = ("cu", "ptx", "tileir")
-NAME_PARTS = ("{parent}", "{stem}")  # placeholders for parts of a source's path in `name`
+NAME_PARTS = ("{parent}", "{stem}")  # Placeholders in the key `name` for parts of a source's path.
 # The minor versions of CUDA that are published as wheels (12.7 was not), and the newest patch of each.
 CUDA: Mapping[int, Mapping[int, int]] = {
     12: {0: 1, 1: 1, 2: 2, 3: 2, 4: 1, 5: 1, 6: 3, 8: 2, 9: 2},
@@ -190,7 +190,7 @@ def _arch_meant(text: str) -> str:
 
     if meant := gpu_names.archs_meant(text):
         return f", did you mean {', '.join(map(repr, meant))}?"
-    is_number = any(map(str.isdigit, text))  # digits never mean a group such as all-major
+    is_number = any(map(str.isdigit, text))  # no group of archs, such as all-major, has a name with digits
     question = None if is_number else guess(text.lower(), arch_names.GROUPS)
     return f", {question}" if question else f"; write {_SOME_ARCHS}"
 

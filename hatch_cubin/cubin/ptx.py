@@ -6,8 +6,8 @@ import re
 from typing import NamedTuple
 
 _ENTRY_PARAMETERS = re.compile(r"\.entry\s+([\w$%.]+)\s*(\([^()]*\)|\(?)")
-# The pattern accepts no number with a leading 0, which would be octal, and no alignment above 16, which ptxas
-# ignores.
+# The pattern does not accept numbers that begin with 0, because these numbers are octal. The pattern does not
+# accept alignments above 16, because ptxas ignores such alignments.
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(1|2|4|8|16)\s+)?\.(?:[busf]|bf)([0-9]{1,3})(x2)?\s+"
     r"(?:\.ptr\s+(?:\.(?:global|const|shared|local)\s+)?(?:\.align\s+[0-9]{1,4}\s+)?)?"

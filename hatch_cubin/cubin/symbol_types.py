@@ -73,7 +73,8 @@ class _KernelSymbolReader(SymbolReader):
         """
         types = self._template_parameter()
         self._remember("")
-        # The pack and its expansion have a number each, to which later parts of the symbol cannot refer.
+        # Two empty entries: the pack and its expansion each use a number for back-references, but no later
+        # part of a symbol refers to them.
         self._remember("")
         return types
 

@@ -50,7 +50,7 @@ def arch_of(data: bytes) -> str | None:
 
 
 def differing_arch(data: bytes, arch: str) -> str | None:
-    """Return the arch that *data* was compiled for if this is not *arch*, and None if it is *arch*.
+    """Return the arch that *data* was compiled for; None if this arch is *arch*.
 
     Raise ValueError if *data* is not a cubin, PTX or LTO-IR.
     """
@@ -109,7 +109,7 @@ def _arch_of_lto(data: bytes) -> str | None:
 
 
 def _strictest(number: int, parts: Iterable[ArchAndSuffix]) -> str:
-    """Return the arch of code that was linked from code for several archs, *parts*.
+    """Return the arch of code that was linked from parts; *parts* are the archs of the parts.
 
     *number*: the arch's number.
     """

@@ -24,7 +24,10 @@ _SENTENCES = {kind: three for each in INGREDIENTS for kind, three in each.senten
 
 
 class Difference(NamedTuple):
-    """One input in which two units differ: its kind, its name if there are several, and both values."""
+    """An input that differs between two units: its kind and both values.
+
+    If there are several inputs of this kind, the difference also has the name of the input.
+    """
 
     input: str
     name: str | None

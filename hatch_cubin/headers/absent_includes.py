@@ -25,8 +25,8 @@ def tried_paths(closures: Iterable[tuple[Module, Closure]]) -> set[str]:
     paths = set[str]()
     for module, closure in closures:
         paths.update(path for places in closure.absent for path in places)
-        # The compiler finds a file that an option pre-includes by the file's path in the project only if no
-        # folder of the search path contains a file of that name.
+        # The compiler first looks for a pre-included file in the folders of the search path, and then in the
+        # project's folder.
         paths.update(f"{folder}/{name}" for name in closure.at_root for folder in module.include_dirs)
         on_machine = (os.path.join(os.sep, name) for name in module.pre_includes)
         paths.update(path for path in on_machine if not os.path.isfile(path))

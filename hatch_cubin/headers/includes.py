@@ -60,7 +60,7 @@ class Closure:
     search: tuple[str, ...] = ()  # the logical names of the folders on the search path, in order.
     # The version of each header tree on the search path, for messages.
     builds: dict[str, str] = field(default_factory=dict)
-    computed: bool = False  # whether macros decide which headers are included
+    computed: bool = False  # Whether macros decide which headers are included.
     # Whether a macro that decides about includes may have values that the files do not define.
     guessed: bool = False
     # Pre-included files that the compiler finds only by the files' path in the project.

@@ -33,7 +33,7 @@ class OutsideFolder:
         self.states: dict[str, str] = {}
         self._start = os.path.join(path, "")
         self.logical = logical
-        self._numbers: dict[str, int] = {}  # the number of each header that was read, by the header's path
+        self._numbers: dict[str, int] = {}  # The number of each header that was read, by the header's path.
         # The logical name and the digest of each header, in the order of the headers' numbers.
         self._headers: list[tuple[str, str]] = []
 

@@ -67,7 +67,7 @@ class RecalledClosures:
         self._scan_digests: dict[str, str] = {}
         # the paths in the project where headers outside the project searched for a file, but found no file
         self._tried: list[TriedPaths] = []
-        self._numbers: dict[TriedPaths, int] = {}  # the position of each item in the list *_tried*
+        self._numbers: dict[TriedPaths, int] = {}  # The position of each item in the list *_tried*.
         # Whether the recorded absent paths in the project still do not exist.
         self._still_absent: bool | None = None
         self._known_search_paths: dict[Resolver, _KnownSearchPath] = {}
@@ -240,7 +240,7 @@ class RecalledClosures:
             _folder_key(root): compact([self._state_of(root, folder), _contents_by_path(folder)])
             for root, folder in folders
         }
-        # An empty line is not recorded, because a line that no build uses makes each build write the file
+        # An empty line is not recorded: if a build does not use a line of the file, the build writes the file
         # again.
         tried = {_TRIED: compact(self._tried)} if self._tried else {}
         return {**self._lines, **known, **tried}

@@ -23,7 +23,7 @@ class EditedHeaders:
 
     def __init__(self, project: Project) -> None:
         self._tree = project.tree
-        # by path: the state of the file when it was read, and the digest of the file's content
+        # maps the path of each file to the file's state when it was read, and to the digest of its content
         self._read: dict[str, tuple[_State, str]] = {}
 
     def find(self, job: Job) -> str | None:

@@ -42,7 +42,7 @@ _SCHEMAS = {
     TILEIRAS: "hatch-cubin tile 1",
     NVJITLINK: "hatch-cubin link 2",
 }
-# The value instead of a position in the digest, for an input that cuda.core's part of the cache key covers.
+# Replaces the position in the digest if cuda.core's part of the cache key already covers the input.
 _CORE = 0
 _LAST = 99
 
@@ -252,7 +252,7 @@ INGREDIENTS: Sequence[Ingredient] = (
         {"path": ("compiled as {was}, and not as {now}", "", "")},
         str,
         is_in_all=True,
-        # No position for nvJitLink, because a linked result does not contain the module's name.
+        # A linked result does not contain the module's name, so the name has no position for nvJitLink.
         positions=DigestPositions(_CORE, 2, None),
         parts=_value_only(_path),
         settings={"source": lambda module: module.source.path},

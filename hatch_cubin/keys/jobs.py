@@ -156,7 +156,7 @@ def _jobs_of_modules(
     readable, problems = _readable_modules(planned, finder)
     modules, notes = drop_included_sources(readable, project.tree, finder.named_files)
     finder.check_packages()
-    # If the headers of a module are unreadable, this module may include the empty source as a header.
+    # A module with unreadable headers may include the empty source, so empty sources are not reported then.
     if not problems:
         problems += _empty_source_problems(
             dict.fromkeys(each.source for each in modules if _is_empty(each)), project
@@ -300,14 +300,15 @@ def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
 def _files_to_leave_out(project: Project, closures: Iterable[tuple[Module, Closure]]) -> list[str]:
     """Return the files that includes name and that a wheel can do without.
 
-    The package reads the text of a library's call at run time, so its file and its headers stay in the wheel.
-    Files of recorded calls are left out, because only builds read them.
+    The package may read the text of a library's call at run time, so its file and its headers stay in the
+    wheel. Files of recorded calls are left out, because only builds read them.
     """
     pairs = [*closures]
-    others = [pair for pair in pairs if not pair[0].front or pair[0].source.recorded]
-    calls = [pair for pair in pairs if pair[0].front and not pair[0].source.recorded]
-    read_at_run_time = {*_needed_files(project, calls, by_name=True)}
-    found = _needed_files(project, others, by_name=True)
+    calls = [pair for pair in pairs if pair[0].front]
+    sources = [source for module, _closure in calls for source in (module.source, *module.equal)]
+    recorded = {source.path for source in sources if source.recorded}
+    read_at_run_time = {*_needed_files(project, calls, by_name=True)} - recorded
+    found = _needed_files(project, pairs, by_name=True)
     return [path for path in found if path not in read_at_run_time]
 
 
@@ -327,8 +328,8 @@ def _needed_files(
         files.update(own_files(closure, closure.widened))
         perhaps.update(own_files(closure))
     real = project.tree.real_name
-    # The text that a producer returned is not a file, but in a build with a lock file, the header closure
-    # contains all files in the lock file.
+    # The text that a producer returned is not a file. But in a build with a lock file, the header closure
+    # contains the path of this text, because it contains all paths in the lock file.
     files -= {path for module, _closure in pairs for path in produced_paths(module)}
     # A path contains `..` only if a folder in the path is a link.
     needed = {real(path) if ".." in path else path for path in files}
@@ -515,8 +516,8 @@ class _HeaderFinder:
         included = {os.path.basename(name) for name in (*names, *(each.name for each in scan.includes))}
         place = source.path if os.path.basename(source.path) in included else source.folder
         shared = (place, scan, search, names, anything)
-        # If macros decide which headers are included, only variants of the same source can share a header
-        # closure, and only if the macros in their includes have the same values.
+        # Macros may decide which headers are included. Then only variants of one source can share a header
+        # closure, and the macros in their includes must have the same values.
         shared_by_variants = (source.path, include_values(module.macros), search, names, anything)
         for key in (shared, shared_by_variants):
             if key in self._shared:

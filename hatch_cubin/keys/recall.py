@@ -29,15 +29,18 @@ from ..toolkit import libraries
 from ..toolkit.libraries import Evidence, Installation
 from ..toolkit.toolkit import Facts, Keys
 
-# Changes of the format. 2: a description that several units share is written once. 3: header closures are
-# recorded, dates are not. 4: macros are recorded, for the types of parameters. 5: a result is recorded only
-# after its arch was checked. 6: facts are recorded that prove that the installed packages are the same. 7:
-# the facts have a field for tileiras.
+# The changes in each version of the format:
+# Format 2 writes a description only once if several units share the description.
+# Format 3 adds header closures, and removes dates.
+# Format 4 adds macros, which the types of parameters depend on.
+# Format 5 adds a result only after the result's arch was checked.
+# Format 6 adds facts that prove that the installed packages are the same.
+# Format 7 adds a field for tileiras to the facts.
 _FORMAT = 7
 _LOCKED = "locked"  # a part of the file name for builds with a lock file, which do not need a toolkit
 _FILES = 20  # the maximum number of files with recorded facts; the most recently used files are kept
 
-_NONE = Evidence("", "", [])  # stands for no evidence, for facts that do not depend on installed packages
+_NONE = Evidence("", "", [])  # the evidence for facts that do not depend on installed packages
 
 Units = Mapping[str, tuple[Keys, RecalledResult]]  # the cache keys and results of a module's units, by arch
 
@@ -94,8 +97,8 @@ class Recall:
             return
         # the evidence does not cover the files of tileiras
         facts = facts._replace(tileiras=None)
-        # A recorded header closure needs the lines of its headers outside the project, even if this build did
-        # not search these headers for includes.
+        # Recorded header closures refer to the lines of headers outside the project. So these lines are kept,
+        # even if this build did not search the headers for includes.
         retained = {text: self._lines[text] for text in self.closures.contents() if text in self._lines}
         changed = found or self._new_text or self.closures.has_new_facts or facts != self.facts
         with contextlib.suppress(OSError):

@@ -920,4 +920,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "422a7a998c1e71cd"  # the same in all files of one version
+__build__ = "630dfd1d0b2645cd"  # the same in all files of one version

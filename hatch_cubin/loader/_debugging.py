@@ -308,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "e12f7b6406b39fd456941e105e4e2cf292eb191402a2cb11e89a9ac895b7599a",
-    "_split": "d2734b6d5d23c01de304d72dee24fd84402806e2d0339677c40ac9a738bd192c",
+    "_packs": "1e1bf16dfe1b40f3aac08bc498e00afbadf5257e19bd6ffbb3bed735e8eaf5e4",
+    "_split": "a5bdccf6651f2609c6b869f5d1def21020db86433b7d02db5f4aeaadb9877f53",
 }
 
 
@@ -427,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "422a7a998c1e71cd"
+__build__ = "630dfd1d0b2645cd"

@@ -7,14 +7,17 @@ import warnings
 
 from . import (
     _NAME,
+    CubinError,
     CubinNotFoundError,
     _choose,
     _import,
     _manifest,
+    _message,
     _part,
     _retry_during_rebuild,
     _verified,
 )
+from . import __build__ as _build_of_core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ class CompiledAtRunTimeWarning(UserWarning):
         self.reason = reason
 
     def __str__(self) -> str:
-        begin = next((line.strip() for line in self.text.splitlines() if line.strip()), "")
+        begin = " ".join(self.text.split(None, 12)[:12])
         reason = self.reason or "it must"
         what = f"{_NAME}: {self.library} compiles CUDA code at run time, because {reason}"
         names = f", for {', '.join(self.names)}"[:160] * bool(self.names)
@@ -114,6 +117,13 @@ def read(entry: "Entry") -> bytes:
     return data
 
 
+def refuse_other_version(build: str, file: str) -> None:
+    """Raise CubinError if a package has a file for a library of another version than the loader."""
+    if build != _build_of_core:
+        what = f"{file} is missing, damaged, or of another version than the imported loader"
+        raise CubinError(_message(f"{what}: restart the process"))
+
+
 def is_on(variable: str) -> bool:
     """Return whether an environment variable turns something on."""
     return os.environ.get(variable, "").lower() not in ("", "0", "false", "no", "off")
@@ -140,4 +150,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "422a7a998c1e71cd"
+__build__ = "630dfd1d0b2645cd"

@@ -152,4 +152,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "422a7a998c1e71cd"
+__build__ = "630dfd1d0b2645cd"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "422a7a998c1e71cd"
+__build__ = "630dfd1d0b2645cd"

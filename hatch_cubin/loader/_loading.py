@@ -625,4 +625,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "422a7a998c1e71cd"
+__build__ = "630dfd1d0b2645cd"

@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "422a7a998c1e71cd"
+__build__ = "630dfd1d0b2645cd"

@@ -67,4 +67,4 @@ def refuse_another_build(entry: "Entry", folder: str) -> None:
         raise CubinNotFoundError(_message(f"the installed {what}: pip install{force} '{known['install']}'"))
 
 
-__build__ = "422a7a998c1e71cd"
+__build__ = "630dfd1d0b2645cd"

@@ -14,6 +14,8 @@ _OF_CUPY = (
     r"|(?:-I|--include-path=)(?P<include>[^\0\n]+)"
     r"|--?diag-suppress=(?P<diag_suppress>[^\0\n]+)"
     r"|(?:-Ofc|--Ofast-compile)=(?P<ofast_compile>[^\0\n]+)"
+    r"|--?use_fast_math(?P<use_fast_math>)"
+    r"|--?maxrregcount=(?P<max_register_count>[0-9]{1,9})"
 )
 # The flags that cuda.core passes to NVRTC for fields of `ProgramOptions`. A group has the name of its field.
 _OF_CUDA_CORE = (
@@ -21,16 +23,16 @@ _OF_CUDA_CORE = (
     r"|--?prec-sqrt=(?P<prec_sqrt>true|false)"
     r"|--?prec-div=(?P<prec_div>true|false)"
     r"|--?fmad=(?P<fma>true|false)"
-    r"|--?use_fast_math(?P<use_fast_math>)"
     r"|(?:-lineinfo|--generate-line-info)(?P<lineinfo>)"
     r"|--?dopt=(?P<device_code_optimize>on)"
-    r"|--?maxrregcount=(?P<max_register_count>[0-9]{1,9})"
     r"|(?:-Xptxas|--ptxas-options)=(?P<ptxas_options>[^\0\n]+)"
     r"|(?:-w|--disable-warnings)(?P<disable_warnings>)"
 )
 _OPTIONS = {"cupy": re.compile(_OF_CUPY), "cuda.core": re.compile(_OF_CUDA_CORE)}
 FRONTS = tuple(_OPTIONS)  # the libraries that compile texts
-_VALUE_FOLLOWS = re.compile(r"-D|-I|--define-macro|--include-path|--?diag-suppress|-Ofc|--Ofast-compile")
+_VALUE_FOLLOWS = re.compile(
+    r"-D|-I|--define-macro|--include-path|--?diag-suppress|-Ofc|--Ofast-compile|--?maxrregcount"
+)
 _WITHOUT_EFFECT_ON_CODE = ("include", "diag_suppress", "disable_warnings")
 _LINE_DIRECTIVES = re.compile(r'(?:\s*#[ \t]*line[ \t]+\d+(?:[ \t]*"[^"\n]*")?[ \t]*(?:\n|\Z))+')
 
@@ -86,4 +88,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "422a7a998c1e71cd"
+__build__ = "630dfd1d0b2645cd"

@@ -13,8 +13,7 @@ import re
 
 import cuda.core
 
-from . import CubinError, CubinNotFoundError, _message, _part, _retry_during_rebuild, normal_name
-from . import __build__ as _build_of_core
+from . import CubinNotFoundError, _part, _retry_during_rebuild, normal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,8 +173,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "422a7a998c1e71cd"
+__build__ = "630dfd1d0b2645cd"
 
-if __build__ != _build_of_core:
-    what = f"{__file__} is missing, damaged, or of another version than the imported loader"
-    raise CubinError(_message(f"{what}: restart the process"))
+_drop_in.refuse_other_version(__build__, __file__)

@@ -9,15 +9,7 @@ after a `CompiledAtRunTimeWarning`.
 
 import cupy
 
-from . import (
-    CubinError,
-    CubinNotFoundError,
-    _message,
-    _part,
-    _retry_during_rebuild,
-    normal_name,
-)
-from . import __build__ as _build_of_core
+from . import CubinNotFoundError, _part, _retry_during_rebuild, normal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,8 +77,7 @@ class _Call(_drop_in.Call):
 
     def function(self, name: str, log_stream: "Any" = None) -> "tuple[str, Any]":
         """Return the symbol and the loaded function of a kernel on the current device."""
-        if self.is_shipped is None:  # the first use: without a device too, the text is looked up
-            self._look_up()
+        self.look_up()
         device = cupy.cuda.runtime.getDevice()
         found = self.functions.get((device, name))
         if found is None or log_stream is not None:
@@ -95,8 +86,7 @@ class _Call(_drop_in.Call):
 
     def module(self) -> "Any":
         """Return the loaded module on the current device, or None if CuPy must compile it."""
-        if self.is_shipped is None:
-            self._look_up()
+        self.look_up()
         loaded = self._load(cupy.cuda.runtime.getDevice())
         if loaded is None:
             return None
@@ -126,8 +116,10 @@ class _Call(_drop_in.Call):
         self.modules.clear()
         self.functions.clear()
 
-    def _look_up(self) -> None:
-        """Find out whether the package has the text, and report if it has not."""
+    def look_up(self) -> None:
+        """Find out at the first use whether the package has the text, and report if it has not."""
+        if self.is_shipped is not None:
+            return
         if reason := self._why_passed_on():
             self.report(reason)
         elif reason := self.why_not_shipped():
@@ -203,6 +195,12 @@ class RawModule(cupy.RawModule):  # type: ignore[misc]
         symbol, _ = self._call.function(name)
         return _kernel_of_module(self._call, name, symbol)
 
+    def compile(self, log_stream: "Any" = None) -> None:
+        """Load or compile the module on all devices, as CuPy's method does."""
+        if self._call is not None:
+            self._call.look_up()  # a call is recorded without a device too
+        super().compile(log_stream)
+
     def _module(self, log_stream: "Any" = None) -> "Any":
         found = None if self._call is None else self._call.module()
         return super()._module(log_stream) if found is None else found
@@ -232,6 +230,11 @@ class RawKernel(cupy.RawKernel):  # type: ignore[misc]
         if _lacking:
             self._call.report(_lacking)
         super().__call__(grid, block, args, **kwargs)
+
+    def compile(self, log_stream: "Any" = None) -> None:
+        """Load or compile the kernel on all devices, as CuPy's method does."""
+        self._call.look_up()
+        super().compile(log_stream)
 
     def _kernel(self, log_stream: "Any" = None) -> "Any":
         return self._call.function(self._name, log_stream)[1]
@@ -277,8 +280,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "422a7a998c1e71cd"
+__build__ = "630dfd1d0b2645cd"
 
-if __build__ != _build_of_core:
-    what = f"{__file__} is missing, damaged, or of another version than the imported loader"
-    raise CubinError(_message(f"{what}: restart the process"))
+_drop_in.refuse_other_version(__build__, __file__)

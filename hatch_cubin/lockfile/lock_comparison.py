@@ -41,7 +41,7 @@ class LockedPlan(NamedTuple):
     jobs: tuple[Job, ...]
     recall: Recall
     notes: tuple[str, ...]
-    changes: tuple[str, ...]  # the differences between the project and its lock file
+    changes: tuple[str, ...]  # The differences between the project and its lock file.
     # Possible differences from the lock file that only a build with a compiler can find.
     doubts: tuple[str, ...]
 
@@ -92,7 +92,7 @@ def make_lock(
 
 
 def _builds(toolkit: Toolkit) -> dict[str, Any]:
-    """Return the toolkit's versions for the lock file, only of the tools that this project needs."""
+    """Return the versions of those tools of the toolkit that this project needs, for the lock file."""
     facts = toolkit.facts._replace(nvjitlink=toolkit.nvjitlink_if_loaded, tileiras=toolkit.tileiras_if_used)
     return {**facts._asdict(), "supported": [*facts.supported]}
 
@@ -200,7 +200,10 @@ def _other_files(lock: Lock, project: Project, sources: Iterable[Source]) -> Ite
 
 
 def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
-    """Yield the differences of units and settings from the lock file, except archs not built any more."""
+    """Yield the units and settings that differ from the lock file.
+
+    Archs that the project no longer builds are left out.
+    """
     seen: set[Module] = set()
     for unit in units:
         module = unit.module
@@ -228,11 +231,11 @@ def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -
     closure = Closure({OWN + path: content for path, content in lock.files.items()})
     for module, of_module in itertools.groupby(units, key=lambda unit: unit.module):
         if module.link:
-            _ = toolkit.nvjitlink  # reading the attribute notes that the build uses this tool
+            _ = toolkit.nvjitlink  # reading this attribute marks the tool as used
         elif module.source.is_ptx:
-            _ = toolkit.ptxas  # reading the attribute notes that the build uses this tool
+            _ = toolkit.ptxas  # reading this attribute marks the tool as used
         elif module.is_tile:
-            _ = toolkit.tileiras  # reading the attribute notes that the build uses this tool
+            _ = toolkit.tileiras  # reading this attribute marks the tool as used
         entry = lock.modules[module.full_name]
         module_digest = digest(["locked", json.dumps(entry, sort_keys=True)])
         recalled, declared = recall.units(module_digest), partial(dict[str, Any], entry.get("types", {}))
@@ -254,7 +257,7 @@ def expected_result(sha256: str | None) -> RecalledResult | None:
 def with_locked_results(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
     """Yield *jobs* with the digests that the lock file contains for their results.
 
-    Even in an outdated lock file, the digest of the result for a cache key is right.
+    The digest that belongs to a cache key is right even in an outdated lock file.
     """
     digests = _digests(lock)
     for job in jobs:
@@ -303,8 +306,8 @@ def other_texts(lock: Lock, jobs: Iterable[Job]) -> tuple[str, ...]:
 def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
     """Return the entry of a job's unit in the lock file; all values are None if the unit has no entry.
 
-    The lock file of an unchanged project may have no entry for a unit: the unit's source was a part of
-    another source, and this other source is rejected now.
+    Even the lock file of an unchanged project may have no entry for a unit: the unit's source was only
+    included in another source, which this build rejects.
     """
     units = lock.modules.get(job.unit.module.full_name, {"units": {}})["units"]
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]

@@ -52,7 +52,7 @@ class Lock(NamedTuple):
     # for each producer: its inputs, and the name, the digest and the settings of each generated source
     producers: Mapping[str, Mapping[str, Any]]
     parts: Mapping[str, Mapping[str, Any]]  # sources that are not modules, because other sources include them
-    unsure: Sequence[str]  # sources whose headers depend on the compiler's own headers
+    unsure: Sequence[str]  # Sources whose headers depend on the compiler's own headers.
     # The source, settings and units of each module, by the module's name.
     modules: Mapping[str, Mapping[str, Any]]
 

@@ -1,4 +1,4 @@
-"""Decide from the lock file whether a build needs a compiler, which versions, or whether it must fail."""
+"""Decide from the lock file whether a build must fail, whether it needs a compiler, and which versions."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def check_results(project: Project, lock: Lock, done: Sequence[tuple[Job, str]])
 
 
 def install_command(project: Project) -> str | None:
-    """Return the command that installs the wheels in the lock file; None if no lock file is usable."""
+    """Return the command that installs the wheels in the lock file; None without a usable lock file."""
     lock = lock_format.read(project.root)
     if lock is None or not lock.wheels or not lock_comparison.fits_table(lock, project):
         return None
@@ -136,7 +136,7 @@ def _results(
     if hold is not None:
         (
             hold := hold / "locked"
-            # A separate folder, as a build that continues without the lock file uses the same file names.
+            # A separate folder, because a build without the lock file uses the same file names.
         ).mkdir()
     signing, remote = None, None
     if project.uses_signatures:

@@ -1,9 +1,9 @@
 """Write the digests of generated sources into a lock file, and load sources from a lock file.
 
 A producer is a function of the project that returns the texts of generated sources. A lock file contains the
-digest of each generated text, but not the text itself. A build whose results are all in the cache does not
-need a generated text, but only the settings of the source, the first lines of PTX with the target, and the
-kinds of kernels in a source with tile code. The lock contains these facts.
+digest of each generated text, but not the text itself. If all results are in the cache, a build does not need
+the generated text. The build needs only three facts: the settings of the source, the first lines of PTX (with
+the target), and the kinds of kernels in a source with tile code. The lock contains these facts.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _text_entry(project: Project, source: Source) -> dict[str, Any]:
     if source.is_ptx:
         major, minor = source.ptx.version
         entry["ptx"] = f".version {major}.{minor}\n.target {source.ptx.target}\n"
-    if source.is_cpp and (kinds := kernel_kinds(source)).tile_code:
+    if source.is_cpp and (kinds := kernel_kinds(source)).tile:
         entry["tile"] = kinds.as_text()
     return entry
 
@@ -96,7 +96,7 @@ def with_locked_texts(
 
 
 def _known_text(name: str, entry: Mapping[str, Any]) -> Any:
-    """Return what the lock file says about a text, in the form of a value that a producer returns."""
+    """Return the facts in the lock file about a text, in the form of a value that a producer returns."""
     if is_tile_ir(name):
         return plain(TILE_IR_MAGIC)
     return entry.get("ptx", entry.get("tile", _UNKNOWN))

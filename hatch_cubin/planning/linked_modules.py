@@ -91,7 +91,7 @@ def _refuse_settings(config: Config, parts: Sequence[Source]) -> None:
             f"leave the source out of 'sources' in {config.place.tables('module')}",
         )
         for source in parts
-        if kernel_kinds(source).tile_code
+        if kernel_kinds(source).tile
     ]
     if problems:
         raise ConfigError(*problems)

@@ -26,7 +26,7 @@ from ..project.tile_kernels import KernelKinds, kernel_kinds
 
 _WINDOWS_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
 
-# the targets (archs to build for) that each list of archs in pyproject.toml means
+# Maps each list of archs in pyproject.toml to the targets (the archs to compile for).
 TargetsBySpecs = Mapping[tuple[str, ...], tuple[Target, ...]]
 
 _PLAIN_FILE_PART = re.compile(r"[A-Za-z0-9_-]{1,80}")
@@ -76,10 +76,10 @@ class Module(CompileSettings):
     source_table_header: str = ""  # the header of a [[source]] table in this project, for hints
     link: LinkRecipe | None = None
     part_of: str = ""  # for an object, the name of the first module into which the object is linked
-    where: Location | None = None  # for a linked module, the line of pyproject.toml with the module's name
-    # the library (such as CuPy) that loads this module in place of compiling; empty for other modules
+    where: Location | None = None  # For a linked module, the line of pyproject.toml with the module's name.
+    # The library (such as CuPy) that loads this module in place of compiling; empty for other modules.
     front: str = ""
-    equal: tuple[Source, ...] = ()  # further sources with the same text and options as `source`
+    equal: tuple[Source, ...] = ()  # Further sources with the same text and options as `source`.
     # Whether the source has tile kernels, and whether this module consists of tile kernels. A source with
     # tile kernels and other kernels becomes two modules, because these kernels cannot be in one file.
     has_tile_code: bool = False
@@ -89,6 +89,11 @@ class Module(CompileSettings):
     def name(self) -> str:
         """The module's name in the API and in messages, such as `red[BLOCK=64,SCALAR=float]`."""
         return _name(self.base, self.variant)
+
+    @property
+    def short_name(self) -> str:
+        """The module's name in tables; for a library's call, with only the first digits of its key."""
+        return self.name[: len(f"{self.front}:") + 12] if self.front else self.name
 
     @property
     def title(self) -> str:
@@ -410,10 +415,10 @@ def _modules_of(
 
 def _by_kind(module: Module, kinds: KernelKinds) -> Iterator[Module]:
     """Yield a module for the kernels of a source, or two modules if the source also has tile kernels."""
-    module = replace(module, has_tile_code=kinds.tile_code)
     if not kinds.tile:
         yield module
         return
+    module = replace(module, has_tile_code=True)
     names = [(name, kinds.is_tile(name)) for name in module.instantiate]
     of_kind = {kind: tuple(name for name, is_tile in names if is_tile == kind) for kind in (False, True)}
     if kinds.other:

@@ -59,8 +59,8 @@ def _sources(project: Project, index: int, producer: Producer) -> list[Source]:
         return sources_of(produced, rule, place)
     from ..toolkit import (
         installed_wheels,
-    )  # lazy import: a build that knows all texts needs none of 'requires'
-    from .running import run  # lazy import: a build that knows all texts starts no process
+    )  # lazy import: not needed if all texts are known from an earlier build
+    from .running import run  # lazy import: not needed if all texts are known from an earlier build
 
     if missing := installed_wheels.unmet(rule.requires):
         named = ", ".join(map(installed_wheels.shown, missing))

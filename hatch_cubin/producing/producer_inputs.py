@@ -31,10 +31,10 @@ _FORMAT = 1  # a new number makes every producer run again
 class ProducerInputs(NamedTuple):
     """The inputs of one producer in the project and its environment, each with its digest."""
 
-    # the Python file with the producer, and the modules of the project that this file can import, by path
+    # The producer's Python file, and the project's modules that this file can import.
     modules: Mapping[str, str]
-    files: Mapping[str, str]  # the files that `inputs` names, by path
-    # folders that the producer may list, with a digest of the names in each folder
+    files: Mapping[str, str]  # The files that the key `inputs` lists.
+    # Folders that the producer may list, each with a digest of the names in the folder.
     folders: Mapping[str, str]
     environment: Mapping[str, str | None]  # None for a variable that is not set
 

@@ -30,8 +30,8 @@ _NEVER_DECLARED = frozenset({".git", "__pycache__"})
 _NOT_IMPORTED = re.compile("cannot import name '([^']*)'")
 _WRITES_ONLY = os.O_WRONLY | os.O_TRUNC
 
-# import names and their folders in the project; the empty name is for modules beside the producer's Python
-# file
+# Pairs of an import name and its folder in the project. The empty name is for the folder of the producer's
+# Python file.
 Packages = Sequence[tuple[str, str]]
 
 

@@ -18,7 +18,7 @@ _TRIGRAPH_BACKSLASH = "??/"
 _SUFFIX = r"(?:[^\W\d]\w*)?"  # the suffix of a literal belongs to the literal, even if the suffix is an R
 TOKEN = re.compile(
     r"//[^\n]*|/\*.*?(?:\*/|\Z)"  # comments
-    rf'|(?<![\w$])(?<!\\(?=[uU]))(?:u8|[uUL])?R"([^()\\\s]{{0,16}})\(.*?(?:\)\1"{_SUFFIX}|\Z)'  # raw strings
+    rf'|(?<![\w$])(?<!\\(?=[uU]))(?:u8|[uUL])?R"([^()\\\s]{{0,16}})\(.*?(?:\)\1"{_SUFFIX}|\Z)'  # raw strings.
     # Numbers before a quote are tokens, because the quote may separate digits, and the R of a raw string may
     # belong to the number.
     r"|(?<![\w.])\.?\d(?=[\w.+-]*['\"])(?:[eEpP][+-]|'\w|[\w.])*"
@@ -53,7 +53,8 @@ PASTE_OPERATOR = re.compile(r"\s*(?:##|%:%:|\?\?=\?\?=)\s*")
 # In an #if, only __has_include has a quoted or angled name in parentheses.
 _OPERAND_OF_MACRO = re.compile(r"""\(\s*("[^"\n]*"|<[^>\n]*>)""")
 _DEFINE = re.compile(r"\s*([^\W\d]\w*)(\()?(.*)")
-# A path whose words may be macros or a parameter. The path contains no numbers, which could contain words.
+# A path whose words may be macros or a parameter. Paths with numbers are excluded, because the letters in a
+# number could look like words.
 # The pattern can match each word in only one way, because otherwise backtracking would take very long.
 _PATH_OPERAND = r"(?:[^\W\d]\w*\b|[/.-](?!\.?\d))+"
 _TEMPLATE = re.compile(rf"\(\s*([^\W\d]\w*)\s*\)\s*<({_PATH_OPERAND})>\s*")
@@ -73,8 +74,8 @@ class Include(NamedTuple):
     """One include in a file: a quoted name, an angled name, a macro's name, or an unknown form."""
 
     name: str
-    # The form is "quote", "angle", "macro" or "unknown". "argument" is an angled name in which macros can
-    # replace words.
+    # The form is "quote", "angle", "macro", "argument" or "unknown". The form "argument" is a name in angle
+    # brackets in which macros may replace words.
     form: str
     # true for #include_next, which may mean a later file of the same name on the search path
     searches_on: bool = False

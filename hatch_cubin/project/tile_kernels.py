@@ -11,7 +11,6 @@ from .source import Source, without_comments
 
 TILE_CODE = re.compile(r"\b__tile(?:_global)?__(?!\w)")
 _HEADER = re.compile(r'[ \t]*#[ \t]*include[ \t]*[<"]cuda_tile\.h[>"]')
-_TILE_GLOBAL = re.compile(r"\b__tile_global__(?!\w)")
 _OTHER_GLOBAL = re.compile(r"\b__global__(?!\w)")
 # The name of a tile kernel is the last word before the parameters or before explicit template arguments.
 _NAME = re.compile(r"\b__tile_global__(?!\w)[^;{}()<]*?([^\W\d]\w*)\s*[(<]")
@@ -20,7 +19,6 @@ _NAME = re.compile(r"\b__tile_global__(?!\w)[^;{}()<]*?([^\W\d]\w*)\s*[(<]")
 class KernelKinds(NamedTuple):
     """Which kinds of kernels a source has, as far as its text shows: tile kernels and other kernels."""
 
-    tile_code: bool = False  # whether the source has to be compiled as CUDA Tile C++
     tile: bool = False
     other: bool = True
     tile_names: frozenset[str] = frozenset()  # the names of the tile kernels, without namespaces
@@ -38,14 +36,15 @@ class KernelKinds(NamedTuple):
 
 
 NO_TILE_CODE = KernelKinds()
-TILE_IR = KernelKinds(tile_code=True, tile=True, other=False)
+TILE_IR = KernelKinds(tile=True, other=False)
 
 
 def kernel_kinds(source: Source) -> KernelKinds:
     """Return which kinds of kernels a source has.
 
     Tile code counts only if the compiler certainly reads it: nvcc does not compile tile code either, unless
-    an option requests it.
+    an option requests it. A source with tile code counts as a source with tile kernels, because the kernels
+    may be in a header.
     """
     if source.is_tile_ir:
         return TILE_IR
@@ -62,6 +61,4 @@ def _kinds(text: str) -> KernelKinds:
         return NO_TILE_CODE
     code = without_comments(text)
     other = _OTHER_GLOBAL.search(code) is not None
-    tile = not other or any(map(_TILE_GLOBAL.search, read))
-    names = frozenset(_NAME.findall(code))
-    return KernelKinds(tile_code=True, tile=tile, other=other, tile_names=names)
+    return KernelKinds(tile=True, other=other, tile_names=frozenset(_NAME.findall(code)))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 _FILES, _STDOUT, _STDERR = 2, 5, 7  # the field numbers in the message ActionResult
 _PATH, _DIGEST = 1, 2  # the field numbers in the message OutputFile
-_HASH, _SIZE = 1, 2  # field numbers in the message Digest
+_HASH, _SIZE = 1, 2  # The field numbers in the message Digest.
 # The wire types of protocol buffers: varint, 64 bits, length and bytes, 32 bits.
 _NUMBER, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
 _SKIPPED = {_EIGHT: 8, _FOUR: 4}

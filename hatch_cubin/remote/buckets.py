@@ -16,9 +16,8 @@ _TOTAL_TIMEOUT = timedelta(minutes=10)
 _CHUNK_SIZE = 1 << 13  # small chunks, so that even a slow download shows progress to the code that waits
 _NOT_INSTALLED = "obstore is not installed: pip install 'hatch-cubin[remote]'"
 
-# Environment variables with credentials. If none of these variables is set, requests are not signed: the
-# library would ask the cloud's metadata server for credentials, which does not exist on a machine outside of
-# the cloud.
+# Environment variables with credentials. If none of these variables is set, requests are not signed. To sign
+# requests, the library would ask the cloud's metadata server, which machines outside the cloud cannot reach.
 _CREDENTIALS: Mapping[str, tuple[str, ...]] = {
     "s3": (
         "AWS_ACCESS_KEY_ID",

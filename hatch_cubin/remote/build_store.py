@@ -1,6 +1,6 @@
 """Open the remote store of a build, and fetch results from the store.
 
-A build that does not use a remote store imports no other module of `remote/`.
+A build without a remote store does not import any other module of `remote/`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..toolkit.toolkit import Toolkit
 if TYPE_CHECKING:
     from .shared_store import SharedStore
 
-# How many seconds to wait for the store before a build, which waits for the store again later.
+# How many seconds to wait for the store before compiling starts. The build waits for the store again later.
 SHORT_PATIENCE_S = 1.0
 
 

@@ -27,7 +27,7 @@ PATIENCE_S = 3.5
 _POLL_S = 0.25
 _MIN_BYTES_PER_S = 1 << 19  # a transfer that is slower uses up the patience (the time budget for waiting)
 _CREDIT_PER_ANSWER_S = 0.01  # seconds that each answer of the store adds to the patience.
-# The bytes of an upload that count as sent during each wait, if the upload's progress is unknown.
+# If the progress of an upload is unknown, the build assumes that each wait sends this many bytes.
 _ASSUMED_SENT_PER_POLL = 1 << 17
 
 _K = TypeVar("_K")

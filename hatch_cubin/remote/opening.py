@@ -16,7 +16,10 @@ from .store import Store, StoreError
 def open_shared_store(
     project: Project, cache: Cache, compiler: str, units: int, patience_s: float | None = None
 ) -> SharedStore | None:
-    """Return the project's remote store; None if there is no store, or, after a warning, on an error."""
+    """Return the project's remote store; None if there is no store.
+
+    On an error, print a warning and return None.
+    """
     target = store_target(project.config, project.environ)
     if target is None:
         return None

@@ -31,10 +31,10 @@ MAX_SINGLE_UNITS = 50  # projects with more units than this number store their r
 _THREADS = 16
 # The number of results that are requested first; the other results are requested only if one of these exists.
 _SAMPLE_SIZE = 2 * _THREADS
-_PACKS_AT_ONCE = 4  # a small number, because each pack is kept in memory
-# The maximum number of attempts to write the index, as other builds may write the index at the same time.
+_PACKS_AT_ONCE = 4  # A small number, because each pack is kept in memory.
+# The maximum number of attempts to write the index: another build may write the index at the same time.
 _TRIES = 5
-_RETRY_PAUSE_S = 0.2  # the pause before the first retry, in seconds; each further pause is twice as long
+_RETRY_PAUSE_S = 0.2  # The pause before the first retry, in seconds. Each further pause is twice as long.
 # The maximum size in bytes, which is several times the size of the largest cache record.
 _MAX_ACTION_SIZE = 1 << 22
 _MAX_BLOB_SIZE = 1 << 27  # the maximum size of an answer in bytes, so that a store cannot fill the memory

@@ -95,7 +95,7 @@ class Evidence(NamedTuple):
 
     # a digest of all files' sizes and times; empty if a file is so new that its times prove nothing
     state: str
-    contents: str  # a digest of the contents of all installed files
+    contents: str  # A digest of the contents of all installed files.
     # The positions of the texts with the compiler's version in each large file.
     marks: Sequence[Sequence[int]]
 
@@ -104,7 +104,7 @@ class Installation:
     """The installed files of hatch-cubin, cuda.core and the toolkit, and their state when the build began.
 
     Two installations with the same installed files have the same *name*. Two installations are the same if
-    the states of all files are equal, or, if the states differ, if the contents of the files are equal. The
+    the states of all files are equal. If the states differ, the contents of the files must be equal. The
     states of unchanged files can differ: uv makes hard links to the files of its cache in each environment,
     and each new link changes a time in the state. For a large library, the comparison covers only samples,
     and the parts of the file with the compiler's version.
@@ -206,7 +206,7 @@ def own_installation() -> Installation | None:
 
 
 def identity(wanted: str | None) -> str | None:
-    """Return a digest that changes if an installed package changes; None if the packages are not certain."""
+    """Return a digest that changes if an installed package changes; None if the versions are unknown."""
     found = installation(wanted)
     return None if found is None else found.state
 
@@ -219,8 +219,8 @@ def _installed(name: str) -> tuple[str, tuple[str, str]]:
         if len(found) == 1:
             version = found[0][len(name) + 1 : -len(".dist-info")]
             return name, (os.path.join(entry, found[0]), version)
-        # The version of the package is not certain: a failed update left several versions, or Python would
-        # first import a copy of the package without metadata.
+        # The package's version is unknown in two cases: a failed update has left several versions, or Python
+        # would import another copy of the package that does not have metadata.
         if found or os.path.exists(os.path.join(entry, *name.split("_"))):
             break
     raise LookupError(name)

@@ -24,10 +24,11 @@ class Input(NamedTuple):
 
     name: str  # a name of the linker's input that does not depend on the build's folder
     kind: str  # the kind of the input, as `cubin/objects.py` returns it; "lto" or "cubin" for an object file
-    digest: str  # the digest of the input's bytes, or for an object file, of all inputs of its compile
+    # The digest of the input's bytes. For an object file: the digest of everything that it is compiled from.
+    digest: str
     unit: Unit | None = None  # the unit (a module for one arch) that an object file was compiled from
     text: bytes = b""  # the text of a PTX source
-    path: Path | None = None  # the path of an input that was compiled before the build
+    path: Path | None = None  # The path of an input that was compiled before the build.
     # The name and version of the distribution package that contains the input's file.
     wheel: tuple[str, str] | None = None
 

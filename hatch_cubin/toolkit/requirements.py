@@ -37,12 +37,12 @@ _PARTS = {
 TILEIRAS = "tileiras"
 _OF_TILEIRAS = {"nvidia-cuda-tileiras", "nvidia-nvvm"}
 _LINKER = {12: "nvidia-nvjitlink-cu12", 13: "nvidia-nvjitlink"}
-# Wheels that a lock does not pin: results do not depend on the version of cuda-bindings, whose newest version
-# also depends on the version of Python.
+# Wheels that a lock file does not pin. Compiled results do not depend on the version of cuda-bindings. The
+# newest version of cuda-bindings depends on the version of Python.
 _NOT_LOCKED = {"cuda-bindings", "cuda-python"}
-# Until 12.6, cuda-python had the files that cuda-bindings has now, and overwrites them. If a wheel required
-# cuda-python without a lowest version, pip would install such an old release together with the newest
-# cuda-bindings.
+# Releases of cuda-python up to 12.6 contain the files that are in cuda-bindings now, and overwrite them. If a
+# wheel required cuda-python without a lowest version, pip would install such an old release together with the
+# newest cuda-bindings.
 _PYTHON = {"12": "cuda-python>=12.8,<13", "13": "cuda-python==13.*"}
 SIGNATURES = "cryptography>=42"
 _NVRTC_WHEELS = {"12": "nvidia-cuda-nvrtc-cu12", "13": "nvidia-cuda-nvrtc"}
@@ -57,7 +57,7 @@ def build_requirements(
     *,
     extras: Collection[str] = (),
 ) -> list[str]:
-    """Return the requirements that the build front end has to install, with the *locked* versions if any.
+    """Return the requirements that a build front end has to install, with the versions in *locked*.
 
     The requirements include the *extras* of cuda-toolkit, nvJitLink if the build links modules, and all
     packages that producers import. The extra "nvcc" contains ptxas, and "tileiras" contains all tools for
@@ -108,7 +108,7 @@ def _exact(wanted: Iterable[str], locked: Mapping[str, str]) -> list[str]:
 
 
 def install_command(config: Config, environ: Mapping[str, str], extras: Collection[str] = ()) -> str:
-    """Return a pip command that installs the requirements of a build, or newer releases of them.
+    """Return a pip command that installs the requirements of a build; newer releases may be installed too.
 
     If the project's configuration does not choose a toolkit, the command installs the wheels of the newest
     toolkit.
@@ -179,9 +179,9 @@ def _cuda_python(config: Config, major: str) -> list[str]:
 def asked_for(config: Config, required: Iterable[str] | None = None) -> set[str]:
     """Return the names of the wheels whose headers a build may use.
 
-    *required* are the requirements of the project's build, if the caller knows the requirements. With
-    *required*, the result also includes the names of the required wheels, and of all wheels that the required
-    wheels depend on.
+    *required* are the requirements of the project's build, if the caller knows them. With *required*, the
+    result also includes the names of the required wheels, and of all wheels that the required wheels depend
+    on.
     """
     left = [*_PARTS[12], *_PARTS[13], *config.packages, *(required or ())]
     found: set[tuple[str, tuple[str, ...]]] = set()

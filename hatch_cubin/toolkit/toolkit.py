@@ -39,8 +39,8 @@ _BUILD = re.compile(rb"Cuda compilation tools, release [\d.]+, V(\d+\.\d+\.\d+)"
 _PROBE_PTX = b".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry probe() { ret; }\n"
 _FIRST_WITH_SEED = (12, 9)
 # A function that is put before each source if NVRTC does not have the option --frandom-seed. NVRTC derives
-# names in anonymous namespaces from the first name with external linkage; if a source has no such name, NVRTC
-# makes random names.
+# names in anonymous namespaces from the first name with external linkage. If a source does not have such a
+# name, NVRTC makes random names.
 _NAMESAKE = 'extern "C" __device__ void hatch_cubin_namesake() {}\n'
 _NEWEST = 'toolkit = "13"'
 _SYSTEM_HINT = (
@@ -289,7 +289,7 @@ class Toolkit:
             raise self._not_loadable(name, exc) from exc
 
     def _not_loadable(self, name: str, exc: Exception) -> ToolchainError:
-        """Return the error about a library of the toolkit that *exc* has prevented from loading."""
+        """Return the error for a library of the toolkit that cannot be loaded; *exc* is the cause."""
         here = () if self._wanted == "system" else (f"installed: {', '.join(compiler())}",)
         hint = self._hint
         if self._wanted == "system":
@@ -307,7 +307,7 @@ class Toolkit:
         return f"build with isolation, which installs the right version, or {self._install}"
 
     def _wanted_build(self, name: str, build: str) -> str:
-        """Return the exact version *build* of a library, after checking the version.
+        """Check the exact version *build* of a library, and return it.
 
         Raise ToolchainError if the project's configuration requires a different version of the library.
         """
@@ -435,7 +435,7 @@ def _seed(module: Module, toolkit: Toolkit) -> tuple[str, ...]:
 
 
 def preamble(module: Module, toolkit: Toolkit) -> str:
-    """Return code to put before a source, which makes anonymous names reproducible; empty if needless."""
+    """Return code to put before a source, so that anonymous names are reproducible; empty if not needed."""
     seeded = not module.source.is_cpp or toolkit.version >= _FIRST_WITH_SEED
     return "" if seeded else _NAMESAKE
 

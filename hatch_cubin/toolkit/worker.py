@@ -254,8 +254,9 @@ def _run(task: dict[str, Any], *, precompiles: bool = False) -> Outcome:
         nvrtc.nvrtcDestroyProgram(program)
 
 
-# The folders whose descriptor number is above the limit of open files, by this number. Each of these folders
-# has two other names: a path with another descriptor, and its real path.
+# The folders that cannot get their file descriptor, because its number is above the limit of open files. The
+# keys are these numbers. The values are other names of each folder: a path with another descriptor, and the
+# folder's real path.
 _unnamed: dict[int, tuple[str, str]] = {}
 
 
@@ -373,7 +374,7 @@ def _compile_tile(task: dict[str, Any]) -> Outcome:
     if not outcome.ok:
         return outcome
     made = _assembler.run("tileir", outcome.output, task["tile_flags"])
-    return made._replace(log=outcome.log.rstrip(b"\0") + made.log, symbols=outcome.symbols)
+    return made._replace(log=outcome.log.rstrip(b"\0") + made.log, symbols=outcome.symbols, ptx=outcome.ptx)
 
 
 def _link(task: dict[str, Any]) -> Outcome:

@@ -1,4 +1,4 @@
-"""Sources that stand for calls of CuPy, in wheels, sdists and editable installs of real front ends."""
+"""Sources that stand for calls of libraries, in wheels, sdists and editable installs of real front ends."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cuda.core import Program, ProgramOptions
+from cuda.pathfinder import find_nvidia_header_directory
 
 from hatch_cubin.cubin.elf import read_sections
 from hatch_cubin.loader._text_key import text_key
@@ -174,16 +176,7 @@ def test_the_machine_code_is_that_of_cupys_own_call(tmp_path: Path) -> None:
         name: {"text": text, "as": "cupy", "options": options, "instantiate": names}
         for name, (options, text, names) in CALLS.items()
     }
-    table = (
-        'archs = ["sm_80", "sm_90"]\nheader-packages = ["cupy-cuda13x"]\n'
-        '[[tool.hatch.build.hooks.cubin.producer]]\npath = "src/demo/gen.py"\n'
-    )
-    files: dict[str, str | bytes] = {
-        "src/demo/__init__.py": "",
-        "src/demo/gen.py": f"def sources():\n    return {produced!r}\n",
-    }
-    root = demo(tmp_path, table, files, PACKAGES)
-    built = wheel(root)
+    built = wheel_with(tmp_path, produced, 'header-packages = ["cupy-cuda13x"]\n')
     done = subprocess.run(
         [sys.executable, "-c", COMPILE],
         input=json.dumps(CALLS),
@@ -202,6 +195,74 @@ def test_the_machine_code_is_that_of_cupys_own_call(tmp_path: Path) -> None:
             name = f"{line['source'].rpartition('/')[2]} {entry['arch']}"
             ours = built[f"demo/_cubins/{entry['file']}"]
             assert code_of(ours) == code_of(theirs[name]), name
+
+
+def wheel_with(tmp_path: Path, produced: dict[str, Any], options: str = "") -> dict[str, bytes]:
+    """Return the files of a wheel with these sources of a producer."""
+    producer = '[[tool.hatch.build.hooks.cubin.producer]]\npath = "src/demo/gen.py"\n'
+    files: dict[str, str | bytes] = {
+        "src/demo/__init__.py": "",
+        "src/demo/gen.py": f"def sources():\n    return {produced!r}\n",
+    }
+    return wheel(demo(tmp_path, f'archs = ["sm_80", "sm_90"]\n{options}{producer}', files, PACKAGES))
+
+
+# Calls of cuda.core: fields of `ProgramOptions`, text and template names.
+DIVIDE = 'extern "C" __global__ void d(float *x, float y) { x[0] = x[0] / y * x[1] + sqrtf(x[2]) + N; }\n'
+HEADERS = """\
+#include <cuda_fp16.h>
+#include <cuda/std/cstdint>
+extern "C" __global__ void h(__half *x, cuda::std::uint32_t n) { x[0] = x[n] * x[1]; }
+"""
+PROGRAMS: dict[str, tuple[dict[str, Any], str, list[str]]] = {
+    "plain.cu": ({}, "namespace n { __global__ void q(int *x) { *x = __LINE__; } }\n", ["n::q"]),
+    "template.cu": ({"std": "c++20", "define_macro": ("M", "2")}, TEMPLATE, ["scale<float,3>"]),
+    "fast.cu": ({"use_fast_math": True, "define_macro": "N"}, DIVIDE, []),
+    "ptxas.cu": ({"ptxas_options": ["-O3"], "max_register_count": 32, "define_macro": ["N"]}, DIVIDE, []),
+    "lines.cu": (
+        {
+            "ftz": True,
+            "fma": True,
+            "prec_div": False,
+            "prec_sqrt": False,
+            "define_macro": [("N", "1")],
+            "lineinfo": True,
+            "device_code_optimize": True,
+            "std": "c++17",
+        },
+        DIVIDE,
+        [],
+    ),
+    "fma.cu": ({"fma": False, "define_macro": "N", "name": "mine", "ofast_compile": "mid"}, DIVIDE, []),
+    "headers.cu": ({"disable_warnings": True, "diag_suppress": [177, 20]}, HEADERS, []),
+}
+
+
+def test_the_machine_code_is_that_of_cuda_cores_own_call(tmp_path: Path) -> None:
+    flags = {
+        name: flags_of(ProgramOptions(arch="sm_80", **fields)) for name, (fields, *_) in PROGRAMS.items()
+    }
+    produced = {
+        name: {"text": text, "as": "cuda.core", "options": flags[name], "instantiate": names}
+        for name, (_fields, text, names) in PROGRAMS.items()
+    }
+    built = wheel_with(tmp_path, produced)
+    manifest = json.loads(built["demo/_cubins/manifest.json"])
+    folders = [find_nvidia_header_directory(name) for name in ("cudart", "cccl")]
+    for name, (fields, text, names) in PROGRAMS.items():
+        line = manifest["modules"][f"cuda.core:{text_key('cuda.core', flags[name], text)}"]
+        for entry in line["entries"]:
+            options = ProgramOptions(arch=entry["arch"], include_path=folders, **fields)
+            theirs = Program(text, "c++", options).compile("cubin", names)
+            ours = built[f"demo/_cubins/{entry['file']}"]
+            assert code_of(ours) == code_of(bytes(theirs.code)), (name, entry["arch"])
+            symbols = [symbol.decode() for symbol in theirs.symbol_mapping.values()]
+            assert {*symbols} <= {*line["kernels"].values()}, name
+
+
+def flags_of(options: ProgramOptions) -> list[str]:
+    """Return the options of a call, as a table has them."""
+    return [flag.decode() for flag in options.as_bytes("nvrtc")[1:]]
 
 
 def code_of(cubin: bytes) -> dict[str, bytes]:

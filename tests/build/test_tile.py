@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.cubin import elf
 from hatch_cubin.cubin.target import arch_of
-from hatch_cubin.project.project import Project
+from hatch_cubin.errors import CompileError
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import SAXPY, make_project
+from tests.helpers import SAXPY, found, make_project, refusal, write_tree
 from tests.tile_tools import TILE
 
 pytestmark = [pytest.mark.nvrtc, pytest.mark.tile]
@@ -114,20 +114,28 @@ def test_bytes_are_equal_in_every_folder(
     }
 
 
+# cuTile reads the source of a kernel from its file, and evaluates its annotations.
+SCALE = """\
+import cuda.tile as ct
+
+@ct.kernel
+def scale(a, b, SIZE: ct.Constant[int]):
+    here = (ct.bid(0),)
+    ct.store(b, index=here, tile=ct.load(a, index=here, shape=(SIZE,)) * 2)
+"""
+
+
 @pytest.mark.cutile
-def test_code_of_cutile_is_that_of_its_own_export(tmp_path: Path) -> None:
-    import cuda.tile as ct
-    from cuda.tile import compilation
+def test_code_of_cutile_is_that_of_its_own_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cuda.tile import compilation, float32, int32
 
-    @ct.kernel  # type: ignore[untyped-decorator]
-    def scale(a: Any, b: Any, SIZE: ct.Constant[int]) -> None:  # noqa: N803
-        here = (ct.bid(0),)
-        ct.store(b, index=here, tile=ct.load(a, index=here, shape=(SIZE,)) * 2)
-
+    write_tree(tmp_path, {"kernel_of_cutile.py": SCALE})
+    monkeypatch.syspath_prepend(tmp_path)
+    kernel = importlib.import_module("kernel_of_cutile").scale
     array = compilation.ArrayConstraint(
-        ct.float32,
+        float32,
         1,
-        index_dtype=ct.int32,
+        index_dtype=int32,
         stride_lower_bound_incl=0,
         alias_groups=(),
         may_alias_internally=False,
@@ -137,22 +145,17 @@ def test_code_of_cutile_is_that_of_its_own_export(tmp_path: Path) -> None:
 
     def export(**how: str) -> bytes:
         output = io.BytesIO()
-        compilation.export_kernel(scale, [signature], output, **how)
+        compilation.export_kernel(kernel, [signature], output, **how)
         return output.getvalue()
 
     options = 'archs = ["sm_80", "sm_90", "sm_100", "sm_120"]\noptions = { lineinfo = true }'
-    source = export(output_format="tileir_bytecode")
-    project: Project = make_project(tmp_path / "p", {"ir.tileir": source}, options)
-    files = cubins(pipeline.build(project), "ir")
-    assert files == {
+    project = make_project(tmp_path / "p", {"ir.tileir": export(output_format="tileir_bytecode")}, options)
+    assert cubins(pipeline.build(project), "ir") == {
         arch: export(output_format="cubin", gpu_code=f"sm_{number}") for number, arch in ARCHS.items()
     }
 
 
 def test_damaged_tile_ir_is_refused(tmp_path: Path) -> None:
-    from hatch_cubin.errors import CompileError
-    from tests.helpers import found, refusal
-
     project = make_project(
         tmp_path / "p", {"ir.tileir": b"\x7fTileIR\0\x0d\x03\0\0 damaged"}, 'archs = ["sm_80"]'
     )

@@ -129,7 +129,7 @@ def _summary(found: Mapping[str, Any], problems: Sequence[Problem]) -> list[str]
 
 
 def _rechecked(project: Project, part: float) -> Project:
-    """Set `recheck`: *part* of the results from other machines is compiled on this machine again."""
+    """Set `recheck`: this machine compiles the fraction *part* of the results from other machines again."""
     from dataclasses import replace
 
     if project.config.executor is None:

@@ -133,8 +133,9 @@ def _chosen(
     by_name: dict[str, list[Job]] = {}
     for job in jobs:
         module = job.unit.module
+        short = module.short_name  # the warning at run time shows its digits
         named = (module.source.path_for_globs, module.base, module.name, module.part_of)
-        for name in dict.fromkeys((*module.sources, *named)):
+        for name in dict.fromkeys((*module.sources, *named, short, short.rpartition(":")[2])):
             by_name.setdefault(name, []).append(job)
     if path in by_name:
         return by_name[path]
@@ -267,9 +268,8 @@ def _unit_lines(units: Sequence[UnitLookup], *, verbose: bool) -> Iterator[str]:
     """Yield lines about cache misses and their reasons, then about cache hits. Equal results are grouped."""
     fates: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for unit in sorted(units, key=lambda unit: unit.hit is not None):
-        fates.setdefault(_state_and_reasons(unit, verbose=verbose), {}).setdefault(unit.module, []).append(
-            unit.arch
-        )
+        modules_of_fate = fates.setdefault(_state_and_reasons(unit, verbose=verbose), {})
+        modules_of_fate.setdefault(unit.job.unit.module.short_name, []).append(unit.arch)
     for (state, *why), archs in fates.items():
         modules: dict[tuple[str, ...], list[str]] = {}
         for module, each in archs.items():

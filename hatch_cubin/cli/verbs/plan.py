@@ -21,7 +21,7 @@ from ..verb_base import (
     table,
 )
 
-_COLUMNS = ("module", "arch", "state", "source")
+_COLUMNS = ("arch", "state", "source")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> Answer:
     from ...common.natural_order import by_number
 
     plan = pipeline.choose_plan(project, require_compiler)
+    jobs = sorted(plan.jobs, key=lambda job: by_number(job.unit.module.name))
     with pipeline.open_cache(project) as cache:
         units = [
             {
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> Answer:
                 "program_key": job.keys.program_key and job.keys.program_key.hex(),
                 "source": job.unit.module.source.path,
             }
-            for job in sorted(plan.jobs, key=lambda job: by_number(job.unit.module.name))
+            for job in jobs
         ]
     hits = sum(unit["state"] == "hit" for unit in units)
     facts = {
@@ -60,6 +61,9 @@ def run(args: argparse.Namespace) -> Answer:
         "misses": len(units) - hits,
         "units": units,
     }
-    columns = [(*(unit[name] for name in _COLUMNS), str(unit["key"])[:16]) for unit in units]
+    columns = [
+        (job.unit.module.short_name, *(unit[name] for name in _COLUMNS), str(unit["key"])[:16])
+        for job, unit in zip(jobs, units, strict=True)
+    ]
     total = count(len(units), "unit")
     return Answer(facts, [*table(columns), f"{total}: {hits} in the cache, {len(units) - hits} to compile"])

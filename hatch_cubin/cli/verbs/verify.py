@@ -258,10 +258,10 @@ def _bundle_of(project: Project, opened: OpenedWheel) -> Bundle:
 
 
 def _own(project: Project, opened: OpenedWheel) -> list[Bundle]:
-    # In a wheel, the path of a bundle decides to which package it belongs, not the manifest.
+    # In a wheel, the path of a bundle shows to which package the bundle belongs.
     if opened.archive is not None:
         return bundles_of_package(opened, project.package)
-    # None, because the manifest of a bundle without kernels does not contain the bundle's folder.
+    # The folder is None in the manifest of a bundle without kernels.
     folders = (project.bundle_folder, None)
     return [bundle for bundle in opened.bundles if manifest_of(bundle).folder in folders]
 

@@ -54,8 +54,8 @@ class Identity(NamedTuple):
     machine: str
     nvrtc: str
     nvjitlink: str | None = None  # the version of nvJitLink; None if the build does not link modules
-    ptxas: str | None = None  # the version of ptxas; None if the build has no PTX sources
-    # the versions of tileiras and of its tools; None if the build has no tile kernels
+    ptxas: str | None = None  # The version of ptxas; None if the build has no PTX sources.
+    # The versions of tileiras and of its tools; None if the build has no tile kernels.
     tileiras: str | None = None
 
     @property
@@ -191,7 +191,7 @@ def _answer(wanted: str | None, uses: Sequence[str]) -> dict[str, Any]:
     try:
         toolkit = Toolkit(wanted)
         for tool in uses:
-            getattr(toolkit, tool)  # reading the attribute notes that the build uses this tool
+            getattr(toolkit, tool)  # reading this attribute marks the tool as used
         roots = toolkit_roots(toolkit, system=wanted == "system", unpacks=False)
         return {
             "identity": local_identity(toolkit),

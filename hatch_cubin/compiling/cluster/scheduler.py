@@ -20,7 +20,7 @@ from ..executor import Result, Task
 from .lease import Lease, checked_results
 from .workers import Cluster, Event, LeaseAnswered, NoMoreWorkers, WorkerJoined, WorkerLost, WorkerUnfit
 
-_MOST_ENDS = 3  # the number of workers that a task may have crashed before the task counts as failed
+_MOST_ENDS = 3  # a task fails after so many workers have crashed while they were compiling the task
 _MOST_FAULTS = 3  # the number of faults after which a worker is not used any more
 _AHEAD = 2  # How many leases to send at once for each thread of a worker: one to compile, and one to wait.
 # The shortest and the longest time, in seconds, that the compiles of a lease should take.
@@ -54,7 +54,7 @@ class Terms(NamedTuple):
     timeout_s: float  # for each task
     total: int  # the largest possible number of tasks
     warn: Callable[[str], object]
-    # returns why a result cannot be the result of its task, or None
+    # A function that returns the reason why a result cannot belong to its task, or None.
     why_wrong: Callable[[Result], str | None]
 
 
@@ -286,7 +286,7 @@ class LeaseScheduler:
                 yield self._finished(Result(task.id, ok=False, log="\n".join([_ENDED, *ends])))
 
     def _tasks_in_no_lease(self, given: _GivenLease) -> list[Task]:
-        """Return the unfinished tasks of a lease that no other worker is compiling."""
+        """Return the tasks of a lease that are not finished, and that no other worker is compiling."""
         held: set[int] = set()
         for other in self._given.values():
             held.update(theirs := {task.id for task in other.lease.tasks})
@@ -377,8 +377,8 @@ class LeaseScheduler:
 
     def _stop_without_workers(self) -> None:
         """Raise NoWorkersLeftError if all workers are lost and no other workers are expected."""
-        # `expected_workers` is read before the queue of events, because `expected_workers` counts a new
-        # worker until the worker's event is in the queue.
+        # `expected_workers` counts a new worker until the worker's event is in the queue. So this function
+        # reads `expected_workers` first and the queue second: otherwise it could miss a new worker.
         hopeless = self._gone is not None or not self._cluster.expected_workers
         if not self._workers and hopeless and self._cluster.events.empty():
             left = {task.id: task for task in (*self._suspects, *self._again, *self._open.values())}

@@ -73,6 +73,8 @@ class Archs:
         """
         if error.hint is not None or module.link:
             return error
+        if module.is_tile:  # another module of the same source may compile for archs without tile kernels
+            return replace(error, hint=error.otherwise)
         path = _name(module)
         asked, others = self._good(path), sorted(self._tried[path].intersection(self._others(path)))
         pasted = _pasted(module, [str(arch) for arch in sorted([*asked, *others])])
@@ -94,7 +96,10 @@ class Archs:
         return [arch for arch in having if arch not in failing and arch not in self._working[path]]
 
     def _having_all(self, path: str) -> list[Arch]:
-        """Return the first arch without suffix that may have all features, or else all with a suffix."""
+        """Return the first arch without a suffix that may have all features.
+
+        If there is none, return all archs with a suffix that may have all features.
+        """
         every = [
             Arch(number, suffix)
             for number in self._supported

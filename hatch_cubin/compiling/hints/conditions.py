@@ -32,6 +32,10 @@ FILLED = f", with a type or a value for each {GAP}"
 def about_no_kernel(failed: FailedCompile) -> str | None:
     """Return a hint for a source whose compiled result does not contain a kernel."""
     module = failed.module
+    if module.is_tile and module.source.is_cpp and _GLOBAL.search(module.source.text):
+        return (
+            "remove the tile code, or write it inside #ifdef __CUDACC_TILE__: the source has no tile kernel"
+        )
     left_out = (
         "the source has only device functions, so exclude the source: "
         f"{failed.line('exclude', [failed.path])}"
@@ -76,7 +80,7 @@ def _about_templates(failed: FailedCompile, left_out: str) -> str:
     found = declared(texts)
     templates = [kernel for kernel in found if kernel.parameters]
     own = [kernel for kernel in templates if kernel.where.path == failed.path]
-    # A source that defines device functions may include a header with a kernel template for other reasons.
+    # A source with device functions may include a header for another reason than its kernel templates.
     is_for_headers = "__device__" not in failed.text_of(failed.path)
     if (hint := about_extern_template([kernel.base for kernel in templates], texts)) is not None:
         return hint
@@ -127,7 +131,7 @@ def _about_global(failed: FailedCompile, left_out: str) -> str:
 
 
 def certain_kernels(path: str, text: str) -> set[str]:
-    """Return the kernels that a source itself defines with any macros, without kernel templates."""
+    """Return the kernels that a source defines for all values of macros. Kernel templates are left out."""
     read = {number for _line, number in surely_read(text, frozenset())}
     return {
         each.name

@@ -127,7 +127,9 @@ class FailedCompile:
                 yield index, rule
 
     def silencing(self, number: int) -> str:
-        """Return lines for pyproject.toml that silence the compiler warning *number* for the source."""
+        """Return the end of a hint that silences the compiler warning *number* for the source."""
+        if self.module.front:
+            return f' add "--diag-suppress={number}" to the options of the call'
         there = self.module.options.get("diag_suppress", ())
         numbers = [*(there if isinstance(there, (list, tuple)) else [there]), number]
         return self.pasted("options", {"diag-suppress": numbers})

@@ -57,7 +57,7 @@ _ABSOLUTE = (
     "an absolute path is right on one machine only: copy the header into the project, and include its path "
     "from this file, or from a folder in 'include-dirs'"
 )
-_NEARLY = 0.8  # the least share of equal letters in the names of a misspelled header and the header meant
+_NEARLY = 0.8  # the minimum similarity between a misspelled header name and the correct header name
 _VENV = "pyvenv.cfg"  # A folder with a file pyvenv.cfg is a virtual environment.
 # Matches the names of CUDA headers in subfolders; other packages are unlikely to use these names.
 _FOLDERS_OF_TOOLKIT = re.compile(
@@ -135,7 +135,7 @@ def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence
 
 
 def _is_produced(name: str, failed: FailedCompile) -> bool:
-    """Return whether a producer returned a text of this name, which is not a file of the project."""
+    """Return whether *name* is not a file of the project, but a text that a producer returned."""
     paths = [path for path in failed.sources if path.rpartition("/")[2] == name.rpartition("/")[2]]
     return any(not failed.tree.disk_path(path).is_file() for path in paths)
 

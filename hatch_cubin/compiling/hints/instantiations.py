@@ -32,8 +32,8 @@ def entry_of(error: Diagnostic) -> str | None:
 def wrong_entries(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnostic]:
     """Return one error for each wrong entry of `instantiate`.
 
-    If the source itself has errors, errors about entries for its kernels are not returned: errors in a kernel
-    also make its entries wrong.
+    If the source itself has errors, errors about entries for its kernels are left out: an error in a kernel
+    causes errors in all entries for this kernel.
     """
     first: dict[str, Diagnostic] = {}
     for each in found:
@@ -50,10 +50,11 @@ def wrong_entries(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Di
 def _once_for_each_product(
     entries: Mapping[str, Diagnostic], first: Mapping[str, Diagnostic], failed: FailedCompile
 ) -> dict[str, Diagnostic]:
-    """Return the errors without repetitions: an `instantiate` table with lists of arguments may cause many.
+    """Return the errors without repetitions: a table in `instantiate` may cause the same error many times.
 
-    An error is not returned if it repeats, or results from, an error about the same table. *entries* maps
-    each instantiation to its error with a hint. *first* maps each instantiation to the compiler's own error.
+    An error is left out if it repeats another error about the same table, or results from that error.
+    *entries* maps each instantiation to its error with a hint. *first* maps each instantiation to the
+    compiler's own error.
     """
     kept: dict[str, Diagnostic] = {}
     told = set[tuple[Location | None, str | None]]()

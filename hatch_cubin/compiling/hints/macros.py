@@ -20,8 +20,8 @@ _OF_SYNTAX = re.compile(
 )
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_EXTRA = re.compile(r"[^(){};]*;")  # the value of a macro that ends with a semicolon and is not a statement
-# messages about code that needs a string: the argument of `#include` or of a function such as printf
+_EXTRA = re.compile(r"[^(){};]*;")  # Matches a macro's value with an unnecessary semicolon at its end.
+# Compiler messages about code that needs a string: `#include`, or a function such as printf.
 _WANTS_STRING = re.compile(r"expected a file name|expected type \"(?:const )?char \*")
 _BUILT_IN = "__nv_nvrtc_builtin_header.h"
 # the most columns between the end of a macro's name and the position of an error that the macro may cause

@@ -88,12 +88,12 @@ __popc __clz atomicAdd atomicSub atomicMin atomicMax atomicExch atomicCAS atomic
 int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
 """
 _QUALIFIER = re.compile(r"\b__\w+__\b")
-_NEARLY = 0.8  # the least share of equal letters in a misspelled name and the name meant
+_NEARLY = 0.8  # the minimum similarity between a misspelled name and the correct name
 _NAMESPACES = {"cooperative_groups": "cooperative_groups.h", "nvcuda": "mma.h"}
 
 
 def misspelled(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanation | None:
-    """Report a name that is nearly a name of CUDA C++, such as `__gloabl__`, without its other errors."""
+    """Report a misspelled name of CUDA C++, such as `__gloabl__`, and none of the resulting errors."""
     for each in found:
         words = _QUALIFIER.findall("".join(each.context[:1])) if each.is_own else []
         for word in filter(None, (_name_in(each) if each.is_own else "", *words)):
@@ -106,7 +106,7 @@ def misspelled(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanati
 
 
 def _nearest(word: str) -> str | None:
-    """Return the name of CUDA C++ that *word* resembles; None for such a name itself."""
+    """Return the name of CUDA C++ that *word* misspells; None if *word* is not a misspelling."""
     import difflib  # lazy import: slow to import, and needed only for mistakes
 
     close = difflib.get_close_matches(word, _NAMES_OF_CUDA.split(), n=1, cutoff=_NEARLY)
@@ -139,7 +139,10 @@ def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
 
 
 def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report undefined names in capital letters, which probably are macros, or keys in the source's name."""
+    """Report undefined names that are probably macros.
+
+    Such names are in capital letters, or are keys in the source's name.
+    """
     values = dict(failed.module.source.variant)
     macros = {each: name for each in found if (name := _macro_in(each, values)) is not None}
     if not macros:

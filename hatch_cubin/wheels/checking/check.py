@@ -81,9 +81,9 @@ def check(
     """Check a wheel, folder or package.
 
     *capabilities*: the GPUs on which all kernels must run. By default, all kernels must run on the GPUs of
-    all archs in the wheel.
-    *excepted*: globs for exceptions. A kernel or module that matches need not run on all GPUs. A module that
-    matches may be compiled for a debugger. A file of GPU code that matches may be outside the bundle.
+    all archs in the wheel. *excepted*: globs for exceptions. A kernel or module that matches a glob need not
+    run on all GPUs. A module that matches a glob may be compiled for a debugger. A file of GPU code that
+    matches a glob may be outside the bundle.
     """
     problems = [
         *integrity_problems(opened),

@@ -15,7 +15,8 @@ from ...project.project import Project
 EDITABLE_FILE = "editable.json"
 
 _FIELDS = {"files", "needs", "rebuild", "root"}
-# A strict install of setuptools has links to the files in _cubins, so editable.json has the project's path.
+# In a strict editable install, setuptools links to the files in _cubins from another folder. So editable.json
+# contains the absolute path of the project.
 _LINKED = setuptools_rebuild("strict")
 _BUILDS = {
     (*build.command, *build.needs): build

@@ -31,7 +31,7 @@ from ..reading.coverage import (
 from ..reading.survey import arch_order, manifest_of
 
 _LARGEST = 5
-_MAX_TRIED_BYTES = 16 << 20  # of a larger bundle, only a sample of this many bytes is packed
+_MAX_TRIED_BYTES = 16 << 20  # if a bundle is larger, only a sample of this size is packed
 _MIN_SHARE = 0.01  # a change that saves a smaller share of the wheel is not suggested
 
 
@@ -106,7 +106,10 @@ def _bundle_remedies(bundle: Bundle, total: int) -> Iterator[Remedy]:
 
 
 def _leaving_out_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
-    """Yield the bytes that leaving out each arch would save, without files that other archs also use."""
+    """Yield the bytes that a wheel without an arch would save.
+
+    Files that other archs also use do not count.
+    """
     archs: dict[str, dict[_FilePosition, int]] = {}
     for module in manifest.modules:
         for entry in module.entries:
@@ -163,7 +166,7 @@ def _runnable(count: GpuCover | None) -> int:
 
 
 def _packing(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
-    """Yield the bytes that `pack = true` would save, for a large bundle estimated from a sample."""
+    """Yield the bytes that `pack = true` would save; for a large bundle, estimate them from a sample."""
     entries = [(module, entry) for module in manifest.modules for entry in module.entries]
     files = {entry.sha256: entry.file for _module, entry in entries}
     blocks = plan_blocks(
@@ -196,7 +199,7 @@ def _instantiating(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
 
 
 def _saved_by_merging(bundle: Bundle, modules: Sequence[ManifestModule]) -> int:
-    """Return (for large modules, estimate) the bytes that one module instead of *modules* would save."""
+    """Return the bytes that one module instead of *modules* would save; for large modules, an estimate."""
     archs: dict[str, dict[str, int]] = {}
     for entry in (entry for module in modules for entry in module.entries if not entry.is_ptx):
         archs.setdefault(entry.arch, {})[entry.file] = entry.size

@@ -55,7 +55,7 @@ def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
             bundle.at(name),
         )
     for name, kind in bundle.not_files.items():
-        # A pipe in place of a file of every bundle is reported when the file is read.
+        # The files of every bundle are left out here, because reading such a file already reports a pipe.
         if name not in {*FILES_OF_EVERY_BUNDLE, *entries} and (name in known or kind != "is a folder"):
             yield problem("not-a-regular-file", f"{kind}, but should be a file", bundle.at(name))
     yield from _index_problems(bundle, manifest)

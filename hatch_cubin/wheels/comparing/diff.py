@@ -68,7 +68,7 @@ class LimitChange(TypedDict):
 
 
 class ChangedBytes(TypedDict):
-    """Compiled code of a module for an arch that has changed, and the parts that differ, if known."""
+    """Changed compiled code of a module for an arch. The parts that differ are listed if they are known."""
 
     module: str
     arch: str

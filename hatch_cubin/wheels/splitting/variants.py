@@ -1,4 +1,4 @@
-"""Decide which variants a wheel has, and which compiled code each variant contains. Does no I/O.
+"""Decide which variants a wheel has, and which compiled code each variant contains. The module does no I/O.
 
 uv installs a variant for certain GPUs. The variant contains the code that the loader would choose for these
 GPUs from the complete wheel.
@@ -144,7 +144,10 @@ def _arch_numbers(manifest: Manifest) -> set[tuple[int, bool]]:
 
 
 def _choices(module: ManifestModule) -> set[ShippedArchs]:
-    """Return the sets of archs from which the loader chooses: all archs, and for each kernel its archs."""
+    """Return the sets of archs from which the loader chooses.
+
+    One set contains all archs of the module, and each kernel has a set.
+    """
     entries = [entry for entry in module.entries if number_of(entry.arch) is not None]
     kernels = {kernel for entry in entries for kernel in entry.kernels}
     asked = [entries, *([entry for entry in entries if kernel in entry.kernels] for kernel in kernels)]

@@ -138,6 +138,18 @@ def test_texts_of_calls_stay_in_the_wheel(project: Project) -> None:
         assert {*left_out} == {"demo/plain.cu", *recorded}
 
 
+def test_headers_of_recorded_calls_stay_in_the_wheel(project: Project) -> None:
+    """CuPy needs the headers at run time, if the package makes the text from its own files."""
+    call = {"front": "cupy", "options": [*OPTIONS, "-Idemo/inc"]}
+    path = f"demo/calls/{text_key('cupy', call['options'], IN_TABLE)}.cu"
+    (project.root / path).write_text(f"// {json.dumps(call)}\n{IN_TABLE}")
+    (project.root / "demo/a.cu").unlink()
+    config = read_config('define = { M = 5 }\nrecorded = ["demo/calls"]', project.environ)
+    _files, left_out = pipeline.build_with_sources(replace(project, config=config))
+    assert path in left_out
+    assert "demo/inc/n.cuh" not in left_out
+
+
 def test_an_sdist_has_all_files_of_calls(project: Project) -> None:
     assert {name.removeprefix("demo/") for name in pipeline.sdist_files(project)} >= FILES.keys()
 

@@ -10,6 +10,7 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.errors import CompileError, ConfigError, HatchCubinError, SourceError, ToolchainError
+from hatch_cubin.explaining.kernel_lookup import units_by_kernel
 from hatch_cubin.keys.jobs import make_jobs
 from hatch_cubin.lockfile import lock_format
 from hatch_cubin.project.project import Project, read_sources
@@ -69,6 +70,9 @@ def test_tile_ir_is_a_source_that_keeps_its_bytes(
     assert (home / "seen.tileir").read_bytes() == TILE_IR
     assert "CUDA_HOME" not in (home / "environment").read_text()
     write_tree(tmp_path / "demo/_cubins", pipeline.build(project))
+    jobs = make_jobs(project, read_sources(project), Toolkit(None))
+    with pipeline.open_cache(project) as cache:
+        assert {*units_by_kernel(jobs, cache)} == {"negate"}
     with open_wheel(str(tmp_path / "demo")) as opened:
         units = survey(opened.bundles[0])["units"]
     kernels = [kernel for unit in units for kernel in unit["kernels"]]
@@ -119,6 +123,22 @@ def test_tile_code_without_a_kernel_is_reported(tmp_path: Path, home: Path) -> N
     text = "template <int N> __tile_global__ void t() {}\n"
     project = make_project(tmp_path / "p", {"k.cu": text}, OPTIONS.replace('"sm_80", ', ""))
     assert found(refusal(CompileError, pipeline.build, project)) == [("source-without-kernels", "demo/k.cu")]
+
+
+def test_a_source_with_tile_code_and_no_tile_kernel_is_reported(tmp_path: Path, home: Path) -> None:
+    (home / "sm_90.cubin").write_bytes(cubin("sm_90a", "__device__ int x;"))
+    text = f"__tile__ int f() {{ return 1; }}\n{SAXPY}"
+    project = make_project(tmp_path / "p", {"k.cu": text}, OPTIONS.replace('"sm_80", ', ""))
+    error = refusal(CompileError, pipeline.build, project)
+    assert found(error) == [("source-without-kernels", "demo/k.cu")]
+    assert "__CUDACC_TILE__" in (error.problems[0].hint or "")
+
+
+def test_another_kernel_in_a_header_is_not_left_out_silently(tmp_path: Path, home: Path) -> None:
+    files: dict[str, str | bytes] = {"k.cu": f'#include "s.cuh"\n{TILE}', "s.cuh": SAXPY}
+    project = make_project(tmp_path / "p", files, OPTIONS)
+    error = refusal(CompileError, pipeline.build, project)
+    assert found(error) == [("kernel-beside-tile-kernels", "demo/k.cu")]
 
 
 def test_an_error_in_tile_code_is_at_its_line(tmp_path: Path, home: Path) -> None:

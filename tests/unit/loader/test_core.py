@@ -388,7 +388,7 @@ def test_damage_is_never_compiled_away(
 
 def test_a_file_of_another_version_is_refused(setting: Setting, tmp_path: Path) -> None:
     cubins = load_bundle(tmp_path, files())
-    setting.monkeypatch.setattr(cubins, "__build__", "of an older version")
+    setting.monkeypatch.setattr(cubins._part("_drop_in"), "_build_of_core", "of an older version")
     with pytest.raises(cubins.CubinError, match="another version"):
         cubins._part("core")
 

@@ -461,10 +461,23 @@ def test_damage_is_never_compiled_away(
 
 def test_a_text_that_a_rebuild_removes_is_compiled(setting: Setting, classes: Any) -> None:
     kernel = classes.RawKernel(TEXT, "saxpy")
-    kernel._call._look_up()
+    kernel._call.look_up()
     with setting.cubins.use(setting.cubins._HERE):
         setting.monkeypatch.setattr(type(setting.cubins._manifest()), "module", lambda _self, _name: None)
         setting.compiles(lambda: kernel.kernel, "any more")
+
+
+@pytest.mark.parametrize("kind", ["kernel", "module"])
+def test_a_request_to_compile_is_recorded_without_a_device(
+    setting: Setting, classes: Any, tmp_path: Path, kind: str
+) -> None:
+    folder = tmp_path / "calls"
+    folder.mkdir()
+    setting.monkeypatch.setenv("HATCH_CUBIN_RECORD", str(folder))
+    unknown = classes.RawKernel("//", "k") if kind == "kernel" else classes.RawModule(code="//")
+    with contextlib.suppress(RuntimeError), pytest.warns(classes.CompiledAtRunTimeWarning):
+        unknown.compile()  # the real CuPy finds no device
+    assert [json.loads(path.read_bytes())["text"] for path in folder.iterdir()] == ["//"]
 
 
 # Another CuPy
@@ -494,7 +507,7 @@ def test_a_cupy_without_what_is_needed_compiles(
 def test_a_file_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "cupy", cupy_double.make())
     cubins = load_bundle(tmp_path, files())
-    monkeypatch.setattr(cubins, "__build__", "of an older version")
+    monkeypatch.setattr(cubins._part("_drop_in"), "_build_of_core", "of an older version")
     with pytest.raises(cubins.CubinError, match="another version"):
         cubins._part("cupy")
 

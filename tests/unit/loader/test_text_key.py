@@ -106,6 +106,14 @@ def test_the_names_and_values_of_options() -> None:
     ]
 
 
+def test_the_options_for_speed_have_one_spelling() -> None:
+    options = ["-use_fast_math", "-maxrregcount", "256"]
+    assert text_key("cupy", options, TEXT) == text_key(
+        "cupy", ["--maxrregcount=256", "--use_fast_math"], TEXT
+    )
+    assert text_key("cupy", options[:1], TEXT) != text_key("cupy", [], TEXT)
+
+
 def test_a_key_of_cuda_core_never_changes() -> None:
     options = ["--use_fast_math", "--fmad=false", "-DN=4", "--disable-warnings", "-std=c++17"]
     content = f"cuda.core\0define=N=4\0fma=false\0std=c++17\0use_fast_math=\0\0{TEXT}"
@@ -115,10 +123,10 @@ def test_a_key_of_cuda_core_never_changes() -> None:
 @pytest.mark.parametrize(
     ("options", "same"),
     [
-        (["-use_fast_math", "-w"], ["--use_fast_math"]),
+        (["-w"], ["--disable-warnings"]),
         (["-lineinfo"], ["--generate-line-info"]),
         (["-Xptxas=-O3", "-ftz=true"], ["--ftz=true", "--ptxas-options=-O3"]),
-        (["-maxrregcount=3", "-dopt=on"], ["--dopt=on", "--maxrregcount=3"]),
+        (["-fmad=true", "-dopt=on"], ["--dopt=on", "--fmad=true"]),
     ],
 )
 def test_options_of_cuda_core_have_one_spelling(options: list[str], same: list[str]) -> None:
@@ -135,7 +143,9 @@ def test_every_library_has_its_files() -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["-DA", "--use_fast_math"], "--use_fast_math"),
+        (["-DA", "-lineinfo"], "-lineinfo"),
+        (["--use_fast_math=true"], "--use_fast_math=true"),
+        (["--maxrregcount=x"], "--maxrregcount=x"),
         (["-G"], "-G"),
         (["-D"], "-D"),
         (["--std", "c++17"], "--std"),

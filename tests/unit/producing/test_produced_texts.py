@@ -8,11 +8,13 @@ import pytest
 
 from hatch_cubin.config.config import ProducerRule, TableLocation
 from hatch_cubin.errors import SourceError
+from hatch_cubin.producing import producer_script
 from hatch_cubin.producing.produced_texts import sources_of
 from hatch_cubin.project.source import Source
 from tests.helpers import TABLE, Coded, found, refusal
+from tests.tile_tools import TILE_IR
 
-RULE = ProducerRule(path="demo/kernels/gen.py", produces=("cu", "ptx"))
+RULE = ProducerRule(path="demo/kernels/gen.py", produces=("cu", "ptx", "tileir"))
 PLACE = TableLocation("pyproject.toml", "", TABLE)
 
 
@@ -111,6 +113,9 @@ def test_a_value_may_have_settings() -> None:
         ("a.cu", {"text": 5}, "produced-no-text"),
         ("a.cu", {"define": {}}, "produced-no-text"),
         ("a.cu", "\ud800", "produced-no-text"),
+        ("a.tileir", "text", "produced-no-text"),
+        ("a.tileir", {"text": {"": "int"}}, "produced-no-text"),
+        ("a.tileir", {"": "bytes", "data": "text"}, "not-tile-ir"),
         ("a.cu", " \n", "empty-source"),
         ("a.cu", "a\0b", "nul-byte-in-source"),
         ("a.cu", {"text": "x", "path": "y"}, "unknown-key"),
@@ -123,6 +128,12 @@ def test_a_value_may_have_settings() -> None:
 )
 def test_wrong_names_and_values_are_refused(name: Any, value: Any, code: str) -> None:
     assert found(refusal(SourceError, sources, name, value)) == [(code, "demo/kernels/gen.py")]
+
+
+def test_tile_ir_is_produced_as_bytes() -> None:
+    value = producer_script.plain({"text": TILE_IR, "options": {"lineinfo": True}})
+    source = sources("a[N=4].tileir", value)
+    assert (source.code, source.is_tile_ir, source.stem) == (TILE_IR, True, "a")
 
 
 def test_all_wrong_values_are_reported_with_their_names() -> None:

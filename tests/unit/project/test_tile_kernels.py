@@ -10,8 +10,8 @@ from hatch_cubin.project.tile_kernels import NO_TILE_CODE, TILE_IR, KernelKinds,
 HEADER = "#include <cuda_tile.h>\n"
 TILE = "template <class T> __tile_global__ void t(T *x) {}\n"
 OTHER = "__global__ void k(float *x) {}\n"
-ONLY_TILE = KernelKinds(tile_code=True, tile=True, other=False)
-ONLY_OTHER = KernelKinds(tile_code=True, tile=False, other=True)
+ONLY_TILE = KernelKinds(tile=True, other=False)
+BOTH = KernelKinds(tile=True, other=True)
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,9 @@ ONLY_OTHER = KernelKinds(tile_code=True, tile=False, other=True)
             "[[cutile::hint(0)]] __tile_global__ void\n  f<1>(int *x);\n",
             ONLY_TILE._replace(tile_names=frozenset("f")),
         ),
-        ("a.cu", HEADER + OTHER, ONLY_OTHER),
-        ("a.cu", "__tile__ int f();\n" + OTHER, ONLY_OTHER),
-        ("a.cu", TILE + OTHER, KernelKinds(True, True, True, frozenset("t"))),  # noqa: FBT003
+        ("a.cu", HEADER + OTHER, BOTH),
+        ("a.cu", "__tile__ int f();\n" + OTHER, BOTH),
+        ("a.cu", TILE + OTHER, BOTH._replace(tile_names=frozenset("t"))),
         ("a.cu", f"// {TILE}", NO_TILE_CODE),
         ("a.cu", f"/*\n{HEADER}*/", NO_TILE_CODE),
         ("a.cu", f"#ifdef __CUDACC_TILE__\n{HEADER}{TILE}#endif\n{OTHER}", NO_TILE_CODE),
@@ -40,7 +40,7 @@ ONLY_OTHER = KernelKinds(tile_code=True, tile=False, other=True)
 def test_kinds_of_kernels_are_read_from_the_text(path: str, text: str, kinds: KernelKinds) -> None:
     found = kernel_kinds(Source(path, text))
     assert found == kinds
-    if path == "a.cu" and found.tile_code:
+    if path == "a.cu" and found.tile:
         assert kernel_kinds(Source(path, found.as_text())) == found
 
 

@@ -20,6 +20,7 @@ from hatch_cubin.cli.main import main
 from hatch_cubin.config.value_checks import _SOME_ARCHS
 from hatch_cubin.keys import ingredients
 from hatch_cubin.keys.jobs import make_jobs
+from hatch_cubin.loader._text_key import text_key
 from hatch_cubin.project.project import read_sources
 from hatch_cubin.toolkit import libraries
 from hatch_cubin.toolkit import toolkit as toolkit_module
@@ -539,3 +540,19 @@ def test_a_kernel_that_names_no_source_is_told(
     with pytest.raises(SystemExit):
         main(["explain", "--project", str(root), asked])
     assert capsys.readouterr().err.startswith(f"hatch-cubin: error: {complaint}")
+
+
+def test_a_call_of_a_library_is_named_by_the_first_digits_of_its_key(
+    root: Path, explain: Explain, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = '[[tool.hatch.build.hooks.cubin.source]]\npath = "demo/call.cu"\nas = "cupy"\n'
+    (root / "demo/call.cu").write_text("__global__ void f() {}\n")
+    (root / "pyproject.toml").write_text(
+        pyproject(f'archs = ["sm_80"]\nsources = ["demo/call.cu"]\n{source}')
+    )
+    digits = text_key("cupy", [], "__global__ void f() {}\n")[:12]
+    lines = explain("demo/call.cu")
+    assert f"miss  cupy:{digits} for sm_80" in lines
+    assert explain(digits) == explain(f"cupy:{digits}") == lines
+    assert main(["plan", "--project", str(root)]) == 0
+    assert capsys.readouterr().out.startswith(f"cupy:{digits}  sm_80  miss  demo/call.cu  ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -66,3 +67,9 @@ def test_only_files_that_the_compile_read_have_a_text(tmp_path: Path) -> None:
 )
 def test_a_warning_is_silenced_beside_those_that_are(tmp_path: Path, options: str, shown: str) -> None:
     assert setting(tmp_path, options).silencing(177) == shown
+
+
+def test_a_warning_in_a_call_is_silenced_in_the_call(tmp_path: Path) -> None:
+    there = setting(tmp_path, "")
+    call = replace(there, module=replace(there.module, front="cupy"))
+    assert call.silencing(177) == ' add "--diag-suppress=177" to the options of the call'
