@@ -275,7 +275,7 @@ def bake(
 def attempt(
     project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None, packs: bool = False
 ) -> Results:
-    """Return the results of all compiles, also the failed ones.
+    """Return the results of all compiles, including the failed compiles.
 
     *packs*: whether to compress the results together if all compiles succeed.
     """

@@ -46,7 +46,7 @@ class _Option(NamedTuple):
 
 
 def with_settings(values: Mapping[str, Any], place: TableLocation, report: Report) -> dict[str, Any]:
-    """Return the values of a [[source]] table, with settings in place of the call that `as` describes.
+    """Return the values of a [[source]] table; settings replace the library's call that `as` describes.
 
     *report* is called with each problem, and with the path of its key inside the table.
     """

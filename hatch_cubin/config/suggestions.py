@@ -160,7 +160,7 @@ def _suggested_line(
 def _correctable(
     values: Mapping[str, object], right: Callable[[str, object], tuple[str, object] | None]
 ) -> dict[str, tuple[str, object]]:
-    """Return the correct key and value for each key that can be set, possibly after a correction."""
+    """Return the key and value for each key that is correct, or that can be corrected."""
     pairs = ((key, right(key, value)) for key, value in values.items())
     return {key: pair for key, pair in pairs if pair is not None}
 
@@ -251,7 +251,7 @@ def _meant(key: str, value: object) -> Any:
 
 
 def _call(value: object) -> str | None:
-    """Return the function in texts such as 'make()' and 'src/demo/gen.py:make'; a method is no function."""
+    """Return the function in texts such as 'make()' and 'src/demo/gen.py:make', but not a method."""
     name = re.sub(r"^(def )?(.*:)?\s*|\s*\(\)$", "", str(value))
     return name if name.isidentifier() else None
 

@@ -102,7 +102,7 @@ class TableLocation:
         return [*dict.fromkeys(header for header in found if header.startswith("["))] or [str(self)]
 
     def renamed(self, right: TableLocation) -> str:
-        """Return "A to B" for each header of this table, where B is the header in the table *right*."""
+        """Return "A to B" for each header A of this table; B is the same header in the table *right*."""
         old, new = (".".join(each.table) for each in (self, right))
         return " and ".join(f"{header} to {header.replace(old, new)}" for header in self.headers)
 
