@@ -308,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "438f0050930cae1c969185a4c4c38b97f51d000996e616828dffb0c8f57f732d",
-    "_split": "278d65cf8ee87b57956152776d63405f2224f3c80f82eb83595b04e9af8a219d",
+    "_packs": "7be8e9b3e585895c448d08ae8281a504549763488a71aa9ef5871601341662e0",
+    "_split": "450a97f0622fc19cbcae2c87f1049a4530e4206e643ddf6ba2ca00bd7ea9248d",
 }
 
 
@@ -427,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "5feebf605858d538"
+__build__ = "6aac7b905fc580fd"

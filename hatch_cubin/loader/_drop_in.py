@@ -150,4 +150,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "5feebf605858d538"
+__build__ = "6aac7b905fc580fd"

@@ -185,4 +185,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "5feebf605858d538"
+__build__ = "6aac7b905fc580fd"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "5feebf605858d538"
+__build__ = "6aac7b905fc580fd"

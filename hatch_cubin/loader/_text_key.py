@@ -88,4 +88,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "5feebf605858d538"
+__build__ = "6aac7b905fc580fd"

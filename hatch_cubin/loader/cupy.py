@@ -280,6 +280,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "5feebf605858d538"
+__build__ = "6aac7b905fc580fd"
 
 _drop_in.refuse_other_version(__build__, __file__)
