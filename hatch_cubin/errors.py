@@ -150,7 +150,10 @@ def render(error: HatchCubinError, outcome: str = "", *, verbose: bool = False) 
 
 
 def _by_cause(problems: Iterable[Problem]) -> Iterator[list[Problem]]:
-    """Yield groups of problems: three or more problems with the same cause together, and all others alone."""
+    """Yield groups of problems.
+
+    Three or more problems with the same cause are one group; each other problem is alone.
+    """
 
     def cause(problem: Problem) -> tuple[str | None, ...]:
         # the hint is a line for pyproject.toml

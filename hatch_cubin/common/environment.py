@@ -94,7 +94,7 @@ def unknown_variables(environ: Mapping[str, str], readers: Iterable[str], keys: 
 
 
 def variables_of_others(environ: Mapping[str, str]) -> list[str]:
-    """Return a note for each variable of another build system whose hatch-cubin variable is not set."""
+    """Return a note for each variable of another build system, unless hatch-cubin's own variable is set."""
     return [
         f"{name} has no effect on this build: use {own} instead"
         for name, own in _ELSEWHERE.items()

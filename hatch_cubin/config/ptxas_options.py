@@ -154,7 +154,7 @@ def split_options(option: str) -> list[str]:
 
 
 def _words(option: str) -> list[str]:
-    """Split a text with several options; each option that is almost an allowed option becomes this option."""
+    """Split a text with several options, and correct each option that is almost an allowed option."""
     bare = re.sub(rf"(?:{'|'.join(NVCC_PREFIXES)})[\s=,]+", "", option).strip()
     words = [re.sub(r"\s+", "=", word) for word in re.split(r"[\s,]+(?=-)", bare)]
     return [next(filter(is_allowed, (word, f"-{word}", f"--{word}", word[1:])), word) for word in words]

@@ -430,7 +430,7 @@ def _option_table(
 def _options_of_source(
     value: object, reader: _Reader, path: tuple[str | int, ...]
 ) -> dict[str, nvrtc_options.OptionValue] | tuple[str, ...] | str:
-    """Check the options of a source: a table, or the array of the call that `as` in the same table means."""
+    """Check the options of a source: a table, or, if the table has the key `as`, the array of a call."""
     if "as" not in reader.beside:
         return _option_table(value, reader, path)
     if isinstance(value, str):
@@ -439,7 +439,7 @@ def _options_of_source(
 
 
 def _with_call(values: dict[str, Any], reader: _Reader, path: tuple[str | int, ...]) -> dict[str, Any]:
-    """Return the values of a [[source]] table, with settings in place of the call that `as` describes."""
+    """Return the values of a [[source]] table; settings replace the library's call that `as` describes."""
     if "as" not in values:
         return values
     from . import calls  # lazy import: few projects describe calls
@@ -505,10 +505,13 @@ def _written_out(
 ) -> Iterator[str]:
     """Yield the instantiations that an entry of `instantiate` describes, at most *most* of them."""
     if isinstance(entry, str):
+        hint = value_checks.product_meant(entry)
         try:
+            if hint is not None:
+                raise ValueError(f"{entry!r} has braces like a placeholder, but strings have no placeholders")
             yield value_checks.kernel(entry)
         except ValueError as exc:
-            reader.refuse(exc, f"instantiate: {exc}", path)
+            reader.refuse(exc, f"instantiate: {exc}", path, hint)
     elif not reader.has_placeholder("instantiate", entry, path):
         from . import instantiations  # lazy import: few projects have tables in `instantiate`
 

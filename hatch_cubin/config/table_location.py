@@ -159,7 +159,7 @@ def hatch_table(
 
 
 def replaced_by_wheels_table(root: Folder) -> Problem | None:
-    """Return a problem if Hatch ignores hatch-cubin's table for all targets because of one for wheels."""
+    """Return a problem if a table for wheels makes Hatch ignore hatch-cubin's table for all targets."""
     pyproject, backend = read_project(root)
     build = inside(_hatch_settings(root, pyproject), "build")
     path = _hook_path(build, "wheel")

@@ -185,7 +185,8 @@ def runs_hook(root: Path) -> bool:
 def _patterns(root: str, paths: Iterable[str]) -> Iterator[str]:
     """Yield patterns that match exactly *paths*, with as few patterns as possible.
 
-    One pattern such as `/demo/*.cu` is enough if *paths* has all files of a folder that have this suffix.
+    If *paths* contains all files in a folder with the same suffix, one pattern such as `/demo/*.cu` is
+    enough.
     """
     alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for path in map(posixpath.normpath, paths):
@@ -277,6 +278,6 @@ class _MisnamedHook(BuildHookInterface):  # type: ignore[type-arg]
 
 @hookimpl
 def hatch_register_build_hook() -> list[type[BuildHookInterface]]:  # type: ignore[type-arg]
-    """Register our hook, and for misspellings of its name a hook that reports the right name."""
+    """Register our hook. For misspellings of its name, register a hook that reports the right name."""
     misnamed = (type("MisnamedHook", (_MisnamedHook,), {"PLUGIN_NAME": name}) for name in MISNAMED_HOOKS)
     return [CubinBuildHook, *misnamed]

@@ -123,7 +123,7 @@ def check_build(project: Project) -> None:
 
 
 def build_warnings(project: Project) -> Iterator[Problem]:
-    """Yield a warning for each reason why a build's wheels would lack kernels, or would not work."""
+    """Yield a warning for each reason why kernels would be missing in wheels, or wheels would not work."""
     from . import missing_kernels
 
     yield from missing_kernels.reasons(project, found_packages(project.root))

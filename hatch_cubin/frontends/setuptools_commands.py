@@ -92,7 +92,7 @@ def _called_by(function: str) -> bool:
 
 
 class BuildCubins(Command):
-    """The command that compiles kernels into the build folder, or into the source tree if editable."""
+    """The command that compiles kernels into the build folder (editable installs: into the source tree)."""
 
     description = "compile CUDA kernels"
     user_options: ClassVar[list[tuple[str, str | None, str]]] = []
@@ -175,7 +175,7 @@ class _Build(build):
 
 class _EggInfo(egg_info):
     def finalize_options(self) -> None:
-        """Report a wheel's requirements. They depend on its packages, which were unknown before."""
+        """Report a wheel's requirements: the packages that they depend on are known only now."""
         super().finalize_options()
         _report_requirements(self.distribution)
 

@@ -34,7 +34,7 @@ def tried_paths(closures: Iterable[tuple[Module, Closure]]) -> set[str]:
 
 
 def absent_names(tree: ProjectTree, paths: Iterable[str]) -> dict[str, list[str]]:
-    """Return the names that must not exist in each folder, so that none of *paths* is a file."""
+    """Return, for each folder, the names that must not exist there, so that none of *paths* is a file."""
     there = dict[str, bool]()
     names: dict[str, set[str]] = {}
     for path in paths:

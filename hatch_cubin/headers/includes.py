@@ -104,7 +104,7 @@ class Closure:
         return any(logical.startswith(f"{root.logical}/") for logical in self.files)
 
     def summary(self) -> dict[str, str]:
-        """Return the digest of each of the project's headers, and one digest for each header tree outside."""
+        """Return the digest of each header of the project, and one digest for each header tree outside it."""
         return {**self.own, **self.outside()}
 
     def digest(self) -> str:

@@ -81,7 +81,7 @@ class DigestPositions(NamedTuple):
 
     @property
     def tileiras(self) -> int | None:
-        """The position for Tile IR, which is assembled from a text as PTX is."""
+        """The position for Tile IR is the position for PTX, because both are assembled from a text."""
         return self.ptxas
 
 
@@ -476,7 +476,7 @@ INGREDIENTS: Sequence[Ingredient] = (
 
 
 def _in_order(tool: str) -> list[Ingredient]:
-    """Return the inputs in the digest of a tool's cache keys, in the order in which the digest has them."""
+    """Return the inputs that the digest of a tool's cache keys covers, in the order of the digest."""
     positioned = [(position, each) for each in INGREDIENTS if (position := getattr(each.positions, tool))]
     return [each for _position, each in sorted(positioned, key=operator.itemgetter(0))]
 

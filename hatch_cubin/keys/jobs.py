@@ -292,13 +292,13 @@ def reachable_files(project: Project, sources: ProjectSources, *, by_name: bool 
 
 
 def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
-    """Return the sources of *jobs*, and the project's headers that they name, without those of calls."""
+    """Return the sources of *jobs* and the project's headers that these include, except for library calls."""
     closures = {job.unit.module: job.closure for job in jobs}
     return [path for path in _files_to_leave_out(project, closures.items()) if not lies_outside(path)]
 
 
 def _files_to_leave_out(project: Project, closures: Iterable[tuple[Module, Closure]]) -> list[str]:
-    """Return the files that includes name and that a wheel can do without.
+    """Return the included files that a wheel does not need.
 
     The package may read the text of a library's call at run time, so its file and its headers stay in the
     wheel. Files of recorded calls are left out, because only builds read them.
@@ -443,7 +443,7 @@ class _HeaderFinder:
         return self._found[module]
 
     def named_files(self, module: Module) -> set[str]:
-        """Return the files of the project that the includes in a module's source name."""
+        """Return the files of the project whose names are in the includes of a module's source."""
         closure, _search = self.find(module)
         # Variants of a source share one header closure (all headers that a source can read).
         if id(closure) not in self._named:
@@ -540,7 +540,7 @@ class _HeaderFinder:
         return self._outside["packages"]
 
     def _own_folders(self, module: Module, folders: tuple[SearchFolder, ...]) -> tuple[SearchFolder, ...]:
-        """Return folders of the search path, and for a module of CuPy additional folders of CuPy."""
+        """Return folders of the search path; for a module of CuPy, also the folders of CuPy."""
         if module.front != "cupy":
             return folders
         from .cupy_headers import with_folders_of_cupy  # lazy import: few projects have modules for CuPy

@@ -139,7 +139,10 @@ def _input(name: str, data: bytes, place: Path, wheel: tuple[str, str] | None) -
 def _inputs_of(
     unit: Unit, keys: Mapping[Unit, Keys], files: Sequence[tuple[Input, int | None]]
 ) -> tuple[Input, ...]:
-    """Return the inputs of a linked unit, in the order of the setting `link`, without other archs' cubins."""
+    """Return the inputs of a linked unit, in the order of the setting `link`.
+
+    Cubins for other archs are left out.
+    """
     link, real = unit.module.link, unit.arch.real
     assert link is not None
     parts = []

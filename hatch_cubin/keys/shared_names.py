@@ -39,7 +39,7 @@ def name_problems(modules: Sequence[Module], config: Config) -> list[Problem]:
 
 
 def _needless_sources(shared: Sequence[Sequence[Module]], config: Config) -> Iterator[Problem]:
-    """Yield a problem for each source that can be excluded, as it shares its name and defines no kernel."""
+    """Yield a problem for each source that can be excluded: it has a shared name, and defines no kernel."""
     alone = [same for same in shared if not any(module.link for module in same)]
     needless = [module for same in alone for module in same if _makes_no_kernel(module)]
     needless.sort(key=lambda module: module.source.path)
@@ -78,7 +78,7 @@ def _taken_names(
 def _suggested_tables(
     shared: Sequence[Sequence[Module]], modules: Sequence[Module], config: Config
 ) -> Mapping[str, str]:
-    """Return the fewest [[source]] tables that can be suggested, as a module name for each path."""
+    """Return the fewest [[source]] tables to suggest, as a mapping from `path` to `name`."""
     sources = [module for module in modules if not module.link]
     colliding = [module.source for same in shared for module in same if not module.link]
     stems = {PurePosixPath(source.path).stem for source in colliding}

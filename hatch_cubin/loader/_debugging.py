@@ -308,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "470c801c31fe5898a8f5fd000b240d593752add3343f14fbb40b40aab14f7558",
-    "_split": "3f45050b28567fd79451e168f2633ea84c0a921ecf621d189870983f58c33d6d",
+    "_packs": "7be8e9b3e585895c448d08ae8281a504549763488a71aa9ef5871601341662e0",
+    "_split": "450a97f0622fc19cbcae2c87f1049a4530e4206e643ddf6ba2ca00bd7ea9248d",
 }
 
 
@@ -427,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "73e257096fa8005b"
+__build__ = "6aac7b905fc580fd"

@@ -150,4 +150,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "73e257096fa8005b"
+__build__ = "6aac7b905fc580fd"

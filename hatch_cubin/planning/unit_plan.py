@@ -199,9 +199,9 @@ def plan_modules(
     """Return the modules of all sources and variants, sorted by name; modules may share a name.
 
     *others* are sources of linked modules, which a [[source]] table may match too. Raise ConfigError if a
-    [[source]] table matches no source, or sets a key for a PTX source that only C++ sources can have. If
-    *complete* is false, sources are still missing, and a [[source]] table that matches no source is not an
-    error.
+    [[source]] table matches no source. Also raise ConfigError if a table for a PTX source sets a key that is
+    only for C++ sources. If *complete* is false, sources are still missing, and a [[source]] table that
+    matches no source is not an error.
     """
     own_archs = () if "archs" in config.replaced else config.archs
     tables = config.place.source_tables
@@ -361,7 +361,7 @@ def locations_in_table(
 def rules_of_source(
     config: Config, source: Source, matching: Iterable[int] | None = None
 ) -> list[SourceRule]:
-    """Return the settings for a source: first of the *matching* [[source]] tables, last the source's own."""
+    """Return the settings for a source: those of the *matching* [[source]] tables, then the source's own."""
     if matching is None:
         matching = _matching([rule.path for rule in config.source])(source.path_for_globs)
     rules = [config.source[index] for index in matching]
@@ -586,11 +586,11 @@ def _linked_for(
 def _arch_of_tile_kernels(
     module: Module, target: Target, toolchain: Toolchain, notes: list[str]
 ) -> Arch | None:
-    """Return the arch that tileiras makes code for if it is asked for *target*.
+    """Return the arch of the code that tileiras makes for *target*.
 
     From sm_90 on, tileiras makes code for exactly one arch (`sm_90a`). The driver cannot compile tile
-    kernels, so a target for PTX is left out, and so is a target from a group of archs that tileiras does not
-    know.
+    kernels, so targets for PTX are left out. A target from a group of archs is left out too, if tileiras does
+    not know the target.
     """
     path, arch = module.source.path, target.arch
     if not toolchain.tile:

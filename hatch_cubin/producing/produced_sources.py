@@ -30,15 +30,15 @@ def complete(project: Project, sources: ProjectSources) -> ProjectSources:
 def add_sources(
     project: Project, sources: ProjectSources, producers: Iterable[Producer], produced: Iterable[Source]
 ) -> ProjectSources:
-    """Return the sources with those added that producers returned, now or when the lock file was written."""
+    """Add sources that producers returned: in this build, or in the build that wrote the lock file."""
     return with_produced(project, sources, produced, _declared(producers))
 
 
 def files_for_producers(project: Project) -> set[str]:
     """Return the files that an sdist needs for its producers; an edit of these files makes kernels stale.
 
-    These files are the producers' own inputs and all files in include folders, because the texts that include
-    them are not known without a run.
+    These files are the producers' own inputs, and all files in include folders: the produced texts may
+    include any of them.
     """
     config, tree = project.config, project.tree
     folders = dict.fromkeys(folder for folder, _key in include_folders(config))

@@ -79,7 +79,7 @@ def sources_of(produced: Produced, rule: ProducerRule, place: TableLocation) -> 
 
 
 def _equal_variants(sources: Sequence[Source]) -> Iterator[Problem]:
-    """Yield a problem for each source that the values in its name do not tell from an earlier source."""
+    """Yield a problem for each source whose name has the same values as the name of an earlier source."""
     first: dict[tuple[Any, ...], Source] = {}
     for source in sources:
         made = source.produced
@@ -208,5 +208,5 @@ def _type(value: Any) -> str:
 
 
 def _is_other(value: Any) -> bool:
-    """Return whether a value is a placeholder for one that the producer's process cannot send."""
+    """Return whether a value is the placeholder for a value that the producer's process cannot send."""
     return isinstance(value, Mapping) and [*value][:1] == [""]

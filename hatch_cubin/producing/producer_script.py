@@ -145,7 +145,7 @@ class _ProjectLoader(importlib.abc.Loader):
         return FileReader(SimpleNamespace(path=inside))  # type: ignore[arg-type]
 
     def about_absent(self, name: str) -> str | None:
-        """Return a hint for a name that this package lacks because `__init__.py` did not run, or None."""
+        """Return a hint for a name that is missing because `__init__.py` did not run, or None."""
         if not self._is_package:
             return None
         with contextlib.suppress(OSError), open(os.path.join(self._disk_path, "__init__.py"), "rb") as file:

@@ -137,7 +137,7 @@ class Database:
         self.close()
 
     def after_fork(self) -> None:
-        """Let the threads continue that before_fork() has made wait."""
+        """Let the threads that wait since before_fork() continue."""
         self._lock.release()
 
     # The connection

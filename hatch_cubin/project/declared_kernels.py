@@ -204,9 +204,10 @@ def _unconditional(code: str) -> str | None:
 
 
 def _nesting(code: str) -> list[tuple[int, str]] | None:
-    """Return the position after each bracket, with the brackets open at that position; None if unbalanced.
+    """Return the position after each bracket, and the brackets that are open there; None if unbalanced.
 
-    The open brackets are a string of `(`, `{`, `C` for the block of an `extern "C"`, and `n` for a namespace.
+    The open brackets are a string of characters: `(`, `{`, `C` (the block of an `extern "C"`), and `n` (a
+    namespace).
     """
     opened, found = "", [(0, "")]
     for match in _SCOPE.finditer(code):

@@ -49,7 +49,7 @@ def state_from_status(status: os.stat_result) -> str:
 
 
 def are_settled(states: Iterable[str], now_ns: int) -> bool:
-    """Return whether files were last changed so long ago that any later change changes their *states*.
+    """Return whether the last change of files is so old that each new change will change their *states*.
 
     If a file is written twice within one step of the file system's clock, its state may not change.
     """

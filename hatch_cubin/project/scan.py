@@ -132,7 +132,7 @@ def _scan(text: str) -> tuple[list[Include], list[tuple[str, str]]]:
 
 
 def _has_include_operands(text: str) -> Iterator[Include]:
-    """Yield the headers that a condition may look for, by `__has_include` or a macro that uses it."""
+    """Yield the headers that a condition may look for, with `__has_include` or with a macro that uses it."""
     for found in _HAS_INCLUDE.finditer(text):
         yield parse_operand(found[2] or "", every=found[1] is not None)
     for found in _WRAPPER_CALL.finditer(text):
