@@ -920,4 +920,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "6aac7b905fc580fd"  # the same in all files of one version
+__build__ = "d911e534dfc1e769"  # the same in all files of one version

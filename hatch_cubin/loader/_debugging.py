@@ -308,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "7be8e9b3e585895c448d08ae8281a504549763488a71aa9ef5871601341662e0",
-    "_split": "450a97f0622fc19cbcae2c87f1049a4530e4206e643ddf6ba2ca00bd7ea9248d",
+    "_packs": "3c6e6e1075fffa8fc2283acb88f11379ad442c7aa525e5b884adea20438a99c7",
+    "_split": "b363b7df9382c9537cccd45559e89419a9c7f3e89325290e42d3e67a999f981e",
 }
 
 
@@ -427,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "6aac7b905fc580fd"
+__build__ = "d911e534dfc1e769"

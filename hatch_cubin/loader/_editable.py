@@ -185,4 +185,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "6aac7b905fc580fd"
+__build__ = "d911e534dfc1e769"

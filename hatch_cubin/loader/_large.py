@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "6aac7b905fc580fd"
+__build__ = "d911e534dfc1e769"

@@ -625,4 +625,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "6aac7b905fc580fd"
+__build__ = "d911e534dfc1e769"
